@@ -548,10 +548,10 @@ def test_columns_that_are_missing(name):
 def test_files_that_make_no_sense(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text("time,bytes,direction\n0,1,up\n0.5,1,upward\n")
-    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; it is up"):
+    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; a direction is up"):
         radio.trace(path)
     path.write_bytes(b"time,bytes,direction\n0,1,up\n\xff\n")
-    with pytest.raises(ValueError, match="line 3 is no text; "):
+    with pytest.raises(ValueError, match="line 3 is not text; "):
         radio.trace(path)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="line 1: there is no column `time`; "):
@@ -586,16 +586,16 @@ def test_names_that_are_none(day):
         (lambda: radio.profile("moon"), "there is no profile `moon`; they are: 3g-i997"),
         (lambda: radio.profile(3), "3 is no profile; .*att-hspa"),
         (lambda: radio.profile("title = 1\n"), "line 1, column 9: .*"),
-        (lambda: radio.Policy("makeidel"), "`makeidel`; did you mean `makeidle`. they are: status-quo"),
-        (lambda: radio.simulate(day, "lte", "moon"), "there is no policy `moon`; they are: .*context"),
+        (lambda: radio.Policy("makeidel"), "`makeidel`; did you mean `makeidle`. the policies are: "),
+        (lambda: radio.simulate(day, "lte", "moon"), "there is no policy `moon`; the policies are: .*context"),
         (lambda: radio.compare(day, "lte", ["oracle", "moon"]), "there is no policy `moon`; "),
-        (lambda: radio.Policy("makeactive+makeidle"), "`makeactive` says nothing of when to sleep; "),
-        (lambda: radio.Policy("makeidle+fixed"), "`fixed` holds nothing back; .*makeidle.makeactive"),
+        (lambda: radio.Policy("makeactive+makeidle"), "`makeactive` does not decide when to go idle; "),
+        (lambda: radio.Policy("makeidle+fixed"), "`fixed` does not delay sessions; .*makeidle.makeactive"),
         (lambda: radio.Policy("makeidle+moon"), "there is no policy `moon`; "),
-        (lambda: radio.Policy("oracle+makeactive"), "`oracle` goes with no other policy; "),
-        (lambda: radio.Policy("fixed", n=3), "`fixed` has no `n`; it has: seconds"),
-        (lambda: radio.Policy("oracle", n=3), "`oracle` has no `n`; there is nothing to choose"),
-        (lambda: radio.Policy("makeidle", n=0), "`n` cannot be 0; it is a whole number from 1 to 65536"),
+        (lambda: radio.Policy("oracle+makeactive"), "`oracle` cannot be combined with another policy; "),
+        (lambda: radio.Policy("fixed", n=3), "`fixed` has no parameter `n`; its parameters are: seconds"),
+        (lambda: radio.Policy("oracle", n=3), "`oracle` has no parameter `n`; the policy has no parameters"),
+        (lambda: radio.Policy("makeidle", n=0), "`n` cannot be 0; give a whole number from 1 to 65536"),
         (lambda: radio.Policy("makeidle", n=1.5), "`n` cannot be 1.5; "),
         (lambda: radio.Policy("fixed", seconds=-1), "`seconds` cannot be -1; "),
         (lambda: radio.Policy("fixed", seconds=math.nan), "`seconds` cannot be nan; "),
@@ -603,10 +603,10 @@ def test_names_that_are_none(day):
         (lambda: radio.Policy("makeidle+makeactive", gamma=math.inf), "`gamma` cannot be inf; "),
         (lambda: radio.workload("news ", seed=1), "there is no workload `news `; did you mean `news`"),
         (lambda: radio.workload(seed=-1), "a seed cannot be -1; "),
-        (lambda: radio.workload(seed=1, seconds=math.nan), "a trace of NaN s cannot be made; "),
+        (lambda: radio.workload(seed=1, seconds=math.nan), "a duration of NaN s is invalid; "),
         (lambda: radio.workload(seed=1, seconds="1h"), "seconds cannot be '1h'; "),
-        (lambda: radio.heartbeats(0.0), "a heartbeat every 0 s is none; "),
-        (lambda: radio.heartbeats(1e-6), "makes more than 268435456 packets; "),
+        (lambda: radio.heartbeats(0.0), "a heartbeat interval of 0 s is invalid; "),
+        (lambda: radio.heartbeats(1e-6), "has more than 268435456 packets; "),
         (lambda: radio.heartbeats(1.0, bytes=-1), "-1 bytes cannot be sent; "),
         (lambda: radio.compare(day, "lte", []), "there is nothing to compare; "),
         (lambda: radio.compare(day, [], ["oracle"]), "there is nothing to compare; "),
@@ -624,7 +624,7 @@ def test_names_that_are_none(day):
 def test_silences_that_are_none():
     profile = radio.profile("lte")
     for secs in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="a silence of .* s, in row 1, is none; "):
+        with pytest.raises(ValueError, match="the silence in row 1 is invalid: .* s; "):
             profile.tail([1.0, secs])
     with pytest.raises(ValueError, match="there are 1 waits for 2 silences; "):
         profile.cost([1.0, 2.0], [1.0])
@@ -638,7 +638,7 @@ def test_waits_that_are_none():
     trace = radio.heartbeats(15.0, seconds=60.0)
     for waits, sentence in [
         ([1.0] * 4, "there are 4 waits for 5 packets; "),
-        ([1.0, math.nan, 1, 1, 1], "the wait after packet 1 is NaN; .*infinity leaves it"),
+        ([1.0, math.nan, 1, 1, 1], "the wait after packet 1 is NaN; .*infinity leaves the radio"),
         ([1.0, 1, -0.5, 1, 1], "the wait after packet 2 is -0.5; "),
         ([1.0, None, 1, 1, 1], "row 1 has no `waits`; "),
         (["a"] * 5, "`waits` cannot be taken for numbers; "),
@@ -649,7 +649,7 @@ def test_waits_that_are_none():
         with pytest.raises(ValueError, match=sentence):
             radio.simulate(trace, "lte", waits)
     for wait in (math.nan, -1.0, "soon", [1.0]):
-        with pytest.raises(ValueError, match="the wait after packet 0 is .*; it is a number"):
+        with pytest.raises(ValueError, match="the wait after packet 0 is .*; give numbers"):
             radio.simulate(trace, "lte", Fixed(wait))
 
 
@@ -671,7 +671,7 @@ def test_what_a_policy_raises_ends_the_run():
         def hold(self, now):
             return -1.0
 
-    sentence = "nothing can be held back for -1.0 s; it is a number from 0 to 86400"
+    sentence = "a delay of -1.0 s is invalid; return a number from 0 to 86400"
     with pytest.raises(ValueError, match=sentence):
         radio.simulate(radio.heartbeats(15.0), "lte", Holds, delay_tolerant=["heartbeat"])
 

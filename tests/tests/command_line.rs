@@ -73,7 +73,7 @@ fn prose_below_the_options_is_wrapped_once() {
 fn help_says_each_thing_once_and_names_the_radios() {
     let help = |words: &[&str]| finish(manyways().args(words).arg("--help")).succeeded().stdout;
     let whatif = help(&["radio", "whatif"]);
-    assert_eq!(whatif.matches("The application sends nothing").count(), 1, "{whatif}");
+    assert_eq!(whatif.matches("Remove the application's traffic").count(), 1, "{whatif}");
     assert!(!whatif.contains("--batch T"), "{whatif}");
     assert!(help(&["radio", "profiles"]).contains("att-hspa"));
     let set = help(&["lab", "set"]);

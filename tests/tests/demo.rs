@@ -134,7 +134,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_work() {
     needs!(Need::Command("nginx"));
     let done = finish(manyways().args(["demo", "--report", "no-such-folder/report.html"]));
     assert_eq!(done.code(), 2, "{}", done.stderr);
-    assert!(done.stderr.contains("there is no folder no-such-folder"), "{}", done.stderr);
+    assert!(done.stderr.contains("the folder no-such-folder does not exist"), "{}", done.stderr);
     assert!(done.stderr.contains("hint: "), "{}", done.stderr);
 }
 

@@ -1,5 +1,5 @@
-//! Tables in formats of others, and what is known from elsewhere, by the command line alone. tshark
-//! is the witness of what IPFIX says.
+//! Export formats, and tables from other sources, on the command line. tshark is the reference for
+//! IPFIX.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
-/// When the capture begins, in seconds.
+/// Start of the capture, in seconds.
 const BEGINS: u64 = 1_700_000_000;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -16,7 +16,7 @@ const FIN: u8 = 1;
 const HTTP: &[u8] = b"GET /a HTTP/1.1\r\nHost: www.example.net\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// A capture of raw IP packets: each at a millisecond.
+/// A capture of raw IP packets at these milliseconds.
 fn capture(path: &Path, packets: &[(u64, Vec<u8>)]) {
     let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -68,7 +68,7 @@ fn udp(ports: [u16; 2], carried: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A conversation of HTTP, one over IPv6 without a name, and a datagram that nobody answers.
+/// An HTTP conversation, another over IPv6 without a name, and a datagram without a response.
 fn some_flows(path: &Path) {
     let (up, down) = ([40_000, 80], [80, 40_000]);
     let (client, server) = ("10.0.0.7", "192.0.2.1");
@@ -131,7 +131,7 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
     let shown = finish(&mut tshark).succeeded().stdout;
     let shown: Vec<Vec<&str>> =
         shown.trim_end().split('\t').map(|field| field.split(',').collect()).collect();
-    // Both directions of each, as packets and bytes of IP.
+    // Packets and IP bytes of both directions of each flow.
     let expected: [&[&str]; 10] = [
         &["10.0.0.7", "10.0.0.7"],
         &["2001:db8::7"],
@@ -145,7 +145,7 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
         &["1", "1", "1"],
     ];
     assert_eq!(shown, expected);
-    // All of it is understood, down to the times.
+    // tshark decodes all fields, including the times.
     let mut tshark = Command::new("tshark");
     let all = finish(tshark.arg("-r").arg(file("x.ipfix")).arg("-V")).succeeded().stdout;
     for line in [
@@ -181,7 +181,7 @@ fn tables_come_as_csv_and_as_logs() {
     assert_eq!(fs::read_to_string(out.join("udp.csv")).expect("a table"), one);
     let again = flows(&[&csv[..], &["-o", text(&out)]].concat());
     assert_eq!(again.code(), 1);
-    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"));
+    assert!(again.stderr.contains("already exists") && again.stderr.contains("--force"));
     let said = flows(&[&csv[..], &["-o", text(&out), "--force", "--json"]].concat()).succeeded();
     let said: serde_json::Value = serde_json::from_str(&said.stdout).expect("a document");
     assert_eq!(said["path"], text(&out));
@@ -216,7 +216,7 @@ fn tables_come_as_csv_and_as_logs() {
 fn who_reads_may_go() {
     let place = folder();
     let file = |name: &str| place.path().join(name);
-    // More than a pipe takes.
+    // More than the capacity of a pipe.
     let packets: Vec<(u64, Vec<u8>)> = (0..4_000_u64)
         .map(|n| (n, ip("10.0.0.7", "192.0.2.1", 17, &udp([10_000 + n as u16, 4_000], b"x"))))
         .collect();
@@ -275,7 +275,7 @@ fn what_is_known_from_elsewhere_is_in_the_tables() {
     assert_eq!((of(2, "name"), of(2, "name_source")), ("printer.example", "hosts"));
     assert!(csv.contains("\"Example, Inc.\",64496,Fast,linux,false"), "{csv}");
     assert_eq!((of(2, "is_handheld"), of(2, "system")), ("true", ""));
-    // The built-in table is not asked any more, and what is wrong is said before anything is read.
+    // The built-in table is no longer used, and errors are reported before captures are read.
     for (option, what, said) in [
         ("--pools", "\n10.0.0.0/8,perhaps,\n", "line 2: the second field says"),
         ("--organisations", "10.0.0.0/8\n", "line 1: a line has 4 fields"),

@@ -50,7 +50,11 @@ fn radio_shows_applications_and_files_with_escape_sequences() {
     radio(&["whatif", "--batch", "1min"]).succeeded();
     radio(&["whatif", "--without", "--app", NAME]).succeeded();
     // The hint lists the applications.
-    assert!(radio(&["whatif", "--without", "--app", "mail"]).stderr.contains("it has: \\u001b"));
+    assert!(
+        radio(&["whatif", "--without", "--app", "mail"])
+            .stderr
+            .contains("the applications are: \\u001b")
+    );
     let done = radio(&["energy", "--json"]).succeeded();
     let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     let owners = found["radios"][0]["owners"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! `manyways radio` on traces: what people and programs read of them.
+//! `manyways radio` on traces: text and JSON output.
 
 use std::fs;
 use std::path::Path;
@@ -17,17 +17,17 @@ fn document(done: &Finished) -> Value {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// An hour of heartbeats every 30 s, which a ruler can measure.
+/// An hour of heartbeats every 30 s, whose energy can be calculated by hand.
 fn beats(files: &Path) {
     radio(files, &["generate", "--heartbeat", "30s", "--lasts", "1h", "-o", "beats.csv"])
         .succeeded();
 }
 
 #[test]
-fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
+fn the_energy_of_heartbeats_equals_the_closed_form() {
     let files = folder();
     beats(files.path());
     let words = ["energy", "beats.csv", "--profile", "att-hspa", "--json", "--report", "a.html"];
@@ -36,7 +36,7 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     let found = document(&done);
     assert_eq!(found["schema"], "manyways.radio-energy/1");
     let one = &found["radios"][0];
-    // 121 beats, each with a whole tail, and a switch.
+    // 121 heartbeats, each with a whole tail and a switch.
     let each = 6.2 * 0.916 + 10.4 * 0.659 + 1.10;
     assert!((number(&one["joules"]) / (121.0 * each) - 1.0).abs() < 1e-9, "{one:#}");
     assert_eq!((&one["switches"], &one["packets"]), (&121.into(), &121.into()));
@@ -53,15 +53,15 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     assert!((sum / number(&one["joules"]) - 1.0).abs() < 1e-6, "{sum}");
     let page = fs::read_to_string(files.path().join("a.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("heartbeat") && !page.contains("http:"));
-    // The same from standard input, for people.
+    // The same trace from standard input, with text output.
     let script = "\"$1\" radio energy - --profile att-hspa < beats.csv";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
     let done = finish(&mut shell).succeeded();
-    assert!(done.stdout.contains("the radio is brought back 121 times"), "{}", done.stdout);
+    assert!(done.stdout.contains("; 121 switches"), "{}", done.stdout);
 }
 
-/// Wi-Fi's packets count for Wi-Fi, the cellular ones for LTE, where the trace says which they are.
+/// If the trace contains the network, Wi-Fi packets count for Wi-Fi and cellular ones for LTE.
 #[test]
 fn a_device_has_several_radios() {
     let files = folder();
@@ -74,7 +74,7 @@ fn a_device_has_several_radios() {
 }
 
 #[test]
-fn batching_saves_what_it_should() {
+fn batching_saves_switches() {
     let files = folder();
     beats(files.path());
     let words = ["whatif", "beats.csv", "--profile", "att-hspa", "--json", "--batch", "1min,5min"];
@@ -83,11 +83,13 @@ fn batching_saves_what_it_should() {
     let lines = found["lines"].as_array().unwrap();
     let changes: Vec<&str> = lines.iter().map(|line| line["change"].as_str().unwrap()).collect();
     let expected =
-        ["as it is", "batch 60 s", "batch 5 min", "shift 60 s", "prefetch 5 min", "without"];
+        ["unchanged", "batch 60 s", "batch 5 min", "shift 60 s", "prefetch 5 min", "without"];
     assert_eq!(changes, expected);
-    // Beats at 0, 30, 60 … wait for whole minutes: 61 of them are left, and for five minutes 13.
+    // Heartbeats at 0, 30, 60 … wait for whole minutes: 61 switches remain, and 13 for five
+    // minutes.
     let switches: Vec<u64> = lines.iter().map(|line| line["switches"].as_u64().unwrap()).collect();
-    // One that is held back for a minute is held at 30 s, and takes the ones at 60 and 90 along.
+    // With a delay of at most a minute, the heartbeat at 30 s is delayed and takes those at 60 and
+    // 90 s along.
     assert_eq!(switches, [121, 61, 13, 41, 11, 0]);
     let moves: Vec<&Value> = lines.iter().map(|line| &line["moves"]).collect();
     assert_eq!(moves, ["", "later", "later", "later", "sooner", ""]);
@@ -96,11 +98,11 @@ fn batching_saves_what_it_should() {
         &["whatif", "beats.csv", "--profile", "lte", "--app", "mail", "--without"],
     );
     assert_eq!(done.code(), 1);
-    assert!(done.stderr.contains("hint: it has: heartbeat"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: the applications are: heartbeat"), "{}", done.stderr);
 }
 
 #[test]
-fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
+fn policies_are_compared_and_none_beats_the_oracle() {
     let files = folder();
     let words = ["simulate", "--app", "mixed-day", "--seed", "1-2", "--lasts", "12h", "--json"];
     let what = ["--policy", "fixed,threshold,makeidle,context,makeidle+makeactive"];
@@ -110,7 +112,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
     let found = document(&radio(files.path(), &all).succeeded());
     assert_eq!(found["schema"], "manyways.radio-simulate/1");
     let totals = found["totals"].as_array().unwrap();
-    // Seven that were asked for, the timers and the oracle, for two energies of a switch.
+    // Seven requested policies, the timers and the oracle, for two energies of a switch.
     assert_eq!(totals.len(), 2 * 9);
     assert_eq!(found["runs"].as_array().unwrap().len(), 2 * 2 * 9);
     for run in totals {
@@ -122,7 +124,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
             _ => assert!(share < 1.0 && run["held"] == 0, "{run:#}"),
         }
     }
-    // Two runs on as many cores as one likes are the same.
+    // Runs with any number of threads are equal.
     let words = [&all[..], &["--threads", "1"]].concat();
     assert_eq!(document(&radio(files.path(), &words).succeeded()), found);
     let table = fs::read(files.path().join("a.parquet")).unwrap();
@@ -135,9 +137,9 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
     }
 }
 
-/// Rules by domain and port, over what `manyways flows` wrote.
+/// Rules by domain and port, applied to the output of `manyways flows`.
 #[test]
-fn only_what_the_rules_name_is_held_back() {
+fn only_sessions_named_by_rules_are_delayed() {
     let files = folder();
     let mut trace = "time,bytes,direction,app,port,flow\n".to_owned();
     for beat in 0..200 {
@@ -154,13 +156,14 @@ fn only_what_the_rules_name_is_held_back() {
     let found = document(&radio(files.path(), &[&words[..], &policy].concat()).succeeded());
     let totals = found["totals"].as_array().unwrap();
     let run = totals.iter().find(|run| run["policy"] == "makeactive-fixed:hold=30").unwrap();
-    // Half of the sessions may wait, and each waits for the other half's next one.
+    // Half of the sessions are delay-tolerant, and each waits for the next session of the other
+    // half.
     assert_eq!((&run["sessions"], &run["held"]), (&200.into(), &200.into()));
     assert!((number(&run["mean_delay_seconds"]) - 20.5).abs() < 1e-6, "{run:#}");
     fs::write(files.path().join("rules.toml"), rules.replace("993", "99300")).unwrap();
     let done = radio(files.path(), &[&words[..], &policy].concat());
     assert_eq!(done.code(), 1);
-    let expected = "rules.toml: line 3, column 8: port: `99300` is neither a port nor several";
+    let expected = "rules.toml: line 3, column 8: port: `99300` is not a port or a range of ports";
     assert!(done.stderr.contains(expected), "{}", done.stderr);
 }
 
@@ -170,11 +173,7 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     let done = radio(files.path(), &["profiles", "lte"]).succeeded();
     fs::write(files.path().join("mine.toml"), &done.stdout).unwrap();
     let done = radio(files.path(), &["check", "mine.toml", "--report", "mine.html"]).succeeded();
-    assert!(
-        done.stdout.contains("Behind the last packet it stays awake for 10.1 s"),
-        "{}",
-        done.stdout
-    );
+    assert!(done.stdout.contains("The tail lasts 10.1 s"), "{}", done.stdout);
     assert!(fs::read_to_string(files.path().join("mine.html")).unwrap().contains("<svg"));
     let text = fs::read_to_string(files.path().join("mine.toml")).unwrap();
     fs::write(files.path().join("mine.toml"), text.replace("timer = \"10s\"", "timer = \"-1s\""))
@@ -192,15 +191,15 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     assert!(names.contains(&"5g-sa") && names.contains(&"bluetooth"), "{names:?}");
 }
 
-/// What a monitor without noise sees of a timeline's pieces, from some moment on, a sample every so many
-/// seconds: CSV with watts at the middles of samples.
+/// Samples of a monitor without noise for the pieces of a timeline, from a time on, at a constant
+/// interval: CSV with watts at the middle of each sample.
 fn monitor(pieces: &str, from: f64, step: f64) -> String {
     let mut joules: Vec<f64> = Vec::new();
     for line in pieces.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize| fields[place].parse::<f64>().expect("a number");
         let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
-        // Pieces that begin on an edge are behind it.
+        // Pieces that start on an edge belong to the sample after it.
         let place = |at: f64| (at / step + 1e-7) as usize;
         let last = place(ends);
         if joules.len() <= last {
@@ -222,7 +221,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     text
 }
 
-/// Numbers of a profile that a fit has found, and all numbers of the profile by what they are called.
+/// Values of a profile that a fit has found, and all values of the profile by name.
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
     let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
@@ -230,7 +229,7 @@ fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> 
 }
 
 #[test]
-fn powers_are_found_in_what_a_monitor_saw() {
+fn powers_are_fitted_to_samples_of_a_monitor() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     let day = ["--app", "mixed-day", "--lasts", "3h", "--seed", "5"];
@@ -254,9 +253,9 @@ fn powers_are_found_in_what_a_monitor_saw() {
     }
 }
 
-/// Of numbers that only come together none takes everything.
+/// The energy of quantities that only occur together is not attributed to one of them.
 #[test]
-fn what_cannot_be_told_apart_stays_as_it_is() {
+fn indistinguishable_quantities_keep_their_values() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     beats(files.path());
@@ -279,18 +278,18 @@ fn what_cannot_be_told_apart_stays_as_it_is() {
     assert!(mine.contains("send-per-mbit = \"0.43839J\""), "{mine}");
     let words = ["infer", "beats.csv", "--power", "monitor.csv", "--profile", "lte"];
     let text = radio(files.path(), &words).succeeded().stdout;
-    assert!(text.contains("sending, per Mbit        cannot be told"), "{text}");
-    let together = "Only seen together: sending, per Mbit; continuous reception; short DRX; \
+    assert!(text.contains("sending, per Mbit        not determined"), "{text}");
+    let together = "Only together in the trace: sending, per Mbit; continuous reception; short DRX; \
                     promotion from RRC_IDLE.";
     assert!(text.contains(together), "{text}");
 }
 
-/// A wrong profile of a radio becomes the right one, but for what nobody has measured.
+/// A fit corrects a wrong profile, except for values that were not measured.
 #[test]
-fn what_was_found_becomes_a_profile() {
+fn measured_values_become_a_profile() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
-    // Heartbeats, each of which is awake for a second and then asleep; what else there is takes 0.3 W.
+    // Heartbeats, each connected for 1 s and then idle; the rest of the device takes 0.3 W.
     let beats = ["generate", "--heartbeat", "20s", "--lasts", "1h", "-o", "beats.csv"];
     radio(files.path(), &beats).succeeded();
     let mut monitor = "time,watts\n".to_owned();
@@ -320,23 +319,24 @@ fn what_was_found_becomes_a_profile() {
     let output = ["--profile", "wrong.toml", "-o", "mine.toml"];
     let done = radio(files.path(), &[&words[..], &output].concat()).succeeded();
     assert!(
-        done.stderr.contains("mine.toml is wrong.toml with the numbers found, without the 279 mW")
+        done.stderr
+            .contains("mine.toml contains wrong.toml with the measured values, without the 279 mW")
     );
     let found = document(&radio(files.path(), &["check", "mine.toml", "--json"]).succeeded());
     let mine = &found["profiles"][0];
     assert!((number(&mine["tail_seconds"]) - 7.75).abs() < 0.3, "{mine:#}");
     let states = mine["states"].as_array().unwrap();
     let long = states.iter().find(|state| state["name"] == "long DRX").unwrap();
-    // What the profile says that it takes asleep, 20 mW, stays.
+    // The profile's power in idle, 20 mW, is unchanged.
     assert!((number(&long["mean_watts"]) - 1.02).abs() < 0.05, "{long:#}");
     let text = fs::read_to_string(path("mine.toml")).unwrap();
-    assert!(text.contains("round trips after silences") && text.contains("a power monitor"));
-    // It stays as it is, unless one says so.
+    assert!(text.contains("round trips after gaps") && text.contains("a power monitor"));
+    // The file is not replaced without --force.
     let again = [&words[..], &output].concat();
     assert_eq!(radio(files.path(), &again).code(), 2);
     assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
     radio(files.path(), &[&again[..], &["--force"]].concat()).succeeded();
-    // What explains nothing makes none.
+    // A fit that explains nothing does not change a profile.
     let flat: String =
         (0..36_000).map(|step| format!("{:.2},1.5\n", f64::from(step) * 0.1)).collect();
     fs::write(path("monitor.csv"), "time,watts\n".to_owned() + &flat).unwrap();
@@ -354,7 +354,7 @@ fn what_was_found_becomes_a_profile() {
     assert!(done.code() == 2 && done.stderr.contains("cannot be a file's name"), "{}", done.stderr);
 }
 
-/// On one connection that stays, each heartbeat can be moved.
+/// Each heartbeat of a persistent connection can be moved.
 #[test]
 fn heartbeats_of_one_connection_are_batched_and_shifted() {
     let files = folder();
@@ -375,18 +375,18 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
         panic!("{found:#}")
     };
     let switches = |line: &Value| line["switches"].as_u64().unwrap();
-    // The browser finds the radio awake, 10 s behind a heartbeat, ten times 60 s.
+    // The browser finds the radio connected, 10 s after a heartbeat.
     assert_eq!(switches(now), 120, "{found:#}");
-    // At 0, 5, … 60 minutes; the browser six times, 10 s behind them.
+    // At 0, 5, … 60 minutes; the browser six times, 10 s after them.
     assert!((13..=19).contains(&switches(batch)), "{found:#}");
-    // All wait for the browser; what comes behind its last visit has nobody to wait for.
+    // All wait for the browser; heartbeats after its last visit pass at their limit.
     assert!((6..=8).contains(&switches(shift)), "{found:#}");
     assert_eq!(switches(without), 6, "{found:#}");
     let saved = |line: &Value| number(&line["joules_saved"]);
     assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
 }
 
-/// Every command takes a known name for the profile, and says so where a file has that name too.
+/// Every command uses the built-in profile, and reports if a file has that name too.
 #[test]
 fn a_known_name_stands_before_a_file() {
     let files = folder();
@@ -414,27 +414,27 @@ fn bad_input_gets_a_sentence_and_a_hint() {
     write("empty.csv", "");
     write("good.csv", "time,bytes,direction\n1,1,up\n");
     for (words, code, sentence) in [
-        (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: it is earlier than"),
+        (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: the time is earlier than"),
         (vec!["energy", "nan.csv", "--profile", "lte"], 1, "line 2: `NaN` is not a time"),
         (vec!["energy", "negative.csv", "--profile", "lte"], 1, "line 2: `-1` is not a time"),
         (vec!["energy", "sideways.csv", "--profile", "lte"], 1, "`left` is not a direction"),
         (vec!["energy", "empty.csv", "--profile", "lte"], 1, "there is no packet in empty.csv"),
         (vec!["energy", "none.csv", "--profile", "lte"], 1, "cannot read none.csv"),
         (vec!["energy", "good.csv", "--profile", "ltee"], 2, "did you mean `lte`?"),
-        (vec!["energy", "good.csv"], 2, "which radio is it"),
+        (vec!["energy", "good.csv"], 2, "the radio is missing"),
         (vec!["simulate", "good.csv", "--policy", "makeidel"], 2, "did you mean `makeidle`?"),
-        (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "it has: n"),
-        (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "nothing may be held back"),
-        (vec!["simulate", "good.csv", "--sweep", "m=3"], 2, "it is one of e-switch"),
+        (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "its parameters are: n"),
+        (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "no session is delay-tolerant"),
+        (vec!["simulate", "good.csv", "--sweep", "m=3"], 2, "use one of e-switch"),
         (vec!["simulate", "--app", "mixedday"], 2, "mixed-day"),
         (vec!["generate", "--app", "im", "--seed", "1-3"], 2, "name a folder with -o"),
-        (vec!["whatif", "good.csv", "--profile", "lte"], 2, "nothing is to be changed"),
+        (vec!["whatif", "good.csv", "--profile", "lte"], 2, "no change is given"),
         (vec!["infer"], 2, "neither --probes nor --power is given"),
         (vec!["check", "broken.toml"], 2, "broken.toml:2:1: the profile has no `titel`"),
         (vec!["energy", "good.csv", "--profile", "broken.toml"], 2, "broken.toml:2:1: "),
-        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: a folder must have the tables of"),
+        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: write the tables of the folder"),
         (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
-        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "there are two columns `time`"),
+        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "the column `time` occurs twice"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
     ] {
         let done = radio(files.path(), &words);
@@ -444,9 +444,9 @@ fn bad_input_gets_a_sentence_and_a_hint() {
     }
 }
 
-/// What is read stays what it is, and so does what is no file.
+/// Inputs are not overwritten, and neither are devices and pipes replaced.
 #[test]
-fn nothing_is_written_over_what_is_read() {
+fn outputs_do_not_overwrite_inputs() {
     let files = folder();
     beats(files.path());
     let before = fs::read(files.path().join("beats.csv")).unwrap();
@@ -460,10 +460,10 @@ fn nothing_is_written_over_what_is_read() {
     ] {
         let done = radio(files.path(), &words);
         assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
-        assert!(done.stderr.contains("is used for two things"), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains("is used twice"), "{words:?}: {}", done.stderr);
     }
     assert_eq!(fs::read(files.path().join("beats.csv")).unwrap(), before);
-    // A link stays one, and a pipe is written to.
+    // A symbolic link is kept, and a pipe is written to directly.
     let table = files.path().join("table");
     std::os::unix::fs::symlink("real.parquet", &table).unwrap();
     fs::write(files.path().join("real.parquet"), "old").unwrap();

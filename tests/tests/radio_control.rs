@@ -1,4 +1,4 @@
-//! `manyways radio control` on a cable, with every packet of which something follows or not.
+//! `manyways radio control` on a veth pair, with a check of every packet.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -15,17 +15,17 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Who reaches it hangs.
+/// A test that exceeds this timeout hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Both ends of a cable, in a network namespace where nobody else talks.
+/// Both ends of a veth pair in a network namespace without other traffic.
 struct Cable {
     holder: Running,
     folder: TempDir,
 }
 
-/// What is sent to this address leaves over `near`, and to the other one arrives there. Nobody there
-/// has either, and nothing answers.
+/// Packets to this address leave over `near`; packets to the other one arrive there. No host has
+/// either address, and there are no answers.
 const AWAY: &str = "192.0.2.2:9";
 const BACK: &str = "198.51.100.1:9";
 const CABLE: &str = r#"set -e
@@ -51,7 +51,7 @@ impl Cable {
         let folder = folder();
         fs::write(folder.path().join("radio.toml"), RADIO).expect("room for a profile");
         let mut command = Command::new("unshare");
-        // It ends with us, however we end.
+        // The process ends with the test, however the test ends.
         command.args(["-n", "setpriv", "--pdeathsig", "KILL", "sh", "-c", CABLE]);
         let mut holder = Running::start(command.stdout(Stdio::piped()));
         let mut up = [0; 3];
@@ -63,7 +63,7 @@ impl Cable {
         self.folder.path().join("radio.toml")
     }
 
-    /// A command within.
+    /// A command in the namespace.
     fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.pid().to_string(), "-n", "--", program]);
@@ -73,7 +73,7 @@ impl Cable {
     fn socket(&self) -> UdpSocket {
         let namespace = File::open(format!("/proc/{}/ns/net", self.holder.pid()));
         let namespace = namespace.expect("it is there");
-        // A socket stays where it was made.
+        // A socket stays in the namespace in which it was created.
         let make = move || {
             setns(namespace, CloneFlags::CLONE_NEWNET).expect("we may");
             UdpSocket::bind("0.0.0.0:0").expect("a port is free")
@@ -81,11 +81,11 @@ impl Cable {
         thread::spawn(make).join().expect("it is made")
     }
 
-    /// Controls the near end.
+    /// Runs `radio control` on the near end.
     #[track_caller]
     fn control(&self, arguments: &[&str]) -> Control {
         let mut command = self.inside("sh");
-        // Whoever has one of the two open is still there.
+        // The output stays open while a process has one of the two streams.
         command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(manyways_path());
         command.args(["radio", "control", "--interface", "near", "--json", "--profile"]);
         command.arg(self.profile()).args(arguments);
@@ -102,14 +102,14 @@ impl Cable {
     }
 }
 
-/// One that runs.
+/// A running `radio control`.
 struct Control {
     running: Running,
     lines: Receiver<String>,
 }
 
 impl Control {
-    /// The next thing that it says; text where it is no event.
+    /// The next line as JSON, or as a string if the line is not JSON.
     #[track_caller]
     fn line(&self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("it goes on");
@@ -123,14 +123,14 @@ impl Control {
         event
     }
 
-    /// The text that a command says.
+    /// The next line, which is the output of a command.
     #[track_caller]
     fn text(&self) -> String {
         let line = self.line();
         line.as_str().unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    /// Ends it, and waits until nobody is left who could say anything.
+    /// Sends the signal, and waits until the output is closed.
     #[track_caller]
     fn end(mut self, signal: Signal) -> Vec<Value> {
         self.running.signal(signal);
@@ -146,7 +146,7 @@ impl Control {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => said.push(serde_json::from_str(&line).unwrap_or(line.into())),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return said,
-                Err(error) => panic!("somebody is left: {error}, {said:?}"),
+                Err(error) => panic!("the output is still open: {error}, {said:?}"),
             }
         }
     }
@@ -157,7 +157,7 @@ fn number(event: &Value, field: &str) -> f64 {
     event[field].as_f64().unwrap_or_else(|| panic!("{field}: {event}"))
 }
 
-/// Rounds of a question and its answer; the radio sleeps after each.
+/// Rounds of a request and its answer, with a dormancy after each.
 fn sleeps_between(arguments: &[&str], header: u64) {
     needs!(NEEDS);
     const ROUNDS: u64 = 3;
@@ -195,20 +195,20 @@ fn sleeps_between(arguments: &[&str], header: u64) {
     ] {
         assert_eq!(summary[field], expected, "{field}: {summary}");
     }
-    // It has saved a watt while it slept, and the rest of the tail at the end; each switch took 2 mJ.
+    // The saving is 1 W while dormant, and the rest of the tail at the end; each switch took 2 mJ.
     let saved = number(summary, "status_quo_joules") - number(summary, "joules");
     let expected = slept + 600.0 - idle - 2e-3 * (2.0 * ROUNDS as f64 - 1.0);
     assert!((saved - expected).abs() < 1e-6, "{saved} {expected}: {summary}");
 }
 
 #[test]
-fn it_sleeps_between_what_it_captures() {
+fn dormancy_follows_captured_packets() {
     sleeps_between(&[], 0);
 }
 
-/// There, a packet has the header of its link.
+/// Counters include the link header of a packet.
 #[test]
-fn it_sleeps_between_what_is_counted() {
+fn dormancy_follows_counted_packets() {
     sleeps_between(&["--counters", "--step", "5ms"], 14);
 }
 
@@ -228,9 +228,9 @@ fn the_status_quo_sleeps_never_and_sees_all() {
     assert_eq!(summary["saved_share"], 0.0);
 }
 
-/// It sleeps whenever it can, and still never while there is a packet that it has not been told.
+/// The radio goes idle whenever possible, and never while a packet is unreported.
 #[test]
-fn nothing_passes_unseen_before_a_sleep() {
+fn every_packet_is_reported_before_a_dormancy() {
     needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
@@ -238,7 +238,7 @@ fn nothing_passes_unseen_before_a_sleep() {
     const PACKETS: usize = 3_000;
     for round in 0..PACKETS {
         socket.send_to(&[0; 10], AWAY).unwrap();
-        // Now and then it has the time to.
+        // Sometimes there is time for a dormancy.
         if round % 100 == 0 {
             while control.line()["event"] != "radio-sleep" {}
         }
@@ -246,7 +246,7 @@ fn nothing_passes_unseen_before_a_sleep() {
     let last = control.end(Signal::SIGINT);
     let summary = last.last().expect("there is a summary");
     assert_eq!(summary["packets"], PACKETS, "{summary}");
-    // The kernel stamps a packet, and counts it a moment later.
+    // The kernel counts a packet shortly after its timestamp.
     assert!(number(summary, "late_packets") < 30.0, "{summary}");
 }
 
@@ -267,7 +267,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
     let cable = Cable::new();
     let socket = cable.socket();
     let marker = cable.folder.path().join("second");
-    // The first time it fails, after that it does not.
+    // The command fails the first time only.
     let command = format!(
         "echo $MANYWAYS_INTERFACE $MANYWAYS_POLICY $MANYWAYS_PROFILE $MANYWAYS_WAIT_SECONDS; \
          [ -e {0} ] || {{ touch {0}; exit 3; }}",
@@ -285,7 +285,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
     ]);
     for (round, exit) in [3, 0, 0].into_iter().enumerate() {
         socket.send_to(&[0; 10], AWAY).unwrap();
-        // The first time it was not asleep.
+        // The first command failed, so that there was no dormancy.
         if round == 2 {
             control.event("radio-wake");
         }
@@ -314,7 +314,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
         "exec",
         "--timeout",
         "100ms",
-        // It does not care for signals, and has a child that has its output open as well.
+        // The command ignores signals, and has a child with the same output.
         "--command",
         "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
     ]);
@@ -326,7 +326,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
         assert_eq!(killed["ended"], "timed-out");
         assert!(number(&killed, "seconds") >= 0.1, "{killed}");
     }
-    // Waits until nobody has the output open.
+    // Waits until the output is closed.
     let last = control.end(Signal::SIGTERM);
     assert_eq!((&last[0]["failed_commands"], &last[0]["sleeps"]), (&2.into(), &0.into()));
 }
@@ -353,7 +353,7 @@ fn no_command_begins_while_another_one_runs() {
         match event["event"].as_str() {
             Some("radio-sleep") => {
                 sleeps += 1;
-                // For another one, which could come before the command is over.
+                // For another command, which could be reported before this one is over.
                 socket.send_to(&[0; 10], AWAY).unwrap();
             }
             Some("radio-command") => over += 1,
@@ -382,7 +382,7 @@ fn a_command_does_not_outlive_the_control() {
     socket.send_to(&[0; 10], AWAY).unwrap();
     control.event("radio-sleep");
     assert_eq!(control.text(), "began");
-    // Only one at a time: though this packet would have it sleep again, nothing more is said.
+    // One command at a time: this packet would cause another dormancy, but no other event follows.
     socket.send_to(&[0; 10], AWAY).unwrap();
     control.event("radio-wake");
     let last = control.end(Signal::SIGINT);
@@ -406,13 +406,13 @@ fn an_interface_that_goes_away_ends_it() {
         finish(cable.inside("ip").args(["link", "del", "near"])).succeeded();
         assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(1));
         let last = control.rest();
-        assert_eq!(last[0]["fault"], "the interface is not there any more");
-        assert_eq!(last[1], "manyways: near: the interface is not there any more");
+        assert_eq!(last[0]["fault"], "the interface was removed");
+        assert_eq!(last[1], "manyways: near: the interface was removed");
     }
 }
 
 #[test]
-fn who_may_not_capture_may_count() {
+fn counters_need_no_privileges() {
     needs!(NEEDS);
     let cable = Cable::new();
     let without = |arguments: &[&str]| {
@@ -426,11 +426,11 @@ fn who_may_not_capture_may_count() {
     assert_eq!(refused.code(), 1);
     assert!(refused.stderr.contains("capturing packets is not allowed"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--counters"), "{}", refused.stderr);
-    assert!(without(&["--counters"]).succeeded().stdout.contains("Sleeps     none"));
+    assert!(without(&["--counters"]).succeeded().stdout.contains("Dormancy   none"));
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_arguments_are_reported() {
     let control = |arguments: &[&str]| {
         let usual = ["radio", "control", "--interface", "no-such0", "--profile", "lte"];
         finish(manyways().args(usual).args(arguments))
@@ -438,10 +438,14 @@ fn what_makes_no_sense_is_said() {
     for (arguments, code, words) in [
         (&[][..], 1, "there is no interface no-such0"),
         (&["--policy", "makeidel"], 2, "did you mean `makeidle`?"),
-        (&["--policy", "oracle"], 2, "oracle has to know beforehand what passes"),
-        (&["--policy", "makeidle+makeactive"], 2, "holds back what can wait, which is nothing"),
-        (&["--policy", "makeactive-fixed", "--hold", "mail"], 2, "has to know beforehand"),
-        (&["--hold", "mail"], 2, "no policy that does"),
+        (&["--policy", "oracle"], 2, "oracle needs the whole trace in advance"),
+        (&["--policy", "makeidle+makeactive"], 2, "--hold names no rules"),
+        (
+            &["--policy", "makeactive-fixed", "--hold", "mail"],
+            2,
+            "needs the whole trace in advance",
+        ),
+        (&["--hold", "mail"], 2, "--hold has no effect"),
         (
             &["--policy", "makeactive", "--hold", "mail", "--counters", "--step", "1s"],
             2,
@@ -458,7 +462,7 @@ fn what_makes_no_sense_is_said() {
     }
 }
 
-/// Asks twice over a link with a radio, the second time when the radio was sent to sleep.
+/// Two requests over a link with a radio, the second one after fast dormancy.
 const DEVICE: &str = r#"set -e
 "$MANYWAYS" radio control --interface cell --profile "$OUT/radio.toml" --policy fixed:0.05 --json \
     --every 0s --actuator exec --command '"$MANYWAYS" lab set --lab radio-control cell rrc=dormant' \

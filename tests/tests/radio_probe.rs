@@ -1,4 +1,4 @@
-//! `manyways radio probe` on emulated links whose radio is known.
+//! `manyways radio probe` on emulated links with known radios.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use manyways_tests::{Finished, Need, Running, finish, folder, manyways, needs};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Awake for 300 ms behind a packet, then 60 ms to be brought back; from 900 ms on 120 ms.
+/// Connected for 300 ms after a packet, then a promotion of 60 ms; from 900 ms on one of 120 ms.
 fn profile() -> String {
     let state = |name: &str, more: &str| {
         format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
@@ -24,7 +24,7 @@ fn profile() -> String {
     .concat()
 }
 
-/// A command in a lab with such a radio.
+/// A command in a lab with this radio.
 fn in_lab(files: &Path, words: &[&str]) -> Command {
     fs::write(files.join("radio.toml"), profile()).expect("room for a profile");
     let mut command = manyways();
@@ -71,24 +71,24 @@ fn the_timers_of_an_emulated_radio_are_found() {
     let so_far = (&found["planned"], &found["answered"], &found["whole"]);
     assert_eq!(so_far, (&48.into(), &48.into(), &true.into()), "{found:#}");
     assert_eq!(found["method"], "ICMP echo");
-    assert!(done.stderr.contains("48 silences in about 30 s"), "{}", done.stderr);
+    assert!(done.stderr.contains("48 gaps in about 30 s"), "{}", done.stderr);
     is_the_profile(&found);
 
     let text = fs::read_to_string(files.path().join("probes.csv")).expect("it is written");
     assert_eq!(text.lines().count(), 49, "{text}");
-    // Whoever goes on with it has nothing to do, and whoever does not say so is refused.
+    // With --resume there is nothing left to do; without it the existing file is refused.
     let mut words = [&words[..], &["--resume"]].concat();
     let done = finish(&mut in_lab(files.path(), &words)).succeeded();
     assert_eq!(document(&done)["timers"], found["timers"]);
     words.pop();
     let done = finish(&mut in_lab(files.path(), &words));
     assert_eq!(done.code(), 2);
-    assert!(done.stderr.contains("probes.csv is there already\nhint: --resume"), "{}", done.stderr);
+    assert!(done.stderr.contains("probes.csv already exists\nhint: --resume"), "{}", done.stderr);
 }
 
-/// By TCP, where nobody listens; somebody else speaks now and then.
+/// By TCP to a closed port, while another program sends sometimes.
 #[test]
-fn silences_that_others_break_do_not_count() {
+fn disturbed_gaps_do_not_count() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
     let files = folder();
     let script = "ping -q -i 1.7 198.18.0.1 > /dev/null & \
@@ -98,7 +98,7 @@ fn silences_that_others_break_do_not_count() {
     let found = document(&done);
     assert_eq!((&found["method"], &found["answered"]), (&"TCP to port 9".into(), &39.into()));
     assert!(found["disturbed"].as_u64().expect("a number") > 0, "{found:#}");
-    // Every silence that counts was one: behind the timer no probe found the radio awake.
+    // Every counted gap was undisturbed: after the timer no probe found the radio connected.
     let text = fs::read_to_string(files.path().join("radio-probe-lte.csv")).expect("written");
     let mut count = 0;
     for line in text.lines().skip(1) {
@@ -114,7 +114,7 @@ fn silences_that_others_break_do_not_count() {
 }
 
 #[test]
-fn who_stops_it_can_go_on() {
+fn a_stopped_run_can_be_resumed() {
     needs!(Need::Root, Need::Command("ip"));
     let files = folder();
     let ladder = ["--from", "50ms", "--to", "400ms", "--step", "10ms", "--rounds", "2"];
@@ -126,7 +126,7 @@ fn who_stops_it_can_go_on() {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     let stdout = running.stdout().expect("piped above");
     let mut lines = BufReader::new(stdout).lines();
-    // The lab has made its command by then, and passes a signal on to it.
+    // The lab has started its command by then, and forwards a signal to it.
     lines.next().expect("it starts").expect("a pipe can be read");
     let path = files.path().join("probes.csv");
     let written = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
@@ -146,7 +146,7 @@ fn who_stops_it_can_go_on() {
     let done = finish(&mut in_lab(files.path(), &[&words[..], &["--resume"]].concat())).succeeded();
     assert!(
         done.stderr.contains(&format!(
-            "Probing on to 198.18.0.1 over lte by ICMP echo: {} silences",
+            "Resumed probes to 198.18.0.1 over lte by ICMP echo: {} gaps",
             72 - before
         )),
         "{}",
@@ -156,23 +156,23 @@ fn who_stops_it_can_go_on() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let probe = |words: &[&str]| finish(manyways().args(["radio", "probe"]).args(words));
     let lo = ["--interface", "lo", "--target", "127.0.0.1"];
     for (words, sentence, hint) in [
         (
             &["--interface", "nowhere0", "--target", "127.0.0.1"][..],
             "there is no interface `nowhere0`",
-            "there is ",
+            "the interfaces are ",
         ),
         (
             &["--interface", "lo", "--target", "127.0.0.1:http"],
-            "no port behind its colon",
+            "no port after the colon",
             "write it like",
         ),
         (
             &[&lo[..], &["--to", "100ms"]].concat(),
-            "there is no silence to probe",
+            "there is no gap to probe",
             "--from, --to and --step",
         ),
         (
@@ -192,13 +192,9 @@ fn what_makes_no_sense_is_refused() {
     let other = files.path().join("other.csv");
     fs::write(&other, "time,bytes\n").expect("room for a file");
     let name = other.display().to_string();
-    // The file is looked at before anybody is waited for, but a target has to answer first.
+    // The file is checked before the target is probed, but the target must answer first.
     let done = probe(&["--interface", "lo", "--target", "127.0.0.1:9", "-o", &name, "--resume"]);
     assert_eq!(done.code(), 1, "{}", done.stderr);
-    assert!(
-        done.stderr.contains("is something else than the probes of a radio"),
-        "{}",
-        done.stderr
-    );
+    assert!(done.stderr.contains("is not a file of radio probes"), "{}", done.stderr);
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "time,bytes\n");
 }

@@ -1,4 +1,4 @@
-//! Captures of several points to what they have in common: reads each, and hands what passed to
+//! Alignment of captures from several points: reads each capture and passes its packets to
 //! `manyways_flows::align`.
 
 use std::fs::File;
@@ -14,94 +14,87 @@ use thiserror::Error;
 use super::Progress;
 use super::input::{Source, SourceError};
 
-/// So many bytes of a capture are read together.
+/// Number of bytes read at once.
 const LENGTH: usize = 256 << 10;
-/// The longest log that is read.
+/// Maximum length of a log, in bytes.
 pub const LOG: u64 = 1 << 30;
 
-/// A capture and where it was taken.
+/// A capture and its capture point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The capture.
     pub source: Source,
-    /// Where.
     pub place: Place,
-    /// The number of the clock that stamped it.
+    /// Number of the clock that wrote its timestamps.
     pub clock: u32,
 }
 
-/// What captures have in common.
+/// Result of an alignment.
 #[derive(Clone, Debug, Default)]
 pub struct Alignment {
-    /// What became of each capture, in the order of the points.
+    /// Each capture, in the order of the points.
     pub captures: Vec<Taken>,
-    /// What passed there.
+    /// The streams found at each point.
     pub points: Vec<Point>,
-    /// How it belongs together.
+    /// Delays and clock offsets between the points.
     pub report: Report,
 }
 
-/// What became of a capture.
+/// Statistics of a capture.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Its name.
     pub name: String,
-    /// How many packets were found in it.
+    /// Packets in the capture.
     pub packets: u64,
-    /// How many of them were of TCP or had data of Bluetooth.
+    /// Packets of TCP or with Bluetooth data.
     pub followed: u64,
-    /// Directions of connections that were left out, as there are too many.
+    /// Directions of connections that were ignored, because there were too many.
     pub left_out: u64,
-    /// When the first packet passed, and the last.
+    /// Times of the first and the last packet.
     pub times: Option<(Time, Time)>,
-    /// Why it was not read to its end, where it was not.
+    /// Reason why the capture was not read to its end; `None` if it was.
     pub fault: Option<String>,
 }
 
-/// Why nothing can be aligned.
+/// Reason why captures cannot be aligned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AlignError {
-    /// There are not two captures.
+    /// Fewer than two captures.
     #[error("one capture alone cannot be aligned")]
     Alone,
-    /// A capture cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A capture has nothing that can be followed.
+    /// A capture without a stream that can be followed.
     #[error("{name} has no TCP and no Bluetooth data that can be followed{}", because(.fault))]
     Empty {
-        /// Which.
+        /// Name of the capture.
         name: String,
-        /// Why it was not read to its end, where it was not.
+        /// Reason why the capture was not read to its end; `None` if it was.
         fault: Option<String>,
     },
-    /// The log cannot be read.
     #[error("cannot read {path}: {error}", path = .path.display())]
     Unread {
-        /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         error: std::io::Error,
     },
-    /// It has more than [`LOG`] bytes.
+    /// The log is longer than [`LOG`] bytes.
     #[error("{path} is longer than {LOG} bytes", path = .0.display())]
     Long(PathBuf),
-    /// It says what cannot be.
+    /// The log has an invalid line.
     #[error("{path}, {error}", path = .path.display())]
     Log {
-        /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The line and its error.
         #[source]
         error: LogError,
     },
-    /// No two neighbours have a stream in common.
-    #[error("no stream of one capture was found in the next one")]
+    /// No two adjacent points have a stream in common.
+    #[error("no stream of a capture was found in the next one")]
     Nothing,
-    /// A signal ended it.
-    #[error("it was stopped before all captures were read")]
+    /// Interrupted by a signal.
+    #[error("interrupted before all captures were read")]
     Stopped,
 }
 
@@ -110,7 +103,7 @@ fn because(fault: &Option<String>) -> String {
 }
 
 impl AlignError {
-    /// What the user can do about it.
+    /// Hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Alone => {
@@ -118,7 +111,7 @@ impl AlignError {
             }
             Self::Source(error) => Some(error.hint()),
             Self::Empty { .. } => {
-                Some("captures are pcap, pcapng or btsnoop files with TCP or Bluetooth's HCI")
+                Some("give pcap, pcapng or btsnoop files with TCP or Bluetooth HCI")
             }
             Self::Unread { .. } | Self::Long(_) => {
                 Some("--log takes a file of `time,stream,offset,point` lines")
@@ -127,15 +120,15 @@ impl AlignError {
                 Some("a line is like 1700000000.25,192.0.2.9:40000>198.51.100.1:443,1448,read")
             }
             Self::Nothing => Some(
-                "captures must overlap in time and follow the path; of encrypted streams a proxy \
-                 leaves nothing to recognise",
+                "give captures that overlap in time, in the order of the path; streams that a proxy \
+                 encrypts again cannot be recognized",
             ),
             Self::Stopped => None,
         }
     }
 }
 
-/// Reads the captures of points in the order of the path, and the log of the proxy on it.
+/// Aligns the captures of points, given in the order of the path, with the log of the proxy on it.
 pub fn align(
     sites: &[Site],
     log: Option<&Path>,
@@ -144,7 +137,7 @@ pub fn align(
     if sites.len() < 2 {
         return Err(AlignError::Alone);
     }
-    // The log is read first: what is wrong with it is found at once.
+    // The log is read first, so that errors in the log are reported at once.
     let log = log.map(read_log).transpose()?;
     let mut captures = Vec::new();
     let mut followed = Vec::new();
@@ -198,7 +191,7 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
             Ok(count) => is_over = (count as u64) < missing,
             Err(error) => {
                 let behind = place + bytes.len() as u64;
-                fault = Some(format!("cannot be read on after byte {behind}: {error}"));
+                fault = Some(format!("cannot be read after byte {behind}: {error}"));
             }
         }
         let mut at = 0;
@@ -223,7 +216,7 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
         bytes.drain(..at.min(bytes.len()));
         place += at as u64;
         if is_over && !bytes.is_empty() {
-            let cut = format!("it ends in the middle of what begins at byte {place}");
+            let cut = format!("the capture ends in the middle of the block at byte {place}");
             fault = fault.or(Some(cut));
         }
     }

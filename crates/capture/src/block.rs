@@ -1,4 +1,4 @@
-//! A stretch of a capture, and where its packets are.
+//! A part of a capture, and the positions of its packets.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 
 use super::reading::Seen;
 
-/// So many bytes are looked at together: they stay in a core's cache until all is done with them.
+/// Number of bytes processed together; small enough for the cache of a core.
 const LENGTH: usize = 256 << 10;
 
-/// Some bytes of a capture and the packets in them.
+/// Bytes of a capture and the packets in them.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     bytes: Buffer,
     packets: Vec<Place>,
-    /// Which of them each shard has.
+    /// Indices of the packets of each shard.
     shards: Vec<Vec<u32>>,
-    /// What the capture has said of its interfaces by the end of the block.
+    /// The interfaces described up to the end of the block.
     interfaces: Arc<[Interface]>,
 }
 
-/// Where a packet is.
+/// Position and metadata of a packet.
 #[derive(Debug)]
 struct Place {
     at: Time,
@@ -36,40 +36,40 @@ struct Place {
     steps_back: bool,
 }
 
-/// Bytes that were read. Room for more is kept from block to block, as it is cleared only once.
+/// Bytes of a capture. The allocation is kept from block to block, so that it is zeroed only once.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     room: Vec<u8>,
     filled: usize,
 }
 
-/// Why a capture ended.
+/// Reason why a capture ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It is over.
+    /// The capture was read completely.
     Whole,
-    /// It has nothing in it.
+    /// The capture has no bytes.
     Empty,
-    /// It was cut within a packet or block that begins at this byte.
+    /// The capture ends within the packet or block that begins at this offset.
     Cut(u64),
-    /// What begins at this byte cannot be read.
+    /// The bytes at this offset are invalid.
     Broken(u64, Broken),
-    /// The system does not read on behind this byte.
+    /// Reading failed after this offset.
     Failed(u64, io::Error),
 }
 
-/// Cuts a capture into blocks.
+/// Splits a capture into blocks.
 pub(super) struct Blocks {
     source: Box<dyn Read + Send>,
     reader: Reader,
     shards: u8,
-    /// What was read and belongs to no block yet.
+    /// Bytes that belong to the next block.
     rest: Buffer,
-    /// Where in the capture that begins.
+    /// Offset of `rest` in the capture.
     place: u64,
-    /// Nothing can be read any more…
+    /// Whether the source has ended or failed.
     is_over: bool,
-    /// …as this has happened. What was read before is looked at first.
+    /// The error, reported after all bytes before it are processed.
     failed: Option<io::Error>,
     interfaces: Arc<[Interface]>,
 }
@@ -88,7 +88,7 @@ impl Blocks {
         }
     }
 
-    /// When the first packet passed; none where there is none near the beginning.
+    /// Time of the first packet; `None` if there is none near the beginning.
     pub(super) fn begins(&mut self) -> Option<Time> {
         let mut bytes = std::mem::take(&mut self.rest);
         self.fill(&mut bytes, LENGTH);
@@ -103,12 +103,12 @@ impl Blocks {
         }
     }
 
-    /// What the capture says of its interfaces.
+    /// The reader, with the interfaces of the capture.
     pub(super) fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Fills a block that is not needed any more with what comes next; says why when nothing does.
+    /// Fills a used block with the next packets; returns the reason if there are none.
     pub(super) fn next(&mut self, block: &mut Block) -> Option<End> {
         let Block { bytes, packets, shards, .. } = block;
         packets.clear();
@@ -138,8 +138,8 @@ impl Blocks {
         end
     }
 
-    /// Hands out the packets of what comes next, which it puts into `bytes`, with where they begin
-    /// there; says why when there is none.
+    /// Reads the next part of the capture into `bytes` and passes its packets to `found`, with
+    /// their offsets in `bytes`. Returns the reason if there are none.
     pub(super) fn each(
         &mut self,
         bytes: &mut Buffer,
@@ -153,7 +153,7 @@ impl Blocks {
                 is_empty = false;
                 found(interface, packet, begin);
             });
-            // A block that holds no packet yet is made longer, or this would go on for ever.
+            // A part without a complete packet is extended, to guarantee progress.
             match end {
                 Ok(more) if is_empty && !self.is_over => {
                     wanted = (at + more).max(bytes.filled + 1);
@@ -195,7 +195,7 @@ impl Blocks {
         }
     }
 
-    /// Finds the packets in these bytes; what follows them has at least so many bytes.
+    /// Finds the packets in `bytes`. Returns the minimum length of the block after them.
     fn step(
         &mut self,
         bytes: &[u8],
@@ -223,7 +223,7 @@ impl Buffer {
         &self.room[..self.filled]
     }
 
-    /// Where more can be read, up to so many bytes in all.
+    /// The free space up to `wanted` bytes in total.
     fn room(&mut self, wanted: usize) -> &mut [u8] {
         if self.room.len() < wanted {
             self.room.resize(wanted, 0);
@@ -231,7 +231,7 @@ impl Buffer {
         &mut self.room[self.filled..wanted]
     }
 
-    /// Lets somebody append to it, and says what they say.
+    /// Appends the bytes that `write` writes, and returns its result.
     fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.room.truncate(self.filled);
         let said = write(&mut self.room);
@@ -239,7 +239,7 @@ impl Buffer {
         said
     }
 
-    /// Holds what another one has from there on, and that does not any more.
+    /// Moves the bytes of `other` from `at` on into this buffer.
     fn take_from(&mut self, other: &mut Self, at: usize) {
         let length = other.filled - at;
         (self.filled, other.filled) = (0, at);
@@ -249,7 +249,7 @@ impl Buffer {
 }
 
 impl Block {
-    /// Empties it, for packets of these interfaces that no file has.
+    /// Clears the block, for packets of these interfaces of a live capture.
     pub(super) fn begin(&mut self, interfaces: &Arc<[Interface]>) {
         self.bytes.filled = 0;
         self.packets.clear();
@@ -257,14 +257,14 @@ impl Block {
         self.interfaces = interfaces.clone();
     }
 
-    /// Whether others should be looked at before there are more in it.
+    /// Whether the block should be processed before more packets are added.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.filled >= LENGTH
     }
 
-    /// Adds a packet of the first interface, which had `length` bytes, and passed then, which is
-    /// earlier than the one before it where `steps_back` is true. `write` appends those bytes that
-    /// were captured, and says how many there are that the length lacks.
+    /// Adds a packet of the first interface with its time, which is before that of the previous
+    /// packet if `steps_back`. `length` is the original length. `write` appends the captured bytes
+    /// and returns the number of bytes that `length` lacks.
     pub(super) fn push(
         &mut self,
         (at, steps_back): (Time, bool),
@@ -294,7 +294,7 @@ impl Block {
         });
     }
 
-    /// Its packets in short.
+    /// Summary of the packets.
     pub(super) fn seen(&self) -> Seen {
         let times = self.packets.first().zip(self.packets.last());
         let times = times.map(|(first, last)| (first.at, last.at));

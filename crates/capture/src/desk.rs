@@ -1,47 +1,46 @@
-//! What several cores have before them.
+//! Distribution of tasks to worker threads.
 //!
-//! All of them look at each block, for the packets of their own pairs of addresses. Whoever has
-//! nothing left to look at reads the next one for all: a thread that only reads would be one more
-//! than there are cores, and far ahead of the others, so that what it read would be out of the
-//! caches when they come to it.
+//! All workers process each block, for the packets of their own shard. The first worker without a
+//! task reads the next block for all. A separate reader thread would be one more than there are
+//! cores, and would read so far ahead that the blocks leave the caches before they are processed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::block::Block;
 
-/// So many blocks wait for a core.
+/// Maximum number of tasks that wait for a worker.
 pub(super) const WAITING: usize = 8;
 
-/// Something that each core does, in the same order.
+/// A task for all workers, in the same order.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     Look(Arc<Block>),
-    /// What follows has nothing to do with what was.
+    /// The flows of all earlier packets end here.
     Finish,
 }
 
-/// Where tasks come from.
+/// A source of tasks.
 pub(super) trait Supply {
-    /// The next one, in a block that nobody needs any more; none when there are no more.
+    /// Returns the next task, in the used `block`; `None` at the end.
     fn supply(&mut self, block: Block) -> Option<Task>;
 }
 
-/// The tasks of all cores.
+/// The task queues of all workers.
 #[derive(Debug)]
 pub(super) struct Desk<S> {
     state: Mutex<State<S>>,
-    /// Somebody who waits may go on.
+    /// Notified when a waiting worker may continue.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State<S> {
-    /// Those of each core.
+    /// The tasks of each worker.
     todo: Vec<VecDeque<Task>>,
-    /// Not there while somebody reads.
+    /// `None` while a worker reads.
     supply: Option<S>,
-    /// Blocks that nobody needs.
+    /// Unused blocks.
     pool: Vec<Block>,
     is_over: bool,
 }
@@ -53,7 +52,7 @@ impl<S: Supply> Desk<S> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// The next task of a core, which reads on where it has none; none when all is done.
+    /// The next task of a worker, which reads if its queue is empty; `None` at the end.
     pub(super) fn next(&self, core: u8) -> Option<Task> {
         let mut state = self.state();
         loop {
@@ -88,14 +87,14 @@ impl<S: Supply> Desk<S> {
         }
     }
 
-    /// A core is done with a block.
+    /// Returns a block after a worker has processed it.
     pub(super) fn done(&self, block: Arc<Block>) {
         if let Some(block) = Arc::into_inner(block) {
             self.state().pool.push(block);
         }
     }
 
-    /// Nobody gets any more.
+    /// Discards all tasks and ends all workers.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_over = true;
@@ -103,12 +102,12 @@ impl<S: Supply> Desk<S> {
         self.changed.notify_all();
     }
 
-    /// Where tasks came from; none where that fell over its own feet.
+    /// The source of tasks; `None` if it panicked.
     pub(super) fn into_supply(self) -> Option<S> {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).supply
     }
 
-    /// Whoever panicked did so outside: nothing is half done here.
+    /// A panic happens outside the lock, so the state is consistent.
     fn state(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// So many tasks; a third of them are no blocks.
+    /// A supply of this number of tasks; every third is not a block.
     struct Few(u32);
 
     impl Supply for Few {
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_core_gets_all_tasks_in_one_order() {
+    fn each_worker_gets_all_tasks_in_one_order() {
         let desk = Desk::new(3, Few(300));
         let kinds = thread::scope(|scope| {
             let cores = [0, 1, 2].map(|core| {
@@ -152,14 +151,14 @@ mod tests {
         });
         let wanted: Vec<bool> = (0..300).rev().map(|left| left % 3 == 2).collect();
         assert!(kinds.iter().all(|kinds| *kinds == wanted));
-        // As many as may wait, one at each core, and one that is read.
+        // The maximum of waiting blocks, one at each worker, and one that is read.
         let blocks = desk.state().pool.len();
         assert!((1..=WAITING + 4).contains(&blocks), "{blocks}");
         assert_eq!(desk.into_supply().map(|few| few.0), Some(0));
     }
 
     #[test]
-    fn whoever_is_ahead_waits_until_the_others_follow() {
+    fn a_faster_worker_waits_for_the_others() {
         let desk = Desk::new(2, Few(100));
         thread::scope(|scope| {
             let (said, heard) = channel();
@@ -172,11 +171,11 @@ mod tests {
             for _ in 0..WAITING {
                 heard.recv().unwrap();
             }
-            // The next one is read only when there is room for it.
+            // The next block is read only if all queues have space.
             assert_eq!(desk.state().supply.as_ref().map(|few| few.0), Some(100 - WAITING as u32));
             assert!(desk.next(1).is_some());
             heard.recv().unwrap();
-            // Somebody fails: nobody waits for them.
+            // After a failure, the other workers do not wait.
             desk.close();
             assert!(heard.iter().count() <= 1);
         });

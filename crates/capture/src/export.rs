@@ -1,4 +1,4 @@
-//! The tables of a folder in formats that other programs read.
+//! Exports the tables of a folder in formats of other programs.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -12,88 +12,84 @@ use thiserror::Error;
 use super::folder::PART;
 use super::tables::{Tables, TablesError};
 
-/// The column that says which shard a row is of.
+/// Name of the column with the shard of a row.
 const SHARD: &str = "shard";
-/// The tables of flows, and the number of their protocol.
+/// Tables of flows, with their IP protocol numbers.
 const FLOWS: [(&str, u8); 2] = [("tcp", 6), ("udp", 17)];
 
-/// A format.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Each table as a file of CSV.
+    /// One CSV file for each table.
     Csv,
-    /// Tstat's logs of flows.
+    /// The flow logs of Tstat.
     Tstat,
-    /// A file of IPFIX.
+    /// One IPFIX file.
     Ipfix,
 }
 
-/// What is to be written.
+/// An export of tables.
 pub struct Export<'a> {
     tables: &'a Tables,
     format: Format,
-    /// The names of what is written.
+    /// Names of the tables or logs to write.
     names: Vec<String>,
 }
 
-/// What became of a name.
+/// Statistics of an exported table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The name of the file, or of the table where several are in one file.
+    /// Name of the file, or of the table if the format has one file for all.
     pub name: String,
-    /// How many rows were written.
+    /// Number of rows written.
     pub rows: u64,
-    /// How many could not be, as they do not say enough.
+    /// Number of rows left out, because required values are missing.
     pub left_out: u64,
 }
 
-/// Why tables cannot be written.
+/// Reason why an export failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// They cannot be read.
+    /// The tables cannot be read.
     #[error(transparent)]
     Tables(#[from] TablesError),
-    /// There is nothing of this name.
-    #[error("{path} has nothing to write of the name {name}", path = .path.display())]
+    /// The folder has no table or log of this name.
+    #[error("{path} has no table or log {name}", path = .path.display())]
     Name {
-        /// Where.
         path: PathBuf,
-        /// What.
         name: String,
-        /// What there is.
+        /// Names that exist.
         known: Vec<String>,
     },
-    /// There are no flows.
-    #[error("{path} has no table of flows, which are all that this format takes", path = .0.display())]
+    /// The folder has no tables of flows.
+    #[error("{path} has no table of flows, which this format needs", path = .0.display())]
     NoFlows(PathBuf),
-    /// There is something already.
-    #[error("{path} is there already", path = .0.display())]
+    /// The file already exists.
+    #[error("{path} already exists", path = .0.display())]
     Taken(PathBuf),
-    /// Files are to go into something that is no folder, or a file into the place of a folder.
+    /// Output files need a folder, and the path is not a folder; or the output is a file, and the
+    /// path is a folder.
     #[error("{path} is {is}", path = .path.display())]
     Place {
-        /// What.
         path: PathBuf,
-        /// What it is.
+        /// Type of the existing object.
         is: &'static str,
     },
-    /// The system refuses.
+    /// Error of the file system.
     #[error("cannot write {path}: {error}", path = .path.display())]
     Write {
-        /// What.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// Whoever reads the output has read enough.
-    #[error("nobody reads on")]
+    /// The reader of the output has closed it.
+    #[error("the reader of the output has closed it")]
     Closed,
 }
 
 impl<'a> Export<'a> {
-    /// All tables of a folder that this format takes, or the one of this name.
+    /// Creates an export of all tables that the format supports, or of the one with this name.
     pub fn new(
         tables: &'a Tables,
         format: Format,
@@ -119,12 +115,12 @@ impl<'a> Export<'a> {
         Ok(Self { tables, format, names })
     }
 
-    /// Whether all of it is one file.
+    /// Whether the output is a single file.
     pub fn is_one(&self) -> bool {
         self.format == Format::Ipfix || self.names.len() == 1
     }
 
-    /// Writes all of it, one behind the other.
+    /// Writes all tables one after the other.
     pub fn write(&self, mut out: impl Write) -> Result<Vec<Written>, ExportError> {
         let written = self.all(&mut out, Path::new("standard output"))?;
         match out.flush() {
@@ -133,13 +129,13 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Writes a file.
+    /// Writes a single file.
     pub fn to_file(&self, path: &Path, may_replace: bool) -> Result<Vec<Written>, ExportError> {
         if path.is_dir() {
             return Err(ExportError::Place { path: path.to_owned(), is: "a folder" });
         }
         if path.exists() && !path.is_file() {
-            // Of a pipe or a device nothing is lost.
+            // A pipe or a device cannot be replaced.
             let mut out = create(path)?;
             let written = self.all(&mut out, path)?;
             out.flush().map_err(|error| failed(path, error))?;
@@ -155,10 +151,11 @@ impl<'a> Export<'a> {
         finish(written, &[(part, path.to_owned())])
     }
 
-    /// Writes a file for each name into a folder. Files get their names when all of them are whole.
+    /// Writes one file for each name into a folder. Files get their final names when all of them
+    /// are complete.
     pub fn to_folder(&self, path: &Path, may_replace: bool) -> Result<Vec<Written>, ExportError> {
         if path.exists() && !path.is_dir() {
-            return Err(ExportError::Place { path: path.to_owned(), is: "no folder" });
+            return Err(ExportError::Place { path: path.to_owned(), is: "not a folder" });
         }
         let files: Vec<(PathBuf, PathBuf)> = self
             .names
@@ -203,7 +200,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Rows of shards say of which in a column of their own, behind all others.
+    /// Rows of shards have the name of the shard in an additional last column.
     fn csv(&self, name: &str, out: &mut impl Write, place: &Path) -> Result<Written, ExportError> {
         let columns = self.tables.columns(name)?;
         let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
@@ -283,7 +280,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, ExportError> {
     File::create(path).map(BufWriter::new).map_err(|error| failed(path, error))
 }
 
-/// What a file is called until it is whole.
+/// Name of an incomplete file.
 fn part(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -296,7 +293,7 @@ fn free(path: &Path, may_replace: bool) -> Result<(), ExportError> {
     if is_taken && !may_replace { Err(ExportError::Taken(path.to_owned())) } else { Ok(()) }
 }
 
-/// Gives files their names, where all went well; otherwise there is nothing.
+/// Renames the files if all were written; otherwise removes them.
 fn finish(
     written: Result<Vec<Written>, ExportError>,
     files: &[(PathBuf, PathBuf)],

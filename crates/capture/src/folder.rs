@@ -1,4 +1,4 @@
-//! The folder that takes the tables of a run.
+//! The output folder of a run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,57 +11,55 @@ use thiserror::Error;
 
 use super::parquet::Table;
 
-/// What tells a folder of ours: it is written last.
+/// File that marks a folder as output; written last.
 pub(super) const MANIFEST: &str = "flows.json";
-/// What the folder of one of several runs is called, before its name. The parts of a cluster's work
-/// have it as well: whoever asks finds all of them in the same way.
+/// Prefix of the folder of one of several runs. Parts of a cluster job have the same prefix, so
+/// that readers find both in the same way.
 pub(super) const SHARD: &str = "shard=";
-/// What a file is called until it is whole.
+/// File name extension of an incomplete file.
 pub(super) const PART: &str = "part";
 
-/// A folder of tables, each a file `NAME.parquet`, and `flows.json`, which says what was read.
+/// A folder of tables, each in a file `NAME.parquet`, with `flows.json`, which describes the input.
 ///
-/// Files get their names when all of them are whole. A folder that is dropped before
-/// [`Folder::finish`] leaves nothing behind; a run that is killed leaves `*.part` files only, which
-/// the next one replaces.
+/// Files get their final names when all of them are complete. A folder that is dropped before
+/// [`Folder::finish`] leaves no files; a killed run leaves only `*.part` files, which the next run
+/// replaces.
 pub struct Folder {
     path: PathBuf,
-    /// This run made the folder.
+    /// Whether this run created the folder.
     is_new: bool,
     tables: BTreeMap<&'static str, (Table<BufWriter<File>>, u64)>,
 }
 
-/// Why tables cannot be written.
+/// Reason why tables cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// There are other results in it.
-    #[error("{path} already has results in it", path = .0.display())]
+    /// The folder contains other results.
+    #[error("{path} already contains results", path = .0.display())]
     Taken(PathBuf),
-    /// Sets of a live capture, or shards of a cluster, are in the folder. Those who ask about the
-    /// folder would see its own tables only.
-    #[error("{path} has sets of tables in it, as of a live capture", path = .0.display())]
+    /// The folder contains sets of a live capture or shards of a cluster. Readers of the folder
+    /// would see its own tables only.
+    #[error("{path} contains sets of tables, as a live capture writes them", path = .0.display())]
     Sets(PathBuf),
-    /// The captures or tables that are read are in the folder.
-    #[error("{path} is read and would be written into", path = .0.display())]
+    /// The folder contains the captures or tables to read.
+    #[error("{path} is both input and output", path = .0.display())]
     Input(PathBuf),
-    /// A live capture writes into it.
+    /// Another live capture writes into the folder.
     #[error("another live capture writes into {path}", path = .0.display())]
     Busy(PathBuf),
-    /// The system refuses.
+    /// Error of the file system.
     #[error("cannot write {path}: {error}", path = .path.display())]
     Write {
-        /// What.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
 }
 
 impl Folder {
-    /// Makes a folder, or takes one that is there. One that has results is taken only if
-    /// `may_replace`, one that has sets of results never.
+    /// Creates a folder, or uses an existing one: with results only if `may_replace`, with sets of
+    /// results never.
     pub fn create(path: &Path, may_replace: bool) -> Result<Self, FolderError> {
         let wrong = |error| FolderError::Write { path: path.to_owned(), error };
         if path.join(MANIFEST).exists() && !may_replace {
@@ -77,7 +75,7 @@ impl Folder {
         Ok(Self { path: path.to_owned(), is_new, tables: BTreeMap::new() })
     }
 
-    /// Refuses a folder that is one of `inputs`, by whatever path.
+    /// Returns an error if the folder is one of `inputs`, by any path.
     ///
     /// # Errors
     /// [`FolderError::Input`].
@@ -90,12 +88,12 @@ impl Folder {
         }
     }
 
-    /// How many rows each table has so far.
+    /// Number of rows of each table so far.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.tables.iter().map(|(name, (_, rows))| (*name, *rows))
     }
 
-    /// Adds rows to their table.
+    /// Appends rows to their table.
     pub fn write(&mut self, schema: &Schema, batch: &Batch) -> Result<(), FolderError> {
         let path = self.part(&format!("{}.parquet", schema.table));
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
@@ -110,7 +108,7 @@ impl Folder {
         table.write(batch).map_err(|error| wrong(into_io(error)))
     }
 
-    /// Gives all files their names. `manifest` is what `flows.json` says.
+    /// Completes all files. `manifest` is the content of `flows.json`.
     pub fn finish(mut self, manifest: &str) -> Result<(), FolderError> {
         let folder = self.path.clone();
         let wrong = |path: &Path, error| FolderError::Write { path: path.to_owned(), error };
@@ -126,7 +124,7 @@ impl Folder {
         fs::write(&path, manifest).map_err(|error| wrong(&path, error))?;
         names.push(MANIFEST.to_owned());
         if is_replaced {
-            // A table of the run before would be taken for one of this run.
+            // A remaining table of the previous run would be attributed to this run.
             let others = schemas().into_iter().map(|schema| format!("{}.parquet", schema.table));
             for other in others.filter(|other| !names.contains(other)) {
                 let _ = fs::remove_file(folder.join(other));
@@ -156,17 +154,17 @@ impl Drop for Folder {
     }
 }
 
-/// The version of the schemas of all tables of flows.
+/// Schema version of all tables of flows.
 fn version() -> String {
     format!("manyways-flows/{VERSION}")
 }
 
-/// Writes a table of any kind as a file, in the place of one that is there: of a link, in that of what
-/// it points to. What is there and no file, as a device or a pipe, is written to. `version` is that of
-/// the table's schema: a name, a slash and a number.
+/// Writes a table as a file and replaces an existing file, or the target of a link. A device or a
+/// pipe is written to directly. `version` is the version of the schema: a name, a slash and a
+/// number.
 ///
 /// # Errors
-/// Where the system refuses.
+/// If a file operation fails.
 pub fn write_table(path: &Path, schema: &Schema, version: &str, batch: &Batch) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let fill = |place: &Path| {

@@ -1,4 +1,4 @@
-//! Where captures come from: files, folders, patterns and standard input, compressed or not.
+//! Sources of captures: files, folders, patterns and standard input, compressed or not.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 4] = [0xfd, b'7', b'z', b'X'];
 const BZIP2: [u8; 3] = *b"BZh";
-/// What captures begin with: pcap in both orders and its variants, pcapng, btsnoop.
+/// First bytes of captures: pcap in both byte orders and its variants, pcapng, btsnoop.
 pub const CAPTURES: [[u8; 4]; 8] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -30,78 +30,73 @@ pub const CAPTURES: [[u8; 4]; 8] = [
     *b"btsn",
 ];
 
-/// A capture that was found.
+/// A capture to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Standard input.
     Stdin,
-    /// A file.
     File {
-        /// Where it is.
         path: PathBuf,
-        /// How many bytes it has.
+        /// Length of the file in bytes, before decompression.
         length: u64,
     },
 }
 
-/// All that was found.
+/// The captures found for a list of arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// In the order of their names.
+    /// Sorted by name within each folder.
     pub captures: Vec<Source>,
-    /// Files in folders that are no captures.
+    /// Files in folders that are not captures.
     pub skipped: Vec<PathBuf>,
 }
 
-/// Why a capture cannot be opened.
+/// Reason why a capture cannot be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// It is not there, or may not be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read {path}: {error}", path = .path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// A pattern matches nothing, or is none.
+    /// The pattern is invalid or matches no file.
     #[error("no file matches {0}")]
     Pattern(String),
-    /// A folder has no captures.
-    #[error("{path} has no captures in it", path = .0.display())]
+    /// The folder has no captures.
+    #[error("{path} contains no captures", path = .0.display())]
     Empty(PathBuf),
-    /// It is compressed in a way that is not read here.
+    /// The compression format is not supported.
     #[error("{path} is compressed with {format}", path = .path.display())]
     Compressed {
-        /// Which.
         path: PathBuf,
-        /// How.
+        /// Name of the compression format.
         format: &'static str,
     },
 }
 
 impl SourceError {
-    /// What the user can do about it.
+    /// Hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => {
                 "give the path of a capture, of a folder with captures, or - for standard input"
             }
             Self::Pattern(_) => {
-                "quote a pattern so that the shell leaves it alone, or give a folder"
+                "quote a pattern so that the shell does not expand it, or give a folder"
             }
             Self::Empty(_) => {
                 "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd"
             }
-            Self::Compressed { .. } => "decompress it first; gzip and zstd are read as they are",
+            Self::Compressed { .. } => "decompress the file; only gzip and zstd are supported",
         }
     }
 }
 
 impl Sources {
-    /// Finds what these arguments name: files, folders with all that is in them, patterns with
+    /// Finds the captures of these arguments: files, folders with all their content, patterns with
     /// `*`, `?` and `[…]`, or `-`.
     pub fn find(arguments: &[PathBuf]) -> Result<Self, SourceError> {
         let mut sources = Self::default();
@@ -130,12 +125,13 @@ impl Sources {
         paths.iter().try_for_each(|path| self.add(path))
     }
 
-    /// A file or a folder that an argument names.
+    /// Adds a file or folder that an argument names.
     fn add(&mut self, path: &Path) -> Result<(), SourceError> {
         self.add_below(path, true, &mut HashSet::new())
     }
 
-    /// `entered` has device and inode of each folder so far: links between folders make loops.
+    /// `entered` contains device and inode of each folder so far, because links between folders can
+    /// form loops.
     fn add_below(
         &mut self,
         path: &Path,
@@ -144,7 +140,8 @@ impl Sources {
     ) -> Result<(), SourceError> {
         let wrong = |error| SourceError::Read { path: path.to_owned(), error };
         let metadata = match fs::metadata(path) {
-            // A link in a folder that leads nowhere or to itself, or a file that is gone by now.
+            // A link in a folder without a valid target, or a file that was removed in the
+            // meantime.
             Err(error)
                 if !is_named && (path.is_symlink() || error.kind() == io::ErrorKind::NotFound) =>
             {
@@ -154,7 +151,7 @@ impl Sources {
             found => found.map_err(wrong)?,
         };
         if !metadata.is_dir() {
-            // Files of no length in a folder are not opened: those of /proc keep their reader waiting.
+            // Files of length 0 in a folder are not opened: a read from some files of /proc blocks.
             let is_file = metadata.is_file() && metadata.len() > 0;
             if is_named || is_file && is_capture(path) {
                 let length = metadata.len();
@@ -175,7 +172,7 @@ impl Sources {
             .map_err(wrong)?;
         entries.sort();
         entries.iter().try_for_each(|entry| match self.add_below(entry, false, entered) {
-            // A folder of folders: one without captures says nothing of the others.
+            // In a folder of folders, one without captures is not an error.
             Err(SourceError::Empty(_)) => Ok(()),
             other => other,
         })?;
@@ -187,7 +184,7 @@ impl Sources {
     }
 }
 
-/// Whether a file begins like a capture, also behind its compression.
+/// Whether a file, decompressed if necessary, begins like a capture.
 fn is_capture(path: &Path) -> bool {
     let source = Source::File { path: path.to_owned(), length: 0 };
     let mut magic = [0; 4];
@@ -196,7 +193,6 @@ fn is_capture(path: &Path) -> bool {
 }
 
 impl Source {
-    /// Its name.
     pub fn name(&self) -> String {
         match self {
             Self::Stdin => "standard input".to_owned(),
@@ -204,7 +200,7 @@ impl Source {
         }
     }
 
-    /// Where it is; none for standard input.
+    /// `None` for standard input.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Stdin => None,
@@ -212,7 +208,7 @@ impl Source {
         }
     }
 
-    /// How many bytes it has, compressed as they are; none where nobody knows.
+    /// Length in bytes before decompression; `None` if unknown.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Stdin => None,
@@ -220,10 +216,10 @@ impl Source {
         }
     }
 
-    /// The file at that path, or standard input where it is `-`.
+    /// The file at `path`, or standard input for `-`.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If the file does not exist.
     pub fn at(path: &Path) -> Result<Self, SourceError> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdin);
@@ -233,16 +229,16 @@ impl Source {
         Ok(Self::File { path: path.to_owned(), length: metadata.len() })
     }
 
-    /// The decompressed bytes, which end when `stop` is set.
+    /// Returns the decompressed bytes, which end when `stop` is set.
     ///
     /// # Errors
-    /// Where the file cannot be read, or the compression is not known.
+    /// If the file cannot be read, or the compression is not supported.
     pub fn reader(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Read + Send>, SourceError> {
         self.open(&Progress { stop: stop.clone(), ..Progress::default() })
     }
 
-    /// Opens the capture, decompresses it and counts the bytes that are read of it in `progress`. It
-    /// ends when `progress.stop` is set.
+    /// Opens and decompresses the capture. Counts the bytes read in `progress`; reads end when
+    /// `progress.stop` is set.
     pub fn open(&self, progress: &Progress) -> Result<Box<dyn Read + Send>, SourceError> {
         let wrong = |error| SourceError::Read { path: self.name().into(), error };
         let raw = match self {
@@ -266,7 +262,7 @@ impl Source {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted {
     raw: Input,
     read: Arc<AtomicU64>,

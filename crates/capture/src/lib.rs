@@ -1,10 +1,10 @@
-//! Captures to tables: opens captures, spreads their packets over the cores, and writes what
-//! `manyways_flows::analysis` makes of them.
+//! From captures to tables: opens captures, distributes their packets over the cores, and writes
+//! the tables of `manyways_flows::analysis`.
 //!
-//! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables. A
-//! [`Live`] capture is one that does not end by itself: [`follow`] goes along with it, and [`Sets`]
-//! take its tables, one folder after the other. [`Tables`] are those of such a folder again, and
-//! [`Export`] writes them in formats of others.
+//! [`Sources`] finds captures, [`run`] reads them, and a [`Folder`] stores the tables. [`Live`] is
+//! a capture on an interface: [`follow`] analyses it while it continues, and [`Sets`] stores its
+//! tables in one folder for each period. [`Tables`] reads the tables of a folder, and [`Export`]
+//! writes them in other formats.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

@@ -1,8 +1,8 @@
-//! A capture on an interface, looked at while it goes on.
+//! Live captures on an interface.
 //!
-//! One thread empties the kernel's ring, each core looks at the packets of its own pairs of
-//! addresses, and the thread that called writes the tables. While it writes, what passes waits in
-//! queues and then in the ring; what finds no room there is counted.
+//! One thread empties the kernel's ring, one thread for each shard analyses packets, and the
+//! calling thread writes the tables. While it writes, packets wait in queues and then in the ring;
+//! packets dropped by the full ring are counted.
 
 mod books;
 mod device;
@@ -27,45 +27,45 @@ use super::desk::WAITING;
 use super::sets::Sets;
 use super::work::{Outcome, Plan, RunError};
 
-/// So many messages of the threads wait to be written down.
+/// Maximum number of messages that wait for the writing thread.
 const MESSAGES: usize = 256;
 
-/// An interface that is being captured on.
+/// An open live capture.
 pub struct Live {
     ring: Ring,
     name: String,
-    /// None where it is all interfaces.
+    /// `None` for all interfaces.
     index: Option<u32>,
-    /// As the packets' own.
+    /// The interface description that all packets share.
     interfaces: Arc<[Interface]>,
 }
 
-/// How long to look, and when to say so.
+/// Duration, rotation and reports of a live capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
-    /// Sets of tables end at multiples of this.
+    /// Period of the sets of tables; `None` for a single set.
     pub rotate: Option<Span>,
-    /// Stop after so long; otherwise when a signal comes.
+    /// Time after which the capture stops; `None` to stop at a signal only.
     pub duration: Option<Span>,
-    /// Add up every second what is over, for [`Listener::progress`]. Of tables each second would be
-    /// a part of its own then.
+    /// Summarize ended flows every second for [`Listener::progress`]. Tables then have one row
+    /// group for each second.
     pub refresh: bool,
-    /// Write the packets as well, into the sets.
+    /// Write the packets into the sets, too.
     pub save: bool,
 }
 
-/// Who is told how it goes.
+/// Receiver of events of a live capture.
 pub trait Listener {
-    /// What the `flows.json` of a set says, which has so many rows in its tables.
+    /// Returns the content of `flows.json` for a set with these numbers of rows.
     fn manifest(&mut self, set: &Outcome, rows: &[(&str, u64)]) -> String;
-    /// A set is whole.
+    /// A set is complete.
     fn set(&mut self, path: &Path, set: &Outcome);
-    /// A second has passed. So much was seen, and so many flows are going on.
+    /// Called every second with the counts so far and the number of active flows.
     fn progress(&mut self, so_far: &Outcome, going_on: usize);
 }
 
-/// Captures until it is time to stop, and writes tables into sets, where there are any. A signal
-/// stops it as well: all that was going on is over then, and written.
+/// Captures until the duration is over or a signal arrives, and writes tables into `sets`, if
+/// given. The end of the capture ends all flows, which are written.
 pub fn follow(
     live: Live,
     plan: &Plan,
@@ -101,7 +101,7 @@ pub fn follow(
         books.begin(began)?;
         let pumping = scope.spawn(move || pump.run(termination));
         let written = heard.iter().try_for_each(|said| books.hear(said));
-        // Whoever has something to say stops when nobody hears it.
+        // Closing the channel ends the threads that still send.
         drop(heard);
         let fault = pumping.join().map_err(|_| RunError::Thread)?;
         for worker in workers {

@@ -1,4 +1,4 @@
-//! Tables as Parquet files.
+//! Writes tables as Parquet files.
 
 pub(super) mod reader;
 
@@ -14,17 +14,18 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-/// What a file has in its metadata where names and addresses in it are hidden.
+/// Metadata key of files with anonymized names and addresses.
 const MASKED: &str = "manyways.anonymized";
 
-/// A table that is being written.
+/// A Parquet file that is being written.
 pub(super) struct Table<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
 
 impl<W: Write + Send> Table<W> {
-    /// A file for rows of this kind. What the columns mean is in its metadata as well, and whether
-    /// names and addresses are hidden. `version` is that of the schema: a name, a slash and a number.
+    /// Creates a file. Its metadata contains the descriptions of the columns, and whether names and
+    /// addresses are anonymized. `version` is the version of the schema: a name, a slash and a
+    /// number.
     pub(super) fn new(schema: &Schema, version: &str, is_masked: bool, out: W) -> Result<Self> {
         let mut notes = vec![
             note("manyways.schema", version.to_owned()),
@@ -48,7 +49,7 @@ impl<W: Write + Send> Table<W> {
         Ok(Self { writer: SerializedFileWriter::new(out, Arc::new(root), Arc::new(properties))? })
     }
 
-    /// Writes rows, as a group of their own.
+    /// Writes rows as a separate row group.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows() == 0 {
             return Ok(());
@@ -76,7 +77,7 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Writes the end of the file.
+    /// Writes the footer of the file.
     pub(super) fn close(self) -> Result<()> {
         self.writer.close().map(drop)
     }
@@ -86,7 +87,7 @@ fn note(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 
-/// What the values of a column are counted in.
+/// Unit of the values of a column.
 fn unit(kind: Kind) -> &'static str {
     match kind {
         Kind::Time => "[UTC] ",

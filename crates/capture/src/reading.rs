@@ -1,4 +1,4 @@
-//! Goes through captures.
+//! Reads captures one after the other.
 
 use std::slice;
 use std::sync::Arc;
@@ -11,43 +11,44 @@ use super::desk::{Supply, Task};
 use super::input::Source;
 use super::work::{Capture, Progress};
 
-/// A capture that begins this much before the one before it ended goes on with it: clocks step.
+/// Maximum time by which a capture may begin before the previous one ended and still continue it,
+/// because clocks are adjusted.
 const OVERLAP: Span = Span::from_secs(2);
 
-/// Captures one after the other, block by block.
+/// A sequence of captures, read block by block.
 pub(super) struct Reading<'a> {
     sources: slice::Iter<'a, Source>,
     shards: u8,
     progress: &'a Progress,
     captures: Vec<Capture>,
-    /// What is left of the last one of those.
+    /// The current capture; `None` between two captures.
     blocks: Option<Blocks>,
-    /// Nothing of that was read yet.
+    /// Whether no block of the current capture was read yet.
     is_first: bool,
-    /// The latest moment of what is going on.
+    /// Latest time of the captures that form one recording.
     latest: Option<Time>,
     is_over: bool,
 }
 
-/// What is next.
+/// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Somebody has looked at a block.
+    /// A block was processed.
     Looked,
-    /// All that was going on is over.
+    /// The flows of all earlier captures end here.
     Finish,
 }
 
-/// The packets of a block.
+/// Summary of the packets of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// When the first packet passed, and the last.
+    /// Times of the first and the last packet.
     pub times: Option<(Time, Time)>,
     pub count: u64,
 }
 
 impl Seen {
-    /// One more packet passes.
+    /// Counts a packet.
     #[inline]
     pub(super) fn pass(&mut self, at: Time) {
         self.times = Some((self.times.map_or(at, |(first, _)| first), at));
@@ -69,8 +70,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Has somebody look at the next block, or says what comes before it; none at the end, behind
-    /// the last [`Step::Finish`].
+    /// Passes the next block to `look`, or returns the step before that block; `None` at the end,
+    /// after the last [`Step::Finish`].
     pub(super) fn next(
         &mut self,
         mut look: impl FnMut(&mut Blocks) -> Result<Seen, End>,
@@ -91,7 +92,7 @@ impl<'a> Reading<'a> {
                 self.close(None);
                 continue;
             }
-            // Whether it goes on with the one before is known when its first packet is.
+            // The first packet shows whether a capture continues the previous one.
             if std::mem::take(&mut self.is_first)
                 && let Some(before) = self.latest
             {
@@ -111,7 +112,7 @@ impl<'a> Reading<'a> {
                     self.progress.packets.fetch_add(count, Ordering::Relaxed);
                     return Some(Step::Looked);
                 }
-                // A capture that was stopped ends where it was read to, be it within a packet.
+                // An interrupted capture has no fault, even if it ends within a packet.
                 Err(End::Broken(at, broken)) => self.close(fault(End::Broken(at, broken))),
                 Err(_) if self.progress.stop.load(Ordering::Relaxed) => self.close(None),
                 Err(end) => self.close(fault(end)),
@@ -119,7 +120,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What became of each.
+    /// Statistics of each capture.
     pub(super) fn captures(self) -> Vec<Capture> {
         self.captures
     }
@@ -156,7 +157,7 @@ impl Supply for Reading<'_> {
     }
 }
 
-/// The time that covers both.
+/// The range that contains both ranges.
 fn joined(one: Option<(Time, Time)>, other: Option<(Time, Time)>) -> Option<(Time, Time)> {
     match (one, other) {
         (Some((first, last)), Some((begins, ends))) => Some((first.min(begins), last.max(ends))),
@@ -167,9 +168,9 @@ fn joined(one: Option<(Time, Time)>, other: Option<(Time, Time)>) -> Option<(Tim
 fn fault(end: End) -> Option<String> {
     match end {
         End::Whole => None,
-        End::Empty => Some("it is empty".to_owned()),
-        End::Cut(at) => Some(format!("it ends in the middle of what begins at byte {at}")),
+        End::Empty => Some("the capture is empty".to_owned()),
+        End::Cut(at) => Some(format!("the capture ends in the middle of the block at byte {at}")),
         End::Broken(at, broken) => Some(format!("{broken} (at byte {at})")),
-        End::Failed(at, error) => Some(format!("cannot be read on after byte {at}: {error}")),
+        End::Failed(at, error) => Some(format!("cannot be read after byte {at}: {error}")),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of a capture that does not end: one set after the other, each a folder that is whole.
+//! Rotation of a live capture: a sequence of sets of tables, each in its own complete folder.
 
 mod rotation;
 
@@ -11,21 +11,21 @@ use manyways_unit::Time;
 pub(super) use self::rotation::Rotation;
 use super::folder::{Folder, FolderError, MANIFEST, SHARD};
 
-/// What the folder of a set is called until it is whole.
+/// Prefix of the folder of an incomplete set.
 const PART: &str = ".part=";
-/// And while it is being removed.
+/// Prefix of a folder that is being removed.
 const OLD: &str = ".old=";
-/// The packets of a set.
+/// File with the packets of a set.
 const CAPTURE: &str = "capture.pcapng";
-/// The form of the times in names: no colons, which some file systems do not take.
+/// Format of the times in names, without colons, which some file systems do not allow.
 const FORM: &str = "0000-00-00T00-00-00Z";
 
-/// A folder of sets. The name of each is `shard=` and the time of its beginning; it is there at once
-/// and whole, or not at all. What a run that was killed has left the next one removes.
+/// A folder of sets. The name of each set is `shard=` and its start time; a set appears complete or
+/// not at all. Incomplete sets of a killed run are removed by the next run.
 #[derive(Debug)]
 pub struct Sets {
     path: PathBuf,
-    /// Held until the end: two who write here would remove each other's work.
+    /// Held until the end, because two writers would remove each other's files.
     _lock: File,
     keep: Option<usize>,
     open: Option<Open>,
@@ -44,12 +44,12 @@ impl std::fmt::Debug for Open {
 }
 
 impl Sets {
-    /// Makes a folder for sets, or goes on with one. Of those in it, at most `keep` are left each
-    /// time one was written, if there is such a number.
+    /// Creates a folder for sets, or continues one. After each set, the oldest ones are removed so
+    /// that at most `keep` are left.
     pub fn create(path: &Path, keep: Option<usize>) -> Result<Self, FolderError> {
         let wrong = |error| FolderError::Write { path: path.to_owned(), error };
         fs::create_dir_all(path).map_err(wrong)?;
-        // Whoever asks about this folder would see those tables only.
+        // Readers of this folder would ignore the sets and read these tables only.
         if path.join(MANIFEST).exists() {
             return Err(FolderError::Taken(path.to_owned()));
         }
@@ -69,19 +69,18 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes a file with the packets of the set that was begun.
+    /// Moves a file with packets into the current set.
     pub(super) fn adopt(&self, file: &Path) -> Result<(), FolderError> {
         let Some(open) = &self.open else { return Ok(()) };
         fs::rename(file, open.part.join(CAPTURE))
             .map_err(|error| FolderError::Write { path: file.to_owned(), error })
     }
 
-    /// Begins a set.
+    /// Starts a set.
     pub(super) fn begin(&mut self, at: Time) -> Result<(), FolderError> {
         let name = self.free(&stamp(at));
         let part = self.path.join(format!("{PART}{name}"));
@@ -90,13 +89,13 @@ impl Sets {
         Ok(())
     }
 
-    /// The set that was begun.
+    /// Folder of the current set.
     pub(super) fn folder(&mut self) -> Option<&mut Folder> {
         self.open.as_mut().map(|open| &mut open.folder)
     }
 
-    /// Gives the set that was begun its name, and removes those that are too many. `manifest` is
-    /// what its `flows.json` says.
+    /// Completes the current set and removes the oldest ones beyond the limit. `manifest` is the
+    /// content of its `flows.json`.
     pub(super) fn finish(&mut self, manifest: &str) -> Result<Option<PathBuf>, FolderError> {
         let Some(Open { name, part, folder }) = self.open.take() else { return Ok(None) };
         folder.finish(manifest)?;
@@ -114,7 +113,7 @@ impl Sets {
         names.sort();
         let more = names.len().saturating_sub(keep);
         for name in names.iter().take(more) {
-            // Whoever lists the folder sees a set as a whole or not at all.
+            // Renamed first, so that readers see a set complete or not at all.
             let (path, old) = (self.path.join(name), self.path.join(format!("{OLD}{name}")));
             fs::rename(&path, &old)
                 .and_then(|()| fs::remove_dir_all(&old))
@@ -123,7 +122,7 @@ impl Sets {
         Ok(())
     }
 
-    /// A name that no set has: clocks are set back.
+    /// An unused name; the clock may have been set back to a time that was used.
     fn free(&self, stamp: &str) -> String {
         let is_taken = |name: &str| self.path.join(format!("{SHARD}{name}")).exists();
         let others = (2..).map(|number| format!("{stamp}-{number}"));
@@ -143,7 +142,7 @@ impl Sets {
 }
 
 impl Drop for Sets {
-    /// A set that never became whole is of no use: its files have no end.
+    /// Removes an incomplete set, whose files cannot be read.
     fn drop(&mut self) {
         if let Some(Open { part, folder, .. }) = self.open.take() {
             drop(folder);
@@ -152,7 +151,8 @@ impl Drop for Sets {
     }
 }
 
-/// Whether this is the name of a set of a live capture. Others, as a cluster's, are never removed.
+/// Whether `name` is that of a set of a live capture. Other shards, for example of a cluster, are
+/// never removed.
 fn is_set(name: &str) -> bool {
     let Some(stamp) = name.strip_prefix(SHARD) else { return false };
     let Some((time, number)) = stamp.split_at_checked(FORM.len()) else { return false };
@@ -162,19 +162,19 @@ fn is_set(name: &str) -> bool {
         && (number.is_empty() || number.strip_prefix('-').is_some_and(is_number))
 }
 
-/// Whether a run that was killed has left this.
+/// Whether the file or folder is left from a killed run.
 fn is_left(name: &str) -> bool {
     let name = name.strip_suffix(".pcapng").unwrap_or(name);
     let part = name.strip_prefix(PART).map(|stamp| format!("{SHARD}{stamp}"));
     part.is_some_and(|name| is_set(&name)) || name.strip_prefix(OLD).is_some_and(is_set)
 }
 
-/// Where the packets of a set are written that begins then, the one after so many others.
+/// Path of an incomplete file of packets, of the set number `turn` that begins at `begins`.
 pub(super) fn capture_part(folder: &Path, begins: Time, turn: u64) -> PathBuf {
     folder.join(format!("{PART}{}-{turn}.pcapng", stamp(begins)))
 }
 
-/// A moment as names have it.
+/// A time in the format of names.
 fn stamp(at: Time) -> String {
     let moment = UNIX_EPOCH + Duration::from_nanos(at.as_nanos());
     humantime::format_rfc3339_seconds(moment).to_string().replace(':', "-")
@@ -197,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_there_when_they_are_whole_and_the_oldest_go() {
+    fn sets_appear_complete_and_the_oldest_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("sets");
         let mut sets = Sets::create(&path, Some(2)).unwrap();
-        // Not ours: a cluster's.
+        // The shard of a cluster, not a set.
         fs::create_dir(path.join("shard=a.pcap-0123456789ab")).unwrap();
         for second in [0, 300, 600] {
             sets.begin(at(second)).unwrap();
@@ -211,14 +211,14 @@ mod tests {
         }
         let left = ["shard=2026-01-31T12-05-00Z", "shard=2026-01-31T12-10-00Z"];
         assert_eq!(names(&path), [&left[..], &["shard=a.pcap-0123456789ab"]].concat());
-        // The clock was set back: the same second comes again.
+        // The clock was set back, so that the same second occurs again.
         sets.begin(at(600)).unwrap();
         sets.finish("{}").unwrap();
         assert!(names(&path).contains(&"shard=2026-01-31T12-10-00Z-2".to_owned()));
     }
 
     #[test]
-    fn what_was_left_is_removed_and_what_is_anothers_is_not() {
+    fn only_leftovers_of_killed_runs_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let left = [".part=2026-01-31T12-05-00Z", ".old=shard=2026-01-31T11-05-00Z-2"];
@@ -230,9 +230,9 @@ mod tests {
         }
         let mut sets = Sets::create(path, None).unwrap();
         assert_eq!(names(path), [".part=mine", "notes", "shard=x"]);
-        // Two at a time are one too many.
+        // A second writer is refused.
         assert!(matches!(Sets::create(path, None), Err(FolderError::Busy(_))));
-        // One that is given up leaves nothing.
+        // An abandoned set leaves no files.
         sets.begin(at(0)).unwrap();
         assert_eq!(names(path).len(), 4);
         drop(sets);

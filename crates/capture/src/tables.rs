@@ -1,4 +1,4 @@
-//! The tables of a folder, read again.
+//! Reads the tables of a folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use thiserror::Error;
 use super::folder::SHARD;
 use super::parquet::reader::Reader;
 
-/// What the file of a table is called, behind its name.
+/// File name extension of tables.
 const ENDING: &str = ".parquet";
 
-/// The tables of a folder that a run wrote, or of the shards of many runs in it.
+/// The tables in the folder of a run, or of the shards (subfolders) of many runs.
 #[derive(Debug)]
 pub struct Tables {
     path: PathBuf,
@@ -27,73 +27,68 @@ pub struct Tables {
 #[derive(Clone, Debug)]
 struct Part {
     path: PathBuf,
-    /// Whose shard it is.
+    /// Name of the shard; `None` for a table in the folder itself.
     shard: Option<String>,
     is_masked: bool,
 }
 
-/// Why tables cannot be read.
+/// Reason why tables cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TablesError {
-    /// There is no such folder.
-    #[error("{path} is no folder", path = .0.display())]
+    /// The path is not a folder.
+    #[error("{path} is not a folder", path = .0.display())]
     NoFolder(PathBuf),
-    /// There is no table in it.
+    /// The folder contains no table.
     #[error("{path} has no tables of flows", path = .0.display())]
     Empty(PathBuf),
-    /// It cannot be looked into.
+    /// The folder cannot be read.
     #[error("cannot read {path}: {error}", path = .path.display())]
     Read {
-        /// What.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// A file has the name of a table, and is something else.
-    #[error("{path} is no table of manyways flows", path = .0.display())]
+    /// A file with the name of a table that is not a table.
+    #[error("{path} is not a table of manyways flows", path = .0.display())]
     Foreign(PathBuf),
-    /// It is of another version.
-    #[error("{path} is a table of {found}, and this program reads manyways-flows/{VERSION}", path = .path.display())]
+    /// A table of another schema version.
+    #[error("{path} has the schema {found}, but this program reads manyways-flows/{VERSION}", path = .path.display())]
     Version {
-        /// Which.
         path: PathBuf,
-        /// Its version.
+        /// Version in the file.
         found: String,
     },
-    /// It is broken, or no Parquet.
+    /// The file is broken, or not Parquet.
     #[error("{path} cannot be read: {error}", path = .path.display())]
     Broken {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A column has values that a table of ours never has.
-    #[error("{path} has values in its column {column} that are not read", path = .path.display())]
+    /// A column with values of a type that no table has.
+    #[error("column {column} of {path} has an unsupported type", path = .path.display())]
     Column {
-        /// Which file.
         path: PathBuf,
-        /// Which column.
+        /// Name of the column.
         column: String,
     },
 }
 
 impl TablesError {
-    /// What the user can do about it.
+    /// Hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Version { .. } => "write the tables again with the manyways of this version",
+            Self::Version { .. } => "write the tables again with this version of manyways",
             _ => "write tables with: manyways flows CAPTURE -o DIR",
         }
     }
 }
 
 impl Tables {
-    /// Finds the tables of a folder: its own, or those of the shards in it where it has none of that
-    /// name. Files of other programs that have not the name of a table are passed over.
+    /// Finds the tables of a folder: its own, or those of the shards in it for tables that the
+    /// folder itself lacks. Other files are ignored.
     pub fn open(path: &Path) -> Result<Self, TablesError> {
         if !path.is_dir() {
             return Err(TablesError::NoFolder(path.to_owned()));
@@ -113,7 +108,7 @@ impl Tables {
         Ok(Self { path: path.to_owned(), files })
     }
 
-    /// One file, which has to be the table of that name.
+    /// Reads a single file as the table of this name.
     pub fn file(path: &Path, table: &str) -> Result<Self, TablesError> {
         let is_masked = open(path)?.is_masked();
         let part = Part { path: path.to_owned(), shard: None, is_masked };
@@ -121,33 +116,30 @@ impl Tables {
         Ok(Self { path: path.to_owned(), files })
     }
 
-    /// Where they are.
+    /// Path of the folder or file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the tables.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// Whether there is a table of this name.
     pub fn has(&self, table: &str) -> bool {
         self.files.contains_key(table)
     }
 
-    /// Whether a table has rows of several shards.
+    /// Whether a table has rows of shards.
     pub fn is_sharded(&self, table: &str) -> bool {
         self.parts(table).iter().any(|part| part.shard.is_some())
     }
 
-    /// Whether names and addresses of a table are known to be hidden.
+    /// Whether a table is marked as anonymized.
     pub fn is_anonymized(&self, table: &str) -> bool {
         self.parts(table).iter().any(|part| part.is_masked)
     }
 
-    /// Name and kind of each column of a table. Of shards, some may have columns that others have
-    /// not.
+    /// Names and kinds of the columns of a table, over all shards, whose columns may differ.
     pub fn columns(&self, table: &str) -> Result<Vec<(String, Kind)>, TablesError> {
         let mut columns: Vec<(String, Kind)> = Vec::new();
         for part in self.parts(table) {
@@ -165,9 +157,9 @@ impl Tables {
         Ok(columns)
     }
 
-    /// Hands out all rows of a table, some thousand at a time: the values of these columns, and which
-    /// shard the rows are of. A column that is not there has no value. What goes wrong in `each` is
-    /// the inner error.
+    /// Passes all rows of a table to `each`, some thousand at a time: the values of these columns,
+    /// and the shard of the rows. A missing column has no values. The inner error is that of
+    /// `each`.
     pub fn read(
         &self,
         table: &str,
@@ -184,7 +176,7 @@ impl Tables {
                     column: (*wanted).to_owned(),
                 };
                 let column = place.and_then(|place| reader.columns().get(place));
-                // Nothing is of any kind.
+                // The kind of a missing column does not matter.
                 let kind = column.map_or(Some(Kind::Flag), |column| column.kind);
                 places.push(place);
                 kinds.push(kind.ok_or_else(unread)?);
@@ -202,7 +194,7 @@ impl Tables {
     }
 }
 
-/// Opens a file, and sees to it that it is one of ours.
+/// Opens a file and checks that it is a table of this program.
 fn open(path: &Path) -> Result<Reader, TablesError> {
     let reader = Reader::open(path).map_err(|error| broken(path, error))?;
     let expected = format!("manyways-flows/{VERSION}");
@@ -223,7 +215,7 @@ fn broken(path: &Path, error: ParquetError) -> TablesError {
     TablesError::Broken { path: path.to_owned(), error }
 }
 
-/// The tables in this folder itself.
+/// Adds the tables in this folder itself.
 fn find(
     home: &Path,
     shard: Option<&str>,
@@ -245,12 +237,12 @@ fn find(
     Ok(())
 }
 
-/// Names of tables become names of files.
+/// Whether a table name is safe as a file name.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The shards in a folder, and their names.
+/// The shards in a folder, with their names.
 fn shards(path: &Path) -> Result<Vec<(PathBuf, String)>, TablesError> {
     let named = entries(path)?.into_iter().filter_map(|entry| {
         let name = entry.file_name()?.to_string_lossy().strip_prefix(SHARD)?.to_owned();
@@ -259,7 +251,7 @@ fn shards(path: &Path) -> Result<Vec<(PathBuf, String)>, TablesError> {
     Ok(named.collect())
 }
 
-/// What is in a folder, in the order of its names.
+/// The entries of a folder, sorted by name.
 fn entries(path: &Path) -> Result<Vec<PathBuf>, TablesError> {
     let wrong = |error| TablesError::Read { path: path.to_owned(), error };
     let mut entries = Vec::new();

@@ -14,8 +14,8 @@ use manyways_flows::analysis::{Analysis, Counters, Settings, Summary, Survey};
 use manyways_record::table::{Batch, Schema};
 use manyways_wire::capture::{Reader, Step};
 
-/// A capture of so many conversations between clients and servers: a question, and an answer that
-/// comes later.
+/// A capture of `flows` connections between clients and servers, each with a request and a later
+/// response.
 pub(super) fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
     let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -94,7 +94,7 @@ fn packets_on_the_border_of_two_blocks_are_whole() {
     for later in 1..5 {
         bytes.extend(&capture(250, |at| at + later * 1_000_000)[24..]);
     }
-    // Of the blocks that it is read in, each has 256 KiB.
+    // Each block of the capture has 256 KiB.
     assert!(bytes.len() > 600_000, "{}", bytes.len());
     fs::write(&file, bytes).unwrap();
     let sources = Sources::find(&[file]).unwrap();
@@ -121,7 +121,7 @@ fn tables_are_the_same_however_many_cores_look() {
         assert!(rows.len() >= 40, "{table}");
     }
     let tcp = rows(&place.path().join("one"), "tcp");
-    // Half a round trip each way beside the server's thinking: nothing of it is written.
+    // Half a round trip in each direction, in addition to the think time of the server.
     assert!(tcp[0].contains("requests: 1") && tcp[0].contains("\"www.example.net\""), "{}", tcp[0]);
     let http = rows(&place.path().join("one"), "http");
     assert!(
@@ -132,8 +132,8 @@ fn tables_are_the_same_however_many_cores_look() {
     assert!(!http[0].contains("hello") && !tcp[0].contains("hello"));
 }
 
-/// A capture whose packets come from several buffers of the kernel's: many are earlier than the one
-/// before them, which mostly is of another flow.
+/// A capture with packets from several buffers of the kernel: many are earlier than the previous
+/// packet, which mostly belongs to another flow.
 #[test]
 fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
     let place = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
         let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
         assert_eq!(outcome.counters.steps_back, steps, "{threads} threads");
     }
-    // They are the capture's, whatever is asked of it.
+    // The steps are those of the capture, whatever the filter.
     let filter = Some(Arc::new("host 10.0.0.7".parse().unwrap()));
     let settings = Settings { filter, ..Settings::default() };
     let plan = Plan { settings, ..plan(3) };
@@ -205,13 +205,13 @@ fn folders_whose_links_make_a_loop_are_read_once() {
     assert_eq!(names.len(), 1, "{names:?}");
     assert!(names[0].ends_with("a.pcap"), "{names:?}");
     assert_eq!(sources.skipped.len(), 3);
-    // What is named is meant, as often as it is named.
+    // A named folder is read as often as it is named.
     let both = [folder.join("day"), folder.join("again")];
     assert_eq!(Sources::find(&both).unwrap().captures.len(), 2);
 }
 
 #[test]
-fn a_compressed_file_in_a_folder_is_a_capture_by_what_is_in_it() {
+fn compressed_files_in_a_folder_are_recognized_by_content() {
     let place = tempfile::tempdir().unwrap();
     let gzip = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -225,7 +225,7 @@ fn a_compressed_file_in_a_folder_is_a_capture_by_what_is_in_it() {
 }
 
 #[test]
-fn tables_go_neither_over_sets_of_a_live_capture_nor_into_what_is_read() {
+fn tables_never_replace_sets_of_a_live_capture_or_the_input() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     fs::create_dir_all(out.join("shard=2026-01-31T12-00-00Z")).unwrap();
@@ -247,7 +247,7 @@ fn tables_go_neither_over_sets_of_a_live_capture_nor_into_what_is_read() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_no_folder_behind() {
+fn a_failed_run_leaves_no_folder() {
     let place = tempfile::tempdir().unwrap();
     let (new, old) = (place.path().join("new"), place.path().join("old"));
     fs::create_dir(&old).unwrap();
@@ -261,9 +261,9 @@ fn a_run_that_fails_leaves_no_folder_behind() {
 }
 
 #[test]
-fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
+fn an_interrupted_capture_keeps_its_rows_and_has_no_fault() {
     let bytes = capture(200, |at| at);
-    // Cut within a packet, as what a writer has written so far may be.
+    // Truncated within a packet, like a file that is still being written.
     let there = bytes.len() - 10;
     for threads in [1, 3] {
         let progress = Progress::default();
@@ -272,7 +272,7 @@ fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
         let outcome = std::thread::scope(|scope| {
             let work = scope.spawn(|| run(&[source], &plan(threads), None, &progress).unwrap());
             far.write_all(&bytes[..there]).unwrap();
-            // The writer is silent, and stays: all of it was read, and the reader waits.
+            // The writer stays open without writing: all bytes were read, and the reader waits.
             while progress.read.load(Ordering::Relaxed) < there as u64 {
                 std::thread::yield_now();
             }
@@ -285,10 +285,10 @@ fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
 }
 
 #[test]
-fn a_capture_that_goes_on_in_another_file_has_one_row_a_flow() {
+fn a_capture_continued_in_another_file_has_one_row_per_flow() {
     let place = tempfile::tempdir().unwrap();
     let bytes = capture(5, |at| at);
-    // Cut between two packets: the third of those that follow the header.
+    // Between two packets: the third one after the header.
     let mut cut = 24;
     for _ in 0..9 {
         let length = u32::from_le_bytes(*bytes[cut + 8..].first_chunk().unwrap());
@@ -302,7 +302,7 @@ fn a_capture_that_goes_on_in_another_file_has_one_row_a_flow() {
     look(&[first.clone(), second], 2, &place.path().join("parts"));
     look(&[whole], 2, &place.path().join("once"));
     assert_eq!(rows(&place.path().join("parts"), "tcp"), rows(&place.path().join("once"), "tcp"));
-    // The same capture again is another one: its clock is an hour behind.
+    // The same capture with a clock that is one hour behind is a separate recording.
     let early = place.path().join("early");
     fs::write(&early, capture(5, |at| at - 3_600_000)).unwrap();
     let outcome = look(&[first, early], 1, &place.path().join("apart"));
@@ -311,15 +311,15 @@ fn a_capture_that_goes_on_in_another_file_has_one_row_a_flow() {
 }
 
 #[test]
-fn what_was_read_before_a_fault_is_kept() {
+fn rows_before_a_fault_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let bytes = capture(2, |at| at);
     for (name, bytes, fault) in [
         ("cut", bytes[..bytes.len() - 3].to_vec(), "ends in the middle"),
-        ("none", b"this is no capture".to_vec(), "no capture"),
-        ("long", [&bytes[..], &[0xff; 40]].concat(), "cannot be"),
-        ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read on"),
-        ("empty", Vec::new(), "it is empty"),
+        ("none", b"plain text".to_vec(), "not a capture"),
+        ("long", [&bytes[..], &[0xff; 40]].concat(), "invalid length"),
+        ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read"),
+        ("empty", Vec::new(), "the capture is empty"),
     ] {
         let file = place.path().join(name);
         fs::write(&file, bytes).unwrap();
@@ -332,7 +332,7 @@ fn what_was_read_before_a_fault_is_kept() {
 }
 
 #[test]
-fn what_is_left_of_a_compressed_capture_is_kept() {
+fn rows_of_a_truncated_compressed_capture_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let mut bytes = capture(250, |at| at);
     for hour in 1..4 {
@@ -356,13 +356,13 @@ fn what_is_left_of_a_compressed_capture_is_kept() {
         let expected = look(&[plain], 1, &place.path().join(format!("{name}.plain")));
         let outcome = look(&[file], 1, &place.path().join(format!("{name}.out")));
         let capture = &outcome.captures[0];
-        assert!(capture.fault.as_ref().unwrap().contains("cannot be read on"), "{capture:?}");
+        assert!(capture.fault.as_ref().unwrap().contains("cannot be read"), "{capture:?}");
         assert_eq!(capture.packets, expected.captures[0].packets, "{name}");
     }
 }
 
 #[test]
-fn results_are_replaced_only_when_that_is_wanted() {
+fn results_are_replaced_only_on_request() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     let file = place.path().join("a.pcap");
@@ -376,7 +376,7 @@ fn results_are_replaced_only_when_that_is_wanted() {
     assert!(names.contains(&"flows.json".to_owned()) && names.contains(&"tcp.parquet".to_owned()));
     assert!(names.iter().all(|name| !name.ends_with(".part")), "{names:?}");
     assert!(matches!(Folder::create(&out, false), Err(FolderError::Taken(_))));
-    // A run that does not come to its end leaves what was there.
+    // An unfinished run leaves the earlier results.
     let before = rows(&out, "tcp");
     let mut folder = Folder::create(&out, true).unwrap();
     let sources = Sources::find(&[place.path().join("a.pcap")]).unwrap();
@@ -385,8 +385,8 @@ fn results_are_replaced_only_when_that_is_wanted() {
     assert_eq!(rows(&out, "tcp"), before);
 }
 
-/// Goes through a capture with a turn before each of these packets: what is counted, the flows that
-/// are added up, and how many rows each table has, in all turns together.
+/// Analyses a capture with a new set before each of these packets. Returns the counters, the number
+/// of flows in the statistics, and the number of rows of each table over all sets.
 fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'static str, usize>) {
     let settings = Settings { packets: true, ..Settings::default() };
     let mut survey = Survey::new(&settings).in_turns();
@@ -425,7 +425,7 @@ fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'st
 }
 
 #[test]
-fn whatever_turns_are_taken_all_comes_out_once() {
+fn rotation_never_loses_or_repeats_a_row() {
     let bytes = capture(5, |at| at);
     let whole = in_turns(&bytes, &[]);
     assert_eq!((whole.0.packets, whole.1[0], whole.2["tcp"], whole.2["packets"]), (35, 5, 5, 35));
@@ -433,13 +433,13 @@ fn whatever_turns_are_taken_all_comes_out_once() {
         let found = in_turns(&bytes, &[turn, 20]);
         assert_eq!((found.0, found.1), (whole.0.clone(), whole.1), "{turn}");
         for (table, rows) in &found.2 {
-            // A device that is there in several turns has a row in each.
+            // A device that occurs in several sets has a row in each.
             assert!(*table == "devices" || rows == &whole.2[table], "{turn}: {table}");
         }
     }
 }
 
-/// What the flows of a capture add up to, when rows are asked for after each record or at the end.
+/// Statistics of the flows of a capture, with rows written after each record or at the end.
 fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
     let mut survey = Survey::new(&Settings::default()).without_tables();
     let (mut analysis, mut reader) = (Analysis::new(Settings::default()), Reader::default());
@@ -470,7 +470,7 @@ fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
 }
 
 #[test]
-fn what_flows_add_up_to_does_not_depend_on_when_they_are_added() {
+fn the_summary_does_not_depend_on_the_time_of_flushes() {
     let bytes = capture(40, |at| at);
     let (eager, late) = (added_up(&bytes, true), added_up(&bytes, false));
     assert_eq!((late.flows, late.servers(10).0.len()), (40, 1));
@@ -480,7 +480,7 @@ fn what_flows_add_up_to_does_not_depend_on_when_they_are_added() {
 }
 
 #[test]
-fn what_is_replaced_leaves_no_table_behind() {
+fn a_replaced_run_leaves_no_table() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     fs::write(&file, capture(1, |at| at)).unwrap();
@@ -493,14 +493,14 @@ fn what_is_replaced_leaves_no_table_behind() {
         folder.finish("{}").unwrap();
     };
     write(true);
-    fs::write(out.join("mine.parquet"), "of somebody else").unwrap();
+    fs::write(out.join("mine.parquet"), "of another program").unwrap();
     assert!(out.join("packets.parquet").exists());
     write(false);
     assert!(!out.join("packets.parquet").exists() && out.join("tcp.parquet").exists());
     assert!(out.join("mine.parquet").exists());
 }
 
-/// How many packets of a file match, as tcpdump counts them.
+/// Number of packets in a file that match, as counted by tcpdump.
 fn counted_by_tcpdump(file: &Path, filter: &str) -> Option<u64> {
     let mut tcpdump = std::process::Command::new("tcpdump");
     let done = tcpdump.args(["-nn", "--count", "-r"]).arg(file).arg(filter).output().ok()?;
@@ -510,11 +510,11 @@ fn counted_by_tcpdump(file: &Path, filter: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_filter_matches_what_tcpdump_matches() {
+fn a_filter_matches_the_same_packets_as_tcpdump() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     let mut bytes = capture(9, |at| at);
-    // Other protocols, a packet of IPv6, and ARP.
+    // Other protocols, an IPv6 packet, and ARP.
     let other = |protocol: u8, ether: [u8; 2]| {
         let mut frame = frame(1, true, [1, 1], 0x10, b"");
         frame[23] = protocol;

@@ -1,4 +1,4 @@
-//! Goes through captures: each core looks at the packets of its own pairs of addresses.
+//! Analyses captures: each core processes the packets of its shard, given by the pair of addresses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,74 +16,69 @@ use super::folder::{Folder, FolderError};
 use super::input::Source;
 use super::reading::{Reading, Seen, Step};
 
-/// What is to be done.
+/// How to analyse captures.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How to look at packets.
+    /// Settings of the analysis.
     pub settings: Settings,
-    /// How many cores look at them, 1 to 64.
+    /// Number of threads, 1 to 64.
     pub threads: u8,
 }
 
-/// How far it is.
+/// Progress of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Bytes that were read, compressed ones as they are.
+    /// Bytes read, before decompression.
     pub read: Arc<AtomicU64>,
-    /// Packets that were found.
     pub packets: Arc<AtomicU64>,
-    /// Set it to stop as if the captures ended here.
+    /// Set this to stop as if the captures ended here.
     pub stop: Arc<std::sync::atomic::AtomicBool>,
 }
 
-/// What became of a capture.
+/// Statistics of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
-    /// Its name.
     pub name: String,
-    /// How many packets were found in it.
     pub packets: u64,
-    /// Packets that it says it lost.
+    /// Packets that the capture reports as dropped.
     pub missed: u64,
-    /// When its first packet passed, and its latest.
+    /// Times of the first and the latest packet.
     pub times: Option<(Time, Time)>,
-    /// Why it was not read to its end, where it was not.
+    /// Reason why the capture was not read to its end; `None` if it was.
     pub fault: Option<String>,
 }
 
-/// What came out.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Each capture.
     pub captures: Vec<Capture>,
-    /// What was counted in all of them.
+    /// Counters over all captures.
     pub counters: Counters,
-    /// What all flows add up to.
+    /// Statistics over all flows.
     pub summary: Summary,
 }
 
-/// Why it could not go on.
+/// Reason why a run failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Nothing can be written.
+    /// The tables cannot be written.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The system does not go on with a live capture.
-    #[error("cannot go on capturing on {interface}: {error}")]
+    /// A live capture failed.
+    #[error("the capture on {interface} failed: {error}")]
     Capture {
-        /// Where it was.
         interface: String,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         error: std::io::Error,
     },
-    /// A thread fell over its own feet.
-    #[error("a thread that looked at packets failed")]
+    /// A thread panicked.
+    #[error("an analysis thread failed")]
     Thread,
 }
 
-/// Goes through captures in this order, and writes tables into a folder, where there is one.
+/// Analyses captures in this order, and writes tables into `folder`, if given.
 pub fn run(
     sources: &[Source],
     plan: &Plan,
@@ -147,7 +142,7 @@ impl Collector<'_> {
     }
 }
 
-/// Hands out what is left in it, and says what it counted.
+/// Ends an analysis, passes its records to `each` and returns its counters.
 fn finish(mut analysis: Analysis, mut each: impl FnMut(Record)) -> Counters {
     analysis.finish();
     while let Some(record) = analysis.poll() {
@@ -156,7 +151,7 @@ fn finish(mut analysis: Analysis, mut each: impl FnMut(Record)) -> Counters {
     analysis.counters().clone()
 }
 
-/// The same with as many threads beside this one, which puts together what they find.
+/// Analyses with `threads` worker threads; this thread merges their records.
 fn spread(
     sources: &[Source],
     plan: &Plan,
@@ -167,7 +162,7 @@ fn spread(
     let desk = Desk::new(threads, Reading::new(sources, threads, progress));
     let mut order = InOrder::new(threads);
     thread::scope(|scope| {
-        // Whoever finds more than can be written waits.
+        // A worker blocks while this thread writes.
         let (records, came) = sync_channel::<(u8, Vec<Vec<Record>>)>(threads.into());
         let mut workers = Vec::new();
         for shard in 0..threads {
@@ -191,9 +186,9 @@ fn spread(
     desk.into_supply().map(Reading::captures).ok_or(RunError::Thread)
 }
 
-/// What cores hand in task by task, put together in the order of the tasks: what one is ahead waits
-/// for the others. So a flow comes behind the names that were told before it was over, and what is
-/// made of both does not depend on who was faster.
+/// Merges the records of all workers in the order of the tasks: the fastest worker's records wait
+/// for those of the others. So a flow follows the names that were resolved before its end, and the
+/// tables do not depend on the speed of the workers.
 struct InOrder<T> {
     waiting: Vec<VecDeque<Vec<T>>>,
 }
@@ -203,14 +198,14 @@ impl<T> InOrder<T> {
         Self { waiting: std::iter::repeat_with(VecDeque::new).take(threads.into()).collect() }
     }
 
-    /// A core is done with its next tasks.
+    /// Adds the records of the next tasks of a worker.
     fn came(&mut self, core: u8, batches: Vec<Vec<T>>) {
         if let Some(queue) = self.waiting.get_mut(usize::from(core)) {
             queue.extend(batches);
         }
     }
 
-    /// What came out of the next task, once all are done with it.
+    /// The records of the next task, as soon as all workers have finished it.
     fn next(&mut self) -> Option<impl Iterator<Item = T> + use<T>> {
         if self.waiting.iter().any(VecDeque::is_empty) {
             return None;
@@ -221,7 +216,7 @@ impl<T> InOrder<T> {
     }
 }
 
-/// Looks at the packets of a shard.
+/// Analyses the packets of a shard.
 fn work(
     shard: u8,
     desk: &Desk<Reading<'_>>,
@@ -249,11 +244,11 @@ fn work(
                 counters.add(&finish(over, |record| batch.push(record)));
             }
         }
-        // Also where there is nothing: others wait for it.
+        // Empty batches are sent as well, because the order counts batches.
         batches.push(batch);
         if batches.len() == WAITING && records.send((shard, std::mem::take(&mut batches))).is_err()
         {
-            // Nothing can be written any more.
+            // The collector has failed.
             desk.close();
             break;
         }
@@ -262,7 +257,7 @@ fn work(
     counters
 }
 
-/// A core that fell over its own feet must not be waited for by the others.
+/// Closes the desk if a worker panics, so that the others do not wait for it.
 struct Leaving<'a, S: Supply>(&'a Desk<S>);
 
 impl<S: Supply> Drop for Leaving<'_, S> {
@@ -287,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_core_that_failed() {
+    fn a_failed_worker_does_not_block_the_others() {
         let desk = Desk::new(2, Endless);
         thread::scope(|scope| {
             let fails = scope.spawn(|| {
@@ -302,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_waits() {
+    fn records_of_a_faster_worker_wait() {
         let mut order = InOrder::new(2);
         let next = |order: &mut InOrder<u8>| order.next().map(|batch| batch.collect::<Vec<_>>());
         order.came(0, vec![vec![1, 2], vec![3]]);

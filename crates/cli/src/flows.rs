@@ -1,4 +1,4 @@
-//! `manyways flows`: from captures to what users experienced.
+//! `manyways flows`: analysis of captures.
 
 mod align;
 mod ask;
@@ -32,10 +32,10 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::report_file::{check_folder, keep_apart};
 
-/// What users of a network experience, and why, from captures of their packets.
+/// Analyse captures: the performance of flows, and its causes.
 ///
 /// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, or
-/// captures on an interface, and says of each flow how fast it was and what limited it: the
+/// captures on an interface, and reports the speed of each flow and its limit: the
 /// application, round trips, windows, congestion or loss. Nothing that a packet carries is written,
 /// unless --save-capture asks for the packets themselves.
 #[derive(clap::Args)]
@@ -53,9 +53,9 @@ Examples:
   manyways flows --live eth0
   manyways flows --live eth0 -o tables --rotate 1h --keep 168
 
-A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
+A folder with tables has a Parquet file for each; docs/flows-schema.md describes the tables.
 Exit code: 0, also when a signal ends a live capture; 1 when a capture cannot be read to its end
-(what was read is kept) or nothing can be written; 2 when the request makes no sense.")]
+(results up to there are kept) or the output cannot be written; 2 for invalid arguments.")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -66,7 +66,7 @@ pub struct Args {
     /// Write tables into this folder.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Replace the results that are in the folder.
+    /// Replace the results in the folder.
     #[arg(long, requires = "output")]
     force: bool,
     /// These addresses are local; may be repeated. Without it the client's side counts as local.
@@ -79,10 +79,10 @@ pub struct Args {
     /// a file of at least 32 bytes as the key the same ones are hidden alike in other runs.
     #[arg(long, value_name = "KEYFILE", num_args = 0..=1, require_equals = true)]
     anonymize: Option<Option<PathBuf>>,
-    /// Leave out packets before this moment: seconds since 1970, or 2026-01-31T12:00:00Z.
+    /// Exclude packets before this time: seconds since 1970, or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Time>,
-    /// Leave out packets from this moment on.
+    /// Exclude packets from this time on.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Time>,
     #[command(flatten)]
@@ -94,10 +94,10 @@ pub struct Args {
     /// Write a report to read and to share: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many cores look at packets.
+    /// Number of threads that analyse packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// A flow of which nothing passes for so many seconds is over.
+    /// Idle timeout of a flow, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     idle: u64,
@@ -132,7 +132,7 @@ fn moment(text: &str) -> Result<Time, String> {
     Ok(Time::from_nanos(nanos))
 }
 
-/// What hides addresses and names: the bytes of a file, or a key that is forgotten after this run.
+/// Key of the pseudonyms: the bytes of a file, or a random key for this run only.
 fn key(file: Option<&Path>) -> Result<[u8; 32]> {
     let Some(file) = file else {
         let mut key = [0; 32];
@@ -168,12 +168,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Schema(args)) => return schema::run(&args),
         None => {}
     }
-    // What is wrong with a small file is found before a large one is read.
+    // Errors of small files are reported before a large one is read.
     let plan = args.plan()?;
-    // Better now than after an hour.
+    // Report the error now, not after an hour.
     args.report.as_deref().map(check_folder).transpose()?;
-    // What a connection holds is little and lies in many places. Where the kernel refuses, it only
-    // takes more memory.
+    // The state of connections is small and scattered. If the kernel refuses the setting, the
+    // process only needs more memory.
     let _ = manyways_sys::memory::in_small_pages();
     if let Some(interface) = args.live.live.clone() {
         return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
@@ -192,7 +192,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let total = lengths.map(|lengths| lengths.iter().sum());
     let (outcome, signal) = std::thread::scope(|scope| {
         let work = scope.spawn(|| {
-            // Also when it falls over its own feet.
+            // Also after a panic.
             let _done = Done(&done);
             manyways_capture::run(&sources.captures, &plan, folder.as_mut(), &progress)
         });
@@ -239,14 +239,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("manyways: left out of folders, as not captures: {files}");
     }
     if signal.is_some() {
-        eprintln!("manyways: stopped before the end: the results are of what was read until then");
+        eprintln!(
+            "manyways: stopped before the end: the results cover the packets read until then"
+        );
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))
 }
 
 impl Args {
-    /// How to look at packets.
+    /// Options of the analysis.
     fn plan(&self) -> Result<Plan> {
         let settings = Settings {
             local: self.local.clone(),
@@ -271,7 +273,7 @@ fn print(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder for tables, where there is to be one, which is none of the folders that are read.
+/// The output folder, if any, which must not be one of the input folders.
 fn folder(
     path: Option<&Path>,
     may_replace: bool,
@@ -284,7 +286,7 @@ fn folder(
     path.map(create).transpose().map_err(folder_failure)
 }
 
-/// The error where captures cannot be read at all: a summary of zeros would look like an answer.
+/// The error if no capture is readable: a summary of zeros would look like a result.
 fn nothing_read(outcome: &Outcome) -> Option<Failure> {
     const HINT: &str =
         "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd";
@@ -303,7 +305,7 @@ fn nothing_read(outcome: &Outcome) -> Option<Failure> {
     }
 }
 
-/// Says which captures could not be read to their end.
+/// Reports the captures that could not be read to their end.
 fn faults(outcome: &Outcome) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for capture in &outcome.captures {
@@ -322,7 +324,7 @@ fn faults(outcome: &Outcome) -> ExitCode {
                 eprintln!("hint: capture on an interface of Ethernet, or on Linux's `any`");
                 code = ExitCode::FAILURE;
             }
-            // Some are in every capture of frames that were cut or sent wrongly.
+            // Truncated or malformed frames are in nearly every capture.
             Opaque::Broken if *packets > outcome.counters.packets / 2 => {
                 eprintln!("manyways: {packets_are}, more than half, are {opaque}");
                 eprintln!("hint: is the link type right, and the snap length at least 96 bytes?");
@@ -333,7 +335,7 @@ fn faults(outcome: &Outcome) -> ExitCode {
     code
 }
 
-/// Wakes whoever waits for it when it goes.
+/// Wakes the thread that waits for it when dropped.
 struct Done<'a>(&'a Waker);
 
 impl Drop for Done<'_> {
@@ -342,7 +344,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Shows how far it is until it is done; a signal stops it.
+/// Shows the progress until the end; a signal stops the run.
 fn watch(
     total: Option<u64>,
     progress: &Progress,
@@ -361,7 +363,7 @@ fn watch(
     };
     let (mut signal, mut is_done) = (None, false);
     while !is_done {
-        // What cannot be waited for is waited for where the thread is joined.
+        // An error here appears again when the thread is joined.
         let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
         is_done = is_over;
         bar.set_position(progress.read.load(Ordering::Relaxed));

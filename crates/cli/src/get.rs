@@ -7,7 +7,6 @@ mod progress;
 mod report;
 mod session;
 mod stdout;
-mod there;
 mod wanted;
 
 use std::process::ExitCode;

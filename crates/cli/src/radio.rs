@@ -1,4 +1,4 @@
-//! `manyways radio`: where the radio's energy goes, and how to save it.
+//! `manyways radio`: radio energy and policies.
 
 mod check;
 mod control;
@@ -18,11 +18,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// Where the radio's energy goes, and how to save it.
+/// Compute radio energy of packet traces, and compare policies
 ///
-/// After the last packet a radio stays awake for seconds, in case another one comes. That tail often
-/// takes more than all packets together. These commands say what a trace of packets costs on a
-/// network, what another pattern of traffic would, and which rule for going to sleep saves how much.
+/// After the last packet a radio stays connected for seconds. This tail often takes more energy
+/// than all packets together. These commands compute the energy of a packet trace on a network, the
+/// energy of another traffic pattern, and the savings of policies for the radio's idle state.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
   manyways radio control --interface wwan0 --profile verizon-lte
   manyways radio probe --interface wwan0 --target example.org
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+Exit code: 0; 1 when it fails; 2 when the arguments are invalid.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

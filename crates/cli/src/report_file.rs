@@ -1,4 +1,4 @@
-//! Where reports go.
+//! Output files of reports and tables.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,40 +8,41 @@ use anyhow::{Context, Result};
 
 use crate::failure::Failure;
 
-/// Says before the work whether there is a folder for a file.
+/// Fails before the work if the folder of an output file does not exist.
 pub fn check_folder(file: &Path) -> Result<(), Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
-            Err(Failure::usage(format!("there is no folder {}", folder.display()))
-                .hint("make it, or name another file"))
+            Err(Failure::usage(format!("the folder {} does not exist", folder.display()))
+                .hint("create the folder, or name another file"))
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses outputs that would take the place of what is read, or of each other. A folder among the
-/// inputs is a folder of tables: nothing is written into it.
+/// Fails if an output is the same file as an input or another output. A folder among the inputs
+/// contains tables; outputs inside it are refused too.
 pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
     for (number, output) in outputs.iter().enumerate() {
         let Some(own) = place(output) else { continue };
         let is_taken = |other: &&&Path| place(other).as_ref() == Some(&own);
         if inputs.iter().chain(&outputs[..number]).any(|other| is_taken(&other)) {
-            let failure = Failure::usage(format!("{} is used for two things", output.display()));
+            let failure = Failure::usage(format!("{} is used twice", output.display()));
             return Err(failure.hint("write to another file"));
         }
         let into = |input: &&&Path| input.is_dir() && is_in(output, input);
         if let Some(input) = inputs.iter().find(into) {
             let (output, input) = (output.display(), input.display());
-            let failure = Failure::usage(format!("{output} would be in {input}, which is read"));
+            let failure =
+                Failure::usage(format!("{output} would be in {input}, which is an input"));
             return Err(failure.hint("write to another folder"));
         }
     }
     Ok(())
 }
 
-/// What tells a file: device and inode, or the path of one that is not there yet. None for what is
-/// there and no file, as a device or a pipe, into which nothing is lost.
+/// Identity of a file: device and inode, or the path if the file does not exist yet. `None` for
+/// devices and pipes, which a write does not replace.
 fn place(path: &Path) -> Option<(u64, u64, PathBuf)> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => None,
@@ -50,7 +51,7 @@ fn place(path: &Path) -> Option<(u64, u64, PathBuf)> {
     }
 }
 
-/// Whether a file is in a folder, or in a folder in that.
+/// Whether a file is below a folder.
 fn is_in(file: &Path, folder: &Path) -> bool {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = fs::canonicalize(parent.unwrap_or(Path::new(".")));
@@ -58,14 +59,13 @@ fn is_in(file: &Path, folder: &Path) -> bool {
     parent.is_ok_and(|parent| folder.is_ok_and(|folder| parent.starts_with(folder)))
 }
 
-/// Writes a file, in the place of one that is there. Whoever reads it sees the old one or the new
-/// one, never a part.
+/// Writes a file atomically: a reader sees the old or the new content, never a part.
 pub fn write(file: &Path, text: &str) -> Result<()> {
     replace(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    // A link stays one. What is there and no file, a terminal or a pipe, is written to.
+    // A symbolic link is kept, and a device or pipe is written to directly.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
         return fs::write(&file, text);

@@ -1,16 +1,18 @@
-//! The same bytes at several capture points: which stream here is which there, how long bytes took
-//! from point to point, and how far the points' clocks are apart.
+//! Alignment of captures from several capture points: matches the streams of the points, measures
+//! the delay of bytes from point to point, and estimates the offset of the points' clocks.
 //!
-//! A [`Track`] is one direction of a stream at one point; [`Follow`] makes those of a capture, and
-//! [`orient()`] finds out which way along the chain they go. [`pairing::pair`] finds the same bytes in
-//! the tracks of two points: by the numbers of TCP where both saw the same connection, or else by
-//! what the bytes are, as a proxy on the way puts them into other segments or under other framing.
-//! [`Clock`] is told of the times at both and estimates what parts the clocks. A [`Log`] says when
-//! bytes passed points that no capture sees. [`Report`] has all of it for a chain of points, as the
-//! paper on wearables takes a delay apart (3.3.2).
+//! A [`Track`] is one direction of a stream at one point; [`Follow`] extracts the tracks of a
+//! capture, and [`orient()`] determines their direction along the chain of points.
+//! [`pairing::pair`] finds the same bytes in the tracks of two points: by TCP sequence numbers if
+//! both points captured the same connection, otherwise by content, because a proxy between the
+//! points changes the segmentation or framing of the bytes. [`Clock`] estimates clock offset and
+//! drift from the times at both points. A [`Log`] contains the times at which bytes passed points
+//! without a capture. [`Report`] combines these for a chain of points and divides a delay into
+//! parts, as the paper on wearables does (3.3.2).
 //!
-//! Every time is that at which bytes passed a point first. Where they were lost behind it, the time
-//! of the repair is part of their delay; [`Sample::was_resent`] tells where that is known.
+//! Each time is the time at which bytes first passed a point. If they were lost after the point,
+//! their delay includes the time of the retransmission; [`Sample::was_resent`] is set if this is
+//! known.
 
 mod anchor;
 pub mod clock;
@@ -44,7 +46,7 @@ pub use report::{Pair, Place, Point, Report};
 pub use row::Delay;
 pub use track::{Carries, Origin, Track};
 
-/// Which way along the chain of points a stream goes.
+/// Direction of a stream along the chain of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
     /// From the first point to the last.
@@ -54,10 +56,8 @@ pub enum Way {
 }
 
 impl Way {
-    /// Both.
     pub const BOTH: [Self; 2] = [Self::Along, Self::Against];
 
-    /// The other one.
     pub const fn other(self) -> Self {
         match self {
             Self::Along => Self::Against,
@@ -66,20 +66,19 @@ impl Way {
     }
 }
 
-/// A time less another one, which may be of another clock: it can be negative.
+/// Difference of two times, which may be of different clocks; can be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference(i64);
 
 impl Difference {
-    /// That many nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// From `first` to `second`; what does not fit is the most that does.
+    /// Returns `second - first`, limited to half the range of `i64`.
     pub const fn between(first: Time, second: Time) -> Self {
         let span = second.as_nanos() as i128 - first.as_nanos() as i128;
-        // Half the room, so that two of them can be added.
+        // Half the range, so that the sum of two differences fits.
         const MOST: i128 = (i64::MAX / 2) as i128;
         Self(if span > MOST {
             MOST as i64
@@ -90,27 +89,25 @@ impl Difference {
         })
     }
 
-    /// In nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// In seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// How long it is, whatever its sign.
+    /// Returns the absolute value.
     pub const fn size(self) -> Span {
         Span::from_nanos(self.0.unsigned_abs())
     }
 
-    /// The sum; it saturates.
+    /// Returns the saturating sum.
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left without `other`; it saturates.
+    /// Returns the saturating difference.
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

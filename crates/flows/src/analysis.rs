@@ -1,7 +1,8 @@
-//! From packets to rows: everything that this crate knows of a capture, in one place.
+//! Analysis of a capture: from packets to rows.
 //!
-//! An [`Analysis`] is given packets in the order of the capture and hands out [`Record`]s as things
-//! come to their end. A [`Survey`] puts the records of one or more of them together.
+//! An [`Analysis`] takes packets in the order of the capture and returns a [`Record`] for each
+//! flow, request or message that has ended. A [`Survey`] combines the records of one or more
+//! analyses.
 
 mod application;
 mod bluetooth;
@@ -71,148 +72,138 @@ use manyways_wire::tcp::Segment;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Ports of name servers, and of those who ask everybody on the link.
+/// Ports of DNS and of multicast DNS.
 const NAME_SERVERS: [u16; 2] = [53, 5353];
-/// Ports of DHCP's servers and clients.
 const DHCP: [u16; 2] = [67, 68];
 
-/// The number of a flow in all tables: made of its ends and its beginning, so that it is the same
-/// in every run, and below 2^63.
+/// Identifier of a flow in all tables: a hash of protocol, endpoints and start time, so that it is
+/// the same in each run; below 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
-/// Which end of a flow is on the local side of the capture point.
+/// The endpoint of a flow on the local side of the capture point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The client, also where nobody says.
+    /// The client; also if the side is unknown.
     #[default]
     Client,
     /// The server.
     Server,
 }
 
-/// How to look at a capture.
+/// Options of an [`Analysis`].
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What is local; where neither end of a flow is, or both are, the client counts as local.
+    /// Local prefixes. If neither endpoint of a flow is local, or both are, the client counts as
+    /// local.
     pub local: Vec<Prefix>,
-    /// Limits of the table of flows.
+    /// Limits of the flow table.
     pub limits: flow::Limits,
-    /// Addresses whose devices are known.
+    /// Address pools with devices of a known kind.
     pub pools: Vec<device::Pool>,
-    /// Who runs which addresses; none for those that are built in.
+    /// Organisations by address; `None` for the built-in table.
     pub organisations: Option<Arc<Organisations>>,
-    /// Names that are known from elsewhere than the capture.
+    /// Host names of addresses from other sources than the capture.
     pub told: Option<Arc<Told>>,
-    /// Hand out every packet as well.
+    /// Also return a record for each packet.
     pub packets: bool,
-    /// Collect what a report tells: [`Summary::overview`] and [`Counters::timeline`].
+    /// Collect the data of a report: [`Summary::overview`] and [`Counters::timeline`].
     pub overview: bool,
-    /// Hide whose flows they are, by this key.
+    /// Key for the pseudonyms that replace addresses and names; `None` for no anonymization.
     pub mask: Option<[u8; 32]>,
-    /// Packets before this moment do not count.
+    /// Packets before this time do not count.
     pub from: Option<Time>,
-    /// Nor do those from this one on.
+    /// Packets at or after this time do not count.
     pub to: Option<Time>,
-    /// Nor do those that this one does not match. A packet in fragments is looked at when it is
-    /// whole: one that never is does not count.
+    /// Packets that do not match do not count. A fragmented packet is matched after reassembly, and
+    /// does not count if it stays incomplete.
     pub filter: Option<Arc<Filter>>,
 }
 
-/// Something that came out.
+/// An output of an [`Analysis`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Record {
-    /// A TCP flow.
     Tcp(Box<TcpFlow>),
-    /// A UDP flow.
     Udp(Box<UdpFlow>),
-    /// A second of a TCP flow.
+    /// One second of a TCP flow.
     Second(FlowSecond),
-    /// A request of HTTP/1 and its response.
+    /// An HTTP/1 request and its response.
     Http(Box<HttpTransaction>),
-    /// A request and its response that were inferred.
+    /// An inferred request and its response.
     Exchange(FlowExchange),
-    /// A question to a name server.
+    /// A DNS query and its response.
     Lookup(Box<Lookup>),
-    /// Names and addresses, and when they were told.
+    /// Names and addresses of a DNS response, and the time of the response.
     Resolved(Time, Box<Resolved>),
-    /// A lease of an address.
+    /// A DHCP lease.
     Lease(Box<dhcp::Lease>),
-    /// A segment with options of MPTCP.
+    /// A segment with MPTCP options.
     Multipath(Box<Multipath>),
-    /// A stream of Bluetooth.
+    /// A Bluetooth stream.
     Stream(Box<StreamSummary>),
-    /// A control message of Bluetooth.
+    /// A Bluetooth control message.
     Control(Box<Control>),
-    /// A packet.
     Packet(FlowPacket),
 }
 
-/// A segment with options of MPTCP: its header, as subflows of one connection may have been looked
-/// at apart.
+/// The header of a segment with MPTCP options. The aggregator needs it because different shards may
+/// analyse the subflows of one connection.
 #[derive(Clone, Debug)]
 pub struct Multipath {
-    /// When it passed.
     pub at: Time,
-    /// Its flow.
     pub id: FlowId,
-    /// Who sent it.
+    /// The sender.
     pub from: End,
-    /// Its header, with its options as far as they were captured.
+    /// The TCP header with the captured part of its options.
     pub header: Vec<u8>,
-    /// How many bytes it has, captured or not.
+    /// Original length of the segment in bytes.
     pub length: usize,
 }
 
-/// The bytes of a flow in a second.
+/// Payload bytes of a flow in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSecond {
-    /// Of which flow.
     pub id: FlowId,
-    /// When the second begins.
     pub begins: Time,
-    /// Payload of the client and of the server.
+    /// From the client and from the server.
     pub bytes: [u64; 2],
 }
 
-/// What was counted on the way.
+/// Packet counters of an [`Analysis`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets.
     pub packets: u64,
-    /// Their bytes, captured or not.
+    /// Sum of the original lengths.
     pub bytes: u64,
-    /// TCP segments among them.
+    /// TCP segments.
     pub tcp: u64,
-    /// UDP datagrams.
     pub udp: u64,
-    /// Packets of Bluetooth's HCI.
+    /// Packets of Bluetooth HCI.
     pub bluetooth: u64,
-    /// Segments whose header was cut or broken.
+    /// Segments with an incomplete or invalid header.
     pub tcp_broken: u64,
-    /// IP packets with something else.
+    /// IP packets with another protocol.
     pub others: u64,
-    /// Frames in which no IP packet was found, by the reason.
+    /// Frames without a decodable IP packet, by reason.
     pub opaque: std::collections::BTreeMap<Opaque, u64>,
-    /// Fragments of IP packets.
     pub fragments: u64,
-    /// Packets that the capture says it lost.
+    /// Packets that the capture reports as lost.
     pub missed: u64,
-    /// How often the clock stepped back: packets that are earlier than the one before them in the
-    /// capture, whether or not they match.
+    /// Packets that are earlier than the previous packet of the capture, whether or not they match
+    /// the filter.
     pub steps_back: u64,
-    /// When the first packet passed, and the last.
+    /// Time of the earliest packet. `None` without packets.
     pub first: Option<Time>,
-    /// See [`Counters::first`].
+    /// Time of the latest packet. `None` without packets.
     pub last: Option<Time>,
-    /// Flows that had to go before they were over, as there were too many.
+    /// Flows removed before their end, because the table was full.
     pub evicted: u64,
-    /// Bytes over time, where that was asked for.
+    /// Bytes over time; empty without [`Settings::overview`].
     pub timeline: Timeline,
 }
 
-/// Looks at packets.
+/// Turns the packets of one capture or shard into records.
 pub struct Analysis {
     settings: Settings,
     fragments: Fragments,
@@ -225,17 +216,17 @@ pub struct Analysis {
     initiators: Initiators,
     records: VecDeque<Record>,
     counters: Counters,
-    /// How many flows had to go before these counters began.
+    /// Flows evicted before the last [`Analysis::turn`].
     evicted_before: u64,
 }
 
 impl Counters {
-    /// More packets, of which the last one passes now.
+    /// Adds packets, the last of which passes at `at`.
     fn count(&mut self, at: Time, packets: u64, bytes: usize) {
         self.packets += packets;
         self.bytes += bytes as u64;
         if self.last.is_some_and(|last| last <= at) {
-            // In order, as most are.
+            // The fast path: most packets are in order.
             self.last = Some(at);
             return;
         }
@@ -243,7 +234,7 @@ impl Counters {
         self.last = self.last.max(Some(at));
     }
 
-    /// Those of another analysis as well.
+    /// Adds the counters of another analysis.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -266,7 +257,6 @@ impl Counters {
 }
 
 impl Side {
-    /// The end.
     pub fn end(self) -> End {
         match self {
             Self::Client => End::Client,
@@ -274,13 +264,12 @@ impl Side {
         }
     }
 
-    /// Its name.
+    /// Returns `client` or `server`.
     pub fn name(self) -> &'static str {
         name(self.end())
     }
 }
 
-/// The name of an end.
 fn name(end: End) -> &'static str {
     match end {
         End::Client => "client",
@@ -289,7 +278,7 @@ fn name(end: End) -> &'static str {
 }
 
 impl FlowId {
-    /// The number of the flow between these ends that began at this time.
+    /// Returns the identifier of the flow between these endpoints that began at `started`.
     pub fn of(protocol: u8, client: SocketAddr, server: SocketAddr, started: Time) -> Self {
         let mut bytes = Vec::with_capacity(64);
         bytes.push(protocol);
@@ -308,7 +297,6 @@ impl FlowId {
 }
 
 impl Analysis {
-    /// Nothing was seen yet.
     pub fn new(settings: Settings) -> Self {
         let tcp = Table::new(settings.limits);
         Self {
@@ -326,23 +314,23 @@ impl Analysis {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters since the start or the last [`Self::turn`].
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many flows are being followed.
+    /// Number of flows in the flow tables.
     pub fn live(&self) -> usize {
         self.tcp.len() + self.udp.len()
     }
 
-    /// A packet passes, of this interface of its capture.
+    /// Handles a packet that `interface` captured.
     pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
         let Settings { from, to, .. } = &self.settings;
         if from.is_some_and(|from| packet.at < from) || to.is_some_and(|to| packet.at >= to) {
             return;
         }
-        // What was lost might have matched.
+        // The filter cannot be applied to lost packets: all of them count.
         self.counters.missed += packet.lost_before;
         self.counters.steps_back += u64::from(packet.steps_back);
         if let Some(filter) = self.settings.filter.take() {
@@ -355,15 +343,15 @@ impl Analysis {
             self.bluetooth(interface, packet);
             return;
         }
-        // Looked at where it is: it is large.
+        // Matched by reference, because the value is large.
         match &frame::datagram(interface.link, packet.bytes, packet.length) {
             Ok(datagram) => self.datagram((interface, packet), datagram),
             Err(opaque) => *self.counters.opaque.entry(*opaque).or_default() += 1,
         }
     }
 
-    /// Time goes by without a packet: what was silent for too long is over. A capture that goes on
-    /// for ever needs it; at the end of a file nobody would notice.
+    /// Ends flows and queries whose idle timeout has passed at `now`. Needed for live captures
+    /// without packets; at the end of a file [`Self::finish`] suffices.
     pub fn advance(&mut self, now: Time) {
         self.tcp.advance(now);
         self.udp.advance(now);
@@ -372,7 +360,7 @@ impl Analysis {
         self.collect_names();
     }
 
-    /// What was counted, and begins to count anew. What is going on goes on.
+    /// Returns the counters and resets them. Flows continue.
     pub fn turn(&mut self) -> Counters {
         self.count_evicted();
         let counters = std::mem::take(&mut self.counters);
@@ -380,12 +368,12 @@ impl Analysis {
         counters
     }
 
-    /// What came out; none until something else is over.
+    /// Returns the next record. `None` until another flow, request or message ends.
     pub fn poll(&mut self) -> Option<Record> {
         self.records.pop_front()
     }
 
-    /// The capture is over, and so is everything in it.
+    /// Ends the capture and everything in it.
     pub fn finish(&mut self) {
         self.tcp.finish();
         self.udp.finish();
@@ -406,7 +394,7 @@ impl Analysis {
         self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.evicted_before;
     }
 
-    /// A packet passes, and counts if it matches.
+    /// Handles a packet if it matches the filter.
     fn filtered(&mut self, filter: &Filter, interface: &Interface, packet: &Packet<'_>) {
         let link = interface.link;
         let of = |length, datagram| Candidate { link, frame: packet.bytes, length, datagram };
@@ -429,7 +417,7 @@ impl Analysis {
             }
             return;
         }
-        // A link that is not read has to be said, whatever is asked for.
+        // An unsupported link type is reported whatever the filter is.
         let is_unread = matches!(found, Err(Opaque::Link(link)) if !link.is_bluetooth());
         let candidate = of(packet.length, found.as_ref().map_err(|opaque| *opaque));
         if !is_unread && !filter.matches(&candidate) {
@@ -478,7 +466,7 @@ impl Analysis {
         }
     }
 
-    /// `frames` is how many bytes it passed in.
+    /// `frames` is the original length of all frames of the packet, in bytes.
     fn carried(
         &mut self,
         (interface, packet): (&Interface, &Packet<'_>),
@@ -537,7 +525,7 @@ impl Analysis {
         }
     }
 
-    /// A segment of TCP. Says of which flow it is, and who sent it.
+    /// Handles a TCP segment. Returns its flow and its sender.
     fn segment(
         &mut self,
         now: Time,
@@ -546,7 +534,7 @@ impl Analysis {
     ) -> Option<(FlowId, End)> {
         let passing = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
         let Passing { from, place, connection, attached, .. } = passing;
-        // Made when they are needed, which is seldom.
+        // Computed only when needed, which is rare.
         let ends = || {
             let sender = SocketAddr::new(datagram.source, segment.from);
             let receiver = SocketAddr::new(datagram.destination, segment.to);
@@ -589,7 +577,7 @@ impl Analysis {
         Some((id, from))
     }
 
-    /// A datagram of UDP.
+    /// Handles a UDP datagram. Returns its flow and its sender if packets are recorded.
     fn message(
         &mut self,
         now: Time,
@@ -609,7 +597,7 @@ impl Analysis {
         }
         let passing = self.udp.handle(now, packet, datagram, is_dns);
         let crate::udp::Passing { client, server, started, from, exchange } = passing;
-        // A hash for each packet would cost more than all the rest.
+        // A hash for each packet would dominate the cost of the analysis.
         let id = || FlowId::of(UDP, client, server, started);
         let passed = self.settings.packets.then(|| (id(), from));
         if let Some(exchange) = exchange {
@@ -625,7 +613,7 @@ impl Analysis {
         passed
     }
 
-    /// Flows that are over.
+    /// Makes records of ended flows.
     fn collect(&mut self) {
         while let Some(over) = self.tcp.poll() {
             let flow::Flow { client, server, connection, attached, .. } = over;
@@ -681,13 +669,13 @@ impl Analysis {
     }
 }
 
-/// How many bytes a packet has that came in parts, of which this was the last.
+/// Returns the original length of all frames of a fragmented packet; `packet` is its last frame.
 fn frames(whole: &Whole, packet: &Packet<'_>, datagram: &Datagram<'_>) -> usize {
-    // What stands before IP is as long in front of each.
+    // The headers in front of IP have the same length in each frame.
     whole.length + whole.parts * packet.length.saturating_sub(datagram.length)
 }
 
-/// Something was read in a flow.
+/// Makes a record of an element that was read in a flow.
 fn take(
     read: Read,
     id: FlowId,
@@ -737,7 +725,6 @@ impl Record {
 }
 
 impl Settings {
-    /// Which end is local.
     fn side(&self, client: IpAddr, server: IpAddr) -> Side {
         let is_flipped = self.is_local(server) && !self.is_local(client);
         if is_flipped { Side::Server } else { Side::Client }
@@ -759,8 +746,8 @@ impl Row for FlowSecond {
     const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |second| second.id.0;
-        "second" Time "When the second begins." |second| second.begins;
-        both "bytes" Count "Bytes of payload, those sent again included"
+        "second" Time "Start of the second." |second| second.begins;
+        both "bytes" Count "Bytes of payload, including retransmissions"
             |second, end| second.bytes[end as usize];
     };
 }

@@ -1,7 +1,8 @@
 //! The macro that declares the columns of a row.
 
-/// The columns of a row, each as `NAME KIND ABOUT |row| VALUE;`. One with `both` before it and an end
-/// beside the row becomes two: what comes down from the server, and what goes up from the client.
+/// Declares the columns of a row, each as `NAME KIND ABOUT |row| VALUE;`. `both NAME KIND ABOUT
+/// |row, end| VALUE;` declares two columns: `down_NAME` for the bytes from the server and `up_NAME`
+/// for the bytes from the client.
 macro_rules! columns {
     ($($rest:tt)*) => { $crate::columns::columns_of!([]; $($rest)*) };
 }
@@ -18,7 +19,7 @@ macro_rules! columns_of {
             manyways_record::table::column(
                 concat!("down_", $name),
                 manyways_record::table::Kind::$kind,
-                concat!($about, " (what the server sends)"),
+                concat!($about, " (from the server)"),
                 |$row| {
                     let $end = manyways_wire::stream::End::Server;
                     manyways_record::table::Value::from($value)
@@ -27,7 +28,7 @@ macro_rules! columns_of {
             manyways_record::table::column(
                 concat!("up_", $name),
                 manyways_record::table::Kind::$kind,
-                concat!($about, " (what the client sends)"),
+                concat!($about, " (from the client)"),
                 |$row| {
                     let $end = manyways_wire::stream::End::Client;
                     manyways_record::table::Value::from($value)

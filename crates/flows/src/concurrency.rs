@@ -1,36 +1,39 @@
-//! How many flows a device has at once, as each of its flows feels it (campus Wi-Fi paper, 5.4).
+//! Number of concurrent flows of a device, averaged over the life of each flow (campus Wi-Fi paper,
+//! 5.4).
 
 use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-/// The bins in which the paper counts.
+/// Bin width of the paper.
 pub const BIN: Span = Span::from_millis(300);
 
-/// When a flow of an address was there.
+/// The life of one flow of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Whose flow it is: the client's address.
+    /// The client's address.
     pub address: IpAddr,
     /// The time of its first packet.
     pub started: Time,
-    /// The time of its last packet. One before `started` counts as `started`.
+    /// The time of its last packet. A time before `started` counts as `started`.
     pub ended: Time,
 }
 
-/// For each flow, how many flows of the same address there are in a bin, on average over the bins
-/// of its life. Bins are aligned to the origin of time, and a flow is in each bin that it touches.
+/// Returns, for each flow, the number of flows of the same address in a bin, averaged over the bins
+/// of the flow's life. Bins are aligned to the origin of time, and a flow is in each bin that it
+/// touches.
 ///
-/// The flow itself counts: the answer is at least 1, and is how many connections the device has
-/// open, which is what the paper takes for a sign of load. Less 1 it is how many others there are.
+/// The flow itself counts, so each average is at least 1: the number of connections that the device
+/// has open, which the paper uses as a measure of load.
 ///
-/// In the order of `flows`, in O(n log n) however long they last. A bin of no length is taken for a
-/// nanosecond.
+/// The result has the order of `flows` and takes O(n log n) time for flows of any duration. A bin
+/// of length zero counts as 1 ns.
 pub fn average(flows: &[Interval], bin: Span) -> Vec<f64> {
     let bin = bin.as_nanos().max(1);
     let bins = |flow: &Interval| {
         let first = flow.started.as_nanos() / bin;
-        // Behind the last one. In 128 bits, as the last time there is has a bin behind it too.
+        // One past the last bin. In 128 bits, because the bin of the largest time has a successor
+        // too.
         let end = u128::from(flow.ended.max(flow.started).as_nanos() / bin) + 1;
         (u128::from(first), end)
     };
@@ -49,9 +52,9 @@ pub fn average(flows: &[Interval], bin: Span) -> Vec<f64> {
     averages
 }
 
-/// How many flows are in each bin, kept only where that changes.
+/// Number of flows in each bin, stored only for bins in which the number changes.
 struct Counts {
-    /// From this bin on there are so many flows, and in all bins before it there were so many.
+    /// First bin, number of flows from this bin on, and the sum of the counts of all earlier bins.
     steps: Vec<(u128, u128, u128)>,
 }
 
@@ -66,7 +69,7 @@ impl Counts {
             let bin = same[0].0;
             sum += open * (bin - at);
             let more = same.iter().filter(|(_, opens)| *opens).count();
-            // What ends here began earlier, so the difference is never below nothing.
+            // A flow ends after its first bin, so this subtraction cannot underflow.
             open = open + more as u128 - (same.len() - more) as u128;
             at = bin;
             steps.push((bin, open, sum));
@@ -74,7 +77,7 @@ impl Counts {
         Self { steps }
     }
 
-    /// The counts of all bins before this one, added up.
+    /// Returns the sum of the counts of all bins before `bin`.
     fn before(&self, bin: u128) -> u128 {
         let index = self.steps.partition_point(|(from, ..)| *from <= bin);
         let Some((from, open, sum)) = index.checked_sub(1).map(|last| self.steps[last]) else {
@@ -90,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A flow of the address that ends in this number; times are in milliseconds.
+    /// A flow of the address that ends in `address`; times are in milliseconds.
     fn flow(address: u8, started: u64, ended: u64) -> Interval {
         let at = Time::from_millis;
         Interval { address: [192, 0, 2, address].into(), started: at(started), ended: at(ended) }
@@ -105,12 +108,12 @@ mod tests {
 
     #[test]
     fn a_flow_is_in_each_bin_that_it_touches() {
-        // Bins 0 to 3, and bin 2 only: one of four has two.
+        // The first flow is in bins 0 to 3, the second only in bin 2.
         let averages = average(&[flow(1, 0, 1_199), flow(1, 600, 650)], BIN);
         assert_eq!(averages, [1.25, 2.0]);
         // The same bin, though never at the same time.
         assert_eq!(average(&[flow(1, 0, 10), flow(1, 290, 299)], BIN), [2.0, 2.0]);
-        // 300 ms is the next bin, whatever the flows began with.
+        // 300 ms is in the next bin.
         assert_eq!(average(&[flow(1, 290, 299), flow(1, 300, 310)], BIN), [1.0, 1.0]);
     }
 

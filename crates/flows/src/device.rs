@@ -1,13 +1,13 @@
 //! Which kind of device a flow belongs to: handheld or not, and its operating system.
 //!
-//! [`user_agent`], [`dhcp`] and [`ja4`] say what one text tells of a device, each a [`Sight`].
-//! [`classify`](fn@classify) puts the sights of many flows together in the order of the campus
-//! Wi-Fi paper (3.2): what a flow says itself, then what flows of the same address say at the same
-//! time, then address pools that the user knows, then how the device asked for its address, then
-//! how it begins to talk TLS. [`devices`] lists who was there.
+//! [`user_agent`], [`dhcp`] and [`ja4`] derive a [`Sight`] of the device from one text.
+//! [`classify`](fn@classify) combines the sights of many flows in the order of the campus Wi-Fi
+//! paper (3.2): evidence from the flow itself, from flows of the same address at the same time,
+//! from address pools that the user lists, from the DHCP request for the address, and from the TLS
+//! ClientHello. [`devices`] lists the devices of a capture.
 //!
-//! What cannot be told stays open. No device is followed from one address to another: one that
-//! changes its hardware address is an address and a time span, never more.
+//! Unknown properties remain `None`. A device is not followed from one address to another: a device
+//! that changes its hardware address appears as several addresses, each with its time span.
 
 mod agent;
 mod classify;
@@ -29,52 +29,46 @@ pub use rows::{Device, Gaps, devices};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum System {
-    /// Of iPhones, iPods and iPads, so iPadOS too.
+    /// iOS and iPadOS: iPhones, iPods and iPads.
     Ios,
-    /// Of Macs.
+    /// macOS.
     MacOs,
-    /// Of Apple's television boxes.
+    /// tvOS: Apple TV.
     TvOs,
-    /// Of Apple's watches.
+    /// watchOS: Apple Watch.
     WatchOs,
-    /// One of Apple's, which one cannot be told.
+    /// An unknown system of Apple.
     Apple,
-    /// Android and what is made of it, as on Amazon's devices.
+    /// Android and its derivatives, such as Fire OS.
     Android,
-    /// HarmonyOS.
     HarmonyOs,
     /// Windows on computers.
     Windows,
     /// Windows Phone, Windows Mobile and Windows CE.
     WindowsPhone,
-    /// ChromeOS.
     ChromeOs,
     /// Any other Linux.
     Linux,
     /// FreeBSD, OpenBSD or NetBSD.
     Bsd,
-    /// Blackberry's, up to version 10.
+    /// BlackBerry OS and BlackBerry 10.
     BlackBerry,
-    /// Symbian.
     Symbian,
-    /// KaiOS.
     KaiOs,
-    /// Tizen.
     Tizen,
     /// webOS on televisions.
     WebOs,
-    /// Roku's.
+    /// Roku OS.
     Roku,
-    /// Of PlayStations.
+    /// System of a PlayStation.
     PlayStation,
-    /// Of Xboxes.
+    /// System of an Xbox.
     Xbox,
-    /// Of Nintendo's consoles.
+    /// System of a console of Nintendo.
     Nintendo,
 }
 
 impl System {
-    /// All of them.
     pub const ALL: [Self; 21] = [
         Self::Ios,
         Self::MacOs,
@@ -99,7 +93,7 @@ impl System {
         Self::Nintendo,
     ];
 
-    /// Its name in tables.
+    /// Returns the value of table columns for this system.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ios => "ios",
@@ -126,7 +120,7 @@ impl System {
         }
     }
 
-    /// What both may be, the more exact of the two. None when they contradict each other.
+    /// Returns the more specific of two systems. `None` if they contradict each other.
     pub fn agreed(self, other: Self) -> Option<Self> {
         let of_apple = |system| {
             matches!(system, Self::Ios | Self::MacOs | Self::TvOs | Self::WatchOs | Self::Apple)
@@ -145,26 +139,26 @@ impl fmt::Display for System {
     }
 }
 
-/// What one text tells of the device that sent it.
+/// Properties of a device, derived from one text that the device sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sight {
-    /// Whether it is one to hold in a hand while it is used: a phone, a tablet, a pod. Computers
-    /// and televisions are not, and of a watch or a portable console it is left open.
+    /// Whether the device is held in a hand in use: phones, tablets and music players are;
+    /// computers and televisions are not. `None` if unknown, and for watches and portable consoles.
     pub handheld: Option<bool>,
-    /// Its operating system.
     pub system: Option<System>,
-    /// The first two numbers of the system's version, where the text says the true one. Of
-    /// [`System::Apple`] they are Darwin's, and of [`System::Windows`] NT's.
+    /// The first two numbers of the system's version; Darwin's version for [`System::Apple`], NT's
+    /// for [`System::Windows`]. `None` if the text has no true version.
     pub version: Option<(u16, u16)>,
-    /// It is a program that walks the web, which pretends to be devices.
+    /// Whether the sender is a web crawler, which imitates devices.
     pub robot: bool,
-    /// How far that may be believed, from 0 to 1: a judgement, not a measurement.
+    /// Confidence in the other fields, from 0 to 1: an estimate, not a measurement.
     pub confidence: f64,
 }
 
 impl Sight {
-    /// What these sights of one flow say together. Where two contradict each other the point is
-    /// left open, as behind a proxy; and what robots say counts only where there are only robots.
+    /// Combines the sights of one flow. A property on which sights contradict each other is `None`,
+    /// because several devices may share a proxy. Sights of robots count only if all sights are of
+    /// robots. `None` if `sights` is empty.
     pub fn agreed(sights: &[Self]) -> Option<Self> {
         let robot = sights.iter().all(|sight| sight.robot);
         let counted = || sights.iter().filter(|sight| sight.robot == robot);
@@ -180,7 +174,8 @@ impl Sight {
     }
 }
 
-/// What all of these say. None where two do not go together, or where there are none.
+/// Reduces the values with `agreed`. `None` if two values contradict each other, or if there are no
+/// values.
 fn unanimous<T>(
     mut said: impl Iterator<Item = T>,
     agreed: impl Fn(T, T) -> Option<T>,

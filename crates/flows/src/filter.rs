@@ -1,10 +1,9 @@
-//! Which packets count: expressions in a part of the language of pcap-filter(7), which users of
-//! tcpdump know.
+//! Packet filters: expressions in a subset of the language of pcap-filter(7).
 //!
-//! A [`Filter`] is parsed from text and says of a [`Candidate`] whether it matches. It differs from
-//! tcpdump in three things, as it looks at what the analysis sees: at the packet inside of VLANs and
-//! tunnels, so that `port 80` needs no `vlan` before it; at a packet that came in fragments as a
-//! whole; and at no names of hosts, which would have to be asked for.
+//! A [`Filter`] is parsed from text and matches [`Candidate`]s. It differs from tcpdump in three
+//! points, because it applies to the packets that the analysis decodes: it matches the packet
+//! inside VLANs and tunnels, so that `port 80` needs no `vlan` before it; it matches a fragmented
+//! packet after reassembly; and it does not resolve host names.
 
 mod parse;
 #[cfg(test)]
@@ -26,7 +25,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 const ARP: u16 = 0x0806;
-/// Protocols that have a word, which stands for them alone.
+/// Protocols that have a keyword, which is a complete test.
 const PROTOCOLS: [(&str, u8); 8] = [
     ("tcp", TCP),
     ("udp", UDP),
@@ -38,110 +37,109 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("esp", 50),
 ];
 
-/// An expression that packets match or not.
+/// A parsed filter expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     expression: Expression,
 }
 
-/// What a filter looks at.
+/// A packet to be matched.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The link that it passed.
+    /// Link type of the interface that captured the packet.
     pub link: LinkType,
-    /// Its frame, as much of it as was captured.
+    /// The captured bytes of the frame.
     pub frame: &'a [u8],
-    /// How many bytes the frame has, captured or not; of a packet in fragments those of all frames.
+    /// Original length of the frame in bytes; for a fragmented packet the sum over all frames.
     pub length: usize,
-    /// The IP packet in it: the innermost one.
+    /// The innermost IP packet of the frame.
     pub datagram: Result<&'a Datagram<'a>, Opaque>,
 }
 
-/// Why a text is no filter, and where.
+/// Reason why a text is not a filter, with the position of the error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct FilterError {
-    /// Which bytes of the text are wrong; behind the last where something is missing.
+    /// Byte range of the error in the text; empty at the end of the text if a word is missing.
     pub at: Range<usize>,
-    /// What is wrong with them.
     pub problem: Problem,
 }
 
-/// What can be wrong with a filter.
+/// A reason to reject the text of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// There is nothing.
+    /// The text has no words.
     #[error("the filter is empty")]
     Empty,
-    /// It stops too early.
-    #[error("the filter ends where {0} should come")]
+    /// The text ends too early; contains the expected element.
+    #[error("the filter ends where {0} is expected")]
     Ends(&'static str),
-    /// A character that no filter has.
+    /// A character that is not part of the filter language.
     #[error("{0:?} has no meaning in a filter")]
     Character(char),
-    /// A word that nobody knows.
-    #[error("`{0}` is no word of the filter language")]
+    /// A word that is not part of the filter language.
+    #[error("`{0}` is not a word of the filter language")]
     Word(String),
-    /// Something that tcpdump reads.
-    #[error("`{0}` is not read here")]
+    /// An element of pcap-filter(7) that this module does not support.
+    #[error("`{0}` is not supported")]
     NotRead(String),
-    /// Something else should stand there.
-    #[error("`{found}` stands where {wanted} should come")]
+    /// An element at a wrong place.
+    #[error("`{found}` is in the place of {wanted}")]
     Instead {
-        /// What stands there.
+        /// The element in the text.
         found: String,
-        /// What should.
+        /// The expected element.
         wanted: &'static str,
     },
-    /// A value that no word before it gives a meaning to.
-    #[error("nothing says what `{0}` is")]
+    /// A value without a preceding word that defines its kind.
+    #[error("the kind of `{0}` is missing")]
     Alone(String),
-    /// The name of a host or network.
-    #[error("`{0}` is no address")]
+    /// A value that is not an address; host names are not resolved.
+    #[error("`{0}` is not an address")]
     Address(String),
-    /// A host with a length.
+    /// A network after `host`.
     #[error("`{0}` is a network, not a host")]
     Length(String),
-    /// A network with bits that belong to hosts.
+    /// A network with nonzero host bits.
     #[error("`{0}` has bits beyond its length")]
     Beyond(String),
-    /// No mask of a network.
-    #[error("`{0}` is no mask: its ones come first, then its zeros")]
+    /// A value that is not a network mask.
+    #[error("`{0}` is not a mask: its one bits must precede its zero bits")]
     Mask(String),
-    /// No port.
-    #[error("`{0}` is no port")]
+    /// A value that is neither a port number nor a known name of a port.
+    #[error("`{0}` is not a port")]
     Port(String),
-    /// Several ports where one should stand.
+    /// A range of ports after `port`.
     #[error("`{0}` is a range, not a port")]
     Range(String),
-    /// No range of ports.
-    #[error("`{0}` is no range of ports")]
+    /// A value that is not a range of ports.
+    #[error("`{0}` is not a range of ports")]
     Ports(String),
-    /// No protocol.
-    #[error("`{0}` is no protocol")]
+    /// A value that is neither a protocol number nor a known name of a protocol.
+    #[error("`{0}` is not a protocol")]
     Protocol(String),
-    /// No number, or one that is too large.
-    #[error("`{found}` is no number up to {most}")]
+    /// A value that is not a number or exceeds `most`.
+    #[error("`{found}` is not a number up to {most}")]
     Number {
-        /// What stands there.
+        /// The text of the value.
         found: String,
-        /// The largest.
+        /// The largest permitted number.
         most: u32,
     },
-    /// Words that contradict each other.
-    #[error("{0} cannot be what `{1}` says")]
+    /// Qualifiers or values that contradict each other.
+    #[error("`{1}` cannot be {0}")]
     Contradiction(&'static str, String),
-    /// A parenthesis without the other one.
+    /// A parenthesis that is not closed.
     #[error("this parenthesis is not closed")]
     Open,
-    /// Too deep, or too long.
+    /// A filter with too many tests, or parentheses nested too deeply.
     #[error("the filter is too long, or its parentheses are too deep")]
     Large,
 }
 
 impl Problem {
-    /// What the user can do about it.
+    /// Returns the hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::Word(_) | Self::Character(_) => {
@@ -151,26 +149,26 @@ impl Problem {
                 "join tests with and, or, not: host 192.0.2.1 and not port 22"
             }
             Self::NotRead(_) => {
-                "hosts, networks, ports, protocols, VLANs and lengths are: tcpdump -r IN -w OUT filters by the rest"
+                "use hosts, networks, ports, protocols, VLANs and lengths; for other tests, filter first: tcpdump -r IN -w OUT"
             }
-            Self::Alone(_) => "write what it is before it: port 80, host 192.0.2.1, net 10.0.0.0/8",
+            Self::Alone(_) => "write its kind before it: port 80, host 192.0.2.1, net 10.0.0.0/8",
             Self::Address(_) => {
-                "names are not looked up: write the address, as 192.0.2.1 or 2001:db8::1"
+                "host names are not resolved: write an address like 192.0.2.1 or 2001:db8::1"
             }
             Self::Length(_) => "write net for a network: net 10.0.0.0/8",
-            Self::Beyond(_) => "clear them, as in net 10.1.0.0/16, or make the length greater",
+            Self::Beyond(_) => "clear these bits, as in net 10.1.0.0/16, or increase the length",
             Self::Mask(_) => "write the length instead: net 10.0.0.0/8",
             Self::Port(_) => {
                 "a port is a number up to 65535 or a well-known name: port 443, port https"
             }
-            Self::Range(_) => "write portrange for several: portrange 8000-8080",
-            Self::Ports(_) => "write the first and the last one: portrange 8000-8080",
+            Self::Range(_) => "write portrange for several ports: portrange 8000-8080",
+            Self::Ports(_) => "write the first and the last port: portrange 8000-8080",
             Self::Protocol(_) => "a protocol is a number up to 255 or a name: proto 89, proto tcp",
             Self::Number { .. } => "write the number in decimal digits",
-            Self::Contradiction(..) => "leave out one of the two",
-            Self::Open => "close it behind what belongs together",
+            Self::Contradiction(..) => "remove one of the two",
+            Self::Open => "add the closing parenthesis",
             Self::Large => {
-                "lists are shorter: port 80 or 443; a network stands for all of its hosts"
+                "shorten it: write port 80 or 443 for lists, and a network for its hosts"
             }
         }
     }
@@ -187,18 +185,18 @@ enum Expression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Test {
     Address(Way, Prefix),
-    /// From the first to the last.
+    /// First and last port.
     Port(Way, u16, u16),
-    /// Version 4 or 6.
+    /// IP version, 4 or 6.
     Version(u8),
     Protocol(u8),
     Arp,
-    /// Any, or one.
+    /// `None` matches any VLAN tag.
     Vlan(Option<u16>),
     Length(Order, u32),
 }
 
-/// Which end.
+/// The endpoint to which a test applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Either,
@@ -217,7 +215,7 @@ enum Order {
 }
 
 impl Filter {
-    /// Whether it matches.
+    /// Whether the packet matches the filter.
     pub fn matches(&self, candidate: &Candidate<'_>) -> bool {
         self.expression.matches(candidate)
     }
@@ -228,7 +226,8 @@ impl Candidate<'_> {
         self.datagram.ok().map(|datagram| datagram.protocol)
     }
 
-    /// From which port, and to which one.
+    /// Returns the source and the destination port. `None` if the packet is not TCP, UDP or SCTP,
+    /// is a later fragment, or has fewer than 4 bytes of payload.
     fn ports(&self) -> Option<[u16; 2]> {
         let datagram = self.datagram.ok()?;
         let is_later = datagram.fragment.is_some_and(|part| part.offset > 0);
@@ -287,7 +286,7 @@ impl Test {
 }
 
 impl Way {
-    /// Whether it is so for the ends that this means.
+    /// Whether `is_so` is true for the endpoint, or for either of the two.
     fn any<T>(self, [source, destination]: [T; 2], is_so: impl Fn(T) -> bool) -> bool {
         match self {
             Self::Either => is_so(source) || is_so(destination),
@@ -329,7 +328,8 @@ impl FromStr for Filter {
 }
 
 impl fmt::Display for Filter {
-    /// With all that was left out: read again, it is the same filter, where it is not too large.
+    /// Writes the filter with all implied qualifiers. The text parses to the same filter, unless it
+    /// is too large.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expression.fmt(f)
     }
@@ -341,7 +341,8 @@ impl fmt::Display for Expression {
             true => write!(f, "({one})"),
             false => write!(f, "{one}"),
         };
-        // `and` and `or` bind alike, from the left: what is before them needs no parentheses.
+        // `and` and `or` have the same precedence and associate to the left: a left operand needs
+        // no parentheses.
         let (one, word, other) = match self {
             Self::Test(test) => return test.fmt(f),
             Self::Not(one) => {

@@ -1,9 +1,9 @@
-//! From segments to flows: what became of the bytes of a connection, as a capture point between its
-//! ends can tell.
+//! TCP flows: the outcome of the bytes of each connection, as seen from a capture point between its
+//! endpoints.
 //!
-//! A [`Table`] has a connection for each pair of ends. A [`Connection`] is told of each segment as it passes, with the packet's own time, and knows no
-//! other. It has a [`Stream`] for what each end sends, and [`Releases`] for what the other end's
-//! acknowledgements set free.
+//! A [`Table`] has a connection for each pair of endpoints. A [`Connection`] takes each segment
+//! with the capture time of its packet and uses no other clock. It has a [`Stream`] for the data of
+//! each endpoint, and [`Releases`] for the segments that the other endpoint's ACKs release.
 
 mod connection;
 mod first_window;

@@ -1,12 +1,13 @@
-//! Messages become connections, and connections become rows of tables.
+//! Analysis of captured packets: flows, and rows of tables about them.
 //!
 //! [`flow`], [`udp`], [`quic`] and [`mptcp`] follow connections packet by packet, at the packets'
-//! own times. [`device`] and [`server`] say who is at the two ends, [`concurrency`] counts the
-//! connections that an end has at once, and [`align`] matches what passed at several capture points.
-//! [`analysis`] does all of this with the packets of a capture, or with those that a [`filter`]
-//! matches, and makes rows of documented tables; [`export`] writes such rows in other tools' formats.
+//! own times. [`device`] and [`server`] classify the two endpoints of a flow, [`concurrency`]
+//! counts the concurrent flows of a device, and [`align`] matches the same bytes at several capture
+//! points. [`analysis`] applies all of these to the packets of a capture, or to the packets that
+//! match a [`filter`], and returns rows of documented tables; [`export`] writes these rows in the
+//! formats of other tools.
 //!
-//! The crate opens nothing and reads no clock.
+//! The crate opens no files or sockets and reads no clock.
 #![forbid(unsafe_code)]
 #![recursion_limit = "256"]
 

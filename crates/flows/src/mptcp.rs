@@ -1,20 +1,19 @@
-//! Multipath TCP: which TCP flows are subflows of one connection, and what went over which of them
-//! (RFC 8684; version 0 is RFC 6824).
+//! Multipath TCP (RFC 8684; version 0: RFC 6824): groups TCP flows into connections and attributes
+//! the data of a connection to its subflows.
 //!
-//! [`Connections`] is told of each segment that has an option, and of each flow that is over, and
-//! gives a [`Connection`] when all of its subflows are.
+//! [`Connections`] takes each segment with an MPTCP option and each flow that has ended, and
+//! returns a [`Connection`] when all of its subflows have ended.
 //!
-//! # Who joins whom
-//! A join's SYN has the token of the end that it goes to: the beginning of a hash of that end's key,
-//! which passed in the handshake of the connection's primary subflow. So both ends' tokens are kept,
-//! and the end whose token it is receives the join. Addresses do not count: a join may go to another
-//! one of the server's, or through an address translator.
+//! # Assignment of joins The SYN of an MP_JOIN has the token of its receiver: the first bits of a
+//! hash of the receiver's key, which passed in the handshake of the primary subflow. The tokens of
+//! both endpoints are stored, and a join belongs to the connection of its token. Addresses are not
+//! compared, because a join may go to another address of the server, or pass a NAT.
 //!
-//! Tokens have 32 bits, and two servers may happen to use the same one. Then the connection that
-//! began last has the join until the answer passes: its hash is made of both keys, which shows whose
-//! join it is. Joins with a token that nobody is known to have (the capture began later) are
-//! subflows of one connection without a primary one. A flow of which neither kind of handshake
-//! passed is alone.
+//! Tokens have 32 bits, and two servers may use the same token. The join then belongs to the latest
+//! of these connections until the SYN/ACK of the join passes: its HMAC depends on both keys and
+//! identifies the connection. Joins with a token of no known connection (the capture began later)
+//! are subflows of one connection without a primary subflow. A flow without either handshake in the
+//! capture is not a subflow of any connection.
 
 mod connection;
 mod connections;

@@ -1,5 +1,5 @@
-//! QUIC connections by what is not secret of them: hellos, headers, sizes and times (RFC 9000, RFC
-//! 9001; version 2: RFC 9369).
+//! QUIC connections, from their unprotected parts: Initial packets, header fields, sizes and times
+//! (RFC 9000, RFC 9001; version 2: RFC 9369).
 
 mod flow;
 mod handshake;

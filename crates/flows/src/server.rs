@@ -1,6 +1,5 @@
-//! Who is at the far end of a flow: the name it was asked by, the organisation whose address it
-//! has, the network that delivers for others, and how far away it is (campus Wi-Fi paper, 5.1 and
-//! 6).
+//! The server of a flow: the name under which the client contacted it, the organisation that owns
+//! its address, the delivery network, and its distance (campus Wi-Fi paper, 5.1 and 6).
 
 mod clusters;
 mod domain;

@@ -1,7 +1,7 @@
-//! The flows that UDP datagrams add up to.
+//! UDP flows.
 //!
-//! A [`Table`] has a [`Flow`] for each pair of ends, which counts what each of them sends and follows
-//! QUIC where it is that.
+//! A [`Table`] has a [`Flow`] for each pair of endpoints. The flow counts the datagrams of each
+//! endpoint and follows QUIC.
 
 mod flow;
 mod table;

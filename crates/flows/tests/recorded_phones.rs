@@ -1,7 +1,7 @@
-//! Recordings of a phone that opens a web site each. Only the first 96 bytes of a packet are in
-//! them: questions to name servers are whole, hellos have their beginning, and hardly an answer is
-//! whole. The counts are those of a program that shares no code with this one. Skipped where the
-//! recordings are absent, as none of them is ours to ship; `MANYWAYS_CAPTURES` names their folder.
+//! Captures of a phone that opens a web site. Their snap length is 96 bytes: DNS queries are
+//! complete, ClientHellos are truncated, and most responses are incomplete. The expected counts are
+//! from a program without shared code. Skipped if the captures are absent, because they are not
+//! part of the project; `MANYWAYS_CAPTURES` is their folder.
 #![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -14,10 +14,10 @@ use manyways_wire::frame::{self, Datagram, Opaque};
 use manyways_wire::tcp::{Flags, Segment};
 use manyways_wire::{Peek, dns, http, tls};
 
-/// The protocol with which these phones' modems multiplex what they exchange with the kernel.
+/// Protocol of the modem's multiplexing on these phones.
 const QUALCOMM_MAP: u16 = 0x00f9;
 
-/// The bytes of each recording, or none where they are absent.
+/// Returns the captures; empty if they are absent.
 fn recordings() -> Vec<Vec<u8>> {
     let folder = std::env::var_os("MANYWAYS_CAPTURES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures"),
@@ -32,7 +32,7 @@ fn recordings() -> Vec<Vec<u8>> {
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-/// Each frame of a recording, and whether the clock stepped back before it.
+/// Decodes each frame of a capture, with whether the clock stepped back before it.
 fn frames(file: &[u8]) -> Vec<(Result<Datagram<'_>, Opaque>, bool)> {
     let (mut reader, mut at, mut frames, mut last) = (Reader::default(), 0, Vec::new(), None);
     while at < file.len() {
@@ -81,8 +81,8 @@ fn every_packet_of_the_recordings_is_read() {
     assert_eq!((segments, hellos, carried), (8_857, 425, 9_804_821));
 }
 
-/// The ports of a TCP segment or a UDP datagram, what was recorded of what it carries, and how long
-/// that was when it was sent.
+/// Returns the ports of a TCP segment or a UDP datagram, its captured payload, and the original
+/// length of the payload.
 fn payload<'a>(found: &Datagram<'a>) -> Option<(u16, u16, &'a [u8], usize)> {
     match found.protocol {
         6 => {
@@ -113,7 +113,8 @@ fn phones_begin_to_say_hello_and_ask_for_names() {
                     let Peek::More(whole) = tls::client_hello(there) else { panic!("{there:x?}") };
                     hellos += 1;
                     assert!(whole <= length, "{whole} are more than the {length} that were sent");
-                    // Where its length is there, the hint is exact: each was one segment.
+                    // With the record's length in the capture, the hint is exact: each record was
+                    // one segment.
                     sized += u32::from(there.len() >= 9 && whole == length);
                 }
                 6 if there.starts_with(b"GET ") => {
@@ -137,8 +138,8 @@ fn phones_begin_to_say_hello_and_ask_for_names() {
     assert_eq!([hellos, sized, heads, questions, answers], [189, 113, 11, 336, 5]);
 }
 
-/// The names of four questions were cut, and of most answers only an alias is there. The program
-/// that counted took two messages for a pair when their ends and number agreed.
+/// The names of four queries are truncated, and most responses contain only an alias. The reference
+/// program matched messages by endpoints and ID.
 #[test]
 fn what_phones_ask_for_is_joined_with_answers_that_are_cut() {
     let recordings = recordings();

@@ -1,4 +1,4 @@
-//! The documented schema is the one that tables have.
+//! Compares the documented schema with the tables.
 #![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the file")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

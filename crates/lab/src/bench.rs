@@ -1,11 +1,11 @@
-//! How fast and how exact the emulator is on this machine.
+//! Measures speed and accuracy of the emulator on this machine.
 //!
-//! Every figure is counted by the ends, not by the emulator: TCP payload that the receiver read,
-//! datagrams with their sending time inside. The delay figures stand beside those of a bare relay,
-//! which only copies packets: that is the machine's own floor.
+//! The endpoints count every figure, not the emulator: TCP payload that the receiver read,
+//! datagrams that contain their sending time. The delay figures can be compared with those of a
+//! bare relay, which only copies packets: they are the minimum of the machine.
 //!
-//! [`bench()`] is the whole run. Its parts are public, so that another emulator can be measured with
-//! the same ends, over the same link, in the same run.
+//! [`bench()`] is the whole run. Its parts are public, so that another emulator can be measured
+//! with the same endpoints, over the same link, in the same run.
 
 pub mod traffic;
 
@@ -29,16 +29,17 @@ use super::{DEFAULT_CC, Lab, LabError, LabSpec, Place, address, network};
 /// Name and version of the report's schema.
 pub const SCHEMA: &str = "manyways.lab-bench/1";
 
-/// Delay each way in every measurement.
+/// Delay in each direction in every measurement.
 pub const DELAY: Span = Span::from_millis(5);
 /// Queue in every measurement.
 pub const QUEUE: Span = Span::from_millis(100);
 /// IP bytes of a full segment, and the TCP payload in it (IPv4, timestamps).
 const MTU: u64 = 1500;
 const MSS: u64 = 1448;
-/// Slow start at the slowest rate is over by then.
+/// Time after which slow start has ended even at the slowest rate.
 pub const WARM_UP: Span = Span::from_secs(2);
-/// What the delay is measured with, far below the link's rate: ten datagrams a millisecond.
+/// Pattern for the measurement of the delay: ten datagrams per millisecond, far below the link's
+/// rate.
 pub const TRICKLE: Pattern = Pattern {
     size: 172, // 200 IP bytes
     burst: 1,
@@ -48,37 +49,37 @@ pub const TRICKLE: Pattern = Pattern {
 /// The rate of the link over which the delay is measured.
 pub const TRICKLE_RATE: Rate = Rate::from_mbps(900);
 
-/// How long to measure.
+/// Duration of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchConfig {
-    /// Each TCP measurement, after two seconds of warm-up.
+    /// Duration of each TCP measurement, after two seconds of warm-up.
     pub length: Span,
-    /// How often the delay is measured, bare and emulated in turn.
+    /// Number of delay measurements, bare and emulated alternately.
     pub rounds: u32,
 }
 
-/// Everything that was measured.
+/// Results of all measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Processors.
+    /// Number of processors.
     pub cores: usize,
     /// Kernel release.
     pub kernel: String,
     /// Long TCP over one link.
     pub rates: Vec<RateFigure>,
-    /// Long TCP over four links at once.
+    /// Long TCP over four links simultaneously.
     pub together: Vec<RateFigure>,
-    /// Bytes delivered against the trace, by second.
+    /// Delivered bytes compared with the trace, for each second.
     pub trace: TraceFigure,
     /// Added delay of the emulator.
     pub delay: DelayFigure,
     /// Added delay of the bare relay.
     pub bare_delay: DelayFigure,
-    /// Share of a core while nothing passes.
+    /// Share of a core while no packets pass.
     pub idle_cpu: f64,
-    /// Each target, what was measured, and whether it was met.
+    /// The targets, with the measured values.
     pub targets: Vec<Target>,
 }
 
@@ -87,37 +88,37 @@ pub struct BenchReport {
 pub struct RateFigure {
     /// The link's rate.
     pub set_bps: u64,
-    /// IP bits per second that arrived: payload × 1500/1448.
+    /// Received IP bits per second: payload × 1500/1448.
     pub reached_bps: u64,
-    /// The second over the first.
+    /// `reached_bps` / `set_bps`.
     pub share: f64,
     /// Share of a core that the relay's thread used.
     pub relay_cpu: f64,
 }
 
-/// Delivered bytes against a trace.
+/// Delivered bytes compared with a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceFigure {
     /// Whole seconds with a backlogged queue.
     pub seconds: usize,
     /// Mean rate of the trace.
     pub mean_bps: u64,
-    /// Largest difference within a second, in bytes.
+    /// Largest difference within one second, in bytes.
     pub worst_bytes: u64,
-    /// The same over what the trace allowed in that second.
+    /// Largest difference divided by the bytes that the trace allowed in that second.
     pub worst_share: f64,
-    /// Seconds beyond max(1 %, 2 MTU).
+    /// Seconds with a difference above max(1 %, 2 MTU).
     pub missed: usize,
 }
 
-/// Delay over the configured one, in microseconds.
+/// Delay in addition to the configured one, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DelayFigure {
     /// Datagrams that arrived.
     pub packets: usize,
-    /// Datagrams that did not.
+    /// Datagrams that were lost.
     pub lost: u64,
-    /// Smallest: negative would be too early.
+    /// Minimum; a negative value means too early.
     pub min_us: f64,
     /// Median.
     pub p50_us: f64,
@@ -127,20 +128,19 @@ pub struct DelayFigure {
     pub p99_us: f64,
 }
 
-/// One promise.
+/// One target of the emulator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// What is promised.
+    /// The measured quantity.
     pub name: String,
     /// The bound, as in `>= 0.99`.
     pub bound: String,
-    /// What came out.
     pub measured: f64,
-    /// Whether it holds.
+    /// Whether the bound holds.
     pub met: bool,
 }
 
-/// Measures everything, a few minutes long. `progress` hears what comes next.
+/// Runs all measurements, which takes a few minutes. `progress` receives a message before each.
 pub fn bench(
     registry: &Registry,
     config: BenchConfig,
@@ -204,7 +204,7 @@ fn targets(
     let mut targets = Vec::new();
     for figure in rates {
         let rate = Rate::from_bps(figure.set_bps);
-        // At 10 Gbit/s the promise is 8, on two cores that also run both ends.
+        // At 10 Gbit/s the target is 80 %, on two cores that also run both endpoints.
         let bound = if figure.set_bps >= 10_000_000_000 { 0.8 } else { 0.99 };
         targets.push(at_least(format!("TCP share of {rate}"), bound, figure.share));
         if figure.set_bps == 100_000_000 {
@@ -236,7 +236,7 @@ fn system(error: io::Error) -> LabError {
     LabError::System { doing: "measure", error }
 }
 
-/// The link that everything is measured over.
+/// Returns the link for all measurements.
 pub fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
     let mut link = LinkSpec::new(format!("link{index}"));
     for direction in [&mut link.down, &mut link.up] {
@@ -248,7 +248,7 @@ pub fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
     link
 }
 
-/// A lab over which something is measured; `bare` leaves the emulation out.
+/// Starts a lab for a measurement; `bare` disables the emulation.
 pub fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, LabError> {
     let spec = LabSpec {
         bare,
@@ -258,18 +258,18 @@ pub fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab,
     Lab::start(registry, spec)
 }
 
-/// Gives a namespace that somebody else made the TCP settings that every lab's have. The host must
-/// allow [`DEFAULT_CC`] while it is used: see [`Entry::allow_cc`](super::registry::Entry::allow_cc).
+/// Applies the TCP settings of a lab to another namespace. The host must allow [`DEFAULT_CC`] while
+/// the namespace is in use: see [`Entry::allow_cc`](super::registry::Entry::allow_cc).
 pub fn prepare(namespace: &NetNs) -> io::Result<()> {
     namespace.run(|| network::kernel_settings(DEFAULT_CC))
 }
 
-/// The device's IPv4 address on a link, with a port that the kernel chooses.
+/// Returns the device's IPv4 address on a link, with a port chosen by the kernel.
 pub fn device(link: usize) -> SocketAddr {
     (address::device(link)[0], 0).into()
 }
 
-/// One long TCP connection a link, all at once.
+/// Measures one long TCP connection per link, all simultaneously.
 fn one_rate(
     registry: &Registry,
     config: &BenchConfig,
@@ -312,7 +312,7 @@ fn one_rate(
         .collect())
 }
 
-/// The rate after `from`, in IP bytes.
+/// Returns the rate after `from`, in IP bytes.
 pub fn ip_rate(arrivals: &Arrivals, from: Time) -> Rate {
     let start = arrivals.partition_point(|(at, _)| *at < from);
     match (arrivals.get(start), arrivals.last()) {
@@ -324,14 +324,14 @@ pub fn ip_rate(arrivals: &Arrivals, from: Time) -> Rate {
     }
 }
 
-/// A trace that changes every 100 ms between 2 and 40 Mbit/s, in Mahimahi's model.
+/// Builds a trace that changes every 100 ms between 2 and 40 Mbit/s, in Mahimahi's model.
 fn trace() -> Result<LinkTrace, LabError> {
     let mut at = Vec::new();
     let mut credit = 0;
     for millisecond in 0..8_000_u64 {
         let step = millisecond / 100;
         let mbps = 2 + (step * 7 + step * step * 3) % 39;
-        credit += mbps * 125; // bytes a millisecond
+        credit += mbps * 125; // bytes per millisecond
         while credit >= 1504 {
             credit -= 1504;
             at.push(Span::from_millis(millisecond));
@@ -341,7 +341,7 @@ fn trace() -> Result<LinkTrace, LabError> {
         .map_err(|error| LabError::Spec(error.to_string()))
 }
 
-/// UDP at more than the trace's rate, so that the queue is never empty.
+/// Sends UDP at more than the trace's rate, so that the queue is never empty.
 fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
     let trace = trace()?;
     let LinkTrace::Opportunities { at, size, period } = trace.clone() else {
@@ -361,7 +361,7 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
     let (trips, _) = udp(far, near, device(0), pattern, clock).map_err(system)?;
     let mut seconds = 0;
     let (mut worst_bytes, mut worst_share, mut missed) = (0, 0.0_f64, 0);
-    // The first second fills the queue, and the last ones are not whole.
+    // The first second fills the queue, and the last ones are incomplete.
     for second in 1..9_u64 {
         let (start, end) = (Span::from_secs(second), Span::from_secs(second + 1));
         let allowed = {
@@ -373,7 +373,7 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
             (until(end) - until(start)) * size.as_bytes()
         };
         let within = |trip: &&Trip| {
-            // When it left the link, in the trace's time.
+            // Departure from the link, in the trace's time.
             let left = trip.arrived.since(restarted) - DELAY;
             left >= start && left < end
         };
@@ -395,7 +395,7 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
     })
 }
 
-/// Datagrams of one measurement or of several.
+/// Datagrams of one or more measurements.
 #[derive(Debug, Default)]
 pub struct Trips {
     all: Vec<f64>,
@@ -403,14 +403,14 @@ pub struct Trips {
 }
 
 impl Trips {
-    /// Takes in what one measurement gave: who arrived, and how many were sent.
+    /// Adds one measurement: the datagrams that arrived, and the number sent.
     pub fn add(&mut self, (trips, sent): (Vec<Trip>, u64)) {
         self.lost += sent.saturating_sub(trips.len() as u64);
         let micros = |t: Time| t.as_nanos() as f64 / 1e3;
         self.all.extend(trips.iter().map(|trip| micros(trip.arrived) - micros(trip.sent)));
     }
 
-    /// What is over the configured delay.
+    /// Returns the delay in addition to the configured one.
     pub fn figure(mut self, configured: Span) -> DelayFigure {
         self.all.sort_by(f64::total_cmp);
         let base = configured.as_nanos() as f64 / 1e3;
@@ -429,15 +429,15 @@ impl Trips {
     }
 }
 
-/// One measurement of the delay.
+/// Runs one measurement of the delay.
 fn trips(registry: &Registry, bare: bool) -> Result<(Vec<Trip>, u64), LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(TRICKLE_RATE))], bare)?;
     let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
     udp(far, near, device(0), TRICKLE, Clock::start()).map_err(system)
 }
 
-/// Share of a core that a lab uses for nothing, after something has passed: a timer that stays on
-/// would not show in a fresh one.
+/// Measures the share of a core that an idle lab uses, after traffic has passed: a timer that stays
+/// armed would not show in a new lab.
 fn idle(registry: &Registry) -> Result<f64, LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(Rate::from_mbps(100)))], false)?;
     let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));

@@ -1,4 +1,4 @@
-//! Talking to a running lab: one JSON object a line, over a socket in the lab's folder.
+//! Control socket of a running lab: one JSON object per line, over a socket in the lab's folder.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,45 +18,45 @@ use super::radio::RadioStats;
 use super::relay::{LaneStats, Relay, Snapshot};
 use super::timeline::Marks;
 
-/// The longest request, in bytes.
+/// Maximum size of a request in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
 
-/// The socket's name in a lab's folder.
+/// Name of the socket in a lab's folder.
 pub const SOCKET: &str = "control";
 
-/// What can be asked.
+/// A request to a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
     /// Change a link.
     Set {
-        /// Its name.
+        /// Name of the link.
         link: String,
         /// `key=value` words; files by absolute path.
         settings: Vec<String>,
     },
-    /// Counters of every link.
+    /// Returns the counters of every link.
     Status,
 }
 
-/// What is answered.
+/// The response to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done.
+    /// The change has been made.
     Done,
-    /// It is not, and why.
+    /// The request failed.
     Refused {
         /// One sentence.
         sentence: String,
-        /// What to do about it.
+        /// Advice for the user; `None` if there is none.
         hint: Option<String>,
     },
     /// The counters.
     Status {
         /// Seconds since the lab's start.
         seconds: f64,
-        /// By link.
+        /// One entry per link.
         links: Vec<LinkStatus>,
     },
 }
@@ -64,40 +64,39 @@ pub enum Answer {
 /// The counters of one link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
     /// Towards the device.
     pub down: LaneStatus,
     /// From the device.
     pub up: LaneStatus,
-    /// What its radio does; none where it has no radio.
+    /// State of the radio; `None` if the link has no radio.
     #[serde(default)]
     pub radio: Option<RadioStatus>,
 }
 
-/// What the radio of a link does.
+/// State and counters of a link's radio.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RadioStatus {
-    /// Its profile, as it was named.
+    /// Name of the profile, as the user wrote it.
     pub profile: String,
-    /// The state that it is in, as the profile calls it.
+    /// Current state, as named in the profile.
     pub state: String,
-    /// Whether packets wait until it is awake.
+    /// Whether packets wait for a promotion.
     pub waking: bool,
-    /// How often packets brought it back to its first state.
+    /// Promotions to the first state.
     pub promotions: u64,
-    /// The same by the state in which they found it: all but the first one.
+    /// Promotions by the state before; all states except the first one.
     pub promotions_from: Vec<PromotionsFrom>,
-    /// How often `rrc=dormant` sent it to sleep.
+    /// Number of `rrc=dormant` requests that sent the radio to sleep.
     pub sleeps: u64,
 }
 
-/// How often packets found a radio in a state.
+/// Promotions of a radio from one state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PromotionsFrom {
-    /// As the profile calls it.
+    /// Name of the state in the profile.
     pub state: String,
-    /// How often.
     pub count: u64,
 }
 
@@ -121,13 +120,13 @@ impl RadioStatus {
 /// The counters of one direction.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LaneStatus {
-    /// IP bytes that came out.
+    /// IP bytes delivered.
     pub delivered_bytes: u64,
-    /// Packets that came out.
+    /// Packets delivered.
     pub delivered_packets: u64,
-    /// Packets that were dropped, for whatever cause.
+    /// Packets dropped, for all causes.
     pub dropped_packets: u64,
-    /// IP bytes that wait.
+    /// IP bytes in the queue.
     pub queue_bytes: u64,
 }
 
@@ -142,7 +141,7 @@ impl From<LaneStats> for LaneStatus {
     }
 }
 
-/// Asks a running lab.
+/// Sends a request to a running lab.
 pub fn ask(folder: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket(folder))?;
     let mut line = serde_json::to_vec(request)?;
@@ -153,7 +152,7 @@ pub fn ask(folder: &Path, request: &Request) -> io::Result<Answer> {
     Ok(serde_json::from_str(&answer)?)
 }
 
-/// Answers requests until it is dropped.
+/// Answers requests until dropped.
 pub struct Control {
     folder: PathBuf,
     stop: Arc<AtomicBool>,
@@ -161,7 +160,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts answering for a lab; `marks` hears of changes.
+    /// Starts the control socket of a lab; `marks` receives the changes.
     pub fn start(lab: &Lab, marks: Option<Marks>) -> io::Result<Self> {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
@@ -188,7 +187,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread out of `accept`.
+        // Wakes the thread from `accept`.
         let woken = UnixStream::connect(socket(&self.folder)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
@@ -196,7 +195,7 @@ impl Drop for Control {
     }
 }
 
-/// A link's name, and that of its radio's profile.
+/// Name of a link, and of its radio's profile.
 struct Named {
     link: String,
     radio: Option<String>,
@@ -253,14 +252,12 @@ fn answer(
                 {
                     Answer::Refused {
                         sentence: format!("link `{link}` has no radio"),
-                        hint: Some(
-                            "a lab gives it one when it starts, with rrc=PROFILE".to_owned(),
-                        ),
+                        hint: Some("start the lab with rrc=PROFILE for this link".to_owned()),
                     }
                 }
                 Ok(changes) => {
                     relay.change(index, changes);
-                    // Commands are taken in order: once this is answered, the change is made.
+                    // Commands run in order: after the snapshot, the change has been made.
                     relay.snapshot()?;
                     if let Some(marks) = marks {
                         marks.mark(LabEvent::LinkChange { link, set: settings });

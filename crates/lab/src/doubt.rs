@@ -1,49 +1,49 @@
-//! Settings of a link that are allowed and probably not meant.
+//! Detects valid but probably unintended settings of a link.
 
 use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{CapacitySpec, Change, DirectionSpec, LinkSpec, LossSpec};
 use manyways_unit::Rate;
 
-/// What one thread moves; `docs/benchmarks/lab.md` has the measurement.
+/// Rate that one thread can forward; `docs/benchmarks/lab.md` has the measurement.
 pub const FASTEST: Rate = Rate::from_mbps(10_000);
 
-/// A setting that is probably not meant; `Display` is one sentence about the link.
+/// A probably unintended setting; `Display` is one sentence about the link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Doubt {
     /// A rate of zero.
     #[error("`{0}` is 0, so no packet passes that way")]
     NoRate(&'static str),
-    /// A trace without any capacity.
+    /// A trace with zero capacity.
     #[error("`{0}` is a trace of zeros, so no packet passes that way")]
     NoCapacity(&'static str),
-    /// Certain loss.
+    /// A loss of 100 %.
     #[error("`{0}` is 100 %, so no packet passes that way")]
     AllLost(&'static str),
     /// A rate above [`FASTEST`].
     #[error("`{key}` is {rate}, and the emulator carries about {FASTEST}")]
     TooFast {
-        /// The setting.
+        /// The key of the setting.
         key: &'static str,
-        /// Its rate; of a trace, the highest.
+        /// Its rate; for a trace, the maximum.
         rate: Rate,
     },
 }
 
 impl Doubt {
-    /// What the user can do about it.
+    /// Returns advice for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoRate(_) | Self::NoCapacity(_) => {
-                "`lab set` changes it while the lab runs; state=silent means a link that is dead"
+                "change it with `lab set` while the lab runs, or use state=silent for a dead link"
             }
-            Self::AllLost(_) => "state=silent means a link that is dead; loss=1% loses one of 100",
+            Self::AllLost(_) => "use state=silent for a dead link; loss=1% loses one packet of 100",
             Self::TooFast { .. } => "`manyways lab bench` measures what this machine reaches",
         }
     }
 }
 
-/// What is probably not meant in a link.
+/// Returns the probably unintended settings of a link.
 pub fn of_link(link: &LinkSpec) -> Vec<Doubt> {
     let mut found: Vec<Doubt> =
         [("down", &link.down), ("up", &link.up)].into_iter().filter_map(of_capacity).collect();
@@ -56,9 +56,9 @@ pub fn of_link(link: &LinkSpec) -> Vec<Doubt> {
     found
 }
 
-/// What is probably not meant in changes to a link.
+/// Returns the probably unintended settings in changes of a link.
 pub fn of_changes(changes: &[Change]) -> Vec<Doubt> {
-    // A link without settings gives no doubt of its own.
+    // The default settings cause no doubt.
     let mut link = LinkSpec::new("changed");
     changes.iter().for_each(|change| link.apply(change));
     of_link(&link)
@@ -84,7 +84,7 @@ fn highest(trace: &LinkTrace) -> Rate {
         LinkTrace::Rates(steps) => {
             steps.steps().iter().map(|(_, rate)| *rate).max().unwrap_or_default()
         }
-        // Opportunities coincide; over a period they are a rate.
+        // Opportunities can coincide; only over a period do they have a rate.
         LinkTrace::Opportunities { .. } => Rate::of(trace.size_per_period(), trace.period()),
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_beyond_what_the_emulator_carries_is_doubted() {
+    fn a_rate_beyond_the_emulators_is_doubted() {
         let too_fast = |key, gigabits: u64| {
             vec![Doubt::TooFast { key, rate: Rate::from_mbps(1_000 * gigabits) }]
         };

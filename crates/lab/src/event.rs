@@ -3,32 +3,28 @@
 use manyways_record::event::EventFamily;
 use serde::{Deserialize, Serialize};
 
-/// What happens in a lab. Byte counts are IP bytes.
+/// Events of a lab. Byte counts are IP bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LabEvent {
-    /// One direction of a link, looked at regularly.
+    /// Counters of one direction of a link, at regular intervals.
     LinkSample(LinkSample),
-    /// A link was changed while it ran.
+    /// A running link was changed.
     LinkChange {
-        /// Which link.
+        /// Name of the link.
         link: String,
-        /// What was set, as `key=value` words.
+        /// The new settings, as `key=value` words.
         set: Vec<String>,
     },
-    /// A workload began; traces and events of the scenario restart here.
-    WorkloadStart {
-        /// Its name.
-        workload: String,
-    },
+    /// A workload started; traces and events of the scenario restart at this time.
+    WorkloadStart { workload: String },
     /// A workload ended.
     WorkloadEnd {
-        /// Its name.
         workload: String,
-        /// Its exit code; none where it was killed.
+        /// Exit code; `None` if the workload was killed.
         exit: Option<i32>,
-        /// How long it ran.
+        /// Duration.
         seconds: f64,
     },
 }
@@ -38,22 +34,22 @@ impl EventFamily for LabEvent {
         &["link-sample", "link-change", "workload-start", "workload-end"];
 }
 
-/// Counters of one direction of a link; all but the queue are totals since the log began.
+/// Counters of one direction of a link; all except the queue are totals since the start of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSample {
-    /// Which link.
+    /// Name of the link.
     pub link: String,
     /// `down` (towards the device) or `up`.
     pub direction: Way,
-    /// What its capacity is now; none where it is unlimited.
+    /// Current capacity; `None` if unlimited.
     pub rate_bps: Option<u64>,
-    /// Bytes that came out at the other end.
+    /// Bytes delivered at the other end.
     pub delivered_bytes: u64,
-    /// Bytes that wait now.
+    /// Bytes in the queue.
     pub queue_bytes: u64,
-    /// Packets that wait now.
+    /// Packets in the queue.
     pub queue_packets: u64,
-    /// Packets that are gone, by cause.
+    /// Dropped packets by cause.
     pub dropped_packets: Drops,
 }
 
@@ -67,18 +63,18 @@ pub enum Way {
     Up,
 }
 
-/// Packets that are gone, by cause.
+/// Dropped packets by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// No room in the queue.
+    /// The queue was full.
     pub queue: u64,
-    /// CoDel's decision.
+    /// Dropped by CoDel.
     pub aqm: u64,
     /// Lost on the wire.
     pub loss: u64,
     /// The link was down.
     pub down: u64,
-    /// A middlebox let them not pass.
+    /// Dropped by a middlebox.
     #[serde(default)]
     pub middlebox: u64,
 }

@@ -1,8 +1,8 @@
-//! A way out of the lab: the far side gets the host's own network.
+//! Access from the lab to the internet, through the host's own network.
 //!
-//! A veth pair joins the first far host and the host; both ends translate addresses, so that the
-//! host sees one more neighbour and needs to know nothing about the links behind it. IPv6 leads out
-//! where the host has a way out for it.
+//! A veth pair connects the first remote host with the host. Both ends translate addresses, so that
+//! the host sees one more neighbour and needs no routes to the links of the lab. IPv6 is forwarded
+//! if the host has IPv6 access.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -12,20 +12,20 @@ use manyways_sys::netns::NetNs;
 use super::network::{ip, run, sysctl};
 use super::registry::Entry;
 
-/// The far side's name for the way out.
+/// Name of the interface in the namespace of the remote host.
 const INSIDE: &str = "internet0";
 
-/// A root name server's address, which stands for the internet. Nothing is sent there.
+/// Address of a root name server, as an example of an internet address. No packet is sent to it.
 const SOMEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2, 0, 0, 0, 0, 0xc);
 
-/// Connects the first far host with the host's network, and gives whether that is so for IPv6, too.
-/// `entry` learns what to undo.
+/// Connects the first remote host with the host's network. Returns whether IPv6 works, too. Records
+/// in `entry` what to undo.
 pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
     let pid = std::process::id();
-    // At most 15 bytes, and no other lab's: process ids are unique.
+    // At most 15 bytes, and unique because process ids are unique.
     let outside = format!("mw{pid}");
     let table = format!("manyways_{pid}");
-    // A /30 out of the shared address space, which no lab uses elsewhere (their NATs have .1-.200).
+    // A /30 from the shared address space that no lab uses elsewhere (the NATs have .1-.200).
     let [high, low] = ((pid % 8192) as u16 * 4 + 0x8000_u16).to_be_bytes();
     let address = |last: u8| Ipv4Addr::new(100, 127, high, low + last);
     let (ours, theirs) = (address(1), address(2));
@@ -40,15 +40,17 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
         record.undo.interface = Some(outside.clone());
     })?;
     far.run(|| {
-        // Made inside and moved out, so that it vanishes with the namespace.
+        // Created inside and moved out, so that it vanishes with the namespace.
         ip(&format!("link add {INSIDE} type veth peer name {outside} netns {pid}\n"))?;
-        // Its peer is in the host's namespace, whose advertisements are not the lab's.
+        // The peer is in the host's namespace, whose router advertisements do not belong to the
+        // lab.
         let _ = sysctl(&format!("net/ipv6/conf/{INSIDE}/accept_ra"), "0");
         ip(&format!(
             "addr add {theirs}/30 dev {INSIDE}\nlink set dev {INSIDE} up\nroute add default via {ours}\n"
         ))?;
         sysctl("net/ipv4/ip_forward", "1")?;
-        // Without a way out, too: who tries it is told so at once, and goes on with IPv4.
+        // Also without IPv6 access: connection attempts then fail at once, and programs continue
+        // with IPv4.
         sysctl("net/ipv6/conf/all/forwarding", "1")?;
         let default_v6 = match v6 {
             true => format!(
@@ -71,14 +73,14 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
     Ok(v6)
 }
 
-/// Whether the host's routes lead IPv6 out: the kernel is asked, which needs no packet.
+/// Whether the host's routes lead IPv6 out. Connecting a UDP socket sends no packet.
 fn leads_out_v6() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
         .and_then(|socket| socket.connect((SOMEWHERE, 53)))
         .is_ok()
 }
 
-/// A table that gives what leaves the address of the interface by which it leaves.
+/// Builds a table that gives outgoing packets the source address of their interface.
 fn masquerade(table: &str, which: &[String]) -> String {
     let rules: String = which.iter().map(|which| format!("{which} masquerade\n")).collect();
     format!(

@@ -1,11 +1,11 @@
 //! The emulator: real kernel stacks in namespaces, joined by emulated links.
 //!
-//! A [`Lab`] has a device side with one network interface a link, and a far side with one or more
-//! hosts. Packets go from stack to stack through TUN devices; in between, one thread moves them
-//! through the pure cores of `manyways-link`. Everything belongs to the process that made the lab
-//! and ends with it.
+//! A [`Lab`] has a device side with one network interface per link, and a remote side with one or
+//! more hosts. Packets pass from stack to stack through TUN devices; one thread moves them through
+//! the pure cores of `manyways-link`. All resources belong to the process that created the lab and
+//! end with it.
 //!
-//! Where to start: [`Lab::start`], then [`Lab::spawn`].
+//! Start with [`Lab::start`], then [`Lab::spawn`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -49,46 +49,46 @@ use self::registry::{Entry, Record, Registry};
 use self::relay::{HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
 
-/// Below this every name is the lab's.
+/// All names below this domain belong to the lab.
 pub const DOMAIN: &str = "lab";
 
-/// TCP congestion control where nobody chose one: what most servers use.
+/// Default TCP congestion control, the one that most servers use.
 pub const DEFAULT_CC: &str = "cubic";
 
-/// How long a far command may take until it listens.
+/// Time until a server command must listen.
 pub const SERVE_PATIENCE: Span = Span::from_secs(10);
-/// How long to wait until the far host's sockets are looked at again: at first, and at most.
+/// Interval between checks of the remote host's sockets: initial and maximum.
 const LOOK_AGAIN: [Span; 2] = [Span::from_millis(5), Span::from_millis(100)];
 
-/// What to build.
+/// Specification of a lab.
 #[derive(Clone, Debug)]
 pub struct LabSpec {
-    /// Name, to be entered by.
+    /// Name of the lab, for `manyways lab enter`.
     pub name: String,
-    /// Whether the name, where it is in use, gets a number behind it; otherwise the lab does not start
-    /// then. See [`Lab::name`].
+    /// Whether a number is appended if the name is in use; otherwise the lab does not start. See
+    /// [`Lab::name`].
     pub numbered: bool,
     /// The links, at least one and at most [`address::MAX`].
     pub links: Vec<LinkSpec>,
-    /// The far hosts; none means one, `origin`.
+    /// The remote hosts; if empty, one host `origin`.
     pub hosts: Vec<HostSpec>,
     /// TCP congestion control of every namespace.
     pub cc: String,
     /// Seed of all randomness.
     pub seed: u64,
-    /// Where in their traces the links start.
+    /// Position in the traces at the start.
     pub trace_offset: Span,
-    /// Whether the far side has the host's own network.
+    /// Whether the remote side has access to the host's network.
     pub internet: bool,
-    /// A folder for one pcapng file a link.
+    /// Folder for one pcapng file per link; `None` to capture nothing.
     pub pcap: Option<PathBuf>,
-    /// No emulation: packets go through as fast as they can.
+    /// Whether to disable the emulation: packets pass as fast as possible.
     pub bare: bool,
 }
 
 impl LabSpec {
-    /// Links, with the defaults of everything else: the one host `origin`, [`DEFAULT_CC`], seed 1,
-    /// traces from their start, no way out, no captures, and the name as it is.
+    /// Creates a specification with defaults: one host `origin`, [`DEFAULT_CC`], seed 1, traces
+    /// from their start, no internet access, no captures, and no number appended to the name.
     pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
         Self {
             name,
@@ -105,56 +105,53 @@ impl LabSpec {
     }
 }
 
-/// Why a lab does not start or a command does not run in it.
+/// Reasons why a lab does not start or a command does not run in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The name is taken.
-    #[error("a lab called `{0}` is there already")]
+    /// The name is in use.
+    #[error("a lab called `{0}` already exists")]
     NameTaken(String),
-    /// No namespaces for this user.
-    #[error("this user may not make network namespaces: {0}")]
+    /// The user may not create namespaces.
+    #[error("this user is not allowed to create network namespaces: {0}")]
     NotPermitted(io::Error),
     /// The congestion control cannot be set.
     #[error("TCP congestion control `{cc}` cannot be used: {error}")]
     CongestionControl {
-        /// Its name.
         cc: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
     /// `--internet` without root.
     #[error("only root can give a lab the host's network")]
     InternetNeedsRoot,
-    /// The specification makes no sense.
+    /// The specification is invalid.
     #[error("{0}")]
     Spec(String),
-    /// A link's radio.
+    /// The radio of a link is invalid.
     #[error(transparent)]
     Radio(#[from] RadioError),
-    /// A link that does not exist.
+    /// The link does not exist.
     #[error("there is no link `{0}`")]
     NoSuchLink(String),
-    /// A far command ended at once.
-    #[error("the far command `{command}` ended at once ({status})")]
+    /// A server command ended immediately.
+    #[error("the far command `{command}` ended immediately ({status})")]
     FarCommand {
-        /// As given.
+        /// The command, as specified.
         command: String,
-        /// How.
         status: std::process::ExitStatus,
     },
-    /// Anything else that the system refused.
+    /// Another system call failed.
     #[error("cannot {doing}: {error}")]
     System {
-        /// What was being done.
+        /// The operation, for the message.
         doing: &'static str,
-        /// The answer.
         error: io::Error,
     },
 }
 
 impl LabError {
-    /// What the user can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NameTaken(name) => format!(
@@ -166,19 +163,19 @@ impl LabError {
                 .to_owned(),
             Self::CongestionControl { cc, .. } => format!(
                 "see /proc/sys/net/ipv4/tcp_available_congestion_control; without root, {cc} must \
-                 be in tcp_allowed_congestion_control beside it; choose another one with --cc"
+                 also be in tcp_allowed_congestion_control; choose another one with --cc"
             ),
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
             Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
             Self::Radio(error) => return error.hint(),
             Self::FarCommand { .. } => {
-                "its own output above says why; commands run with /bin/sh -c".to_owned()
+                "its output above has the reason; commands run with /bin/sh -c".to_owned()
             }
             Self::System { error, .. }
                 if error.kind() == io::ErrorKind::PermissionDenied
                     && error.to_string().contains("/dev/net/tun") =>
             {
-                "run it as root, or let everybody open it (chmod 666 /dev/net/tun)".to_owned()
+                "run it as root, or let all users open it (chmod 666 /dev/net/tun)".to_owned()
             }
             Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "the emulator needs /dev/net/tun and the `ip` command (package iproute2)".to_owned()
@@ -192,18 +189,18 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LabError {
     move |error| LabError::System { doing, error }
 }
 
-/// Where a command runs.
+/// The side on which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the device, which has the links as its interfaces.
+    /// The device, which has the links as its interfaces.
     Device,
-    /// On a far host, by its number.
+    /// A remote host, by its index.
     Host(usize),
 }
 
-/// A running lab. Dropping it ends every process in it and leaves the host as it was.
+/// A running lab. Dropping it ends all processes in it and undoes its changes to the host.
 pub struct Lab {
-    // In the order of their end: first what sends, then what carries, last what is written down.
+    // In the order of dropping: first the senders, then the relay, last the captures and records.
     servers: Vec<Child>,
     sandbox: Sandbox,
     resolvers: Vec<Resolver>,
@@ -221,7 +218,7 @@ struct Host {
 }
 
 impl Lab {
-    /// Builds a lab. Call it before the process starts threads of its own.
+    /// Builds a lab. Call before the process starts other threads.
     pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
         let hosts = checked_hosts(&spec)?;
         let radios: Vec<Option<Radio>> = spec
@@ -229,7 +226,7 @@ impl Lab {
             .iter()
             .map(|link| Ok(radio::profile_of(link)?.map(Radio::new)))
             .collect::<Result<_, RadioError>>()?;
-        registry.collect().map_err(system("remove what an earlier lab left"))?;
+        registry.collect().map_err(system("clean up after an earlier lab"))?;
         let claimed = match spec.numbered {
             true => registry.claim_numbered(&spec.name),
             false => registry.claim(&spec.name),
@@ -238,7 +235,7 @@ impl Lab {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 LabError::NameTaken(spec.name.clone())
             } else {
-                LabError::System { doing: "write down the lab", error }
+                LabError::System { doing: "record the lab", error }
             }
         })?;
         let cc_error = |error| LabError::CongestionControl { cc: spec.cc.clone(), error };
@@ -246,12 +243,12 @@ impl Lab {
         let sandbox = Sandbox::start().map_err(not_permitted)?;
 
         let (device, tuns) = network::device_side(&spec.links, &spec.cc)
-            .map_err(system("set the device's network up"))?;
+            .map_err(system("set up the device's network"))?;
         let mut far = Vec::with_capacity(hosts.len());
         let mut ends: Vec<Vec<HostEnd>> = spec.links.iter().map(|_| Vec::new()).collect();
         for (index, host) in hosts.into_iter().enumerate() {
             let (ns, tuns) = network::host_side(index, &spec.links, &spec.cc)
-                .map_err(system("set a far host's network up"))?;
+                .map_err(system("set up a remote host's network"))?;
             for ((tun, link), ends) in tuns.into_iter().zip(&spec.links).zip(&mut ends) {
                 let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
                 ends.push(HostEnd {
@@ -317,7 +314,7 @@ impl Lab {
                     far.iter().map(|h| (h.spec.name.clone(), device_fd(&h.ns))).collect();
                 record.links = spec.links.iter().map(|link| link.name.clone()).collect();
             })
-            .map_err(system("write down the lab"))?;
+            .map_err(system("record the lab"))?;
         Ok(Self {
             servers: Vec::new(),
             sandbox,
@@ -331,32 +328,32 @@ impl Lab {
         })
     }
 
-    /// The lab's name.
+    /// The name of the lab, with the number that may have been appended.
     pub fn name(&self) -> &str {
         &self.entry.record().name
     }
 
-    /// Whether IPv6 leads to the internet, as IPv4 does; none without [`LabSpec::internet`].
+    /// Whether IPv6 leads to the internet like IPv4; `None` without [`LabSpec::internet`].
     pub fn internet_v6(&self) -> Option<bool> {
         self.internet_v6
     }
 
-    /// The links as they were specified.
+    /// Returns the specified links.
     pub fn links(&self) -> &[LinkSpec] {
         &self.links
     }
 
-    /// What moves the packets.
+    /// Returns the relay that moves the packets.
     pub fn relay(&self) -> &Arc<Relay> {
         &self.relay
     }
 
-    /// The lab's folder; it goes with the lab.
+    /// Returns the lab's folder, which is removed with the lab.
     pub fn folder(&self) -> PathBuf {
         self.entry.folder()
     }
 
-    /// The number of a link.
+    /// Returns the index of a link.
     pub fn link(&self, name: &str) -> Result<usize, LabError> {
         self.links
             .iter()
@@ -364,7 +361,7 @@ impl Lab {
             .ok_or_else(|| LabError::NoSuchLink(name.to_owned()))
     }
 
-    /// The namespace of a place, for sockets of one's own.
+    /// Returns the namespace of a side, for the caller's sockets.
     pub fn namespace(&self, place: Place) -> &NetNs {
         match place {
             Place::Device => &self.device,
@@ -376,22 +373,23 @@ impl Lab {
     pub fn export(&mut self, name: &str, value: &str) -> Result<(), LabError> {
         self.entry
             .update(|record| record.environment.push((name.to_owned(), value.to_owned())))
-            .map_err(system("write down the lab"))
+            .map_err(system("record the lab"))
     }
 
-    /// Starts a command somewhere in the lab.
+    /// Starts a command on one side of the lab.
     pub fn spawn(&self, place: Place, mut command: Command) -> Result<Child, LabError> {
         let folder = self.folder();
         self.entry.record().tell(&mut command, &folder);
-        let view = view(&folder, place == Place::Device).map_err(system("lay the files out"))?;
+        let view =
+            view(&folder, place == Place::Device).map_err(system("set up the lab's files"))?;
         self.sandbox
             .spawn(command, self.namespace(place), view)
             .map_err(system("run the command in the lab"))
     }
 
-    /// Starts a far command through the shell and waits until it listens on TCP or UDP. A command that
-    /// ends in success has put a server into the background. False where nothing listens after
-    /// [`SERVE_PATIENCE`]: the command may not be a server.
+    /// Starts a server command through the shell on a remote host and waits until it listens on TCP
+    /// or UDP. A command that exits successfully has started a server in the background. Returns
+    /// false if no socket listens after [`SERVE_PATIENCE`]: the command may not be a server.
     pub fn serve(&mut self, host: usize, text: &str) -> Result<bool, LabError> {
         let before = self.listening(host)?;
         let mut command = Command::new("/bin/sh");
@@ -400,7 +398,8 @@ impl Lab {
         let clock = Clock::start();
         let [mut pause, longest] = LOOK_AGAIN;
         let mut has_ended = false;
-        // The kernel notifies nobody of new listeners, and each look costs a thread and four files.
+        // The kernel does not notify about new listeners, and each check costs a thread and four
+        // files.
         let listens = loop {
             if self.listening(host)? > before {
                 break true;
@@ -424,12 +423,12 @@ impl Lab {
         Ok(listens)
     }
 
-    /// The number of a far host.
+    /// Returns the index of a remote host.
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|host| host.spec.name == name)
     }
 
-    /// The far hosts' commands as they were specified, by host.
+    /// Returns the specified server commands with the index of their host.
     pub fn specified_servers(&self) -> Vec<(usize, String)> {
         self.hosts
             .iter()
@@ -438,13 +437,13 @@ impl Lab {
             .collect()
     }
 
-    /// Changes a link while it runs.
+    /// Changes a running link.
     pub fn change(&self, link: &str, changes: Vec<Change>) -> Result<(), LabError> {
         self.relay.change(self.link(link)?, changes);
         Ok(())
     }
 
-    /// Starts the traces again and schedules events; gives the time from which they count.
+    /// Restarts the traces and schedules events; returns the time from which they count.
     pub fn restart(&self, offset: Span, events: &[Event]) -> Result<Time, LabError> {
         let events = events
             .iter()
@@ -457,7 +456,7 @@ impl Lab {
         self.hosts[host]
             .ns
             .run(|| {
-                // The states of a TCP socket that listens and of a UDP socket without a peer.
+                // States of a listening TCP socket and of a UDP socket without a peer.
                 let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
                 let waiting = |(table, state): (&str, &str)| {
                     let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
@@ -466,7 +465,7 @@ impl Lab {
                 };
                 tables.into_iter().map(waiting).sum()
             })
-            .map_err(system("look at the far host's sockets"))
+            .map_err(system("read the remote host's sockets"))
     }
 }
 
@@ -475,7 +474,7 @@ impl Drop for Lab {
         for resolver in self.resolvers.drain(..) {
             resolver.stop();
         }
-        // The sandbox kills them; here they are only waited for.
+        // The sandbox kills the processes; here they are only reaped.
         for server in &mut self.servers {
             let _ = server.kill();
             let _ = server.wait();
@@ -483,10 +482,10 @@ impl Drop for Lab {
     }
 }
 
-/// Starts a command in a lab that another process runs: `record` says which, `folder` is its
-/// folder, and `fd` that process's descriptor of the namespace of `place`.
+/// Starts a command in a lab that another process runs: `record` is the lab's record, `folder` its
+/// folder, and `fd` the descriptor of the namespace of `place` in that process.
 ///
-/// Call it while the process has a single thread.
+/// Call while the process has a single thread.
 pub fn enter(
     record: &Record,
     folder: &Path,
@@ -499,13 +498,13 @@ pub fn enter(
     let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
-            "it runs within a lab that this process is not around",
+            "it runs within a lab that is not visible to this process",
         ));
     };
     spawn_in(owner, init, fd, command, view)
 }
 
-/// The files that a command in the lab sees instead of the host's.
+/// Returns the files that a command in the lab sees instead of the host's.
 fn view(folder: &Path, device: bool) -> io::Result<View> {
     let hosts = folder.join(if device { "hosts" } else { "hosts-far" });
     let mut view = View::default()
@@ -517,8 +516,8 @@ fn view(folder: &Path, device: bool) -> io::Result<View> {
     Ok(view)
 }
 
-/// Writes those files. The device asks its gateways for every name, because they may answer
-/// differently; the far hosts, which have no resolver, find each other in their hosts file.
+/// Writes these files. The device resolves every name through its gateways, which may return
+/// different addresses. The remote hosts have no resolver and use their hosts file.
 fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<()> {
     let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut text = format!("127.0.0.1 localhost {}\n::1 localhost\n", own.trim());
@@ -536,7 +535,8 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
         text.push_str(&format!("nameserver {}\n", address::gateway(index)[0]));
     }
     fs::write(folder.join("resolv.conf"), text)?;
-    // A host's resolver daemon would be asked first otherwise, and answer for the host's network.
+    // Otherwise the host's resolver daemon would be queried first and answer for the host's
+    // network.
     fs::write(
         folder.join("nsswitch.conf"),
         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n\
@@ -544,11 +544,11 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
     )
 }
 
-/// The C library asks three servers at most.
+/// The C library queries at most three servers.
 const NAME_SERVERS: usize = 3;
 
-/// How many seconds a lookup over a link waits for the answer of the gateway, which is on the first far
-/// host: twice the link's round trip, from 1 to the C library's most.
+/// Returns the timeout in seconds of a lookup over a link to its gateway, which is on the first
+/// remote host: twice the round-trip time of the link, from 1 to the maximum of the C library.
 fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
     /// `RES_MAXRETRANS`.
     const LONGEST: u64 = 30;
@@ -565,7 +565,7 @@ fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
     ((trip + trip).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
 }
 
-/// The names as one link's gateway tells them.
+/// Returns the names that the gateway of one link resolves.
 fn zone(link: usize, links: &[LinkSpec], hosts: &[Host]) -> Zone {
     let mut zone = Zone::default();
     for (index, host) in hosts.iter().enumerate() {

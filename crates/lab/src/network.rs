@@ -1,7 +1,7 @@
 //! The namespaces of a lab: devices, addresses, routes, rules and kernel settings.
 //!
-//! Set-up goes through `ip -batch`, one process a namespace: it is on every machine that could
-//! run a lab, and what it was told can be read and tried by hand.
+//! The setup uses `ip -batch`, one process per namespace: every machine that can run a lab has it,
+//! and its commands can be read and tried by hand.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -15,16 +15,17 @@ use manyways_trace::scenario::{LinkSpec, Middlebox};
 
 use super::address;
 
-/// Largest TCP buffer: 10 Gbit/s × 25 ms, and twice that for the window's overhead.
+/// Maximum TCP buffer: 10 Gbit/s × 25 ms, and twice that for the overhead of the window.
 const TCP_BUFFER: u32 = 64 * 1024 * 1024;
-/// Packets that a device holds before the relay reads them; the kernel's 500 drops super-packets.
+/// Packets that a device queues before the relay reads them; with the kernel's default of 500,
+/// super-packets are dropped.
 const TX_QUEUE: u32 = 10_000;
-/// Routing tables of the links: this and the link's number.
+/// Routing tables of the links: this number plus the index of the link.
 const FIRST_TABLE: usize = 101;
 /// Metric of the first link's default route in the main table.
 const FIRST_METRIC: usize = 100;
 
-/// The device's namespace with one TUN a link.
+/// Creates the device's namespace with one TUN per link.
 pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
     let (ns, tuns) = namespace_with(links, cc)?;
     ns.run(|| {
@@ -33,7 +34,7 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
         for conf in ["all", "default"] {
             sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "2")?;
         }
-        // What a network manager does when the carrier goes: the link's routes do not count.
+        // Like a network manager on carrier loss: ignore the link's routes.
         for family in ["ipv4", "ipv6"] {
             sysctl(&format!("net/{family}/conf/all/ignore_routes_with_linkdown"), "1")?;
         }
@@ -45,7 +46,8 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
             sysctl(&format!("net/ipv6/conf/{name}/ignore_routes_with_linkdown"), "1")?;
             let table = FIRST_TABLE + index;
             let metric = FIRST_METRIC + index;
-            // What `manyways paths` and `get` read: the kernel cannot know these of a TUN device.
+            // Read by `manyways paths` and `get`: the kernel has no such information about a TUN
+            // device.
             let _ = writeln!(
                 batch.links,
                 "link set dev {name} alias manyways:kind={},metered={},dns={}",
@@ -73,7 +75,8 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
     Ok((ns, tuns))
 }
 
-/// One far host's namespace with one TUN a link. The first host is also the gateway of every link.
+/// Creates a remote host's namespace with one TUN per link. The first host is also the gateway of
+/// every link.
 pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
     let (ns, tuns) = namespace_with(links, cc)?;
     ns.run(|| {
@@ -87,7 +90,7 @@ pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs
         }
         for (index, link) in links.iter().enumerate() {
             let name = &link.name;
-            // A host has one address on every link: the source of what it starts itself.
+            // A host has one address on every link: the source address of connections that it opens.
             for (network, own) in address::network(index).into_iter().zip(address::host(host)) {
                 let _ = writeln!(batch.of(own), "route add {network} dev {name} src {own}");
             }
@@ -109,7 +112,8 @@ fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)>
         for link in links {
             let name = &link.name;
             tuns.push(Tun::create(name)?);
-            // No address, no solicitation: the kernel shall not chat on an emulated link.
+            // No address, no solicitation: the kernel must not send its own packets on an emulated
+            // link.
             let _ = sysctl(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1");
             let _ = sysctl(&format!("net/ipv6/conf/{name}/accept_ra"), "0");
             let _ =
@@ -121,28 +125,28 @@ fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)>
     Ok((ns, tuns))
 }
 
-/// Settings of a namespace that must be there before any socket is.
+/// Applies settings that a namespace needs before any socket is created.
 pub fn kernel_settings(cc: &str) -> io::Result<()> {
     sysctl("net/ipv4/tcp_congestion_control", cc)?;
     let buffers = format!("4096 131072 {TCP_BUFFER}");
     sysctl("net/ipv4/tcp_rmem", &buffers)?;
     sysctl("net/ipv4/tcp_wmem", &buffers)?;
-    // One run must not teach the next one its window.
+    // A run must not pass its window on to the next one.
     sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
     for conf in ["all", "default"] {
         sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "0")?;
     }
-    // Unprivileged commands of the lab may ping.
+    // Lets unprivileged commands of the lab ping.
     let _ = sysctl("net/ipv4/ping_group_range", "0 2147483647");
     let _ = sysctl("net/mptcp/enabled", "1");
     Ok(())
 }
 
-/// The most endpoints that the kernel holds (`MPTCP_PM_ADDR_MAX`).
+/// Maximum number of endpoints in the kernel (`MPTCP_PM_ADDR_MAX`).
 const MPTCP_ENDPOINTS: usize = 8;
 
-/// Makes the links' addresses endpoints of MPTCP's subflows, those of IPv4 first: so each of up to eight
-/// links has one. Without MPTCP in the kernel there are none.
+/// Makes the links' addresses endpoints for MPTCP subflows, IPv4 addresses first, so that each of
+/// up to eight links has one. Has no effect if the kernel lacks MPTCP.
 fn mptcp_endpoints(links: &[LinkSpec]) {
     let mut batch = String::from("mptcp limits set subflow 8 add_addr_accepted 8\n");
     let of_family = |family: usize| {
@@ -156,8 +160,8 @@ fn mptcp_endpoints(links: &[LinkSpec]) {
     }
 }
 
-/// `ip` commands for the calling thread's namespace, by what they are about: within a batch `ip`
-/// does not take the option that names the address family.
+/// `ip` commands for the calling thread's namespace, by address family: within a batch `ip` does
+/// not accept the option that selects the family.
 struct Batch {
     links: String,
     v4: String,
@@ -185,7 +189,7 @@ pub fn ip(batch: &str) -> io::Result<()> {
     run("ip", &["-batch", "-"], batch)
 }
 
-/// Runs a set-up program with text on its standard input; what it complains about is the error.
+/// Runs a setup program with text on its standard input; the error contains its standard error.
 pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<()> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -197,7 +201,7 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<()> {
             io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
         })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that stops reading says why on its standard error.
+        // A program that stops reading prints the reason on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -215,7 +219,7 @@ pub fn sysctl(key: &str, value: &str) -> io::Result<()> {
     })
 }
 
-/// What a link pretends to be, by its name.
+/// Returns the kind of network that a link emulates, by its name.
 fn kind(name: &str) -> &'static str {
     let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     if is(&["wifi", "wlan", "wl"]) {

@@ -1,13 +1,13 @@
-//! Captures of what a link carries: one pcapng file a link (draft-ietf-opsawg-pcapng), and a second
-//! one for what it dropped.
+//! Captures of the packets on a link: one pcapng file per link (draft-ietf-opsawg-pcapng), and a
+//! second one for dropped packets.
 //!
-//! The relay's thread only copies bytes into a buffer; a thread of the writer's own cuts
-//! super-packets into wire packets, finishes their checksums and writes. When the disk is slower
-//! than the link the buffer fills up: then packets are left out and counted in the statistics at
-//! the file's end, and the relay is never held up.
+//! The relay's thread only copies bytes into a buffer; a separate thread segments super-packets
+//! into wire packets, completes their checksums and writes. If the disk is slower than the link,
+//! the buffer fills up. Further packets are then omitted and counted in the statistics at the end
+//! of the file, and the relay is never delayed.
 //!
-//! Blocks are only ever appended, whole, at the latest [`LINGER`] after the packet: a lab that is
-//! killed leaves a file that can be read up to there.
+//! Blocks are only appended, complete, at most [`LINGER`] after the packet: the file of a killed
+//! lab can be read up to there.
 
 #[cfg(test)]
 mod tests;
@@ -27,38 +27,38 @@ use manyways_unit::{Span, Time};
 
 use manyways_wire::capture::pcapng_writer::{self, Direction};
 
-/// Longest time from a packet to its place in the file, if the disk keeps up.
+/// Maximum time from a packet to its block in the file, if the disk is fast enough.
 pub const LINGER: Duration = Duration::from_millis(100);
 
-/// Most bytes that wait to be written; packets beyond are left out.
+/// Maximum bytes that wait to be written; packets beyond are omitted.
 pub const MAX_WAITING: usize = 32 << 20;
 
-/// Packets begin with their IP header; the version tells IPv4 from IPv6.
+/// Packets start with their IP header, whose version distinguishes IPv4 from IPv6.
 const LINKTYPE_RAW: u16 = 101;
 
-/// With so many bytes waiting the writer does not linger.
+/// With at least this number of waiting bytes, the writer does not wait for more.
 const PLENTY: usize = 1 << 20;
 
 /// Writes one link's packets to a pcapng file.
 ///
-/// Times are nanoseconds; packets from the device are marked outbound, those to it inbound.
-/// Packets that were dropped, each with its cause as a comment, go to a second file: `wifi.pcapng`
-/// has `wifi-dropped.pcapng` beside it from the first drop on. In one file a reader would take them
-/// for packets that passed.
+/// Times are nanoseconds; packets from the device are marked outbound, packets to it inbound.
+/// Dropped packets, each with its cause as a comment, are written to a second file, which is
+/// created at the first drop: `wifi-dropped.pcapng` for `wifi.pcapng`. In a single file a reader
+/// would mistake them for packets that passed.
 #[derive(Debug)]
 pub struct PcapWriter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<Written>>>,
 }
 
-/// What a capture holds.
+/// Packet counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Wire packets that passed.
     pub passed: u64,
-    /// Wire packets that were dropped on the link.
+    /// Wire packets dropped on the link.
     pub dropped: u64,
-    /// Packets (a super-packet counts once) that were left out because the disk was too slow.
+    /// Packets omitted because the disk was too slow; a super-packet counts once.
     pub missed: u64,
 }
 
@@ -71,24 +71,24 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Packets as [`Entry`] writes them.
+    /// Packets as written by [`Entry`].
     bytes: Vec<u8>,
     /// Wall clock at the origin of the caller's time, in nanoseconds since the Unix epoch.
     epoch: Option<u64>,
     latest: Time,
     missed: u64,
-    /// Times that somebody asked for everything to be written, and times that it was.
+    /// Number of flush requests, and of those completed.
     asked: u64,
     answered: u64,
     finish: bool,
 }
 
 impl PcapWriter {
-    /// Makes the file of the link `name`, replacing one that is there. A file of drops that is
-    /// there goes, too.
+    /// Creates the file of the link `name` and replaces an existing one. Removes an existing file
+    /// of drops.
     ///
     /// # Errors
-    /// When the file cannot be made or its first bytes cannot be written.
+    /// If the file cannot be created or its first bytes cannot be written.
     pub fn create(path: &Path, name: &str) -> io::Result<Self> {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!("{stem}-dropped.pcapng"));
@@ -112,18 +112,18 @@ impl PcapWriter {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Says what the wall clock shows at [`Time::ZERO`], as time since the Unix epoch. Without it,
-    /// the first packet is taken to be of the moment in which it is recorded.
+    /// Sets the wall clock at [`Time::ZERO`], as time since the Unix epoch. Without it, the time at
+    /// which the first packet is recorded counts as the time of that packet.
     pub fn set_epoch(&mut self, epoch: Span) {
         self.shared.lock().epoch = Some(epoch.as_nanos());
     }
 
-    /// Records a packet that came from `from`.
+    /// Records a packet that was sent from `from`.
     pub fn record(&mut self, at: Time, from: Side, packet: &[u8], offload: &Offload) {
         self.put(at, from, None, [&[], packet], offload);
     }
 
-    /// Records a part of a packet, as it is written to a device: headers, then payload.
+    /// Records a part of a packet in the form that a device gets: headers, then payload.
     pub fn record_slice(
         &mut self,
         at: Time,
@@ -135,7 +135,7 @@ impl PcapWriter {
         self.put(at, from, None, [header, payload], offload);
     }
 
-    /// Records a packet, or a part of one, that was dropped on the link, with a comment that says so.
+    /// Records a packet, or a part of one, that was dropped on the link, with a comment.
     pub fn record_drop(
         &mut self,
         at: Time,
@@ -148,7 +148,7 @@ impl PcapWriter {
         self.put(at, from, Some(cause), [header, payload], offload);
     }
 
-    /// Waits until everything that was recorded has been written, or could not be.
+    /// Waits until all recorded packets have been written or failed to be written.
     pub fn flush(&self) {
         let mut waiting = self.shared.lock();
         waiting.asked += 1;
@@ -159,10 +159,10 @@ impl PcapWriter {
         }
     }
 
-    /// Writes what is left, and the statistics.
+    /// Writes the remaining packets and the statistics.
     ///
     /// # Errors
-    /// The first one that writing met; nothing was written after it.
+    /// The first error of a write; nothing was written after it.
     pub fn finish(mut self) -> io::Result<Written> {
         self.join()
     }
@@ -192,7 +192,7 @@ impl PcapWriter {
         waiting.bytes.extend_from_slice(parts[1]);
         let after = waiting.bytes.len();
         drop(waiting);
-        // A wake-up is a system call: one when there is work at all, one when there is plenty.
+        // A wake-up is a system call: one for the first work, one when there is plenty.
         if before == 0 || (before < PLENTY && after >= PLENTY) {
             self.shared.work.notify_one();
         }
@@ -209,18 +209,18 @@ impl PcapWriter {
 impl Drop for PcapWriter {
     fn drop(&mut self) {
         if let Err(error) = self.join() {
-            tracing::warn!(%error, "a capture is not complete");
+            tracing::warn!(%error, "a capture is incomplete");
         }
     }
 }
 
 impl Shared {
-    /// No code that holds the lock can leave a half-made state behind.
+    /// No code that holds the lock can leave an inconsistent state.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work, lingers for more of it, and swaps it for `empty`.
+    /// Waits for work, waits [`LINGER`] for more of it, and swaps it for `empty`.
     fn take(&self, empty: &mut Vec<u8>) -> Taken {
         let idle = |w: &mut Waiting| w.bytes.is_empty() && !w.finish && w.asked == w.answered;
         let waiting = self.lock();
@@ -236,7 +236,7 @@ impl Shared {
             latest: waiting.latest,
             missed: waiting.missed,
             asked: waiting.asked,
-            // What came after this look at `finish` cannot be: the writer itself has set it.
+            // There are no packets after `finish` was read as set: the writer itself sets it.
             finish: waiting.finish,
         }
     }
@@ -250,7 +250,7 @@ struct Taken {
     finish: bool,
 }
 
-/// The writer's thread.
+/// Runs the writer's thread.
 fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<Written> {
     let mut taken = Vec::with_capacity(2 * PLENTY);
     let (mut open, mut dropped) = (Some(open), None::<Output>);
@@ -289,13 +289,13 @@ fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<Written>
     }
 }
 
-/// Makes the file of drops when the first one comes.
+/// Creates the file of drops at the first drop.
 type Open = Box<dyn FnOnce() -> io::Result<Output> + Send>;
 
 /// One file.
 struct Output {
     file: Box<dyn Write + Send>,
-    /// Blocks that wait to be written.
+    /// Blocks to write.
     blocks: Vec<u8>,
     /// One wire packet.
     wire: Vec<u8>,
@@ -314,7 +314,7 @@ impl Output {
         Ok(Self { file, blocks, wire: Vec::new(), packets: 0, result: Ok(()) })
     }
 
-    /// Makes blocks of a packet's segments.
+    /// Appends blocks of a packet's segments.
     fn cut(&mut self, epoch: u64, entry: &Entry, packet: &[u8]) {
         let at = epoch.saturating_add(entry.at.as_nanos());
         let direction = match entry.from {
@@ -334,7 +334,7 @@ impl Output {
                 Ok(plan) => {
                     segment::wire(packet, &entry.offload, plan, index, &mut self.wire);
                 }
-                // Shown as it is: somebody may be looking for just this.
+                // Written unsegmented: malformed packets are of interest, too.
                 Err(_) => self.wire.extend_from_slice(packet),
             }
             pcapng_writer::packet(
@@ -349,26 +349,26 @@ impl Output {
         }
     }
 
-    /// Writes the blocks that wait, and the statistics when they are the last.
+    /// Writes the waiting blocks, and the statistics at the end.
     fn write(&mut self, state: &Taken, missed: u64) {
         if state.finish {
             let end = state.epoch.saturating_add(state.latest.as_nanos());
             pcapng_writer::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
         }
-        // After an error a reader would lose its way in what follows.
+        // After an error the file could be inconsistent, and a reader could not continue.
         if self.result.is_ok() {
             self.result = self.file.write_all(&self.blocks).and_then(|()| self.file.flush());
         }
         self.blocks.clear();
     }
 
-    /// Wire packets in the file.
+    /// Returns the number of wire packets in the file.
     fn end(self) -> io::Result<u64> {
         self.result.map(|()| self.packets)
     }
 }
 
-/// What stands before a packet's bytes in the buffer between the threads.
+/// Header of a packet in the buffer between the threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Entry {
     at: Time,
@@ -397,7 +397,7 @@ impl Entry {
         bytes
     }
 
-    /// Takes the first entry, with its packet, off the buffer.
+    /// Parses the first entry of the buffer, with its packet; also returns the rest.
     fn take(buffer: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (head, rest) = buffer.split_first_chunk::<{ Self::HEADER }>()?;
         let (at, tail) = head.split_first_chunk::<8>()?;

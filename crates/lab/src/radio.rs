@@ -1,7 +1,7 @@
-//! The radios of links: what a link's two directions wait for before they carry anything.
+//! The radios of links, which delay both directions of a link until the radio is connected.
 //!
-//! `manyways-link` knows no radio: it is told until when its wires are held. This is who steps the
-//! machine of `manyways-model` and says so.
+//! `manyways-link` has no radios: its pipes are only held until a given time. This module runs the
+//! state machine of `manyways-model` and computes that time.
 
 use manyways_model::radio::profile::{self, ProfileError};
 use manyways_model::radio::{Direction, Machine, Profile, profiles};
@@ -9,39 +9,37 @@ use manyways_trace::scenario::{LinkSpec, RadioSpec};
 use manyways_unit::Time;
 use manyways_unit::nearest::nearest;
 
-/// Why a link has no such radio.
+/// Reasons why the radio of a link is invalid.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RadioError {
-    /// No profile has that name.
+    /// No profile has this name.
     #[error("link `{link}`: there is no radio profile `{name}`")]
     Unknown {
-        /// The link's name.
+        /// Name of the link.
         link: String,
         /// As the user wrote it.
         name: String,
     },
-    /// The file is no profile.
+    /// The file is not a valid profile.
     #[error("link `{link}`: rrc: `{source_name}`: {error}")]
     Profile {
-        /// The link's name.
+        /// Name of the link.
         link: String,
-        /// As the user named it.
+        /// As the user wrote it.
         source_name: String,
-        /// What is wrong with it.
         error: ProfileError,
     },
 }
 
 impl RadioError {
-    /// The link's name.
     pub fn link(&self) -> &str {
         match self {
             Self::Unknown { link, .. } | Self::Profile { link, .. } => link,
         }
     }
 
-    /// What the user can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { name, .. } => {
@@ -50,7 +48,7 @@ impl RadioError {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => {
                         let names: Vec<&str> = names().collect();
-                        format!("it is one of {}, or a file like ./radio.toml", names.join(", "))
+                        format!("use one of {}, or a file like ./radio.toml", names.join(", "))
                     }
                 })
             }
@@ -59,10 +57,10 @@ impl RadioError {
     }
 }
 
-/// The profile of a link's radio; none where it has no radio.
+/// Returns the profile of a link's radio; `None` if the link has no radio.
 ///
 /// # Errors
-/// Where there is no such profile, or the file is none.
+/// If the profile does not exist, or the file is not a valid profile.
 pub fn profile_of(link: &LinkSpec) -> Result<Option<Profile>, RadioError> {
     let Some(RadioSpec { source, text }) = &link.radio else { return Ok(None) };
     let read = match text {
@@ -77,22 +75,21 @@ pub fn profile_of(link: &LinkSpec) -> Result<Option<Profile>, RadioError> {
     })
 }
 
-/// What a link's radio does, and has done.
+/// State and counters of a link's radio.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RadioStats {
-    /// The name of the state that it is in.
+    /// Name of the current state.
     pub state: String,
-    /// Whether packets wait for it.
+    /// Whether packets wait for a promotion.
     pub is_waking: bool,
-    /// How often packets brought it back, by the state in which they found it; all states but the
-    /// first one.
+    /// Promotions by the state before; all states except the first one.
     pub promotions: Vec<(String, u64)>,
-    /// How often the device itself sent it to sleep.
+    /// Number of times the device requested fast dormancy with effect.
     pub sleeps: u64,
 }
 
 impl RadioStats {
-    /// How often packets brought it back, from whatever state.
+    /// Returns the promotions from all states.
     pub fn all_promotions(&self) -> u64 {
         self.promotions.iter().map(|(_, count)| count).sum()
     }
@@ -102,13 +99,13 @@ impl RadioStats {
 pub struct Radio {
     profile: Profile,
     machine: Machine,
-    /// By the state in which packets found it.
+    /// Promotions, by the index of the state before.
     promotions: Vec<u64>,
     sleeps: u64,
 }
 
 impl Radio {
-    /// One that is asleep, and stays so until something is to pass.
+    /// Creates a radio that is idle until the first packet.
     pub fn new(profile: Profile) -> Self {
         Self {
             machine: Machine::new(&profile),
@@ -118,20 +115,20 @@ impl Radio {
         }
     }
 
-    /// It is asleep again, as at the start. What was counted stays.
+    /// Makes the radio idle, as at the start. Counters stay.
     pub fn restart(&mut self) {
         self.machine = Machine::new(&self.profile);
     }
 
-    /// A packet comes; `busy` is when the link's wires last carried something, up to now. Gives
-    /// until when they are held.
+    /// Handles a packet. `busy` is the last time, up to now, at which the link's wires were busy.
+    /// Returns the time until which the wires are held.
     pub fn pass(&mut self, now: Time, busy: Option<Time>, direction: Direction) -> Time {
         self.follow(now, busy);
         self.machine.pass(now, direction);
         self.machine.opens().unwrap_or(now)
     }
 
-    /// The device wants it to be dormant.
+    /// Requests fast dormancy.
     pub fn sleep(&mut self, now: Time, busy: Option<Time>) {
         self.follow(now, busy);
         let can = self.machine.sleep(now);
@@ -139,7 +136,7 @@ impl Radio {
         tracing::debug!(can, "a radio is sent to sleep");
     }
 
-    /// What it does now; `busy` as in [`Radio::pass`].
+    /// Returns state and counters; `busy` as in [`Radio::pass`].
     pub fn stats(&mut self, now: Time, busy: Option<Time>) -> RadioStats {
         self.follow(now, busy);
         let state = self.machine.state(now);
@@ -153,11 +150,11 @@ impl Radio {
     }
 
     fn follow(&mut self, now: Time, busy: Option<Time>) {
-        // Awake at last, and no further: what has waited passed from then on.
+        // Count the end of the promotion first: waiting packets passed from that time.
         if let Some(opened) = self.machine.opens().filter(|opens| *opens <= now) {
             self.count(opened);
         }
-        // Before its timers run to now: they begin where the wires fell silent.
+        // Set before its timers run to now: they start when the wires became idle.
         if let Some(busy) = busy {
             self.machine.busy(busy);
         }

@@ -1,8 +1,8 @@
-//! Which labs run on this machine, and what must be undone on the host when one has gone.
+//! Registry of the labs on this machine, and of the host's changes that must be undone after each.
 //!
-//! A lab's namespaces and processes end with it, whatever happens. What outlives a killed lab is
-//! its folder here and what it changed on the host; both are written down before the change is
-//! made, so that [`Registry::collect`] can take them back later.
+//! A lab's namespaces and processes end with it in all cases. After a killed lab, its folder here
+//! and its changes to the host remain; both are recorded before the change is made, so that
+//! [`Registry::collect`] can undo them later.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -21,86 +21,86 @@ const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const FORWARDING: &str = "net/ipv4/ip_forward";
 const FORWARDING_V6: &str = "net/ipv6/conf/all/forwarding";
 
-/// Held while the registry changes.
+/// Locked while the registry changes.
 const LOCK: &str = "lock";
-/// In a lab's folder, held by the process that runs it.
+/// In a lab's folder, locked by the process that runs the lab.
 const LIFE: &str = "life";
 
-/// The folder with one folder a lab.
+/// The folder that contains one folder per lab.
 #[derive(Clone, Debug)]
 pub struct Registry {
     folder: PathBuf,
 }
 
-/// What is written down about a lab.
+/// Record of a lab.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
     pub name: String,
-    /// Whether its process was there when this was read.
+    /// Whether the process of the lab was running when the record was read.
     #[serde(skip)]
     alive: bool,
-    /// The process that runs it, by its id in `pid_namespace`; see [`Record::process`].
+    /// Process that runs the lab, by its id in `pid_namespace`; see [`Record::process`].
     pub pid: i32,
-    /// The process namespace in which that process was started: a lab within a lab has another one. 0
+    /// PID namespace in which that process was started: a lab within a lab has a different one. 0
     /// in records of earlier versions.
     #[serde(default)]
     pub pid_namespace: u64,
-    /// First process of its sandbox, by its id in `pid_namespace`; see [`Record::sandbox`].
+    /// First process of the sandbox, by its id in `pid_namespace`; see [`Record::sandbox`].
     pub init: i32,
     /// The process's descriptor of the device's namespace.
     pub device_fd: i32,
     /// The hosts and the descriptors of their namespaces.
     pub hosts: Vec<(String, i32)>,
-    /// The links.
+    /// Names of the links.
     pub links: Vec<String>,
-    /// Environment variables of every command in it.
+    /// Environment variables of every command in the lab.
     #[serde(default)]
     pub environment: Vec<(String, String)>,
-    /// What it changed on the host.
+    /// Changes to the host.
     pub undo: Undo,
 }
 
-/// What to take back on the host.
+/// Changes to the host that must be undone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Undo {
     /// A congestion control that was added to the allowed ones.
     pub allowed_cc: Option<String>,
     /// An nftables table.
     pub nft_table: Option<String>,
-    /// The network namespace that these were made in, by its inode. A lab within a lab has that lab's for
-    /// a host.
+    /// Inode of the network namespace in which these changes were made. The host of a lab within a
+    /// lab is the outer lab.
     #[serde(default)]
     pub network_namespace: Option<u64>,
-    /// A network interface. It vanishes with the lab's namespaces, but the kernel takes its time.
+    /// A network interface. It vanishes with the lab's namespaces, but only after some time.
     #[serde(default)]
     pub interface: Option<String>,
-    /// `net.ipv4.ip_forward` was off before.
+    /// Whether `net.ipv4.ip_forward` was off before.
     pub forwarding: bool,
-    /// `net.ipv6.conf.all.forwarding` was off before.
+    /// Whether `net.ipv6.conf.all.forwarding` was off before.
     #[serde(default)]
     pub forwarding_v6: bool,
-    /// Interfaces of which `accept_ra` was 1, which would mean no more router advertisements on a host
-    /// that forwards.
+    /// Interfaces whose `accept_ra` was 1, which means that a forwarding host ignores router
+    /// advertisements.
     #[serde(default)]
     pub accept_ra: Vec<String>,
 }
 
-/// A lab's folder; its removal, and what must be undone, happen when this is dropped.
+/// A lab's folder. Dropping the entry removes it and undoes the changes to the host.
 #[derive(Debug)]
 pub struct Entry {
     registry: Registry,
     record: Record,
-    /// Locked as long as the process lives. A process id would not do: within a lab, where other
-    /// labs can run, it means another process.
+    /// Locked as long as the process lives. A process id is not sufficient: within a lab, in which
+    /// other labs can run, the same id means another process.
     _life: File,
 }
 
 impl Registry {
-    /// The registry of this user: `/run/manyways` for root, else below `XDG_RUNTIME_DIR`.
+    /// Returns the registry of this user: `/run/manyways` for root, otherwise below
+    /// `XDG_RUNTIME_DIR`.
     ///
-    /// Within a lab it is the registry of that lab. Ask before joining a user namespace, in which
-    /// everybody looks like root.
+    /// Within a lab it is the registry of the outer lab. Call before joining a user namespace, in
+    /// which every user looks like root.
     pub fn of_user() -> io::Result<Self> {
         let around = std::env::var_os("LAB_DIR").map(PathBuf::from);
         let around = around.as_deref().and_then(Path::parent).filter(|f| f.join(LOCK).exists());
@@ -116,11 +116,11 @@ impl Registry {
         Self::at(folder)
     }
 
-    /// The registry in a folder, which is made if it is not there.
+    /// Opens the registry in a folder, which is created if it does not exist.
     pub fn at(folder: PathBuf) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
         let found = fs::symlink_metadata(&folder)?;
-        // In /tmp anybody could have made it before.
+        // In /tmp another user could have created the folder.
         if !found.is_dir() || found.uid() != manyways_sys::sandbox::user_id() {
             let sentence = format!("{} belongs to another user", folder.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
@@ -128,12 +128,12 @@ impl Registry {
         Ok(Self { folder })
     }
 
-    /// A lab's folder.
+    /// Returns the folder of a lab.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Makes a lab's folder. `name` must not be in use.
+    /// Creates a lab's folder. `name` must not be in use.
     pub fn claim(&self, name: &str) -> io::Result<Entry> {
         let _lock = self.lock()?;
         fs::DirBuilder::new().mode(0o755).create(self.folder(name))?;
@@ -147,8 +147,8 @@ impl Registry {
         Ok(entry)
     }
 
-    /// [`claim`](Self::claim) of the name, or of the name with the first number behind it that is free:
-    /// two labs may each hold a lab, and both of these make their name of the same process id.
+    /// Like [`claim`](Self::claim), with the name or the name with the first free number appended:
+    /// two labs may each contain a lab, and both derive the name from the same process id.
     pub fn claim_numbered(&self, name: &str) -> io::Result<Entry> {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         let mut names = [name.to_owned()].into_iter().chain(numbered);
@@ -160,7 +160,7 @@ impl Registry {
         }
     }
 
-    /// What is written down about every lab, running or not.
+    /// Returns the records of all labs, running or not.
     pub fn records(&self) -> io::Result<Vec<Record>> {
         let mut records = Vec::new();
         for folder in fs::read_dir(&self.folder)? {
@@ -168,7 +168,7 @@ impl Registry {
             if !folder.file_type()?.is_dir() {
                 continue;
             }
-            // A folder without a readable record was left by a lab that died while starting.
+            // A folder without a readable record belongs to a lab that died while starting.
             let mut record: Record = fs::read(folder.path().join("lab.json"))
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok())
@@ -184,7 +184,7 @@ impl Registry {
         Ok(records)
     }
 
-    /// Removes what labs that died have left, and gives their names.
+    /// Removes the folders and changes of labs that died, and returns their names.
     pub fn collect(&self) -> io::Result<Vec<String>> {
         let _lock = self.lock()?;
         let (alive, dead): (Vec<_>, Vec<_>) =
@@ -207,13 +207,13 @@ impl Registry {
 }
 
 impl Record {
-    /// Whether the process that runs the lab was there when the record was read.
+    /// Whether the process of the lab was running when the record was read.
     pub fn is_alive(&self) -> bool {
         self.alive
     }
 
-    /// The process that runs the lab, by its id in the caller's process namespace. None where it is in a
-    /// lab beside or around the caller's.
+    /// Returns the process that runs the lab, by its id in the caller's PID namespace. `None` if it
+    /// is in a lab outside or parallel to the caller's.
     pub fn process(&self) -> Option<i32> {
         match self.pid_namespace {
             0 => Some(self.pid),
@@ -221,7 +221,7 @@ impl Record {
         }
     }
 
-    /// The first process of the lab's sandbox, as [`process`](Self::process).
+    /// Returns the first process of the lab's sandbox, like [`process`](Self::process).
     pub fn sandbox(&self) -> Option<i32> {
         match self.process()? {
             owner if owner == self.pid => Some(self.init),
@@ -229,7 +229,7 @@ impl Record {
         }
     }
 
-    /// Gives a command the lab's environment variables; `folder` is the lab's.
+    /// Sets the lab's environment variables for a command; `folder` is the lab's folder.
     pub(super) fn tell(&self, command: &mut Command, folder: &Path) {
         let variables = self.environment.iter().map(|(name, value)| (name, value));
         command.env("LAB_NAME", &self.name).env("LAB_DIR", folder).envs(variables);
@@ -237,31 +237,29 @@ impl Record {
 }
 
 impl Entry {
-    /// The lab's folder.
     pub fn folder(&self) -> PathBuf {
         self.registry.folder(&self.record.name)
     }
 
-    /// What is written down.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Changes what is written down.
+    /// Changes the record and saves it.
     pub fn update(&mut self, change: impl FnOnce(&mut Record)) -> io::Result<()> {
         change(&mut self.record);
         self.save()
     }
 
-    /// Lets namespaces choose `cc`, which the host must allow.
+    /// Allows namespaces to choose `cc`, which the host must allow.
     ///
     /// # Errors
-    /// `NotFound` when the kernel does not have it; `PermissionDenied` without root.
+    /// `NotFound` if the kernel does not have it; `PermissionDenied` without root.
     pub fn allow_cc(&mut self, cc: &str) -> io::Result<()> {
         let _lock = self.registry.lock()?;
         let allowed = fs::read_to_string(ALLOWED_CC)?;
         if allowed.split_whitespace().any(|name| name == cc) {
-            // Allowed for another lab's sake: whichever goes last takes it back.
+            // Allowed for another lab: the last of these labs to end undoes it.
             let lent = self
                 .registry
                 .records()?
@@ -280,7 +278,7 @@ impl Entry {
         }
         self.update(|record| record.undo.allowed_cc = Some(cc.to_owned()))?;
         fs::write(ALLOWED_CC, format!("{} {cc}", allowed.trim())).map_err(|error| {
-            // The kernel's word for a congestion control that it does not have.
+            // The kernel's error for a congestion control that it does not have.
             const ENOENT: i32 = 2;
             if error.raw_os_error() == Some(ENOENT) {
                 io::Error::new(io::ErrorKind::NotFound, "this kernel does not have it")
@@ -290,12 +288,12 @@ impl Entry {
         })
     }
 
-    /// Lets the caller's network namespace forward IPv4, and IPv6 where that is asked for, and writes down
-    /// which of that has to be taken back.
+    /// Enables forwarding of IPv4, and of IPv6 if `v6`, in the caller's network namespace. Records
+    /// the changes that must be undone.
     pub fn allow_forwarding(&mut self, v6: bool) -> io::Result<()> {
         let _lock = self.registry.lock()?;
         let own = NetNs::current()?.inode()?;
-        // Allowed for another lab's sake: whichever goes last takes it back.
+        // Enabled for another lab: the last of these labs to end undoes it.
         let lent: Vec<Undo> = self
             .registry
             .records()?
@@ -325,7 +323,8 @@ impl Entry {
             network::sysctl(FORWARDING, "1")?;
         }
         if forwarding_v6 {
-            // Before, because a host that begins to forward drops the routes of those with 1.
+            // Set first, because a host that starts to forward drops the routes of interfaces with
+            // 1.
             for interface in &accept_ra {
                 network::sysctl(&format!("net/ipv6/conf/{interface}/accept_ra"), "2")?;
             }
@@ -337,7 +336,7 @@ impl Entry {
     fn save(&self) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(&self.record)?;
         let file = self.folder().join("lab.json");
-        // Renamed into place, so that nobody ever reads half of it.
+        // Renamed into place, so that a reader never sees a partial file.
         let fresh = self.folder().join("lab.json.new");
         fs::write(&fresh, text)?;
         fs::set_permissions(&fresh, fs::Permissions::from_mode(0o644))?;
@@ -362,14 +361,14 @@ impl Drop for Entry {
     }
 }
 
-/// The interfaces, present and future, that follow router advertisements only while the host does not
-/// forward.
+/// Returns the interfaces, including the defaults for new ones, that accept router advertisements
+/// only while the host does not forward.
 fn accepting() -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in fs::read_dir("/proc/sys/net/ipv6/conf")? {
         let folder = folder?;
         let value = fs::read_to_string(folder.path().join("accept_ra")).unwrap_or_default();
-        // What `all` says holds for no interface.
+        // The value of `all` applies to no interface.
         if let Ok(name) = folder.file_name().into_string()
             && value.trim() == "1"
             && name != "all"
@@ -380,8 +379,8 @@ fn accepting() -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Takes back what a lab changed on the host, but for what another lab needs too. False where that is
-/// left to a process outside the lab that this process is in.
+/// Undoes the changes of a lab to the host, except those that another lab needs. Returns false if
+/// this is left to a process outside the lab in which the caller runs.
 fn take_back(undo: &Undo, others: &[Record]) -> bool {
     if let Some(cc) = &undo.allowed_cc
         && !others.iter().any(|other| other.undo.allowed_cc == undo.allowed_cc)
@@ -398,7 +397,7 @@ fn take_back(undo: &Undo, others: &[Record]) -> bool {
         take_back_network(undo, others);
         return true;
     }
-    // A lab within a lab changed that lab's network, and a lab beside this one that of the host.
+    // A lab within a lab changed the outer lab's network, and a lab on the host changed the host's.
     match NetNs::find(made_in) {
         Some(there) => there
             .run(|| {
@@ -406,7 +405,7 @@ fn take_back(undo: &Undo, others: &[Record]) -> bool {
                 Ok(())
             })
             .is_ok(),
-        // Gone, unless only those around this lab can see it.
+        // Removed, unless only processes outside this lab can see it.
         None => std::env::var_os("LAB_NAME").is_none(),
     }
 }
@@ -465,7 +464,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     }
 
-    /// Each of two labs can hold a lab, in which the first process has the same id.
+    /// Each of two labs can contain a lab whose first process has the same id.
     #[test]
     fn a_generated_name_that_is_taken_gets_a_number() {
         let (_folder, registry) = registry();

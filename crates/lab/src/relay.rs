@@ -1,9 +1,9 @@
 //! The relay: one thread that moves packets between TUN devices through the pure link cores.
 //!
-//! One thread serves every link, because a write costs microseconds and a hand-over between
-//! threads costs as much. It emits before it reads: a relay that reads first falls behind by tens
+//! One thread serves all links, because a write takes microseconds and passing a packet between
+//! threads takes as long. It writes before it reads: a relay that reads first falls behind by tens
 //! of milliseconds when a sender bursts. A packet is released at the first wake-up after its time,
-//! never before it.
+//! never before.
 
 mod lane;
 mod slab;
@@ -34,78 +34,76 @@ use super::radio::{Radio, RadioStats};
 
 pub use self::lane::LaneStats;
 
-/// Packets read from one device before the others have their turn.
+/// Packets read from one device before the relay continues with the next one.
 const READ_BATCH: usize = 16;
 
-/// Above this total rate real-time priority would starve the very senders under test.
+/// Above this total rate, real-time priority would starve the senders under test.
 const REAL_TIME_LIMIT: Rate = Rate::from_mbps(2_000);
 
-/// One link for the relay.
+/// One link of the relay.
 pub struct RelayLink {
-    /// What the link does.
     pub spec: LinkSpec,
-    /// The device's end.
+    /// TUN of the device.
     pub device: Tun,
-    /// The far hosts' ends; the first one also gets what no host's address matches.
+    /// TUNs of the remote hosts; the first one also receives packets that match no host's address.
     pub hosts: Vec<HostEnd>,
-    /// What sits on the link.
+    /// The middlebox on the link; `None` for none.
     pub middlebox: Option<Middlebox>,
-    /// What both directions wait for.
+    /// The radio of the link; `None` for none.
     pub radio: Option<Radio>,
-    /// Where to write what passes.
+    /// The capture file; `None` to capture nothing.
     pub pcap: Option<PcapWriter>,
 }
 
-/// One far host's end of a link.
+/// A remote host's end of a link.
 pub struct HostEnd {
-    /// Its device.
     pub tun: Tun,
-    /// One-way delay beyond the link's.
+    /// One-way delay in addition to the link's.
     pub extra_delay: Span,
-    /// The host's addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// How to run the relay.
+/// Configuration of the relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// Seed of all randomness.
     pub seed: u64,
-    /// Where in their traces the links start.
+    /// Position in the traces at the start.
     pub trace_offset: Span,
-    /// No emulation at all: packets go from device to device. The floor of a benchmark.
+    /// Whether to disable the emulation: packets pass from device to device, as a baseline for
+    /// benchmarks.
     pub bare: bool,
 }
 
-/// What one link has done so far.
+/// Counters of one link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkStats {
     /// Towards the device.
     pub down: LaneStats,
     /// From the device.
     pub up: LaneStats,
-    /// Capacity towards the device now; none where it is unlimited.
+    /// Current capacity towards the device; `None` if unlimited.
     pub down_rate: Option<Rate>,
-    /// Capacity from the device now.
+    /// Current capacity from the device; `None` if unlimited.
     pub up_rate: Option<Rate>,
-    /// Packets that the middlebox dropped.
+    /// Packets dropped by the middlebox.
     pub middlebox_drops: u64,
-    /// What its radio does, where it has one.
+    /// State of the radio; `None` if the link has no radio.
     pub radio: Option<RadioStats>,
 }
 
-/// What the relay has done so far.
+/// Counters of the relay.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When this was taken, on the relay's clock.
+    /// Time of the snapshot, on the relay's clock.
     pub at: Time,
-    /// By link, in the order given.
+    /// One entry per link, in the order of [`Relay::start`].
     pub links: Vec<LinkStats>,
     /// Processor time of the relay's thread.
     pub cpu: Span,
-    /// Packets that the kernel refused to take (`EIO` and the like).
+    /// Packets that the kernel rejected (`EIO` and the like).
     pub write_errors: u64,
-    /// Packets that were no IP packets, or whose offload header was wrong.
+    /// Packets that were not IP packets, or had an invalid offload header.
     pub malformed: u64,
 }
 
@@ -116,7 +114,7 @@ enum Command {
     Stop,
 }
 
-/// The handle to a running relay; dropping it stops the thread and removes the devices.
+/// Handle of a running relay; dropping it stops the thread and removes the devices.
 pub struct Relay {
     commands: Sender<Command>,
     waker: Arc<Waker>,
@@ -136,38 +134,37 @@ impl Relay {
         Ok(Self { commands, waker, thread: Some(thread), clock })
     }
 
-    /// The relay's clock.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Changes a link while it runs.
+    /// Changes a running link.
     pub fn change(&self, link: usize, changes: Vec<Change>) {
         self.send(Command::Change { link, changes });
     }
 
-    /// Makes the links what they were specified to be, starts the traces again at `offset` and
-    /// schedules `events` from now; gives the time that counts as now.
+    /// Resets the links to their specification, restarts the traces at `offset` and schedules
+    /// `events` from now. Returns the time that counts as now.
     pub fn restart(&self, offset: Span, events: Vec<(usize, Event)>) -> io::Result<Time> {
         let (done, answer) = channel();
         self.send(Command::Restart { offset, events, done });
         answer.recv().map_err(|_| gone())
     }
 
-    /// What has happened so far.
+    /// Returns the current counters.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         let (answer, snapshot) = channel();
         self.send(Command::Snapshot(answer));
         snapshot.recv().map_err(|_| gone())
     }
 
-    /// Stops the thread and says how it ended.
+    /// Stops the thread and returns its result.
     pub fn stop(mut self) -> io::Result<()> {
         self.join()
     }
 
     fn send(&self, command: Command) {
-        // A relay that has ended shows at the next answer and in `stop`.
+        // A relay that has ended returns an error with the next answer and in `stop`.
         let _ = self.commands.send(command);
         self.waker.wake();
     }
@@ -192,7 +189,7 @@ fn gone() -> io::Error {
     io::Error::other("the relay has stopped")
 }
 
-/// The state of the relay's thread.
+/// State of the relay's thread.
 struct Worker {
     clock: Clock,
     poller: Poller,
@@ -200,27 +197,27 @@ struct Worker {
     inbox: Receiver<Command>,
     links: Vec<Link>,
     slab: Slab,
-    /// Events to come, by time.
+    /// Future events, sorted by time.
     events: VecDeque<(Time, usize, Vec<Change>)>,
     write_errors: u64,
     malformed: u64,
     bare: bool,
-    /// Whether real-time priority was asked for.
+    /// Whether real-time priority is requested.
     real_time: bool,
 }
 
 struct Link {
-    /// As it was specified; every restart goes back to this.
+    /// As specified; every restart returns to this.
     initial: LinkSpec,
-    /// As it is now.
+    /// Current settings.
     spec: LinkSpec,
     device: Tun,
     hosts: Vec<HostEnd>,
     down: Lane,
     up: Lane,
-    /// Packets from far hosts that have not reached the link yet: (when, slot).
+    /// Packets from remote hosts that have not reached the link yet: (when, slot).
     approaching: Vec<VecDeque<(Time, u64)>>,
-    /// Slices for far hosts that left the link: (when, slot, first, count).
+    /// Slices for remote hosts that left the link: (when, slot, first, count).
     departing: Vec<VecDeque<(Time, u64, u32, u32)>>,
     middlebox: Option<Middlebox>,
     middlebox_drops: u64,
@@ -255,7 +252,7 @@ impl Worker {
             for (host, end) in link.hosts.iter().enumerate() {
                 poller.add(end.tun.as_fd(), token(index, host + 1))?;
             }
-            // Distinct streams, so that the directions do not lose the same packets.
+            // Separate streams, so that the directions do not lose the same packets.
             let seed = config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((index as u64) << 1);
             let lane = |spec, way| Lane::new(spec, seed ^ way, now, config.trace_offset);
             let (down, up) = (lane(&link.spec.down, 0), lane(&link.spec.up, 1));
@@ -326,7 +323,7 @@ impl Worker {
         }
     }
 
-    /// Carries a command out; says whether it was the last.
+    /// Executes a command; returns whether it was the last one.
     fn obey(&mut self, command: Command) -> bool {
         let now = self.clock.now();
         match command {
@@ -345,7 +342,7 @@ impl Worker {
                 let _ = done.send(now);
             }
             Command::Snapshot(answer) => {
-                // The counters are those of what has been reported.
+                // The counters include only reported packets.
                 self.emit(now);
                 let _ = answer.send(Snapshot {
                     at: now,
@@ -371,7 +368,7 @@ impl Worker {
         false
     }
 
-    /// Real-time priority while the links are slow: a fast relay would starve the senders.
+    /// Uses real-time priority while the links are slow: a fast relay would starve the senders.
     fn choose_urgency(&mut self) {
         let peak = |link: &Link| link.down.peak_rate() + link.up.peak_rate();
         let real_time = self.links.iter().map(peak).sum::<Rate>() <= REAL_TIME_LIMIT;
@@ -386,7 +383,7 @@ impl Worker {
     fn fire_events(&mut self, now: Time) {
         while self.events.front().is_some_and(|(at, ..)| *at <= now) {
             if let Some((at, link, changes)) = self.events.pop_front() {
-                // At the time it was meant for, so that a late wake-up does not move it.
+                // Applied with the scheduled time, so that a late wake-up does not delay it.
                 self.apply(at, link, changes);
             }
         }
@@ -410,7 +407,7 @@ impl Worker {
         self.links.iter().filter_map(Link::next_wakeup).chain(event).min()
     }
 
-    /// Writes what is due.
+    /// Writes the packets that are due.
     fn emit(&mut self, now: Time) {
         for link in &mut self.links {
             for host in 0..link.hosts.len() {
@@ -476,15 +473,16 @@ impl Worker {
         }
     }
 
-    /// A device that cannot be read is gone: somebody in the lab deleted it. The others go on.
+    /// Removes a device that cannot be read because a process in the lab deleted it. The others
+    /// continue.
     fn give_up(&mut self, link: usize, port: usize, error: &io::Error) {
         let tun = self.links[link].tun(port);
-        tracing::warn!(%error, "an end of link {} is gone", tun.name());
-        // Left in the set it would be ready for ever.
+        tracing::warn!(%error, "{}: device removed", tun.name());
+        // If it stayed in the set it would always be ready.
         let _ = self.poller.remove(tun.as_fd());
     }
 
-    /// Reads what waits at one device.
+    /// Reads the waiting packets of one device.
     fn receive(&mut self, link: usize, port: usize) -> io::Result<()> {
         let link = &mut self.links[link];
         let mut header = [0; HEADER];
@@ -493,7 +491,7 @@ impl Worker {
             let now = self.clock.now();
             let packet = &mut self.slab.inbox()[..length];
             let Some(target) = link.target(port, packet) else {
-                continue; // multicast and link-local chatter of the kernel's own
+                continue; // multicast and link-local packets of the kernel
             };
             let offload = Offload::from_bytes(&header);
             if self.bare {
@@ -504,7 +502,7 @@ impl Worker {
                 self.write_errors += to.write(&header, &[], packet).is_err() as u64;
                 continue;
             }
-            // The capture shows what the device sees, so it comes before the middlebox here.
+            // The capture shows the device's view, so the packet is recorded before the middlebox.
             if port == 0
                 && let Some(pcap) = &mut link.pcap
             {
@@ -537,10 +535,10 @@ impl Worker {
     }
 }
 
-/// Some consecutive segments of a packet, as one packet again.
+/// Consecutive segments of a packet, as a separate packet.
 struct Part {
     offload: Offload,
-    /// The whole packet needs no new headers.
+    /// `None` if the part is the whole packet, which needs no new headers.
     slice: Option<(Slice, HeaderBuffer)>,
 }
 
@@ -554,7 +552,7 @@ impl Part {
         Self { offload: slice.offload, slice: Some((slice, header)) }
     }
 
-    /// Its headers and its payload.
+    /// Returns headers and payload.
     fn bytes<'a>(&'a self, slot: &'a Slot) -> (&'a [u8], &'a [u8]) {
         match &self.slice {
             None => (&[], slot.packet()),
@@ -562,14 +560,14 @@ impl Part {
         }
     }
 
-    /// Writes it; gives the number of errors, none or one.
+    /// Writes the part; returns the number of errors, 0 or 1.
     fn write(&self, slot: &Slot, tun: &Tun) -> u64 {
         let (header, payload) = self.bytes(slot);
         u64::from(tun.write(&self.offload.to_bytes(), header, payload).is_err())
     }
 }
 
-/// Captures what a link dropped.
+/// Captures packets that a link dropped.
 fn lost(
     pcap: &mut Option<PcapWriter>,
     slab: &Slab,
@@ -588,10 +586,10 @@ fn lost(
 }
 
 impl Link {
-    /// Hands a packet to one direction, which its radio may hold up.
+    /// Passes a packet to one direction, which its radio may delay.
     fn enter(&mut self, way: Direction, now: Time, id: u64, slab: &Slab) {
         let Some(slot) = slab.get(id) else { return };
-        // What is lost before it reaches the radio wakes nobody.
+        // A packet that is lost before it reaches the radio causes no promotion.
         if self.spec.state == LinkState::Up
             && let busy = self.last_busy(now)
             && let Some(radio) = &mut self.radio
@@ -611,15 +609,15 @@ impl Link {
         );
     }
 
-    /// Both directions have one radio.
+    /// Both directions share one radio.
     fn hold(&mut self, now: Time, until: Time) {
         self.down.hold(now, until);
         self.up.hold(now, until);
     }
 
-    /// When a wire was last busy, up to `now`.
+    /// Returns the last time, up to `now`, at which a wire was busy.
     fn last_busy(&mut self, now: Time) -> Option<Time> {
-        // Links without a radio need not know.
+        // Not needed for links without a radio.
         self.radio.as_ref()?;
         self.down.last_busy(now).max(self.up.last_busy(now))
     }
@@ -643,7 +641,7 @@ impl Link {
         Some(self.radio.as_mut()?.stats(now, busy))
     }
 
-    /// Takes over what is different in `spec`.
+    /// Applies the settings that differ in `spec`.
     fn become_spec(&mut self, now: Time, spec: LinkSpec) {
         if spec.state != self.spec.state {
             self.down.set_state(now, spec.state);
@@ -672,7 +670,7 @@ impl Link {
             .min()
     }
 
-    /// Where a packet that was read at `port` goes.
+    /// Returns the destination of a packet that was read at `port`.
     fn target(&self, port: usize, packet: &[u8]) -> Option<Target> {
         let to = destination(packet)?;
         if port != 0 {
@@ -683,7 +681,8 @@ impl Link {
     }
 }
 
-/// The destination of an IP packet; `None` for what never leaves a link and for what is no IP.
+/// Returns the destination of an IP packet; `None` for link-local or multicast and for non-IP
+/// packets.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
     let address = match packet.first()? >> 4 {
         4 => IpAddr::from(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?),

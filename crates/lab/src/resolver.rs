@@ -1,9 +1,10 @@
-//! The small name server that runs on the gateway of each emulated link. Each link has a zone of
-//! its own, so that a name may have another address on each, as a content network's names do.
+//! The small name server on the gateway of each emulated link. Each link has a separate zone, so
+//! that a name may have different addresses on each link, like the names of a content delivery
+//! network.
 //!
-//! It knows `A` and `AAAA` and no other records. Of the names below `.lab` that it does not know
-//! it says that they do not exist; other names go to an upstream server when the lab has the
-//! host's network, and do not exist otherwise.
+//! It serves only `A` and `AAAA` records. For unknown names below `.lab` it returns NXDOMAIN. Other
+//! names are forwarded to an upstream server if the lab has access to the host's network; otherwise
+//! it returns NXDOMAIN for them.
 //!
 //! [`Zone`] and [`answer`] are pure; [`Resolver`] is the thread that serves them.
 
@@ -20,20 +21,20 @@ use simple_dns::{
 
 pub use self::serve::{Counters, Resolver};
 
-/// What a UDP answer may hold when the asker does not say (RFC 1035, section 4.2.1).
+/// Maximum size of a UDP response without EDNS (RFC 1035, section 4.2.1).
 const PLAIN_UDP: usize = 512;
-/// What we promise and believe at most of UDP: it fits every link (RFC 9715).
+/// Maximum UDP size that is announced and accepted: it fits every link (RFC 9715).
 const SAFE_UDP: u16 = 1232;
-/// A header: what is shorter is no question.
+/// Size of a header; shorter messages are not queries.
 const HEADER: usize = 12;
-/// Questions come with at most this many further records; one `OPT` is usual.
+/// Maximum number of additional records in a query; one `OPT` is usual.
 const RECORD_LIMIT: u16 = 4;
 
-/// The names of one link, as its gateway tells them. Names are compared without case.
+/// The names of one link. Names are compared without case.
 #[derive(Clone, Debug)]
 pub struct Zone {
     names: HashMap<String, Vec<IpAddr>>,
-    /// How long an answer may be remembered, in seconds; one, because scenarios change fast.
+    /// TTL of responses in seconds; 1, because scenarios change fast.
     ttl: u32,
 }
 
@@ -44,12 +45,12 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// Adds addresses to a name; a dot at its end makes no difference.
+    /// Adds addresses to a name; a trailing dot makes no difference.
     pub fn insert(&mut self, name: &str, addresses: Vec<IpAddr>) {
         self.names.entry(key(name)).or_default().extend(addresses);
     }
 
-    /// The addresses of a name, if it exists.
+    /// Returns the addresses of a name; `None` if the name does not exist.
     pub fn get(&self, name: &str) -> Option<&[IpAddr]> {
         self.names.get(&key(name)).map(Vec::as_slice)
     }
@@ -59,28 +60,28 @@ fn key(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// How a question came and its answer goes.
+/// Transport of a query and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Answers that are too long are cut, and the asker comes again over TCP.
+    /// Responses that are too long are truncated, and the client repeats the query over TCP.
     Udp,
     /// Up to 65535 bytes.
     Tcp,
 }
 
-/// What is to be done about a question.
+/// Decision about a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send this back.
+    /// Send this response.
     Answer(Vec<u8>),
-    /// It is for another server; without one, send this back, which says that the name does not
-    /// exist.
+    /// The query is for another server; if there is none, send this NXDOMAIN response.
     Elsewhere(Vec<u8>),
-    /// It is no question: send nothing.
+    /// The message is not a query: send no response.
     Silence,
 }
 
-/// The answer of `zone` to the bytes of a question, if it deserves one. Pure, and for any bytes.
+/// Returns the response of `zone` to the bytes of a query; `None` for no response. Pure, accepts
+/// any bytes.
 pub fn answer(zone: &Zone, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     match consider(zone, query, transport) {
         Verdict::Answer(bytes) | Verdict::Elsewhere(bytes) => Some(bytes),
@@ -88,10 +89,10 @@ pub fn answer(zone: &Zone, query: &[u8], transport: Transport) -> Option<Vec<u8>
     }
 }
 
-/// As [`answer`], telling whose question it is.
+/// Like [`answer`], but distinguishes queries for other servers.
 pub fn consider(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
     let field = |at: usize| query.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-    // Answers are not answered: two servers would never stop.
+    // Responses are ignored: two servers would never stop.
     if query.len() < HEADER || field(2) & PacketFlag::RESPONSE.bits() != 0 {
         return Verdict::Silence;
     }
@@ -161,9 +162,9 @@ pub fn consider(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
     Verdict::Answer(build(reply, limit))
 }
 
-/// The bytes of a reply, without its records and marked as cut when it is longer than `limit`.
+/// Returns the bytes of a reply; if it is longer than `limit`, without its records and truncated.
 fn build(mut reply: Packet<'_>, limit: usize) -> Vec<u8> {
-    // Writing to memory fails for no packet that was made from parsed names.
+    // Writing to memory cannot fail for a packet that was made from parsed names.
     let bytes = reply.build_bytes_vec_compressed().unwrap_or_default();
     if bytes.len() <= limit {
         return bytes;
@@ -175,8 +176,8 @@ fn build(mut reply: Packet<'_>, limit: usize) -> Vec<u8> {
     reply.build_bytes_vec_compressed().unwrap_or_default()
 }
 
-/// The question as it goes upstream: under another number, and with room for a long answer, so
-/// that one over TCP need not be asked for.
+/// Returns the query for the upstream server: with a different id, and with EDNS for a long
+/// response, so that TCP is not needed.
 fn upstream_question(query: &[u8], id: u16) -> Option<Vec<u8>> {
     let mut packet = Packet::parse(query).ok()?;
     packet.set_id(id);
@@ -185,7 +186,7 @@ fn upstream_question(query: &[u8], id: u16) -> Option<Vec<u8>> {
     packet.build_bytes_vec().ok()
 }
 
-/// The upstream server's answer as the asker gets it, when it is one to that question.
+/// Returns the upstream server's response for the client; `None` if it does not match the query.
 fn upstream_answer(query: &[u8], reply: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let asked = Packet::parse(query).ok()?;
     let mut reply = Packet::parse(reply).ok()?;
@@ -212,7 +213,7 @@ fn upstream_answer(query: &[u8], reply: &[u8], transport: Transport) -> Option<V
     (!bytes.is_empty()).then_some(bytes)
 }
 
-/// The name server that this host itself asks, to hand other names on to.
+/// Returns the name server of the host, as upstream server for other names.
 pub fn host_upstream() -> Option<SocketAddr> {
     let file = std::fs::read(Path::new("/etc/resolv.conf")).ok()?;
     let servers = manyways_sys::interface::announced::resolv_conf(&file).dns;

@@ -1,4 +1,4 @@
-//! Running a scenario: its workloads one after the other, and what is expected of them.
+//! Runs a scenario: its workloads one after the other, and the check of its expectations.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ pub const SCHEMA: &str = "manyways.lab-run/1";
 
 const SIGKILL: i32 = 9;
 
-/// What a scenario's run gave.
+/// Result of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
     /// [`SCHEMA`].
@@ -37,29 +37,27 @@ pub struct RunReport {
     pub workloads: Vec<WorkloadReport>,
     /// In the order of the scenario.
     pub expectations: Vec<ExpectationReport>,
-    /// Whether every expectation held, and every workload of which nothing is expected succeeded.
+    /// Whether all expectations hold, and all workloads without expectations succeeded.
     pub passed: bool,
 }
 
-/// What one workload did.
+/// Result of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkloadReport {
-    /// Its name.
     pub name: String,
-    /// Its exit code; none where it was killed.
+    /// Exit code; `None` if the workload was killed.
     pub exit: Option<i32>,
-    /// Whether it was killed because its time was over.
+    /// Whether the workload was killed at its timeout.
     pub timed_out: bool,
-    /// How long it ran.
+    /// Duration.
     pub seconds: f64,
-    /// What the links carried meanwhile.
+    /// Counters of the links during the workload.
     pub links: Vec<LinkReport>,
 }
 
-/// What one link carried during one workload.
+/// Counters of one link during one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkReport {
-    /// Its name.
     pub name: String,
     /// IP bytes delivered to the device.
     pub down_bytes: u64,
@@ -69,42 +67,42 @@ pub struct LinkReport {
     pub down_dropped: u64,
     /// Packets from the device that were dropped.
     pub up_dropped: u64,
-    /// How often packets brought its radio back; none where it has no radio.
+    /// Promotions of the radio; `None` if the link has no radio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotions: Option<u64>,
 }
 
-/// Whether one expectation held.
+/// Result of one expectation.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExpectationReport {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Which value of it.
+    /// Name of the value.
     pub value: String,
     /// The comparison, as in `<= 3.5`.
     pub expected: String,
-    /// What was measured; none where the workload has no such value.
+    /// `None` if the workload has no such value.
     pub measured: Option<f64>,
-    /// Whether it held.
+    /// Whether the expectation holds.
     pub held: bool,
 }
 
-/// Why a scenario did not run to its end.
+/// Reasons why a scenario did not run to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lab.
+    /// The lab failed.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Watching it.
+    /// A workload could not be watched.
     #[error("cannot watch a workload: {0}")]
     Watch(#[from] io::Error),
-    /// Somebody stopped it.
+    /// A termination signal was received.
     #[error("stopped by signal {0}")]
     Stopped(i32),
 }
 
-/// The lab that a scenario describes.
+/// Returns the specification of the lab that a scenario describes.
 pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     LabSpec {
         numbered: true,
@@ -116,9 +114,9 @@ pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     }
 }
 
-/// Runs the workloads in a lab that was made from the scenario and whose far commands serve.
-/// What the workloads print goes to standard error. `progress` hears of each workload before it
-/// starts.
+/// Runs the workloads in a lab that was made from the scenario and whose server commands have been
+/// started. The output of workloads is redirected to standard error. `progress` receives the name
+/// of each workload before it starts.
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
@@ -156,7 +154,7 @@ fn run_one(
         .args(["-c", &workload.run])
         .stdin(Stdio::null())
         .stdout(io::stderr().as_fd().try_clone_to_owned()?)
-        // A group of its own, so that what it started ends with it.
+        // A separate process group, so that descendants of the workload end with it.
         .process_group(0);
     mark(timeline, LabEvent::WorkloadStart { workload: workload.name.clone() });
     let zero = lab.restart(scenario.trace_offset, &scenario.events)?;
@@ -175,7 +173,7 @@ fn run_one(
     let (exit, timed_out) = match outcome {
         Outcome::Exited(status) => (status.code(), false),
         Outcome::TimedOut | Outcome::Signal(_) => {
-            // It may have ended by itself just now.
+            // The workload may have ended by itself just now.
             let _ = send(-(child.id() as i32), SIGKILL);
             child.wait()?;
             (None, true)
@@ -252,19 +250,19 @@ fn check(expectation: &Expectation, workloads: &[WorkloadReport]) -> Expectation
     }
 }
 
-/// Whether all is as it should be: a workload that nobody expects anything of must succeed.
+/// Whether all expectations hold; a workload without expectations must succeed.
 fn passed(workloads: &[WorkloadReport], expectations: &[ExpectationReport]) -> bool {
     let expected = |w: &WorkloadReport| expectations.iter().any(|e| e.workload == w.name);
     expectations.iter().all(|e| e.held)
         && workloads.iter().all(|w| w.exit == Some(0) || (expected(w) && !w.timed_out))
 }
 
-/// A value of a workload by its name: `exit`, `seconds`, `LINK.down_bytes` and so on.
+/// Returns a value of a workload by its name: `exit`, `seconds`, `LINK.down_bytes` and so on.
 fn value(workload: &WorkloadReport, name: &str) -> Option<f64> {
     match name.split_once('.') {
         None => match name {
             "exit" => workload.exit.map(f64::from),
-            // A workload that was killed did not take any time to end.
+            // A workload that was killed has no duration.
             "seconds" if !workload.timed_out => Some(workload.seconds),
             _ => None,
         },
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn expectations_compare_what_was_measured() {
+    fn expectations_compare_measured_values() {
         assert!(expect("exit", "==", 0.0).held);
         assert!(expect("seconds", "<=", 2.5).held);
         assert!(!expect("seconds", "<", 2.5).held);

@@ -17,42 +17,42 @@ use super::Lab;
 use super::relay::{LaneStats, Relay};
 use crate::event::{Drops, LabEvent, LinkSample, Way};
 
-/// How often the links are looked at.
+/// Interval between two samples of the links.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 enum Message {
     /// Something happened just now.
     Mark(LabEvent),
-    /// What will happen; replaces what was planned before.
+    /// Events at known future times; replaces the previous plan.
     Plan(VecDeque<(Time, LabEvent)>),
     Finish,
 }
 
-/// Tells a timeline what happens. One that has ended or failed listens to nobody.
+/// Sender of events to a timeline. Events after its end or failure are ignored.
 #[derive(Clone, Debug)]
 pub struct Marks(Sender<Message>);
 
 impl Marks {
-    /// Writes down that something happened just now.
+    /// Records an event with the current time.
     pub fn mark(&self, event: LabEvent) {
-        // A writer that failed says so at the end.
+        // A writer that failed reports the error at the end.
         let _ = self.0.send(Message::Mark(event));
     }
 
-    /// Writes down what will happen, each when it is due. What was planned before is forgotten.
+    /// Schedules future events, each recorded at its time. Replaces the previous plan.
     pub fn plan(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
         let _ = self.0.send(Message::Plan(events.into_iter().collect()));
     }
 }
 
-/// Writes samples to a file until it is dropped.
+/// Writes samples to a file until dropped.
 pub struct Timeline {
     marks: Marks,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Timeline {
-    /// Starts writing to `file`, which is replaced if it is there.
+    /// Starts writing to `file`, which is replaced if it exists.
     pub fn start(lab: &Lab, file: &Path, subject: Option<&str>) -> io::Result<Self> {
         let relay = Arc::clone(lab.relay());
         let names: Vec<_> = lab.links().iter().map(|link| link.name.clone()).collect();
@@ -83,12 +83,12 @@ impl Timeline {
         Ok(Self { marks: Marks(marks), thread: Some(thread) })
     }
 
-    /// Where to tell it what happens.
+    /// Returns a sender of events.
     pub fn marks(&self) -> Marks {
         self.marks.clone()
     }
 
-    /// Writes the last sample and says whether everything was written.
+    /// Writes the last sample and returns the first error of writing.
     pub fn finish(mut self) -> io::Result<()> {
         self.end()
     }

@@ -1,4 +1,4 @@
-//! How many wire packets a second one core can put through a pipe:
+//! Measures how many wire packets per second one core can pass through a pipe:
 //! `cargo run --release -p manyways-link --example throughput`.
 //!
 //! The load is 10 Gbit/s in super-packets of 44 segments, slightly more than the link carries, so
@@ -15,7 +15,7 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 const SEGMENTS: u32 = 44;
 const PACKETS: u64 = 40_000;
-/// The best of several runs is the one that other programs disturbed least.
+/// Other programs disturb the best of several runs least.
 const RUNS: usize = 7;
 
 fn main() {

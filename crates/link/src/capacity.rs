@@ -1,10 +1,9 @@
-//! When the wire has carried the next bytes.
+//! Computes when the wire has carried the next bytes.
 //!
-//! Work is counted in nano-bits: a rate of `r` bit/s carries exactly `r` of them in a nanosecond.
-//! A packet is done at the first whole nanosecond by which the wire could have carried it and all
-//! that went before it in the same busy period. What that last nanosecond offered beyond the need
-//! is kept for the next packet, so that rounding never adds up: departures are
-//! `ceil(cumulative bits / rate)`.
+//! Work is counted in nano-bits: a rate of `r` bit/s carries exactly `r` of them in a nanosecond. A
+//! packet is complete at the first whole nanosecond by which the wire could have carried all bytes
+//! of the busy period up to its end. Unused nano-bits of this nanosecond are kept for the next
+//! packet, so that rounding errors do not add up: departures are `ceil(cumulative bits / rate)`.
 
 use manyways_trace::scenario::CapacitySpec;
 use manyways_trace::{LinkTrace, Steps};
@@ -20,25 +19,26 @@ pub(crate) struct TraceClock {
 }
 
 impl TraceClock {
-    /// The traces stand at `offset` when the time is `origin`.
+    /// Creates a clock whose traces are at `offset` when the time is `origin`.
     pub fn new(origin: Time, offset: Span) -> Self {
         Self { origin, offset }
     }
 
-    /// Where the traces stand at `time`.
+    /// Returns the position in the traces at `time`.
     pub fn position(&self, time: Time) -> Span {
         time.since(self.origin) + self.offset
     }
 }
 
-/// How far the capacity has been used up.
+/// Position up to which the capacity is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
-    /// Everything offered before this moment is used or lost.
+    /// Capacity offered before this time is used or lost.
     pub at: Time,
-    /// Nano-bits offered at `at` that may still be used.
+    /// Nano-bits offered at `at` that are still usable.
     left: u128,
-    /// Opportunities: the next one, counted from the trace's position zero over all laps.
+    /// Opportunities: index of the next one, counted from position zero of the trace over all
+    /// periods.
     next: u64,
 }
 
@@ -46,7 +46,7 @@ impl Cursor {
     pub const START: Self = Self { at: Time::ZERO, left: 0, next: 0 };
 }
 
-/// What one packet needs, in nano-bits.
+/// Returns the nano-bits that one packet needs.
 pub(crate) fn need_of(size: Size) -> u128 {
     size.as_bits() * NANO
 }
@@ -78,9 +78,8 @@ impl Capacity {
         }
     }
 
-    /// Where a busy period that begins at `now` starts: what was offered up to and at `now` is
-    /// gone. As in Mahimahi, a packet that arrives at the very moment of an opportunity is too late
-    /// for it.
+    /// Returns the start of a busy period that begins at `now`: capacity offered up to and at `now`
+    /// is lost. As in Mahimahi, a packet that arrives at the time of an opportunity cannot use it.
     pub fn begin(&self, clock: TraceClock, now: Time) -> Cursor {
         let next = match self {
             Self::Opportunities(opportunities) => opportunities.first_after(clock.position(now)),
@@ -89,7 +88,7 @@ impl Capacity {
         Cursor { at: now, left: 0, next }
     }
 
-    /// When the first bit after `from` can move; none if never.
+    /// Returns the time at which the first bit after `from` can move; `None` if never.
     pub fn ready(&self, clock: TraceClock, from: Cursor) -> Option<Time> {
         if from.left > 0 {
             return Some(from.at);
@@ -107,8 +106,8 @@ impl Capacity {
         }
     }
 
-    /// Carries `need` nano-bits after `from`: the moment when they are through, as the cursor of
-    /// what follows; none if never.
+    /// Carries `need` nano-bits after `from`. Returns the cursor at which they are carried; `None`
+    /// if never.
     pub fn carry(&self, clock: TraceClock, from: Cursor, need: u128) -> Option<Cursor> {
         if need <= from.left {
             return Some(Cursor { left: from.left - need, ..from });
@@ -139,7 +138,7 @@ impl Capacity {
         }
     }
 
-    /// Nano-bits that were offered after `from` until `until`, what `from` has left included.
+    /// Returns the nano-bits offered after `from` until `until`, including those left in `from`.
     pub fn offered(&self, clock: TraceClock, from: Cursor, until: Time) -> u128 {
         let more = match self {
             Self::Unlimited => u128::MAX,
@@ -153,7 +152,7 @@ impl Capacity {
         more.saturating_add(from.left)
     }
 
-    /// The rate that turns a queue's time into bytes; none when it is unlimited.
+    /// Returns the rate that converts a queue limit in time to bytes; `None` if unlimited.
     pub fn mean_rate(spec: &CapacitySpec) -> Option<Rate> {
         match spec {
             CapacitySpec::Unlimited => None,
@@ -167,17 +166,17 @@ fn nanos(span: Span) -> u128 {
     u128::from(span.as_nanos())
 }
 
-/// The time of `position`, when `at` is the time of the earlier `base`; none beyond all time.
+/// Returns the time of `position`, if `at` is the time of the earlier `base`. `None` on overflow.
 fn later(at: Time, base: Span, position: Span) -> Option<Time> {
     at.as_nanos().checked_add((position - base).as_nanos()).map(Time::from_nanos)
 }
 
-/// Whole nanoseconds until `need` is carried, and what the last of them offers beyond it.
+/// Returns the whole nanoseconds until `need` is carried, and the unused nano-bits of the last one.
 fn time_for(need: u128, rate: u64) -> Option<(u64, u128)> {
     if rate == 0 {
         return None;
     }
-    // A packet nearly always fits in 64 bits, where a division costs a third.
+    // Most packets fit in 64 bits, where a division costs a third.
     if let Ok(need) = u64::try_from(need) {
         let (whole, rest) = (need / rate, need % rate);
         return Some(if rest == 0 { (whole, 0) } else { (whole + 1, u128::from(rate - rest)) });
@@ -202,7 +201,7 @@ impl Rates {
         Self { steps, per_period }
     }
 
-    /// The steps from `position` on, without end: `(rate, where it ends)`.
+    /// Iterates endlessly over the steps from `position`: `(rate, end of the step)`.
     fn from(&self, position: Span) -> impl Iterator<Item = (u64, Span)> {
         let period = self.steps.period().as_nanos();
         let all = self.steps.steps();
@@ -222,7 +221,8 @@ impl Rates {
         })
     }
 
-    /// Where the rate is above zero for the first time from `position` on.
+    /// Returns the first position from `position` at which the rate is above zero; `None` if it
+    /// never is.
     fn first_flow(&self, position: Span) -> Option<Span> {
         if self.per_period == 0 {
             return None;
@@ -240,12 +240,13 @@ impl Rates {
         None
     }
 
-    /// Where `need` (more than zero) is carried, and what the last nanosecond offers beyond it.
+    /// Returns the position at which `need` (more than zero) is carried, and the unused nano-bits
+    /// of the last nanosecond.
     fn carry(&self, position: Span, mut need: u128) -> Option<(Span, u128)> {
         if self.per_period == 0 {
             return None;
         }
-        // Any whole period carries the same, wherever it starts.
+        // Every whole period carries the same amount, wherever it starts.
         let periods = u64::try_from((need - 1) / self.per_period).ok()?;
         need -= u128::from(periods) * self.per_period;
         let skipped = self.steps.period().as_nanos().checked_mul(periods)?;
@@ -266,7 +267,7 @@ impl Rates {
         None
     }
 
-    /// Nano-bits offered in `span` from `position` on.
+    /// Returns the nano-bits offered in `span` from `position`.
     fn offered(&self, position: Span, span: Span) -> u128 {
         let period = self.steps.period();
         let periods = span.as_nanos() / period.as_nanos();
@@ -289,20 +290,21 @@ impl Rates {
 #[derive(Clone, Debug)]
 pub(crate) struct Opportunities {
     at: Vec<Span>,
-    /// Nano-bits of each.
+    /// Nano-bits of each opportunity.
     each: u128,
     period: Span,
 }
 
 impl Opportunities {
-    /// Where opportunity `n` is, counted from the trace's position zero; none beyond all time.
+    /// Returns the position of opportunity `n`, counted from position zero of the trace. `None` on
+    /// overflow.
     fn position(&self, n: u64) -> Option<Span> {
         let len = self.at.len() as u64;
         let lap = self.period.as_nanos().checked_mul(n / len)?;
         lap.checked_add(self.at[(n % len) as usize].as_nanos()).map(Span::from_nanos)
     }
 
-    /// The first opportunity later than `position`.
+    /// Returns the index of the first opportunity later than `position`.
     fn first_after(&self, position: Span) -> u64 {
         let lap = position.as_nanos() / self.period.as_nanos();
         let within = Span::from_nanos(position.as_nanos() % self.period.as_nanos());

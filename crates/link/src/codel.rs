@@ -1,14 +1,14 @@
-//! CoDel, RFC 8289: drops when packets have waited too long for too long.
+//! CoDel (RFC 8289): drops packets if the queueing delay stays too high for too long.
 
 use manyways_unit::{Size, Span, Time};
 
 use crate::packet::Segment;
 use crate::queue::Queue;
 
-/// The state of RFC 8289 §5.3, with the RFC's names.
+/// The state of RFC 8289, section 5.3, with the RFC's names.
 ///
-/// Where the RFC leaves room: MAXPACKET is the largest packet seen so far, because a pipe knows no
-/// MTU, and the count with which dropping resumes is that of the RFC's text, as in Linux.
+/// Where the RFC leaves a choice: MAXPACKET is the size of the largest packet so far, because a
+/// pipe has no MTU. The count with which dropping resumes follows the text of the RFC, as in Linux.
 #[derive(Clone, Debug)]
 pub(crate) struct Codel {
     target: Span,
@@ -35,7 +35,8 @@ impl Codel {
         }
     }
 
-    /// The next packet for the wire, if any is left; those that go instead to `drop`.
+    /// Returns the next packet for the wire; `None` if the queue is empty. Passes dropped packets
+    /// to `drop`.
     pub fn dequeue(
         &mut self,
         now: Time,
@@ -67,7 +68,7 @@ impl Codel {
             drop(head);
             let next = self.take(now, queue);
             self.dropping = true;
-            // Soon after the last cycle, start at the drop rate that had then worked.
+            // Soon after the previous cycle: start with the drop rate that had worked there.
             let worked = self.count - self.last_count;
             let recent = now.since(self.drop_next) < self.interval * 16;
             self.count = if worked > 1 && recent { worked } else { 1 };
@@ -78,7 +79,7 @@ impl Codel {
         Some(head)
     }
 
-    /// The oldest packet, and whether the waiting times so far allow to drop it.
+    /// Returns the oldest packet, and whether the queueing delays so far allow dropping it.
     fn take(&mut self, now: Time, queue: &mut Queue) -> Option<(Segment, bool)> {
         let Some(head) = queue.pop() else {
             self.first_above = None;
@@ -95,7 +96,8 @@ impl Codel {
     }
 
     fn control_law(&self, from: Time) -> Time {
-        // IEEE 754 fixes the result of a square root and of a division: the same everywhere.
+        // IEEE 754 defines square root and division exactly: the result is the same on every
+        // machine.
         from + Span::from_nanos(
             (self.interval.as_nanos() as f64 / (self.count as f64).sqrt()) as u64,
         )

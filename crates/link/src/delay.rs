@@ -1,4 +1,4 @@
-//! How long a packet travels once it is off the wire.
+//! Delay of packets between leaving the wire and arriving.
 
 use manyways_trace::scenario::DelaySpec;
 use manyways_unit::{Random, Span, Time};
@@ -30,7 +30,7 @@ impl Delay {
         !self.jitter.is_zero()
     }
 
-    /// When a packet arrives that leaves the wire at `at`.
+    /// Returns the arrival time of a packet that leaves the wire at `at`.
     pub fn arrival(&mut self, clock: TraceClock, at: Time) -> Time {
         let delay = match &self.spec {
             DelaySpec::Constant(span) => *span,
@@ -41,7 +41,8 @@ impl Delay {
         }
         let jitter = self.jitter.as_nanos();
         let more = Span::from_nanos(self.random.up_to(jitter.saturating_mul(2)));
-        // `more` is shifted by the jitter: subtracting it last keeps the delay from going below 0.
+        // `more` includes the jitter as an offset; subtracting it last keeps the delay from going
+        // below 0.
         at + (delay + more).saturating_sub(self.jitter)
     }
 }

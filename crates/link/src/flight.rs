@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use manyways_unit::{Size, Time};
 
-/// Consecutive segments of one packet that arrive at the same moment.
+/// Consecutive segments of one packet that arrive at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arrival {
     pub at: Time,
@@ -16,7 +16,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Appends what follows it in the same packet; false when `next` does not.
+    /// Appends the next segments of the same packet; returns false if `next` does not follow.
     pub fn join(&mut self, next: &Self) -> bool {
         let follows = self.id == next.id && self.first + self.count == next.first;
         if follows {
@@ -28,16 +28,17 @@ impl Arrival {
     }
 }
 
-/// All that is on its way.
+/// All packets in flight.
 #[derive(Clone, Debug)]
 pub(crate) enum Flight {
-    /// Nobody overtakes.
+    /// Packets arrive in the order of departure.
     Ordered(VecDeque<Arrival>),
-    /// Whoever arrives first, arrives first; at the same moment, in the order of departure.
+    /// Packets arrive in the order of their arrival times; at the same time, in the order of
+    /// departure.
     Reordered { heap: BinaryHeap<Reverse<Ranked>>, departed: u64 },
 }
 
-/// An arrival and its rank among all departures.
+/// An arrival and its position in the order of departures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ranked {
     arrival: Arrival,
@@ -69,7 +70,7 @@ impl Flight {
         matches!(self, Self::Reordered { .. })
     }
 
-    /// From now on with or without overtaking; gives the latest arrival of what is on its way.
+    /// Enables or disables reordering. Returns the latest arrival time of the packets in flight.
     pub fn set_reorder(&mut self, reorder: bool) -> Option<Time> {
         if reorder != self.reorders() {
             let mut old = std::mem::replace(self, Self::new(reorder));
@@ -83,7 +84,7 @@ impl Flight {
         }
     }
 
-    /// In order, `arrival` must not be earlier than the one before it.
+    /// Without reordering, `arrival` must not be earlier than the previous one.
     pub fn push(&mut self, arrival: Arrival) {
         match self {
             Self::Ordered(queue) => {
@@ -116,7 +117,7 @@ impl Flight {
         }
     }
 
-    /// Removes what would arrive after `now`, in the order of its departure.
+    /// Removes the packets that would arrive after `now`, in the order of their departure.
     pub fn cut(&mut self, now: Time) -> Vec<Arrival> {
         match self {
             Self::Ordered(queue) => {

@@ -1,11 +1,11 @@
-//! What a link does to packets, as a pure core under virtual time.
+//! A link emulator as a pure core under virtual time.
 //!
 //! A [`Pipe`] is one direction of a link: a queue, a wire with a capacity that may change, loss and
-//! delay. Hand it [`Packet`]s at a time, and it says which of their segments are delivered or
-//! dropped, and at which time. Two pipes make a link.
+//! delay. It takes [`Packet`]s and reports which of their segments are delivered or dropped, and
+//! when. Two pipes make a link.
 //!
-//! This crate reads no clock and opens nothing, and a pipe holds no bytes of any packet: the shell
-//! keeps the buffers and finds them by [`Packet::id`]. The same seed and the same input give the
+//! This crate reads no clock and opens no files, and a pipe contains no bytes of packets: the shell
+//! keeps the buffers and finds them by [`Packet::id`]. The same seed and the same input produce the
 //! same output, so that one core serves simulations under virtual time and emulation under real
 //! time.
 #![forbid(unsafe_code)]

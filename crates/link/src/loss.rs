@@ -1,10 +1,10 @@
-//! Which packets the wire loses.
+//! Decides which packets the wire loses.
 
 use manyways_trace::scenario::LossSpec;
 
 use manyways_unit::Random;
 
-/// Decides packet by packet, in the order in which they leave the wire.
+/// Decides for each packet, in the order in which packets leave the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Loss {
     spec: LossSpec,
@@ -18,18 +18,18 @@ impl Loss {
         Self { spec, bad: false, random }
     }
 
-    /// A new law from the next packet on; a Gilbert-Elliott wire starts in its good state.
+    /// Sets the loss model from the next packet; a Gilbert-Elliott model starts in its good state.
     pub fn set(&mut self, spec: LossSpec) {
         self.spec = spec;
         self.bad = false;
     }
 
-    /// Whether no packet is ever lost.
+    /// Whether no packet can be lost.
     pub fn is_none(&self) -> bool {
         matches!(self.spec, LossSpec::None)
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     pub fn draw(&mut self) -> bool {
         match self.spec {
             LossSpec::None => false,
@@ -72,7 +72,7 @@ mod tests {
         let lost = draws(spec, 200_000);
         // Share of time in the bad state: 0.01 / (0.01 + 0.25) = 3.85 %.
         assert!((share(&lost) - 0.0385).abs() < 0.004, "{}", share(&lost));
-        // A stay there lasts 1 / 0.25 = 4 packets on average.
+        // A period in the bad state lasts 1 / 0.25 = 4 packets on average.
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count();
         let mean = lost.iter().filter(|lost| **lost).count() as f64 / bursts as f64;
         assert!((mean - 4.0).abs() < 0.3, "{mean}");

@@ -1,9 +1,10 @@
-//! Boxes that sit on a link and do more, or less, than forward: a NAT and an option stripper.
+//! Middleboxes on a link: a NAT and a box that strips TCP options.
 //!
-//! A [`Middlebox`] changes packets in place, ordinary ones and super-packets alike, and says what
-//! becomes of them. It keeps checksums as right or wrong as they were: a finished one is mended by
-//! what changed (RFC 1624), and one that is still to be computed holds the pseudo-header's sum, so
-//! that only changed addresses count. Time is an argument; nothing here reads a clock.
+//! A [`Middlebox`] changes packets in place, ordinary ones and super-packets alike, and returns a
+//! verdict for each. Correct checksums stay correct and wrong ones stay wrong: a finished checksum
+//! is updated incrementally (RFC 1624). A checksum that is left to the device contains the sum of
+//! the pseudo-header, so that only changed addresses affect it. Time is an argument; the module
+//! reads no clock.
 
 mod fragment;
 mod nat;
@@ -23,72 +24,73 @@ pub use self::table::{FIRST_PORT, MAX_MAPPINGS};
 
 use crate::segment::Offload;
 
-/// What sits on a link, for both of its directions.
+/// A middlebox on a link, for both directions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Middlebox {
-    /// Translates addresses over IPv4 and keeps strangers out over IPv6.
+    /// Translates addresses over IPv4 and blocks unsolicited packets over IPv6.
     Nat(Box<Nat>),
-    /// Takes MPTCP's options out of TCP.
+    /// Removes MPTCP options from TCP.
     StripMptcp(StripMptcp),
 }
 
-/// Which side of the middlebox a packet came from.
+/// The side from which a packet enters the middlebox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The device's: the inside.
+    /// The side of the device: inside.
     Device,
-    /// The far hosts': the outside.
+    /// The side of the remote hosts: outside.
     Far,
 }
 
-/// What becomes of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It goes on, as it is now.
+    /// The packet, which may have been changed, is forwarded.
     Forward,
-    /// It is gone.
+    /// The packet is dropped.
     Drop,
-    /// It is gone, and its first `length` bytes are now an answer that goes back where it came
-    /// from, with nothing left to the device. Only with [`Forgotten::Reset`].
+    /// The packet is dropped, and its buffer now starts with an answer of `length` bytes, which is
+    /// sent back to the side that the packet came from. The answer is complete, without offloads.
+    /// Only with [`Forgotten::Reset`].
     Answer {
         /// Bytes of the answer.
         length: usize,
     },
 }
 
-/// What a middlebox has done so far.
+/// Counters of a middlebox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Mappings that are known now; idle ones go when the next packet comes.
+    /// Current mappings; expired ones are removed when the next packet arrives.
     pub mappings: u64,
-    /// Mappings that were made.
+    /// Mappings created.
     pub made: u64,
-    /// Mappings that were forgotten because they were idle.
+    /// Mappings removed after their idle timeout.
     pub expired: u64,
-    /// Mappings that had to make room for another.
+    /// Mappings removed because the table was full.
     pub evicted: u64,
-    /// Packets (a super-packet counts once) that did not go on.
+    /// Packets that were not forwarded; a super-packet counts once.
     pub dropped: u64,
-    /// Options that were taken out.
+    /// Options removed.
     pub stripped: u64,
 }
 
 impl Middlebox {
-    /// A NAT that shows `external` to the far side and forgets what was idle for `idle`.
+    /// Creates a NAT with the address `external` outside and the idle timeout `idle`.
     pub fn nat(external: Ipv4Addr, idle: Span) -> Self {
         Self::Nat(Box::new(Nat::new(external, idle)))
     }
 
-    /// A box that takes MPTCP's options out of TCP.
+    /// Creates a box that removes MPTCP options from TCP.
     pub fn strip_mptcp() -> Self {
         Self::StripMptcp(StripMptcp::default())
     }
 
-    /// Lets a packet through, changed where that is its work, or not.
+    /// Processes a packet, which may be changed, and returns the verdict.
     ///
-    /// `now` never goes back; where it does, the latest time that was seen counts.
+    /// `now` must not go back; a `now` before the latest one is replaced by the latest one.
     pub fn pass(&mut self, now: Time, from: Side, packet: &mut [u8], offload: &Offload) -> Verdict {
         match self {
             Self::Nat(nat) => nat.pass(now, from, packet, offload),
@@ -96,7 +98,6 @@ impl Middlebox {
         }
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Nat(nat) => nat.counters(),

@@ -1,36 +1,37 @@
-//! What goes into a [`Pipe`](crate::Pipe) and what comes out.
+//! Input and output of a [`Pipe`](crate::Pipe).
 
 use manyways_unit::{Size, Time};
 
-/// A packet as the kernel hands it over: one wire packet, or a super-packet that is cut into wire
-/// packets ("segments") here.
+/// A packet as the kernel passes it: one wire packet, or a super-packet that consists of several
+/// wire packets ("segments").
 ///
-/// Sizes are IP bytes: header and payload of each segment, as it would be on the wire.
+/// Sizes are IP bytes: header and payload of each segment, as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// The caller's name for it. Ids of packets inside the pipe at the same time must differ.
+    /// Identifier chosen by the caller. Packets inside the pipe at the same time must have
+    /// different ids.
     pub id: u64,
-    /// How many wire packets it is; a packet of none is ignored.
+    /// Number of wire packets; a packet with 0 segments is ignored.
     pub segments: u32,
-    /// IP bytes of each segment but the last.
+    /// IP bytes of each segment except the last.
     pub segment: Size,
     /// IP bytes of the last segment, which is the only one of an ordinary packet.
     pub last: Size,
 }
 
 impl Packet {
-    /// An ordinary packet of `size` IP bytes.
+    /// Creates an ordinary packet of `size` IP bytes.
     pub const fn single(id: u64, size: Size) -> Self {
         Self { id, segments: 1, segment: size, last: size }
     }
 
-    /// IP bytes of segment `index`, counted from zero.
+    /// Returns the IP bytes of segment `index`, counted from zero.
     pub const fn size_of(&self, index: u32) -> Size {
-        // Written without a sum that could overflow at the largest index.
+        // Written without a sum, which could overflow at the largest index.
         if index == self.segments.saturating_sub(1) { self.last } else { self.segment }
     }
 
-    /// IP bytes of `count` segments from `first` on.
+    /// Returns the IP bytes of `count` segments from `first`.
     pub(crate) fn size_of_run(&self, first: u32, count: u32) -> Size {
         if count == 0 {
             return Size::ZERO;
@@ -40,39 +41,37 @@ impl Packet {
     }
 }
 
-/// What became of some consecutive segments of one packet.
+/// The outcome of consecutive segments of one packet.
 ///
 /// Every segment is reported exactly once, delivered or dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// They arrive at the other end.
+    /// The segments arrive at the other end.
     Deliver {
-        /// When the last of them arrives.
+        /// Arrival time of the last segment.
         at: Time,
         /// [`Packet::id`].
         id: u64,
-        /// The first of them, counted from zero.
+        /// Index of the first segment, from zero.
         first: u32,
-        /// How many, at least one.
+        /// Number of segments, at least one.
         count: u32,
     },
-    /// They are gone.
+    /// The segments are dropped.
     Drop {
-        /// When that happened.
+        /// Time of the drop.
         at: Time,
         /// [`Packet::id`].
         id: u64,
-        /// The first of them, counted from zero.
+        /// Index of the first segment, from zero.
         first: u32,
-        /// How many, at least one.
+        /// Number of segments, at least one.
         count: u32,
-        /// Why.
         cause: Cause,
     },
 }
 
 impl Output {
-    /// When it happened.
     pub const fn at(&self) -> Time {
         match self {
             Self::Deliver { at, .. } | Self::Drop { at, .. } => *at,
@@ -80,26 +79,26 @@ impl Output {
     }
 }
 
-/// Why a segment was dropped.
+/// Reason of a drop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The queue had no room.
+    /// The queue was full.
     Queue,
-    /// CoDel found that packets had waited too long.
+    /// CoDel dropped the segment because the queueing delay was too high.
     Aqm,
-    /// It was lost on the wire, after it had used capacity.
+    /// The segment was lost on the wire, after it had used capacity.
     Loss,
     /// The link was down, or went down while the segment was on it.
     Down,
 }
 
-/// Segments of one packet that waited, or wait, together.
+/// Consecutive segments of one packet that wait together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub packet: Packet,
-    /// First segment that is left.
+    /// Index of the first remaining segment.
     pub first: u32,
-    /// One past the last segment that is left.
+    /// Index after the last remaining segment.
     pub end: u32,
     pub arrived: Time,
 }
@@ -117,7 +116,7 @@ impl Train {
         self.packet.size_of_run(self.first, self.count())
     }
 
-    /// Takes the first `count` segments off; there must be as many.
+    /// Splits off the first `count` segments; the train must have at least as many.
     pub fn split_front(&mut self, count: u32) -> Self {
         let front = Self { end: self.first + count, ..*self };
         self.first = front.end;
@@ -125,7 +124,7 @@ impl Train {
     }
 }
 
-/// One segment on its way through the queue and over the wire.
+/// One segment in the queue or on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub id: u64,

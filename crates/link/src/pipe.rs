@@ -16,15 +16,15 @@ use crate::packet::{Segment, Train};
 use crate::queue::Queue;
 use crate::{Cause, Output, Packet, Stats};
 
-/// What one direction of a link does to packets: they wait in a queue, the wire carries them one
-/// after the other, some are lost on it, the others arrive after a delay.
+/// Emulates one direction of a link: packets wait in a queue, the wire carries them one after the
+/// other, some are lost on it, the others arrive after a delay.
 ///
-/// Feed it with [`handle`](Self::handle), drain it with [`poll`](Self::poll), and call `poll` again
-/// at [`next_wakeup`](Self::next_wakeup) at the latest. Every method first brings the pipe to its
-/// `now`, so that calling more often never changes what happens or when. Time must not go back: an
-/// earlier `now` counts as the latest one seen, but for `poll`, which gives what is due by its own.
-/// Of what falls on the same moment, departures and delivery opportunities come first, then arrivals
-/// and changes.
+/// Pass packets to [`handle`](Self::handle), take outputs from [`poll`](Self::poll), and call
+/// `poll` again at [`next_wakeup`](Self::next_wakeup) at the latest. Every method first advances
+/// the pipe to its `now`, so that additional calls change neither the outputs nor their times. Time
+/// must not go back: a `now` before the latest one is replaced by the latest one, except in `poll`,
+/// which returns outputs due at the given time. Events at the same time have an order: departures
+/// and delivery opportunities come first, then arrivals and changes.
 ///
 /// # Capacity
 /// All sizes are IP bytes.
@@ -32,38 +32,38 @@ use crate::{Cause, Output, Packet, Stats};
 /// - A rate, constant or in steps: within a busy period the wire has carried `n` bits at the first
 ///   whole nanosecond by which the rate has offered `n`; rounding does not add up. A packet's bits
 ///   may straddle steps; a step of rate zero carries nothing.
-/// - Delivery opportunities (Mahimahi's): each delivers up to its size to what waits at that
-///   moment. A packet that is larger than what is left goes on with the next opportunity and
-///   departs with its last byte; what is left serves the next waiting packet at once; bytes that
-///   nobody waits for are lost. A packet that arrives at the moment of an opportunity is too late
-///   for it. An opportunity at exactly the period belongs to the end of that lap.
+/// - Delivery opportunities (Mahimahi): each delivers up to its size from the packets that wait at
+///   that time. A packet larger than the remaining size continues with the next opportunity and
+///   departs with its last byte. The remaining size serves the next waiting packet at once; bytes
+///   without a waiting packet are lost. A packet that arrives at the time of an opportunity cannot
+///   use it. An opportunity at exactly the period belongs to the end of that period.
 ///
-/// All traces of a pipe share one position: zero at [`Time::ZERO`], or what
-/// [`restart`](Self::restart) said. They repeat after their period.
+/// All traces of a pipe share one position: zero at [`Time::ZERO`], or the position set by
+/// [`restart`](Self::restart). They repeat after their period.
 ///
 /// # Queue
-/// The limit counts what waits: a packet leaves the queue when its first bit can move. A packet that
-/// finds the link idle always enters. A limit in time is time × rate (of a trace: its mean rate),
-/// at least 1500 bytes; without a capacity there is no limit in time. Of a super-packet, the
-/// leading segments that fit enter. Drop-tail drops the rest. Drop-head drops the oldest waiting
-/// segments until the arriving one fits, which may be others of the same packet; one that could
-/// never fit is dropped itself. CoDel follows RFC 8289 and drops the tail at the limit.
+/// The limit applies to waiting packets: a packet leaves the queue when its first bit can move. A
+/// packet that finds the link idle always enters. A limit in time is time × rate (of a trace: its
+/// mean rate), at least 1500 bytes; without a capacity there is no limit in time. Of a
+/// super-packet, the leading segments that fit enter. Drop-tail drops the others. Drop-head drops
+/// the oldest waiting segments until the arriving one fits, including segments of the same packet;
+/// a segment that can never fit is dropped itself. CoDel follows RFC 8289 and drops the tail at the
+/// limit.
 ///
 /// # Loss and delay
-/// Loss is drawn for each segment as it leaves the wire, so that lost packets use capacity. The
-/// delay is the trace's value at that moment, plus jitter, uniform within ± its span, and never
-/// below zero. Unless the spec allows reordering, a packet arrives no earlier than the one before
-/// it. Loss and jitter draw from separate streams of the seed.
+/// Loss is drawn for each segment when it leaves the wire, so that lost packets use capacity. The
+/// delay is the value of the trace at that time plus jitter, uniform within ± its span, and never
+/// below zero. Unless the spec allows reordering, a packet arrives no earlier than the previous
+/// one. Loss and jitter draw from separate streams of the seed.
 ///
 /// # Down
-/// A link that goes down drops what waits, what is being sent and what is in flight, and then all
-/// that arrives. A modem that loses its bearer flushes its buffer, and what was in the air
-/// finds nobody: a link that kept its packets would deliver, seconds later, segments that their
-/// sender has long repeated.
+/// A link that goes down drops the packets that wait, are being sent or are in flight, and then all
+/// packets that arrive. A real modem that loses its bearer flushes its buffer. A link that kept its
+/// packets would deliver segments, seconds later, that their sender has already retransmitted.
 ///
-/// # Held
-/// Who owns the pipe may know of something that keeps the wire from starting, such as a radio that is
-/// asleep: [`hold`](Self::hold). Until then all that arrives waits in the queue, within its limit.
+/// Delayed start
+/// The owner of the pipe may know a reason why the wire cannot start, such as an idle radio:
+/// [`hold`](Self::hold). Until then all arriving packets wait in the queue, within its limit.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     now: Time,
@@ -71,11 +71,11 @@ pub struct Pipe {
     state: LinkState,
     capacity_spec: CapacitySpec,
     capacity: Capacity,
-    /// Up to where the capacity is used; meaningless while the link is idle.
+    /// Position up to which the capacity is used; meaningless while the link is idle.
     cursor: Cursor,
-    /// The wire takes nothing up before this.
+    /// The wire starts no packet before this time.
     held: Time,
-    /// When the latest packet left the wire.
+    /// Departure time of the latest packet.
     departed: Option<Time>,
     service: Option<Service>,
     queue_spec: QueueSpec,
@@ -84,7 +84,7 @@ pub struct Pipe {
     loss: Loss,
     delay: Delay,
     flight: Flight,
-    /// When the latest packet arrives: the earliest moment for the next one, if in order.
+    /// Latest arrival time: the earliest one for the next packet, unless reordering is allowed.
     latest: Time,
     drops: Drops,
     stats: Stats,
@@ -97,7 +97,7 @@ struct Service {
     from: Cursor,
     /// Nano-bits after `from`.
     need: u128,
-    /// When it departs under the present capacity.
+    /// Departure under the current capacity; `None` if never.
     done: Option<Cursor>,
 }
 
@@ -123,7 +123,7 @@ impl Dropped {
     }
 }
 
-/// Drops that are counted and wait to be reported, in the order of time.
+/// Drops that are counted but not yet reported, in the order of time.
 #[derive(Clone, Debug, Default)]
 struct Drops(VecDeque<Dropped>);
 
@@ -149,7 +149,7 @@ const LOSS_STREAM: u64 = 1;
 const JITTER_STREAM: u64 = 2;
 
 impl Pipe {
-    /// A link that is up and empty at [`Time::ZERO`], with its traces at their start.
+    /// Creates a link that is up and empty at [`Time::ZERO`], with its traces at their start.
     pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
         let rate = Capacity::mean_rate(&spec.capacity);
         Self {
@@ -174,7 +174,7 @@ impl Pipe {
         }
     }
 
-    /// `packet` arrives.
+    /// Accepts an arriving packet.
     pub fn handle(&mut self, now: Time, packet: Packet) {
         self.advance(now);
         let now = self.now;
@@ -197,9 +197,9 @@ impl Pipe {
         queue.admit(train, |gone| drops.push(stats, Dropped::train(now, gone, Cause::Queue)));
     }
 
-    /// The next thing that happened up to `now`, in the order of time (at the same moment,
-    /// deliveries first), with the moment at which it happened. Consecutive segments of a packet
-    /// that are due come as one. Call it until it returns none.
+    /// Returns the next output up to `now`, in the order of time (at the same time, deliveries
+    /// first). Consecutive segments of a packet that are due are returned together. Call until
+    /// `None`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         self.advance(now);
         let drop_at = self.drops.0.front().map(|drop| drop.at);
@@ -226,44 +226,47 @@ impl Pipe {
         Some(Output::Deliver { at, id, first, count })
     }
 
-    /// When to call [`poll`](Self::poll) at the latest; none while nothing would happen.
+    /// Returns the latest time of the next [`poll`](Self::poll) call; `None` if no output is
+    /// pending.
     ///
-    /// It is never later than the next delivery. Drops may be reported with the delivery that
-    /// follows them, so that a busy link needs one wake-up a packet, not two.
+    /// The result is never later than the next delivery. Drops may be reported with the delivery
+    /// that follows them, so that a busy link needs one wake-up per packet, not two.
     pub fn next_wakeup(&self) -> Option<Time> {
         let arrival = self.flight.front().map(|arrival| arrival.at);
         let drop = self.drops.0.front().map(|drop| drop.at);
         let reported = [arrival, drop].into_iter().flatten().min();
-        // In order, nobody who has yet to depart arrives before those in flight.
+        // Without reordering, a packet that has not departed cannot arrive before the packets in
+        // flight.
         if arrival.is_some() && !self.flight.reorders() {
             return reported;
         }
         [reported, self.next_step()].into_iter().flatten().min()
     }
 
-    /// All traces stand at `offset` from now on. Packets inside stay.
+    /// Sets the position of all traces to `offset`. Packets in the pipe stay.
     pub fn restart(&mut self, now: Time, offset: Span) {
         self.change_capacity(now, |pipe| pipe.clock = TraceClock::new(pipe.now, offset));
     }
 
-    /// The wire takes up no packet before `until`; with a moment that is over, it does from now on.
-    /// This replaces what was said before. The packet that is being sent goes on. Where the wire has
-    /// opportunities, those up to then are lost.
+    /// Delays the start of the next packet until `until`; a time in the past ends the delay. The
+    /// call replaces the previous one. A packet that is being sent continues. Delivery
+    /// opportunities up to `until` are lost.
     pub fn hold(&mut self, now: Time, until: Time) {
         self.advance(now);
         self.held = until.max(self.now);
     }
 
-    /// When the wire was last busy, up to `now`: that very moment while a packet is being sent or waits
-    /// for anything but the end of a [`hold`](Self::hold); none if never.
+    /// Returns the last time, up to `now`, at which the wire was busy: `now` while a packet is
+    /// being sent or waits for anything except the end of a [`hold`](Self::hold). `None` if never.
     pub fn last_busy(&mut self, now: Time) -> Option<Time> {
         self.advance(now);
         let is_busy = self.service.is_some() || !self.queue.is_empty() && self.held <= self.now;
         if is_busy { Some(self.now) } else { self.departed }
     }
 
-    /// A new capacity. The packet that is being sent goes on with what is left of it; a queue with a
-    /// limit in time takes its new size. A trace stands where all traces of the pipe stand.
+    /// Sets the capacity. A packet that is being sent continues with its remaining bytes. A queue
+    /// with a limit in time takes its new size. A new trace starts at the position of the pipe's
+    /// traces.
     pub fn set_capacity(&mut self, now: Time, spec: CapacitySpec) {
         self.change_capacity(now, |pipe| {
             pipe.capacity = Capacity::new(&spec);
@@ -272,32 +275,32 @@ impl Pipe {
         });
     }
 
-    /// A new delay, for packets that leave the wire from now on.
+    /// Sets the delay of packets that leave the wire from now on.
     pub fn set_delay(&mut self, now: Time, spec: DelaySpec) {
         self.advance(now);
         self.delay.set(spec);
     }
 
-    /// A new jitter, for packets that leave the wire from now on.
+    /// Sets the jitter of packets that leave the wire from now on.
     pub fn set_jitter(&mut self, now: Time, jitter: Span) {
         self.advance(now);
         self.delay.set_jitter(jitter);
     }
 
-    /// Whether packets that leave the wire from now on may overtake each other.
+    /// Sets whether packets that leave the wire from now on may be reordered.
     pub fn set_reorder(&mut self, now: Time, reorder: bool) {
         self.advance(now);
         self.latest = self.flight.set_reorder(reorder).unwrap_or_default().max(self.latest);
     }
 
-    /// A new loss, for packets that leave the wire from now on.
+    /// Sets the loss model for packets that leave the wire from now on.
     pub fn set_loss(&mut self, now: Time, spec: LossSpec) {
         self.advance(now);
         self.loss.set(spec);
     }
 
-    /// A new limit and discipline, for packets that arrive from now on: those that wait stay, even
-    /// where they are more than the new limit. CoDel starts afresh.
+    /// Sets limit and discipline for packets that arrive from now on. Waiting packets stay, even if
+    /// they exceed the new limit. The state of CoDel is reset.
     pub fn set_queue(&mut self, now: Time, spec: QueueSpec) {
         self.advance(now);
         self.queue_spec = spec;
@@ -305,7 +308,8 @@ impl Pipe {
         self.codel = codel(spec);
     }
 
-    /// Up or down; here [`LinkState::Silent`] and [`LinkState::NoCarrier`] do the same.
+    /// Sets the link up or down. [`LinkState::Silent`] and [`LinkState::NoCarrier`] have the same
+    /// effect.
     pub fn set_state(&mut self, now: Time, state: LinkState) {
         self.advance(now);
         self.state = state;
@@ -329,7 +333,7 @@ impl Pipe {
         self.latest = now;
     }
 
-    /// Counters and what is inside, as of the latest `now`.
+    /// Returns counters and current contents at the latest `now`.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats.backlog = self.queue.waiting();
@@ -343,7 +347,7 @@ impl Pipe {
         self.service.is_none() && self.queue.is_empty()
     }
 
-    /// Whether segments that find the link idle all do the same thing now.
+    /// Whether all segments that find the link idle currently have the same outcome.
     fn passes_at_once(&self) -> bool {
         matches!(self.capacity, Capacity::Unlimited)
             && self.codel.is_none()
@@ -351,7 +355,7 @@ impl Pipe {
             && !self.delay.has_jitter()
     }
 
-    /// When the wire takes up or finishes its next packet.
+    /// Returns the time at which the wire starts or finishes its next packet.
     fn next_step(&self) -> Option<Time> {
         match &self.service {
             Some(service) => service.done.map(|done| done.at),
@@ -360,7 +364,7 @@ impl Pipe {
         }
     }
 
-    /// From where on the wire can carry the next packet.
+    /// Returns the position from which the wire can carry the next packet.
     fn start(&self) -> Cursor {
         match self.cursor.at < self.held {
             true => self.capacity.begin(self.clock, self.held),
@@ -368,7 +372,7 @@ impl Pipe {
         }
     }
 
-    /// Does all that happens on the wire up to `now`, in the order of time.
+    /// Processes all events of the wire up to `now`, in the order of time.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(at) = self.next_step()
@@ -384,7 +388,7 @@ impl Pipe {
         }
     }
 
-    /// The wire takes up the next packet.
+    /// Starts sending the next packet.
     fn take_up(&mut self, at: Time) {
         self.cursor = self.start();
         let Self { queue, codel, drops, stats, .. } = self;
@@ -401,9 +405,9 @@ impl Pipe {
         });
     }
 
-    /// Segments leave the wire together.
+    /// Processes segments that leave the wire together.
     fn depart(&mut self, at: Time, id: u64, first: u32, count: u32, size: Size) {
-        // Drawn for lost packets too, so that loss does not shift the jitter of the others.
+        // Drawn for lost packets too, so that loss does not change the jitter of other packets.
         let mut arrival = self.delay.arrival(self.clock, at);
         self.departed = Some(at);
         if self.loss.draw() {
@@ -419,7 +423,7 @@ impl Pipe {
         self.flight.push(Arrival { at: arrival, id, first, count, size });
     }
 
-    /// Applies a change of what the wire can carry.
+    /// Applies a change of the capacity.
     fn change_capacity(&mut self, now: Time, change: impl FnOnce(&mut Self)) {
         self.advance(now);
         let sent =

@@ -1,4 +1,4 @@
-//! What waits for the wire, and who goes when it is too much.
+//! The queue before the wire, and which packets are dropped when it is full.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use manyways_unit::{Rate, Size};
 use crate::packet::{Segment, Train};
 use crate::stats::Count;
 
-/// A limit in time holds at least this much, or a slow link could queue nothing.
+/// Minimum of a limit in time: a slow link must be able to queue one packet.
 const LEAST_TIME_LIMIT: Size = Size::from_bytes(1500);
 
 /// Packets in the order of their arrival, super-packets as trains of segments.
@@ -28,7 +28,7 @@ enum Limit {
 }
 
 impl Queue {
-    /// `rate` turns a limit in time into bytes; none means that the link is unlimited.
+    /// `rate` converts a limit in time to bytes; `None` if the link is unlimited.
     pub fn new(spec: QueueSpec, rate: Option<Rate>) -> Self {
         let mut queue = Self {
             trains: VecDeque::new(),
@@ -40,7 +40,7 @@ impl Queue {
         queue
     }
 
-    /// A new limit and discipline; what waits stays, even where it is more than the new limit.
+    /// Sets limit and discipline; waiting packets stay, even if they exceed the new limit.
     pub fn set(&mut self, spec: QueueSpec, rate: Option<Rate>) {
         self.drop_head = matches!(spec.discipline, Discipline::DropHead);
         self.limit = match (spec.limit, rate) {
@@ -61,7 +61,8 @@ impl Queue {
         self.trains.is_empty()
     }
 
-    /// Takes what has room of `train`; what goes for it, of this or of older trains, to `drop`.
+    /// Enqueues the segments of `train` that fit. Passes dropped segments of this train or older
+    /// ones to `drop`.
     pub fn admit(&mut self, mut train: Train, mut drop: impl FnMut(Train)) {
         if !self.drop_head {
             let enter = self.room_for(&train);
@@ -78,7 +79,7 @@ impl Queue {
                 continue;
             }
             while self.room_for(&segment) == 0 {
-                // A queue without room for what it could hold is not empty.
+                // A queue without room for a segment that it could contain is not empty.
                 let Some(oldest) = self.pop_train(1) else { break };
                 drop(oldest);
             }
@@ -86,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// Takes all of `train`, whatever the limit.
+    /// Enqueues all of `train`, whatever the limit.
     pub fn push(&mut self, train: Train) {
         if train.is_empty() {
             return;
@@ -103,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// The oldest segment leaves.
+    /// Removes the oldest segment.
     pub fn pop(&mut self) -> Option<Segment> {
         let front = self.trains.front_mut()?;
         let (index, arrived) = (front.first, front.arrived);
@@ -116,7 +117,7 @@ impl Queue {
         Some(Segment { id, index, size, arrived })
     }
 
-    /// The oldest train leaves as a whole.
+    /// Removes the oldest train.
     pub fn pop_all(&mut self) -> Option<Train> {
         self.pop_train(u32::MAX)
     }
@@ -139,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// How many leading segments fit.
+    /// Returns how many leading segments fit.
     fn room_for(&self, train: &Train) -> u32 {
         match self.limit {
             Limit::Unlimited => train.count(),
@@ -152,7 +153,7 @@ impl Queue {
                 if train.size().as_bytes() <= room {
                     return train.count();
                 }
-                // The whole does not fit, so that only segments before the last can.
+                // The whole train does not fit, so that only segments before the last can.
                 let each = train.packet.segment.as_bytes();
                 let whole = room.checked_div(each).unwrap_or(u64::MAX);
                 let before_last = train.count().saturating_sub(1);

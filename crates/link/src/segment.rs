@@ -1,14 +1,13 @@
-//! Super-packets: what a TUN device with `IFF_VNET_HDR` hands over, and how to cut it.
+//! Segmentation of super-packets from a TUN device with `IFF_VNET_HDR`.
 //!
-//! The kernel leaves segmentation (TSO, USO) and checksums to a device that can do them, so up to
-//! 64 KiB arrive as one packet with an [`Offload`] in front. [`plan`] says which wire packets those
-//! are, [`slice()`] gives any run of them as a smaller super-packet, and [`wire`] gives one of them
-//! complete, as it would be seen on a cable. Only headers are ever copied by [`plan`] and
-//! [`slice()`], and they allocate nothing.
+//! The kernel leaves segmentation (TSO, USO) and checksums to a device that supports them. Up to 64
+//! KiB then arrive as one packet with an [`Offload`] in front. [`plan`] computes its wire packets,
+//! [`slice()`] returns a run of them as a smaller super-packet, and [`wire`] returns one of them
+//! complete, as on a cable. [`plan`] and [`slice()`] copy only headers and do not allocate.
 //!
-//! How a segment's headers differ from those of the whole follows Linux (`tcp_gso_segment`,
-//! `__udp_gso_segment`, `inet_gso_segment`): lengths, IPv4 identification (one more each), TCP
-//! sequence number, PSH and FIN only on the last, CWR only on the first.
+//! The headers of a segment are derived as in Linux (`tcp_gso_segment`, `__udp_gso_segment`,
+//! `inet_gso_segment`): lengths, IPv4 identification (incremented for each), TCP sequence number,
+//! PSH and FIN only on the last, CWR only on the first.
 
 pub(crate) mod checksum;
 pub(crate) mod header;
@@ -23,12 +22,12 @@ use std::ops::Range;
 use self::checksum::{Delta, put_word, word};
 use self::header::{Fragment, Ip, TCP, UDP};
 
-/// Most bytes of IP and transport headers of a super-packet that can be cut.
+/// Maximum size of the IP and transport headers of a super-packet.
 ///
-/// IPv4 needs at most 120; IPv6 has no limit, but Linux sends nothing near this one.
+/// IPv4 needs at most 120; IPv6 has no limit, but Linux stays far below this value.
 pub const MAX_HEADER: usize = 256;
 
-/// Room for the headers of one slice.
+/// Buffer for the headers of one slice.
 pub type HeaderBuffer = [u8; MAX_HEADER];
 
 const NEEDS_CSUM: u8 = 1;
@@ -38,46 +37,45 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// What the kernel has left to the device: a `virtio_net_hdr` (Virtio 1.2, section 5.1.6).
+/// Work that the kernel leaves to the device: a `virtio_net_hdr` (Virtio 1.2, section 5.1.6).
 ///
-/// The flag that a checksum has been verified already is not kept: it saves work only.
+/// The flag of a verified checksum is not stored: it would only save work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The checksum is to be computed from `csum_start` to the end of each segment; its field
-    /// holds the pseudo-header's sum.
+    /// Whether to compute the checksum from `csum_start` to the end of each segment; its field
+    /// contains the sum of the pseudo-header.
     pub needs_csum: bool,
-    /// Where the sum begins, in bytes from the start of the IP header.
+    /// Start of the checksummed bytes, from the start of the IP header.
     pub csum_start: u16,
-    /// Where the checksum goes, in bytes from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
-    /// How to cut.
     pub gso: Gso,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     pub gso_size: u16,
-    /// Length of all headers. A hint that may be wrong; never believed here.
+    /// Length of all headers; a hint that may be wrong and is not used here.
     pub hdr_len: u16,
-    /// CWR may be set on the first segment.
+    /// Whether CWR may be set on the first segment.
     pub ecn: bool,
 }
 
-/// How a super-packet is cut.
+/// Kind of segmentation of a super-packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gso {
-    /// Not at all: an ordinary packet.
+    /// An ordinary packet, not segmented.
     #[default]
     None,
     /// TCP over IPv4.
     TcpV4,
     /// TCP over IPv6.
     TcpV6,
-    /// UDP, each segment a datagram of its own.
+    /// UDP; each segment is a separate datagram.
     UdpL4,
-    /// Something that was not negotiated; [`plan`] refuses it.
+    /// A kind that was not negotiated; [`plan`] rejects it.
     Other(u8),
 }
 
 impl Offload {
-    /// Reads the header in the machine's byte order, as TUN devices write it.
+    /// Reads the header in native byte order, as TUN devices write it.
     pub fn from_bytes(bytes: &[u8; 10]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Self {
@@ -97,7 +95,7 @@ impl Offload {
         }
     }
 
-    /// Writes the header in the machine's byte order.
+    /// Writes the header in native byte order.
     pub fn to_bytes(&self) -> [u8; 10] {
         let mut bytes = [0; 10];
         bytes[0] = if self.needs_csum { NEEDS_CSUM } else { 0 };
@@ -119,7 +117,8 @@ impl Offload {
         bytes
     }
 
-    /// Where the checksum to be computed goes, when it is inside `length` bytes.
+    /// Returns the offset of the checksum field; `None` if there is no checksum to compute, or the
+    /// field is not within `length` bytes.
     fn checksum_field(&self, length: usize) -> Option<usize> {
         let at = usize::from(self.csum_start) + usize::from(self.csum_offset);
         (self.needs_csum && at + 2 <= length).then_some(at)
@@ -129,13 +128,13 @@ impl Offload {
 /// The wire packets ("segments") of one packet. Sizes are bytes from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How many, at least one.
+    /// At least one.
     pub segments: u32,
-    /// Size of each but the last.
+    /// Size of each segment except the last.
     pub segment: u32,
-    /// Size of the last, which is the only one of an ordinary packet.
+    /// Size of the last segment, which is the only one of an ordinary packet.
     pub last: u32,
-    /// What the packet is made of, as far as cutting it takes.
+    /// Layout of the packet, for cutting it.
     layout: Layout,
 }
 
@@ -143,45 +142,45 @@ pub struct Plan {
 struct Layout {
     /// Length of the packet.
     length: u32,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     payload: u16,
     /// Length of all headers.
     header: u16,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     transport: u16,
     v6: bool,
     udp: bool,
 }
 
-/// Why a packet cannot be what its offload header says.
+/// Contradictions between a packet and its offload header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It has no bytes, or more than any packet.
-    #[error("a packet of {0} bytes")]
+    /// The packet is empty or longer than any IP packet.
+    #[error("invalid packet length: {0} bytes")]
     Length(usize),
-    /// The checksum would be written outside.
-    #[error("the checksum's place is outside the packet, or not the transport header's")]
+    /// The checksum field is outside the packet or does not belong to the transport header.
+    #[error("the checksum field is outside the packet or does not belong to the transport header")]
     Checksum,
-    /// The kind of segmentation is not known.
+    /// Unknown kind of segmentation.
     #[error("segmentation kind {0} is not known")]
     Kind(u8),
-    /// Segments of no bytes.
+    /// Segments without payload.
     #[error("segments without payload")]
     SegmentSize,
-    /// The headers are not those of a packet that can be cut so.
-    #[error("the headers do not fit the kind of segmentation")]
+    /// The headers do not match the kind of segmentation.
+    #[error("the headers do not match the kind of segmentation")]
     Headers,
 }
 
-/// Says which wire packets a packet is.
+/// Computes the wire packets of a packet.
 ///
-/// A packet without segmentation is one segment whatever its bytes are. One with segmentation must
-/// have the headers that its kind promises, and their length must be the packet's.
+/// A packet without segmentation is one segment, whatever its bytes are. A packet with segmentation
+/// must have the headers of its kind, and their length must match the packet.
 ///
 /// # Errors
-/// [`Malformed`] when the offload header does not fit the bytes; the kernel would refuse such a
-/// packet, too.
+/// [`Malformed`] if the offload header does not match the bytes; the kernel would also reject the
+/// packet.
 pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
     let length = u32::try_from(packet.len()).map_err(|_| Malformed::Length(packet.len()))?;
     if length == 0 {
@@ -222,7 +221,7 @@ pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
     }
     let payload = packet.len() - header;
     let size = usize::from(offload.gso_size);
-    // Headers alone are still one packet.
+    // Headers without payload are still one packet.
     let segments = payload.div_ceil(size).max(1);
     let last = (header + payload - (segments - 1) * size) as u32;
     Ok(Plan {
@@ -240,7 +239,7 @@ pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
     })
 }
 
-/// Length of the transport header that `bytes` begin with.
+/// Returns the length of the transport header at the start of `bytes`.
 fn transport_header(bytes: &[u8], udp: bool) -> Result<usize, Malformed> {
     let length =
         if udp { 8 } else { usize::from(bytes.get(12).ok_or(Malformed::Headers)? >> 4) * 4 };
@@ -254,24 +253,25 @@ fn checksum_offset(udp: bool) -> usize {
     if udp { 6 } else { 16 }
 }
 
-/// A run of a packet's segments, as a packet of its own: headers, payload and offload.
+/// A run of segments of a packet as a separate packet: headers, payload and offload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Bytes of the [`HeaderBuffer`] that are the slice's headers; none when `payload` has them.
+    /// Part of the [`HeaderBuffer`] with the headers of the slice; empty if `payload` includes
+    /// them.
     pub header: Range<usize>,
     /// Bytes of the original packet that follow.
     pub payload: Range<usize>,
-    /// What is still left to the device.
+    /// Work that is still left to the device.
     pub offload: Offload,
 }
 
 impl Slice {
-    /// A buffer for [`slice()`] to write headers to.
+    /// Creates a buffer to which [`slice()`] writes headers.
     pub fn header_buffer() -> HeaderBuffer {
         [0; MAX_HEADER]
     }
 
-    /// The slice's headers in the buffer that was given to [`slice()`].
+    /// Returns the headers of the slice; `buffer` must be the one that [`slice()`] wrote to.
     pub fn header<'a>(&self, buffer: &'a HeaderBuffer) -> &'a [u8] {
         &buffer[self.header.clone()]
     }
@@ -281,21 +281,21 @@ impl Slice {
         self.header.len() + self.payload.len()
     }
 
-    /// Whether there are no bytes, which no slice of a planned packet is.
+    /// Never true for a slice of a planned packet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Cuts `count` segments from `first` on out of a packet: `header` gets their headers, the payload
-/// stays where it is.
+/// Cuts `count` segments from `first` out of a packet: writes their headers to `header` and returns
+/// the range of their payload, which is not copied.
 ///
-/// `plan` must be what [`plan`] said about these bytes. Segments beyond the last are not given, and
-/// at least one is. The checksum field of a slice of a super-packet holds the pseudo-header's sum,
-/// as `needs_csum` wants.
+/// `plan` must be the result of [`plan`] for these bytes. Segments after the last are omitted, but
+/// at least one is returned. The checksum field of a slice of a super-packet contains the sum of
+/// the pseudo-header, as `needs_csum` requires.
 ///
 /// # Panics
-/// When `packet` is shorter than the one that was planned.
+/// If `packet` is shorter than the planned one.
 pub fn slice(
     packet: &[u8],
     offload: &Offload,
@@ -379,11 +379,10 @@ pub fn slice(
     Slice { header: 0..headers, payload: start..end, offload }
 }
 
-/// Appends segment `index` of a packet to `out`, complete and with its checksum, as it would be
-/// seen on a cable.
+/// Appends segment `index` of a packet to `out`, complete and with its checksum, as on a cable.
 ///
 /// # Panics
-/// As [`slice()`] does.
+/// Like [`slice()`].
 pub fn wire(packet: &[u8], offload: &Offload, plan: &Plan, index: u32, out: &mut Vec<u8>) {
     let mut header = Slice::header_buffer();
     let part = slice(packet, offload, plan, index, 1, &mut header);
@@ -393,12 +392,13 @@ pub fn wire(packet: &[u8], offload: &Offload, plan: &Plan, index: u32, out: &mut
     finish_checksum(&mut out[begin..], &part.offload);
 }
 
-/// Computes the checksum that was left to the device, in one wire packet. Does nothing where none
-/// was, or where its place is outside the packet.
+/// Computes the checksum that was left to the device, in one wire packet. Has no effect if there is
+/// none, or if its field is outside the packet.
 pub fn finish_checksum(packet: &mut [u8], offload: &Offload) {
     if let Some(field) = offload.checksum_field(packet.len()) {
         let sum = !checksum::sum(&packet[usize::from(offload.csum_start)..]);
-        // Zero would mean that a UDP datagram has none (RFC 768); all ones are the same number.
+        // Zero would mean that the UDP datagram has no checksum (RFC 768); 0xffff is the same
+        // number.
         let udp = usize::from(offload.csum_offset) == checksum_offset(true);
         put_word(packet, field, if udp && sum == 0 { 0xffff } else { sum });
     }

@@ -1,4 +1,4 @@
-//! What has passed through a pipe so far.
+//! Counters of a pipe.
 
 use manyways_unit::Size;
 
@@ -7,9 +7,9 @@ use crate::Cause;
 /// Wire packets and their IP bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// Wire packets: segments of super-packets count one by one.
+    /// Segments of super-packets count one by one.
     pub packets: u64,
-    /// Their IP bytes.
+    /// IP bytes.
     pub size: Size,
 }
 
@@ -25,31 +25,31 @@ impl Count {
     }
 }
 
-/// Counters since the pipe was made, and what is inside it now.
+/// Counters since the creation of the pipe, and its current contents.
 ///
-/// They always add up: `arrived` = `delivered` + all drops + `backlog` + `in_flight`.
+/// `arrived` = `delivered` + all drops + `backlog` + `in_flight`, at all times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Handed to the pipe.
+    /// Passed to the pipe.
     pub arrived: Count,
     /// Reported as delivered.
     pub delivered: Count,
-    /// Dropped because the queue had no room.
+    /// Dropped because the queue was full.
     pub dropped_queue: Count,
     /// Dropped by CoDel.
     pub dropped_aqm: Count,
     /// Lost on the wire.
     pub dropped_loss: Count,
-    /// Dropped because the link was or went down.
+    /// Dropped because the link was down or went down.
     pub dropped_down: Count,
-    /// Waiting, the packet that is being sent included.
+    /// Waiting, including the packet that is being sent.
     pub backlog: Count,
-    /// Off the wire and not yet delivered.
+    /// In flight: after the wire, not yet delivered.
     pub in_flight: Count,
 }
 
 impl Stats {
-    /// What was dropped for that reason.
+    /// Returns the segments dropped for this reason.
     pub fn dropped(&self, cause: Cause) -> Count {
         match cause {
             Cause::Queue => self.dropped_queue,
@@ -59,7 +59,7 @@ impl Stats {
         }
     }
 
-    /// Packets that were dropped, for whatever reason.
+    /// Dropped packets for all reasons.
     pub fn dropped_packets(&self) -> u64 {
         [self.dropped_queue, self.dropped_aqm, self.dropped_loss, self.dropped_down]
             .iter()

@@ -1,4 +1,4 @@
-//! What holds for every pipe, whatever its spec, its packets and the moments of its polls.
+//! Properties of every pipe, for any spec, packets and poll times.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use manyways_trace::{LinkTrace, Steps};
 use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
-/// One thing that a caller does, `after` the one before.
+/// One action of a caller, `after` the previous one.
 #[derive(Clone, Debug)]
 struct Step {
     after: Span,
@@ -29,16 +29,16 @@ enum Action {
     State(LinkState),
 }
 
-/// When the caller polls, besides at the end.
+/// Polls of the caller, in addition to the one at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Polls {
     /// Never.
     AtTheEnd,
     /// After each step.
     AfterSteps,
-    /// Exactly when the pipe asks for it.
+    /// Exactly at the wake-ups of the pipe.
     AtWakeups,
-    /// Before each step, at it, and at moments that nobody asked for.
+    /// Before each step, at it, and at times without a wake-up.
     Often,
 }
 
@@ -172,8 +172,8 @@ fn act(pipe: &mut Pipe, now: Time, id: u64, action: &Action) {
     }
 }
 
-/// Does all steps, then takes the link down, so that nothing stays inside. The outputs with the
-/// moments of their polls; `watch` sees the pipe after each step.
+/// Runs all steps, then sets the link down to empty it. Returns the outputs with the times of their
+/// polls; `watch` receives the pipe after each step.
 fn run(
     spec: &DirectionSpec,
     seed: u64,
@@ -215,7 +215,7 @@ fn drain(pipe: &mut Pipe, now: Time, outputs: &mut Vec<(Time, Output)>) {
     outputs.extend(std::iter::from_fn(|| pipe.poll(now)).map(|output| (now, output)));
 }
 
-/// What became of each segment. A run of segments has the time of its last.
+/// Returns the outcome of each segment. A run of segments has the time of its last.
 fn fates(outputs: &[(Time, Output)]) -> HashMap<(u64, u32), Fate> {
     let mut fates = HashMap::new();
     for (_, output) in outputs {
@@ -275,7 +275,7 @@ proptest! {
     #[test]
     fn the_moments_of_polls_change_nothing(spec in direction(), steps in steps(), seed: u64) {
         let exact = run(&spec, seed, &steps, Polls::AtWakeups, |_, _| ());
-        // Who polls when he is asked to delivers at the very moment.
+        // Polls at the wake-ups deliver at the exact times.
         for (polled, output) in &exact {
             if let Output::Deliver { at, .. } = output {
                 prop_assert_eq!(polled, at);
@@ -287,7 +287,7 @@ proptest! {
             prop_assert!(outputs.is_sorted_by_key(|(_, output)| output.at()));
             prop_assert!(outputs.iter().all(|(polled, output)| output.at() <= *polled));
             for (_, output) in &outputs {
-                // All of a run happened by its end, and its last segment at its end.
+                // All segments of a run arrived by its end, and the last one at its end.
                 match *output {
                     Output::Deliver { at, id, first, count } => {
                         for index in first..first + count {
@@ -335,8 +335,8 @@ proptest! {
         prop_assert!(delivered.is_sorted());
     }
 
-    /// In any window between two deliveries, a link carries no more than its capacity allows, and
-    /// the packet that was under way when the window began.
+    /// In any window between two deliveries, a link carries at most its capacity plus the packet
+    /// that was being sent when the window began.
     #[test]
     fn never_faster_than_the_capacity_in_any_window(
         spec in direction().prop_map(|spec| DirectionSpec {
@@ -353,7 +353,7 @@ proptest! {
         for (_, output) in outputs {
             let Output::Deliver { at, id, first, count } = output else { continue };
             let Action::Arrive { segments, segment, last } = steps[id as usize].action else {
-                panic!("{id} is no packet");
+                panic!("{id} is not a packet");
             };
             let sizes = (first..first + count)
                 .map(|index| if index + 1 == segments { last } else { segment });
@@ -370,7 +370,7 @@ proptest! {
         }
     }
 
-    /// While packets wait, a link carries what its capacity allows, short of one packet.
+    /// While packets wait, a link carries its capacity, minus at most one packet.
     #[test]
     fn never_slower_than_the_capacity_while_packets_wait(
         capacity in capacity(),
@@ -404,8 +404,8 @@ proptest! {
     }
 }
 
-/// Nano-bits that the spec offers from `from` to `until`, both included, counted one by one; none
-/// where there is no limit.
+/// Nano-bits that the spec offers from `from` to `until`, both included, counted one by one. `None`
+/// if there is no limit.
 fn offered(spec: &CapacitySpec, from: Time, until: Time) -> Option<u128> {
     let (from, until) = (from.as_nanos(), until.as_nanos());
     match spec {

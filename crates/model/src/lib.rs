@@ -1,9 +1,10 @@
-//! Deciders and estimators over measurements.
+//! Decision cores and estimators over measurements.
 //!
-//! [`radio`] knows what a device's radio spends on a trace of packets, and what it could save.
+//! [`radio`] computes the energy of a device's radio for a packet trace, and the energy that a
+//! policy could save.
 //!
-//! All of it is pure: it is told what happened and when, and says what that means or what to do. It
-//! opens no file, asks no clock, and talks to no modem.
+//! The crate is pure: events and their times are arguments, decisions and estimates are return
+//! values. The crate does not open files, read clocks or access modems.
 #![forbid(unsafe_code)]
 
 pub mod radio;

@@ -1,9 +1,10 @@
-//! Where the energy of a radio goes, and how to save it.
+//! Energy of a radio, and policies that save it.
 //!
-//! After the last packet a cellular radio stays awake for seconds, in case another one comes: the
-//! tail, which can take more than all packets together. A [`Profile`] says what a radio takes in
-//! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
-//! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
+//! After the last packet a cellular radio stays connected for seconds. This tail can take more
+//! energy than all transfers together. A [`Profile`] contains power and timers of each radio state;
+//! [`profiles`] has the built-in ones. [`Decay`] is the energy of a gap over its length, and
+//! [`Choice`] compares the network's timers with fast dormancy. [`workload`] generates traces of
+//! applications, [`Packet`] by [`Packet`].
 
 mod adopt;
 pub mod burst;

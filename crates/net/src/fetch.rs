@@ -40,20 +40,22 @@ pub(crate) mod dial;
 pub mod digest;
 pub mod event;
 mod exchange;
+mod existing_file;
+mod interface_watch;
 mod journal;
 mod late;
 pub mod location;
 pub mod login;
 pub mod netrc;
 mod path;
-mod presence;
+mod path_selection;
 mod report;
 pub mod resume;
-mod run;
 mod sink;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod transfer;
 mod warm;
 mod worker;
 
@@ -70,16 +72,19 @@ use tokio::sync::mpsc;
 
 use answers::Answers;
 pub use dial::Protocol;
+pub use existing_file::{ExistingFile, ExistingFileError};
 use late::Late;
 use location::{Location, LocationError};
 use login::{Login, UserInfo};
 pub use path::{HostNames, Lookup, Names, PathSpec, Unresolved};
 use path::{Watch, Watcher};
+pub use path_selection::{NameServers, PathSelection, SelectionError, SelectionOptions};
 pub use report::{
     Cause, ClientError, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report,
 };
 pub use sink::{Body, SinkError};
 pub use tls::{Trust, TrustError};
+use transfer::Destination;
 use worker::{Command, Worker};
 
 /// How far past what was read of a [`Body`] bytes are asked for, unless [`Config::ahead`] says else.
@@ -185,7 +190,7 @@ impl Client {
         on_event: &mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()>,
     ) -> Result<Report, FetchError> {
-        self.carry(job, run::To::File, on_event, stop).await
+        self.carry(job, Destination::File, on_event, stop).await
     }
 
     /// Fetches one object for somebody who reads it in order while it comes. The job's file is not
@@ -225,19 +230,19 @@ impl Client {
         on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()> + 'a,
     ) -> (Body, impl Future<Output = Result<Report, FetchError>> + 'a) {
-        let (to, body) = run::To::reader();
+        let (to, body) = Destination::reader();
         (body, self.carry(job, to, on_event, stop))
     }
 
     async fn carry(
         &mut self,
         job: &Job,
-        to: run::To,
+        to: Destination,
         on_event: &mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()>,
     ) -> Result<Report, FetchError> {
         self.private = self.secrets_for(job);
-        let outcome = run::run(self, job, to, on_event, stop).await;
+        let outcome = transfer::run(self, job, to, on_event, stop).await;
         let report = match &outcome {
             Ok(report) => report,
             Err(error) => &error.report,

@@ -1,5 +1,5 @@
-//! The radio's shells: traces of packets out of files, policies that run over them on all cores, one
-//! that runs while packets pass, and timers that are probed on an interface.
+//! Shells of the radio models: packet traces from files, policies run over traces on all cores, a
+//! policy run on live traffic, and timers probed on an interface.
 
 pub mod control;
 pub mod probe;

@@ -73,20 +73,27 @@
 
 mod answer;
 mod budget;
+mod checkpoint;
+mod coalesce;
 mod config;
 mod content_range;
 mod credit;
 mod event;
+mod existing;
 mod fault;
 mod idle;
+mod interfaces;
 mod object;
 mod opening;
+mod pacer;
 mod path;
 mod ping;
 mod race;
+mod redirect;
 mod request;
 mod restart;
 mod schedule;
+mod selection;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -96,11 +103,22 @@ mod window;
 
 pub use crate::ranges::{Range, Ranges};
 pub use answer::{Head, Object, Unfit, Validator};
+pub use checkpoint::{CheckpointConfig, Checkpoints, Written};
+pub use coalesce::{Coalescer, Piece};
 pub use config::{Allowance, Config, RangeEnd, Scheduler};
 pub use content_range::ContentRange;
 pub use event::{Input, Note, Output, PathStats, Reason};
+pub use existing::ExistingFileState;
 pub use fault::{Fault, FaultClass};
+pub use interfaces::{
+    InterfaceWatch, ListedInterface, Listing, PathChange, WatchConfig, WatchedPath,
+};
 pub use object::WholeOnly;
+pub use pacer::Pacer;
+pub use redirect::{RedirectConfig, RedirectError, Redirects, Scheme};
+pub use selection::{
+    Candidate, Destination, Selection, SelectionProblem, SelectionRequest, select,
+};
 pub use transfer::Fetch;
 
 /// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.

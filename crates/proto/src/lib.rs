@@ -12,7 +12,9 @@
 pub mod bond;
 pub mod estimate;
 pub mod fetch;
+pub mod happy_eyeballs;
 pub mod mux;
 pub mod policy;
 pub mod ranges;
+pub mod resolve;
 pub mod sched;

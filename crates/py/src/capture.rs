@@ -1,4 +1,4 @@
-//! Captures, piece by piece.
+//! Captures, fed in pieces.
 
 use manyways_flows::analysis::{Analysis, Settings, Survey};
 use manyways_flows::flow::Limits;
@@ -11,33 +11,35 @@ use pyo3::types::PyDict;
 use crate::columns;
 use crate::file::{File, Times};
 
-/// A capture that begins this much before the one before it ended has nothing to do with it; less
-/// than that, and a clock has stepped. The same as in `manyways flows`.
+/// A capture that begins more than this time before the end of the previous one does not continue
+/// it. A shorter step back is a clock step. The same value as in `manyways flows`.
 const OVERLAP: Span = Span::from_secs(2);
 
-/// Captures that are being read, one after the other.
+/// Captures that are read one after the other.
 #[pyclass]
 pub struct Captures {
     settings: Settings,
     analysis: Analysis,
     survey: Option<Survey>,
     file: File,
-    /// When the last packet of all captures passed.
+    /// Time of the latest packet of all captures.
     latest: Option<Time>,
 }
 
 #[pymethods]
 impl Captures {
-    /// Nothing was read yet. Raises ValueError where a prefix is none, or a limit is not.
+    /// Raises ValueError if a prefix or `idle` is invalid.
     #[new]
     fn new(local: Vec<String>, packets: bool, idle: f64) -> PyResult<Self> {
         let prefix = |text: &String| {
-            let wrong = |error| PyValueError::new_err(format!("{text} is no prefix: {error}"));
+            let wrong = |error| PyValueError::new_err(format!("{text} is not a prefix: {error}"));
             text.parse::<Prefix>().map_err(wrong)
         };
         let local = local.iter().map(prefix).collect::<PyResult<_>>()?;
         if !(idle > 0.0 && idle <= 86_400.0) {
-            return Err(PyValueError::new_err("idle is more than 0 and at most 86400 seconds"));
+            return Err(PyValueError::new_err(
+                "idle must be more than 0 and at most 86400 seconds",
+            ));
         }
         let idle = Span::from_nanos((idle * 1e9) as u64);
         let limits = Limits { idle, ..Limits::default() };
@@ -51,7 +53,7 @@ impl Captures {
         })
     }
 
-    /// The next bytes of the capture.
+    /// Reads the next bytes of the capture.
     fn feed(&mut self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
         if self.survey.is_none() {
             return Err(over());
@@ -60,13 +62,13 @@ impl Captures {
         Ok(())
     }
 
-    /// The capture is over, and another one may begin. Says how many packets were in it, why it was
-    /// not read to its end, where it was not, and when its first and its latest packet passed.
+    /// Ends the capture; another one may follow. Returns the number of packets, the reason if the
+    /// capture was not read to its end, and the times of the first and the latest packet.
     fn end(&mut self) -> (u64, Option<String>, Times) {
         std::mem::take(&mut self.file).end()
     }
 
-    /// All captures are over. Gives the columns of each table.
+    /// Ends all captures and returns the columns of each table.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Some(mut survey) = self.survey.take() else { return Err(over()) };
         py.detach(|| close(&mut self.analysis, &mut survey));
@@ -83,10 +85,10 @@ impl Captures {
 }
 
 fn over() -> PyErr {
-    PyValueError::new_err("the tables were handed out already")
+    PyValueError::new_err("the tables were already returned")
 }
 
-/// Everything that is going on is over.
+/// Ends all flows and collects their records.
 fn close(analysis: &mut Analysis, survey: &mut Survey) {
     analysis.finish();
     while let Some(record) = analysis.poll() {

@@ -4,7 +4,7 @@ use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-/// What Python calls a kind.
+/// Returns the name of a kind in Python.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Time => "time",
@@ -16,8 +16,8 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// How many rows a table has, and for each column its name, how many values are absent, and its
-/// buffers.
+/// Returns the number of rows of a table, and for each column its name, the number of absent values
+/// and its buffers.
 pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
@@ -36,7 +36,7 @@ pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<B
     Ok(table)
 }
 
-/// The buffers behind the one that says which values are there.
+/// Returns the buffers after the validity bitmap.
 fn buffers(values: &Values) -> Vec<Vec<u8>> {
     let present = &values.present;
     match &values.data {
@@ -61,7 +61,7 @@ fn buffers(values: &Values) -> Vec<Vec<u8>> {
     }
 }
 
-/// The values in their places, with zeros where there are none.
+/// Places the values in their rows, with zeros for absent values.
 fn spread<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<u8> {
     let mut all = all.iter();
     let mut buffer = Vec::with_capacity(present.len() * 8);
@@ -72,7 +72,7 @@ fn spread<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<
     buffer
 }
 
-/// Eight to a byte, the first one in the lowest bit.
+/// Packs eight flags into a byte, the first one in the lowest bit.
 fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     for (index, flag) in flags.enumerate() {

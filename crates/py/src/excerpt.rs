@@ -1,4 +1,4 @@
-//! What a capture has of some flows, as a capture.
+//! Extracts the packets of some flows from a capture, as a capture.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +11,12 @@ use pyo3::types::PyBytes;
 
 use crate::file::File;
 
-/// Some flows' packets of a capture, in the capture's own format.
+/// The packets of some flows of a capture, in the format of the capture.
 ///
-/// All that is no packet stays as it is, so that interfaces keep their numbers and packets their
-/// times and lengths; and so does the first packet, whosever it is: it says what this capture goes
-/// on with. All fragments between the ends of a flow are taken, as nobody knows their ports.
+/// All blocks other than packets are copied unchanged, so that interfaces keep their numbers and
+/// packets their times and lengths. The first packet is always copied, because its time shows how
+/// the capture continues the previous one. All fragments between the two addresses of a flow are
+/// copied, because their ports are unknown.
 #[pyclass]
 pub struct Excerpt {
     flows: HashSet<(u8, [SocketAddr; 2])>,
@@ -25,12 +26,12 @@ pub struct Excerpt {
 
 #[pymethods]
 impl Excerpt {
-    /// Of the flows of these protocols between these ends, whoever of them began. Raises ValueError
-    /// where an address is none.
+    /// Selects the flows of these protocols between these endpoints, whichever endpoint initiated
+    /// them. Raises ValueError if an address is invalid.
     #[new]
     fn new(flows: Vec<(u8, String, u16, String, u16)>) -> PyResult<Self> {
         let address = |text: &str| {
-            let wrong = |_| PyValueError::new_err(format!("{text} is no address"));
+            let wrong = |_| PyValueError::new_err(format!("{text} is not an address"));
             text.parse::<IpAddr>().map_err(wrong)
         };
         let (mut these, mut pairs) = (HashSet::new(), HashSet::new());
@@ -42,7 +43,7 @@ impl Excerpt {
         Ok(Self { flows: these, pairs, file: File::default() })
     }
 
-    /// The next bytes of the capture. Gives the next ones of the excerpt.
+    /// Reads the next bytes of the capture. Returns the next bytes of the excerpt.
     fn feed<'py>(&mut self, py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
         let Self { flows, pairs, file } = self;
         let out = py.detach(|| {
@@ -61,7 +62,7 @@ impl Excerpt {
     }
 }
 
-/// Whether a packet is of one of these flows, or may be.
+/// Whether a packet belongs, or may belong, to one of these flows.
 fn is_of(
     flows: &HashSet<(u8, [SocketAddr; 2])>,
     pairs: &HashSet<[IpAddr; 2]>,
@@ -75,13 +76,13 @@ fn is_of(
     if datagram.fragment.is_some() {
         return pairs.contains(&pair(from, to));
     }
-    // TCP and UDP both begin with their ports.
+    // The headers of TCP and UDP both start with the ports.
     let Some([a, b, c, d]) = datagram.payload.first_chunk() else { return false };
     let ports = [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])];
     flows.contains(&(datagram.protocol, ends((from, ports[0]), (to, ports[1]))))
 }
 
-/// In one order, whoever sent it, and as tables of flows write addresses.
+/// Sorts the endpoints, so that both directions match, with addresses as in the tables of flows.
 fn ends(one: (IpAddr, u16), other: (IpAddr, u16)) -> [SocketAddr; 2] {
     let mut both = [one, other].map(|(ip, port)| SocketAddr::new(ip.to_canonical(), port));
     both.sort_unstable();

@@ -1,18 +1,18 @@
-//! A capture as its bytes come.
+//! A capture of which the bytes arrive in pieces.
 
 use manyways_unit::Time;
 use manyways_wire::capture::{Interface, Packet, Reader, Step};
 
-/// When the first packet of a capture passed, and its latest one, in nanoseconds after the epoch.
+/// Times of the first and the latest packet of a capture, in nanoseconds after the epoch.
 pub type Times = Option<(u64, u64)>;
 
 /// A capture that is being read.
 #[derive(Default)]
 pub struct File {
     reader: Reader,
-    /// What was given and is not whole yet.
+    /// Received bytes of an incomplete block.
     rest: Vec<u8>,
-    /// Where in the file that begins.
+    /// Offset of `rest` in the file.
     place: u64,
     packets: u64,
     first: Option<Time>,
@@ -21,13 +21,13 @@ pub struct File {
 }
 
 impl File {
-    /// Whether no packet was found yet.
+    /// Whether no packet has been read yet.
     pub fn is_new(&self) -> bool {
         self.packets == 0
     }
 
-    /// The next bytes of it. Hands out each part of the file that is whole, as its bytes are, with
-    /// the packet in it, where it has one.
+    /// Reads the next bytes. Passes each complete part of the file to `each`: the packet in it, if
+    /// any, and its unchanged bytes.
     pub fn take(
         &mut self,
         bytes: &[u8],
@@ -69,13 +69,12 @@ impl File {
         self.rest = rest;
     }
 
-    /// It is over. Says how many packets were in it, why it was not read to its end, where it was
-    /// not, and when they passed.
+    /// Ends the capture. Returns the number of packets, the reason if the capture was not read to
+    /// its end, and the times of its packets.
     pub fn end(self) -> (u64, Option<String>, Times) {
         let Self { rest, place, packets, fault, reader, first, latest } = self;
         let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
-        let cut =
-            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
+        let cut = || is_cut.then(|| format!("it ends in the middle of the block at byte {place}"));
         let times = first.zip(latest).map(|(one, other)| (one.as_nanos(), other.as_nanos()));
         (packets, fault.or_else(cut), times)
     }

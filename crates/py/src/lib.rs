@@ -1,9 +1,9 @@
 //! `manyways._native`: captures to columns, and the energy of radios, for the Python package in
 //! `python/`.
 //!
-//! Python opens files and decompresses them; here their bytes become tables, or smaller captures. A column crosses as
-//! the buffers that Arrow's format has for it, and Python puts them together: no library of Arrow
-//! is needed on this side.
+//! Python opens files and decompresses them; this crate converts their bytes to tables or smaller
+//! captures. A column is passed as the buffers of Arrow's columnar format, which Python assembles,
+//! so that this crate needs no Arrow library.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -17,7 +17,7 @@ use manyways_record::table;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// What Python imports.
+/// The Python module.
 #[pymodule]
 mod _native {
     #[pymodule_export]
@@ -29,13 +29,12 @@ mod _native {
     #[pymodule_export]
     use super::schemas;
 
-    /// The version of all schemas.
     #[pymodule_export]
     const SCHEMA_VERSION: u32 = super::table::VERSION;
 }
 
-/// What is said of all tables: for each its name, what a row is, and for each column its name, what
-/// its values are and what it means.
+/// Returns the documentation of all tables: for each its name and the meaning of a row, and for
+/// each column its name, kind and meaning.
 #[pyfunction]
 fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let all = analysis::schemas();

@@ -1,6 +1,6 @@
-//! The energy of a radio, for `manyways.radio`: what there is of it in Rust, as Python can call it.
+//! Radio energy for `manyways.radio`: Python interfaces of the Rust types.
 //!
-//! What takes long runs without Python's lock, and can be interrupted.
+//! Long computations release the GIL and can be interrupted.
 
 mod plan;
 mod run;
@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 pub use self::plan::{Plan, plans};
 pub use self::trace::{Trace, workloads};
 
-/// What radios take.
+/// The power profile of a radio.
 #[pyclass(frozen)]
 pub struct Radio {
     profile: Profile,
@@ -28,7 +28,7 @@ pub struct Radio {
 
 #[pymethods]
 impl Radio {
-    /// The one of that name. Raises ValueError where there is none.
+    /// Returns the profile with this name. Raises ValueError if there is none.
     #[staticmethod]
     fn named(name: &str) -> PyResult<Self> {
         match profiles::named(name) {
@@ -38,13 +38,13 @@ impl Radio {
         }
     }
 
-    /// What a text in TOML says. Raises ValueError where that makes no sense.
+    /// Parses a profile from TOML. Raises ValueError if it is invalid.
     #[staticmethod]
     fn parse(text: &str) -> PyResult<Self> {
         profile::parse(text).map(Self::of).map_err(|error| refused(&error))
     }
 
-    /// All that the profile says, in seconds, watts and joules.
+    /// Returns all values of the profile, in seconds, watts and joules.
     fn numbers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Profile { title, technology, transfer, states, dormant } = &self.profile;
         let to = PyDict::new(py);
@@ -80,24 +80,25 @@ impl Radio {
         Ok(all)
     }
 
-    /// Seconds from which on sleeping at once is worth it; infinite where it never is.
+    /// Returns the gap in seconds from which going idle at once saves energy; infinite if it never
+    /// does.
     fn threshold(&self) -> f64 {
         self.threshold
     }
 
-    /// Joules to go to sleep and be brought back.
+    /// Returns the switch energy in joules: one demotion and the promotion that follows.
     fn switch_energy(&self) -> f64 {
         self.choice.switch().as_joules()
     }
 
-    /// Seconds until the network lets go of the device.
+    /// Returns the seconds after the last packet until the network releases the connection.
     fn released(&self) -> f64 {
         self.choice.stay.released()
     }
 
-    /// Joules for silences of so many seconds that a packet ends, as 64-bit numbers. With waits, one
-    /// for each silence: where the device goes to sleep after it. Raises ValueError where a number is
-    /// negative or none.
+    /// Returns the joules of gaps in seconds that end with a packet, as 64-bit numbers. `waits` has
+    /// one wait for each gap, after which the device goes idle. Raises ValueError if a number is
+    /// negative or NaN.
     #[pyo3(signature = (silences, waits=None))]
     fn cost<'py>(
         &self,
@@ -113,8 +114,8 @@ impl Radio {
         same(waits.len(), "waits", silences.len(), "silences")?;
         let is_silence = |secs: &f64| secs.is_finite() && *secs >= 0.0;
         if let Some((row, secs)) = silences.iter().enumerate().find(|(_, secs)| !is_silence(secs)) {
-            let sentence = format!("a silence of {secs} s, in row {row}, is none");
-            return Err(wrong(&sentence, "it is a finite number of seconds, 0 or more"));
+            let sentence = format!("the silence in row {row} is invalid: {secs} s");
+            return Err(wrong(&sentence, "give finite numbers of seconds, 0 or more"));
         }
         run::check_waits(&waits)?;
         let bytes: Vec<u8> = py.detach(|| {
@@ -132,7 +133,7 @@ impl Radio {
     }
 }
 
-/// The names of the profiles that come with it.
+/// Returns the names of the built-in profiles.
 #[pyfunction]
 pub fn radios() -> Vec<&'static str> {
     profiles::all().map(|(name, _)| name).collect()
@@ -142,7 +143,7 @@ fn refused(error: &ProfileError) -> PyErr {
     told(error, error.hint.as_deref())
 }
 
-/// What is wrong, and what the user can do about it.
+/// Creates a ValueError from an error message and its hint.
 fn told(sentence: &impl std::fmt::Display, hint: Option<&str>) -> PyErr {
     match hint {
         Some(hint) => wrong(&sentence.to_string(), hint),
@@ -162,11 +163,11 @@ fn unknown<'a>(what: &str, name: &str, all: impl Iterator<Item = &'a str>) -> Py
     wrong(&format!("there is no {what} `{}`", quoted(name)), &hint)
 }
 
-/// Two columns that belong together.
+/// Checks that two columns have the same length.
 fn same(one: usize, what: &str, other: usize, others: &str) -> PyResult<()> {
     if one == other {
         return Ok(());
     }
-    let hint = "there has to be one for each";
+    let hint = "give one for each";
     Err(wrong(&format!("there are {one} {what} for {other} {others}"), hint))
 }

@@ -1,8 +1,8 @@
-//! The event log: what happened when, one JSON object a line.
+//! The event log: timed events, one JSON object per line.
 //!
 //! The first line is a [`Header`], every other one a [`Record`]: a time in seconds since the
-//! header's epoch and an event of an [`EventFamily`]. Within a schema version, fields and events are
-//! only added: a reader skips the events that its family does not have. `docs/event-log.md`
+//! header's epoch and an event of an [`EventFamily`]. Within a schema version, fields and events
+//! are only added: a reader skips the events that its family does not have. `docs/event-log.md`
 //! describes every field.
 
 use serde::de::{DeserializeOwned, Error as _};
@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use manyways_unit::human::quoted;
 use manyways_unit::{Span, Time};
 
-/// Name and version of the schema in the header.
+/// Name and version of the schema, as in the header.
 pub const SCHEMA: &str = "manyways.events/1";
-/// The longest line that is read, in bytes.
+/// Maximum length of a line in bytes.
 pub const MAX_LINE: usize = 1 << 20;
-/// The largest log that is read, in bytes.
+/// Maximum size of a log in bytes.
 pub const MAX_LOG: usize = 1 << 30;
 
 /// The first line of a log.
@@ -23,19 +23,19 @@ pub const MAX_LOG: usize = 1 << 30;
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What wrote the log: `lab`, `get`, `bond`.
+    /// Subcommand that wrote the log: `lab`, `get`, `bond`.
     pub tool: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
     /// Wall-clock seconds since 1970 (UTC) at time zero of the records.
     pub epoch: f64,
-    /// What the log is about: a scenario's name, a URL.
+    /// Name of the scenario, or URL. `None` if the log has no subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }
 
 impl Header {
-    /// The header of a log that starts at `epoch`, the wall-clock time since 1970.
+    /// Creates the header of a log that starts at `epoch`, the wall-clock time since 1970.
     pub fn new(tool: &str, version: &str, epoch: Span) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -53,34 +53,33 @@ pub struct Record<E> {
     /// Since the header's epoch; seconds in the file.
     #[serde(serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub time: Time,
-    /// What happened.
     #[serde(flatten)]
     pub event: E,
 }
 
 /// The events of one subsystem: an enum that serde tags with `event`.
 ///
-/// Each subsystem owns its events; a log may hold those of one family. Names are unique among all
-/// families, and `docs/event-log.md` describes each.
+/// Each subsystem owns its events; a log contains the events of one family. Names are unique among
+/// all families, and `docs/event-log.md` describes each.
 pub trait EventFamily: Serialize + DeserializeOwned {
     /// The value of `event` for each variant.
     const NAMES: &'static [&'static str];
 }
 
-/// Why a log does not read.
+/// Reasons why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// There is not even a header.
+    /// The log has no header.
     #[error("the event log is empty")]
     Empty,
-    /// More than [`MAX_LOG`].
+    /// The log exceeds [`MAX_LOG`].
     #[error("the event log is larger than {} MiB", MAX_LOG >> 20)]
     TooLarge,
-    /// The first line names another schema.
+    /// The schema in the first line is not [`SCHEMA`].
     #[error("this is an event log of schema `{0}`, not {SCHEMA}")]
     Schema(String),
-    /// A line is wrong.
+    /// A line is malformed.
     #[error("line {line}: {reason}")]
     Line {
         /// Counted from one.
@@ -90,9 +89,9 @@ pub enum EventError {
     },
 }
 
-/// A header or a record as a line of the log, with its line feed.
+/// Formats a header or a record as a line of the log, with its line feed.
 pub fn line<T: Serialize>(entry: &T) -> String {
-    // None of the types here can fail: their keys are strings and non-finite numbers become null.
+    // Serialization of these types cannot fail: keys are strings, non-finite numbers become null.
     let mut text = serde_json::to_string(entry).unwrap_or_default();
     text.push('\n');
     text
@@ -101,16 +100,15 @@ pub fn line<T: Serialize>(entry: &T) -> String {
 /// A log that has been read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log<E> {
-    /// Its first line.
     pub header: Header,
-    /// The records in the order of the file, without those of unknown kinds.
+    /// The records in the order of the file, without those of unknown events.
     pub records: Vec<Record<E>>,
-    /// How many records of unknown kinds were skipped.
+    /// Number of skipped records of unknown events.
     pub skipped: u64,
 }
 
-/// Reads a whole log. A last line without its line feed was cut off by a killed writer and is
-/// left out when it does not read.
+/// Parses a whole log. A last line without a line feed comes from a killed writer and is skipped if
+/// it is malformed.
 pub fn parse<E: EventFamily>(bytes: &[u8]) -> Result<Log<E>, EventError> {
     if bytes.len() > MAX_LOG {
         return Err(EventError::TooLarge);
@@ -154,9 +152,9 @@ fn header(line: &[u8]) -> Result<Header, HeaderError> {
     struct Version {
         schema: String,
     }
-    // The schema first: another version may have other fields.
+    // Parse the schema first: another version may have other fields.
     let Version { schema } = serde_json::from_slice(line).map_err(|error| {
-        HeaderError::Json(format!("no header of an event log: {}", what(&error)))
+        HeaderError::Json(format!("not a header of an event log: {}", what(&error)))
     })?;
     if schema != SCHEMA {
         return Err(HeaderError::Schema(quoted(&schema)));
@@ -164,7 +162,7 @@ fn header(line: &[u8]) -> Result<Header, HeaderError> {
     serde_json::from_slice(line).map_err(|error| HeaderError::Json(what(&error)))
 }
 
-/// A record, or none when its kind is unknown.
+/// Parses a record; `None` if its event is unknown.
 fn record<E: EventFamily>(line: &[u8]) -> Result<Option<Record<E>>, String> {
     #[derive(Deserialize)]
     struct Kind {
@@ -177,7 +175,7 @@ fn record<E: EventFamily>(line: &[u8]) -> Result<Option<Record<E>>, String> {
     serde_json::from_slice(line).map(Some).map_err(|error| what(&error))
 }
 
-/// The error without serde_json's line number, which counts inside one line of the log.
+/// Returns the message without serde_json's line number, which counts within one line of the log.
 fn what(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = error.to_string();
@@ -190,7 +188,7 @@ fn as_seconds<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Err
 
 fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
-    // Up to here a double holds every nanosecond through both conversions.
+    // Below this bound a double keeps every nanosecond through both conversions.
     if !(0.0..2e6).contains(&seconds) {
         return Err(D::Error::custom("a time is from 0 to 2e6 seconds"));
     }

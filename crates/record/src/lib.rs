@@ -1,7 +1,7 @@
-//! What manyways writes down: the event log and tables.
+//! Formats of recorded data: the event log and tables.
 //!
-//! [`event`] has the envelope of a log and its events, [`table`] rows and columns that document
-//! themselves. The crate opens no file: its parsers take bytes.
+//! [`event`] defines the envelope of a log and its events, [`table`] defines rows and columns with
+//! their documentation. The crate opens no files: its parsers take bytes.
 #![forbid(unsafe_code)]
 
 pub mod event;

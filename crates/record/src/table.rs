@@ -1,7 +1,7 @@
-//! Rows and columns: what captures add up to, in tables of which every column says what it is.
+//! Tables of results: rows, columns, and their documentation.
 //!
-//! A [`Row`] lists its columns, and a [`Batch`] collects rows column by column, in a shape that
-//! files of columns and other languages take. Whoever writes them needs to know no row.
+//! A [`Row`] type lists its columns. A [`Batch`] collects rows column by column, in a layout that
+//! column files and other languages can use. Writers of batches need not know the row types.
 
 mod mask;
 mod rows;
@@ -14,36 +14,36 @@ use manyways_unit::{Span, Time};
 pub use mask::Mask;
 pub use rows::Rows;
 
-/// The version of all schemas. It grows when a column changes its meaning or goes.
+/// Version of all schemas; increases when the meaning of a column changes or a column is removed.
 pub const VERSION: u32 = 1;
 
-/// What the values of a column are.
+/// Kind of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A moment: nanoseconds since the Unix epoch.
+    /// Nanoseconds since the Unix epoch.
     Time,
-    /// How long: seconds.
+    /// A duration in seconds.
     Span,
-    /// How many, or a number that stands for something: a whole one, never negative.
+    /// A count or an identifier: a whole number, never negative.
     Count,
-    /// A number.
+    /// A finite number.
     Number,
-    /// True or false.
+    /// A boolean.
     Flag,
-    /// Words that tell of nobody.
+    /// Text without personal data; not anonymized.
     Text,
-    /// An address, or several with spaces between.
+    /// An address, or several separated by spaces; anonymized.
     Address,
-    /// A name, or a number that stands for one: of a host, of a device, of what was asked for.
+    /// A name or an identifier of a host, a device or a requested object; anonymized.
     Name,
-    /// The number of a flow: a whole one, below 2^63.
+    /// The number of a flow: a whole number below 2^63; anonymized.
     Flow,
 }
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Nobody knows, or there is none.
+    /// Unknown, or there is none.
     Absent,
     /// See [`Kind::Time`].
     Time(Time),
@@ -59,41 +59,38 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// A column of the rows of a kind.
+/// One column of a table.
 #[derive(Debug)]
 pub struct Column<R: 'static> {
-    /// Its name: lower case, with underscores.
+    /// Lower case, with underscores.
     pub name: &'static str,
-    /// What is in it.
     pub kind: Kind,
-    /// What it means.
+    /// Meaning, for the documentation.
     pub about: &'static str,
-    /// The value of a row.
+    /// Returns the value of a row.
     pub value: for<'a> fn(&'a R) -> Value<'a>,
 }
 
-/// Something that is a row of a table.
+/// A type that is one row of a table.
 pub trait Row: Sized + 'static {
-    /// The name of the table.
     const TABLE: &'static str;
-    /// What a row of it is.
+    /// Meaning of a row, for the documentation.
     const ABOUT: &'static str;
-    /// Its columns, in their order.
+    /// The columns in their order.
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// What is said of a table.
+/// The documentation of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Its name.
     pub table: &'static str,
-    /// What a row of it is.
+    /// Meaning of a row.
     pub about: &'static str,
     /// Name, kind and meaning of each column.
     pub columns: Vec<(&'static str, Kind, &'static str)>,
 }
 
-/// Rows, column by column.
+/// Rows in column-major order.
 #[derive(Clone, Debug)]
 pub struct Batch {
     columns: Vec<Values>,
@@ -104,27 +101,26 @@ pub struct Batch {
 /// The values of a column.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// For each row whether it has a value.
+    /// One entry per row.
     pub present: Vec<bool>,
-    /// Those that are there.
+    /// The values of the rows that have one.
     pub data: Data,
 }
 
-/// The values that are there, in the order of their rows.
+/// Present values in the order of their rows.
 #[derive(Clone, Debug)]
 pub enum Data {
-    /// Times in nanoseconds, and counts.
+    /// Times in nanoseconds, counts, and numbers of flows.
     Whole(Vec<i64>),
     /// Spans in seconds, and numbers.
     Number(Vec<f64>),
-    /// Flags.
     Flag(Vec<bool>),
-    /// Texts one behind the other, and where each ends.
+    /// Concatenated texts, and the end offset of each.
     Text(String, Vec<usize>),
 }
 
 impl Schema {
-    /// What is said of the table of these rows.
+    /// Returns the documentation of the table of `R`.
     pub fn of<R: Row>() -> Self {
         let columns = R::COLUMNS.iter().map(|column| (column.name, column.kind, column.about));
         Self { table: R::TABLE, about: R::ABOUT, columns: columns.collect() }
@@ -132,7 +128,7 @@ impl Schema {
 }
 
 impl Kind {
-    /// What its values are, in a word or two.
+    /// Returns the name of the kind for the documentation.
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -149,7 +145,7 @@ impl Kind {
 }
 
 impl fmt::Display for Schema {
-    /// As a chapter of Markdown.
+    /// Formats a section of Markdown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## `{}`\n{}\n", self.table, self.about)?;
         writeln!(f, "| Column | Kind | Meaning |\n|---|---|---|")?;
@@ -161,14 +157,14 @@ impl fmt::Display for Schema {
 }
 
 impl Batch {
-    /// No rows of this kind yet.
+    /// Creates an empty batch for rows of type `R`.
     pub fn of<R: Row>() -> Self {
         let columns = R::COLUMNS.iter().map(|column| Values::new(column.kind)).collect();
         Self { columns, rows: 0, is_masked: false }
     }
 
-    /// One more row, of the kind that this was made for; with a mask, nobody's name or address is
-    /// in it.
+    /// Appends a row of the type that the batch was created for. With a mask, names, addresses and
+    /// numbers of flows are anonymized.
     pub fn push<R: Row>(&mut self, row: &R, mut mask: Option<&mut Mask>) {
         debug_assert_eq!(self.columns.len(), R::COLUMNS.len());
         self.is_masked |= mask.is_some();
@@ -182,17 +178,16 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// How many rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Whether names and addresses in it are hidden.
+    /// Whether names, addresses and numbers of flows are anonymized.
     pub fn is_masked(&self) -> bool {
         self.is_masked
     }
 
-    /// The columns in the order of the schema.
+    /// Returns the columns in the order of the schema.
     pub fn columns(&self) -> &[Values] {
         &self.columns
     }
@@ -209,14 +204,13 @@ impl Values {
         Self { present: Vec::new(), data }
     }
 
-    /// A value of another kind counts as absent; the tests of the schemas see to it that there are
-    /// none.
+    /// A value of another kind counts as absent; tests of the schemas ensure that there are none.
     fn push(&mut self, value: Value<'_>) {
         let is_there = match (&mut self.data, value) {
             (Data::Whole(all), Value::Time(time)) => push(all, to_i64(time.as_nanos())),
             (Data::Whole(all), Value::Count(count)) => push(all, to_i64(count)),
             (Data::Number(all), Value::Span(span)) => push(all, span.as_secs_f64()),
-            // Columns do not hold what is no number.
+            // Columns contain no NaN or infinity.
             (Data::Number(all), Value::Number(number)) if number.is_finite() => push(all, number),
             (Data::Flag(all), Value::Flag(flag)) => push(all, flag),
             (Data::Text(all, ends), Value::Text(text)) => {
@@ -238,7 +232,7 @@ fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A column by its parts.
+/// Creates a column; `const`, for use in [`Row::COLUMNS`].
 pub const fn column<R>(
     name: &'static str,
     kind: Kind,
@@ -296,7 +290,7 @@ mod tests {
             column("at", Kind::Time, "when", |visit| visit.at.into()),
             column("whose", Kind::Text, "whose", |visit| visit.whose.into()),
             column("took", Kind::Number, "how long", |visit| visit.took.into()),
-            column("odd", Kind::Flag, "another kind than it says", |visit| visit.took.into()),
+            column("odd", Kind::Flag, "a value of another kind", |visit| visit.took.into()),
         ];
     }
 

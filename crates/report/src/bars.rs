@@ -1,46 +1,44 @@
-//! A bar chart: one bar a contender, in the colours of what it consists of.
+//! Bar charts: one bar per contender, divided into coloured parts.
 
 use super::svg::{Anchor, Drawing, marks, number};
 
-/// Where values begin; the names stand left of it. Timelines use the same, so that both line up.
+/// Left edge of the plot; names are left of it. Timelines use the same edge, so that charts align.
 pub const LEFT: f64 = 176.0;
-/// Room for what stands behind a bar or a line.
+/// Space right of the plot, for the text after a bar or a line.
 pub const RIGHT: f64 = 118.0;
-/// How wide charts are.
+/// Width of every chart.
 pub const WIDTH: f64 = 860.0;
 
 const TOP: f64 = 34.0;
 const ROW: f64 = 46.0;
 const THICK: f64 = 22.0;
 const FOOT: f64 = 40.0;
-/// A part this wide holds its words.
+/// Minimum width of a part that contains its percentage.
 const ROOM_FOR_WORDS: f64 = 44.0;
 
-/// The chart.
 pub struct Bars {
     pub title: String,
     pub description: String,
-    /// What the values are, with their unit.
+    /// Name of the values, with their unit.
     pub axis: String,
-    /// A value to compare with, and its name.
+    /// A reference value and its name.
     pub mark: Option<(f64, String)>,
     /// Names of the colours.
     pub legend: Vec<String>,
     pub bars: Vec<Bar>,
 }
 
-/// One bar.
 pub struct Bar {
     pub label: String,
-    /// Smaller, below the label.
+    /// Smaller text below the label.
     pub about: String,
-    /// Nothing where there is none: `words` say why.
+    /// `None` if there is no value; `words` then gives the reason.
     pub value: Option<f64>,
-    /// Behind the bar, and after it in a fainter colour.
+    /// Text after the bar, and further text in a fainter colour.
     pub words: (String, String),
-    /// Parts of the whole, by colour; they add up to 1.
+    /// Parts of the value, one for each colour; their sum is 1.
     pub parts: Vec<f64>,
-    /// Whether it stands out.
+    /// Whether the bar is emphasized.
     pub strong: bool,
 }
 
@@ -61,7 +59,7 @@ impl Bars {
         }
         drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.axis);
         legend(&mut drawing, &self.legend, (0.0, 18.0));
-        // Behind the bars, whose words it would cross.
+        // Drawn before the bars, because the line would cross their text.
         if let Some((value, name)) = &self.mark {
             drawing.line((x(*value), TOP - 8.0), (x(*value), floor), "mark");
             drawing.text((x(*value), TOP - 14.0), Anchor::Middle, "mark-label", name);
@@ -87,7 +85,7 @@ impl Bar {
         for (colour, part) in self.parts.iter().enumerate().filter(|(_, part)| **part > 0.0) {
             let width = (x(value) - x(0.0)) * part;
             drawing.rectangle((from, above), (width, THICK), 2.0, &format!("fill-{colour}"));
-            // All of it needs no words.
+            // A part that fills the whole bar needs no percentage.
             if width > ROOM_FOR_WORDS && *part < 1.0 {
                 let at = (from + width / 2.0, middle + 4.0);
                 drawing.text(at, Anchor::Middle, "on", &format!("{:.0} %", part * 100.0));
@@ -100,7 +98,7 @@ impl Bar {
     }
 }
 
-/// The name of a row, left of it.
+/// Draws the name of a row, left of the plot.
 pub fn label(drawing: &mut Drawing, name: &str, about: &str, middle: f64, strong: bool) {
     let class = if strong { "label strong" } else { "label" };
     let x = LEFT - 14.0;
@@ -108,7 +106,7 @@ pub fn label(drawing: &mut Drawing, name: &str, about: &str, middle: f64, strong
     drawing.text((x, middle + 12.0), Anchor::End, "faint", about);
 }
 
-/// Which colour is which. Returns where the next key would begin.
+/// Draws the legend of the colours. Returns the horizontal position of the next entry.
 pub fn legend(drawing: &mut Drawing, names: &[String], at: (f64, f64)) -> f64 {
     let (mut x, y) = at;
     for (colour, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A column chart: how much there is of each of some values that follow each other.
+//! Column charts: counts of values in a fixed order.
 
 use super::bars::WIDTH;
 use super::svg::{Anchor, Drawing, marks, number};
@@ -8,20 +8,19 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 24.0;
 const PLOT: f64 = 170.0;
 const FOOT: f64 = 40.0;
-/// A column is no wider.
+/// Maximum width of a column.
 const WIDEST: f64 = 36.0;
-/// So much room a mark's words take.
+/// Space that the text of a mark takes.
 const WORDS: f64 = 24.0;
 
-/// The chart.
 pub struct Columns {
     pub title: String,
     pub description: String,
-    /// What the values are.
+    /// Name of the values.
     pub across: String,
-    /// What is counted.
+    /// Name of the counts.
     pub up: String,
-    /// Each value, and how much there is of it.
+    /// Each value and its count.
     pub columns: Vec<(String, u64)>,
 }
 
@@ -34,7 +33,7 @@ impl Columns {
         let floor = TOP + PLOT;
         for index in 0..=count {
             let value = step * index as f64;
-            // There are no halves of what is counted.
+            // Counts have no fractional marks.
             if value.fract() != 0.0 {
                 continue;
             }

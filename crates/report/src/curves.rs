@@ -1,4 +1,4 @@
-//! Lines over a scale: how values are distributed, or how something goes over time.
+//! Line charts: distributions, and values over time.
 
 use super::bars::{WIDTH, legend};
 use super::svg::{Anchor, Drawing, marks, number};
@@ -8,12 +8,11 @@ const RIGHT: f64 = 40.0;
 const TOP: f64 = 40.0;
 const PLOT: f64 = 210.0;
 const FOOT: f64 = 40.0;
-/// What is closer together is not seen apart.
+/// Points at a smaller distance cannot be distinguished.
 const FINE: f64 = 0.5;
-/// A scale of so few decades has marks between them.
+/// A logarithmic scale of at most this many decades has marks between the decades.
 const FEW_DECADES: f64 = 2.0;
 
-/// The chart.
 pub struct Curves {
     pub title: String,
     pub description: String,
@@ -22,45 +21,46 @@ pub struct Curves {
     pub lines: Vec<Line>,
 }
 
-/// What a scale shows.
+/// Definition of a scale.
 pub struct Axis {
-    /// What it is, with its unit where marks have none.
+    /// Name of the values; with the unit, if the marks have none.
     pub name: String,
-    /// Each mark is ten times the one before, and there is no zero.
+    /// Whether each mark is ten times the previous one; the scale then has no zero.
     pub is_logarithmic: bool,
-    /// Where it ends at least.
+    /// Minimum end of the scale.
     pub to: Option<f64>,
-    /// A mark in words.
+    /// Formats the text of a mark.
     pub words: fn(f64) -> String,
 }
 
-/// One line, in the next colour.
+/// One line; the lines take the colours in order.
 pub struct Line {
     pub name: String,
     /// Each value holds from its point to the next one.
     pub points: Vec<(f64, f64)>,
-    /// The area below is shaded.
+    /// Whether the area below the line is shaded.
     pub is_filled: bool,
 }
 
 impl Axis {
-    /// A scale from zero, with plain numbers.
+    /// Creates a scale from zero with plain numbers.
     pub fn linear(name: &str) -> Self {
         Self { name: name.to_owned(), is_logarithmic: false, to: None, words: number }
     }
 
-    /// Which part of them.
+    /// Creates a scale from 0 to 100 % for fractions of 1.
     pub fn parts(name: &str) -> Self {
         let words = |part: f64| format!("{} %", number(part * 100.0));
         Self { name: name.to_owned(), is_logarithmic: false, to: Some(1.0), words }
     }
 
-    /// A scale of powers of ten.
+    /// Creates a logarithmic scale with a mark for each power of ten.
     pub fn logarithmic(name: &str, words: fn(f64) -> String) -> Self {
         Self { name: name.to_owned(), is_logarithmic: true, to: None, words }
     }
 
-    /// Where each mark is, from 0 to 1, with its words; and where a value is.
+    /// Computes the scale and its marks for these values; `about` is the approximate number of
+    /// marks of a linear scale.
     fn scale(&self, values: impl Iterator<Item = f64>, about: usize) -> Scale {
         let values = values.filter(|value| value.is_finite());
         if !self.is_logarithmic {
@@ -96,7 +96,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From 0 to 1.
+    /// Returns the position of a value, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let value = if self.is_logarithmic { value.log10() } else { value };
         ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0)
@@ -141,7 +141,7 @@ impl Curves {
     }
 }
 
-/// Each value goes on until the next one.
+/// Converts points to steps: each value holds until the next point.
 fn steps(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut steps: Vec<(f64, f64)> = Vec::new();
     let mut points = points.peekable();
@@ -153,7 +153,7 @@ fn steps(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
         let drawn = steps.iter().rev().nth(1).map_or(f64::MIN, |point| point.0);
         let is_last = points.peek().is_none();
         if x - drawn < FINE && !is_last {
-            // Nobody would see the step; the value goes on from here.
+            // The step would be invisible; the value continues from here.
             if let Some(last) = steps.last_mut() {
                 last.1 = y;
             }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_goes_on_until_the_next_one() {
+    fn a_value_holds_until_the_next_point() {
         let points = [(0.0, 1.0), (10.0, 1.0), (20.0, 3.0), (30.0, 2.0)];
         let expected = [(0.0, 1.0), (20.0, 1.0), (20.0, 3.0), (30.0, 3.0), (30.0, 2.0)];
         assert_eq!(steps(points.into_iter()), expected);

@@ -1,9 +1,9 @@
-//! Values as text for people: numbers, text tables, charts, and one-file HTML pages.
+//! Output for people: formatted numbers, text tables, charts, and HTML pages in one file.
 //!
-//! [`Page`] is an HTML document that needs nothing from outside; [`bars`], [`columns`], [`curves`],
-//! [`timeline`] and [`ranges`] draw charts as [`svg::Drawing`]s, which also stand alone as pictures.
-//! [`number`] is the one way to print a number, [`text`] lays out tables for terminals. Everything
-//! that comes from outside is escaped here. The crate writes no file.
+//! [`Page`] is an HTML document without external resources. [`bars`], [`columns`], [`curves`],
+//! [`timeline`] and [`ranges`] draw charts as [`svg::Drawing`]s, which are also stand-alone
+//! pictures. [`number`] formats all numbers for people, [`text`] lays out tables for terminals.
+//! Foreign text is escaped here. The crate writes no files.
 #![forbid(unsafe_code)]
 
 pub mod bars;

@@ -1,16 +1,16 @@
-//! The one way to print a number for people: three significant digits, the unit that fits, a comma
-//! between thousands.
+//! Formats numbers for people: three significant digits, a unit that fits, a comma between
+//! thousands.
 
 use std::time::{Duration, SystemTime};
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-/// A span in the unit that fits, from microseconds to days: `34.9 ms`, `10 min`.
+/// Formats a span in the unit that fits, from microseconds to days: `34.9 ms`, `10 min`.
 pub fn span(span: Span) -> String {
     seconds(span.as_secs_f64())
 }
 
-/// Seconds in the unit that fits; `never` where they are not finite.
+/// Formats seconds in the unit that fits; `never` if they are not finite.
 pub fn seconds(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "never".to_owned();
@@ -26,12 +26,12 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A rate in the unit that fits: `20 Mbit/s`.
+/// Formats a rate in the unit that fits: `20 Mbit/s`.
 pub fn rate(rate: Rate) -> String {
     bits_per_second(rate.as_bps() as f64)
 }
 
-/// Bits a second in the unit that fits.
+/// Formats a number of bit/s in the unit that fits.
 pub fn bits_per_second(bits: f64) -> String {
     match bits {
         ..999.5 => format!("{} bit/s", digits(bits)),
@@ -41,12 +41,12 @@ pub fn bits_per_second(bits: f64) -> String {
     }
 }
 
-/// A size in decimal units: `1.23 MB`.
+/// Formats a size in decimal units: `1.23 MB`.
 pub fn size(size: Size) -> String {
     bytes(size.as_bytes())
 }
 
-/// Bytes in decimal units.
+/// Formats a number of bytes in decimal units.
 pub fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         ..999.5 => format!("{bytes} B"),
@@ -57,7 +57,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Joules in the unit that fits.
+/// Formats joules in the unit that fits.
 pub fn joules(joules: f64) -> String {
     match joules.abs() {
         ..5e-7 => "0 J".to_owned(),
@@ -67,7 +67,7 @@ pub fn joules(joules: f64) -> String {
     }
 }
 
-/// Watts in the unit that fits.
+/// Formats watts in the unit that fits.
 pub fn watts(watts: f64) -> String {
     match watts.abs() {
         ..5e-7 => "0 W".to_owned(),
@@ -76,12 +76,12 @@ pub fn watts(watts: f64) -> String {
     }
 }
 
-/// A fraction as per cent with one decimal; a dash where it is not finite.
+/// Formats a fraction as per cent with one decimal; a dash if it is not finite.
 pub fn percent(fraction: f64) -> String {
     if fraction.is_finite() { format!("{:.1} %", fraction * 100.0) } else { "–".to_owned() }
 }
 
-/// A part of a time as whole per cent; `0 %` of no time.
+/// Formats a part of a time as whole per cent; `0 %` if `whole` is zero.
 pub fn share(part: Span, whole: Span) -> String {
     if whole.is_zero() {
         return "0 %".to_owned();
@@ -89,7 +89,7 @@ pub fn share(part: Span, whole: Span) -> String {
     format!("{:.0} %", part.as_secs_f64() * 100.0 / whole.as_secs_f64())
 }
 
-/// Three significant digits without trailing zeros; from 1000 on, all digits before the point.
+/// Formats three significant digits without trailing zeros; from 1000, all digits before the point.
 pub fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         100.0.. => 0,
@@ -104,7 +104,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A whole number with a comma between thousands.
+/// Formats a whole number with a comma between thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -117,18 +117,18 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A count and its noun with a regular plural: `1 session`, `2,000 sessions`.
+/// Formats a count and its noun with a regular plural: `1 session`, `2,000 sessions`.
 pub fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// A moment of UTC: `2023-11-14 22:13:20 UTC`.
+/// Formats a UTC time: `2023-11-14 22:13:20 UTC`.
 pub fn moment(time: Time) -> String {
     let text = rfc3339(time).replace('T', " ");
     format!("{} UTC", text.trim_end_matches('Z'))
 }
 
-/// The time of the day, in UTC: `22:13:20`.
+/// Formats the UTC time of the day: `22:13:20`.
 pub fn time_of_day(time: Time) -> String {
     let text = rfc3339(time);
     text.split_once('T').map_or("", |(_, time)| time).trim_end_matches('Z').to_owned()
@@ -139,7 +139,7 @@ fn rfc3339(time: Time) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// A text of at most `most` characters: a longer one loses its middle.
+/// Shortens a text to at most `most` characters by removing its middle.
 pub fn cut(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {

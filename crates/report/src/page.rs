@@ -1,44 +1,44 @@
-//! The HTML document.
+//! HTML documents.
 
 use std::fmt::Write as _;
 
 use crate::svg::Drawing;
 
-/// Colours, and how charts look: for pages and for pictures that stand alone.
+/// Style sheet of charts, for pages and for stand-alone pictures.
 pub(crate) const CHART_STYLE: &str = include_str!("chart.css");
 const PAGE_STYLE: &str = include_str!("page.css");
 
-/// More columns stand closer to each other.
+/// Tables with more columns are set more densely.
 const MANY: usize = 8;
 
-/// A document that grows from the top down.
+/// A document to which content is appended.
 pub struct Page {
     title: String,
     body: String,
     figures: usize,
 }
 
-/// One column of a table.
+/// Alignment of a table column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// Starts at the left.
+    /// Text, aligned left.
     Words,
-    /// Ends at the right.
+    /// Figures, aligned right.
     Figures,
 }
 
-/// One line of a table.
+/// One row of a table.
 pub struct Line {
-    /// As many as there are columns; the first is the line's heading.
+    /// One cell per column; the first cell is the heading of the row.
     pub cells: Vec<String>,
-    /// Whether it stands out.
+    /// Whether the row is emphasized.
     pub strong: bool,
-    /// Whether it stands back.
+    /// Whether the row is de-emphasized.
     pub faint: bool,
 }
 
 impl Page {
-    /// A page with a headline and a sentence below it.
+    /// Creates a page with a headline and an introduction.
     pub fn new(title: &str, lead: &str) -> Self {
         let body = format!(
             "<header><h1>{}</h1><p class=\"lead\">{}</p></header>\n",
@@ -52,7 +52,7 @@ impl Page {
         let _ = writeln!(self.body, "<h2>{}</h2>", escape(text));
     }
 
-    /// Sentences, as a list where there are several.
+    /// Appends a list of notes.
     pub fn notes(&mut self, notes: &[String]) {
         self.body.push_str("<ul class=\"notes\">\n");
         for note in notes {
@@ -61,7 +61,7 @@ impl Page {
         self.body.push_str("</ul>\n");
     }
 
-    /// Figures that stand out: what, and how much.
+    /// Appends figures that are emphasized, each with its name.
     pub fn highlights(&mut self, highlights: &[(String, String)]) {
         self.body.push_str("<dl class=\"highlights\">\n");
         for (what, much) in highlights {
@@ -115,7 +115,7 @@ impl Page {
         );
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub fn html(self, footer: &str) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -130,7 +130,7 @@ impl Page {
     }
 }
 
-/// Text for HTML, SVG and their attributes. Characters that XML forbids become spaces.
+/// Escapes text for HTML, SVG and their attributes. Characters that XML forbids become spaces.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,7 +1,8 @@
-//! Which bytes of a file came when, and over which link: time to the right, place in the file up.
+//! Chart of the byte ranges of a file: time to the right, offset up, one colour per link.
 //!
-//! A line is what came; the pale area above it is what its request was still to bring. The column
-//! at the right is the file in the end, in the colours of who brought it.
+//! Lines show received bytes. The pale area above a line shows requested bytes that are not
+//! received yet. The column at the right shows the complete file, in the colour of the link that
+//! delivered each part first.
 
 use super::bars::{WIDTH, legend};
 use super::svg::{Anchor, Drawing, marks, number};
@@ -13,62 +14,61 @@ const HEAD: f64 = 30.0;
 const PANEL: f64 = 190.0;
 const GAP: f64 = 18.0;
 const FOOT: f64 = 40.0;
-/// The column that shows the file in the end.
+/// Width of the column that shows the complete file.
 const COLUMN: f64 = 12.0;
 const LINE_OF_WORDS: f64 = 15.0;
-/// What is closer together is not seen apart.
+/// Points at a smaller distance cannot be distinguished.
 const FINE: f64 = 0.5;
-/// With more requests than this in a panel, their marks would hide what they mark.
+/// With more requests in a panel, their marks would hide the lines.
 const MARKS: usize = 60;
 
-/// The chart.
 pub struct Ranges {
     pub title: String,
     pub description: String,
-    /// What runs to the right, with its unit.
+    /// Name of the horizontal axis, with its unit.
     pub time: String,
-    /// What runs up, with its unit.
+    /// Name of the vertical axis, with its unit.
     pub place: String,
-    /// How long the file is.
+    /// Size of the file, in the unit of `place`.
     pub size: f64,
     /// Names of the colours.
     pub legend: Vec<String>,
     pub panels: Vec<Panel>,
 }
 
-/// How one contender brought the file.
+/// The transfer of one contender.
 pub struct Panel {
     pub label: String,
-    /// Smaller, at the other end of the panel's head.
+    /// Smaller text at the right end of the heading.
     pub about: String,
     /// In the order in which they were sent.
     pub requests: Vec<Request>,
-    /// What stands beside the panel.
+    /// Text right of the panel.
     pub notes: Vec<Note>,
-    /// When it was over, and the words for that.
+    /// End of the transfer, and its text.
     pub end: Option<(f64, String)>,
     pub strong: bool,
 }
 
-/// One request, and what came of it.
+/// One request and the received bytes of its response.
 #[derive(Clone)]
 pub struct Request {
-    /// Whose it is.
+    /// Index in [`Ranges::legend`].
     pub colour: usize,
-    /// When it was sent.
+    /// Time at which the request was sent.
     pub sent: f64,
-    /// When nothing more was to come.
+    /// Time of the end of the response.
     pub over: f64,
-    /// What was asked for.
+    /// Start and end of the requested range.
     pub from: f64,
     pub to: f64,
-    /// When and where it was to end instead.
+    /// Changes of the end of the range: time and new end.
     pub changes: Vec<(f64, f64)>,
     /// In the order of time.
     pub pieces: Vec<Piece>,
 }
 
-/// Bytes that came between two moments.
+/// Bytes received between two times.
 #[derive(Clone, Copy)]
 pub struct Piece {
     pub since: f64,
@@ -77,11 +77,11 @@ pub struct Piece {
     pub to: f64,
 }
 
-/// What one link did, in words.
+/// Text about one link.
 pub struct Note {
     pub colour: usize,
     pub words: String,
-    /// Smaller, below it.
+    /// Smaller text below `words`.
     pub more: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl Ranges {
             }
             let (place_step, place_count) = marks(size, 4);
             let places = (0..=place_count).map(|index| place_step * index as f64);
-            // The scale ends with the file, not with a mark.
+            // The scale ends at the size of the file, not at a mark.
             for place in places.filter(|place| *place <= size * 1.001) {
                 let class = if place == 0.0 { "axis" } else { "grid" };
                 drawing.line((LEFT, y(place)), (right, y(place)), class);
@@ -128,11 +128,11 @@ impl Ranges {
         drawing
     }
 
-    /// What the colours and the shapes mean.
+    /// Draws the legend of colours and shapes.
     fn keys(&self, drawing: &mut Drawing) {
         let x = legend(drawing, &self.legend, (LEFT, 18.0));
         drawing.rectangle((x, 8.0), (12.0, 12.0), 2.0, "open key");
-        drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "asked for, not there yet");
+        drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "requested, not received yet");
         if self.panels.iter().any(Panel::marked) {
             drawing.circle((x + 182.0, 14.0), 3.5, "sent key");
             drawing.text((x + 193.0, 18.0), Anchor::Start, "tick", "request sent");
@@ -162,11 +162,11 @@ impl Panel {
         let (top, floor) = (head + HEAD, head + HEAD + PANEL);
         let class = if self.strong { "label strong" } else { "label" };
         drawing.text((LEFT, top - 9.0), Anchor::Start, class, &self.label);
-        // From the other end: how wide the label is depends on the reader's fonts.
+        // Aligned right: the width of the label depends on the reader's fonts.
         drawing.text((WIDTH - RIGHT, top - 9.0), Anchor::End, "faint", &self.about);
         let colours = self.requests.iter().map(|request| request.colour + 1).max().unwrap_or(0);
         let own = |colour: usize| self.requests.iter().filter(move |r| r.colour == colour);
-        // All areas below all lines, whoever they belong to.
+        // All areas are drawn before all lines, whichever link they belong to.
         for colour in 0..colours {
             let open: Vec<Points> = own(colour).map(|request| request.open(size, &x, &y)).collect();
             drawing.paths(&open, &format!("open fill-{colour}"));
@@ -174,7 +174,7 @@ impl Panel {
         if let Some((time, _)) = &self.end {
             drawing.line((x(*time), top), (x(*time), floor), "end");
         }
-        // In the order of time, so that no link hides another where lines touch.
+        // In the order of time, so that no link hides another one if their lines overlap.
         for run in self.requests.chunk_by(|one, next| one.colour == next.colour) {
             let came: Vec<Points> = run.iter().flat_map(|request| request.came(&x, &y)).collect();
             drawing.paths(&came, &format!("line came stroke-{}", run[0].colour));
@@ -212,8 +212,8 @@ impl Panel {
         }
     }
 
-    /// Who brought each part of the file first: colour, and from where to where in parts of the
-    /// whole. As fine as can be seen, however many pieces there are.
+    /// Returns which link delivered each part of the file first: colour, start and end as fractions
+    /// of the file. The resolution is [`FINE`] pixels, for any number of pieces.
     fn column(&self, size: f64) -> Vec<(usize, f64, f64)> {
         let rows = (PANEL / FINE) as usize;
         let mut first: Vec<Option<(f64, usize)>> = vec![None; rows];
@@ -244,7 +244,7 @@ impl Panel {
 }
 
 impl Request {
-    /// The lines of what came: one, unless bytes are missing in between.
+    /// Returns the lines of received bytes: one, unless the pieces have gaps.
     fn came(&self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Vec<Points> {
         let mut lines: Vec<Points> = Vec::new();
         let mut reached = None;
@@ -262,7 +262,7 @@ impl Request {
         lines.into_iter().map(thin).collect()
     }
 
-    /// The area between what had come and where the request was to end.
+    /// Returns the area between the received bytes and the end of the requested range.
     fn open(&self, size: f64, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Points {
         let mut lower = vec![(self.sent, self.from)];
         let mut reached = self.from;
@@ -273,7 +273,7 @@ impl Request {
         }
         lower.push((self.over, reached));
         let lower = thin(lower.into_iter().map(|(time, place)| (x(time), y(place))).collect());
-        // Never below what came: a server may send past a new end.
+        // Never below the received bytes: a server may send past a new end.
         let mut upper = vec![(self.sent, self.to.min(size))];
         for (at, to) in &self.changes {
             if let Some((_, before)) = upper.last().copied() {
@@ -290,7 +290,7 @@ impl Request {
     }
 }
 
-/// Leaves out what nobody could see; first and last stay.
+/// Removes points closer than [`FINE`] to their predecessor, except the first and the last.
 fn thin(points: Points) -> Points {
     let count = points.len();
     let mut kept: Points = Vec::new();

@@ -1,10 +1,10 @@
-//! Drawings in SVG: the few shapes that charts need.
+//! SVG drawings with the few shapes that charts need.
 
 use std::fmt::Write as _;
 
 use crate::page::{CHART_STYLE, escape};
 
-/// Where a text's position is.
+/// Position of the anchor in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -12,7 +12,7 @@ pub enum Anchor {
     End,
 }
 
-/// A picture that grows; later shapes lie over earlier ones. Looks come from classes of
+/// A picture to which shapes are appended; later shapes cover earlier ones. Styles are classes of
 /// `chart.css`, so that a drawing follows the reader's light or dark theme.
 pub struct Drawing {
     pub width: f64,
@@ -23,7 +23,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// An empty drawing. The title and the description are for those who do not see it.
+    /// Creates an empty drawing. Screen readers use the title and the description.
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
         Self {
             width,
@@ -49,7 +49,7 @@ impl Drawing {
         );
     }
 
-    /// Text that runs upwards, with its middle at a point.
+    /// Draws text upwards, centred at a point.
     pub fn upright(&mut self, at: (f64, f64), class: &str, text: &str) {
         let (x, y) = at;
         let _ = writeln!(
@@ -85,12 +85,13 @@ impl Drawing {
         );
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
         self.paths(&[points], class);
     }
 
-    /// Several lines in one shape, which is far smaller than a shape each; filled, they are areas.
+    /// Draws several lines as one shape, which is far smaller than one shape per line. With a fill,
+    /// the lines are areas.
     pub fn paths(&mut self, lines: &[impl AsRef<[(f64, f64)]>], class: &str) {
         let mut data = String::new();
         for line in lines {
@@ -102,7 +103,7 @@ impl Drawing {
         let _ = writeln!(self.body, "<path d=\"{data}\" class=\"{class}\"/>");
     }
 
-    /// The area between points and a height.
+    /// Draws the area between points and a height.
     pub fn area(&mut self, points: &[(f64, f64)], floor: f64, class: &str) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let mut outline = points.to_vec();
@@ -110,7 +111,7 @@ impl Drawing {
         self.path(&outline, class);
     }
 
-    /// Puts another drawing into this one, with its upper left corner at a point.
+    /// Inserts another drawing with its upper left corner at a point.
     pub fn place(&mut self, other: &Self, at: (f64, f64)) {
         let _ = writeln!(
             self.body,
@@ -119,12 +120,12 @@ impl Drawing {
         );
     }
 
-    /// For a page; `number` is its number there.
+    /// Returns the markup for a page; `number` is the number of the figure on the page.
     pub fn inline(&self, number: usize) -> String {
         self.markup(&format!("figure-{number}"), "", "")
     }
 
-    /// A file of its own, on a ground of its own.
+    /// Returns a stand-alone SVG file with style sheet and background.
     pub fn standalone(&self) -> String {
         let style = format!("<style>\n{CHART_STYLE}</style>\n");
         let ground = "<rect width=\"100%\" height=\"100%\" rx=\"12\" class=\"ground\"/>\n";
@@ -147,8 +148,8 @@ impl Drawing {
     }
 }
 
-/// A scale from 0 to at least `max`, whose marks are round numbers: the distance of the marks and
-/// how many there are beyond 0.
+/// Returns a scale from 0 to at least `max` with round marks: the distance of the marks and their
+/// number without 0.
 pub fn marks(max: f64, about: usize) -> (f64, usize) {
     if !max.is_finite() || max <= 0.0 {
         return (1.0, 1);
@@ -160,11 +161,11 @@ pub fn marks(max: f64, about: usize) -> (f64, usize) {
         .into_iter()
         .find(|step| *step >= rough * 0.999)
         .unwrap_or(rough);
-    // Less than a thousandth beyond a mark is a rounding error.
+    // A value less than a thousandth of a step beyond a mark is a rounding error.
     (step, ((max / step - 0.001).ceil() as usize).max(1))
 }
 
-/// A mark's number without needless zeros.
+/// Formats the number of a mark with at most two decimals and no trailing zeros.
 pub fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use manyways_unit::human::printable;
 
-/// Columns of equal width: the first row is the heading, words stand left, figures right. Cells may
-/// hold foreign names.
+/// Formats rows with aligned columns. The first row is the heading; text is aligned left, figures
+/// right. Cells may contain foreign names.
 pub fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
@@ -14,7 +14,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
         rows.iter().filter_map(|row| row.get(place)).map(|cell| cell.chars().count()).max()
     };
     let widths: Vec<usize> = (0..columns).map(|place| width(place).unwrap_or(0)).collect();
-    // A column of which all but the heading begin like figures is one.
+    // A column contains figures if all its cells except the heading are empty or start like one.
     let is_figure = |cell: &Cow<'_, str>| {
         cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || "-+<–".contains(c))
     };

@@ -1,4 +1,4 @@
-//! Small multiples: one panel a contender, one line a link, the same scales in all.
+//! Charts over time: one panel per contender, one line per link, the same scales in all panels.
 
 use super::bars::{LEFT, RIGHT, WIDTH, label, legend};
 use super::svg::{Anchor, Drawing, marks, number};
@@ -7,14 +7,13 @@ const TOP: f64 = 34.0;
 const PANEL: f64 = 92.0;
 const GAP: f64 = 20.0;
 const FOOT: f64 = 40.0;
-/// Words behind lines keep this distance.
+/// Distance between the texts after lines.
 const LINE_OF_WORDS: f64 = 14.0;
 
-/// The chart.
 pub struct Timeline {
     pub title: String,
     pub description: String,
-    /// What runs to the right, with its unit.
+    /// Name of the horizontal axis, with its unit.
     pub time: String,
     /// The unit of the values.
     pub unit: String,
@@ -23,15 +22,15 @@ pub struct Timeline {
     pub panels: Vec<Panel>,
 }
 
-/// What one contender did over time.
+/// The lines of one contender.
 pub struct Panel {
     pub label: String,
     pub about: String,
-    /// Lines by colour, of points in time; one without points is not drawn.
+    /// Points of each line, by colour; a line without points is not drawn.
     pub lines: Vec<Vec<(f64, f64)>>,
-    /// All lines together, where there are several.
+    /// The sum of all lines; empty if there is only one.
     pub sum: Vec<(f64, f64)>,
-    /// When it was over, and the words for that.
+    /// End of the transfer, and its text.
     pub end: Option<(f64, String)>,
     pub strong: bool,
 }
@@ -50,7 +49,7 @@ impl Timeline {
         let (step, count) = marks(latest, 7);
         let end = step * count as f64;
         let (value_step, _) = marks(greatest, 3);
-        // Little room beyond the greatest value, not up to the next mark.
+        // A little space above the greatest value, not the whole distance to the next mark.
         let ceiling = (greatest * 1.08).max(f64::MIN_POSITIVE);
         let x = |time: f64| LEFT + time / end * (WIDTH - LEFT - RIGHT);
         legend(&mut drawing, &self.legend, (0.0, 18.0));
@@ -93,7 +92,7 @@ impl Panel {
         x: impl Fn(f64) -> f64,
         y: impl Fn(f64) -> f64,
     ) {
-        // Left of the marks' numbers.
+        // Left of the numbers of the marks.
         let mut name = Drawing::new(0.0, 0.0, "", "");
         label(&mut name, &self.label, &self.about, top + PANEL / 2.0, self.strong);
         drawing.place(&name, (-40.0, 0.0));

@@ -1,9 +1,9 @@
-//! Capturing what passes a network interface: a ring that the kernel fills (`AF_PACKET`,
+//! Captures packets of a network interface through a ring that the kernel fills (`AF_PACKET`,
 //! `TPACKET_V3`).
 //!
-//! The kernel writes packets, cut to a snap length, one behind the other into blocks that both share,
-//! and hands a block over when it is full or [`LATENCY`] after its first packet. A [`Ring`] gives out
-//! what is in it as it is; what a VLAN tag or a cooked header is, is known elsewhere.
+//! The kernel writes packets, limited to a snap length, one after the other into shared blocks. It
+//! passes a block to the process when the block is full, or [`LATENCY`] after its first packet. A
+//! [`Ring`] returns packets unchanged; VLAN tags and cooked headers are interpreted elsewhere.
 
 mod block;
 
@@ -15,43 +15,43 @@ use manyways_unit::{Size, Span};
 
 pub use self::block::Frame;
 
-/// So long a packet waits at most until it is handed out.
+/// Maximum time of a packet in the ring before it is passed on.
 pub const LATENCY: Span = Span::from_millis(50);
-/// The bytes of a block. The longest packets, 64 KiB that the kernel put together, fit four times.
+/// Bytes of a block. Four of the longest packets (64 KiB, merged by the kernel) fit.
 const BLOCK: usize = 256 << 10;
-/// The kernel wants to hear of frames, which blocks of varying packets do not have.
+/// The kernel requires a frame size, which has no meaning for packets of variable size.
 const FRAME: usize = 2_048;
-/// Where in a block the word is that says whose it is.
+/// Offset of `block_status`, which holds the owner of a block: kernel or process (packet(7)).
 const STATUS: usize = 8;
 const ALL_PROTOCOLS: u16 = libc::ETH_P_ALL as u16;
 
 /// How to capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The interface's number; none for all of them.
+    /// Index of the interface; `None` for all interfaces.
     pub interface: Option<u32>,
-    /// Leave out the link's header, which not all links of one host have in common. Each frame says
-    /// what it carries.
+    /// Whether to omit the link-layer header, which differs between the links of a host. Each frame
+    /// then has its protocol in [`Frame::protocol`].
     pub cooked: bool,
-    /// The most bytes that are kept of a packet.
+    /// Snap length in bytes.
     pub snap: u32,
-    /// What the ring may hold: packets that come in faster than they are taken wait there.
+    /// Size of the ring, in which packets wait if they arrive faster than they are read.
     pub buffer: Size,
-    /// Take what is for others as well.
+    /// Whether to capture packets for other hosts, too.
     pub promiscuous: bool,
 }
 
-/// What the kernel counted since it was last asked.
+/// Counters of the kernel since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that were put into the ring.
+    /// Packets written to the ring.
     pub taken: u64,
-    /// Packets for which it had no room.
+    /// Packets dropped because the ring was full.
     pub dropped: u64,
 }
 
-/// A capture that goes on until this is dropped. It is readable (through [`AsFd`]) when there is
-/// something to take, or an error.
+/// A capture that runs until dropped. It is readable (through [`AsFd`]) when a block or an error is
+/// available.
 #[derive(Debug)]
 pub struct Ring {
     socket: OwnedFd,
@@ -64,26 +64,26 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Begins to capture in the calling thread's network namespace.
+    /// Starts a capture in the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`, `ENODEV` without such an interface, `ENETDOWN` where it is
-    /// down, `ENOMEM` where the buffer is too large.
+    /// `EPERM` without `CAP_NET_RAW`, `ENODEV` if the interface does not exist, `ENETDOWN` if it is
+    /// down, `ENOMEM` if the buffer is too large.
     pub fn open(options: &Options) -> io::Result<Self> {
         let kind = if options.cooked { libc::SOCK_DGRAM } else { libc::SOCK_RAW };
-        // With no protocol nothing arrives before all is set, from whatever interface.
+        // Without a protocol no packet arrives from any interface before the setup is complete.
         // SAFETY: a plain system call.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made it for us.
+        // SAFETY: the kernel has just created the descriptor for us.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         cut(&socket, options.snap)?;
-        // Stamps of the moment in which a packet came in rather than of that in which it was put
-        // into the ring. Without them the capture is still right.
+        // Requests timestamps of the arrival instead of the copy into the ring. Without them the
+        // capture is still valid.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32);
         let wanted = usize::try_from(options.buffer.as_bytes()).unwrap_or(usize::MAX);
         let blocks = (wanted / BLOCK).clamp(2, 1 << 14);
@@ -115,17 +115,17 @@ impl Ring {
         }
     }
 
-    /// Gives out the frames of the next block, in their order, where the kernel has handed one over;
-    /// says whether it has.
+    /// Passes the frames of the next block to `each`, in their order. Returns false if the kernel
+    /// has not released a block.
     pub fn take(&mut self, mut each: impl FnMut(&Frame<'_>)) -> bool {
-        // SAFETY: there are so many blocks of this length in the mapping, and `next` is below that.
+        // SAFETY: the mapping has `blocks` blocks of this length, and `next` is below `blocks`.
         let begin = unsafe { self.memory.add(self.next * BLOCK) };
         // SAFETY: it is within the block and aligned as the block is, to a page and to 4 bytes.
         let status = unsafe { AtomicU32::from_ptr(begin.add(STATUS).cast()) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: what is handed over the kernel leaves alone until it is given back below.
+        // SAFETY: the kernel does not change a released block until it is given back below.
         let bytes = unsafe { std::slice::from_raw_parts(begin, BLOCK) };
         block::frames(bytes).for_each(|frame| each(&frame));
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -133,16 +133,16 @@ impl Ring {
         true
     }
 
-    /// What was counted since this was last asked.
+    /// Returns the counters since the last call.
     pub fn counts(&self) -> io::Result<Counts> {
         let mut stats = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
-        // The kernel's first number has those that were dropped in it.
+        // The kernel's first number includes the dropped packets.
         let taken = stats.tp_packets.saturating_sub(stats.tp_drops);
         Ok(Counts { taken: taken.into(), dropped: stats.tp_drops.into() })
     }
 
-    /// What went wrong since this was last asked: `ENETDOWN` when the interface went down or away.
+    /// Returns the error since the last call: `ENETDOWN` if the interface went down or was removed.
     pub fn error(&self) -> io::Result<Option<io::Error>> {
         let mut number: libc::c_int = 0;
         get(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
@@ -169,12 +169,12 @@ impl AsFd for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nothing borrows from it any more.
+        // SAFETY: the memory was mapped with this length, and no borrow of it remains.
         unsafe { libc::munmap(self.memory.cast(), self.blocks * BLOCK) };
     }
 }
 
-/// Lets every packet pass, with so many bytes of it.
+/// Accepts every packet and limits it to `snap` bytes.
 fn cut(socket: &OwnedFd, snap: u32) -> io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut pass = libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: snap.max(1) };
@@ -184,7 +184,7 @@ fn cut(socket: &OwnedFd, snap: u32) -> io::Result<()> {
 
 fn map(socket: &OwnedFd, length: usize) -> io::Result<*mut u8> {
     let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping at a place of the kernel's choice.
+    // SAFETY: a new mapping at an address that the kernel chooses.
     let memory =
         unsafe { libc::mmap(std::ptr::null_mut(), length, rights, flags, socket.as_raw_fd(), 0) };
     if memory == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(memory.cast()) }
@@ -197,11 +197,11 @@ fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> 
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.cast(), length) })
 }
 
-/// `T` is plain numbers, for which any bytes are valid.
+/// `T` consists of plain numbers, for which any bytes are valid.
 fn get<T>(socket: &OwnedFd, level: i32, name: i32, value: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let value: *mut T = value;
-    // SAFETY: the value has room for so many bytes.
+    // SAFETY: the value has room for `length` bytes.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, value.cast(), &raw mut length)
     })
@@ -225,7 +225,7 @@ mod tests {
         Options { interface, cooked: false, snap: 60, buffer, promiscuous: true }
     }
 
-    /// `lo` of a new namespace is up, has the number 1, and nobody else talks there.
+    /// Runs `work` in a new namespace with `lo` up, which has the index 1 and no other traffic.
     fn alone(work: impl FnOnce() -> io::Result<()> + Send) {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: needs root");
@@ -242,7 +242,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Takes until a packet of UDP with so many bytes has come.
+    /// Reads until a UDP packet of this length has arrived.
     fn until(ring: &mut Ring, carried: usize) -> Vec<(usize, usize, u8)> {
         let mut seen = Vec::new();
         loop {
@@ -269,7 +269,7 @@ mod tests {
             for carried in [3, 1_000] {
                 one.send_to(&vec![0; carried], "127.0.0.1:9")?;
             }
-            // What a loopback device sends it gets: each is there twice.
+            // A loopback device receives every packet that it sends: each appears twice.
             let mut seen = until(&mut ring, 1_000);
             seen.sort_unstable();
             assert_eq!(seen, [(45, 45, 0), (45, 45, 4), (1_042, 60, 0), (1_042, 60, 4)]);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_and_the_ring_goes_on() {
+    fn dropped_packets_are_counted_and_the_capture_continues() {
         alone(|| {
             let mut ring = Ring::open(&Options { snap: 65_535, ..options(None) })?;
             let one = UdpSocket::bind("127.0.0.1:0")?;

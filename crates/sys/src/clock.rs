@@ -5,36 +5,37 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use manyways_unit::{Span, Time};
 use nix::time::{ClockId, clock_gettime};
 
-/// The monotonic clock, from the moment of its creation: the origin of one run's [`Time`]s.
+/// The monotonic clock since its creation, which is the origin of one run's [`Time`]s.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: u64,
 }
 
 impl Clock {
-    /// A clock whose origin is now.
+    /// Creates a clock whose origin is now.
     pub fn start() -> Self {
         Self { origin: monotonic() }
     }
 
-    /// The time since the origin.
+    /// Returns the time since the origin.
     pub fn now(&self) -> Time {
         Time::from_nanos(monotonic() - self.origin)
     }
 
-    /// The kernel's own monotonic nanoseconds of a [`Time`] of this clock, for absolute timers.
+    /// Converts a [`Time`] of this clock to the kernel's monotonic nanoseconds, for absolute
+    /// timers.
     pub fn absolute(&self, time: Time) -> u64 {
         self.origin.saturating_add(time.as_nanos())
     }
 
-    /// The wall clock at the origin, as time since the Unix epoch: for file headers only.
+    /// Returns the wall clock at the origin, as time since the Unix epoch; only for file headers.
     pub fn epoch(&self) -> Span {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Span::from(since) - Span::from_nanos(monotonic() - self.origin)
     }
 }
 
-/// Processor time that the calling thread has used.
+/// Returns the processor time that the calling thread has used.
 pub fn thread_cpu() -> Span {
     Span::from_nanos(read(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }

@@ -1,4 +1,4 @@
-//! A command that runs beside us, and ends with us.
+//! A child process that ends with its parent.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,11 +8,11 @@ use std::process::{Child, Command, ExitStatus};
 use crate::signal;
 use crate::wait::pidfd;
 
-/// A command in a process group of its own. It is readable (through [`AsFd`]) once it has ended; what
-/// is still there of the group when this is dropped is killed, and nothing of it is left to reap.
+/// A command in a separate process group. It is readable (through [`AsFd`]) once it has ended.
+/// Dropping it kills the remaining processes of the group and reaps the command.
 ///
-/// Should our thread end without dropping it, as by SIGKILL, the command is killed, but not what it
-/// has started.
+/// If the thread ends without dropping it, for example by SIGKILL, the kernel kills the command,
+/// but not its descendants.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -21,11 +21,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it. It gets termination signals as usual, also where we have
-    /// [taken](crate::signal::Termination) ours.
+    /// Starts a command. It receives termination signals as usual, even if this process has
+    /// [taken](crate::signal::Termination) its own.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// If the command cannot be started.
     pub fn start(mut command: Command) -> io::Result<Self> {
         command.process_group(0);
         // SAFETY: the closure only makes system calls.
@@ -48,7 +48,8 @@ impl Running {
         }
     }
 
-    /// How it ended; none while it runs. What it left behind in its group is killed then.
+    /// Returns the exit status; `None` while the command runs. Kills the remaining processes of its
+    /// group.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() && self.has_ended()? {
             self.end()?;
@@ -56,7 +57,7 @@ impl Running {
         Ok(self.status)
     }
 
-    /// Kills it and all of its group.
+    /// Kills the command and its process group.
     pub fn kill(&mut self) -> io::Result<()> {
         if self.status.is_none() {
             self.end()?;
@@ -64,7 +65,7 @@ impl Running {
         Ok(())
     }
 
-    /// Without reaping it: its number stays that of its group as long as nobody has.
+    /// Does not reap the command: its pid, which names the group, is reused only after that.
     fn has_ended(&self) -> io::Result<bool> {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
@@ -72,7 +73,7 @@ impl Running {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // Nobody is in the group any more: then this was all.
+        // Fails if no process of the group remains.
         let _ = signal::send(-(self.child.id() as i32), libc::SIGKILL);
         self.status = Some(self.child.wait()?);
         Ok(())
@@ -104,7 +105,7 @@ mod tests {
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdin(Stdio::null());
-        // These tests may have been started with some of them ignored.
+        // These tests may run with some signals ignored.
         signal::with_defaults(&mut command);
         command
     }
@@ -116,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn its_end_is_told() {
+    fn the_exit_status_is_returned() {
         let mut running = Running::start(shell("exit 7")).unwrap();
         assert_eq!(wait(&mut running).code(), Some(7));
-        // Again, though it was reaped.
+        // The status is also returned after the command was reaped.
         assert_eq!(running.ended().unwrap().and_then(|status| status.code()), Some(7));
         assert!(Running::start(Command::new("/nowhere")).is_err());
     }
 
-    /// A script whose two processes hold a pipe open: it ends when both have.
+    /// Starts a script whose two processes hold a pipe open. The pipe ends when both have ended.
     fn two(script: &str) -> (Running, io::PipeReader) {
         let (mut pipe, end) = io::pipe().unwrap();
         let mut command = shell(script);
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_killed() {
+    fn the_whole_process_group_is_killed() {
         let (mut running, mut pipe) = two("sleep 1000 & echo hello; wait; echo more");
         assert_eq!(running.ended().unwrap(), None);
         running.kill().unwrap();
@@ -147,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn what_it_leaves_behind_is_killed() {
+    fn processes_left_by_a_command_are_killed() {
         let (mut running, mut pipe) = two("sleep 1000 & echo hello; exit 3");
         assert_eq!(wait(&mut running).code(), Some(3));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 
     #[test]
-    fn it_gets_its_signals_as_usual() {
-        // In a thread of its own, as the block would stay.
+    fn a_command_receives_signals_as_usual() {
+        // In a separate thread, because the signals stay blocked.
         let blocked = std::thread::spawn(|| {
             let _termination = signal::Termination::take().unwrap();
             let mut running = Running::start(shell("kill -TERM $$; exit 0")).unwrap();

@@ -1,4 +1,4 @@
-//! Sockets of another process, which has no option for what is to be set on them.
+//! Sockets of another process that has no option for a required setting.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -8,8 +8,8 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 
 use crate::wait::pidfd;
 
-/// Gives every socket of a process a receive buffer of `size`, past the host's limit; says how many
-/// sockets there were. Those that it opens later are not concerned.
+/// Sets the receive buffer of every socket of a process to `size`, beyond the host's limit. Returns
+/// the number of sockets. Sockets that the process opens later keep their default.
 ///
 /// # Errors
 /// `EPERM` without root.
@@ -31,13 +31,13 @@ pub fn enlarge_receive_buffers(pid: i32, size: Size) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Our own descriptor of what another process has open.
+/// Duplicates a descriptor of another process.
 fn duplicate(process: &impl AsFd, number: i32) -> io::Result<OwnedFd> {
     let process = process.as_fd().as_raw_fd();
     // SAFETY: a plain system call with an open descriptor.
     match unsafe { libc::syscall(libc::SYS_pidfd_getfd, process, number, 0) } {
         ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel has just made it for us.
+        // SAFETY: the kernel has just created the descriptor for us.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
     }
 }
@@ -64,7 +64,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(count.unwrap() >= 1);
-        // The kernel doubles it for its own overhead.
+        // The kernel doubles the value for its overhead.
         assert_eq!(getsockopt(&ours, RcvBuf).unwrap(), 16 << 20);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading from a file that may keep its reader waiting: a FIFO, a pipe, a terminal.
+//! Reads from a file that may block its reader: a FIFO, a pipe, a terminal.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long a reader waits before it looks at its flag again, in milliseconds.
+/// Interval in milliseconds at which a waiting reader checks its flag.
 const LOOK: u16 = 50;
 
-/// A file or standard input, whose reader another thread can stop.
+/// A file or standard input with a reader that another thread can stop.
 ///
 /// Signals that [`Termination`](crate::signal::Termination) takes interrupt neither `open` nor
-/// `read`, so both would wait for a writer for ever. Here a reader that has nothing to read looks at
-/// `stop` 20 times a second; once that is set, the file ends.
+/// `read`, so both would wait forever for a writer. A waiting reader of this type checks `stop` 20
+/// times per second; if it is set, the file ends.
 #[derive(Debug)]
 pub struct Input {
     file: File,
@@ -28,7 +28,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file. A FIFO that nobody writes to yet opens at once, and waits when it is read.
+    /// Opens a file. A FIFO without a writer opens at once; reads then wait.
     pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let is_fifo = std::fs::metadata(path)?.file_type().is_fifo();
         let flags = if is_fifo { libc::O_NONBLOCK } else { 0 };
@@ -36,7 +36,7 @@ impl Input {
         Self::of(file, stop)
     }
 
-    /// Standard input, without a buffer: what std's buffer holds already is not seen here.
+    /// Opens standard input without a buffer: bytes in std's buffer are not read.
     pub fn stdin(stop: &Arc<AtomicBool>) -> io::Result<Self> {
         Self::of(File::from(io::stdin().as_fd().try_clone_to_owned()?), stop)
     }
@@ -46,7 +46,7 @@ impl Input {
         Ok(Self { file, stop: stop.clone(), may_wait })
     }
 
-    /// Waits until there is something to read, or the end of it; false once `stop` is set.
+    /// Waits until data or the end of the file is available; returns false if `stop` is set.
     fn wait(&self) -> io::Result<bool> {
         while !self.stop.load(Ordering::Relaxed) {
             let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
@@ -105,7 +105,7 @@ mod tests {
         let path = folder.path().join("fifo");
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         let stop = Arc::default();
-        // The reader is there first: without a writer a FIFO is not at its end.
+        // The reader opens first: without a writer a FIFO is not at its end.
         let mut input = Input::open(&path, &stop).unwrap();
         let writer = thread::spawn(move || {
             let mut file = File::options().write(true).open(path).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_file_is_read_whole_whatever_the_flag_says() {
+    fn a_regular_file_is_read_to_its_end_despite_the_flag() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "text").unwrap();

@@ -1,9 +1,8 @@
-//! The networks that this host has: what each interface is, which addresses and gateways it
-//! holds, and whether a socket bound to it reaches the internet.
+//! Discovery of the networks of this host: the kind of each interface, its addresses and gateways,
+//! and whether a socket bound to it reaches the internet.
 //!
-//! Nothing here sends a packet and nothing needs a privilege: it is what the kernel says over
-//! netlink, `/sys/class/net`, `/proc/sys/net`, and the files that DHCP clients and network
-//! managers leave behind.
+//! Discovery sends no packets and needs no privileges. It reads netlink, `/sys/class/net`,
+//! `/proc/sys/net`, and the files that DHCP clients and network managers write.
 
 pub mod announced;
 pub(crate) mod kernel;
@@ -27,76 +26,79 @@ use manyways_unit::Prefix;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interface {
-    /// The kernel's number for it.
+    /// Interface index of the kernel.
     pub index: u32,
-    /// Its name, as `ip link` shows it.
+    /// Name, as printed by `ip link`.
     pub name: String,
-    /// What sort of network it is.
+    /// Kind of the network.
     pub kind: Kind,
-    /// Addresses to bind a socket to, IPv4 before IPv6. When the interface is usable, only those
-    /// that lead out (the others are in [`Interface::stranded`]); when it is not, all it has.
+    /// Addresses to bind a socket to, IPv4 before IPv6. If the interface is usable, only addresses
+    /// with a route to the internet (the others are in [`Interface::stranded`]); otherwise all
+    /// addresses.
     pub addresses: Vec<IpAddr>,
-    /// Addresses that do not lead out although another one of this interface does, and why.
+    /// Addresses without a route to the internet, although another address of this interface has
+    /// one, with the reason.
     pub stranded: Vec<(IpAddr, Unusable)>,
     /// The next hops of its default routes, in any routing table, best metric first.
     pub gateways: Vec<IpAddr>,
-    /// The name servers that this network announced, or the host's own when it announced none
-    /// and is usable.
+    /// The name servers that this network announced, or the host's if it announced none and is
+    /// usable.
     pub dns: Vec<IpAddr>,
-    /// Whether `dns` is what this network announced; else it may well be another network's, and
-    /// refuse to answer over this one.
+    /// Whether this network announced `dns`. If not, the name servers may belong to another network
+    /// and refuse queries over this one.
     pub dns_announced: bool,
-    /// Who said so; none where there are no name servers.
+    /// Source of `dns`; `None` if there are no name servers.
     pub dns_source: Option<DnsSource>,
-    /// Whether using it costs money by the byte.
+    /// Whether bytes on the network cost money.
     pub metered: Metered,
-    /// The largest IP packet in bytes.
+    /// Maximum IP packet size in bytes.
     pub mtu: u32,
-    /// The metric of its best default route: lower is preferred by the kernel.
+    /// Metric of the best default route; the kernel prefers lower ones. `None` without a default
+    /// route.
     pub metric: Option<u32>,
-    /// Whether a socket bound to this interface and to one of its addresses reaches the internet.
+    /// Whether a socket bound to this interface and one of its addresses reaches the internet.
     pub usable: Result<(), Unusable>,
 }
 
-/// What sort of network an interface leads to.
+/// Kind of the network that an interface leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A wireless LAN.
+    /// Wireless LAN.
     Wifi,
-    /// A mobile network modem.
+    /// Mobile network modem.
     Cellular,
-    /// A wired LAN.
+    /// Wired LAN.
     Ethernet,
-    /// A Bluetooth personal-area network.
+    /// Bluetooth personal-area network.
     Bluetooth,
-    /// A phone shared over USB.
+    /// Phone shared over USB.
     UsbTether,
-    /// A VPN or another tunnel, which runs over one of the others.
+    /// VPN or another tunnel, which runs over one of the others.
     Tunnel,
     /// Software inside this host: bridges, virtual pairs, dummies.
     Virtual,
-    /// The host itself.
+    /// Loopback interface.
     Loopback,
-    /// Nothing that we know.
+    /// Unknown kind.
     Other,
 }
 
-/// Who knows the name servers of a network, the one that is believed first in front.
+/// Source of a network's name servers, in decreasing order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DnsSource {
-    /// The emulator, of its own links.
+    /// The emulator, for its links.
     Lab,
     /// systemd-resolved.
     Resolved,
     /// NetworkManager.
     NetworkManager,
-    /// What the network itself said, in DHCP or IPv6's router advertisements.
+    /// DHCP or IPv6 router advertisements of the network.
     Lease,
     /// The per-interface files of `resolvconf`.
     Resolvconf,
-    /// `/etc/resolv.conf`, which is of the host as a whole.
+    /// `/etc/resolv.conf`, which applies to the whole host.
     Host,
 }
 
@@ -104,62 +106,61 @@ pub enum DnsSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Metered {
-    /// Something that knows says that it is free.
+    /// Configured or announced as free.
     No,
-    /// Something that knows says that it is not.
+    /// Configured or announced as metered.
     Yes,
-    /// Nobody said; this is a guess.
+    /// Unknown; a guess.
     Guessed {
-        /// The guess.
         metered: bool,
-        /// Why, as the end of the sentence "guessed, because …".
+        /// Reason, as the end of the sentence "guessed, because …".
         why: &'static str,
     },
 }
 
-/// Why an interface or one of its addresses cannot be used; the `Display` is one sentence.
+/// Reasons why an interface or one of its addresses cannot be used; the `Display` is one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// It never leaves the host.
+    /// The loopback interface.
     #[error("it is the loopback interface")]
     Loopback,
-    /// It is switched off.
+    /// The interface is down.
     #[error("it is down")]
     Down,
-    /// It is on, but there is no cable, no radio link, or nobody at the other end.
+    /// The interface is up, but there is no cable, no radio link, or no peer.
     #[error("it is up but has no carrier")]
     NoCarrier,
-    /// It belongs to a bridge or a bond, which is the one to use.
+    /// A part of a bridge or a bond, which is to be used instead.
     #[error("it is a part of {of}")]
     PartOf {
-        /// The name of the bridge or bond.
+        /// Name of the bridge or bond.
         of: String,
     },
-    /// It holds no address that could be a source.
+    /// No address that can be a source address.
     #[error("it has no usable address")]
     NoAddress,
-    /// No route leads out of it, in any table that a socket bound to it would use.
-    #[error("no route leads out through it")]
+    /// No route to the internet, in any table that a socket bound to the interface uses.
+    #[error("it has no route to the destination")]
     NoRoute,
-    /// A rule or route forbids the way out.
-    #[error("a routing rule forbids the way out")]
+    /// A rule or route forbids the destination.
+    #[error("a routing rule rejects outgoing traffic")]
     Forbidden,
-    /// Answers that come back on it would be dropped by the kernel's reverse path filter.
+    /// The kernel's reverse path filter would drop answers on this interface.
     #[error(
-        "the strict reverse path filter drops the answers that come back on it{}",
-        .expected.as_ref().map(|to| format!(", as the way back leads through {to}")).unwrap_or_default()
+        "the strict reverse path filter drops answers that arrive on it{}",
+        .expected.as_ref().map(|to| format!(", because the route back uses {to}")).unwrap_or_default()
     )]
     StrictReversePath {
-        /// The interface's name, for the hint.
+        /// Name of the interface, for the hint.
         interface: String,
-        /// Where the kernel expects the answers, when it expects them anywhere.
+        /// Interface on which the kernel expects the answers; `None` if it expects them on none.
         expected: Option<String>,
     },
 }
 
 impl Kind {
-    /// The word for it in output, stable.
+    /// Returns the stable name for output.
     pub fn word(self) -> &'static str {
         match self {
             Self::Wifi => "wifi",
@@ -176,7 +177,7 @@ impl Kind {
 }
 
 impl DnsSource {
-    /// The word for it in output, stable.
+    /// Returns the stable name for output.
     pub fn word(self) -> &'static str {
         match self {
             Self::Lab => "lab",
@@ -196,14 +197,14 @@ impl fmt::Display for Kind {
 }
 
 impl Metered {
-    /// Whether to treat it as metered, guess or not.
+    /// Whether to treat the network as metered, including guesses.
     pub fn is_metered(self) -> bool {
         matches!(self, Self::Yes | Self::Guessed { metered: true, .. })
     }
 }
 
 impl Unusable {
-    /// One word for programs, stable.
+    /// Returns the stable name for output.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
@@ -217,21 +218,21 @@ impl Unusable {
         }
     }
 
-    /// What the user can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
-            Self::Loopback => "it only reaches this host".into(),
-            Self::Down => "switch it on, with `ip link set` or the network manager".into(),
-            Self::NoCarrier => "plug the cable in or join a network".into(),
+            Self::Loopback => "use another interface: loopback reaches only this host".into(),
+            Self::Down => "set it up, with `ip link set` or the network manager".into(),
+            Self::NoCarrier => "connect the cable or join a network".into(),
             Self::PartOf { of } => format!("use {of} instead"),
             Self::NoAddress => "wait for DHCP, or give it an address".into(),
             Self::NoRoute => "add a default route through it, in the main table with a higher \
-                              metric or in a table of its own with an `ip rule` for its address"
+                              metric or in a separate table with an `ip rule` for its address"
                 .into(),
             Self::Forbidden => "look for prohibit, unreachable or blackhole in `ip rule` and \
                                 `ip route show table all`"
                 .into(),
-            // The larger one of this setting and that for all counts, and 2 is the largest.
+            // The larger value of this setting and the one for `all` applies, and 2 is the largest.
             Self::StrictReversePath { interface, .. } => format!(
                 "as root: sysctl -w net/ipv4/conf/{interface}/rp_filter=2, or an `ip rule` for \
                  its address"
@@ -240,7 +241,7 @@ impl Unusable {
     }
 }
 
-/// Why the interfaces could not be listed.
+/// Reasons why the interfaces could not be listed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
@@ -249,41 +250,41 @@ pub enum ListError {
     Netlink(#[source] std::io::Error),
 }
 
-/// The interfaces of this host, the one that the kernel prefers first (by the metric of the
-/// default route, then by index), those without a default route last.
+/// Lists the interfaces of this host in the kernel's order of preference (by the metric of the
+/// default route, then by index). Interfaces without a default route are last.
 ///
-/// `usable` asks for the way to the internet at large; [`list_towards`] asks for the way to a
-/// certain server, which may be in the local network.
+/// `usable` refers to the internet in general; [`list_towards`] tests the route to given servers,
+/// which may be in the local network.
 pub fn list() -> Result<Vec<Interface>, ListError> {
     list_towards(&[])
 }
 
-/// The addresses of this host (of the network namespace of the calling thread), loopback's too.
+/// Returns the addresses of this host (of the network namespace of the calling thread), including
+/// loopback.
 ///
 /// # Errors
-/// Where the kernel does not tell.
+/// If the kernel does not return them.
 pub fn addresses() -> Result<Vec<IpAddr>, ListError> {
     let addresses = Kernel::open().and_then(|mut kernel| kernel.addresses());
     Ok(addresses.map_err(ListError::Netlink)?.into_iter().map(|address| address.ip).collect())
 }
 
-/// An interface that packets can be captured on.
+/// An interface that can be captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// The kernel's number for it.
+    /// Interface index of the kernel.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// What it is, by ARP's number (`ARPHRD_`).
+    /// Type of the device: an `ARPHRD_` number.
     pub hardware: u16,
-    /// Whether it is switched on.
+    /// Whether the interface is up (administratively).
     pub is_up: bool,
 }
 
-/// All interfaces, in the order of their numbers, of whatever kind and use.
+/// Lists all interfaces in the order of their indexes, of any kind.
 ///
 /// # Errors
-/// Where the kernel does not tell.
+/// If the kernel does not return them.
 pub fn devices() -> Result<Vec<Device>, ListError> {
     let links = Kernel::open().and_then(|mut kernel| kernel.links()).map_err(ListError::Netlink)?;
     let device = |link: Link| Device {
@@ -297,8 +298,8 @@ pub fn devices() -> Result<Vec<Device>, ListError> {
     Ok(devices)
 }
 
-/// As [`list`], with `usable` meaning that at least one of the `destinations` can be reached.
-/// An empty list means the internet at large.
+/// Like [`list`], but `usable` means that at least one of `destinations` is reachable. An empty
+/// list means the internet in general.
 pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError> {
     let mut kernel = Kernel::open().map_err(ListError::Netlink)?;
     let links = kernel.links().map_err(ListError::Netlink)?;
@@ -323,7 +324,7 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
             .and_then(|mark| mark.kind)
             .unwrap_or_else(|| kind::classify(link, &Facts::read(link)));
         let record = match &mark {
-            // An emulated link has no records, and files with its index are another's.
+            // An emulated link has no records; files with its index belong to another interface.
             Some(mark) => Record {
                 dns: mark.dns.clone(),
                 dns_source: (!mark.dns.is_empty()).then_some(DnsSource::Lab),
@@ -363,8 +364,8 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
     Ok(interfaces)
 }
 
-/// The networks that this host holds an address in, on all its interfaces but loopback, as far as
-/// such a network is more than one address.
+/// Returns the networks of this host's addresses on all interfaces except loopback, without
+/// networks of a single address.
 pub fn subnets() -> Result<Vec<Prefix>, ListError> {
     let addresses = Kernel::open().and_then(|mut kernel| kernel.addresses());
     let addresses = addresses.map_err(ListError::Netlink)?;
@@ -379,7 +380,7 @@ pub fn subnets() -> Result<Vec<Prefix>, ListError> {
     Ok(subnets)
 }
 
-/// The ways out of one interface.
+/// Usable and unusable addresses of one interface.
 struct Ways {
     all: Vec<IpAddr>,
     open: Vec<IpAddr>,
@@ -415,7 +416,7 @@ fn reach(
     }
     let found = reach::ask(kernel, link, &all, destinations, links)?;
     let usable = if found.addresses.is_empty() {
-        // Of several reasons, the one that is not a mere lack says the most.
+        // Among several reasons, one other than a missing route is the most informative.
         let mut reasons = found.stranded.iter().map(|(_, why)| why);
         let telling = reasons.clone().find(|why| **why != Unusable::NoRoute);
         Err(telling.or_else(|| reasons.next()).cloned().unwrap_or(Unusable::NoRoute))
@@ -447,7 +448,7 @@ fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
         Kind::UsbTether | Kind::Bluetooth => {
             Metered::Guessed { metered: true, why: "it is a phone's connection" }
         }
-        _ => Metered::Guessed { metered: false, why: "nothing says that it is metered" },
+        _ => Metered::Guessed { metered: false, why: "no source reports it as metered" },
     }
 }
 

@@ -1,10 +1,10 @@
-//! The operating system, wrapped: namespaces, TUN devices, netlink, sockets, firewall rules,
+//! Wrappers of the operating system: namespaces, TUN devices, netlink, sockets, firewall rules,
 //! timers, signals.
 //!
-//! This is the only crate of manyways with `unsafe` code, and it decides nothing: it knows no
-//! link, no scheduler and no scenario. Start with [`tun::Tun`] and [`netns::NetNs`] for the
-//! emulator, with [`interface::list`] for the networks that a host has, and with
-//! [`tproxy::Rules`] for bringing its traffic to a proxy.
+//! This is the only crate of manyways with `unsafe` code. It makes no decisions and contains
+//! nothing about links, schedulers or scenarios. Start with [`tun::Tun`] and [`netns::NetNs`] for
+//! the emulator, with [`interface::list`] for the networks of a host, and with [`tproxy::Rules`]
+//! for redirecting traffic to a proxy.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod capture;

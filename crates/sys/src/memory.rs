@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// From here on the process gets its fresh memory in pages of the ordinary size, also where it or
-/// its allocator asks for huge ones.
+/// Disables huge pages for memory that this process allocates from now on, even if the process or
+/// its allocator requests them.
 ///
-/// A huge page is cleared and counted as a whole when its first byte is touched. That suits what
-/// fills memory from end to end; what takes a little in many places pays for memory that it
-/// never uses.
+/// The kernel clears and counts a whole huge page when its first byte is used. Huge pages suit
+/// programs that fill their memory. A program that uses a few bytes in many places would pay for
+/// unused memory.
 pub fn in_small_pages() -> io::Result<()> {
     Ok(nix::sys::prctl::set_thp_disable(true)?)
 }
@@ -17,12 +17,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_that_pages_are_small() {
+    fn the_kernel_reports_small_pages() {
         in_small_pages().unwrap();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         match status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) {
             Some(said) => assert_eq!(said.trim(), "0"),
-            None => println!("skipped: this kernel does not say whether pages are huge"),
+            None => println!("skipped: this kernel does not report whether pages are huge"),
         }
     }
 }

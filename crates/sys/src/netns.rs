@@ -1,5 +1,5 @@
-//! Network namespaces that have no name: they live as long as a descriptor or a process holds
-//! them, so nothing is left behind when everything that used them has gone, however it went.
+//! Unnamed network namespaces. They exist as long as a descriptor or a process uses them, so that
+//! nothing remains after the users have ended, for whatever reason.
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,9 @@ use nix::sched::{CloneFlags, setns, unshare};
 pub struct NetNs(File);
 
 impl NetNs {
-    /// A new namespace with nothing in it but `lo`, which is down.
+    /// Creates a namespace that contains only `lo`, which is down.
     pub fn create() -> io::Result<Self> {
-        // On a thread of its own, because the caller shall stay where it is.
+        // On a separate thread, because the caller must stay in its namespace.
         thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -29,28 +29,28 @@ impl NetNs {
         })
     }
 
-    /// The calling thread's namespace.
+    /// Returns the calling thread's namespace.
     pub fn current() -> io::Result<Self> {
         Ok(Self(File::open("/proc/thread-self/ns/net")?))
     }
 
-    /// The namespace of a process.
+    /// Returns the namespace of a process.
     pub fn of_process(pid: i32) -> io::Result<Self> {
         Ok(Self(File::open(format!("/proc/{pid}/ns/net"))?))
     }
 
-    /// The namespace that a file stands for, as those that `ip netns` names.
+    /// Opens a namespace by its file, such as those of `ip netns`.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(File::open(path)?))
     }
 
-    /// A number that no other living namespace has.
+    /// Returns a number that no other existing namespace has.
     pub fn inode(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.ino())
     }
 
-    /// The namespace with that [`inode`](Self::inode). None where no process that is visible here is in
-    /// it.
+    /// Returns the namespace with this [`inode`](Self::inode). `None` if no process that is visible
+    /// here is in it.
     pub fn find(inode: u64) -> Option<Self> {
         let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
         let mut found = processes.filter_map(|process| {
@@ -58,18 +58,18 @@ impl NetNs {
             let is_it = std::fs::metadata(&there).is_ok_and(|found| found.ino() == inode);
             is_it.then(|| Self::open(&there).ok()).flatten()
         });
-        // Between the look and the opening a process may have ended.
+        // A process may end between the check and the opening of its namespace.
         found.find(|found| found.inode().is_ok_and(|opened| opened == inode))
     }
 
-    /// Moves the calling thread there, for good.
+    /// Moves the calling thread into the namespace permanently.
     pub fn enter(&self) -> io::Result<()> {
         setns(&self.0, CloneFlags::CLONE_NEWNET)?;
         Ok(())
     }
 
-    /// Runs `work` on a thread inside the namespace and gives its result. Sockets and devices
-    /// made there stay there and may be used from anywhere.
+    /// Runs `work` on a thread inside the namespace and returns its result. Sockets and devices
+    /// that it creates stay in the namespace and can be used from any thread.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
             scope
@@ -82,7 +82,6 @@ impl NetNs {
         })
     }
 
-    /// Another handle to the same namespace.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }

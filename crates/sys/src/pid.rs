@@ -1,16 +1,16 @@
-//! Process ids across process namespaces: one process has another id in each of them.
+//! Process ids across PID namespaces: a process has a different id in each of them.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The calling process's namespace, as a number that no other living namespace has.
+/// Returns a number of the calling process's PID namespace that no other existing namespace has.
 pub fn namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// The id here of the process that has the id `pid` in another namespace, which may be our own. None
-/// where that process has ended or is not below our namespace.
+/// Returns the local id of the process with the id `pid` in another namespace, which may be the
+/// caller's. `None` if the process has ended or is not visible in the caller's namespace.
 pub fn seen_here(namespace: u64, pid: i32) -> Option<i32> {
     if self::namespace().is_ok_and(|own| own == namespace) {
         return Some(pid);
@@ -22,11 +22,12 @@ pub fn seen_here(namespace: u64, pid: i32) -> Option<i32> {
     })
 }
 
-/// The id here of a child of `parent` (its id here) that has the id `pid` for its parent.
+/// Returns the local id of a child of `parent` (a local id) that has the id `pid` in the parent's
+/// namespace.
 pub fn child_seen_here(parent: i32, pid: i32) -> Option<i32> {
     let depth = ids(parent).len();
     processes().find(|process| {
-        // Further ids are those in namespaces below the parent's.
+        // Further ids belong to namespaces below the parent's.
         field(*process, "PPid:").first() == Some(&parent)
             && depth > 0
             && ids(*process).get(depth - 1) == Some(&pid)
@@ -38,7 +39,7 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A process's ids from our namespace down to its own; none where it has ended.
+/// Returns a process's ids from the caller's namespace down to its own; empty if it has ended.
 fn ids(process: i32) -> Vec<i32> {
     field(process, "NSpid:")
 }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_ones_own_namespace_an_id_stays_what_it_is() {
+    fn an_id_of_the_own_namespace_is_unchanged() {
         let own = std::process::id() as i32;
         assert_eq!(seen_here(namespace().unwrap(), own), Some(own));
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();

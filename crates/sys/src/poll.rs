@@ -1,7 +1,7 @@
-//! Waiting for descriptors and for a moment, in nanoseconds.
+//! Waits for descriptors and for a time, in nanoseconds.
 //!
-//! An `epoll` set with one absolute `timerfd` in it: timer slack delays `epoll_pwait2` but not a
-//! `timerfd`, and a tokio timer ticks in milliseconds.
+//! An `epoll` set that includes one absolute `timerfd`: timer slack delays `epoll_pwait2` but not a
+//! `timerfd`, and tokio's timers have a resolution of milliseconds.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::clock::Clock;
 
-/// Set when the timer fired; tokens of descriptors must be smaller.
+/// Token of the timer; tokens of descriptors must be smaller.
 const TIMER: u64 = u64::MAX;
 
 /// A set of descriptors to read from, and one timer.
@@ -24,13 +24,13 @@ pub struct Poller {
     timer: TimerFd,
     clock: Clock,
     armed: Option<Time>,
-    /// It fired and was not set since: until then it counts as ready.
+    /// Whether the timer fired and was not set since; it then counts as ready.
     fired: bool,
     events: Vec<EpollEvent>,
 }
 
 impl Poller {
-    /// An empty set whose timer runs on `clock`.
+    /// Creates an empty set whose timer uses `clock`.
     pub fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(
@@ -48,26 +48,25 @@ impl Poller {
         })
     }
 
-    /// Adds a descriptor; `token` comes back from [`Poller::wait`] while it is readable.
+    /// Adds a descriptor; [`Poller::wait`] returns `token` while the descriptor is readable.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
         Ok(())
     }
 
-    /// Takes a descriptor out.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.epoll.delete(fd)?;
         Ok(())
     }
 
-    /// Waits until a descriptor is readable or `until` has come (never, if `None`), and puts the
-    /// readable ones' tokens into `ready`.
+    /// Waits until a descriptor is readable or until `until` (forever, if `None`). Stores the
+    /// tokens of the readable descriptors in `ready`.
     pub fn wait(&mut self, until: Option<Time>, ready: &mut Vec<u64>) -> io::Result<()> {
         ready.clear();
         if until != self.armed || self.fired {
             match until {
                 Some(time) => {
-                    // An all-zero timer means "disarmed": one nanosecond is as good as the past.
+                    // An all-zero timer means "disarmed"; one nanosecond is also in the past.
                     let nanos = self.clock.absolute(time).max(1);
                     let at = TimeSpec::new(
                         (nanos / 1_000_000_000) as i64,
@@ -88,7 +87,7 @@ impl Poller {
         };
         for event in &self.events[..count] {
             match event.data() {
-                // Setting the timer again resets its readiness, so it need not be read.
+                // Setting the timer resets its readiness, so it need not be read.
                 TIMER => self.fired = true,
                 token => ready.push(token),
             }
@@ -101,7 +100,7 @@ impl Poller {
 pub struct Waker(EventFd);
 
 impl Waker {
-    /// A waker to add to a poller (through [`AsFd`]).
+    /// Creates a waker to add to a poller (through [`AsFd`]).
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         Ok(Self(EventFd::from_value_and_flags(0, flags)?))
@@ -109,11 +108,11 @@ impl Waker {
 
     /// Makes the descriptor readable.
     pub fn wake(&self) {
-        // A full counter is readable already.
+        // A full counter is already readable.
         let _ = self.0.write(1);
     }
 
-    /// Makes it unreadable again.
+    /// Makes the descriptor unreadable.
     pub fn clear(&self) {
         let _ = self.0.read();
     }
@@ -142,7 +141,7 @@ mod tests {
         let mut ready = Vec::new();
         poller.wait(Some(clock.now()), &mut ready).unwrap();
         assert!(ready.is_empty());
-        // With nothing to wait for but the waker, only the waker ends the wait.
+        // Without descriptors and time, only the waker ends the wait.
         std::thread::scope(|scope| {
             scope.spawn(|| waker.wake());
             poller.wait(None, &mut ready).unwrap();

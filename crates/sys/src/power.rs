@@ -1,31 +1,31 @@
-//! What the battery holds.
+//! Battery level and charging state.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel says it.
+/// Folder in which the kernel reports power supplies.
 pub const FOLDER: &str = "/sys/class/power_supply";
 
-/// The device's own power, as far as the system says.
+/// Power supply of the device, as reported by the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Power {
-    /// What the batteries hold together, in percent. None without a battery.
+    /// Combined level of the batteries in percent. `None` without a battery.
     pub battery: Option<u8>,
-    /// Whether they are being charged, or full, or there is none. None where nobody says.
+    /// Whether the batteries are charging or full, or there is none. `None` if unknown.
     pub charging: Option<bool>,
 }
 
-/// One battery, as its files say it.
+/// One battery, as its files report it.
 #[derive(Clone, Debug, PartialEq)]
 struct Battery {
     /// From 0 to 1.
     level: f64,
-    /// How much it holds when it is full, in a unit of its own; none where it does not say.
+    /// Capacity when full, in a unit that depends on the battery; `None` if not reported.
     full: Option<f64>,
     discharging: Option<bool>,
 }
 
-/// What the files in `folder` say: [`FOLDER`], or one that looks like it.
+/// Reads the power supplies in `folder`: [`FOLDER`], or a folder with the same structure.
 pub fn read(folder: &Path) -> Power {
     let Ok(entries) = fs::read_dir(folder) else {
         return Power { battery: None, charging: Some(true) };
@@ -37,11 +37,11 @@ pub fn read(folder: &Path) -> Power {
     together(&batteries.collect::<Vec<_>>())
 }
 
-/// A supply that is a battery of the device itself. `file` reads one of its files.
+/// Parses a supply that is a battery of this device. `file` reads one of its files.
 fn battery(file: impl Fn(&str) -> Option<String>) -> Option<Battery> {
     let word = |name: &str| file(name).map(|text| text.trim().to_owned());
     let number = |name: &str| word(name)?.parse::<f64>().ok().filter(|value| *value >= 0.0);
-    // That of a mouse is a device's, too.
+    // The battery of a mouse has the scope `Device`.
     if word("type")? != "Battery" || word("scope").as_deref() == Some("Device") {
         return None;
     }
@@ -69,7 +69,7 @@ fn together(batteries: &[Battery]) -> Power {
     if batteries.is_empty() {
         return Power { battery: None, charging: Some(true) };
     }
-    // Large ones count for more, where all say how large they are.
+    // Weighted by size, if all batteries report one.
     let sizes: Option<Vec<f64>> = batteries.iter().map(|battery| battery.full).collect();
     let sizes = sizes.unwrap_or_else(|| vec![1.0; batteries.len()]);
     let held: f64 = batteries.iter().zip(&sizes).map(|(battery, size)| battery.level * size).sum();
@@ -85,7 +85,7 @@ fn together(batteries: &[Battery]) -> Power {
 mod tests {
     use super::*;
 
-    /// Supplies with their files.
+    /// Creates a folder of supplies with their files.
     fn folder(supplies: &[(&str, &[(&str, &str)])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, files) in supplies {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laptop_says_what_it_holds_and_whether_it_is_charged() {
+    fn a_laptop_reports_level_and_charging() {
         let mains: &[_] = &[("type", "Mains"), ("online", "0")];
         let mut battery = vec![("type", "Battery"), ("capacity", "42"), ("status", "Discharging")];
         assert_eq!(

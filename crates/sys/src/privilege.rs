@@ -1,4 +1,4 @@
-//! Giving up what a long-lived server does not need, and taking what it may have.
+//! Drops privileges that a long-running server does not need, and raises limits.
 
 use std::io;
 use std::os::unix::fs::lchown;
@@ -8,38 +8,37 @@ use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
 
-/// Why a process is not the user that it should be.
+/// Reasons why the process could not become another user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropError {
-    /// The system knows no such user.
+    /// The user does not exist.
     #[error("there is no user {0}: make one with `useradd --system {0}`")]
     NoUser(String),
-    /// It would be no drop at all.
-    #[error("the user {0} is root: name one that may do nothing else")]
+    /// The user is root, so that no privileges would be dropped.
+    #[error("the user {0} is root: name an unprivileged user")]
     Root(String),
-    /// This is neither root nor that user.
+    /// The process is neither root nor that user.
     #[error("only root can become the user {0}: start it as root, or as {0}")]
     NotRoot(String),
     /// The kernel or the user database failed.
     #[error("cannot become the user {user}: {error}")]
     System {
-        /// The user.
         user: String,
-        /// What was said.
+        /// The reported error.
         #[source]
         error: io::Error,
     },
 }
 
-/// Becomes a user, for good, with its own group and no other, without a capability, and without a
-/// way to gain any through a program that is set-user-id. What is open stays open.
+/// Permanently changes to a user with its group and no other groups, without capabilities, and
+/// without a way to gain any through set-user-id programs. Open files stay open.
 ///
-/// User and group change for all threads, but the promise not to gain anything is one of the
-/// calling thread and those that it starts later: call it before there are others.
+/// User and group change for all threads, but the flag against new privileges applies to the
+/// calling thread and the threads that it starts later. Call before there are other threads.
 ///
 /// # Errors
-/// Where it fails halfway, the process may be a mixture: end it.
+/// After an error the process may have mixed privileges and must exit.
 pub fn drop_to(name: &str) -> Result<(), DropError> {
     let system =
         |error: nix::Error| DropError::System { user: name.to_owned(), error: error.into() };
@@ -52,12 +51,12 @@ pub fn drop_to(name: &str) -> Result<(), DropError> {
     if already {
         return Ok(());
     }
-    // In this order: each step needs what the next one gives away.
+    // In this order: each step needs a privilege that the next one drops.
     setgroups(&[user.gid]).map_err(system)?;
     setresgid(user.gid, user.gid, user.gid).map_err(system)?;
     setresuid(user.uid, user.uid, user.uid).map_err(system)?;
-    // With the last root id gone the kernel clears the capabilities, unless some setting of the
-    // process keeps them; then this still works, and must not.
+    // After the last root id is gone, the kernel clears the capabilities, unless a setting of the
+    // process keeps them. In that case the call succeeds, which must be an error.
     if setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
         let error = io::Error::other("the process could become root again");
         return Err(DropError::System { user: name.to_owned(), error });
@@ -76,28 +75,27 @@ fn find(name: &str) -> Result<User, DropError> {
     Ok(user)
 }
 
-/// Gives a file or folder to a user whom [`drop_to`] would take. Links are not followed.
+/// Gives a file or folder to a user that [`drop_to`] accepts. Does not follow symbolic links.
 ///
 /// # Errors
-/// Where there is no such user, or this process may not.
+/// If the user does not exist, or this process lacks the permission.
 pub fn give_to(name: &str, path: &Path) -> Result<(), DropError> {
     let user = find(name)?;
     lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
         .map_err(|error| DropError::System { user: name.to_owned(), error })
 }
 
-/// Takes a file or folder back from whomever it was given to.
+/// Takes back the ownership of a file or folder.
 pub fn take_back(path: &Path) -> io::Result<()> {
     lchown(path, Some(Uid::effective().as_raw()), Some(Gid::effective().as_raw()))
 }
 
-/// Whether this process may do what root may.
+/// Whether the effective user is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Raises the number of files that this process may have open as far as it may, and says how many
-/// these are.
+/// Raises the limit of open files to the maximum that this process may set, and returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if now < most {
@@ -114,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that gives up its rights.
+    /// Set in the process that drops its privileges.
     const CHILD: &str = "MANYWAYS_TEST_PRIVILEGE_CHILD";
 
     fn again(test: &str) -> Command {
@@ -142,7 +140,7 @@ mod tests {
             }
             assert_eq!(field("NoNewPrivs:"), ["1"]);
             assert!(fs::read("/etc/shadow").is_err());
-            assert!(listener.local_addr().is_ok(), "what is open stays open");
+            assert!(listener.local_addr().is_ok(), "open sockets stay open");
             drop_to("nobody").unwrap();
             assert!(matches!(drop_to("daemon"), Err(DropError::NotRoot(_))));
             return;

@@ -1,7 +1,7 @@
-//! Which process a connection belongs to.
+//! Finds the process that owns a connection.
 //!
-//! The kernel names a socket's user and inode (`NETLINK_SOCK_DIAG`); which process has that inode
-//! open is then looked for in `/proc`, which shows other users' processes to root only.
+//! The kernel reports a socket's user and inode (`NETLINK_SOCK_DIAG`). The process that has this
+//! inode open is then searched in `/proc`, which shows other users' processes only to root.
 
 mod diag;
 
@@ -23,43 +23,42 @@ pub enum Protocol {
     Udp,
 }
 
-/// Whose a socket is.
+/// Owner of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Owner {
-    /// The user that made it.
+    /// User that created the socket.
     pub uid: u32,
-    /// The process that has it open; none where we may not look, or nobody has it any more. Of
-    /// several, the one that was found first.
+    /// The process that has the socket open. `None` if its descriptors are not visible, or no
+    /// process has it open. If several have, the one found first.
     pub process: Option<Process>,
 }
 
-/// A process, as far as it lets itself be looked at.
+/// A process, with its accessible properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its id.
     pub pid: i32,
-    /// The kernel's name for it, of up to 15 bytes (`comm`).
+    /// The kernel's name for it, up to 15 bytes (`comm`).
     pub name: String,
-    /// The file name of its program; none of another user's process, or of a thread of the kernel.
+    /// File name of its program; `None` for another user's process, or a kernel thread.
     pub program: Option<String>,
-    /// Its cgroup of version 2, as a path from the hierarchy's root.
+    /// Its cgroup (version 2), as a path from the root of the hierarchy. `None` if it is unknown.
     pub cgroup: Option<String>,
 }
 
-/// Processes that are remembered: most connections belong to one that had another one before.
+/// Number of remembered processes: most connections belong to a process with earlier connections.
 const RECENT: usize = 16;
-/// Descriptors that one search looks at. A host with more has other worries.
+/// Maximum number of descriptors that one search checks.
 const DESCRIPTORS: usize = 200_000;
 
-/// Looks owners up, and remembers who had some lately.
+/// Finds owners, and remembers the most recent ones.
 #[derive(Debug, Default)]
 pub struct Owners {
     recent: VecDeque<i32>,
 }
 
-/// [`Owners::find`] for one question alone.
+/// [`Owners::find`] for a single connection.
 pub fn owner_of(
     local: SocketAddr,
     remote: SocketAddr,
@@ -69,15 +68,15 @@ pub fn owner_of(
 }
 
 impl Owners {
-    /// Whose the socket is that talks from `local` to `remote`; none where there is no such socket
-    /// in the calling thread's network namespace. A datagram's socket need not be connected to
-    /// `remote`, nor be bound to the address of `local`, but it has its port.
+    /// Returns the owner of the socket that is connected from `local` to `remote`. `None` if there
+    /// is none in the calling thread's network namespace. A datagram socket need not be
+    /// connected to `remote`, nor be bound to the address of `local`, but must have its port.
     ///
-    /// It blocks, for milliseconds where there are many processes.
+    /// Blocks for milliseconds if there are many processes.
     ///
     /// # Errors
-    /// Where the kernel does not answer; for UDP `NotFound` where it lacks the module `udp_diag`.
-    /// (That it lacks `tcp_diag` cannot be told from a connection that is not there.)
+    /// If the kernel does not answer; for UDP `NotFound` if it lacks the module `udp_diag`. (A
+    /// missing `tcp_diag` cannot be distinguished from a missing connection.)
     pub fn find(
         &mut self,
         local: SocketAddr,
@@ -107,7 +106,7 @@ impl Owners {
     }
 }
 
-/// Looks at all processes, those of the socket's user first.
+/// Searches all processes, those of the socket's user first.
 fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
     let mut others = Vec::new();
     for entry in fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
@@ -120,7 +119,7 @@ fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
                     return Some(pid);
                 }
             }
-            // A socket can be handed on, and a process can change its user.
+            // A socket can be passed on, and a process can change its user.
             Ok(_) => others.push(pid),
             Err(_) => {}
         }
@@ -139,7 +138,7 @@ fn has_open(pid: i32, wanted: &str, left: &mut usize) -> bool {
 
 fn process(pid: i32) -> Option<Process> {
     let folder = Path::new("/proc").join(pid.to_string());
-    // A name is any bytes.
+    // A name can contain any bytes.
     let name = fs::read(folder.join("comm")).ok()?;
     let program = fs::read_link(folder.join("exe")).ok();
     let cgroups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
@@ -148,7 +147,7 @@ fn process(pid: i32) -> Option<Process> {
         name: String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned(),
         program: program.and_then(|path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
-            // What the kernel appends when an update has replaced the file.
+            // The kernel appends this if an update has replaced the file.
             Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
         }),
         cgroup: cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned),
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     fn pid_of(local: SocketAddr, remote: SocketAddr, protocol: Protocol) -> i32 {
-        let owner = owner_of(local, remote, protocol).unwrap().expect("there is such a socket");
+        let owner = owner_of(local, remote, protocol).unwrap().expect("the socket exists");
         assert_eq!(owner.uid, nix::unistd::geteuid().as_raw());
         owner.process.expect("it is our own").pid
     }
@@ -209,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_no_owner() {
+    fn a_missing_connection_has_no_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let local = listener.local_addr().unwrap();
         let nobody = "127.0.0.1:1".parse().unwrap();
-        // The listener has that port, but not that connection.
+        // The listener has this port, but not this connection.
         assert_eq!(owner_of(local, nobody, Protocol::Tcp).unwrap(), None);
         let other = UdpSocket::bind("127.0.0.2:0").unwrap();
         let elsewhere = ([127, 0, 0, 1], other.local_addr().unwrap().port()).into();
@@ -233,7 +232,7 @@ mod tests {
         let connected = bind("127.0.0.1:0".parse().unwrap());
         let local = connected.local_addr().unwrap();
         connected.connect(remote).unwrap();
-        // Another process has one with the same port.
+        // Another process has a socket with the same port.
         let open = bind(([0, 0, 0, 0], local.port()).into());
         let theirs = Stdio::from(std::os::fd::OwnedFd::from(open));
         let mut child = Command::new("sleep").arg("60").stdin(theirs).spawn().unwrap();
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_found_before_is_asked_first() {
+    fn recent_owners_are_checked_first() {
         let mut owners = Owners::default();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let local = socket.local_addr().unwrap();

@@ -1,10 +1,9 @@
 //! A process tree that cannot outlive its owner.
 //!
-//! A [`Sandbox`] is a PID namespace whose first process does nothing but wait: it ends when its
-//! owner ends, however the owner ends, and the kernel then kills everything else in the
-//! namespace. Orphans are reaped at once, so no zombies stay. Commands see a mount namespace of
-//! their own, so that `/proc`, `/sys` and a few files of `/etc` can fit the network that they are
-//! in.
+//! A [`Sandbox`] is a PID namespace whose first process only waits. It ends when its owner ends,
+//! for whatever reason, and the kernel then kills all other processes in the namespace. Orphans are
+//! reaped at once, so that no zombies remain. Commands have a separate mount namespace, so that
+//! `/proc`, `/sys` and a few files of `/etc` can match their network.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -24,21 +23,21 @@ use crate::netns::NetNs;
 use crate::signal;
 use crate::wait::pidfd;
 
-/// The namespace and the process that holds it.
+/// The namespace and its first process.
 #[derive(Debug)]
 pub struct Sandbox {
     init: i32,
-    /// The first process reads from the other end; it sees the end of file when we are gone.
+    /// The first process reads the other end and sees the end of file when the owner has ended.
     lifeline: Option<OwnedFd>,
     pids: File,
     mounts: File,
     process: Option<OwnedFd>,
 }
 
-/// How long the end of a sandbox waits for its processes, in milliseconds.
+/// Time in milliseconds in which the processes of a sandbox must end.
 const END_PATIENCE: u16 = 2000;
 
-/// What a command sees beside its network namespace.
+/// Files that a command sees, in addition to its network namespace.
 #[derive(Debug, Default)]
 pub struct View {
     binds: Vec<(CString, CString)>,
@@ -46,21 +45,21 @@ pub struct View {
 }
 
 impl View {
-    /// Puts `file` over `at`, for this command alone. A target that is not there is left out.
+    /// Mounts `file` over `at`, for this command only. A target that does not exist is skipped.
     pub fn bind(mut self, file: &Path, at: &Path) -> io::Result<Self> {
-        // A symbolic link (resolv.conf often is one) would be followed only at mount time.
+        // A symbolic link (such as resolv.conf on many hosts) would be followed only when mounting.
         if let Ok(target) = at.canonicalize() {
             self.binds.push((cstring(file.as_os_str())?, cstring(target.as_os_str())?));
         }
         Ok(self)
     }
 
-    /// Starts the command in the folder where it would start elsewhere: joining a mount namespace
-    /// leads to its root.
+    /// Starts the command in the folder in which it would start otherwise: joining a mount
+    /// namespace changes to its root.
     fn in_folder_of(mut self, command: &Command) -> io::Result<Self> {
         let folder = match command.get_current_dir() {
             Some(folder) => Some(std::path::absolute(folder)?),
-            // A folder that was removed has no name.
+            // A removed folder has no name.
             None => std::env::current_dir().ok(),
         };
         self.folder = folder.map(|folder| cstring(folder.as_os_str())).transpose()?;
@@ -69,14 +68,14 @@ impl View {
 }
 
 impl Sandbox {
-    /// Starts an empty sandbox. Call it while the process has a single thread: the child is a
-    /// plain fork that never executes another program.
+    /// Starts an empty sandbox. Call while the process has a single thread: the child is a plain
+    /// fork that never executes another program.
     pub fn start() -> io::Result<Self> {
         let (lifeline_read, lifeline) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let (ready_read, ready_write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::SIGCHLD;
-        // SAFETY: with no stack given and no shared memory this is `fork`; the child calls only
-        // system calls and leaves through `_exit`.
+        // SAFETY: without a stack and shared memory this is `fork`; the child makes only system
+        // calls and ends with `_exit`.
         let init = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         match init {
             ..0 => Err(io::Error::last_os_error()),
@@ -87,7 +86,7 @@ impl Sandbox {
             _ => {
                 drop((lifeline_read, ready_write));
                 if File::from(ready_read).read(&mut [0])? == 0 {
-                    return Err(io::Error::other("the sandbox's first process died at once"));
+                    return Err(io::Error::other("the sandbox's first process ended immediately"));
                 }
                 let namespace = |kind: &str| File::open(format!("/proc/{init}/ns/{kind}"));
                 Ok(Self {
@@ -101,7 +100,7 @@ impl Sandbox {
         }
     }
 
-    /// The first process's id, as the owner sees it.
+    /// Returns the id of the first process, as seen by the owner.
     pub fn init_pid(&self) -> i32 {
         self.init
     }
@@ -110,10 +109,10 @@ impl Sandbox {
     pub fn spawn(&self, mut command: Command, net: &NetNs, view: View) -> io::Result<Child> {
         let (mounts, network) = (self.mounts.as_raw_fd(), net.as_fd().as_raw_fd());
         let view = view.in_folder_of(&command)?;
-        // SAFETY: the closure only makes system calls on memory that was laid out before the fork.
+        // SAFETY: the closure only makes system calls on memory that was prepared before the fork.
         unsafe { command.pre_exec(move || settle(mounts, network, &view)) };
-        // Only the children of a thread that asked for it are born in the namespace, and such a
-        // thread can start no others: it serves this once.
+        // Only children of a thread that called `setns` are created in the namespace, and that
+        // thread cannot start threads: it is used only for this command.
         thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -129,8 +128,8 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.lifeline = None;
-        // The first process's end takes every other process along; it shows only when they have
-        // all gone. One that another process is to wait for may take long: that one's affair.
+        // The end of the first process ends all others; it is reported only when all have ended. A
+        // process that another process must reap may take long, hence the limit.
         let Some(init) = self.process.take() else { return };
         let mut fds = [PollFd::new(init.as_fd(), PollFlags::POLLIN)];
         let gone = poll(&mut fds, END_PATIENCE).unwrap_or_default();
@@ -141,9 +140,9 @@ impl Drop for Sandbox {
 }
 
 /// Starts `command` inside the sandbox of another process: `owner` is that process, `init` the
-/// sandbox's first one, `net_fd` the owner's descriptor of the network namespace.
+/// first process of the sandbox, `net_fd` the owner's descriptor of the network namespace.
 ///
-/// Call it while the process has a single thread: joining a user namespace needs that.
+/// Call while the process has a single thread: joining a user namespace requires it.
 pub fn spawn_in(
     owner: i32,
     init: i32,
@@ -155,7 +154,7 @@ pub fn spawn_in(
     let pids = File::open(format!("/proc/{init}/ns/pid"))?;
     let mounts = File::open(format!("/proc/{init}/ns/mnt"))?;
     let net = File::open(format!("/proc/{owner}/fd/{net_fd}"))?;
-    // Joining the namespace one is in already is an error.
+    // Joining the current user namespace is an error.
     if user.metadata()?.ino() != std::fs::metadata("/proc/self/ns/user")?.ino() {
         setns(&user, CloneFlags::CLONE_NEWUSER)?;
     }
@@ -167,7 +166,7 @@ pub fn spawn_in(
     command.spawn()
 }
 
-/// Moves a process that is about to execute its program to where it belongs.
+/// Moves a process into its namespaces before it executes its program.
 fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
     // SAFETY: plain system calls with open descriptors.
     unsafe {
@@ -177,8 +176,8 @@ fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
     }
     signal::release()?;
     make_private()?;
-    // The view of /sys belongs to whoever mounted it. Where that is refused, programs that ask
-    // /sys/class/net see the host's interfaces; everything else works.
+    // A mount of /sys shows the namespace of the process that mounted it. If the mount fails,
+    // programs that read /sys/class/net see the host's interfaces; everything else works.
     let _ = mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), libc::MS_RDONLY);
     for (file, at) in &view.binds {
         mount(Some(file), at, None, libc::MS_BIND)?;
@@ -197,34 +196,35 @@ fn mount(
     flags: libc::c_ulong,
 ) -> io::Result<()> {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: every string ends in NUL and outlives the call; null is allowed where it is given.
+    // SAFETY: every string ends in NUL and outlives the call; null is allowed for the optional
+    // ones.
     check(unsafe {
         libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, std::ptr::null())
     })
 }
 
-/// The life of the sandbox's first process.
+/// Runs the first process of the sandbox.
 fn become_init(lifeline: RawFd, ready: RawFd) -> ! {
     // SAFETY: only system calls until `_exit`; see `Sandbox::start`.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_NAME, c"manyways-init".as_ptr());
-        // Children whose parent died come to us; ignoring SIGCHLD lets the kernel reap them.
+        // Orphans become children of this process; ignoring SIGCHLD lets the kernel reap them.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // The terminal's signals are the commands' business.
+        // The commands handle the terminal's signals.
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM, libc::SIGTSTP] {
             libc::signal(signal, libc::SIG_IGN);
         }
         if make_private().is_err() {
             libc::_exit(1);
         }
-        // Refused in some containers, where the outer /proc then shows the outer process ids.
+        // Fails in some containers, in which the outer /proc then shows the outer process ids.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         let _ = mount(Some(c"proc"), c"/proc", Some(c"proc"), flags);
         if libc::write(ready, c"r".as_ptr().cast(), 1) != 1 {
             libc::_exit(1);
         }
-        // A pipe of the caller's that we kept open would never come to its end.
+        // A pipe of the caller that stays open here would never reach its end.
         for fd in 0..libc::sysconf(libc::_SC_OPEN_MAX).clamp(0, 4096) as i32 {
             if fd != lifeline {
                 libc::close(fd);
@@ -240,11 +240,11 @@ fn make_private() -> io::Result<()> {
     mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Makes the calling process root of a user namespace of its own, in which it may make the other
-/// kinds. Call it while the process has a single thread.
+/// Makes the calling process root of a new user namespace, in which it may create the other kinds
+/// of namespaces. Call while the process has a single thread.
 ///
 /// # Errors
-/// Where the kernel or its settings forbid it (`EPERM`, `ENOSPC`).
+/// If the kernel or its settings forbid it (`EPERM`, `ENOSPC`).
 pub fn become_root_of_user_namespace() -> io::Result<()> {
     let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     nix::sched::unshare(CloneFlags::CLONE_NEWUSER)?;
@@ -256,12 +256,12 @@ pub fn become_root_of_user_namespace() -> io::Result<()> {
     write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// Whether the process may make namespaces as it is.
+/// Whether the process can create namespaces without a user namespace.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// The effective user's id.
+/// Returns the effective user id.
 pub fn user_id() -> u32 {
     nix::unistd::geteuid().as_raw()
 }

@@ -1,4 +1,4 @@
-//! Signals as events, signals to others, and who has the terminal that sends some of them.
+//! Termination signals as events, signals to other processes, and the terminal's foreground group.
 
 use std::fs::File;
 use std::io;
@@ -14,28 +14,29 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 use crate::poll::Waker;
 
-/// Takes the termination signals (INT, QUIT, TERM, HUP) out of their usual course, for every thread
-/// that is started after this; commands that are started in a sandbox get them as usual.
+/// Receives the termination signals (INT, QUIT, TERM, HUP) instead of their default action, for all
+/// threads started later. Commands that are started in a sandbox receive them as usual.
 pub struct Termination(SignalFd);
 
 /// One termination signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which one.
+    /// Number of the signal.
     pub signal: i32,
-    /// From the terminal's keyboard, so that the foreground commands have it too.
+    /// Whether the signal came from the terminal's keyboard, so that foreground commands received
+    /// it, too.
     pub from_terminal: bool,
 }
 
 impl Termination {
-    /// Call it before any thread is started.
+    /// Call before starting any thread.
     pub fn take() -> io::Result<Self> {
         let set = termination();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
         Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next termination signal.
     pub fn wait(&self) -> io::Result<Ended> {
         loop {
             if let Some(info) = self.0.read_signal()? {
@@ -50,20 +51,20 @@ impl Termination {
 }
 
 impl Termination {
-    /// The next one, if there is one already.
+    /// Returns the next signal if one is pending; does not wait.
     pub fn now(&self) -> io::Result<Option<Ended>> {
         self.first(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)
     }
 
-    /// The next one, if it comes within so many milliseconds and before somebody wakes us; and
-    /// whether somebody did.
+    /// Waits up to `millis` milliseconds for the next signal or the waker. Returns the signal, if
+    /// any, and whether the waker is readable.
     pub fn within(&self, millis: u16, waker: &Waker) -> io::Result<(Option<Ended>, bool)> {
         let mut fds = [self.as_fd(), waker.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         let ended = self.first(&mut fds, PollTimeout::from(millis))?;
         Ok((ended, is_readable(&fds[1])))
     }
 
-    /// Waits for these, of which the first is our own.
+    /// Waits for these descriptors, of which the first is the signal descriptor.
     fn first(&self, fds: &mut [PollFd<'_>], patience: PollTimeout) -> io::Result<Option<Ended>> {
         match poll(fds, patience) {
             Ok(0) | Err(Errno::EINTR) => Ok(None),
@@ -88,49 +89,49 @@ fn termination() -> SigSet {
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
-/// Gives the calling thread its termination signals back. Safe between `fork` and `exec`, across
-/// which the others' blocking would last.
+/// Unblocks the termination signals of the calling thread. Safe between `fork` and `exec`, across
+/// which the signal mask would persist.
 pub(crate) fn release() -> io::Result<()> {
     pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&termination()), None)?;
     Ok(())
 }
 
-/// Lets `command` start with the default action of each signal and with no signal blocked, whatever
+/// Starts `command` with the default action of each signal and with no signal blocked, whatever
 /// this process has inherited: a shell starts background jobs with SIGINT ignored, and `nohup`
 /// ignores SIGHUP.
 pub fn with_defaults(command: &mut Command) -> &mut Command {
-    /// Signals are numbered from 1 to this; Linux has 64 on every architecture that Rust's standard
-    /// library supports, except MIPS.
+    /// Highest signal number; 64 on every Linux architecture that Rust's standard library supports,
+    /// except MIPS.
     const LAST: i32 = 64;
     let set_all = || {
         for signal in 1..=LAST {
-            // SAFETY: SIG_DFL runs no code of ours. SIGKILL, SIGSTOP and the C library's own two
-            // refuse the call and keep their action.
+            // SAFETY: SIG_DFL runs no code of this process. SIGKILL, SIGSTOP and two signals of the
+            // C library reject the call and keep their action.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
         Ok(())
     };
-    // SAFETY: the closure makes only system calls.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(set_all) }
 }
 
-/// Sends a signal to a process, or to a process group by its negative number.
+/// Sends a signal to a process, or to a process group if `pid` is negative.
 pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     kill(Pid::from_raw(pid), Signal::try_from(signal)?)?;
     Ok(())
 }
 
-/// The terminal, which comes back to our process group when this is dropped.
+/// The terminal; dropping it returns the foreground to the caller's process group.
 ///
-/// A shell with job control that we started takes the terminal for itself. It cannot give it back
-/// when it ends: in its process namespace our group has no number.
+/// A shell with job control that this process started takes the foreground. It cannot give it back
+/// at its end: in its PID namespace the caller's group has no id.
 #[derive(Debug)]
 pub struct Foreground(File);
 
 impl Foreground {
-    /// Nothing where there is no terminal, or where it is not ours now: ask before the shell that
-    /// takes it is started.
+    /// Returns `None` without a terminal, or if this process is not in the foreground. Call before
+    /// starting the shell that takes the foreground.
     pub fn keep() -> Option<Self> {
         let terminal = File::open("/dev/tty").ok()?;
         (tcgetpgrp(&terminal).ok()? == getpgrp()).then(|| Self(terminal))
@@ -139,7 +140,7 @@ impl Foreground {
 
 impl Drop for Foreground {
     fn drop(&mut self) {
-        // Who asks for the terminal from the background is stopped by this signal otherwise.
+        // Otherwise this signal stops a background process that requests the foreground.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let mut before = SigSet::empty();
@@ -155,12 +156,12 @@ mod tests {
 
     #[test]
     fn a_command_has_default_signals_where_we_ignore_and_block_some() {
-        // SAFETY: nothing in these tests sends this signal.
+        // SAFETY: no test sends this signal.
         unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGUSR1);
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).unwrap();
-        // The C library ignores two signals of its own between 31 and 34, which are of no concern.
+        // The C library handles two signals between 31 and 34 itself, which are irrelevant here.
         let told = |command: &mut Command, field: &str| {
             let said = command.args([field, "/proc/self/status"]).output().unwrap();
             let said = String::from_utf8(said.stdout).unwrap();

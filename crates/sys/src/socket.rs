@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection, and what it can be told about a socket.
+//! Connection state in the kernel, and socket options.
 
 mod state;
 pub mod transparent;
@@ -12,23 +12,23 @@ use socket2::SockRef;
 
 pub use state::{TcpState, tcp_round_trip, tcp_state};
 
-/// Lets a TCP socket be writable only while fewer than `most` of its bytes wait to be sent for the
-/// first time, so that they wait where they can still take another path. A write may exceed that by
-/// far: Linux adds to the last of its segments, up to 64 KiB, without a look at what waits. So ask
-/// [`is_writable`] before.
+/// Makes a TCP socket writable only while fewer than `most` of its bytes wait for their first
+/// transmission, so that the other bytes can still take another path. A write may exceed the limit
+/// by far: Linux appends to its last segment, up to 64 KiB, without checking the limit. Therefore
+/// check [`is_writable`] before each write.
 ///
 /// # Errors
-/// Where the descriptor is not a TCP socket.
+/// If the descriptor is not a TCP socket.
 pub fn set_notsent_lowat(socket: BorrowedFd<'_>, most: Size) -> io::Result<()> {
     let bytes = u32::try_from(most.as_bytes()).unwrap_or(u32::MAX);
     SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// Whether a socket can be written to. Where a TCP socket cannot, `epoll` tells when half of what may
-/// wait is free.
+/// Whether a socket can be written to. If a TCP socket cannot, `epoll` reports it writable when
+/// half of the limit is free.
 ///
 /// # Errors
-/// Where the descriptor is none.
+/// If the descriptor is invalid.
 pub fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut fds = [PollFd::new(socket, PollFlags::POLLOUT)];
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
@@ -37,26 +37,26 @@ pub fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
 /// Chooses the congestion control of a TCP socket by its name: `cubic`, `reno`, `bbr`.
 ///
 /// # Errors
-/// `NotFound` where this kernel does not have it, `PermissionDenied` where it is not among the
-/// `net.ipv4.tcp_allowed_congestion_control` of the host and this is not root.
+/// `NotFound` if this kernel does not have it, `PermissionDenied` if it is not in the
+/// `net.ipv4.tcp_allowed_congestion_control` of the host and this process is not root.
 pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
 }
 
-/// Ends a TCP connection with `ETIMEDOUT` when what it sent stays unacknowledged for so long; zero
-/// goes back to the kernel's own patience of about a quarter of an hour. In whole milliseconds.
+/// Ends a TCP connection with `ETIMEDOUT` if sent data stays unacknowledged for this time, rounded
+/// up to milliseconds. Zero restores the kernel's default of about 15 minutes.
 ///
 /// # Errors
-/// Where the descriptor is not a TCP socket.
+/// If the descriptor is not a TCP socket.
 pub fn set_user_timeout(socket: BorrowedFd<'_>, patience: Span) -> io::Result<()> {
     let patience = (!patience.is_zero()).then(|| {
-        // Rounded up, because zero would mean the opposite.
+        // Rounded up, because zero would mean the default.
         std::time::Duration::from_millis(patience.as_nanos().div_ceil(1_000_000))
     });
     SockRef::from(&socket).set_tcp_user_timeout(patience)
 }
 
-/// Marks what a socket sends, for routing rules and the firewall.
+/// Sets the mark of packets that a socket sends, for routing rules and the firewall.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_before_each_write_keeps_little_unsent() {
+    fn checking_before_each_write_keeps_little_unsent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        // Nobody reads: what the window does not take stays here.
+        // No process reads: bytes beyond the window stay here.
         let _far = listener.accept().unwrap();
         set_notsent_lowat(near.as_fd(), Size::from_bytes(6_144)).unwrap();
         near.set_nonblocking(true).unwrap();

@@ -1,20 +1,20 @@
-//! How urgently a thread is run.
+//! Scheduling priority of threads.
 
 use std::io;
 
-/// What the kernel granted.
+/// Priority granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// `SCHED_FIFO`: before every ordinary thread.
     RealTime,
     /// Nice -20.
     Nice,
-    /// Like everybody.
+    /// Normal priority.
     Plain,
 }
 
-/// Makes the calling thread as urgent as the kernel permits: `SCHED_FIFO` if `real_time` is asked
-/// for, else (or where that is refused) nice -20. It may be called again with the other wish.
+/// Raises the priority of the calling thread: `SCHED_FIFO` if `real_time`, otherwise, or if that
+/// fails, nice -20. May be called again with the other value.
 pub fn hurry(real_time: bool) -> Urgency {
     if real_time && schedule(libc::SCHED_FIFO, 1) {
         return Urgency::RealTime;
@@ -30,11 +30,11 @@ pub fn hurry(real_time: bool) -> Urgency {
 
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
     let param = libc::sched_param { sched_priority: priority };
-    // SAFETY: the parameter block is valid; 0 is the calling thread.
+    // SAFETY: the parameter struct is valid; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
 }
 
-/// Processor time of the calling thread's process so far, in user and kernel mode together.
+/// Returns the processor time of the process so far, in user and kernel mode.
 pub fn process_cpu() -> io::Result<manyways_unit::Span> {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
     let micros = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;

@@ -5,10 +5,10 @@ use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Bytes of the `virtio_net_hdr` in front of every packet.
+/// Bytes of the `virtio_net_hdr` before every packet.
 pub const HEADER: usize = 10;
 
-/// Most bytes of one packet: an IPv6 header and the largest payload without jumbograms.
+/// Maximum bytes of one packet: an IPv6 header and the largest payload without jumbograms.
 pub const MAX_PACKET: usize = 65_535 + 40;
 
 const TUN_F_CSUM: libc::c_uint = 0x01;
@@ -20,7 +20,7 @@ const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
 
-/// One TUN device; it vanishes when this is dropped.
+/// One TUN device, which is removed when dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -29,8 +29,8 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the device `name` in the calling thread's network namespace, with every offload that
-    /// the kernel grants, in non-blocking mode.
+    /// Creates the device `name` in the calling thread's network namespace, with all offloads that
+    /// the kernel supports, in non-blocking mode.
     pub fn create(name: &str) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -53,7 +53,7 @@ impl Tun {
         // SAFETY: the descriptor is open and the argument points to a valid `ifreq`.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &request) })?;
         let size: libc::c_int = HEADER as libc::c_int;
-        // SAFETY: the argument points to an int, as TUNSETVNETHDRSZ wants.
+        // SAFETY: the argument points to an int, as TUNSETVNETHDRSZ requires.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &size) })?;
         let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
         let mut udp_offload = true;
@@ -69,18 +69,17 @@ impl Tun {
         Ok(Self { file, name: name.to_owned(), udp_offload })
     }
 
-    /// The device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the kernel hands over and takes UDP super-packets.
+    /// Whether the kernel supports UDP super-packets in both directions.
     pub fn udp_offload(&self) -> bool {
         self.udp_offload
     }
 
-    /// Reads one packet: its [`HEADER`] bytes into `header`, the rest into `packet`; gives the
-    /// packet's length, or `None` when none waits.
+    /// Reads one packet: its [`HEADER`] bytes into `header`, the rest into `packet`. Returns the
+    /// packet's length, or `None` if no packet is waiting.
     pub fn read(&self, header: &mut [u8; HEADER], packet: &mut [u8]) -> io::Result<Option<usize>> {
         let mut parts = [IoSliceMut::new(header), IoSliceMut::new(packet)];
         match (&self.file).read_vectored(&mut parts) {
@@ -93,8 +92,7 @@ impl Tun {
     /// Writes one packet from its parts: header, IP and transport headers, payload.
     ///
     /// # Errors
-    /// `EIO` when the kernel finds that the offload header does not fit the bytes: count it and go
-    /// on.
+    /// `EIO` if the offload header does not match the bytes: count the error and continue.
     pub fn write(
         &self,
         header: &[u8; HEADER],
@@ -106,10 +104,10 @@ impl Tun {
         (&self.file).write_vectored(&parts).map(|_| ())
     }
 
-    /// Plugs the carrier in or out: without it the interface is up but has no link.
+    /// Sets the carrier: without it the interface is up but has no link.
     pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
         let value = libc::c_int::from(carrier);
-        // SAFETY: the argument points to an int, as TUNSETCARRIER wants.
+        // SAFETY: the argument points to an int, as TUNSETCARRIER requires.
         check(unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETCARRIER as _, &value) })
     }
 }

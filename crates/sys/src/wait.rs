@@ -1,4 +1,4 @@
-//! Waiting for a child, a deadline and a termination signal at once.
+//! Waits for a child, a deadline and a termination signal at once.
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -12,29 +12,29 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::clock::Clock;
 use crate::signal::{Ended, Termination};
 
-/// What came first.
+/// The event that ended a wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
     /// The child ended.
     Exited(ExitStatus),
-    /// Time ran out.
+    /// The time has passed.
     TimedOut,
-    /// Somebody wants us to end.
+    /// A termination signal was received.
     Signal(Ended),
 }
 
-/// What a process has used, and the children that it waited for.
+/// Resources used by a process and the children that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time, in user and kernel mode together.
+    /// Processor time in user and kernel mode.
     pub cpu: Span,
-    /// The most memory that was resident at a time; of several processes, that of the largest. It
-    /// is not less than what our own process had when it started the child.
+    /// Maximum resident memory; for several processes, that of the largest. At least that of this
+    /// process when it started the child.
     pub memory: Size,
 }
 
-/// Waits for `child`, at most for `patience`, and for a termination signal if there is a source of
-/// them.
+/// Waits for `child`, at most for `patience`, and for a termination signal if `termination` is
+/// given.
 pub fn wait(
     child: &mut Child,
     patience: Option<Span>,
@@ -43,8 +43,8 @@ pub fn wait(
     until(child.id() as i32, patience, termination, || child.try_wait())
 }
 
-/// [`wait`], and what the child has used; nothing of one that has not ended. Of one that has,
-/// nobody may ask `child` again: its id belongs to nobody any more.
+/// Like [`wait`], and returns the resources of the child; zero if it has not ended. After it has
+/// ended, `child` must not be queried again: its id may be reused.
 pub fn account(
     child: &Child,
     patience: Option<Span>,
@@ -54,9 +54,9 @@ pub fn account(
     let mut usage = Usage::default();
     let outcome = until(pid, patience, termination, || {
         let mut status = 0;
-        // SAFETY: all zeros is a valid block of numbers.
+        // SAFETY: all zeros is a valid struct of numbers.
         let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both places are valid.
+        // SAFETY: both pointers are valid.
         let found = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut used) };
         if found < 0 {
             return Err(io::Error::last_os_error());
@@ -91,7 +91,7 @@ fn until(
                 if left.is_zero() {
                     return Ok(Outcome::TimedOut);
                 }
-                // Rounded up, so that the last round does not spin.
+                // Rounded up, so that the last iteration does not spin.
                 let millis = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u64) as i32;
                 PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
             }
@@ -108,19 +108,19 @@ fn until(
     }
 }
 
-/// A descriptor that is readable once a process has ended.
+/// Returns a descriptor that is readable once a process has ended.
 pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the call only makes a new descriptor.
+    // SAFETY: the call only creates a new descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 #[cfg(test)]
-#[allow(clippy::zombie_processes, reason = "what is tested here waits for them")]
+#[allow(clippy::zombie_processes, reason = "the tested code waits for them")]
 mod tests {
     use std::process::Command;
 
@@ -134,7 +134,7 @@ mod tests {
         assert!(matches!(outcome, Outcome::Exited(status) if status.code() == Some(3)));
         assert!(!usage.cpu.is_zero(), "{usage:?}");
         assert!(usage.memory.as_bytes() > 100_000, "{usage:?}");
-        // It is gone, and nobody can wait for it twice.
+        // The child was reaped and cannot be waited for twice.
         assert!(account(&child, None, None).is_err());
     }
 

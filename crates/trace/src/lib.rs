@@ -1,8 +1,8 @@
-//! Link traces and scenarios as plain data, and the parsers of the texts they are written in.
+//! Link traces and scenarios as plain data, and the parsers of their text formats.
 //!
-//! Parsers take bytes and open nothing. Start with [`LinkTrace`]; a whole experiment is a
-//! [`scenario::Scenario`], in which links, schedulers and workloads are named by strings that their
-//! owners resolve.
+//! Parsers take bytes and open no files. Start with [`LinkTrace`]; a whole experiment is a
+//! [`scenario::Scenario`]. Links, schedulers and workloads are strings there, which their owners
+//! resolve.
 #![forbid(unsafe_code)]
 
 pub mod link_text;

@@ -1,5 +1,5 @@
-//! Links in words: one vocabulary of keys for `--link` on the command line, for `lab set`, and
-//! for the link and event tables of a scenario.
+//! Text format of links: one set of keys for `--link` on the command line, for `lab set`, and for
+//! the link and event tables of a scenario.
 //!
 //! `wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms,loss=0.1%`
 //!
@@ -18,15 +18,17 @@
 //! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
 //! | `rrc` | `none`, or a radio: the name of a profile, or its file (with a slash or a dot in its name) | `none` |
 //!
-//! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` hold both ways; with `down-` or `up-`
-//! before them, one way, which goes before the common one wherever it stands. A trace is
-//! `trace:FILE`, or `trace:FORMAT:FILE` where its format is not to be guessed (see
-//! [`trace_file`]). On the command line a file name holds no comma; a scenario has no such limit.
-//! While a link runs, all but `mtu`, `metered`, `middlebox` and `rrc` can change. Of these, `rrc` has a
-//! word of its own then: with `rrc=dormant` the device asks the network to let go of its radio.
+//! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` apply to both directions. With the
+//! prefix `down-` or `up-` they apply to one direction and override the common setting, wherever
+//! they stand. A trace is `trace:FILE`, or `trace:FORMAT:FILE` to name its format instead of
+//! detecting it (see [`trace_file`]). On the command line a file name cannot contain a comma; a
+//! scenario has no such limit.
+//! While a link runs, all keys except `mtu`, `metered`, `middlebox` and `rrc` can change. A running
+//! link accepts only one value of `rrc`: with `rrc=dormant` the device requests fast dormancy.
 //!
-//! A link with `unlimited` capacity never queues, so that its queue matters only once a capacity
-//! is set. The NAT forgets after 120 s by default, the least that RFC 4787 lets UDP have.
+//! A link with `unlimited` capacity never queues, so that its queue has an effect only after a
+//! capacity is set. The default idle timeout of the NAT is 120 s, the minimum that RFC 4787 allows
+//! for UDP.
 
 use crate::scenario::{
     CapacitySpec, Change, DelaySpec, Direction, Discipline, LinkSpec, LinkState, LossSpec,
@@ -39,10 +41,10 @@ use manyways_unit::{Rate, Size, Span};
 
 mod write;
 
-/// How the caller reads the files that a text names: bytes, or one sentence why not.
+/// Reads the files that a text names: returns their bytes, or one sentence with the reason.
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
-/// Every key, as the user writes it.
+/// All keys, as the user writes them.
 pub const KEYS: [&str; 25] = [
     "down",
     "up",
@@ -71,76 +73,74 @@ pub const KEYS: [&str; 25] = [
     "rrc",
 ];
 
-/// Why a text makes no link; [`LinkError::hint`] says what would.
+/// Reasons why a text is not a link; [`LinkError::hint`] names a remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The name of the link.
+    /// The name of the link is malformed.
     #[error(
         "`{0}` cannot name a link: at most ten small letters, digits and hyphens, with a letter, and no hyphen first"
     )]
     Name(String),
-    /// A name of which the interface would not be the link.
+    /// The name cannot be used for an interface of the link.
     #[error("`{0}` cannot name a link: the system has this name for something else")]
     Reserved(String),
-    /// Something that is no `key=value`.
-    #[error("`{0}` is no setting of a link: key=value was expected")]
+    /// A setting is not `key=value`.
+    #[error("`{0}` is not a setting of a link: expected key=value")]
     NoSetting(String),
-    /// A key that does not exist.
-    #[error("a link has no `{key}`")]
+    /// A key does not exist.
+    #[error("a link has no key `{key}`")]
     UnknownKey {
         /// As the user wrote it.
         key: String,
-        /// What it probably meant.
+        /// The most similar key; `None` if no key is similar.
         nearest: Option<&'static str>,
     },
-    /// A key that comes twice.
+    /// A key occurs twice.
     #[error("`{0}` is given twice")]
     Twice(&'static str),
-    /// A key that is fixed once the link runs.
+    /// A key cannot change while the link runs.
     #[error("`{0}` cannot change while the link runs")]
     Fixed(&'static str),
-    /// A wish of a device whose link does not run yet.
-    #[error("a link cannot begin with `rrc=dormant`")]
+    /// A request of a running device, for a link that does not run yet.
+    #[error("a link cannot start with `rrc=dormant`")]
     NotYet,
-    /// A value that does not read.
+    /// A value cannot be parsed.
     #[error("{key}: {invalid}")]
     Value {
-        /// Whose value.
+        /// The key that has this value.
         key: &'static str,
-        /// What is wrong.
         invalid: InvalidValue,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("{key}: cannot read `{file}`: {reason}")]
     File {
-        /// Whose value.
+        /// The key that names the file.
         key: &'static str,
         /// As the user named it.
         file: String,
-        /// The reader's words.
+        /// The error message of the reader.
         reason: String,
     },
-    /// A file that holds no such trace.
+    /// A file does not contain a valid trace of this kind.
     #[error("{key}: `{file}`: {error}")]
     Trace {
-        /// Whose value.
+        /// The key that names the file.
         key: &'static str,
         /// As the user named it.
         file: String,
-        /// What is wrong.
         error: TraceError,
     },
 }
 
 impl LinkError {
-    /// What the user can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Name(_) | Self::NoSetting(_) => {
                 Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
             }
-            Self::Reserved(name) => Some(format!("call it {name}1, say, or wifi or lte")),
+            Self::Reserved(name) => Some(format!("choose a name like {name}1, wifi or lte")),
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
             }
@@ -148,11 +148,11 @@ impl LinkError {
                 Some(format!("the keys are {}", KEYS.join(", ")))
             }
             Self::Fixed("rrc") => {
-                Some("while it runs, rrc=dormant sends its radio to sleep".to_owned())
+                Some("use rrc=dormant to send the radio of a running link to sleep".to_owned())
             }
-            Self::NotYet => {
-                Some("name its radio, like rrc=lte, which is asleep at first".to_owned())
-            }
+            Self::NotYet => Some(
+                "name a radio profile, like rrc=lte; the radio is idle at the start".to_owned(),
+            ),
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
                 Some("name the format, like trace:mahimahi:FILE".to_owned())
             }
@@ -164,20 +164,19 @@ impl LinkError {
 /// One key with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
-    /// What can also change while the link runs.
+    /// A setting that can also change while the link runs.
     Change(Change),
     /// MTU in bytes.
     Mtu(u16),
-    /// Whether it is metered.
     Metered(bool),
-    /// What sits on the link.
+    /// The middlebox on the link; `None` for none.
     Middlebox(Option<Middlebox>),
-    /// What wakes up before it carries anything.
+    /// The radio of the link; `None` for none.
     Radio(Option<RadioSpec>),
 }
 
 impl LinkSpec {
-    /// Reads `NAME` or `NAME:key=value,key=value…`.
+    /// Parses `NAME` or `NAME:key=value,key=value…`.
     pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Self, LinkError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         link_name(name)?;
@@ -187,11 +186,11 @@ impl LinkSpec {
         Ok(link)
     }
 
-    /// Takes the settings over, before the link runs: the common ones first, then those of one
+    /// Applies settings before the link runs: first those of both directions, then those of one
     /// direction.
     ///
     /// # Errors
-    /// Where one makes sense only of a link that runs; it has those before it then.
+    /// If a setting is valid only for a running link. Settings before it are then already applied.
     pub fn configure(&mut self, settings: Vec<Setting>) -> Result<(), LinkError> {
         for setting in in_order(settings) {
             match setting {
@@ -207,8 +206,8 @@ impl LinkSpec {
     }
 }
 
-/// Reads `key=value` words, as `lab set LINK` takes them, into changes in the order in which they
-/// are to be applied.
+/// Parses `key=value` words, as `lab set LINK` takes them. The changes are returned in the order in
+/// which they are to be applied.
 pub fn changes<'t>(
     words: impl IntoIterator<Item = &'t str>,
     read: &mut Reader<'_>,
@@ -217,16 +216,16 @@ pub fn changes<'t>(
     settings.into_iter().map(|setting| setting.while_running()).collect()
 }
 
-/// Interfaces that a namespace may have already, and the two names that `/proc/sys/net` has for all of
-/// them.
+/// Interfaces that may already exist in a namespace, and two names with a special meaning in
+/// `/proc/sys/net`.
 const RESERVED: [&str; 4] = ["all", "default", "internet0", "lo"];
 
-/// Checks a link's name: its interface in a namespace has the same.
+/// Checks the name of a link, which is also the name of its interface in a namespace.
 pub fn link_name(name: &str) -> Result<(), LinkError> {
     let fits = name.len() <= 10
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !name.starts_with('-')
-        // A number alone would be an interface's index to some programs.
+        // Some programs would take a number for the index of an interface.
         && name.contains(|c: char| c.is_ascii_lowercase());
     if !fits {
         return Err(LinkError::Name(quoted(name)));
@@ -237,7 +236,7 @@ pub fn link_name(name: &str) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// Reads a time that packets take one way, of at most [`MAX_DELAY`](trace_file::MAX_DELAY).
+/// Parses a one-way delay of at most [`MAX_DELAY`](trace_file::MAX_DELAY).
 pub fn one_way(text: &str) -> Result<Span, InvalidValue> {
     text.parse().ok().filter(|span| *span <= trace_file::MAX_DELAY).ok_or_else(|| {
         InvalidValue::new(text, "a delay", "it like 14ms, 1.5s or 100us, at most 1h")
@@ -269,7 +268,7 @@ fn in_order(mut settings: Vec<Setting>) -> Vec<Setting> {
 }
 
 impl Setting {
-    /// The same as a change to a running link, where that is possible.
+    /// Converts the setting to a change of a running link; an error if the key is fixed.
     pub fn while_running(self) -> Result<Change, LinkError> {
         match self {
             Self::Change(change) => Ok(change),
@@ -281,7 +280,7 @@ impl Setting {
     }
 }
 
-/// The key of that name.
+/// Returns the known key that equals `key`.
 pub fn known_key(key: &str) -> Result<&'static str, LinkError> {
     KEYS.iter()
         .find(|known| **known == key)
@@ -289,7 +288,7 @@ pub fn known_key(key: &str) -> Result<&'static str, LinkError> {
         .ok_or_else(|| LinkError::UnknownKey { key: quoted(key), nearest: nearest(key, KEYS) })
 }
 
-/// Reads the value of one key.
+/// Parses the value of one key.
 pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting, LinkError> {
     let key = known_key(key)?;
     let (way, word) = match key.split_once('-') {
@@ -392,7 +391,7 @@ fn loss(value: &str) -> Result<LossSpec, InvalidValue> {
     Ok(LossSpec::GilbertElliott { to_bad, to_good, loss_good, loss_bad })
 }
 
-/// In a chain of probabilities 1 is no slip of the pen.
+/// In a transition of the loss model, a probability of 1 is plausible.
 fn probability_or_one(text: &str) -> Result<f64, InvalidValue> {
     if text.trim() == "1" { Ok(1.0) } else { probability(text) }
 }
@@ -404,7 +403,7 @@ fn queue(value: &str) -> Result<QueueLimit, InvalidValue> {
     if let Some(Ok(packets)) = value.strip_suffix('p').map(|count| count.trim_end().parse()) {
         return Ok(QueueLimit::Packets(packets));
     }
-    // A bare zero has no unit, so that it would not say what is counted.
+    // A bare zero has no unit, so that it is unclear what it counts.
     let with_unit = value.ends_with(|c: char| c.is_alphabetic());
     match (value.parse::<Span>(), value.parse::<Size>()) {
         (Ok(span), _) if with_unit => Ok(QueueLimit::Time(span)),
@@ -488,12 +487,13 @@ fn radio(
             key,
             invalid: InvalidValue::new(value, "a radio", "the name of a profile, or its file"),
         }),
-        // What the names are, their owner knows: none has a slash or a dot.
+        // The owner of the radio profiles resolves names; no name has a slash or a dot.
         _ if !value.contains(['/', '.']) => Ok(Some(RadioSpec { source, text: None })),
         _ => {
             let wrong = |reason| LinkError::File { key, file: quoted(value), reason };
             let bytes = read(value).map_err(wrong)?;
-            let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| wrong("the file is not UTF-8 text".to_owned()))?;
             Ok(Some(RadioSpec { source, text: Some(text) }))
         }
     }

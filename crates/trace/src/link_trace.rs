@@ -1,32 +1,32 @@
-//! Recorded or generated link behaviour over time: capacity and delay.
+//! Recorded or generated capacity and delay of a link over time.
 
 use manyways_unit::{Rate, Size, Span};
 
-/// Why steps or opportunities do not make a trace.
+/// Reasons why steps or opportunities are not a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTrace {
-    /// There is nothing in it.
+    /// The trace has no entries.
     #[error("a trace needs at least one entry")]
     Empty,
-    /// The period is zero, so that the trace could not move on.
+    /// The period is zero, so that the trace could not advance.
     #[error("a trace must last longer than zero")]
     ZeroPeriod,
     /// The first step is not at zero.
     #[error("the first step of a trace must be at time zero")]
     LateStart,
     /// Entry `0` (counted from zero) is out of order.
-    #[error("entry {} of the trace is not later than the one before it", .0 + 1)]
+    #[error("entry {} of the trace is not later than the previous one", .0 + 1)]
     Order(usize),
     /// Entry `0` (counted from zero) lies outside the period.
     #[error("entry {} of the trace lies beyond its period", .0 + 1)]
     BeyondPeriod(usize),
-    /// An opportunity that carries nothing.
+    /// An opportunity of zero bytes.
     #[error("an opportunity must carry at least one byte")]
     ZeroSize,
 }
 
-/// A value that holds from one moment to the next, over a period that repeats.
+/// A value that changes in steps, over a period that repeats.
 ///
 /// `steps` is never empty, starts at [`Span::ZERO`], is strictly increasing in time and ends
 /// before `period`, which is more than zero.
@@ -36,17 +36,17 @@ pub struct Steps<T> {
     period: Span,
 }
 
-/// The capacity of one direction of a link over time; it repeats after its period.
+/// The capacity of one direction of a link over time; repeats after its period.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkTrace {
-    /// Mahimahi's model: at each moment (non-decreasing; several may coincide) the link can deliver
-    /// up to `size` bytes; what is not used at that moment is lost.
+    /// Mahimahi's model: at each of these times (non-decreasing; several may be equal) the link can
+    /// deliver up to `size` bytes; unused bytes are lost.
     Opportunities {
-        /// Moments since the start of the period, all at most `period`, at least one.
+        /// Times since the start of the period, all at most `period`, at least one.
         at: Vec<Span>,
-        /// Bytes an opportunity (Mahimahi: 1504).
+        /// Bytes per opportunity (Mahimahi: 1504).
         size: Size,
-        /// After this the trace starts again; more than zero.
+        /// Time after which the trace repeats; more than zero.
         period: Span,
     },
     /// A rate that changes in steps.
@@ -54,8 +54,8 @@ pub enum LinkTrace {
 }
 
 impl<T> Steps<T> {
-    /// Steps at `(since the start, value)`: the first at zero, each later than the one before, all
-    /// before `period`.
+    /// Creates steps from `(time since the start, value)`: the first at zero, each later than the
+    /// previous one, all before `period`.
     pub fn new(steps: Vec<(Span, T)>, period: Span) -> Result<Self, InvalidTrace> {
         let first = steps.first().ok_or(InvalidTrace::Empty)?.0;
         if !first.is_zero() {
@@ -73,25 +73,25 @@ impl<T> Steps<T> {
         Ok(Self { steps, period })
     }
 
-    /// The value that holds `since` the trace's start; it repeats after the period.
+    /// Returns the value at `since` after the start of the trace, which repeats after the period.
     pub fn at(&self, since: Span) -> &T {
         let within = Span::from_nanos(since.as_nanos() % self.period.as_nanos());
         let after = self.steps.partition_point(|step| step.0 <= within);
-        // `new` made sure that the first step is at zero, so that `after` is at least 1.
+        // `new` ensures that the first step is at zero, so that `after` is at least 1.
         &self.steps[after.saturating_sub(1)].1
     }
 
-    /// All steps of one period.
+    /// Returns all steps of one period.
     pub fn steps(&self) -> &[(Span, T)] {
         &self.steps
     }
 
-    /// After this the steps start again.
+    /// Returns the time after which the steps repeat.
     pub fn period(&self) -> Span {
         self.period
     }
 
-    /// Each value of one period with how long it holds.
+    /// Iterates over the values of one period with the duration of each.
     pub fn holds(&self) -> impl Iterator<Item = (Span, &T)> {
         let ends = self.steps.iter().skip(1).map(|step| step.0).chain([self.period]);
         self.steps.iter().zip(ends).map(|((start, value), end)| (end - *start, value))
@@ -99,8 +99,8 @@ impl<T> Steps<T> {
 }
 
 impl LinkTrace {
-    /// A trace of delivery opportunities of `size` bytes each, at moments that do not decrease and
-    /// are at most `period`.
+    /// Creates a trace of delivery opportunities of `size` bytes each, at times that do not
+    /// decrease and are at most `period`.
     pub fn opportunities(at: Vec<Span>, size: Size, period: Span) -> Result<Self, InvalidTrace> {
         let last = *at.last().ok_or(InvalidTrace::Empty)?;
         if period.is_zero() {
@@ -118,7 +118,7 @@ impl LinkTrace {
         Ok(Self::Opportunities { at, size, period })
     }
 
-    /// After this the trace starts again.
+    /// Returns the time after which the trace repeats.
     pub fn period(&self) -> Span {
         match self {
             Self::Opportunities { period, .. } => *period,
@@ -126,14 +126,14 @@ impl LinkTrace {
         }
     }
 
-    /// What one period carries at most, rounded down to whole bytes.
+    /// Returns the maximum bytes that one period carries, rounded down.
     pub fn size_per_period(&self) -> Size {
         match self {
             Self::Opportunities { at, size, .. } => {
                 Size::from_bytes(size.as_bytes().saturating_mul(at.len() as u64))
             }
             Self::Rates(steps) => {
-                // Nano-bits of one period may pass 128 bits only beyond every real rate.
+                // The nano-bits of one period exceed 128 bits only beyond every real rate.
                 let nano_bits = steps.holds().fold(0_u128, |sum, (span, rate)| {
                     sum.saturating_add(u128::from(rate.as_bps()) * u128::from(span.as_nanos()))
                 });
@@ -142,7 +142,7 @@ impl LinkTrace {
         }
     }
 
-    /// The rate at which one period carries what it can, rounded down to bit/s.
+    /// Returns the mean rate of a period, rounded down to bit/s.
     pub fn mean_rate(&self) -> Rate {
         match self {
             Self::Opportunities { .. } => Rate::of(self.size_per_period(), self.period()),

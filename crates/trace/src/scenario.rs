@@ -1,7 +1,7 @@
 //! The scenario as plain data: links, hosts, timed events, workloads and expectations.
 //!
-//! One format serves the simulator, the emulator and the benchmarks. Names of congestion controls,
-//! workloads and expectations are strings that their owners resolve.
+//! The simulator, the emulator and the benchmarks share this format. Names of congestion controls,
+//! workloads and expectations are strings, which their owners resolve.
 
 use crate::{LinkTrace, Steps};
 use manyways_unit::{Rate, Size, Span};
@@ -15,23 +15,23 @@ pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, place_of_ra
 pub struct Scenario {
     /// Short name, `[a-z0-9-]+`.
     pub name: String,
-    /// One sentence for people.
+    /// One sentence.
     pub about: String,
     /// Seed of all randomness.
     pub seed: u64,
     /// TCP congestion control of every namespace.
     pub cc: String,
-    /// Where in their traces the links start.
+    /// Position in the traces at the start.
     pub trace_offset: Span,
     /// The links, in the order of the file; at least one.
     pub links: Vec<LinkSpec>,
-    /// Hosts of the far side; empty means one, `origin`, without extra delay.
+    /// The remote hosts; if empty, one host `origin` without extra delay.
     pub hosts: Vec<HostSpec>,
-    /// What happens when, sorted by time; restarts with each workload.
+    /// Timed events, sorted by time; restarted with each workload.
     pub events: Vec<Event>,
-    /// What runs, one after the other.
+    /// Workloads, which run one after the other.
     pub workloads: Vec<Workload>,
-    /// What must hold afterwards.
+    /// Conditions that are checked after the workloads.
     pub expectations: Vec<Expectation>,
 }
 
@@ -40,34 +40,33 @@ pub struct Scenario {
 pub struct LinkSpec {
     /// Interface name, see [`link_name`](crate::link_text::link_name).
     pub name: String,
-    /// From the far side to the device.
+    /// From the remote hosts to the device.
     pub down: DirectionSpec,
-    /// From the device to the far side.
+    /// From the device to the remote hosts.
     pub up: DirectionSpec,
     /// MTU in bytes, 1280 to 65535.
     pub mtu: u16,
-    /// What sits on the link.
+    /// The middlebox on the link; `None` for none.
     pub middlebox: Option<Middlebox>,
-    /// What wakes up before it carries anything.
+    /// The radio of the link; `None` for none.
     pub radio: Option<RadioSpec>,
-    /// Whether `manyways paths` and `get` shall take the link as metered.
+    /// Whether `manyways paths` and `get` should treat the link as metered.
     pub metered: bool,
-    /// Whether the link is up at the start.
+    /// State at the start.
     pub state: LinkState,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionSpec {
-    /// What it can carry.
     pub capacity: CapacitySpec,
     /// Propagation delay.
     pub delay: DelaySpec,
-    /// Each packet's delay varies uniformly by up to this, either way.
+    /// Maximum deviation of each packet's delay, uniformly distributed in both directions.
     pub jitter: Span,
     /// Whether jitter may reorder packets.
     pub reorder: bool,
-    /// Packets lost on the wire, after they used its capacity.
+    /// Loss on the wire, after the packet has used capacity.
     pub loss: LossSpec,
     /// The queue in front of the wire.
     pub queue: QueueSpec,
@@ -80,11 +79,11 @@ pub enum CapacitySpec {
     Unlimited,
     /// The same rate all the time; zero carries nothing.
     Constant(Rate),
-    /// A trace that has been read; `source` is how the user named it.
+    /// A parsed trace.
     Trace {
         /// The file as the user wrote it.
         source: String,
-        /// Its content.
+        /// The parsed content.
         trace: LinkTrace,
     },
 }
@@ -92,13 +91,13 @@ pub enum CapacitySpec {
 /// Propagation delay of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DelaySpec {
-    /// The same all the time.
+    /// The same delay all the time.
     Constant(Span),
-    /// From a trace; `source` is how the user named it.
+    /// A parsed trace.
     Trace {
         /// The file as the user wrote it.
         source: String,
-        /// Its content.
+        /// The parsed content.
         steps: Steps<Span>,
     },
 }
@@ -106,15 +105,15 @@ pub enum DelaySpec {
 /// Loss on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossSpec {
-    /// None.
+    /// No loss.
     None,
     /// Each packet is lost with this probability, 0 to 1, independently.
     Independent(f64),
-    /// Gilbert-Elliott: a good and a bad state, moved between before each packet.
+    /// Gilbert-Elliott: a good and a bad state, with a possible transition before each packet.
     GilbertElliott {
-        /// Probability to go from good to bad.
+        /// Transition probability from good to bad.
         to_bad: f64,
-        /// Probability to go from bad to good.
+        /// Transition probability from bad to good.
         to_good: f64,
         /// Loss probability in the good state.
         loss_good: f64,
@@ -123,21 +122,20 @@ pub enum LossSpec {
     },
 }
 
-/// How much may wait, and who goes when it is too much.
+/// Limit of a queue, and which packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSpec {
-    /// The most that waits.
     pub limit: QueueLimit,
-    /// Which packet goes, and when.
+    /// Which packets are dropped, and when.
     pub discipline: Discipline,
 }
 
-/// The most that waits in a queue.
+/// Maximum length of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueLimit {
-    /// Bytes.
+    /// IP bytes.
     Bytes(Size),
-    /// Packets.
+    /// Wire packets.
     Packets(u64),
     /// Bytes = time × rate (for a trace: its mean rate).
     Time(Span),
@@ -148,79 +146,78 @@ pub enum QueueLimit {
 /// Queue disciplines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
-    /// The arriving packet goes when there is no room.
+    /// Drops the arriving packet if there is no room.
     DropTail,
-    /// The oldest packets go until the arriving one has room.
+    /// Drops the oldest packets until the arriving one fits.
     DropHead,
     /// CoDel (RFC 8289), with drop-tail at the limit.
     Codel {
-        /// Acceptable standing delay, 5 ms by default.
+        /// Acceptable queueing delay, 5 ms by default.
         target: Span,
         /// Sliding window, 100 ms by default.
         interval: Span,
     },
 }
 
-/// A box on a link that does more than forward.
+/// A middlebox on a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Middlebox {
-    /// A NAT (IPv6: a stateful firewall) that forgets a mapping which was idle this long.
+    /// A NAT (IPv6: a stateful firewall) with an idle timeout.
     Nat {
-        /// Idle time.
+        /// Idle timeout of a mapping.
         idle: Span,
     },
-    /// Replaces MPTCP's TCP options by padding.
+    /// Replaces MPTCP's TCP options with padding.
     StripMptcp,
 }
 
-/// The radio of a link. What its profile says is for its owner to read.
+/// The radio of a link; its owner resolves the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RadioSpec {
     /// As the user wrote it: the name of a profile, or a file.
     pub source: String,
-    /// What is in the file; none where it is a name.
+    /// Content of the file; `None` if `source` is the name of a profile.
     pub text: Option<String>,
 }
 
 /// Whether a link carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// It does.
+    /// Packets pass.
     Up,
-    /// It swallows everything and tells nobody.
+    /// All packets are dropped without notice; the interface stays up.
     Silent,
     /// The interface loses its carrier.
     NoCarrier,
 }
 
-/// One host of the far side.
+/// One remote host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
     /// Its name; `NAME.lab` resolves to it.
     pub name: String,
-    /// One-way delay beyond the link's own, by link name.
+    /// One-way delay in addition to the link's own, by link name.
     pub extra_delay: Vec<(String, Span)>,
-    /// More names that resolve to it: `(name, None)` on every link, `(name, Some(link))` on one.
+    /// Further names that resolve to it: `(name, None)` on every link, `(name, Some(link))` on one.
     pub names: Vec<(String, Option<String>)>,
-    /// Commands (for a shell) that serve there.
+    /// Shell commands that start servers on the host.
     pub serve: Vec<String>,
 }
 
-/// Something that happens at a time.
+/// A timed change of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Since the workload's start.
+    /// Time since the start of the workload.
     pub at: Span,
-    /// Which link.
+    /// Name of the link.
     pub link: String,
-    /// What changes.
+    /// The changes, in order.
     pub change: Vec<Change>,
 }
 
-/// One change to a link while it runs.
+/// One change to a running link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Up or down.
     State(LinkState),
     /// New capacity towards the device.
     Down(CapacitySpec),
@@ -234,16 +231,16 @@ pub enum Change {
     Loss(Direction, LossSpec),
     /// Whether jitter may reorder, by direction.
     Reorder(Direction, bool),
-    /// New queue limit, by direction; packets that wait stay.
+    /// New queue limit, by direction; waiting packets stay.
     Queue(Direction, QueueLimit),
-    /// New queue discipline, by direction; packets that wait stay.
+    /// New queue discipline, by direction; waiting packets stay.
     Discipline(Direction, Discipline),
-    /// The device wants its radio to be dormant, now.
+    /// The device requests fast dormancy now.
     Dormant,
 }
 
 impl Change {
-    /// Which way it works, where that can be chosen.
+    /// Returns the direction; `None` if the kind of change has no choice of direction.
     pub fn direction(&self) -> Option<Direction> {
         match self {
             Self::State(_) | Self::Down(_) | Self::Up(_) | Self::Dormant => None,
@@ -256,13 +253,13 @@ impl Change {
         }
     }
 
-    /// Whether it works one way only: such a change goes after the common ones.
+    /// Whether the change applies to one direction; it is then applied after the common ones.
     pub(crate) fn one_way(&self) -> bool {
         self.direction().is_some_and(|way| way != Direction::Both)
     }
 }
 
-/// Which way.
+/// Direction of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Towards the device.
@@ -274,7 +271,7 @@ pub enum Direction {
 }
 
 impl Default for DirectionSpec {
-    /// No limit, no delay, no loss; where a capacity is set later, 150 ms of drop-tail queue.
+    /// No limit, no delay, no loss; a queue of 150 ms with drop-tail if a capacity is set later.
     fn default() -> Self {
         Self {
             capacity: CapacitySpec::Unlimited,
@@ -291,8 +288,7 @@ impl Default for DirectionSpec {
 }
 
 impl LinkSpec {
-    /// A link that is up, limits nothing and adds nothing: MTU 1500, not metered, no middlebox, no
-    /// radio.
+    /// Creates a link that is up and has no limits: MTU 1500, not metered, no middlebox, no radio.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -306,7 +302,7 @@ impl LinkSpec {
         }
     }
 
-    /// What the link is after `change`.
+    /// Changes the specification of the link.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::State(state) => self.state = *state,
@@ -320,7 +316,7 @@ impl LinkSpec {
             Change::Discipline(way, discipline) => {
                 self.each(*way, |d| d.queue.discipline = *discipline);
             }
-            // It passes, and leaves the link as it was.
+            // The request changes the radio's state, not the link.
             Change::Dormant => {}
         }
     }
@@ -338,24 +334,22 @@ impl LinkSpec {
 /// A command that runs on the device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Its name, unique.
     pub name: String,
-    /// For `/bin/sh -c`.
+    /// Command for `/bin/sh -c`.
     pub run: String,
-    /// It is killed after this and counts as failed.
+    /// Time after which the command is killed and counts as failed.
     pub timeout: Span,
 }
 
-/// What must hold: `value` of `workload` compared with a bound.
+/// A condition: `value` of `workload` compared with a bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
-    /// `exit`, `seconds`, the down/up bytes of a link (`wifi.down_bytes`), or how often its radio was
-    /// brought back (`lte.promotions`).
+    /// `exit`, `seconds`, the down/up bytes of a link (`wifi.down_bytes`), or the promotions of its
+    /// radio (`lte.promotions`).
     pub value: String,
     /// `<`, `<=`, `==`, `>=` or `>`.
     pub op: String,
-    /// The bound.
     pub bound: f64,
 }

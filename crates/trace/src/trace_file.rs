@@ -1,4 +1,4 @@
-//! Trace files: bytes in, a [`LinkTrace`] or delay steps out, or the line that is wrong and why.
+//! Parses trace files: bytes in, a [`LinkTrace`] or delay steps out, or the line of the error.
 //!
 //! | Format | A line | Means |
 //! |---|---|---|
@@ -8,13 +8,13 @@
 //! | `ms` | `3 40` | from second 3 on, 40 ms one-way delay |
 //! | `json` | `[{"duration_ms": 1000, "bandwidth_kbps": 2000, "latency_ms": 80}]` | for 1 s 2 Mbit/s and 80 ms round-trip time, half of it each way |
 //!
-//! The format is seen from the content; [`Format`] can be named where that is wrong. In tables
-//! the first line is the start of the trace whatever its time; a line holds until the next one
-//! begins, the last as long as the one before it (one second where there is only one). A table
-//! separated by commas may begin with a line of column names; `#` starts a comment line.
+//! The format is detected from the content; [`Format`] overrides the detection. In tables the first
+//! line is the start of the trace, whatever its time. A line holds until the next one begins, the
+//! last line as long as the previous one (one second if it is the only one). A table separated by
+//! commas may begin with a line of column names; `#` starts a comment line.
 //!
-//! `latency_ms` is a round-trip time: the simulators that brought this format spend it once
-//! between a request and the first byte of its answer.
+//! `latency_ms` is a round-trip time: the simulators that introduced this format apply it once
+//! between a request and the first byte of its response.
 //!
 //! Limits: [`MAX_BYTES`] a file, [`MAX_ENTRIES`] entries, [`MAX_PERIOD`], [`MAX_DELAY`] and [`MAX_RATE`].
 
@@ -24,27 +24,27 @@ mod lines;
 use crate::{InvalidTrace, LinkTrace, Steps};
 use manyways_unit::{Rate, Size, Span};
 
-/// The largest file that is read.
+/// Maximum size of a file in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
-/// The most lines or opportunities in a trace.
+/// Maximum number of lines or opportunities in a trace.
 pub const MAX_ENTRIES: usize = 8_000_000;
-/// The longest period of a trace.
+/// Maximum period of a trace.
 pub const MAX_PERIOD: Span = Span::from_secs(1_000 * 3_600);
-/// The longest one-way delay, of a trace and of any other part of a link: beyond every path on earth and
-/// to other planets.
+/// Maximum one-way delay, of a trace and of any other part of a link: one hour, more than any path
+/// on Earth has.
 pub const MAX_DELAY: Span = Span::from_secs(3_600);
-/// The highest rate in a trace.
+/// Maximum rate in a trace.
 pub const MAX_RATE: Rate = Rate::from_mbps(1_000_000);
 
 /// Bytes of one opportunity in a Mahimahi trace.
 pub const MAHIMAHI_PACKET: Size = Size::from_bytes(1504);
 
-/// How a trace file is written.
+/// Format of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Milliseconds of each delivery opportunity.
+    /// One time in milliseconds per delivery opportunity.
     Mahimahi,
-    /// `second,bytes a second`.
+    /// `second,bytes per second`.
     Bytes,
     /// `seconds Mbit/s`.
     Mbps,
@@ -55,7 +55,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format with the name that `trace:FORMAT:FILE` gives it.
+    /// All formats with their names in `trace:FORMAT:FILE`.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("mahimahi", Self::Mahimahi),
         ("bytes", Self::Bytes),
@@ -64,22 +64,21 @@ impl Format {
         ("json", Self::Json),
     ];
 
-    /// The format of that name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
     }
 }
 
-/// Why bytes do not make a trace.
+/// Reasons why bytes are not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// A line is wrong.
+    /// A line is malformed.
     #[error("line {line}: {reason}")]
     Line {
         /// Counted from one.
@@ -87,26 +86,26 @@ pub enum TraceError {
         /// One sentence.
         reason: String,
     },
-    /// No line of content.
+    /// No line with content.
     #[error("the trace is empty")]
     Empty,
     /// More than [`MAX_BYTES`].
     #[error("the trace is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
-    /// No known format looks like this.
+    /// The content matches no known format.
     #[error(
         "the format of the trace is unknown: a line is one number (Mahimahi), `second,bytes` or `seconds value`"
     )]
     UnknownFormat,
-    /// A capacity was wanted and the format holds delays, or the other way round.
-    #[error("a `{}` trace says nothing about {wanted}", .format.name())]
+    /// A capacity was expected and the format contains delays, or vice versa.
+    #[error("a `{}` trace contains no {wanted}", .format.name())]
     WrongKind {
         /// The file's format.
         format: Format,
         /// `capacity` or `delay`.
         wanted: &'static str,
     },
-    /// The content makes no trace as a whole.
+    /// The content as a whole is not a trace.
     #[error(transparent)]
     Invalid(#[from] InvalidTrace),
 }
@@ -117,7 +116,7 @@ impl TraceError {
     }
 }
 
-/// Reads the capacity of a link; `format` where it is known, else it is seen from the content.
+/// Parses the capacity of a link; `None` detects the format from the content.
 pub fn capacity(bytes: &[u8], format: Option<Format>) -> Result<LinkTrace, TraceError> {
     match detect(bytes, format, Format::Mbps)? {
         Format::Mahimahi => lines::mahimahi(bytes),
@@ -128,8 +127,7 @@ pub fn capacity(bytes: &[u8], format: Option<Format>) -> Result<LinkTrace, Trace
     }
 }
 
-/// Reads the one-way delay of a link; `format` where it is known, else it is seen from the
-/// content.
+/// Parses the one-way delay of a link; `None` detects the format from the content.
 pub fn delay(bytes: &[u8], format: Option<Format>) -> Result<Steps<Span>, TraceError> {
     match detect(bytes, format, Format::Ms)? {
         Format::Ms => lines::milliseconds(bytes),
@@ -138,7 +136,7 @@ pub fn delay(bytes: &[u8], format: Option<Format>) -> Result<Steps<Span>, TraceE
     }
 }
 
-/// The format of the content; two columns parted by blanks are `two_columns`.
+/// Detects the format of the content; two columns separated by blanks are `two_columns`.
 fn detect(bytes: &[u8], format: Option<Format>, two_columns: Format) -> Result<Format, TraceError> {
     if bytes.len() > MAX_BYTES {
         return Err(TraceError::TooLarge);

@@ -1,6 +1,5 @@
-//! Every recorded trace of the shared collection reads, and what it says agrees with figures that
-//! awk computed from the same files. Skipped where the collection is absent: none of it is ours
-//! to ship.
+//! Parses every recorded trace of the shared collection and compares it with figures that awk
+//! computed from the same files. Skipped if the collection is absent, because it cannot be shipped.
 #![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use manyways_trace::{LinkTrace, trace_file};
 use manyways_unit::{Rate, Span};
 
-/// The files of one folder of the collection, or none where it is absent.
+/// Returns the files of one folder of the collection; empty if it is absent.
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(folder);
     let Ok(entries) = std::fs::read_dir(&folder) else {
@@ -26,7 +25,7 @@ fn lines(bytes: &[u8]) -> usize {
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
 }
 
-/// The mean rate in bit/s of the file of that name, within a millionth.
+/// Checks the mean rate of a file with a known figure in bit/s, within a millionth.
 fn expect_mean(file: &Path, mean: Rate, figures: &[(&str, f64)]) {
     let name = file.file_name().unwrap().to_str().unwrap();
     if let Some((_, expected)) = figures.iter().find(|(known, _)| *known == name) {
@@ -80,7 +79,7 @@ fn mbit_a_second() {
             trace.mean_rate(),
             &[
                 ("4g_trace_driving_50015_dr.txt", 40.184e6),
-                // It misses a second, so that the value before it holds for two.
+                // The file misses a second, so that the value before it holds for two.
                 ("4g_trace_driving_50066_dr.txt", 49.696e6),
                 ("5g_trace_100_walking.txt", 498.55e6),
             ],
@@ -98,7 +97,7 @@ fn json_with_rates_and_delays() {
         assert_eq!(steps.steps().len(), entries, "{}", file.display());
         let delays = trace_file::delay(&bytes, None).unwrap();
         assert_eq!(delays.period(), steps.period());
-        // The collection's 3G logs say 100 ms and its 4G logs 20 ms of round-trip time.
+        // The collection's 3G logs have 100 ms and its 4G logs 20 ms of round-trip time.
         let round_trip = if file.iter().any(|part| part == "3Glogs") { 100 } else { 20 };
         assert!(delays.steps().iter().all(|step| step.1 == Span::from_millis(round_trip / 2)));
         expect_mean(

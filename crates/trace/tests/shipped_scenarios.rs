@@ -1,4 +1,4 @@
-//! Every scenario that the project ships reads, with the traces that it names.
+//! Every shipped scenario can be parsed, with the traces that it names.
 #![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -53,7 +53,7 @@ fn the_demo_has_its_numbers() {
 }
 
 #[test]
-fn the_made_up_traces_are_what_their_programs_say() {
+fn the_generated_traces_match_their_programs() {
     let traces = read("traces.toml");
     let [wifi, lte] = &traces.links[..] else { panic!() };
     let period = |spec: &CapacitySpec| match spec {
@@ -63,7 +63,7 @@ fn the_made_up_traces_are_what_their_programs_say() {
     let (wifi_period, wifi_mean) = period(&wifi.down.capacity);
     let (lte_period, lte_mean) = period(&lte.down.capacity);
     assert_eq!((wifi_period, lte_period), (Span::from_secs(30), Span::from_secs(20)));
-    // As awk computes them from the same files.
+    // Computed with awk from the same files.
     assert!((wifi_mean - 18.1).abs() < 0.01 && (lte_mean - 6.0894).abs() < 0.01);
     let DelaySpec::Trace { steps, .. } = &lte.up.delay else { panic!() };
     assert_eq!(*steps.at(Span::from_secs(12)), Span::from_millis(60));

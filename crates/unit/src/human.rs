@@ -1,16 +1,16 @@
-//! Values as people write them: `10mbit`, `1.5s`, `64KiB`, `0.1%`.
+//! Parses and prints values as people write them: `10mbit`, `1.5s`, `64KiB`, `0.1%`.
 //!
-//! Units are not case-sensitive and may be parted from the number by a space, so that what
-//! [`Rate`], [`Span`] and [`Size`] print reads back. A unit may be left out only after zero, where a
-//! bare `10` could mean anything; [`bytes`] is for places where it cannot. `mbps` is refused,
-//! because half of the world reads it as megabytes.
+//! Units are not case-sensitive and may be separated from the number by a space, so that the output
+//! of [`Rate`], [`Span`] and [`Size`] can be parsed. A unit may be omitted only after zero: a bare
+//! `10` is ambiguous. [`bytes`] is for places where a bare number can only mean bytes. `mbps` is
+//! rejected because many readers take it for megabytes.
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
 use crate::{Rate, Size, Span, Time};
 
-/// A value that does not read; its `Display` is one sentence that names the accepted forms.
+/// A value that cannot be parsed; its `Display` is one sentence that names the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {what}; write {forms}")]
 pub struct InvalidValue {
@@ -20,13 +20,14 @@ pub struct InvalidValue {
 }
 
 impl InvalidValue {
-    /// `text` is not `what` ("a rate"), which is written like `forms` ("10mbit or 2.5gbit").
+    /// Creates the error "`text` is not `what`; write `forms`", for example with "a rate" and
+    /// "10mbit or 2.5gbit".
     pub fn new(text: &str, what: &'static str, forms: &'static str) -> Self {
         Self { text: quoted(text), what, forms }
     }
 }
 
-/// At most 60 characters of foreign text, made [`printable`], for an error message.
+/// Returns at most 60 characters of foreign text, made [`printable`], for an error message.
 pub fn quoted(text: &str) -> String {
     let (end, _) = text.char_indices().nth(60).unwrap_or((text.len(), ' '));
     let mut short = printable(&text[..end]).into_owned();
@@ -36,15 +37,15 @@ pub fn quoted(text: &str) -> String {
     short
 }
 
-/// A name from outside (a host, an application, a file) on one line, without characters that a
-/// terminal acts on: each control character, line separator and mark that reverses the direction of
-/// writing becomes `\u` with four hexadecimal digits, as in JSON.
+/// Escapes a foreign name (host, application, file) so that it fits on one line and a terminal
+/// interprets none of its characters. Each control character, line separator and bidirectional mark
+/// becomes `\u` with four hexadecimal digits, as in JSON.
 pub fn printable(name: &str) -> Cow<'_, str> {
     escaped(name, acts_on_terminal)
 }
 
-/// As [`printable`], for text of several lines: line ends and tabs stay. A JSON document keeps its
-/// meaning, because such characters stand only within its strings.
+/// Escapes text like [`printable`] but keeps line ends and tabs. A JSON document keeps its meaning,
+/// because JSON permits the escaped characters only within strings.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |one| acts_on_terminal(one) && !matches!(one, '\n' | '\t'))
 }
@@ -56,7 +57,7 @@ fn escaped(text: &str, which: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for one in text.chars() {
         if which(one) {
-            // None of them lies beyond U+FFFF.
+            // All escaped characters are at most U+FFFF.
             out.push_str(&format!("\\u{:04x}", u32::from(one)));
         } else {
             out.push(one);
@@ -66,7 +67,7 @@ fn escaped(text: &str, which: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// C0 and C1 control characters, line and paragraph separators, and the marks of the Unicode
-/// bidirectional algorithm, which can show a name as another one.
+/// bidirectional algorithm, which can make a name look like another one.
 fn acts_on_terminal(one: char) -> bool {
     one.is_control()
         || matches!(
@@ -75,7 +76,7 @@ fn acts_on_terminal(one: char) -> bool {
         )
 }
 
-/// So many of something that has a regular plural: `no sessions`, `1 session`, `2 sessions`.
+/// Returns a count with its noun and a regular plural: `no sessions`, `1 session`, `2 sessions`.
 pub fn counted(count: usize, what: &str) -> String {
     match count {
         0 => format!("no {what}s"),
@@ -150,7 +151,7 @@ impl FromStr for Size {
     }
 }
 
-/// A size where a bare whole number can only mean bytes: how long a file is, say.
+/// Parses a size for which a bare whole number can only mean bytes, such as the length of a file.
 pub fn bytes(text: &str) -> Result<Size, InvalidValue> {
     let invalid = || {
         InvalidValue::new(text, "a size", "it in bytes, or like 500KB (500000 bytes), 10MB or 1MiB")
@@ -163,9 +164,9 @@ pub fn bytes(text: &str) -> Result<Size, InvalidValue> {
     }
 }
 
-/// A probability: `0.1%`, or a fraction like `0.001`.
+/// Parses a probability: `0.1%`, or a fraction like `0.001`.
 ///
-/// A bare `1` is refused: whoever writes it may mean 1 % or all of them.
+/// A bare `1` is rejected: it may mean 1 % or 100 %.
 pub fn probability(text: &str) -> Result<f64, InvalidValue> {
     let invalid = || {
         InvalidValue::new(text, "a probability", "a percentage like 0.1% or a fraction like 0.001")
@@ -179,7 +180,7 @@ pub fn probability(text: &str) -> Result<f64, InvalidValue> {
     if value <= 1.0 { Ok(value) } else { Err(invalid()) }
 }
 
-/// `yes` or `no`, also as TOML writes it.
+/// Parses `yes` or `no`, or `true` or `false` as in TOML.
 pub fn yes_or_no(text: &str) -> Result<bool, InvalidValue> {
     match text.trim() {
         "yes" | "true" => Ok(true),
@@ -188,7 +189,7 @@ pub fn yes_or_no(text: &str) -> Result<bool, InvalidValue> {
     }
 }
 
-/// Digits with at most one point; no sign, no exponent, no `nan`.
+/// Parses digits with at most one point; no sign, no exponent, no `nan`.
 fn plain_number(text: &str) -> Option<f64> {
     decimal(text, 1)?;
     text.parse().ok()
@@ -207,8 +208,8 @@ fn with_unit(text: &str, units: &[(&str, u64)], suffix: &str) -> Option<u64> {
     decimal(number, scale)
 }
 
-/// `text` × `scale`, exactly, rounded to the nearest whole; `None` where it is no plain decimal
-/// number or does not fit.
+/// Returns `text` × `scale`, computed exactly and rounded to the nearest whole number. `None` if
+/// `text` is not a plain decimal number or the product does not fit.
 pub fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -218,7 +219,7 @@ pub fn decimal(text: &str, scale: u64) -> Option<u64> {
         return None;
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Beyond 18 decimals nothing of the largest scale is left.
+    // Digits after the 18th decimal do not change the result, even for the largest scale.
     let fraction = &fraction[..fraction.len().min(18)];
     let numerator: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     let denominator = 10_u128.pow(fraction.len() as u32);
@@ -227,8 +228,8 @@ pub fn decimal(text: &str, scale: u64) -> Option<u64> {
     u64::try_from(all).ok()
 }
 
-/// A Unix time in seconds with up to nine decimals, as capture tools print it; `None` where the text
-/// is anything else or does not fit.
+/// Parses a Unix time in seconds with up to nine decimals, as capture tools print it. `None` if
+/// `field` has another form or the time does not fit.
 pub fn unix_seconds(field: &[u8]) -> Option<Time> {
     let point = field.iter().position(|byte| *byte == b'.');
     let (secs, decimals) = match point {
@@ -240,7 +241,7 @@ pub fn unix_seconds(field: &[u8]) -> Option<Time> {
     Some(Time::from_nanos(nanos.checked_add(whole(decimals)?.checked_mul(scale)?)?))
 }
 
-/// In digits only: Rust's own parser takes a sign as well.
+/// Parses digits only: Rust's own parser also accepts a sign.
 fn whole(field: &[u8]) -> Option<u64> {
     if !field.iter().all(u8::is_ascii_digit) {
         return None;
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_colour_move_or_reverse_what_stands_around_it() {
+    fn a_name_cannot_colour_move_or_reverse_other_text() {
         assert_eq!(
             printable("a\x1b[31mred\r\n\tb\u{9b}2J"),
             "a\\u001b[31mred\\u000d\\u000a\\u0009b\\u009b2J"
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_is_refused() {
+    fn ambiguous_values_are_refused() {
         for text in ["", "10", "ms", "-1ms", "1e3ms", "1.2.3s", "nan", ".", "0.4", "1 parsec"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
@@ -345,14 +346,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_values_read_back(n in 0_u64..10_000_000) {
+        fn printed_whole_values_parse_back(n in 0_u64..10_000_000) {
             prop_assert_eq!(format!("{n}us").parse(), Ok(Span::from_micros(n)));
             prop_assert_eq!(format!("{n}kbit").parse(), Ok(Rate::from_kbps(n)));
             prop_assert_eq!(format!("{n}kib").parse(), Ok(Size::from_kib(n)));
         }
 
         #[test]
-        fn what_is_printed_reads_back_within_its_two_decimals(n in any::<u64>()) {
+        fn printed_values_parse_back_within_their_two_decimals(n in any::<u64>()) {
             let near = |a: u64, b: u64| a.abs_diff(b) as f64 <= 0.005_1 * b as f64 + 1.0;
             let span = Span::from_nanos(n >> 8);
             prop_assert!(near(span.to_string().parse::<Span>().unwrap().as_nanos(), n >> 8));

@@ -1,9 +1,9 @@
-//! The vocabulary of all crates: units, randomness, and text that people write and read.
+//! Units, seeded randomness, and the parsing and printing of values, for all crates.
 //!
-//! [`Time`], [`Span`], [`Rate`] and [`Size`] carry their unit in the type, [`human`] parses and
-//! prints them, [`toml`] reads hand-written TOML with the place of every value, and [`Random`] is
-//! the one generator that every seeded run uses. The crate opens no file, asks no clock and knows
-//! no link, packet or table.
+//! [`Time`], [`Span`], [`Rate`] and [`Size`] carry their unit in the type. [`human`] parses and
+//! prints them. [`toml`] reads hand-written TOML and keeps the position of every value. [`Random`]
+//! is the generator of every seeded run. The crate opens no files, reads no clock and contains
+//! nothing about links, packets or tables.
 #![forbid(unsafe_code)]
 
 pub mod human;

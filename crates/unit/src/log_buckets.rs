@@ -1,13 +1,13 @@
-//! Ranges that are as wide as a part of what is in them, so that few of them hold any number.
+//! Histogram buckets whose width is proportional to their values: few buckets cover all numbers.
 
-/// Which range a number is in, where each doubling has 2^`fineness` of them.
+/// Returns the index of the bucket that contains `number`. Each doubling has 2^`fineness` buckets.
 pub fn place(number: u64, fineness: u32) -> u16 {
     let doubling = number.checked_ilog2().unwrap_or(0).saturating_sub(fineness);
-    // The bits behind the first of its doubling, and how many doublings there were.
+    // The leading bits of `number`, and the number of doublings.
     ((u64::from(doubling) << fineness) + (number >> doubling)) as u16
 }
 
-/// Where a range begins; behind the last one, the largest number.
+/// Returns the lower bound of a bucket; `u64::MAX` for indexes after the last bucket.
 pub fn beginning(place: u16, fineness: u32) -> u64 {
     let doubling = (u32::from(place) >> fineness).saturating_sub(1);
     let within = u64::from(place) - (u64::from(doubling) << fineness);

@@ -1,16 +1,16 @@
-//! A map that can evict the entry that was refreshed longest ago.
+//! A map that can evict the least recently refreshed entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// A map in the order in which entries were inserted or refreshed. It has no limit of its own: the
-/// owner calls [`LruMap::pop_oldest`] to stay within one.
+/// A map that keeps the order in which its entries were inserted or refreshed. The map does not
+/// limit its size: the owner calls [`LruMap::pop_oldest`].
 #[derive(Clone, Debug)]
 pub struct LruMap<K, V> {
     entries: HashMap<K, (u64, V)>,
-    /// The keys by when they were put there or renewed.
+    /// Keys by the value of `count` at their last insertion or refresh.
     order: BTreeMap<u64, K>,
-    /// How often that happened: where the next one goes in `order`.
+    /// Insertions and refreshes so far; the latest key in `order`.
     count: u64,
 }
 
@@ -33,12 +33,13 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
-    /// The same to be changed; it becomes no newer by that.
+    /// Returns the value without refreshing its entry.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|(_, value)| value)
     }
 
-    /// What is at this key, which is now the newest one, or else what `new` makes.
+    /// Makes the entry of `key` the newest one and returns its value; inserts `new()` if the key is
+    /// absent.
     pub fn renew(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         self.count += 1;
         self.order.insert(self.count, key);
@@ -50,7 +51,7 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         value
     }
 
-    /// Puts a value there as the newest one, and gives back what was there.
+    /// Inserts a value as the newest entry and returns the previous value of `key`.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.remove(&key);
         self.renew(key, || value);
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_what_was_put_there_or_renewed_longest_ago() {
+    fn the_oldest_entry_was_inserted_or_refreshed_longest_ago() {
         let mut bounded = LruMap::default();
         for key in [1, 2, 3] {
             assert_eq!(bounded.insert(key, key * 10), None);

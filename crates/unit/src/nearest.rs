@@ -1,9 +1,9 @@
-//! The name that a mistyped one probably meant.
+//! Suggests the known name that is closest to a mistyped one.
 
-/// The candidate closest to `word`, when it is close enough to be meant: at most a third of the
-/// letters, and at most three, differ.
+/// Returns the candidate closest to `word`. `None` if more than a third of its letters (at least
+/// one, at most three) differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word far longer than every name is no typing mistake; this also bounds the work.
+    // A word far longer than every name is not a typing mistake. The limit also bounds the work.
     if word.len() > 40 {
         return None;
     }

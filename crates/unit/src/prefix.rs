@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The addresses that share their first bits: `192.0.2.0/24`, `2001:db8::/32`. A single address is a
-/// prefix of all its bits, and is written without a length. IPv4-mapped IPv6 addresses
+/// A set of addresses that share their first bits: `192.0.2.0/24`, `2001:db8::/32`. A prefix of
+/// full length is a single address and is written without a length. IPv4-mapped IPv6 addresses
 /// (`::ffff:192.0.2.1`) count as the IPv4 addresses inside them, everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
-    // The derived order puts a prefix right before those that it covers, which `merge` needs.
+    // The derived order puts a prefix right before the prefixes that it covers; `merge` needs this.
     address: IpAddr,
     length: u8,
 }
@@ -21,17 +21,17 @@ pub enum PrefixError {
     /// The part before the slash is not an address.
     #[error("`{0}` is not an address range: write it as 192.0.2.0/24 or 2001:db8::/32")]
     Address(String),
-    /// The part behind the slash is not a number of bits that such an address has.
-    #[error("`{0}` needs a length behind its slash: a number, up to 32 for IPv4 and 128 for IPv6")]
+    /// The part after the slash is not a number of bits that the address can have.
+    #[error("`{0}` needs a length after its slash: a number, up to 32 for IPv4 and 128 for IPv6")]
     Length(String),
-    /// Bits behind the length are set.
-    #[error("`{0}` has bits behind its length: the network is {1}")]
+    /// A bit after the prefix length is set.
+    #[error("`{0}` has bits set after its length: the network is {1}")]
     HostBits(String, Prefix),
 }
 
 impl Prefix {
-    /// The first `length` bits of `address`; `None` when the address has fewer bits, or when a bit
-    /// behind them is set.
+    /// Returns the prefix of the first `length` bits of `address`. `None` if the address has fewer
+    /// bits, or if a later bit is set.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let (address, length) = canonical(address, length);
         let prefix = Self { address, length };
@@ -39,8 +39,8 @@ impl Prefix {
         fits.then_some(prefix)
     }
 
-    /// The prefix of `length` bits that `address` is in; longer than the address has bits, the
-    /// address alone.
+    /// Returns the prefix of `length` bits that contains `address`. `length` is limited to the
+    /// number of bits of the address.
     pub fn around(address: IpAddr, length: u8) -> Self {
         let (address, length) = canonical(address, length);
         let length = length.min(bits(address));
@@ -52,7 +52,6 @@ impl Prefix {
         Self { address, length }
     }
 
-    /// The first address.
     pub fn address(self) -> IpAddr {
         self.address
     }
@@ -62,7 +61,6 @@ impl Prefix {
         self.length
     }
 
-    /// Whether the address begins with this prefix.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         bits(address) == bits(self.address)
@@ -74,7 +72,7 @@ impl Prefix {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// The same addresses in order, without a prefix that another one covers.
+    /// Returns the same addresses, sorted, without the prefixes that another one covers.
     pub fn merge(mut prefixes: Vec<Self>) -> Vec<Self> {
         prefixes.sort();
         let mut kept: Vec<Self> = Vec::with_capacity(prefixes.len());
@@ -86,14 +84,14 @@ impl Prefix {
         kept
     }
 
-    /// The bits behind the prefix, all set.
+    /// Returns a mask of the bits after the prefix.
     fn host_bits(self) -> u128 {
         let open = bits(self.address).saturating_sub(self.length);
         1_u128.checked_shl(open.into()).map_or(u128::MAX, |end| end - 1)
     }
 }
 
-/// An IPv4 prefix for one of IPv4-mapped addresses (`::ffff:192.0.2.0/120`).
+/// Converts a prefix of IPv4-mapped addresses (`::ffff:192.0.2.0/120`) to an IPv4 prefix.
 fn canonical(address: IpAddr, length: u8) -> (IpAddr, u8) {
     match (address.to_canonical(), length.checked_sub(96)) {
         (inner @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => (inner, length),
@@ -116,7 +114,7 @@ impl FromStr for Prefix {
         let address: IpAddr = address.parse().map_err(|_| PrefixError::Address(shown()))?;
         let length = match length {
             None => bits(address),
-            // `u8` would accept a sign, too.
+            // `u8::from_str` would also accept a sign.
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 digits.parse().map_err(|_| PrefixError::Length(shown()))?
             }
@@ -139,23 +137,23 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Longest-prefix match: the prefixes as ranges that do not overlap, so one binary search finds
-/// the range of an address. A prefix takes at most two ranges: 16 bytes
-/// for IPv4 and 40 for IPv6.
+/// Longest-prefix match: the prefixes as ranges that do not overlap, so that one binary search
+/// finds the range of an address. A prefix needs at most two ranges: 8 bytes each for IPv4, 20
+/// bytes each for IPv6.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixMap {
     v4: Vec<(u32, u32)>,
-    // Apart, as together they would take 32 bytes a range.
+    // Separate from the values, because a pair would take 32 bytes instead of 20.
     v6: Vec<u128>,
     v6_values: Vec<u32>,
 }
 
-/// In place of a value: no prefix reaches here.
+/// Value of a range that no prefix covers.
 const NONE: u32 = u32::MAX;
 
 impl PrefixMap {
-    /// The ranges of these prefixes, each with a value below `u32::MAX`. Of two that are the same
-    /// prefix, the later one counts.
+    /// Builds the map from prefixes with values below `u32::MAX`. If a prefix occurs twice, its
+    /// last value counts.
     pub fn of(prefixes: impl IntoIterator<Item = (Prefix, u32)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (prefix, value) in prefixes {
@@ -174,7 +172,7 @@ impl PrefixMap {
         Self { v4: flat(v4, v4_last, |last| last.checked_add(1)), v6, v6_values }
     }
 
-    /// The value of the longest prefix that contains the address; `None` where no prefix does.
+    /// Returns the value of the longest prefix that contains the address; `None` if no prefix does.
     pub fn find(&self, address: IpAddr) -> Option<u32> {
         let value = match address.to_canonical() {
             IpAddr::V4(v4) => {
@@ -190,16 +188,16 @@ impl PrefixMap {
     }
 }
 
-/// Where another prefix becomes the longest, and its value from there on.
+/// Returns each address at which the longest prefix changes, with the value from there.
 fn flat<A: Copy + Ord>(
     mut prefixes: Vec<(A, u8, u32)>,
     last: impl Fn(A, u8) -> A,
     next: impl Fn(A) -> Option<A>,
 ) -> Vec<(A, u32)> {
-    // The shorter first, and by a sort that keeps the order of equals.
+    // Shorter prefixes first; the sort is stable, so that the last of equal prefixes wins.
     prefixes.sort_by_key(|(first, length, _)| (*first, *length));
     let mut ranges: Vec<(A, u32)> = Vec::with_capacity(prefixes.len());
-    // The prefixes that the next one may lie in: their last address and value.
+    // The enclosing prefixes of the current one: their last address and value.
     let mut open: Vec<(A, u32)> = Vec::new();
     for (first, length, value) in prefixes {
         while let Some((end, _)) = open.pop_if(|(end, _)| *end < first) {
@@ -216,7 +214,7 @@ fn flat<A: Copy + Ord>(
 }
 
 fn change<A: Copy + Ord>(ranges: &mut Vec<(A, u32)>, at: Option<A>, to: Option<&(A, u32)>) {
-    // Behind the last address there is nothing to say.
+    // There is no range after the last address.
     let Some(at) = at else { return };
     ranges.pop_if(|(first, _)| *first == at);
     let value = to.map_or(NONE, |(_, value)| *value);
@@ -263,7 +261,7 @@ mod tests {
         }
         assert_eq!(
             wrong("10.0.0.5/8").to_string(),
-            "`10.0.0.5/8` has bits behind its length: the network is 10.0.0.0/8"
+            "`10.0.0.5/8` has bits set after its length: the network is 10.0.0.0/8"
         );
         assert!(matches!(wrong("::1/0"), PrefixError::HostBits(..)));
         assert!(matches!(wrong("192.0.2.1/24"), PrefixError::HostBits(..)));
@@ -298,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_drops_what_is_covered() {
+    fn merging_drops_covered_prefixes() {
         let all = ["10.1.0.0/16", "10.0.0.0/8", "10.1.2.3", "11.0.0.0/8", "fe80::/10", "fe80::1"];
         let merged = Prefix::merge(all.iter().map(|text| prefix(text)).collect());
         let texts: Vec<String> = merged.iter().map(Prefix::to_string).collect();
@@ -332,10 +330,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_looking_at_each_gives(
+        fn find_agrees_with_a_linear_search(
             drawn in prop::collection::vec((any::<u8>(), 0_u8..=8, any::<bool>()), 0..24),
         ) {
-            // Eight bits at the end of the space, where sums overflow first.
+            // The last eight bits of the address space, where additions overflow first.
             let place = |byte: u8, v6: bool| if v6 {
                 IpAddr::V6((u128::MAX - 255 + u128::from(byte)).into())
             } else {

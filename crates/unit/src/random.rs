@@ -1,7 +1,7 @@
-//! Seeded randomness: the same seed gives the same experiment, on every machine.
+//! Seeded randomness: the same seed produces the same experiment on every machine.
 
 /// A small random generator (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014). Good enough to lose packets by, useless for secrets.
+/// generators", OOPSLA 2014). Sufficient for simulated losses, unsuitable for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -10,20 +10,19 @@ pub struct Random {
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// The generator of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The generator of one purpose among several that share a seed. Purposes draw independently,
-    /// so that switching one on does not shift the others.
+    /// Creates the generator of one purpose among several that share a seed. Purposes draw
+    /// independently, so that enabling one does not change the others.
     pub fn stream(seed: u64, purpose: u64) -> Self {
         let mut parent = Self::new(seed);
         let mixed = parent.bits();
         Self::new(Self::new(mixed ^ purpose.wrapping_mul(GOLDEN_GAMMA)).bits())
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN_GAMMA);
         let mut z = self.state;
@@ -32,19 +31,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform from 0 to 1, without 1.
+    /// Returns a uniform number from 0 (included) to 1 (excluded).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True with that probability; never at 0 or NaN, always at 1.
+    /// Returns true with the given probability: never for 0 or NaN, always for 1.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Uniform from zero to `most`, both included.
+    /// Returns a uniform number from 0 to `most`, both included.
     pub fn up_to(&mut self, most: u64) -> u64 {
-        // The high half of a product: the bias is below one in 2^64 / most.
+        // The result is the high half of a product; its bias is below one in 2^64 / most.
         ((u128::from(self.bits()) * (u128::from(most) + 1)) >> 64) as u64
     }
 }
@@ -54,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_splitmix64() {
-        // The reference implementation's first values for seed 1234567.
+    fn the_generator_is_splitmix64() {
+        // The first values of the reference implementation for seed 1234567.
         let mut random = Random::new(1_234_567);
         let seen = [random.bits(), random.bits(), random.bits()];
         assert_eq!(

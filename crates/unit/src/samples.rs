@@ -1,28 +1,29 @@
-//! Spans of time, of which little is kept.
+//! Minimum and median of durations, in little memory.
 
 use crate::{Span, log_buckets};
 
-/// So many are kept as they are.
+/// Up to this number, samples are stored exactly.
 const EXACT: usize = 16;
-/// Of more it is only kept in which range each is, and at most so many ranges.
+/// Maximum number of ranges that are stored if there are more than [`EXACT`] samples.
 const RANGES: usize = 64;
-/// Each doubling has this many ranges, as a power of two: one is 1.1 to 1.6 % wide.
+/// Ranges for each doubling, as a power of two: a range is 1.1 to 1.6 % wide.
 const FINEST: u32 = 6;
-/// Ranges of less than so many nanoseconds, as a power of two, are not told apart.
+/// Minimum width of a range in nanoseconds, as a power of two.
 const LEAST: u32 = 8;
 
-/// How long something took, each time. The shortest one is exact, and so is the median of up to 16;
-/// that of more is off by half a range at most, 0.8 % of its value, and where samples spread over
-/// more than 64 ranges by twice that for each doubling of their number.
+/// Count, minimum and median of a duration. The minimum is exact, and so is the median of up to 16
+/// samples (in microseconds). With more samples the error of the median is at most half a range,
+/// 0.8 % of its value. If the samples spread over more than 64 ranges, the error doubles each time
+/// the ranges are merged.
 #[derive(Clone, Debug)]
 pub struct Samples {
     least: Span,
     count: u32,
     fineness: u8,
-    /// So many cells are used.
+    /// Number of cells in use.
     used: u8,
-    /// Up to [`EXACT`] samples: in microseconds. Of more: ranges in order, each a place and a count.
-    /// There are some for each direction of each flow, so that there are no more cells than needed.
+    /// Up to [`EXACT`] samples: microseconds. More: ranges in order, each with its index and count.
+    /// The allocation grows in small steps, because every direction of every flow has `Samples`.
     cells: Box<[u32]>,
 }
 
@@ -49,7 +50,6 @@ impl Range {
 }
 
 impl Samples {
-    /// One more.
     pub fn push(&mut self, span: Span) {
         self.least = self.least.min(span);
         let before = self.count as usize;
@@ -66,17 +66,17 @@ impl Samples {
         self.put(span);
     }
 
-    /// How many there were.
+    /// Number of samples so far.
     pub fn count(&self) -> u64 {
         self.count.into()
     }
 
-    /// The shortest.
+    /// Returns the minimum; `None` without samples.
     pub fn least(&self) -> Option<Span> {
         (self.count > 0).then_some(self.least)
     }
 
-    /// The one that half of them are shorter than.
+    /// Returns the median; `None` without samples.
     pub fn median(&self) -> Option<Span> {
         if self.count == 0 {
             return None;
@@ -88,7 +88,7 @@ impl Samples {
             micros.sort_unstable();
             let two = [micros[(micros.len() - 1) / 2], micros[micros.len() / 2]];
             let nanos = two.into_iter().map(u64::from).sum::<u64>() * 500;
-            // What takes less than a microsecond takes some time.
+            // A duration below 1 µs is stored as 0; the minimum is exact.
             return Some(Span::from_nanos(nanos).max(self.least));
         }
         let ranges = || self.used().iter().map(|cell| Range::of(*cell));
@@ -128,7 +128,7 @@ impl Samples {
         match self.used().binary_search_by_key(&place, |cell| Range::of(*cell).place) {
             Ok(index) => {
                 if Range::of(self.cells[index]).count == u16::MAX {
-                    // The median of so many is where it is.
+                    // Halving all counts keeps the median.
                     for cell in &mut self.cells[..used] {
                         let Range { place, count } = Range::of(*cell);
                         *cell = Range { place, count: count - count / 2 }.cell();
@@ -145,7 +145,7 @@ impl Samples {
         }
     }
 
-    /// Two ranges become one.
+    /// Merges neighbouring ranges in pairs.
     fn coarsen(&mut self) {
         let before = self.fineness;
         self.fineness = before.saturating_sub(1);
@@ -169,12 +169,12 @@ fn in_micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos().saturating_add(500) / 1_000).unwrap_or(u32::MAX)
 }
 
-/// Which range a span is in, where each doubling has 2^fineness of them.
+/// Returns the index of the range of a span. Each doubling has 2^fineness ranges.
 fn place(span: Span, fineness: u8) -> u16 {
     log_buckets::place(span.as_nanos() >> LEAST, fineness.into())
 }
 
-/// The middle of a range, in nanoseconds.
+/// Returns the middle of a range in nanoseconds.
 fn middle(place: u16, fineness: u8) -> u64 {
     let begins =
         |place: u16| log_buckets::beginning(place, fineness.into()).saturating_mul(1 << LEAST);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(short.median(), Some(Span::from_nanos(310)), "never nothing");
     }
 
-    /// How far the median is off, as a part of what it should be.
+    /// Returns the relative error of the median.
     fn error(samples: &Samples, wanted: u64) -> f64 {
         let median = samples.median().unwrap().as_millis_f64();
         (median / wanted as f64 - 1.0).abs()
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn of_many_the_median_is_near() {
-        // A round trip that varies by a tenth, in an order that says nothing.
+        // A round-trip time that varies by 10 %, in mixed order.
         for trip in [1, 3, 10, 33, 250, 4_000_u64] {
             let mut samples = Samples::default();
             let spread = trip * 100;
@@ -245,7 +245,7 @@ mod tests {
         let count = |cell: &u32| f64::from(Range::of(*cell).count);
         let counts: Vec<f64> = many.used().iter().map(count).collect();
         assert!((counts[0] / counts[1] - 2.0 / 3.0).abs() < 0.02, "{counts:?}");
-        // What came before counts as much as what comes behind.
+        // Earlier and later samples have the same weight.
         let of_each = [(10, 65_000), (20, 65_600), (30, 10_000)];
         let each = of_each.into_iter().flat_map(|(millis, count)| (0..count).map(move |_| millis));
         assert!(error(&of(each), 20) < 0.009);

@@ -1,8 +1,8 @@
-//! A list that is empty nearly always.
+//! A list that is nearly always empty.
 
 use std::ops::{Deref, DerefMut};
 
-/// A list that takes the room of a pointer while it is empty.
+/// A list that takes the size of one pointer while it is empty.
 #[allow(clippy::box_collection, reason = "an empty Vec takes three pointers")]
 #[derive(Clone, Debug)]
 pub struct ThinVec<T>(Option<Box<Vec<T>>>);
@@ -18,12 +18,12 @@ impl<T> ThinVec<T> {
         self.list().push(one);
     }
 
-    /// Of its own accord a list would take room for four at first.
+    /// `Vec` would allocate capacity for four elements at the first push.
     fn list(&mut self) -> &mut Vec<T> {
         self.0.get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
     }
 
-    /// Puts more behind the others.
+    /// Appends clones of `more`.
     pub fn extend(&mut self, more: &[T])
     where
         T: Clone,
@@ -33,12 +33,13 @@ impl<T> ThinVec<T> {
         }
     }
 
-    /// Puts one before the one at this index.
+    /// Inserts `one` at `index` and shifts the later elements.
     pub fn insert(&mut self, index: usize, one: T) {
         self.list().insert(index, one);
     }
 
-    /// The one at this index; the others stay in their order.
+    /// Removes the element at `index`; the others keep their order. `None` if the index is out of
+    /// range.
     pub fn remove(&mut self, index: usize) -> Option<T> {
         let list = self.0.as_deref_mut().filter(|list| index < list.len())?;
         let one = list.remove(index);

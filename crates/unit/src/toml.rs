@@ -1,5 +1,5 @@
-//! TOML tables whose every key and value knows its place in the text: what a file that people write
-//! by hand is read with, so that an error points at its line.
+//! Reads TOML files that people write by hand. Every key and value keeps its offset in the text, so
+//! that an error can name its line.
 
 use std::ops::Range;
 
@@ -9,18 +9,19 @@ use toml::de::{DeTable, DeValue};
 use crate::human::quoted;
 use crate::nearest::nearest;
 
-/// Something wrong at a byte of the text.
+/// An error at an offset of the text.
 #[derive(Debug)]
 pub struct Fault {
-    /// Where, in bytes from the beginning.
+    /// Offset in bytes from the start of the text.
     pub at: usize,
-    /// What is wrong.
+    /// The error message, one sentence.
     pub sentence: String,
-    /// What the user can do about it.
+    /// `None` if there is no advice for the user.
     pub hint: Option<String>,
 }
 
-/// Reads a whole TOML text, which is `what` ("the scenario") to people, by way of its root table.
+/// Reads a whole TOML text with `read`, which receives the root table. Error messages call the
+/// document `what` ("the scenario").
 pub fn document<T>(
     text: &str,
     what: &'static str,
@@ -37,7 +38,7 @@ pub fn document<T>(
     read(Table::new(0, what, root.get_ref()))
 }
 
-/// The error for a key or a table that is defined a second time at `span`.
+/// Returns the error for a key or a table that is defined a second time at `span`.
 fn twice(text: &str, span: Range<usize>) -> Fault {
     let before = text.get(..span.start).unwrap_or_default();
     let begins = before.rfind('\n').map_or(0, |end| end + 1);
@@ -51,7 +52,7 @@ fn twice(text: &str, span: Range<usize>) -> Fault {
         .hint(format!("keep one, or write `[[{name}]]` for each where there may be several"))
 }
 
-/// Line and column of the byte `at`: both counted from one, the column in characters.
+/// Returns line and column of the byte `at`, counted from one; the column counts characters.
 pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -60,12 +61,12 @@ pub fn place(text: &str, at: usize) -> (usize, usize) {
 }
 
 impl Fault {
-    /// Something wrong at the byte `at`.
+    /// Creates an error at the byte `at`, without a hint.
     pub fn new(at: usize, sentence: impl Into<String>) -> Self {
         Self { at, sentence: sentence.into(), hint: None }
     }
 
-    /// The same, with what the user can do about it.
+    /// Returns the same error with a hint for the user.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -74,20 +75,18 @@ impl Fault {
 /// One `key = value` of a table.
 #[derive(Clone, Copy)]
 pub struct Entry<'t> {
-    /// The key.
     pub key: &'t str,
-    /// Where the key stands.
+    /// Offset of the key in the text.
     pub key_at: usize,
     value: &'t Spanned<DeValue<'t>>,
 }
 
-/// A table, its entries in the order of the text.
+/// A table; its entries are in the order of the text.
 pub struct Table<'t> {
-    /// Where it begins, for what is missing in it.
+    /// Offset of the table in the text, for errors about missing keys.
     pub at: usize,
-    /// What it is to people: "a link", "the scenario".
+    /// Name of the table in error messages: "a link", "the scenario".
     pub what: &'static str,
-    /// One each key.
     pub entries: Vec<Entry<'t>>,
 }
 
@@ -105,7 +104,7 @@ impl<'t> Table<'t> {
         Self { at, what, entries }
     }
 
-    /// Refuses keys that are not `known`.
+    /// Returns an error if a key is not in `known`.
     pub fn only(self, known: &[&str]) -> Result<Self, Fault> {
         match self.entries.iter().find(|entry| !known.contains(&entry.key)) {
             None => Ok(self),
@@ -113,18 +112,17 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// What it says of `key`.
+    /// Returns the entry of `key`; `None` if it is absent.
     pub fn entry(&self, key: &str) -> Option<Entry<'t>> {
         self.entries.iter().find(|entry| entry.key == key).copied()
     }
 
-    /// What it says of `key`, which may not be missing.
+    /// Returns the entry of `key`, or an error if it is absent.
     pub fn required(&self, key: &str) -> Result<Entry<'t>, Fault> {
         self.entry(key).ok_or_else(|| Fault::new(self.at, format!("{} needs `{key}`", self.what)))
     }
 }
 
-/// The error for a key that does not exist.
 pub fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
     let hint = match nearest(entry.key, known.iter().copied()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
@@ -134,12 +132,12 @@ pub fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
 }
 
 impl<'t> Entry<'t> {
-    /// Where the value stands.
+    /// Returns the offset of the value in the text.
     pub fn at(&self) -> usize {
         self.value.span().start
     }
 
-    /// An error about the value.
+    /// Creates an error at the value, which starts with the key.
     pub fn fault(&self, sentence: impl std::fmt::Display) -> Fault {
         Fault::new(self.at(), format!("{}: {sentence}", quoted(self.key)))
     }
@@ -148,12 +146,12 @@ impl<'t> Entry<'t> {
         self.fault(format!("{wanted} was expected, not {}", kind(self.value.get_ref())))
     }
 
-    /// A string.
+    /// Returns the string; other types are errors.
     pub fn string(&self) -> Result<&'t str, Fault> {
         self.value.get_ref().as_str().ok_or_else(|| self.wanted("a string in quotes"))
     }
 
-    /// A string without a line break, for names and sentences.
+    /// Returns a string without control characters, for names and sentences.
     pub fn one_line(&self) -> Result<&'t str, Fault> {
         let text = self.string()?;
         if text.chars().any(char::is_control) {
@@ -162,7 +160,7 @@ impl<'t> Entry<'t> {
         Ok(text)
     }
 
-    /// A value of a link in words: numbers and booleans may stand without quotes.
+    /// Returns the value of a link setting as text; numbers and booleans need no quotes.
     pub fn words(&self) -> Result<String, Fault> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text.as_ref().to_owned()),
@@ -173,12 +171,12 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// `true` or `false`.
+    /// Returns a boolean.
     pub fn flag(&self) -> Result<bool, Fault> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wanted("true or false"))
     }
 
-    /// A whole number that is not negative.
+    /// Returns a whole number that is not negative.
     pub fn whole(&self) -> Result<u64, Fault> {
         let number = self
             .value
@@ -189,23 +187,22 @@ impl<'t> Entry<'t> {
             .map_err(|_| self.fault("a whole number that is not negative was expected"))
     }
 
-    /// A string that reads as a `T`.
+    /// Parses a string as `T`.
     pub fn read<T: std::str::FromStr<Err: std::fmt::Display>>(&self) -> Result<T, Fault> {
         self.string()?.parse().map_err(|error| self.fault(error))
     }
 
-    /// Whether it is a table.
     pub fn is_table(&self) -> bool {
         self.value.get_ref().is_table()
     }
 
-    /// A table, which is `what` to people.
+    /// Returns a table, which error messages call `what`.
     pub fn table(&self, what: &'static str) -> Result<Table<'t>, Fault> {
         let table = self.value.get_ref().as_table().ok_or_else(|| self.wanted("a table"))?;
         Ok(Table::new(self.key_at, what, table))
     }
 
-    /// The tables of `[[key]]`.
+    /// Returns the tables of `[[key]]`.
     pub fn tables(&self, what: &'static str) -> Result<Vec<Table<'t>>, Fault> {
         let wanted = || self.wanted(&format!("[[{}]]", self.key));
         let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
@@ -218,7 +215,7 @@ impl<'t> Entry<'t> {
             .collect()
     }
 
-    /// One value or a list of them: each as an entry of the same key.
+    /// Returns the elements of a list, or a single value, each as an entry of the same key.
     pub fn items(&self) -> Vec<Self> {
         match self.value.get_ref() {
             DeValue::Array(array) => array
@@ -229,7 +226,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// The strings of an array with their places.
+    /// Returns the strings of an array with their offsets.
     pub fn strings(&self) -> Result<Vec<(usize, &'t str)>, Fault> {
         let wanted = || self.wanted("a list of strings in quotes");
         let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
@@ -262,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_is_named() {
+    fn errors_name_a_duplicate_key() {
         let (line, column, sentence, hint) = fault("a = 1\n[state]\nb = 1\n\n[state]\nb = 2\n");
         assert_eq!((line, column), (5, 2));
         assert_eq!(sentence, "the table `[state]` is given twice");

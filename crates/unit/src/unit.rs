@@ -1,4 +1,5 @@
-//! Time, spans, rates and sizes. Units live in the type, so that no field needs an `_ms`.
+//! Time, spans, rates and sizes. The unit is in the type, so that no field needs a suffix like
+//! `_ms`.
 
 use std::fmt;
 use std::iter::Sum;
@@ -7,11 +8,12 @@ use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// A moment: nanoseconds since an origin that the caller chose (the start of a run, say).
+/// A point in time: nanoseconds since an origin that the caller chooses, such as the start of a
+/// run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(Nanos);
 
-/// A length of time in nanoseconds, never negative.
+/// A duration in nanoseconds, never negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span(Nanos);
 
@@ -19,17 +21,17 @@ pub struct Span(Nanos);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Rate(u64);
 
-/// An amount of data in bytes.
+/// A number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Size(u64);
 
-/// Nanoseconds, one more than there are: so an optional moment takes no more room than a moment,
-/// which counts where there is one for each of a million flows.
+/// Nanoseconds plus one, as a non-zero number: `Option<Time>` is then as small as `Time`, which
+/// matters for a million flows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Nanos(NonZeroU64);
 
 impl Nanos {
-    /// So many; of the two largest numbers, the smaller one.
+    /// Stores `nanos`; `u64::MAX` is stored as `u64::MAX - 1`.
     const fn new(nanos: u64) -> Self {
         match NonZeroU64::new(nanos.saturating_add(1)) {
             Some(more) => Self(more),
@@ -57,15 +59,15 @@ impl fmt::Debug for Nanos {
 impl Time {
     /// The origin.
     pub const ZERO: Self = Self::from_nanos(0);
-    /// Later than everything.
+    /// Later than every other time.
     pub const MAX: Self = Self::from_nanos(u64::MAX);
 
-    /// The moment that many nanoseconds after the origin; at most [`Time::MAX`].
+    /// Returns the time `nanos` nanoseconds after the origin; at most [`Time::MAX`].
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(Nanos::new(nanos))
     }
 
-    /// The moment that many milliseconds after the origin; at most [`Time::MAX`].
+    /// Returns the time `millis` milliseconds after the origin; at most [`Time::MAX`].
     pub const fn from_millis(millis: u64) -> Self {
         Self::from_nanos(millis.saturating_mul(1_000_000))
     }
@@ -80,89 +82,83 @@ impl Time {
         self.as_nanos() as f64 / NANOS_PER_SEC as f64
     }
 
-    /// The time since `earlier`, or zero when `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
 }
 
 impl Span {
-    /// No time at all.
     pub const ZERO: Self = Self::from_nanos(0);
     /// Longer than any experiment.
     pub const MAX: Self = Self::from_nanos(u64::MAX);
 
-    /// That many nanoseconds; at most [`Span::MAX`].
+    /// At most [`Span::MAX`].
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(Nanos::new(nanos))
     }
 
-    /// That many microseconds, saturating.
+    /// Saturates at [`Span::MAX`].
     pub const fn from_micros(micros: u64) -> Self {
         Self::from_nanos(micros.saturating_mul(1_000))
     }
 
-    /// That many milliseconds, saturating.
+    /// Saturates at [`Span::MAX`].
     pub const fn from_millis(millis: u64) -> Self {
         Self::from_nanos(millis.saturating_mul(1_000_000))
     }
 
-    /// That many seconds, saturating.
+    /// Saturates at [`Span::MAX`].
     pub const fn from_secs(secs: u64) -> Self {
         Self::from_nanos(secs.saturating_mul(NANOS_PER_SEC))
     }
 
-    /// That many seconds, rounded to a nanosecond; negative and NaN give zero, too large saturates.
+    /// Rounds to a nanosecond. Negative numbers and NaN become zero; too large numbers saturate.
     pub fn from_secs_f64(secs: f64) -> Self {
         Self::from_nanos((secs * NANOS_PER_SEC as f64).round() as u64)
     }
 
-    /// In nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0.get()
     }
 
-    /// In seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.as_nanos() as f64 / NANOS_PER_SEC as f64
     }
 
-    /// In milliseconds.
     pub fn as_millis_f64(self) -> f64 {
         self.as_nanos() as f64 / 1e6
     }
 
-    /// The difference, or zero when `other` is longer.
+    /// Returns the difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self::from_nanos(self.as_nanos().saturating_sub(other.as_nanos()))
     }
 
-    /// Whether this is no time at all.
     pub const fn is_zero(self) -> bool {
         self.as_nanos() == 0
     }
 }
 
 impl Rate {
-    /// Nothing moves.
+    /// Zero bit/s.
     pub const ZERO: Self = Self(0);
 
-    /// That many bit/s.
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// That many kbit/s (1 kbit = 1000 bit), saturating.
+    /// 1 kbit = 1000 bit; saturates.
     pub const fn from_kbps(kbps: u64) -> Self {
         Self(kbps.saturating_mul(1_000))
     }
 
-    /// That many Mbit/s, saturating.
+    /// 1 Mbit = 10^6 bit; saturates.
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps.saturating_mul(1_000_000))
     }
 
-    /// The rate that moves `size` in `span`; zero when `span` is zero.
+    /// Returns the rate that transfers `size` in `span`; zero if `span` is zero.
     pub fn of(size: Size, span: Span) -> Self {
         if span.is_zero() {
             return Self::ZERO;
@@ -171,17 +167,15 @@ impl Rate {
         Self(u64::try_from(bits / u128::from(span.as_nanos())).unwrap_or(u64::MAX))
     }
 
-    /// In bit/s.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// In Mbit/s.
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long `size` takes at this rate, rounded up; [`Span::MAX`] at rate zero.
+    /// Returns the time that `size` takes at this rate, rounded up; [`Span::MAX`] at rate zero.
     pub fn time_for(self, size: Size) -> Span {
         if self.0 == 0 {
             return Span::MAX;
@@ -191,55 +185,51 @@ impl Rate {
         Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How much passes in `span`, rounded down to whole bytes.
+    /// Returns the size that is transferred in `span`, rounded down to whole bytes.
     pub fn size_in(self, span: Span) -> Size {
         let bits = u128::from(self.0) * u128::from(span.as_nanos()) / u128::from(NANOS_PER_SEC);
         Size(u64::try_from(bits / 8).unwrap_or(u64::MAX))
     }
 
-    /// Whether nothing moves.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 }
 
 impl Size {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
-    /// More than anything.
+    /// `u64::MAX` bytes; also the result of sums that do not fit.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// That many bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// That many KiB (1024 bytes), saturating.
+    /// 1 KiB = 1024 bytes; saturates.
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib.saturating_mul(1024))
     }
 
-    /// That many MiB, saturating.
+    /// 1 MiB = 2^20 bytes; saturates.
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib.saturating_mul(1024 * 1024))
     }
 
-    /// In bytes.
     pub const fn as_bytes(self) -> u64 {
         self.0
     }
 
-    /// In bits, which always fit.
+    /// In bits; never overflows.
     pub const fn as_bits(self) -> u128 {
         self.0 as u128 * 8
     }
 
-    /// The difference, or zero when `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Whether this is nothing.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -272,7 +262,7 @@ impl Mul<u64> for Span {
     }
 }
 
-/// Sums saturate: a sum that does not fit is "forever" or "everything".
+/// Sums saturate: a sum that does not fit means "forever" or "unlimited".
 macro_rules! sums {
     ($($unit:ident: $make:ident, $number:ident;)*) => {$(
         impl Add for $unit {
@@ -355,7 +345,7 @@ impl fmt::Display for Rate {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By thousands, as links and disks are sold, and as rates are counted here.
+        // Decimal units, as for links, disks and rates.
         match self.0 {
             0..1_000 => write!(f, "{} B", self.0),
             1_000..1_000_000 => write!(f, "{} KB", trim(self.0 as f64 / 1e3)),

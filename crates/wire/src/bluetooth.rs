@@ -1,16 +1,15 @@
-//! What passes between a Bluetooth host and its controller: connections, what is agreed on over
+//! Follows the traffic between a Bluetooth host and its controller: connections, signalling on
 //! them, and the streams that they carry.
 //!
-//! A [`Host`] is given each packet of a capture of the HCI (btsnoop, or pcap of Linux's monitor). It
-//! puts L2CAP's packets together, follows which channels are opened for what, and reads RFCOMM and
-//! credits on the way. What a stream carries goes to whoever asks for it as [`Data`]; each message
-//! that controls something is an [`Event::Control`], and each stream is an [`Event::Stream`] once
-//! it is over.
+//! [`Host`] takes each packet of an HCI capture (btsnoop, or pcap of the Linux monitor),
+//! reassembles L2CAP packets, follows the opening and closing of channels, and reads RFCOMM and
+//! credits. The bytes of a stream go to the caller's function as [`Data`]; each control message is
+//! an [`Event::Control`], and each stream is an [`Event::Stream`] when it has ended.
 //!
-//! A channel whose opening was not captured has no PSM, and nobody guesses whether it is RFCOMM.
-//! Packets without a direction are counted only: the numbers of channels are the receiver's. What
-//! ERTM and streaming mode carry is counted and not read, nor is the check sum of RFCOMM's frames.
-//! Part and section numbers here are those of the Bluetooth Core Specification 5.4.
+//! A channel whose opening was not captured has no PSM and is not guessed to be RFCOMM. Packets
+//! without a direction are only counted, because channel numbers belong to the receiver. The
+//! content of ERTM and streaming mode is counted but not read; the checksum of RFCOMM frames is not
+//! verified. Part and section numbers are those of the Bluetooth Core Specification 5.4.
 
 mod assembly;
 mod channel;
@@ -42,58 +41,58 @@ pub use self::stream::{Data, Ending, StreamId, StreamSummary};
 pub use self::streams::STREAMS;
 use crate::capture::{Interface, Packet};
 
-/// So many connections at a time; of more, the one that was used longest ago is given up.
+/// Maximum number of connections; the least recently used one is evicted first.
 pub const CONNECTIONS: usize = 64;
 
-/// What a host learned.
+/// An output of [`Host`].
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A message that controls a connection, a channel or a stream.
     Control(Control),
-    /// A stream is over.
+    /// A stream has ended.
     Stream(StreamSummary),
 }
 
-/// How many packets of each kind passed, and of how many nothing could be learned.
+/// Packets by kind, and packets that could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Commands to the controller.
+    /// HCI command packets.
     pub commands: u64,
-    /// Its events.
+    /// HCI event packets.
     pub events: u64,
-    /// Packets of data, which are read.
+    /// ACL data packets, which are read.
     pub acl: u64,
-    /// Synchronous and isochronous packets, mostly sound.
+    /// Synchronous and isochronous data packets, mostly audio.
     pub synchronous: u64,
-    /// Packets of other links, and of kinds that are not known.
+    /// Packets of other link types and of unknown kinds.
     pub other: u64,
-    /// Packets of data of which nobody says who sent them.
+    /// ACL data packets without a direction.
     pub undirected: u64,
-    /// Packets that the capture cut before it is clear what they belong to.
+    /// Packets truncated within a header.
     pub headless: u64,
-    /// Packets that go on with one whose beginning was not captured.
+    /// Continuations of a packet whose beginning was not captured.
     pub orphans: u64,
-    /// Packets that say of themselves what cannot be.
+    /// Packets with contradictory or invalid headers.
     pub broken: u64,
-    /// Connections that were given up for others.
+    /// Connections evicted because of [`CONNECTIONS`].
     pub evicted: u64,
-    /// What the capture itself lost, by its own words.
+    /// Packets that the capture reports as dropped.
     pub lost: u64,
 }
 
-/// Reads what passes between a host and its controllers.
+/// Reads the traffic between a host and its controllers.
 #[derive(Debug, Default)]
 pub struct Host {
     connections: BTreeMap<(u16, u16), Connection>,
     events: VecDeque<Event>,
     counts: Counts,
-    /// So many streams began so far.
+    /// Number of streams so far.
     streams: u64,
-    /// When the last packet passed.
+    /// Time of the last packet.
     now: Time,
 }
 
-/// Where what is learned goes.
+/// Destinations of everything that is learned from a packet.
 struct Out<'a> {
     now: Time,
     events: &'a mut VecDeque<Event>,
@@ -103,11 +102,11 @@ struct Out<'a> {
 }
 
 impl Host {
-    /// A packet passes. What it adds to a stream goes to `data`, and so do the beginnings of packets
-    /// that stay incomplete, once that is clear.
+    /// Processes a packet. Stream data goes to `data`, including the first part of a packet that
+    /// stays incomplete, as soon as that is known.
     ///
-    /// Adapters are told apart by the number at the end of the interface's name (`hci1`), or by
-    /// what Linux's monitor says in each packet.
+    /// Adapters are distinguished by the number at the end of the interface name (`hci1`), or by
+    /// the adapter index in each packet of the Linux monitor.
     pub fn handle(
         &mut self,
         interface: &Interface,
@@ -147,12 +146,12 @@ impl Host {
         }
     }
 
-    /// What was learned next.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Nothing passes any more: all streams that are left are over.
+    /// Ends the capture and all remaining streams.
     pub fn finish(&mut self, mut data: impl FnMut(Data<'_>)) {
         let Self { connections, events, counts, streams, now } = self;
         let mut out = Out { now: *now, events, counts, streams, data: &mut data };
@@ -161,12 +160,11 @@ impl Host {
         }
     }
 
-    /// How many packets of each kind passed.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// A packet of data (vol 4, part E, 5.4.2).
+    /// Reads an ACL data packet (vol 4, part E, 5.4.2).
     fn acl(
         adapter: u16,
         direction: Direction,
@@ -194,7 +192,7 @@ impl Host {
     }
 }
 
-/// A connection is there now. One of the same handle, whose end was not captured, is over.
+/// Adds a connection and ends a previous one with the same handle, whose end was not captured.
 fn begins(
     connections: &mut BTreeMap<(u16, u16), Connection>,
     key: (u16, u16),

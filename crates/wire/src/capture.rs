@@ -1,10 +1,10 @@
-//! Captures as files hold them: pcap, pcapng and btsnoop, block by block.
+//! Capture files: pcap, pcapng and btsnoop, block by block.
 //!
-//! A [`Reader`] is given the next bytes of a file and says what they are; it holds none of them, so
-//! whoever has the file decides how much of it is in memory. What comes out is a [`Packet`] with the
-//! bytes that were captured of it.
+//! [`Reader`] takes the next bytes of a file and returns the block at their beginning. The reader
+//! keeps none of the bytes, so the caller decides how much of the file is in memory. A [`Packet`]
+//! contains the captured bytes of a packet.
 //!
-//! Times are counted from the Unix epoch here. One before it becomes the epoch itself.
+//! Times count from the Unix epoch; earlier times are replaced by the epoch.
 
 mod btsnoop;
 pub mod linux;
@@ -22,48 +22,48 @@ use self::btsnoop::Btsnoop;
 use self::pcap::Pcap;
 use self::pcapng::Pcapng;
 
-/// The longest packet and the longest block that are believed. Kernels merge packets up to 512 KiB
-/// for a capture; more than this is a broken length.
+/// Maximum length of packets and blocks. Kernels merge packets up to 512 KiB in a capture; a longer
+/// length is an error in the file.
 pub const BLOCK_LIMIT: usize = 16 << 20;
-/// So many interfaces a file may describe.
+/// Maximum number of interfaces in a file.
 pub const INTERFACE_LIMIT: usize = 1 << 16;
 
-/// A packet as it was captured.
+/// A captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// When it passed. A block without a time has that of the packet before it.
+    /// Capture time. A block without a time has that of the previous packet.
     pub at: Time,
-    /// Which of [`Reader::interfaces`] it passed.
+    /// Index in [`Reader::interfaces`].
     pub interface: usize,
-    /// The bytes that are there, at most as many as the snap length.
+    /// The captured bytes, limited by the snap length.
     pub bytes: &'a [u8],
-    /// How many bytes it had when it passed, never fewer than are there.
+    /// Original length; at least the length of `bytes`.
     pub length: usize,
-    /// Whether the one who captured sent it (true) or got it; none where nobody says.
+    /// Whether the capturing host sent the packet (true) or received it (false); `None` if unknown.
     pub is_sent: Option<bool>,
-    /// So many packets were lost by the capture itself between the packet before it and this one;
-    /// where the file says so.
+    /// Packets that the capture dropped between the previous packet and this one; 0 if the file has
+    /// no count.
     pub lost_before: u64,
-    /// It is earlier than the packet before it in the capture.
+    /// Whether the packet is earlier than the previous one in the file.
     pub steps_back: bool,
 }
 
-/// What a file says of where packets passed.
+/// Description of an interface in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// How its packets begin.
+    /// Link-layer type of its packets.
     pub link: LinkType,
-    /// The most bytes that are kept of a packet; zero where there is no limit.
+    /// Snap length; 0 for no limit.
     pub snap: u32,
-    /// Its name; empty where nobody says.
+    /// Empty if unknown.
     pub name: String,
-    /// So many packets the capture lost there, by the counters at its end.
+    /// Packets that the capture dropped, from the counters at the end of the file.
     pub lost: u64,
 }
 
 impl Interface {
-    /// What kind of network it belongs to, by its name in Linux, Android and iOS: `wifi`, `cellular`,
-    /// `bluetooth` or `ethernet`; none where the name does not say, as `en0` and `any`.
+    /// Kind of network, from interface names of Linux, Android and iOS: `wifi`, `cellular`,
+    /// `bluetooth` or `ethernet`; `None` if the name is ambiguous, as `en0` and `any`.
     pub fn network(&self) -> Option<&'static str> {
         let begins =
             |prefixes: &[&str]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
@@ -79,52 +79,49 @@ impl Interface {
     }
 }
 
-/// How a packet begins, by the number that the registry of link-layer types gives it.
+/// Link-layer header type, as a number of the LINKTYPE registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
 impl LinkType {
-    /// The address family in the byte order of the one who captured, then IP.
+    /// Address family in the byte order of the capturing host, then IP.
     pub const NULL: Self = Self(0);
-    /// Ethernet.
     pub const ETHERNET: Self = Self(1);
-    /// PPP, with or without the framing of HDLC.
+    /// PPP, with or without HDLC framing.
     pub const PPP: Self = Self(9);
-    /// PPPoE's session header.
+    /// PPPoE session header.
     pub const PPPOE: Self = Self(51);
-    /// IP.
+    /// IP without a link-layer header.
     pub const RAW: Self = Self(101);
-    /// IEEE 802.11.
     pub const WIFI: Self = Self(105);
-    /// As [`LinkType::NULL`], the most significant byte first.
+    /// As [`LinkType::NULL`], in big-endian order.
     pub const LOOP: Self = Self(108);
-    /// Linux's cooked header.
+    /// Linux cooked header.
     pub const SLL: Self = Self(113);
-    /// IEEE 802.11 behind a radiotap header.
+    /// IEEE 802.11 after a radiotap header.
     pub const RADIOTAP: Self = Self(127);
-    /// Bluetooth's HCI, each packet behind its type (H4).
+    /// Bluetooth HCI with a packet type before each packet (H4).
     pub const HCI_H4: Self = Self(187);
-    /// As [`LinkType::HCI_H4`], each behind the way it went.
+    /// As [`LinkType::HCI_H4`], with the direction before each packet.
     pub const HCI_H4_DIRECTED: Self = Self(201);
-    /// IPv4.
     pub const IPV4: Self = Self(228);
-    /// IPv6.
     pub const IPV6: Self = Self(229);
-    /// What Linux's Bluetooth monitor writes, each packet behind its adapter and its opcode.
+    /// Linux Bluetooth monitor: adapter index and opcode before each packet.
     pub const BLUETOOTH_MONITOR: Self = Self(254);
-    /// The second version of Linux's cooked header.
+    /// Linux cooked header, version 2.
     pub const SLL2: Self = Self(276);
-    /// Bluetooth's HCI without types, data alone. It is in no registry: btsnoop numbers its own.
+    /// Bluetooth HCI data without packet types. Not a registered number, because btsnoop has its
+    /// own numbers.
     pub const HCI_DATA: Self = Self(0xf001);
-    /// As [`LinkType::HCI_DATA`], of which the commands and events are.
+    /// As [`LinkType::HCI_DATA`], for commands and events.
     pub const HCI_CONTROL: Self = Self(0xf002);
-    /// As [`LinkType::HCI_DATA`], of which synchronous and isochronous data are.
+    /// As [`LinkType::HCI_DATA`], for synchronous and isochronous data.
     pub const HCI_SYNCHRONOUS: Self = Self(0xf003);
-    /// As [`LinkType::HCI_DATA`], what else Linux's Bluetooth monitor writes: adapters that come and
-    /// go, and notes.
+    /// As [`LinkType::HCI_DATA`], for other records of the Linux Bluetooth monitor: added and
+    /// removed adapters, and notes.
     pub const HCI_NOTE: Self = Self(0xf004);
 
-    /// Whether packets are those of Bluetooth's HCI, of whatever form.
+    /// Whether the packets are Bluetooth HCI in any encapsulation.
     pub fn is_bluetooth(self) -> bool {
         [
             Self::HCI_H4,
@@ -139,56 +136,54 @@ impl LinkType {
     }
 }
 
-/// What the next bytes are.
+/// Result of reading the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A packet, which takes so many bytes of the file.
+    /// A packet, and the number of bytes of the file that its block has.
     Packet(Packet<'a>, usize),
-    /// So many bytes without a packet.
+    /// A number of bytes without a packet.
     Other(usize),
-    /// What is next has at least so many bytes, more than were given.
+    /// The next block has at least this number of bytes, more than were given.
     More(usize),
 }
 
-/// Why a file cannot be read on.
+/// Reason why a file cannot be read further.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
-    /// It begins like none of the formats.
-    #[error("this is no capture: it begins neither as pcap nor as pcapng nor as btsnoop does")]
+    /// The beginning matches none of the formats.
+    #[error("not a capture: it has no signature of pcap, pcapng or btsnoop")]
     Unknown,
-    /// It has a version that is not known.
-    #[error("{format} in version {version} is not known here")]
+    #[error("{format} version {version} is not supported")]
     Version {
-        /// The name of the format.
+        /// Name of the format.
         format: &'static str,
-        /// As the file says it.
+        /// Version in the file.
         version: u32,
     },
-    /// It says of something that it has an impossible length.
-    #[error("{what} of {length} bytes cannot be")]
+    #[error("invalid length of {what}: {length} bytes")]
     Length {
-        /// What has that length.
+        /// The object with this length.
         what: &'static str,
-        /// As the file says it.
+        /// Length in the file, in bytes.
         length: u64,
     },
-    /// The length at a block's end is not that at its beginning.
-    #[error("a block says at its beginning that it has {first} bytes, and {last} at its end")]
+    /// The lengths at the two ends of a block differ.
+    #[error("the lengths at the two ends of a block differ: {first} and {last} bytes")]
     Ends {
-        /// As its beginning says.
+        /// Length at the beginning, in bytes.
         first: u32,
-        /// As its end says.
+        /// Length at the end, in bytes.
         last: u32,
     },
-    /// A record begins with zeros, as where the end of a file has room that was never written.
-    #[error("zeros stand where a packet should begin: the capture was not written to its end")]
+    /// A record of zeros, as in preallocated space that was never written.
+    #[error("zeros instead of a packet: the capture was not written completely")]
     Zeros,
-    /// It describes more interfaces than [`INTERFACE_LIMIT`].
-    #[error("it describes more than {INTERFACE_LIMIT} interfaces")]
+    /// More interfaces than [`INTERFACE_LIMIT`].
+    #[error("more than {INTERFACE_LIMIT} interfaces")]
     Interfaces,
-    /// A packet passed an interface that was not described before it.
-    #[error("a packet passed interface {0}, which nothing before it describes")]
+    /// A packet refers to an interface without a description before the packet.
+    #[error("a packet refers to interface {0} before its description")]
     Interface(u32),
 }
 
@@ -197,9 +192,9 @@ pub enum Broken {
 pub struct Reader {
     format: Option<Format>,
     interfaces: Vec<Interface>,
-    /// When the last packet passed.
+    /// Time of the last packet.
     last: Time,
-    /// When the last one did that was handed out.
+    /// Time of the last packet that was returned.
     before: Time,
 }
 
@@ -211,8 +206,9 @@ enum Format {
 }
 
 impl Reader {
-    /// Says what `bytes` begin with: those of the file after all that earlier answers spoke of. An
-    /// answer of [`Step::More`] changes nothing: at the file's end it means that the file was cut.
+    /// Reads the block at the beginning of `bytes`, which must follow the bytes of all earlier
+    /// results. [`Step::More`] changes no state; at the end of the file it means that the file is
+    /// truncated.
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
         let mut step = match &mut self.format {
@@ -230,7 +226,7 @@ impl Reader {
         step
     }
 
-    /// The interfaces that were described so far. They never change their places.
+    /// The interfaces described so far. Indices never change.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }

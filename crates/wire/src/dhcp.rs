@@ -1,9 +1,10 @@
-//! How hosts get their IPv4 addresses (RFC 2131, RFC 2132), and what they say of themselves when
-//! they do: their hardware address, often a name, and which parameters they ask for in which order.
-//! That order is the same for all hosts with the same software, and so tells it.
+//! DHCP for IPv4 (RFC 2131, RFC 2132): addresses of hosts and the facts that hosts report about
+//! themselves, which are the hardware address, often a name, and the parameter request list. The
+//! order of that list is the same for all hosts with the same software, and therefore identifies
+//! the software.
 //!
-//! [`Message`] is what one datagram between the ports 67 and 68 says, and [`Leases`] joins what a
-//! host asked for with the address that it got. DHCPv6 is another protocol and not read here.
+//! [`Message`] is one datagram between the ports 67 and 68. [`Leases`] joins the requests of hosts
+//! with the addresses that servers granted. DHCPv6 is another protocol and is not read.
 
 mod leases;
 mod options;
@@ -19,74 +20,75 @@ pub use leases::{Lease, LeaseLimits, Leases};
 
 use options::Options;
 
-/// The address field of the hardware has so many bytes.
+/// Length of the field `chaddr` (RFC 2131, 2).
 const HARDWARE_LIMIT: usize = 16;
-/// The number of Ethernet and of Wi-Fi among the kinds of hardware.
+/// Hardware type of Ethernet and Wi-Fi (`htype`).
 const ETHERNET: u8 = 1;
 
 /// A message between a host and a DHCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Whether it is one to the host.
+    /// Whether the message is from a server to a client.
     pub is_reply: bool,
-    /// What it is about; none when that was cut away, and in messages of BOOTP.
+    /// `None` if the option was truncated, and in messages of BOOTP.
     pub kind: Option<Kind>,
-    /// The number that the host chose for the exchange.
+    /// Transaction ID (`xid`), chosen by the client.
     pub exchange: u32,
-    /// The host.
+    /// Hardware address of the client.
     pub hardware: Hardware,
-    /// The address that the host has already.
+    /// Address that the client already has (`ciaddr`).
     pub client: Option<Ipv4Addr>,
-    /// The address that the host is given, or offered.
+    /// Address that the server offers or assigns (`yiaddr`).
     pub assigned: Option<Ipv4Addr>,
-    /// The address that the host asks for.
+    /// Address that the client requests (RFC 2132, 9.1).
     pub requested: Option<Ipv4Addr>,
-    /// How long the address may be used, [`Span::MAX`] without end; in a question, how long the
-    /// host would like to.
+    /// Lease time: granted in a reply, requested in a message of the client. [`Span::MAX`] for an
+    /// infinite lease.
     pub lease: Option<Span>,
-    /// What is said of the host.
     pub facts: Facts,
-    /// It was cut, or is broken, somewhere behind the hardware address: there may have been more.
+    /// Whether the message is truncated or broken after the hardware address, so that options may
+    /// be missing.
     pub is_partial: bool,
 }
 
-/// What a host says of itself. In texts, what is no visible ASCII and no space is written as `\`
-/// with three decimal digits, and before a backslash is another; each is at most 1,020 bytes.
+/// Facts that a client reports about itself. In texts, each byte that is neither visible ASCII nor
+/// a space is written as `\` with three decimal digits, and a backslash is doubled; each text has
+/// at most 1,020 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The numbers of the parameters that it asks for, in its order and with commas between them,
-    /// as in `1,3,6,15` (RFC 2132, 9.8).
+    /// Parameter request list: the option codes in the client's order, separated by commas, as in
+    /// `1,3,6,15` (RFC 2132, 9.8).
     pub fingerprint: Option<Box<str>>,
-    /// The class of its vendor, which names the software more often (RFC 2132, 9.13).
+    /// Vendor class identifier, which often names the software (RFC 2132, 9.13).
     pub vendor: Option<Box<str>>,
-    /// How it calls itself (RFC 2132, 3.14), or in a reply, how it is to.
+    /// Host name (RFC 2132, 3.14); in a reply, the name that the server assigns.
     pub hostname: Option<Box<str>>,
 }
 
-/// What a message is about (RFC 2132, 9.6).
+/// DHCP message type (RFC 2132, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The host looks for servers.
+    /// The client looks for servers.
     Discover,
     /// A server offers an address.
     Offer,
-    /// The host asks for an address, or for longer.
+    /// The client requests an address, or extends its lease.
     Request,
-    /// The host found that another one uses the address.
+    /// The client found that the address is already in use.
     Decline,
-    /// The server grants it.
+    /// The server grants the address.
     Ack,
-    /// The server refuses it.
+    /// The server refuses the address.
     Nak,
-    /// The host needs the address no more.
+    /// The client releases the address.
     Release,
-    /// The host has an address and asks for the other parameters.
+    /// The client has an address and requests other parameters.
     Inform,
-    /// What later documents added.
+    /// A type of a later RFC.
     Other(u8),
 }
 
-/// The address of a host's network interface.
+/// Hardware address of a host's network interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hardware {
     kind: u8,
@@ -95,8 +97,8 @@ pub struct Hardware {
 }
 
 impl Message {
-    /// Reads what is there of a datagram's payload that has `length` bytes. None when the address
-    /// of the hardware is not there or it is no such message.
+    /// Reads a datagram with a payload of `length` bytes, of which `bytes` were captured. `None` if
+    /// the hardware address is missing or the datagram is not a DHCP message.
     pub fn read(bytes: &[u8], length: usize) -> Option<Self> {
         let is_reply = match bytes.first()? {
             1 => false,
@@ -125,14 +127,14 @@ impl Message {
     }
 }
 
-/// The address at the beginning of these bytes, when it is one.
+/// The address at the beginning of `bytes`; `None` if it is unspecified.
 fn address(bytes: &[u8]) -> Option<Ipv4Addr> {
     let address = Ipv4Addr::from(*bytes.first_chunk::<4>()?);
     (!address.is_unspecified()).then_some(address)
 }
 
 impl Facts {
-    /// What the later message says counts, and what it does not say stays as it was.
+    /// Replaces the facts that `later` contains, and keeps the others.
     fn learn(&mut self, later: Self) {
         for (known, said) in [
             (&mut self.fingerprint, later.fingerprint),
@@ -170,12 +172,12 @@ impl Hardware {
         Some(Self { kind, length, bytes })
     }
 
-    /// The bytes of the address.
+    /// The address without padding.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 
-    /// The address on an Ethernet or a Wi-Fi.
+    /// The MAC address; `None` if the hardware is not Ethernet or Wi-Fi.
     pub fn mac(&self) -> Option<[u8; 6]> {
         self.as_bytes().try_into().ok().filter(|_| self.kind == ETHERNET)
     }

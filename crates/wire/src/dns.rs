@@ -1,11 +1,10 @@
-//! Which addresses a name server gave for which name (RFC 1035): a connection to one of them that
-//! shows no name itself is then known by the one that was asked for.
+//! DNS (RFC 1035): addresses and the names they were resolved from. A connection to one of the
+//! addresses that shows no host name itself is attributed to the queried name.
 //!
-//! [`question`] and [`answer`] read messages that are all there, for who passes them on and has to
-//! be sure; [`Names`] remembers their names. [`Lookups`] reads all that a capture has of the
-//! messages that pass a capture point, cut or not, and joins questions with answers; a
-//! [`Resolutions`] remembers which of the names each client asked for. [`Told`] knows what files tell
-//! of that.
+//! [`question`] and [`answer`] read complete messages, for forwarders that need reliable results;
+//! [`Names`] keeps their names. [`Lookups`] reads captured messages, complete or truncated, and
+//! joins queries with responses; [`Resolutions`] keeps the names that each client queried. [`Told`]
+//! reads names from files.
 
 mod lookups;
 mod message;
@@ -30,38 +29,37 @@ pub use told::{TOLD_LIMIT, Told, ToldError, ToldFault};
 
 use crate::{HostName, Peek};
 
-/// The most addresses that are taken from one answer.
+/// Maximum number of addresses read from one response.
 pub const ADDRESS_LIMIT: usize = 32;
-/// The longest chain of aliases that is followed inside one answer.
+/// Maximum number of CNAME records followed within one response.
 const ALIAS_LIMIT: usize = 16;
 
-/// What somebody asks a name server.
+/// A DNS query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The number by which the answer will name this question.
+    /// ID of the message, which the response repeats.
     pub id: u16,
-    /// The name that is asked for.
+    /// The queried name.
     pub name: HostName,
-    /// What is asked about it: the number of a record type, 1 for IPv4 and 28 for IPv6 addresses
-    /// (the registry of DNS resource record types).
+    /// Type of the queried record: 1 for IPv4, 28 for IPv6 addresses (IANA registry of resource
+    /// record types).
     pub kind: u16,
 }
 
-/// What a name server answers.
+/// A DNS response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The number of the question.
+    /// ID of the query.
     pub id: u16,
-    /// The name that was asked for, whatever aliases it has.
+    /// The queried name, not its canonical name.
     pub name: HostName,
-    /// Its addresses, each once and with the time for which that may be believed, the lifetimes of
-    /// its aliases included; at most [`ADDRESS_LIMIT`], and none when the name has none of the kind
-    /// that was asked for.
+    /// Distinct addresses of the name, each with the smallest TTL of the records that lead to it;
+    /// at most [`ADDRESS_LIMIT`]. Empty if the name has no address of the queried type.
     pub addresses: Vec<(IpAddr, Span)>,
 }
 
-/// Reads the question in a datagram to a name server. None when it is none, not all there, or not
-/// for a host.
+/// Reads the query in a datagram to a name server. `None` if the datagram is not a query, is
+/// truncated, or does not query a host name.
 pub fn question(datagram: &[u8]) -> Option<Asked> {
     let message = whole(datagram)?;
     if message.is_response() {
@@ -70,9 +68,9 @@ pub fn question(datagram: &[u8]) -> Option<Asked> {
     asked(&message)
 }
 
-/// Reads the answer in a datagram from a name server. None when it is none, not all there, reports
-/// an error (that there is no such name, say) or answers no question for a host. The caller knows
-/// whether somebody asked for it, and is to drop what nobody did.
+/// Reads the response in a datagram from a name server. `None` if the datagram is not a response,
+/// is truncated, has an error code (for example NXDOMAIN) or does not answer a query for a host
+/// name. The caller must discard responses without a query.
 pub fn answer(datagram: &[u8]) -> Option<Answered> {
     let message = whole(datagram)?;
     if !message.is_response() || message.code() != Code::NO_ERROR {
@@ -83,9 +81,9 @@ pub fn answer(datagram: &[u8]) -> Option<Answered> {
     Some(Answered { id, name, addresses })
 }
 
-/// The first message of a TCP stream to or from a name server, where two bytes with its length come
-/// before each (RFC 1035, 4.2.2). The message is what [`question`] and [`answer`] read; the next
-/// one begins two bytes and its length later.
+/// The first message of a TCP stream to or from a name server. A length of two bytes precedes each
+/// message (RFC 1035, 4.2.2). [`question`] and [`answer`] read the message; the next length follows
+/// it.
 pub fn framed(bytes: &[u8]) -> Peek<&[u8]> {
     let Some((length, rest)) = bytes.split_first_chunk::<2>() else { return Peek::More(2) };
     match usize::from(u16::from_be_bytes(*length)) {
@@ -94,7 +92,7 @@ pub fn framed(bytes: &[u8]) -> Peek<&[u8]> {
     }
 }
 
-/// An ordinary message with one question that is all there.
+/// A complete standard query or its response, with exactly one question.
 fn whole(bytes: &[u8]) -> Option<Message> {
     let message = Message::read(bytes)?;
     let is_one = message.counts.is_some_and(|[questions, ..]| questions == 1);
@@ -103,12 +101,12 @@ fn whole(bytes: &[u8]) -> Option<Message> {
 
 fn asked(message: &Message) -> Option<Asked> {
     let question = message.question.as_ref().filter(|question| question.is_internet())?;
-    // A dot inside a label is written with a backslash, which no host's name has.
+    // A dot inside a label is escaped with a backslash, which a host name cannot contain.
     let name = HostName::parse(question.name.as_bytes())?;
     Some(Asked { id: message.id, name, kind: question.kind.0 })
 }
 
-/// The name that this one is an alias of in the end, or itself, and its addresses.
+/// The canonical name of `name`, and its addresses.
 fn resolve<'a>(message: &'a Message, name: &'a str) -> (&'a str, Vec<(IpAddr, Span)>) {
     let (mut owner, mut believed) = (name, Span::MAX);
     for _ in 0..ALIAS_LIMIT {

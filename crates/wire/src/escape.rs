@@ -1,8 +1,8 @@
-//! Text of others that may hold any byte.
+//! Escapes untrusted text.
 
-/// Appends these bytes as text that fits on a line: what is no visible ASCII is a backslash with
-/// its number in three decimal digits, and a backslash goes before what `special` names and before
-/// another (RFC 1035, 5.1).
+/// Appends `bytes` as printable text on one line: a byte that is not visible ASCII becomes a
+/// backslash and three decimal digits; a backslash precedes each byte of `special` and each
+/// backslash (RFC 1035, 5.1).
 pub(crate) fn escape(text: &mut String, bytes: &[u8], special: &[u8]) {
     for byte in bytes {
         match *byte {
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_visible_becomes_a_number() {
+    fn invisible_bytes_become_numbers() {
         let mut text = String::from("is ");
         escape(&mut text, b"a.b\\c \x00\x7f\xfc", b".");
         assert_eq!(text, "is a\\.b\\\\c\\032\\000\\127\\252");

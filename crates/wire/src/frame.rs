@@ -1,12 +1,12 @@
-//! From a frame of any link to the IP packet in it, through whatever wraps that.
+//! From a frame of any link layer to the IP packet in it, through the headers around the packet.
 //!
-//! What is read through: Ethernet with VLANs, Linux's cooked headers, PPP and PPPoE, IEEE 802.11,
-//! MPLS, and the tunnels VXLAN, GTP-U, CAPWAP, GRE and IP in IP. Where a tunnel's content is not
-//! read, the packet that carries it is what comes out: nothing is lost by a tunnel.
+//! Reads Ethernet with VLANs, Linux cooked headers, PPP and PPPoE, IEEE 802.11, MPLS, and the
+//! tunnels VXLAN, GTP-U, CAPWAP, GRE and IP in IP. If the content of a tunnel cannot be read, the
+//! result is the outer packet, so that tunnels lose no packets.
 //!
-//! IP's headers are read here rather than by etherparse, which the lab uses: its packets are whole,
-//! while those of a capture are cut anywhere, and going through the extension headers of a cut IPv6
-//! packet etherparse 0.21 reads behind their end.
+//! This module reads IP headers without etherparse, which the lab uses. Packets of the lab are
+//! complete, but captured packets can be truncated anywhere, and etherparse 0.21 reads past the end
+//! of a truncated IPv6 packet with extension headers.
 
 mod fragments;
 mod ip;
@@ -24,83 +24,81 @@ pub use self::vlan::vlans;
 use crate::capture::LinkType;
 
 const TCP: u8 = 6;
-/// So many headers are read through before IP, and so many packets that carry each other.
+/// Maximum number of headers before IP, and of nested tunnels.
 const DEPTH: usize = 8;
 
 /// An IP packet, or a fragment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
     pub source: IpAddr,
-    /// Who gets it.
     pub destination: IpAddr,
-    /// What it carries, by IANA's number.
+    /// Protocol number of the payload (IANA).
     pub protocol: u8,
-    /// What it carries, as much of it as was captured.
+    /// The captured bytes of the payload.
     pub payload: &'a [u8],
-    /// How many bytes it carries, captured or not.
+    /// Number of payload bytes, captured or not.
     pub carried: usize,
-    /// How many bytes it has, with its headers.
+    /// Number of bytes with all headers.
     pub length: usize,
-    /// Where it has a part of what was sent only.
+    /// `None` if the packet is not a fragment.
     pub fragment: Option<Fragment>,
-    /// The two bits that tell of congestion.
+    /// The two ECN bits (RFC 3168).
     pub ecn: u8,
-    /// The number that its sender gave it (RFC 6864); zero in IPv6, and of senders that give none.
+    /// Identification field (RFC 6864); 0 in IPv6 and from senders that do not set the field.
     pub id: u16,
-    /// How many routers it may still pass.
+    /// TTL (IPv4) or hop limit (IPv6).
     pub hop_limit: u8,
-    /// It came in a tunnel.
+    /// Whether the packet was inside a tunnel.
     pub is_tunnelled: bool,
 }
 
-/// Which part of a packet a fragment is.
+/// Position of a fragment in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// The number that all fragments of a packet share.
+    /// Identification that all fragments of a packet share.
     pub id: u32,
-    /// Where it begins, in bytes.
+    /// Offset of the first byte, in bytes.
     pub offset: u32,
-    /// Others follow it.
+    /// Whether more fragments follow.
     pub has_more: bool,
 }
 
-/// Why no packet comes out of a frame.
+/// Reason why a frame yields no IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Opaque {
-    /// The link is none that is known here.
+    /// The link type is unknown.
     Link(LinkType),
-    /// It carries something else, by the number that Ethernet gives it.
+    /// The frame carries another protocol, given as an EtherType.
     Protocol(u16),
-    /// It is the link's own: beacons, keep-alives, spanning trees.
+    /// The frame belongs to the link layer: beacons, keep-alives, spanning tree.
     Control,
-    /// It is encrypted by the link.
+    /// Encrypted by the link layer.
     Encrypted,
-    /// It ends within a header, or a header says what cannot be.
+    /// The frame ends within a header, or a header is invalid.
     Broken,
 }
 
-/// What is left to read.
+/// The unread rest of a frame.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
-    /// As much of it as was captured.
+    /// The captured bytes.
     bytes: &'a [u8],
-    /// How long it is.
+    /// Length in bytes, captured or not.
     length: usize,
 }
 
-/// What a rest begins with.
+/// The next header of a [`Rest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     Link(LinkType),
-    /// By Ethernet's number.
+    /// EtherType.
     Ether(u16),
     Ip,
 }
 
-/// The packet in a frame of `length` bytes, of which `frame` was captured. Of packets in a tunnel
-/// it is the innermost.
+/// Returns the IP packet in a frame of `length` bytes, of which `frame` was captured. For nested
+/// tunnels, the result is the innermost packet.
 #[inline(always)]
 pub fn datagram<'a>(
     link: LinkType,
@@ -108,8 +106,8 @@ pub fn datagram<'a>(
     length: usize,
 ) -> Result<Datagram<'a>, Opaque> {
     let rest = Rest { bytes: frame, length: length.max(frame.len()) };
-    // Most packets are TCP in IPv4 right behind Ethernet's header, and TCP carries no packets. What
-    // comes out of here is large, and made in its place only where this is inlined.
+    // Fast path: most packets are TCP over IPv4 directly after the Ethernet header, and TCP is not
+    // a tunnel. The result is large, and inlining avoids a copy.
     if link == LinkType::ETHERNET
         && let Some([0x08, 0x00, .., TCP]) = frame.get(12..24)
         && let Some(found) = rest.after(14).and_then(ip::v4)
@@ -142,7 +140,6 @@ fn ip_in(mut layer: Layer, mut rest: Rest<'_>) -> Result<Datagram<'_>, Opaque> {
 }
 
 impl<'a> Rest<'a> {
-    /// Without its first `count` bytes.
     fn after(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
         Some(Self { bytes, length: self.length - count })

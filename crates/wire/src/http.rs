@@ -1,8 +1,8 @@
-//! HTTP/1 (RFC 9112): whom the head of a request is for, and what passes on a connection.
+//! HTTP/1 (RFC 9112): the destination of a request, and the exchanges on a connection.
 //!
 //! [`head`] reads the first bytes of a client. [`Transactions`] follows both directions of a
-//! connection as a capture has them, and says of each request what was asked, what was answered and
-//! when. It keeps nothing of a body, and of a head only what [`Request`] and [`Response`] say.
+//! captured connection and reports the request, the response and the times of each exchange. Bodies
+//! are not kept; of a header, only the values in [`Request`] and [`Response`] are kept.
 
 mod assembly;
 mod chunked;
@@ -24,32 +24,32 @@ pub use self::transaction::{Ending, Framing, Request, Response, Seen, Summary, T
 pub use self::transactions::{OUTSTANDING, Transactions};
 use crate::{HostName, LIMIT, Peek};
 
-/// The most header fields that a head may have.
+/// Maximum number of fields in a header.
 pub const FIELD_LIMIT: usize = 128;
-/// The longest method: those that are registered have at most 17 letters.
+/// Maximum length of a method; registered methods have at most 17 letters.
 const METHOD_LIMIT: usize = 32;
-/// What a client that speaks HTTP/2 without TLS sends first (RFC 9113, 3.4).
+/// Connection preface of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a client's first bytes ask for.
+/// The destination in the first bytes of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A request: whom it is for, by its absolute URL or else by its `Host` field. None when it
-    /// does not say, or says different things.
+    /// A request: the authority of its absolute URL, or of its `Host` field. `None` if missing or
+    /// contradictory.
     Request(Option<Authority>),
-    /// `CONNECT`: a tunnel to there is asked for.
+    /// `CONNECT`: a request for a tunnel.
     Connect {
-        /// Where to; the port is always there.
+        /// The port is always present.
         target: Authority,
-        /// How many bytes the head has. What comes after it is for the tunnel.
+        /// Length of the header in bytes. Later bytes belong to the tunnel.
         length: usize,
     },
-    /// HTTP/2, which says whom it is for only in compressed fields later.
+    /// HTTP/2, whose authority is in compressed fields later.
     Http2,
 }
 
 impl Head {
-    /// The name of whom it is for, where it says one.
+    /// The host name of the destination; `None` if it is unknown or an address.
     pub fn name(&self) -> Option<&HostName> {
         let authority = match self {
             Self::Request(authority) => authority.as_ref()?,
@@ -63,27 +63,24 @@ impl Head {
     }
 }
 
-/// A host and a port, as they are written in a URL.
+/// Host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// The host.
     pub host: Host,
-    /// The port, 1 to 65535, where one is written.
+    /// 1 to 65535; `None` if the URL has no port.
     pub port: Option<u16>,
 }
 
-/// A host, by its name or not.
+/// A host name or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// By its name.
     Name(HostName),
-    /// By its address.
     Address(IpAddr),
 }
 
 impl Authority {
-    /// Reads `HOST`, `HOST:PORT` or `HOST:`, where an IPv6 address is in brackets. None when it is
-    /// anything else, also with a user in front.
+    /// Reads `HOST`, `HOST:PORT` or `HOST:`, with an IPv6 address in brackets. `None` for anything
+    /// else, including a user name before the host.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (host, rest) = match bytes.strip_prefix(b"[") {
             Some(inside) => {
@@ -118,7 +115,7 @@ impl Host {
 }
 
 impl fmt::Display for Host {
-    /// The name or the address, which has no brackets.
+    /// Writes the name or the address, without brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
@@ -127,7 +124,6 @@ impl fmt::Display for Host {
     }
 }
 
-/// A port in digits only: Rust's own parser takes a sign as well.
 fn port(digits: &[u8]) -> Option<u16> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -135,19 +131,19 @@ fn port(digits: &[u8]) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|port| *port != 0)
 }
 
-/// Reads the first bytes of a client's stream, up to the end of the request's head: only then is it
-/// sure that no second `Host` follows. [`Peek::No`] after [`LIMIT`] bytes at the latest.
+/// Reads the first bytes of a client's stream until the end of the header, because a second `Host`
+/// field may follow the first. Returns [`Peek::No`] after [`LIMIT`] bytes at the latest.
 pub fn head(bytes: &[u8]) -> Peek<Head> {
     if bytes.starts_with(PREFACE) {
         return Peek::Complete(Head::Http2);
     }
     if PREFACE.starts_with(bytes) {
-        // A shorter head could begin like this, but one byte more tells.
+        // A shorter header could begin like the preface; one more byte decides.
         return Peek::More(bytes.len() + 1);
     }
     let bytes = &bytes[..bytes.len().min(LIMIT)];
     let line = bytes.trim_ascii_start();
-    // The parser would wait for the end of a method for ever.
+    // The parser would wait for the end of a method without a limit.
     if line.len() > METHOD_LIMIT && !line[..=METHOD_LIMIT].contains(&b' ') {
         return Peek::No;
     }
@@ -174,7 +170,7 @@ pub fn head(bytes: &[u8]) -> Peek<Head> {
     Peek::Complete(Head::Request(authority))
 }
 
-/// The authority in `http://AUTHORITY/…`, without a user.
+/// The authority of an absolute URL, without the user name.
 fn absolute(target: &str) -> Option<&[u8]> {
     let (scheme, rest) = target.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -185,13 +181,13 @@ fn absolute(target: &str) -> Option<&[u8]> {
     Some(authority.rsplit_once('@').map_or(authority, |(_, host)| host).as_bytes())
 }
 
-/// What the `Host` fields say, when they agree.
+/// The value of the `Host` fields; `None` if they differ.
 fn host(fields: &[httparse::Header<'_>]) -> Option<Authority> {
     let mut values = fields
         .iter()
         .filter(|field| field.name.eq_ignore_ascii_case("host"))
         .map(|field| field.value.trim_ascii());
     let first = values.next()?;
-    // A server refuses a request with two; what it would make of them is not guessed here.
+    // Servers reject a request with two different values.
     if values.any(|value| value != first) { None } else { Authority::parse(first) }
 }

@@ -1,14 +1,14 @@
-//! The bytes of others as messages: which host a connection is for, and what a packet says.
+//! Parsers for protocols of the network: from captured or received bytes to typed messages.
 //!
-//! [`capture`] reads the files that captures are kept in, [`frame`] finds the IP packet in a frame
-//! of any link, [`tcp`], [`mptcp`] and [`udp`] read its header and options. [`tls`], [`http`],
-//! [`quic`], [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from bytes in the order of
-//! a [`stream`]. A host's name is a [`HostName`]; the result of reading the beginning of a stream is
-//! a [`Peek`].
+//! [`capture`] reads capture files, [`frame`] finds the IP packet in a frame of any link layer, and
+//! [`tcp`], [`mptcp`] and [`udp`] read its header and options. [`tls`], [`http`], [`quic`],
+//! [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from the ordered bytes of a
+//! [`stream`]. The name of a host is a [`HostName`]; the result of reading the beginning of a
+//! stream is a [`Peek`].
 //!
-//! The crate keeps no table of flows (`manyways-flows` does). It sends nothing, decrypts nothing
-//! that is secret and opens nothing. Any input is possible: a broken or hostile message is refused
-//! at a bounded cost.
+//! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
+//! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
+//! broken or hostile message is rejected at a bounded cost.
 #![forbid(unsafe_code)]
 
 pub mod bluetooth;

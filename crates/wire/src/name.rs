@@ -1,22 +1,22 @@
-//! The name of a host, as far as a rule can match on it.
+//! Host names, as rules match them.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest name in text (RFC 1035: 255 bytes on the wire).
+/// Maximum length in text; 255 bytes on the wire (RFC 1035).
 const NAME_LIMIT: usize = 253;
-/// The longest label.
+/// Maximum length of a label (RFC 1035).
 const LABEL_LIMIT: usize = 63;
 
-/// A host's full name: labels of letters, digits, hyphens and underscores with dots between them,
-/// 1 to 253 bytes, in lower case, without a dot at the end, and never an address. Names in other
-/// scripts are in their `xn--` form. To clone one is cheap.
+/// A fully qualified host name: labels of letters, digits, hyphens and underscores, separated by
+/// dots, 1 to 253 bytes, in lower case, without a trailing dot, and never an IP address. Names in
+/// other scripts are in their `xn--` form. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(Arc<str>);
 
 impl HostName {
-    /// The name that these bytes spell, in any case and with or without a dot at the end; none when
-    /// they spell an address or what is no name.
+    /// Reads a name in any case, with or without a trailing dot; `None` for an IP address and for
+    /// an invalid name.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(b".").unwrap_or(bytes);
         if bytes.is_empty() || bytes.len() > NAME_LIMIT {
@@ -30,8 +30,8 @@ impl HostName {
             }
             last = label;
         }
-        // As browsers do (WHATWG URL, 3.5): what ends in a number is read as an IPv4 address, and
-        // they know more ways to write one than `Ipv4Addr` does: 127.1, 0x7f.1, 2130706433.
+        // Like browsers (WHATWG URL, 3.5): a name that ends in a number is read as an IPv4 address,
+        // and browsers accept more notations than `Ipv4Addr`: 127.1, 0x7f.1, 2130706433.
         let hex = last.strip_prefix(b"0x").or(last.strip_prefix(b"0X"));
         if last.iter().all(u8::is_ascii_digit)
             || hex.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -42,7 +42,6 @@ impl HostName {
         Some(Self(text.into()))
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_no_name_however_it_is_written() {
+    fn an_address_in_any_notation_is_not_a_name() {
         for text in ["192.0.2.1", "127.1", "2130706433", "0x7f.1", "a.0x", "1.2.3.4.", "::1"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_breaks_the_rules_is_no_name() {
+    fn invalid_names_are_rejected() {
         for text in ["", ".", "..", "a..b", ".a", "a b", "bücher.de", "a/b", "*.a", "a\0", "a.."] {
             assert_eq!(parse(text), None, "{text:?}");
         }

@@ -1,24 +1,25 @@
-//! What the first bytes of a stream say so far.
+//! Results of reading the beginning of a stream.
 
-/// The most bytes of a stream that are looked at before a peek gives up. What a client says first
-/// is a tenth of it, keys against quantum computers and cookies included.
+/// Maximum number of bytes read before a peek gives up. A typical first message of a client has a
+/// tenth of this, including post-quantum key shares and cookies.
 pub const LIMIT: usize = 16 * 1024;
 
-/// What the first bytes of a stream say so far. It is always asked about the stream from its start:
-/// with more bytes, [`Peek::Complete`] and [`Peek::No`] stay what they are.
+/// The result of reading the first bytes of a stream. The input always starts at offset 0 of the
+/// stream: with more bytes, [`Peek::Complete`] and [`Peek::No`] do not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peek<T> {
-    /// The message was there, or as much of it as can matter.
+    /// The message, or all of its parts that are needed.
     Complete(T),
-    /// It may become one. The whole of it has at least this many bytes from the start of the
-    /// stream, always more than are there now. What matters may be there earlier.
+    /// The bytes may be the beginning of a message. The complete message ends at or after this
+    /// offset, which is always more than the available bytes. The result may be known before that
+    /// offset.
     More(usize),
-    /// It is not this protocol, or nothing that a well-behaved client sends.
+    /// The bytes are not this protocol, or nothing that a well-behaved client sends.
     No,
 }
 
 impl<T> Peek<T> {
-    /// The message, when it was there.
+    /// The message; `None` for the other results.
     pub fn complete(self) -> Option<T> {
         match self {
             Self::Complete(message) => Some(message),
@@ -26,7 +27,7 @@ impl<T> Peek<T> {
         }
     }
 
-    /// `More` of a message that must end within [`LIMIT`], or else `No`.
+    /// [`Peek::More`] for a message of `whole` bytes; [`Peek::No`] if it is longer than [`LIMIT`].
     pub(crate) fn more_within_limit(whole: usize) -> Self {
         if whole > LIMIT { Self::No } else { Self::More(whole) }
     }

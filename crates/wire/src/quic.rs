@@ -1,7 +1,7 @@
-//! What is not secret of QUIC (RFC 9000, RFC 9001; version 2: RFC 9369).
+//! The unencrypted parts of QUIC (RFC 9000, RFC 9001; version 2: RFC 9369).
 //!
-//! [`Initials`] reads what a client says first: its TLS hello, in packets whose keys are made of what
-//! is written on them. [`header`] reads what packets show without keys.
+//! [`Initials`] reads the ClientHello of a client, from packets whose keys are derived from their
+//! own headers. [`header`] reads packet headers, which need no keys.
 
 mod assembly;
 mod frame;
@@ -18,16 +18,16 @@ use assembly::Assembly;
 use keys::Keys;
 use packet::Initial;
 
-/// The most datagrams of a client that are looked at. Its hello takes one, or two with long keys;
-/// some are sent again.
+/// Maximum number of datagrams of a client that are read. A ClientHello has one or, with long key
+/// shares, two datagrams; retransmissions add some.
 pub const DATAGRAM_LIMIT: usize = 8;
-/// The most packets in a datagram that are looked at.
+/// Maximum number of packets read from a datagram.
 const PACKET_LIMIT: usize = 4;
-/// A client's first packet has at least so many bytes of random numbers where its server will have
-/// an address of its own (RFC 9000, 7.2).
+/// Minimum length of the random destination connection ID in a client's first packet (RFC 9000,
+/// 7.2).
 const FIRST_ID: usize = 8;
 
-/// The first datagrams of one QUIC client: one address and port to another.
+/// The first datagrams of one QUIC client, from one address and port to another.
 #[derive(Default)]
 pub struct Initials {
     datagrams: usize,
@@ -36,15 +36,15 @@ pub struct Initials {
 }
 
 impl Initials {
-    /// No datagram was seen yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the next datagram of the client. A hint counts the bytes of the hello, not those of
-    /// the datagrams around it. [`Peek::No`] when the first one is not QUIC of a version that is
-    /// known, when one carries what no client says, and after [`DATAGRAM_LIMIT`] at the latest.
-    /// What is lost, comes twice or, but for the first, cannot be opened changes nothing.
+    /// Reads the next datagram of the client. [`Peek::More`] counts bytes of the ClientHello, not
+    /// of the datagrams. Returns [`Peek::No`] if the first datagram is not QUIC of a known version,
+    /// if a datagram contains frames that no client sends, and after [`DATAGRAM_LIMIT`] datagrams
+    /// at the latest. Lost and duplicate datagrams, and later ones that cannot be decrypted, have
+    /// no effect.
     pub fn datagram(&mut self, bytes: &[u8]) -> Peek<ClientHello> {
         if self.datagrams >= DATAGRAM_LIMIT {
             return Peek::No;
@@ -52,7 +52,7 @@ impl Initials {
         self.datagrams += 1;
         let mut rest = bytes;
         for _ in 0..PACKET_LIMIT {
-            // What is no Initial comes behind those that are.
+            // Packets of other types follow the Initial packets.
             let Some((initial, after)) = Initial::parse(rest) else { break };
             if let Some(frames) = self.open(&initial)
                 && frame::read(&frames, &mut self.hello).is_none()
@@ -71,8 +71,8 @@ impl Initials {
         }
     }
 
-    /// All that is there of the hello so far. It may be worth to go on after [`Peek::Complete`],
-    /// until it is whole.
+    /// The values of the ClientHello so far. More datagrams may complete it after
+    /// [`Peek::Complete`].
     pub fn offer(&self) -> Option<Offer> {
         Offer::read(self.hello.beginning(), Carrier::Quic)
     }
@@ -82,13 +82,13 @@ impl Initials {
         Peek::No
     }
 
-    /// The frames of a packet; none when its keys are not known.
+    /// The decrypted frames of a packet; `None` if its keys are unknown.
     fn open(&mut self, initial: &Initial<'_>) -> Option<Vec<u8>> {
         if let Some(frames) = self.keys.as_ref().and_then(|keys| initial.open(keys)) {
             return Some(frames);
         }
-        // A later one with other keys: the server sent the client back with a Retry, and the hello
-        // begins anew as it was.
+        // A later packet with other keys follows a Retry of the server; the ClientHello starts
+        // again, unchanged.
         if self.keys.is_none() && initial.destination.len() < FIRST_ID {
             return None;
         }

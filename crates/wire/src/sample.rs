@@ -1,6 +1,6 @@
-//! Messages that tests make: TLS hellos byte by byte, and QUIC packets as rustls seals them. The
-//! tests of `manyways-flows` include this file too.
-#![allow(dead_code, reason = "each crate's tests use a part")]
+//! Messages for tests: TLS hellos built byte by byte, and QUIC packets encrypted by rustls. The
+//! tests of `manyways-flows` include this file, too.
+#![allow(dead_code, reason = "the tests of each crate use a part")]
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, Version};
 use rustls::{ClientConfig, RootCertStore, Side};
 
-/// A client of rustls that knows no authority, which it only finds out about an answer.
+/// A rustls client without trusted authorities, which matters only after the ServerHello.
 pub(crate) fn config(protocols: &[&str]) -> Arc<ClientConfig> {
     let mut config = ClientConfig::builder()
         .with_root_certificates(RootCertStore::empty())
@@ -36,7 +36,7 @@ pub(crate) fn alpn(protocols: &[&str]) -> Vec<u8> {
     extension(16, &sized(2, &list))
 }
 
-/// A handshake message with these extensions.
+/// A ClientHello message with these extensions.
 pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
     let body = [
         &[3, 3][..],
@@ -56,7 +56,7 @@ pub(crate) fn records(message: &[u8], size: usize) -> Vec<u8> {
 
 pub(crate) const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
-/// The hello that rustls puts into its first packets.
+/// The ClientHello of rustls for QUIC.
 pub(crate) fn hello(version: Version) -> Vec<u8> {
     let name = ServerName::try_from("shop.example.com").unwrap();
     let mut client =
@@ -66,7 +66,7 @@ pub(crate) fn hello(version: Version) -> Vec<u8> {
     bytes
 }
 
-/// A number in two or four bytes.
+/// A variable-length integer of two or four bytes.
 pub(crate) fn number(number: usize) -> Vec<u8> {
     match u16::try_from(number) {
         Ok(number) if number < 0x4000 => (number | 0x4000).to_be_bytes().to_vec(),
@@ -78,7 +78,7 @@ pub(crate) fn crypto(at: usize, bytes: &[u8]) -> Vec<u8> {
     [&[6][..], &number(at), &number(bytes.len()), bytes].concat()
 }
 
-/// A client's packet as rustls seals it, of at least 1200 bytes.
+/// A client's Initial packet encrypted by rustls, of at least 1,200 bytes.
 pub(crate) fn sealed(
     version: Version,
     id: &[u8],
@@ -89,8 +89,8 @@ pub(crate) fn sealed(
     sealed_by(Side::Client, version, [id, &[]], packet, token, frames, 1_162)
 }
 
-/// An Initial packet of either side to one id from another, with a payload of at least so many
-/// bytes.
+/// An Initial packet of either endpoint between two connection IDs, with a payload of at least
+/// `least` bytes.
 pub(crate) fn sealed_by(
     side: Side,
     version: Version,

@@ -1,7 +1,7 @@
-//! The two directions of a connection, as a passive observer reads them.
+//! The two directions of a connection, as read by a passive observer.
 //!
-//! A reader of messages takes one [`Piece`] after the other; [`Turns`] infers [`Exchange`]s from the
-//! directions alone.
+//! Parsers take one [`Piece`] after the other; [`Turns`] infers [`Exchange`]s from the directions
+//! only.
 
 mod piece;
 mod turns;
@@ -9,17 +9,17 @@ mod turns;
 pub use piece::Piece;
 pub use turns::{Exchange, Turns};
 
-/// One of two ends.
+/// An endpoint of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// It began.
+    /// The endpoint that initiated the connection.
     Client,
-    /// The other one.
+    /// The endpoint that accepted the connection.
     Server,
 }
 
 impl End {
-    /// The other one.
+    /// The opposite endpoint.
     pub const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,

@@ -1,4 +1,4 @@
-//! One TCP segment: what its header says, and how much it carries.
+//! One TCP segment (RFC 9293): header, options and payload length.
 
 mod options;
 mod seq;
@@ -8,65 +8,63 @@ mod tests;
 pub use self::options::{Options, SackBlocks, Stamps};
 pub use self::seq::Seq;
 
-/// A header without options.
+/// Length of a header without options.
 const HEADER: usize = 20;
 
-/// A segment, whose payload may have been cut by the capture.
+/// A segment, whose payload may be truncated by the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// The port that it is from.
+    /// Source port.
     pub from: u16,
-    /// The port that it is for.
+    /// Destination port.
     pub to: u16,
-    /// The number of its first byte, or of its SYN.
+    /// Sequence number of the first byte, or of the SYN.
     pub seq: Seq,
-    /// What its sender expects next; without [`Flags::ACK`] it means nothing.
+    /// Next sequence number that the sender expects; undefined without [`Flags::ACK`].
     pub ack: Seq,
-    /// What it is.
     pub flags: Flags,
-    /// The window as it stands in the header, without the scale that SYNs agreed on.
+    /// Receive window as in the header, without the window scale of the SYNs.
     pub window: u16,
-    /// What its options say.
     pub options: Options<'a>,
-    /// What it carries, as much of it as was captured.
+    /// The captured bytes of the payload.
     pub payload: &'a [u8],
-    /// How many bytes it carries, captured or not.
+    /// Number of payload bytes, captured or not.
     pub length: u32,
-    /// The number of the packet that it came in; zero where that says nothing.
+    /// Identification field of the IPv4 packet (RFC 791); 0 if unknown.
     pub packet: u16,
 }
 
-/// What a segment is.
+/// The control bits of a segment (RFC 9293, 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// The last of its sender's bytes were sent.
+    /// The sender has no more data.
     pub const FIN: Self = Self(0x01);
-    /// The first of its sender's segments.
+    /// Synchronizes sequence numbers: the first segment of each direction.
     pub const SYN: Self = Self(0x02);
-    /// The connection is over.
+    /// Resets the connection.
     pub const RST: Self = Self(0x04);
-    /// Its payload is to be handed on at once.
+    /// The receiver should pass the payload to the application at once.
     pub const PSH: Self = Self(0x08);
-    /// [`Segment::ack`] counts.
+    /// [`Segment::ack`] is valid.
     pub const ACK: Self = Self(0x10);
-    /// There is urgent data.
+    /// The urgent pointer is valid.
     pub const URG: Self = Self(0x20);
-    /// A congestion mark came in (in a SYN: the sender can tell of them).
+    /// A congestion mark was received; in a SYN: the sender supports ECN (RFC 3168).
     pub const ECE: Self = Self(0x40);
-    /// The sender has slowed down for one (in a SYN: as before).
+    /// The sender has reduced its congestion window after a mark; in a SYN: as for [`Flags::ECE`].
     pub const CWR: Self = Self(0x80);
 
-    /// Whether it is one of these.
+    /// Whether at least one bit of `flags` is set.
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
     }
 }
 
 impl<'a> Segment<'a> {
-    /// Reads the segment that an IP packet carries: `bytes` of it were captured, of `length`. None
-    /// where the fixed header is not there, or says of itself that it is too short.
+    /// Reads the segment in an IP packet whose payload has `length` bytes, of which `bytes` were
+    /// captured. `None` if the fixed header is incomplete, or if its data offset is invalid.
     #[inline(always)]
     pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
         let fixed: &[u8; HEADER] = bytes.first_chunk()?;
@@ -93,7 +91,7 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// The number after its last byte; SYN and FIN count as one each.
+    /// Sequence number after the last byte; SYN and FIN count as one each.
     pub fn end(&self) -> Seq {
         let flags = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));
         self.seq + self.length.wrapping_add(flags)

@@ -1,9 +1,10 @@
-//! What TLS shows before anything is secret, and after (RFC 8446, RFC 5246, RFC 6066, RFC 7301).
+//! TLS as visible to an observer: handshakes in clear text, and records afterwards (RFC 8446, RFC
+//! 5246, RFC 6066, RFC 7301).
 //!
-//! [`client_hello`] reads the server's name and the protocols from the first bytes of a client, as
-//! soon as they are there. A [`Session`] follows a connection from its pieces: what is [offered](Offer)
-//! and [chosen](Choice), when the handshake is over, and what can be inferred from sizes, times and
-//! directions of what nobody can read then.
+//! [`client_hello`] reads the server name and the protocols from the first bytes of a client, as
+//! soon as they are available. A [`Session`] follows both directions of a connection: the client's
+//! [offer](Offer), the server's [choice](Choice), the end of the handshake, and exchanges inferred
+//! from sizes, times and directions of encrypted records.
 
 mod choice;
 mod fields;
@@ -23,33 +24,32 @@ pub use session::{ALERT_LIMIT, Alert, Session, TRIES, Times};
 use crate::{HostName, LIMIT, Peek};
 use hello::Stop;
 
-/// The most protocols that are taken from one hello.
+/// Maximum number of protocols read from a ClientHello.
 pub const PROTOCOL_LIMIT: usize = 16;
 
-/// What a handshake is carried by.
+/// Transport of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Records over TCP.
+    /// TLS records over TCP.
     Tcp,
-    /// QUIC.
+    /// CRYPTO frames of QUIC.
     Quic,
 }
 
-/// What a client's first message says. A client that encrypts its hello (ECH) shows the name of the
-/// server that can decrypt it, which stands for many; that is what is read here.
+/// The values of a ClientHello that matter for routing. With Encrypted ClientHello, these are the
+/// values of the outer ClientHello, whose name stands for many servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
-    /// The server's name (SNI). None when the client gives none, as when it only knows an address,
-    /// or when what it gives is no name.
+    /// Server name (SNI). `None` if missing, for example if the client only has an address, or
+    /// invalid.
     pub server_name: Option<HostName>,
-    /// The protocols that the client would speak inside (ALPN), the one it likes best first, as
-    /// they are on the wire: `h2`, `http/1.1`. Some may be made up (GREASE, RFC 8701); none after
-    /// the first [`PROTOCOL_LIMIT`].
+    /// Protocols that the client offers (ALPN) in order of preference, as on the wire: `h2`,
+    /// `http/1.1`. Some may be GREASE values (RFC 8701). At most the first [`PROTOCOL_LIMIT`].
     pub protocols: Vec<Vec<u8>>,
 }
 
-/// Reads the first bytes of a client's TCP stream. The hello may be spread over any number of
-/// records, and what follows it is not looked at. [`Peek::No`] after [`LIMIT`] bytes at the latest.
+/// Reads the first bytes of a client's TCP stream. The ClientHello may be split into any number of
+/// records; later bytes are ignored. Returns [`Peek::No`] after [`LIMIT`] bytes at the latest.
 pub fn client_hello(bytes: &[u8]) -> Peek<ClientHello> {
     let bytes = &bytes[..bytes.len().min(LIMIT)];
     let records = record::join(bytes);

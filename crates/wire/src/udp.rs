@@ -1,25 +1,26 @@
 //! UDP datagrams (RFC 768).
 
-/// The ports, the length and the checksum.
+/// Source port, destination port, length and checksum.
 const HEADER: usize = 8;
 
-/// A datagram, whose payload may have been cut by the capture.
+/// A UDP datagram, whose payload may be truncated by the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The port that it is from.
+    /// Source port.
     pub from: u16,
-    /// The port that it is for.
+    /// Destination port.
     pub to: u16,
-    /// What it carries, as much of it as was captured.
+    /// The captured bytes of the payload.
     pub payload: &'a [u8],
-    /// How many bytes it carries, captured or not.
+    /// Number of payload bytes, captured or not.
     pub length: usize,
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads the datagram that an IP packet carries: `bytes` of it were captured, of `length`. None
-    /// where its header is not there, or says that it is shorter than that or longer than its
-    /// packet, as no receiver takes it then. What a packet has behind it (RFC 9868) is left out.
+    /// Reads the datagram in an IP packet whose payload has `length` bytes, of which `bytes` were
+    /// captured. `None` if the header is incomplete, or if the length in it is shorter than the
+    /// header or longer than the packet, because receivers discard these datagrams. Bytes after the
+    /// datagram (UDP options, RFC 9868) are skipped.
     pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
         let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -41,9 +42,9 @@ mod tests {
     const DATAGRAM: &[u8] = &[0x14, 0xe9, 0, 53, 0, 11, 1, 2, b'a', b'b', b'c', b'd'];
 
     #[test]
-    fn what_the_header_says_is_what_it_carries() {
+    fn the_header_gives_ports_and_length() {
         let whole = Datagram { from: 5_353, to: 53, payload: b"abc", length: 3 };
-        assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with options behind it");
+        assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with UDP options");
         assert_eq!(Datagram::read(&DATAGRAM[..11], 11), Some(whole));
         let cut = Datagram { payload: b"a", ..whole };
         assert_eq!(Datagram::read(&DATAGRAM[..9], 11), Some(cut));
@@ -57,9 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_receiver_takes_is_no_datagram() {
-        assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "its header was cut");
-        assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than its packet");
+    fn invalid_lengths_are_rejected() {
+        assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "the header is truncated");
+        assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than the packet");
         for declared in [0, 7] {
             let mut bytes = DATAGRAM.to_vec();
             bytes[5] = declared;

@@ -7,7 +7,7 @@ use manyways_net::fetch::location::Location;
 use manyways_net::fetch::login::UserInfo;
 use manyways_net::fetch::netrc::Netrc;
 use manyways_net::fetch::resume::Saved;
-use manyways_net::resolve::message::{Family, hosts, read_answer};
+use manyways_net::resolve::message::{Family, addresses_in_hosts, parse_response};
 use manyways_proto::fetch::ContentRange;
 use manyways_sys::interface::Mark;
 use manyways_sys::interface::announced::{self, SERVER_LIMIT};
@@ -102,9 +102,9 @@ pub(super) fn resume_file(bytes: &[u8]) {
 pub(super) fn dns_answer(bytes: &[u8]) {
     let id = bytes.first_chunk::<2>().map_or(0, |id| u16::from_be_bytes(*id));
     for family in [Family::V4, Family::V6] {
-        let _ = read_answer(bytes, id, "example.test", family);
+        let _ = parse_response(bytes, id, "example.test", family);
     }
-    let _ = hosts(bytes, "example.test");
+    let _ = addresses_in_hosts(bytes, "example.test");
 }
 
 pub(super) fn announced(bytes: &[u8]) {

@@ -131,7 +131,7 @@ fn a_gateway_that_cannot_become_a_user_says_so_in_one_line() {
     fs::write(file("allow"), format!("{public} phone\n")).expect("room for a line");
     for (user, sentence) in [
         ("no-such-user", "there is no user no-such-user: make one with `useradd"),
-        ("root", "the user root is root: name one that may do nothing else"),
+        ("root", "the user root is root: name an unprivileged user"),
     ] {
         let words = ["--listen", "127.0.0.1:0", "--allow", &file("allow"), "--key", &file("key")];
         let done = finish(manyways().args(["bond", "gateway", "--user", user]).args(words));

@@ -52,7 +52,7 @@ fn rules_that_are_flushed_come_back() {
     client.says("IPv4 and IPv6 are taken in");
     for times in 1..=2 {
         world.device(|| nft("flush ruleset"));
-        client.says_times("which are put back: the nftables table is gone", times);
+        client.says_times("which are put back: the nftables table is missing", times);
         goes_through(&world);
     }
     assert_eq!(client.times("which are put back"), 2, "{}", client.said());
@@ -70,13 +70,13 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
     let client = keys.transparent(&[]);
     client.says("IPv4 and IPv6 are taken in");
     for (words, part) in [
-        ("-4 rule del pref 417", "a routing rule of IPv4"),
-        ("-6 rule del pref 417", "a routing rule of IPv6"),
-        ("-4 route flush table 4917", "the route of IPv4"),
-        ("-6 route flush table 4917", "the route of IPv6"),
+        ("-4 rule del pref 417", "an IPv4 routing rule"),
+        ("-6 rule del pref 417", "an IPv6 routing rule"),
+        ("-4 route flush table 4917", "the IPv4 route"),
+        ("-6 route flush table 4917", "the IPv6 route"),
     ] {
         world.device(|| ip(words));
-        client.says(&format!("which are put back: {part} is gone"));
+        client.says(&format!("which are put back: {part} is missing"));
         goes_through(&world);
     }
     assert_eq!(client.times("which are put back"), 4, "{}", client.said());

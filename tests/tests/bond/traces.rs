@@ -93,7 +93,7 @@ fn two_clients_do_not_share_a_device() {
     let mut second = world.device(|| crate::bond::End::start(&world, "second", &words));
     let status = second.process.wait(crate::world::PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(1));
-    second.says(&format!("process {} has its rules installed already", client.process.pid()));
+    second.says(&format!("process {} has already installed its rules", client.process.pid()));
     assert!(state(&world) == before, "{}", state(&world));
     use_it(&world);
 }

@@ -155,8 +155,8 @@ fn nobody_waits_for_a_control_that_was_killed() {
         "the policy of this client has no rule named \"mail\"",
         "hint: it has: backup, now",
         "no client that is named default runs here",
-        "the policy holds back what can wait, which is nothing",
-        "there is something to --hold, but no policy that does",
+        "the policy delays connections, but --hold names no rules",
+        "--hold has no effect: the policy does not delay connections",
     ] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }

@@ -17,7 +17,7 @@ const TOLD: [&str; 10] = [
     "protocol",
 ];
 
-/// The stated error: 5 %, or 5 ms.
+/// Permitted error: 5 %, or 5 ms.
 fn is_near(said: f64, truth: f64) -> bool {
     (said - truth).abs() <= (truth * 0.05).max(0.005)
 }
@@ -59,13 +59,14 @@ fn requests_and_the_waits_between_them() {
                         all.iter().filter_map(|one| one.as_f64()).collect()
                     })
                 };
-                // What the client did, which on a busy machine is not quite what it was told to.
+                // The pauses that the client reports, because a busy machine extends them.
                 let (took, waited) = (spans("fetched").iter().sum::<f64>(), spans("waited"));
                 let [start, between @ .., end] = &waited[..] else { panic!("{told}") };
                 let bytes: u32 = fetched.iter().map(|one| one.0).sum();
                 let local = if near.is_empty() { 0.0 } else { 0.010 };
                 let steps = fetched.len() as f64;
-                // What passes in the middle is later on its way out, and earlier on its way back.
+                // At a capture point in the middle, requests pass later than at the client, and
+                // responses earlier.
                 let downloading = took - local * steps;
                 let between: f64 = between.iter().sum();
                 eprintln!("{link}: {}; took {took}", flow.tell(&TOLD));

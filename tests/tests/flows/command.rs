@@ -1,4 +1,4 @@
-//! What `manyways flows` refuses, how it fails, and how a signal ends it.
+//! Errors of `manyways flows`, and its end by a signal.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,13 +13,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// More than a pipe and a reader's buffer hold together.
+/// More bytes than a pipe and a reader's buffer hold together.
 const MANY: u32 = 4_000;
-/// No pipe holds more unread.
+/// More bytes than a pipe holds.
 const PIPE: usize = 1 << 16;
 const ETHERNET: u32 = 1;
 
-/// A capture of UDP datagrams of 100 bytes from as many flows.
+/// A capture of UDP datagrams of 100 bytes, each of another flow.
 fn capture(packets: u32) -> Vec<u8> {
     let mut bytes = header(ETHERNET);
     for number in 0..packets {
@@ -40,7 +40,7 @@ fn header(link: u32) -> Vec<u8> {
     bytes
 }
 
-/// A packet, at so many milliseconds.
+/// A packet at `millis` milliseconds.
 fn record(bytes: &mut Vec<u8>, millis: u32, frame: &[u8]) {
     let length = frame.len() as u32;
     let numbers = [1_700_000_000 + millis / 1_000, millis % 1_000 * 1_000, length, length];
@@ -52,7 +52,7 @@ fn flows(words: &[&Path]) -> Finished {
     finish(manyways().arg("flows").args(words))
 }
 
-/// A command that goes on until it is signalled, and the writing end of its standard input.
+/// A command that runs until a signal, and the writing end of its standard input.
 fn waiting(words: &[&Path]) -> (Child, impl Write + use<>) {
     let mut command = manyways();
     command.arg("flows").args(words).process_group(0);
@@ -68,7 +68,7 @@ fn signalled(child: Child, signal: Signal) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// All that a pipe does not hold was read, and counts.
+/// All bytes beyond the capacity of the pipe were read, and count.
 fn keeps_what_was_read(done: &Output, signal: Signal) {
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(128 + signal as i32), "{said}");
@@ -85,7 +85,7 @@ fn a_signal_ends_a_run_that_waits_for_standard_input_and_keeps_what_was_read() {
     for (signal, threads) in [(Signal::SIGTERM, "--threads=1"), (Signal::SIGINT, "--threads=2")] {
         let words = ["-", "--json", threads].map(Path::new);
         let (child, mut input) = waiting(&words);
-        // Whoever writes stays there, and has nothing more to say.
+        // The writer stays open and writes nothing more.
         input.write_all(&capture(MANY)).expect("it reads");
         keeps_what_was_read(&signalled(child, signal), signal);
         drop(input);
@@ -98,7 +98,7 @@ fn a_signal_ends_a_run_that_waits_for_a_fifo_and_keeps_what_was_read() {
     let fifo = place.path().join("fifo");
     finish(Command::new("mkfifo").arg(&fifo)).succeeded();
     let (child, _) = waiting(&[&fifo, Path::new("--json")]);
-    // Opens when the reader is there.
+    // Opens when the reader has opened its end.
     let mut writer = File::options().write(true).open(&fifo).expect("it opens");
     writer.write_all(&capture(MANY)).expect("it reads");
     keeps_what_was_read(&signalled(child, Signal::SIGTERM), Signal::SIGTERM);
@@ -133,12 +133,12 @@ fn what_is_no_capture_is_one_error_and_no_summary() {
         (0..9_999_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let out = place.path().join("out");
     let cases = [
-        (file("empty", b""), "it is empty"),
-        (file("notes.txt", b"what passed today\n"), "this is no capture"),
-        (file("random", &random), "this is no capture"),
+        (file("empty", b""), "the capture is empty"),
+        (file("notes.txt", b"what passed today\n"), "not a capture"),
+        (file("random", &random), "not a capture"),
         (
             file("zeros.pcap", &[header(ETHERNET), vec![0; 1 << 20]].concat()),
-            "not written to its end",
+            "not written completely",
         ),
     ];
     for (path, why) in &cases {
@@ -155,7 +155,7 @@ fn what_is_no_capture_is_one_error_and_no_summary() {
     let both = flows(&[&cases[0].0, &cases[1].0]);
     assert_eq!((both.code(), both.stdout.as_str()), (1, ""));
     assert!(both.stderr.contains("none of 2 captures can be read"), "{}", both.stderr);
-    // Beside one that can be read it is a fault as before.
+    // Together with a readable capture it is still an error.
     let good = file("good.pcap", &capture(3));
     let done = flows(&[&good, &cases[1].0]);
     assert_eq!(done.code(), 1);
@@ -172,7 +172,7 @@ fn zeros_behind_the_packets_are_told_and_are_no_packets() {
     let done = flows(&[&path]);
     assert_eq!(done.code(), 1);
     assert!(done.stdout.contains("Packets      3 in 1 capture"), "{}", done.stdout);
-    let place = format!("not written to its end (at byte {})", whole.len());
+    let place = format!("not written completely (at byte {})", whole.len());
     assert!(done.stderr.contains(&place), "{}", done.stderr);
 }
 
@@ -180,7 +180,7 @@ fn zeros_behind_the_packets_are_told_and_are_no_packets() {
 fn packets_that_are_not_ip_are_told_by_their_reason() {
     let place = folder();
     let path = place.path().join("a.pcap");
-    // A phone's: Linux's cooked header, with Qualcomm's number.
+    // From a phone: the Linux cooked header, with Qualcomm's number.
     let mut bytes = header(113);
     for number in 0..5 {
         let frame = [&[0, 4, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf9][..], &[7; 60]].concat();
@@ -189,14 +189,18 @@ fn packets_that_are_not_ip_are_told_by_their_reason() {
     fs::write(&path, &bytes).expect("a file is written");
     let done = flows(&[&path]).succeeded();
     assert!(done.stdout.contains("Not IP       Qualcomm MAP (0x00f9) 5\n"), "{}", done.stdout);
-    // Cut too short for anything to be seen of them.
+    // Truncated before any header.
     let mut cut = header(ETHERNET);
     (0..9).for_each(|number| record(&mut cut, number, &[0; 10]));
     fs::write(&path, &cut).expect("a file is written");
     let done = flows(&[&path]).succeeded();
-    assert!(done.stdout.contains("Not IP       cut or broken before IP 9\n"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("Not IP       truncated or broken before IP 9\n"),
+        "{}",
+        done.stdout
+    );
     assert!(done.stderr.contains("9 packets, more than half, are cut"), "{}", done.stderr);
-    // A link type that nobody reads is an error, with its name.
+    // An unsupported link type is an error that contains its name.
     let mut other = header(239);
     record(&mut other, 0, &[0; 60]);
     fs::write(&path, &other).expect("a file is written");
@@ -235,9 +239,9 @@ fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
         let mut command = manyways();
         let done = finish(command.current_dir(place.path()).args(words));
         assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
-        let is_told = done.stderr.contains("which is read")
-            || done.stderr.contains("is read and would be written into")
-            || done.stderr.contains("is used for two things");
+        let is_told = done.stderr.contains("which is an input")
+            || done.stderr.contains("is both input and output")
+            || done.stderr.contains("is used twice");
         assert!(is_told && done.stderr.contains("hint: "), "{words:?}: {}", done.stderr);
     };
     refused(&["flows", "captures", "-o", "captures"]);
@@ -264,7 +268,7 @@ fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
     let infer = ["radio", "infer", "tables", "--power", "p.csv", "--profile", "lte", "-o"];
     refused(&[&infer[..], &["tables/mine.toml"]].concat());
     assert_eq!(fs::read(&one).expect("it is there"), capture(3));
-    // Beside the captures there is room for a report, and below them for tables.
+    // A report may be in the folder of the captures, and tables in a folder below it.
     flows(&[&captures, report, &captures.join("a.html")]).succeeded();
     flows(&[&captures, o, &captures.join("tables"), force]).succeeded();
 }
@@ -278,7 +282,7 @@ fn tables_do_not_go_over_sets_of_a_live_capture() {
     for force in [&[][..], &[Path::new("--force")]] {
         let done = flows(&[&[path.as_path(), Path::new("-o"), &sets], force].concat());
         assert_eq!((done.code(), done.stdout.as_str()), (1, ""));
-        assert!(done.stderr.contains("has sets of tables in it"), "{}", done.stderr);
+        assert!(done.stderr.contains("contains sets of tables"), "{}", done.stderr);
         assert_eq!(fs::read_dir(&sets).expect("it is there").count(), 1);
     }
 }

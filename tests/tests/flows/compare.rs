@@ -1,4 +1,4 @@
-//! What tcptrace and tshark say of the same captures: the same, or why not.
+//! Comparison with tcptrace and tshark: equal values, or an explained difference.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,10 @@ use manyways_tests::{Need, finish, lack, needs};
 use crate::rows::{Row, Tables};
 use crate::world::{NEEDS, World};
 
-/// Both ends, as our columns and tcptrace's call what each sends.
+/// Both endpoints, by the prefixes of our columns and of tcptrace's.
 const ENDS: [(&str, &str); 2] = [("up", "a2b"), ("down", "b2a")];
 
-/// What the connections are told to do, and the bytes that each end then has to send.
+/// Arguments of the connections, and the bytes that each endpoint then sends.
 const WORDS: [(&str, i64, i64); 5] = [
     ("read bulk 2000000", 13, 2_000_000),
     ("put 1500000", 1_500_013, 6),
@@ -21,14 +21,15 @@ const WORDS: [(&str, i64, i64); 5] = [
     ("read bulk 1", 7, 1),
 ];
 
-/// The most data of a segment here, and the most segments that one captured packet may be.
+/// The maximum payload of a segment in this test, and the maximum number of segments per captured
+/// packet.
 const SEGMENT: i64 = 1_448;
 const MERGED: i64 = 65_536 / SEGMENT;
 
-/// One connection as tcptrace tells it: its columns by their names.
+/// One connection of tcptrace: its columns by name.
 type Traced = BTreeMap<String, String>;
 
-/// What tshark makes of the segments of one end of a connection.
+/// Counters of tshark for the segments of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sharked {
     frames: i64,
@@ -36,7 +37,7 @@ struct Sharked {
     ip: i64,
     again: i64,
     out_of_order: i64,
-    /// There are acknowledgements behind data that had not passed.
+    /// Whether there are ACKs after data that had not passed.
     skips: bool,
 }
 
@@ -57,7 +58,7 @@ fn number(traced: &Traced, name: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("tcptrace says of {name}: {text}"))
 }
 
-/// How many conversations there are, and what each end of them sent, by the client's port.
+/// Number of conversations, and the counters of each endpoint, by the client's port.
 fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
     let run = |words: &[&str]| {
         let mut tshark = Command::new("tshark");
@@ -87,7 +88,7 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
         end.frames += 1;
         end.ip += whole(ip);
         end.payload += whole(payload);
-        // It sets this flag for those that it calls fast or spurious as well.
+        // tshark sets this flag also for fast and spurious retransmissions.
         end.again += i64::from(!again.is_empty());
         end.out_of_order += i64::from(!out_of_order.is_empty());
         end.skips |= !lost.is_empty() && payload == "0";
@@ -95,7 +96,7 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
     (talks, ends)
 }
 
-/// Segments that were sent again, whatever for.
+/// Retransmitted segments of any cause.
 fn again(flow: &Row, end: &str) -> i64 {
     let kinds = ["fast", "timeout", "probe", "spurious"];
     kinds.iter().map(|kind| flow.count(&format!("{end}_again_{kind}"))).sum()
@@ -118,8 +119,9 @@ impl Differences<'_> {
     }
 }
 
-/// What tcptrace says of one end. `skips` is whether an acknowledgement without data was sent behind data
-/// that had been lost before it passed: it does not look at those, so that more may have been lost.
+/// Compares one endpoint with tcptrace. `skips` is whether an ACK without data was sent after data
+/// that had been lost before the capture point: tcptrace ignores these ACKs, so our number of lost
+/// segments may be larger.
 fn with_tcptrace(
     flow: &Row,
     traced: &Traced,
@@ -131,10 +133,10 @@ fn with_tcptrace(
     let said = |name: &str| number(traced, &format!("{name}_{theirs}"));
     wrong.same("packets", count("packets"), said("total_packets") as i64);
     wrong.same("bytes", count("bytes"), said("actual_data_bytes") as i64);
-    // It says of a segment that was sent again only that it passed twice; where the first copy was
-    // lost before it passed here, it calls the second one out of order, as it does those that
-    // something overtook. And it counts packets as they were captured, of which one may be several
-    // segments: what was sent again of those that were merged may be more.
+    // tcptrace reports only that a segment passed twice; if the first copy was lost before the
+    // capture point, it counts the second one as out of order, like reordered segments. And it
+    // counts captured packets, which may contain several segments: our number of retransmissions of
+    // merged segments may be larger.
     let (twice, late) = (said("rexmt_data_pkts") as i64, said("outoforder_pkts") as i64);
     let (again, reordered) = (again(flow, end), count("reordered"));
     let merged = said("max_segm_size") as i64 > SEGMENT;
@@ -148,8 +150,8 @@ fn with_tcptrace(
     wrong.check((late..=late + untold).contains(&missing), || {
         format!("lost before or overtaken: {missing}, they say {late}")
     });
-    // It has what nobody overtook wait for an acknowledgement as we do, but prints a tenth of a
-    // millisecond, and counts SYNs, which have a column of their own here.
+    // tcptrace also requires that no later segment passed before the ACK, but prints tenths of
+    // milliseconds, and includes SYNs, which have a separate column here.
     let near = if end == "up" { "up_remote_rtt" } else { "local_rtt" };
     let shake = if end == "up" { "handshake_server_rtt" } else { "handshake_client_rtt" };
     let millis = |name: &str| flow.number(name).map(|seconds| seconds * 1_000.0);
@@ -162,8 +164,7 @@ fn with_tcptrace(
         let (ours, theirs) = (millis(shake).map_or(least, |it| it.min(least)), said("RTT_min"));
         wrong.check(is_near(ours, theirs), || format!("least {ours} ms, they say {theirs}"));
     }
-    // It has a mean where we have a median, which is never further from it than one standard
-    // deviation.
+    // tcptrace has the mean instead of the median; they differ by at most one standard deviation.
     if let Some(median) = millis(near) {
         let (mean, deviation) = (said("RTT_avg"), said("RTT_stdev"));
         wrong.check((median - mean).abs() <= deviation + 0.5, || {
@@ -172,13 +173,13 @@ fn with_tcptrace(
     }
 }
 
-/// What tshark says of one end.
+/// Compares one endpoint with tshark.
 fn with_tshark(flow: &Row, end: &str, said: Sharked, wrong: &mut Differences<'_>) {
     let count = |name: &str| flow.count(&format!("{end}_{name}"));
     let ours = [count("packets"), count("bytes"), count("ip_bytes")];
     wrong.same("packets, bytes, IP bytes", ours, [said.frames, said.payload, said.ip]);
-    // It calls what comes again soon out of order, by a rule of a few milliseconds: only the sum
-    // can be compared. It counts packets as they were captured.
+    // tshark classifies retransmissions as out of order by a limit of a few milliseconds: only the
+    // sum is comparable. It counts captured packets.
     let again = again(flow, end) + count("reordered");
     let theirs = said.again + said.out_of_order;
     let most = if count("data_packets") > count("packets") { theirs * MERGED } else { theirs };
@@ -221,11 +222,11 @@ fn tcptrace_and_tshark_agree() {
                 for (end, unique) in ENDS.into_iter().zip([up, down]) {
                     let of = format!("{world}, {side}, {words}, {}", end.0);
                     let mut wrong = Differences { of: &of, all: &mut wrong };
-                    // The truth, which the other one finds where the last copy of all passed.
+                    // The true value, which tshark finds if the last copy of each segment passed.
                     let said = number(traced, &format!("unique_bytes_sent_{}", end.1)) as i64;
                     wrong.same("unique bytes", unique, said);
                     let said = sharked.get(&(i64::from(*port), end.0));
-                    // Without tshark nobody knows.
+                    // Unknown without tshark.
                     let skips = said.is_none_or(|said| said.skips);
                     with_tcptrace(flow, traced, end, skips, &mut wrong);
                     if let Some(said) = said {
@@ -239,7 +240,7 @@ fn tcptrace_and_tshark_agree() {
     }
     eprintln!("sent again: {sums:?}");
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // And there was something to compare.
+    // The comparison must not be empty.
     for ((world, side), sum) in sums {
         assert_eq!(sum == 0, world == "clean", "{world}, {side}: {sum}");
         assert!(world != "lossy" || sum >= 20, "{world}, {side}: {sum}");

@@ -1,4 +1,4 @@
-//! Captures that miss something: a direction, the beginning, or where one packet ends.
+//! Incomplete captures: without one direction, without the beginning, or with merged packets.
 
 use manyways_tests::needs;
 
@@ -22,12 +22,13 @@ const SEEN: [&str; 14] = [
     "down_limited_by",
 ];
 
-/// The sender hands over many segments at once, and its capture has them as one.
+/// The sender passes several segments at once to the kernel, and its capture contains them as one
+/// packet.
 #[test]
 fn merged_packets_count_as_what_they_were() {
     needs!(NEEDS);
     let links = vec!["net:down=50mbit,delay=10ms,queue=500ms".to_owned()];
-    // Long enough for the start to be a small part of it, and not for the queue to overflow.
+    // Long enough that slow start is a small part of it, without an overflow of the queue.
     let script = "$PEER client read bulk 12000000\n";
     let captured = World { links, at_server: true, ..World::default() }.run(script);
     let merged = packets(&captured.path("net-server.pcap"), "tcp and greater 2000");
@@ -39,7 +40,8 @@ fn merged_packets_count_as_what_they_were() {
         eprintln!("{file}: {}", flow.tell(&SEEN));
         assert_eq!(flow.count("down_bytes") - flow.count("down_unseen"), 12_000_000, "{file}");
         assert_eq!(flow.count("down_unseen") + flow.count("down_reordered"), 0, "{file}");
-        // Merged segments are counted by the largest one: at most one more or less for each.
+        // Merged segments are counted with the size of the largest one: an error of at most one
+        // each.
         let (said, truth) = (flow.count("down_data_packets"), link.count("down_data_packets"));
         assert!((said - truth).abs() <= truth / 50, "{file}: {said}, {truth}");
     }
@@ -65,7 +67,7 @@ fn one_direction_and_the_middle_of_a_flow() {
     assert_eq!((whole.count("down_bytes"), down.count("down_bytes")), (4_000_000, 4_000_000));
     for flow in [down, up] {
         assert!(!flow.is("is_valid"), "{}", flow.tell(&SEEN));
-        // Nobody knows, and nothing is made up.
+        // Unknown values stay unknown.
         for column in ["rtt", "rtt_min", "local_rtt", "remote_rtt"] {
             assert_eq!(flow.number(column), None, "{column}: {}", flow.tell(&SEEN));
         }

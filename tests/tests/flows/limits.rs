@@ -1,10 +1,10 @@
-//! What limits a flow whose only limit is known.
+//! Sender limits of flows with exactly one known limit.
 
 use manyways_tests::needs;
 
 use crate::world::{Captured, NEEDS, World, tries};
 
-/// The columns that a reader of a failure wants.
+/// Columns for the message of a failed assertion.
 const SHARES: [&str; 14] = [
     "down_limited_by",
     "down_limited_application",
@@ -22,8 +22,8 @@ const SHARES: [&str; 14] = [
     "down_lost_behind",
 ];
 
-/// Runs the same client over several links at the same time, and says by what each flow is limited,
-/// as seen where the client is and where the server is.
+/// Runs the same client over several links at the same time. Returns the limits of each flow, as
+/// seen at the client and at the server.
 fn limited_by(links: &[&str], client: &str, truth: &str) {
     needs!(NEEDS);
     tries(|| {
@@ -84,7 +84,7 @@ fn a_path_that_is_full() {
     limited_by(&links, "read bulk 4000000 reno", "congestion");
 }
 
-/// What was lost is known as well: the lab keeps what it drops.
+/// The number of lost packets is known from the captures of dropped packets of the lab.
 #[test]
 fn losses_without_a_queue() {
     needs!(NEEDS);

@@ -1,4 +1,4 @@
-//! Captures on an interface, beside tcpdump and by themselves.
+//! Live captures on an interface, compared with tcpdump.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::world::World;
 
-/// Two hosts and a cable. The script runs on the first; `$PEER` is
-/// the program of both ends, and `live NAME ARGUMENTS` captures on the cable in the background.
+/// Two hosts and a cable. The script runs on the first host; `$PEER` is the program of both
+/// endpoints, and `live NAME ARGUMENTS` captures on the cable in the background.
 const HOSTS: &str = r#"
 set -e
 sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
@@ -36,7 +36,7 @@ live() {
 }
 "#;
 
-/// Sends datagrams from the second host, in frames that have the tag of a VLAN.
+/// Sends datagrams from the second host, in frames with a VLAN tag.
 const TAGGED: &str = r#"
 import socket
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -57,7 +57,7 @@ const NEEDS: Need = Need::All(&[
     Need::Command("setpriv"),
 ]);
 
-/// Runs a script on the first of the hosts.
+/// Runs a script on the first host.
 #[track_caller]
 fn hosts(script: &str) -> (TempDir, Finished) {
     let out = folder();
@@ -73,16 +73,16 @@ fn hosts(script: &str) -> (TempDir, Finished) {
     (out, done.succeeded())
 }
 
-/// The rows of a table of one folder, as text.
+/// Returns the rows of a table of one folder, as text.
 #[track_caller]
 fn rows(folder: &Path, table: &str) -> Vec<String> {
     rows_of(folder, table, |_, _| true)
 }
 
-/// The same without what two who capture one interface need not share, sorted: between two namespaces
-/// the kernel stamps a packet that comes in anew for each of them, and when the two directions cross on
-/// two processors, each has an order of its own. Samples of the round trip, what is on its way and the
-/// first window are made of those.
+/// Returns the rows without the columns that may differ between two captures of one interface,
+/// sorted. Between two namespaces, the kernel timestamps a received packet separately for each
+/// capture, and if the two directions are processed on two cores, each capture has its own order.
+/// Round-trip times, bytes in flight and the initial window depend on both.
 #[track_caller]
 fn timeless(folder: &Path, table: &str) -> Vec<String> {
     const DIFFERENT: [&str; 5] = ["icwnd", "in_flight", "limited", "held_back", "rtt"];
@@ -110,7 +110,7 @@ fn rows_of(folder: &Path, table: &str, is_told: impl Fn(&str, &Field) -> bool) -
     rows.map(|row| tell(row.expect("it is whole"))).collect()
 }
 
-/// The sets in a folder, and what else is there.
+/// Returns the sets in a folder, and its other files.
 #[track_caller]
 fn sets(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder");
@@ -126,7 +126,7 @@ fn document(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The number behind `name: ` in a row.
+/// Returns the number after `name: ` in a row.
 #[track_caller]
 fn number(row: &str, name: &str) -> u64 {
     let (_, rest) =
@@ -164,7 +164,7 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng -o $OUT/own --packets >/dev/nul
     }
     assert_eq!(said["capture_lost"], 0);
     assert_eq!((&said["flows"], &said["tcp_broken"]), (&3.into(), &0.into()));
-    // The kernel takes the tag of a VLAN out of a frame, where the bytes that are counted have it.
+    // The kernel removes the VLAN tag of a frame, but counts its bytes.
     let mut tcpdump = Command::new("tcpdump");
     let tagged =
         finish(tcpdump.args(["-nn", "-r"]).arg(out.path().join("near.pcap")).arg("vlan 7"));
@@ -199,7 +199,7 @@ for one in $LIVES; do wait $one; done
     assert_eq!(flows.len(), 1, "{flows:#?}");
     assert_eq!(number(&flows[0], "down_bytes"), 700_000);
     assert_eq!(number(&flows[0], "down_unseen"), 0, "{}", flows[0]);
-    // The row is in the last set, and its seconds are where they passed.
+    // The row is in the last set, and its seconds are in the sets of their times.
     assert_eq!(rows(found.last().expect("there are some"), "tcp"), flows);
     let seconds: Vec<u64> = found
         .iter()
@@ -318,7 +318,7 @@ fn who_may_not_capture_or_has_no_such_interface_is_told() {
     let missing = finish(manyways().args(["flows", "--live", "nope0"]));
     assert_eq!(missing.code(), 1);
     assert!(missing.stderr.contains("there is no interface nope0"), "{}", missing.stderr);
-    assert!(missing.stderr.contains("hint: there are: lo"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("hint: give one of: lo"), "{}", missing.stderr);
     let place = folder();
     let mut without = Command::new("setpriv");
     without.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"]).arg(manyways_path());
@@ -330,7 +330,7 @@ fn who_may_not_capture_or_has_no_such_interface_is_told() {
     assert!(!place.path().join("sets").exists());
 }
 
-/// One that comes back does not. What passed before is kept.
+/// An interface that reappears is not captured again. Earlier packets are kept.
 #[test]
 fn an_interface_that_goes_away_ends_it() {
     needs!(NEEDS);
@@ -350,5 +350,5 @@ true
     let (found, _) = sets(&out.path().join("live"));
     assert_eq!(rows(&found[0], "tcp").len(), 2);
     let said = fs::read_to_string(out.path().join("live.err")).expect("it said something");
-    assert!(said.contains("near: the interface is not there any more"), "{said}");
+    assert!(said.contains("near: the interface was removed"), "{said}");
 }

@@ -1,10 +1,10 @@
-//! What is lost on which side of a capture point between two links that lose packets.
+//! Losses on either side of a capture point, between two links that lose packets.
 
 use manyways_tests::needs;
 
 use crate::world::{NEEDS, World, tries};
 
-/// The columns that a reader of a failure wants.
+/// Columns for the message of a failed assertion.
 pub const COUNTS: [&str; 11] = [
     "down_data_packets",
     "down_again_fast",
@@ -19,10 +19,10 @@ pub const COUNTS: [&str; 11] = [
     "up_unseen",
 ];
 
-/// Each place of which a copy was lost is counted. Of a place that was lost twice before it passed
-/// nobody can tell that from here. Of tails and of what is lost again one in twenty may be missed,
-/// or one: a copy that a probe sends together with something new has the stamp of that, and looks
-/// as if it had been overtaken.
+/// Each offset with a lost copy counts. An offset that was lost twice before the capture point is
+/// not distinguishable from one lost once. Of tail losses and lost retransmissions, 5 % may be
+/// missed, or one: a copy that a probe sends together with new data has the timestamp of the new
+/// data, and looks reordered.
 pub fn is_right(said: u64, (places, copies): (u64, u64)) -> bool {
     (places - (places / 20).max(1).min(places)..=copies).contains(&said)
 }
@@ -53,7 +53,8 @@ fn each_side_has_its_own() {
             let name = near.split(':').next().unwrap_or_default();
             let local = captured.dropped(&format!("pcap-near/{name}"), None);
             let remote = captured.dropped("pcap/net", Some(*port));
-            // What was lost on both sides passed but once more than it was lost behind.
+            // An offset lost on both sides passed once more than it was lost after the capture
+            // point.
             let only = remote.0.difference(&local.0).count() as u64;
             let (local, remote) = ((local.0.len() as u64, local.1), (only, remote.1));
             for (column, truth) in [("down_lost_behind", local), ("down_lost_before", remote)] {

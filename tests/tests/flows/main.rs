@@ -1,7 +1,7 @@
-//! What the analysis says of real TCP between real programs, over links of which the truth is known.
+//! Analysis of real TCP between real programs, over links with known properties.
 //!
-//! The truth is what the lab was told (delays, rates), what it wrote down itself (the packets that
-//! it dropped) and what both ends were told to do; the capture is tcpdump's.
+//! The true values are the lab's configuration (delays, rates), its captures of dropped packets,
+//! and the arguments of both endpoints; the capture is tcpdump's.
 
 mod applications;
 mod command;

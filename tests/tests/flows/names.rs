@@ -1,4 +1,4 @@
-//! What flows are called, and which belong together.
+//! Names of flows, and joins between tables.
 
 use manyways_tests::{Need, needs};
 
@@ -27,7 +27,7 @@ fn tls_by_openssl() {
         tables.table("tcp").iter().filter(|flow| flow.text("sni").is_some()).collect();
     flows.iter().for_each(|flow| eprintln!("{}", flow.tell(&TLS)));
     let [old, new] = flows[..] else { panic!("two flows with a name: {flows:?}") };
-    // TLS 1.2 takes a round trip more than TLS 1.3 until both ends are done.
+    // TLS 1.2 takes one round trip more than TLS 1.3 for the handshake.
     for (flow, version, trips) in [(old, "1.2", 2.0), (new, "1.3", 1.0)] {
         assert_eq!(flow.text("protocol"), Some("tls"));
         assert_eq!(flow.text("sni"), Some("shop.example.test"));
@@ -46,7 +46,7 @@ fn tls_by_openssl() {
     assert!(new.millis("tls_handshake") < old.millis("tls_handshake"));
 }
 
-/// The lab's own gateway answers.
+/// The gateway of the lab responds.
 #[test]
 fn names_by_a_name_server() {
     needs!(NEEDS);
@@ -85,7 +85,7 @@ fn subflows_of_one_connection() {
     assert!(
         second.is("is_verified") && second.number("join_delay").is_some_and(|delay| delay > 0.0)
     );
-    // What came over each link, by a capture of that link alone.
+    // Bytes of each link, from a capture of that link alone.
     let came =
         ["wifi", "lte"].map(|link| captured.tables(link).table("tcp")[0].count("down_bytes"));
     let said = [first, second].map(|subflow| subflow.count("down_bytes"));

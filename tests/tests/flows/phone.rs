@@ -1,8 +1,9 @@
-//! Captures of a phone's own traffic over 4G: received packets merged by the kernel, recorded behind
-//! what was sent after them, and acknowledged within 100 us.
+//! Captures on a phone over 4G: received packets are merged by the kernel, recorded after packets
+//! that were sent later, and acknowledged within 100 us.
 //!
-//! They are nobody's to hand on, and are looked for beside the checkout. The truth is tshark's, and
-//! for round trips by the window those by stamps of the same flows.
+//! The captures are not part of the project, and are expected next to the checkout. The reference
+//! is tshark, and for round-trip times by window the round-trip times by timestamps of the same
+//! flows.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use manyways_wire::frame;
 
 use crate::rows::{Row, Tables};
 
-/// Both ends of a packet, its sender first: addresses and ports.
+/// Both endpoints of a packet, sender first: addresses and ports.
 type Way = [(String, i64); 2];
 
 fn captures() -> PathBuf {
@@ -33,7 +34,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Lines of tshark: these fields of the packets that match, separated by tabs.
+/// Output of tshark: these fields of the matching packets, separated by tabs.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-r"]).arg(file).args(["-Y", filter, "-T", "fields", "-E", "occurrence=f"]);
@@ -51,7 +52,7 @@ fn ends(row: &Row) -> Way {
     })
 }
 
-/// Packets, bytes of payload and bytes of IP of each end.
+/// Packets, bytes of payload and bytes of IP of each endpoint.
 fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<Way, [i64; 3]> {
     let mut all = BTreeMap::new();
     for row in rows {
@@ -150,8 +151,7 @@ fn questions_to_name_servers_are_dns() {
     assert!(count > 100, "{count}");
 }
 
-/// The same capture from ends that have no stamps: each option of them becomes as many that say
-/// nothing.
+/// The same capture without timestamps: each timestamps option is replaced with padding.
 fn without_stamps(capture: &[u8]) -> Vec<u8> {
     const TCP: u8 = 6;
     const STAMPS: u8 = 8;
@@ -189,7 +189,7 @@ fn without_stamps(capture: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Where there are stamps, the window alone tells the same round trips as they do, nearly.
+/// For flows with timestamps, the window alone yields nearly the same round-trip times.
 #[test]
 fn the_window_tells_what_stamps_tell() {
     needs!(Need::File(&captures().display().to_string()));

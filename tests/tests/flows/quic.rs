@@ -1,4 +1,4 @@
-//! QUIC between real programs, as a capture point between two links sees it.
+//! QUIC between real programs, captured between two links.
 
 use manyways_tests::{Authority, Need, folder, needs};
 
@@ -24,7 +24,7 @@ const TOLD: [&str; 12] = [
 fn what_is_not_secret_of_quic() {
     needs!(NEEDS, Need::Command("openssl"), Need::Command("ethtool"));
     let peer = env!("CARGO_BIN_EXE_quic-peer");
-    // Times of the way there and back, in milliseconds, near and far.
+    // Round-trip times in milliseconds, near and far.
     for (near, far, retry) in [(10.0, 40.0, ""), (30.0, 20.0, "retry")] {
         tries(|| {
             let folder = folder();
@@ -32,20 +32,21 @@ fn what_is_not_secret_of_quic() {
             let at = folder.path().display();
             let near_link = format!("near:delay={}ms", near / 2.0);
             let near_links = [near_link.as_str()];
-            // Merged datagrams come in bursts, between which nobody knows when the spin bit turned.
+            // Merged datagrams arrive in bursts, within which the time of an edge of the spin bit
+            // is unknown.
             let before = format!(
                 "ethtool -K net gso off tx-udp-segmentation off >/dev/null; \
                  {peer} serve {at} {retry} & true"
             );
             let world = World {
-                // The window of a client that takes much fills it, and takes 60 ms.
+                // A client that reads fast fills its window, which takes 60 ms.
                 links: vec![format!("net:down=8mbit,delay={}ms", far / 2.0)],
                 near: &near_links,
                 before: &before,
                 tcpdump: "--snapshot-length 0",
                 ..World::default()
             };
-            // The first one waits for programs to be read from a disk.
+            // The first connection waits for programs to be loaded from disk.
             let ask = format!("{peer} ask {at} 198.18.0.2 shop.example.test");
             let bulk = format!("{ask} 1 0 0 1200000\n");
             let captured = world.run(&format!(
@@ -70,7 +71,7 @@ fn what_is_not_secret_of_quic() {
                         Some("tls")
                     ]
                 );
-                // rustls offers the three suites of TLS 1.3, in whatever order:
+                // rustls offers the three suites of TLS 1.3, in any order:
                 // `printf 1301,1302,1303 | sha256sum`.
                 let ja4 = flow.text("ja4").unwrap_or_default();
                 assert!(ja4.starts_with("q13d03") && ja4.contains("h3_55b375c5d22e_"), "{ja4}");
@@ -78,7 +79,7 @@ fn what_is_not_secret_of_quic() {
                 assert_eq!(flow.is("retried"), !retry.is_empty());
                 assert!(!flow.is("early_data"));
             }
-            // The lab delivers nothing early. Programs take their time, the quickest of these little.
+            // The lab never delivers early. Programs add delay; the minimum has little of it.
             let mut wrong = Vec::new();
             let mut check = |what: &str, said: Option<f64>, truth: f64, most: f64| {
                 let said = said.map_or(f64::NAN, |span| span * 1_000.0);
@@ -91,18 +92,18 @@ fn what_is_not_secret_of_quic() {
             };
             let all = tables.table("udp");
             for (column, truth) in [("handshake_server_rtt", far), ("handshake_client_rtt", near)] {
-                // The other half is 10 ms or more away. A handshake that is built without
-                // optimisation computes for 3 to 5 ms here.
+                // The other part is at least 10 ms. A handshake without compiler optimization
+                // computes for 3 to 5 ms here.
                 check(column, least(all, column), truth, truth * 1.05 + 6.0);
             }
             let answered = 100.0 + far;
             check("response", asking.number("response_time"), answered, answered * 1.05 + 5.0);
-            // An end turns the bit at random in one connection of eight (RFC 9000, 17.4).
+            // An endpoint sets the bit at random in one of eight connections (RFC 9000, 17.4).
             let trip = near + far;
             check("spin", least(bulk, "spin_rtt"), trip, trip * 1.05 + 20.0);
             let asked = |row: &&Row| row.whole("flow") == asking.whole("flow");
             let exchanges = tables.table("exchanges").iter().filter(asked).count();
-            // What both say when the handshake is over may look like one more.
+            // The packets of both endpoints after the handshake may look like one more exchange.
             if !(4..=5).contains(&exchanges) {
                 wrong.push(format!("{exchanges} requests of 4"));
             }

@@ -1,4 +1,4 @@
-//! What the analysis makes of a capture file, as rows whose columns have names.
+//! Analysis of a capture file, as rows with named columns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,6 @@ use manyways_flows::analysis::{Analysis, Settings, Survey};
 use manyways_record::table::{Batch, Data, Schema};
 use manyways_wire::capture::{Reader, Step};
 
-/// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Whole(i64),
@@ -17,7 +16,7 @@ pub enum Value {
     Text(String),
 }
 
-/// A row: the values that are there, by the names of their columns.
+/// The present values of a row, by column.
 #[derive(Clone, Debug, Default)]
 pub struct Row(BTreeMap<&'static str, Value>);
 
@@ -28,7 +27,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// What is in this file.
+    /// Analyses this file.
     #[track_caller]
     pub fn of(file: &Path) -> Self {
         Self::with(file, Settings::default())
@@ -63,13 +62,14 @@ impl Tables {
         tables
     }
 
-    /// The rows of a table, in its order.
+    /// Returns the rows of a table, in its order.
     pub fn table(&self, name: &str) -> &[Row] {
         self.rows.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The flow of this client's port. Where the inner lab has forgotten a connection, a last packet
-    /// of it passes with the address that it had outside, and is a flow of its own: one packet.
+    /// Returns the flow of this client port. After the inner lab has dropped the state of a
+    /// connection, its last packet may pass with the outer address, and forms a separate flow of
+    /// one packet.
     #[track_caller]
     pub fn flow(&self, port: u16) -> &Row {
         let port = i64::from(port);
@@ -119,12 +119,12 @@ impl Row {
         self.number(name).unwrap_or_else(|| panic!("no {name}: {self:?}")) * 1_000.0
     }
 
-    /// A count, zero where there is none.
+    /// A count; 0 if absent.
     pub fn count(&self, name: &str) -> i64 {
         self.whole(name).unwrap_or(0)
     }
 
-    /// These columns, for a reader of a failure.
+    /// Formats these columns for the message of a failed assertion.
     pub fn tell(&self, names: &[&str]) -> String {
         let one = |name: &&str| match self.0.get(name) {
             Some(Value::Whole(value)) => format!("{name}={value}"),

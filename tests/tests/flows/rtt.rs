@@ -1,4 +1,4 @@
-//! Round trips and their halves, at a capture point between two links.
+//! Round-trip times and their parts, at a capture point between two links.
 
 use manyways_tests::needs;
 
@@ -19,22 +19,22 @@ const TRIPS: [&str; 12] = [
     "handshake_server_rtt",
 ];
 
-/// The stated error: 2 %, or 0.3 ms.
+/// Permitted error: 2 %, or 0.3 ms.
 fn is_near(said: f64, truth: f64) -> bool {
     (said - truth).abs() <= (truth * 0.02).max(0.3)
 }
 
-/// Both halves have their own delay, and all of them are told apart. What a receiver's window
-/// limits stands in no queue.
+/// Each part has a different delay, so that the parts are distinguishable. A flow that the receive
+/// window limits has no queueing delay.
 #[test]
 fn both_halves() {
     needs!(NEEDS);
-    // Delays of one way, near and far; with and without stamps.
+    // One-way delays, near and far; with and without timestamps.
     for (near, far, stamps) in [(5, 20, 1), (20, 5, 1), (2, 50, 1), (10, 20, 0), (30, 30, 0)] {
         tries(|| {
             let links = vec![format!("net:delay={far}ms")];
             let near_link = format!("near:delay={near}ms");
-            // Without a window that limits it, slow start bursts; and only Reno is followed.
+            // Without a limiting window, slow start sends bursts; and only Reno is simulated.
             let client = "$PEER client --server 198.18.0.2 --rcvbuf 40000";
             let script = format!(
                 "sysctl -qw net.ipv4.tcp_timestamps={stamps}\n\
@@ -56,7 +56,7 @@ fn both_halves() {
             let (down, up) = (tables.flow(ports[0]), tables.flow(ports[1]));
             eprintln!("{near}+{far} ms, stamps {stamps}: {}", down.tell(&TRIPS));
             eprintln!("    up: {}", up.tell(&TRIPS));
-            // The server sees whole round trips, late as a busy machine may make them.
+            // The server measures complete round-trip times, with the delays of a busy machine.
             let seen = captured.tables("net-server");
             let whole = seen.flow(ports[0]).millis("local_rtt");
             let said = down.millis("rtt");
@@ -70,7 +70,7 @@ fn both_halves() {
                 (down, "remote_rtt_min", far),
                 (up, "up_rtt_min", near + far),
             ] {
-                // The lab delivers nothing early.
+                // The lab never delivers early.
                 let said = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
                 check(column, said, truth, said >= truth - 0.05 && said <= truth * 1.02 + 1.0);
             }

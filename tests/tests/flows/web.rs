@@ -1,4 +1,4 @@
-//! HTTP of curl and wget from nginx, and what their user agents say of who uses them.
+//! HTTP of curl and wget from nginx, and the devices of their user agents.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) Appl
                      (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
 const DESKTOP: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0";
 
-/// What `curl -w` says of each request, in its order.
+/// Output of `curl -w` for each request, in order.
 fn said(stdout: &str) -> Vec<(i64, i64, i64)> {
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{stdout}"));
     let lines = stdout.lines().filter_map(|line| line.strip_prefix("curl "));
@@ -39,7 +39,8 @@ fn curl_and_wget_from_nginx() {
     );
     fs::write(folder.path().join("nginx.conf"), config).expect("room for a configuration");
     let before = format!("nginx -c {at}/nginx.conf 2>/dev/null & true");
-    // One connection each: a page, a part of a film, a head, a text in chunks, and what is not there.
+    // One connection each: a page, a part of a film, a HEAD request, a chunked text, and a missing
+    // file.
     let site = "http://198.18.0.1:8081";
     let told = "-w 'curl %{http_code} %{size_download} %{size_header}\\n' -o /dev/null";
     let curl = format!("curl -sS --http1.1 --interface 10.64.1.2 -A '{PHONE}' {told}");
@@ -62,7 +63,7 @@ fn curl_and_wget_from_nginx() {
     let [flow] = tables.table("tcp") else { panic!("one connection: {:?}", tables.table("tcp")) };
     assert_eq!((flow.text("protocol"), flow.count("requests")), (Some("http"), 5));
     let http = tables.table("http");
-    // As curl counts them.
+    // As curl counts.
     let ours: Vec<_> = http
         .iter()
         .map(|row| {
@@ -97,7 +98,8 @@ fn curl_and_wget_from_nginx() {
         http.iter().zip(ours.iter().zip(&said))
     {
         assert_eq!((status, seen), (code, size));
-        // A chunk of four digits has six bytes before it and two behind it, and the last one five.
+        // A chunk with a length of four digits has six bytes before it and two after it; the last
+        // chunk has five in all.
         let chunks = head - header;
         let is_right =
             if row.text("framing") == Some("chunked") { chunks >= 13 } else { chunks == 0 };

@@ -1,4 +1,4 @@
-//! First windows of servers, and what receivers grant.
+//! Initial windows of servers, and receive windows.
 
 use manyways_tests::needs;
 
@@ -14,8 +14,8 @@ const FIRST: [&str; 6] = [
     "handshake_server_rtt",
 ];
 
-/// A server with this first window answers with each congestion control, seen at the client, at the
-/// server and in the middle.
+/// A server with this initial window responds with each congestion control, captured at the client,
+/// at the server and in the middle.
 fn first_windows(window: u32) -> Vec<(String, String, Row)> {
     let mut all = Vec::new();
     let change = |from: &str, dev: &str| {
@@ -55,7 +55,8 @@ fn the_first_window_of_a_server() {
                 eprintln!("{window} {file} {cc}: {}", flow.tell(&FIRST));
                 let is_exact =
                     flow.is("icwnd_is_valid") && flow.count("icwnd") == i64::from(window);
-                // Linux paces with BBR, though not the first ten: what it says must be right still.
+                // Linux paces with BBR, except for the first ten segments: a valid estimate must
+                // still be right.
                 let is_right = is_exact || cc == "bbr" && !flow.is("icwnd_is_valid");
                 if !is_right {
                     wrong.push(format!("{window} {file} {cc}: {}", flow.tell(&FIRST)));
@@ -79,7 +80,7 @@ const GRANTED: [&str; 10] = [
     "down_keep_alives",
 ];
 
-/// The kernel doubles what a program asks for, and grants no more than that.
+/// The kernel doubles the requested buffer, and announces no larger window.
 #[test]
 fn what_a_receiver_grants() {
     needs!(NEEDS);

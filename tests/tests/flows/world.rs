@@ -1,4 +1,4 @@
-//! A lab in which programs talk while tcpdump listens.
+//! A lab with communicating programs and a capture by tcpdump.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,19 +10,20 @@ use tempfile::TempDir;
 
 use crate::rows::Tables;
 
-/// What is asked for, with what is usual.
+/// Configuration of a run, with defaults.
 pub struct World<'a> {
-    /// The links between the capture point and the server, or all of them.
+    /// The links between the capture point and the server, or all links.
     pub links: Vec<String>,
-    /// The links between the client and the capture point, where that is in the middle.
+    /// The links between the client and the capture point; empty if the capture point is at an
+    /// endpoint.
     pub near: &'a [&'a str],
-    /// The congestion control of both sides.
+    /// The congestion control of both endpoints.
     pub cc: &'a str,
-    /// What runs on the server's side before it serves.
+    /// A command on the server's side before the server starts.
     pub before: &'a str,
-    /// What tcpdump is told besides.
+    /// Additional arguments of tcpdump.
     pub tcpdump: &'a str,
-    /// What `peer.py serve` is told.
+    /// Arguments of `peer.py serve`.
     pub serve: &'a str,
     /// Whether the server's side captures as well.
     pub at_server: bool,
@@ -44,14 +45,14 @@ impl Default for World<'_> {
     }
 }
 
-/// What was captured, and what the lab and the programs say.
+/// The captures of a run, and the output of the lab and the programs.
 pub struct Captured {
     folder: TempDir,
-    /// What the script printed.
+    /// Standard output of the script.
     pub stdout: String,
 }
 
-/// Whoever measures time wants the machine for itself.
+/// Tests that measure time run one at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 /// The programs and rights that a [`World`] needs.
@@ -67,8 +68,8 @@ fn peer() -> String {
 }
 
 impl World<'_> {
-    /// Runs a script on the client's side. `$PEER` is the program of both ends; the server is
-    /// `198.18.0.1`, or `198.18.0.2` where the capture point is in the middle.
+    /// Runs a script on the client's side. `$PEER` is the program of both endpoints; the server is
+    /// `198.18.0.1`, or `198.18.0.2` if the capture point is in the middle.
     #[track_caller]
     pub fn run(&self, script: &str) -> Captured {
         let _guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +113,7 @@ impl World<'_> {
             command.args(["--link", link]);
         }
         match self.near {
-            // The near lab's own far host has the first address.
+            // The far host of the near lab has the first address.
             [] => {
                 command.args(["--far", &far]);
             }
@@ -126,7 +127,7 @@ impl World<'_> {
     }
 }
 
-/// What a test fails on while it has it cannot be made again: it is kept, and where is said.
+/// The data of a failed test cannot be reproduced: it is kept, and its path printed.
 impl Drop for Captured {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -141,13 +142,13 @@ impl Captured {
         self.folder.path().join(name)
     }
 
-    /// What tcpdump captured on this link.
+    /// The capture of this link.
     #[track_caller]
     pub fn tables(&self, link: &str) -> Tables {
         Tables::of(&self.path(&format!("{link}.pcap")))
     }
 
-    /// What the clients printed, in the order in which they ended.
+    /// Output of the clients, in the order in which they ended.
     pub fn told(&self) -> Vec<serde_json::Value> {
         self.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
@@ -157,9 +158,9 @@ impl Captured {
         self.told().iter().filter_map(|told| told["port"].as_u64()?.try_into().ok()).collect()
     }
 
-    /// Segments with data that a link of the far lab (`pcap/NAME`) or of the near one
-    /// (`pcap-near/NAME`) dropped on their way down, to this port or to any: places of the stream of
-    /// which at least one copy was, and copies.
+    /// Data segments that a link of the far lab (`pcap/NAME`) or of the near one (`pcap-near/NAME`)
+    /// dropped on their way down, to this port or to any. Returns the number of offsets with at
+    /// least one dropped copy, and of copies.
     pub fn dropped(&self, link: &str, port: Option<u16>) -> (BTreeSet<String>, u64) {
         let file = self.path(&format!("{link}-dropped.pcapng"));
         if !file.exists() {
@@ -176,15 +177,15 @@ impl Captured {
     }
 }
 
-/// How many packets of a file a filter of tcpdump matches.
+/// Number of packets of a file that match a filter of tcpdump.
 pub fn packets(file: &Path, filter: &str) -> u64 {
     let mut tcpdump = std::process::Command::new("tcpdump");
     let done = finish(tcpdump.args(["-nn", "-q", "-r"]).arg(file).arg(filter)).succeeded();
     done.stdout.lines().count() as u64
 }
 
-/// A busy machine delivers late, which is no fault of the analysis: what depends on time may be
-/// tried three times.
+/// A busy machine delivers late, which is not an error of the analysis: assertions on time are
+/// tried up to three times.
 #[track_caller]
 pub fn tries(mut experiment: impl FnMut() -> Result<(), String>) {
     let mut all = Vec::new();

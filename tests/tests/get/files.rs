@@ -86,7 +86,7 @@ fn no_network_at_all() {
     assert_eq!(far.read("code"), "1\n");
     let said = far.read("said");
     assert!(said.contains("no network of this host can be used"), "{said}");
-    assert!(said.contains("`manyways paths` says why"), "{said}");
+    assert!(said.contains("`manyways paths` shows the reason for each"), "{said}");
     assert!(far.read("via-said").contains("wifi cannot be used: "), "{}", far.read("via-said"));
 }
 

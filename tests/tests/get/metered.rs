@@ -44,7 +44,7 @@ fn no_more_than_is_allowed() {
     }
 
     let said = far.read("said");
-    assert!(said.contains("only metered networks are there: lte"), "{said}");
+    assert!(said.contains("only metered networks lead to the server: lte"), "{said}");
     assert_eq!(far.read("code"), "1\n");
     let said = far.read("spent");
     assert!(said.contains("what may be used of them is spent"), "{said}");

@@ -66,7 +66,7 @@ fn set_refuses_what_it_cannot_do() {
     let lab = Lab::start(&TWO_LINKS);
     for (words, sentence, hint) in [
         (&["wlan", "down=1mbit"][..], "there is no link `wlan`", "the links are wifi, lte"),
-        (&["wifi", "dwn=1mbit"], "a link has no `dwn`", "did you mean `down`?"),
+        (&["wifi", "dwn=1mbit"], "a link has no key `dwn`", "did you mean `down`?"),
         (&["wifi", "mtu=1400"], "`mtu` cannot change while the link runs", ""),
         (&["wifi", "down=trace:no-such-file"], "cannot read", "no-such-file"),
         (&["wifi", "loss=2"], "loss", ""),
@@ -132,7 +132,7 @@ fn a_name_is_given_once() {
     let done =
         finish(crate::running::lab_shell(&TWO_LINKS).args(["--name", &lab.name, "--", "true"]));
     assert_eq!(done.code(), 1);
-    let sentence = format!("a lab called `{}` is there already", lab.name);
+    let sentence = format!("a lab called `{}` already exists", lab.name);
     assert!(done.stderr.contains(&sentence), "{}", done.stderr);
     assert!(lab.device("true").status.success(), "and the first one goes on");
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::running::{Lab, among_others, lab_shell};
 
-/// Awake for so long behind a packet, and a second to be brought back.
+/// A radio that is connected for `timer` after a packet, with a promotion of 1 s.
 fn profile(timer: &str) -> String {
     let state = |name: &str, more: &str| {
         format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
@@ -68,7 +68,7 @@ fn a_packet_wakes_the_radio_and_the_device_sends_it_to_sleep() {
     lab.set(&["lte", "rrc=dormant"]).succeeded();
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["sleeps"]), (&"idle".into(), &1.into()), "{seen}");
-    // What is lost before it reaches the radio wakes nobody.
+    // A packet lost before the radio does not cause a promotion.
     lab.set(&["lte", "state=silent"]).succeeded();
     assert_eq!(lab.device("ping -n -c 1 -W 1 198.18.0.1").code(), 1);
     lab.set(&["lte", "state=up"]).succeeded();
@@ -110,7 +110,7 @@ fn what_is_being_sent_keeps_the_radio_awake() {
     assert_eq!(radio(&lab)["promotions"], 1);
 }
 
-/// What waits for the radio waits in the link's queue.
+/// Packets that wait for a promotion wait in the link's queue.
 #[test]
 fn a_burst_waits_in_order_and_within_the_queue() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
@@ -152,7 +152,7 @@ fn a_scenario_has_a_radio_and_says_what_is_wrong_with_one() {
 
     for (radio, sentence, hint) in [
         ("ltee", ":4:7: link `lte`: there is no radio profile `ltee`", "did you mean `lte`?"),
-        ("wimax", ":4:7: link `lte`: there is no radio profile `wimax`", "it is one of 3g-i997, "),
+        ("wimax", ":4:7: link `lte`: there is no radio profile `wimax`", "use one of 3g-i997, "),
         ("./no.toml", ":4:7: rrc: cannot read `./no.toml`", ""),
         (
             "./scenario.toml",

@@ -35,9 +35,9 @@ fn links_that_make_no_sense() {
         ("default:delay=1ms", "`default` cannot name a link", "call it default1"),
         ("wifi:delay=20h", "at most 1h", ""),
         ("averylongname", "`averylongname` cannot name a link", "write a link like"),
-        ("wifi:down", "`down` is no setting of a link", "write a link like"),
-        ("wifi:donw=1mbit", "a link has no `donw`", "did you mean `down`?"),
-        ("wifi:colour=red", "a link has no `colour`", "the keys are down, up, "),
+        ("wifi:down", "`down` is not a setting of a link", "write a link like"),
+        ("wifi:donw=1mbit", "a link has no key `donw`", "did you mean `down`?"),
+        ("wifi:colour=red", "a link has no key `colour`", "the keys are down, up, "),
         ("wifi:down=1mbit,down=2mbit", "`down` is given twice", ""),
         ("wifi:down=fast", "down: ", ""),
         ("wifi:down=-1mbit", "down: ", ""),
@@ -80,7 +80,7 @@ fn labs_that_cannot_be_built() {
     let sentence = "manyways: cannot run `/no/such/command` in the lab: No such file";
     assert!(done.stderr.contains(sentence), "{}", done.stderr);
     let done = shell(&[&TWO_LINKS[..], &["--far", "exit 3"]].concat());
-    refused(&done, 1, "the far command `exit 3` ended at once (exit status: 3)", "/bin/sh -c");
+    refused(&done, 1, "the far command `exit 3` ended immediately (exit status: 3)", "/bin/sh -c");
     let done = shell(&[&TWO_LINKS[..], &["--far", "@nobody sleep 1"]].concat());
     refused(&done, 2, "there is no far host `nobody`", "--host");
     let done = shell(&[&TWO_LINKS[..], &["--timeline", "/nowhere/log"]].concat());

@@ -98,7 +98,7 @@ fn what_a_user_may_not_is_one_sentence() {
     if lack(&[Need::UserNamespaces]).is_none() {
         let stderr = said(false, format!("{shell} --cc reno"));
         assert!(stderr.contains("cannot open /dev/net/tun: Permission denied"), "{stderr}");
-        assert!(stderr.contains("hint: run it as root, or let everybody open it"), "{stderr}");
+        assert!(stderr.contains("hint: run it as root, or let all users open it"), "{stderr}");
     }
 }
 

@@ -1,6 +1,5 @@
-//! A server, a phone whose proxy takes its time, and a wearable, whose clocks are off, in virtual
-//! time.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+//! A server, a phone whose proxy delays data, and a wearable, with wrong clocks, in virtual time.
+#![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::fs;
 
@@ -11,7 +10,7 @@ use super::*;
 use crate::Sources;
 
 const SECOND: u64 = 1_000_000;
-/// True time begins here.
+/// Start of the true time.
 const BEGIN: u64 = 1_700_000_000 * SECOND;
 const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 443);
 const PHONE: ([u8; 4], u16) = ([192, 0, 2, 9], 40_000);
@@ -20,7 +19,7 @@ const WEARABLE: ([u8; 4], u16) = ([10, 0, 0, 2], 6_000);
 
 type End = ([u8; 4], u16);
 
-/// Packets by true microseconds since [`BEGIN`].
+/// Packets with their true time in microseconds since [`BEGIN`].
 #[derive(Default)]
 struct Capture(Vec<(u64, Vec<u8>)>);
 
@@ -38,7 +37,7 @@ impl Capture {
         self.0.push((at, bytes));
     }
 
-    /// What the host of a phone sends over an L2CAP channel of PSM 0x1001.
+    /// Adds data that the phone sends or receives over an L2CAP channel with PSM 0x1001.
     fn l2cap(&mut self, at: u64, is_sent: bool, channel: u16, payload: &[u8]) {
         let boundary: u16 = if is_sent { 0 } else { 2 };
         let header =
@@ -64,7 +63,7 @@ impl Capture {
         }
     }
 
-    /// A pcap whose clock is ahead by so many microseconds, and fast by so many millionths.
+    /// Writes a pcap file with a clock that is `ahead` microseconds and `ppm` millionths fast.
     fn file(mut self, link: u32, ahead: u64, ppm: u64) -> Vec<u8> {
         self.0.sort_by_key(|packet| packet.0);
         let mut file =
@@ -87,8 +86,8 @@ fn noise(mut seed: u64, count: usize) -> Vec<u8> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A download of 120 bytes each 20 ms for 60 s through a phone: 20 ms to it and 30 ms back, 7 ms in
-/// its buffer and 2 ms in its proxy, then 4 ms to the wearable and 6 ms back.
+/// A download of 120 bytes every 20 ms for 60 s through a phone: 20 ms to the phone and 30 ms back,
+/// 7 ms in its buffer and 2 ms in its proxy, then 4 ms to the wearable and 6 ms back.
 struct World {
     folder: TempDir,
 }
@@ -114,7 +113,7 @@ impl World {
         }
         for (number, part) in (0..).zip(down.chunks(120)) {
             let sent = SECOND + u64::from(number) * 20_000;
-            // Each third waits in the network.
+            // Every third segment is delayed in the network.
             let wait = if number % 3 == 0 { u64::from(number) * 7_919 % 19_000 } else { 0 };
             let came = sent + 20_000 + wait;
             let (read, gone) = (came + 7_000, came + 9_000);
@@ -128,12 +127,12 @@ impl World {
             let (there, back) = ((PROXY, WEARABLE), (WEARABLE, PROXY));
             match is_bluetooth {
                 true => {
-                    // A byte of the proxy's own framing before each.
+                    // The proxy adds one byte of framing before each part.
                     let framed = [&[number as u8], part].concat();
                     phone_out.l2cap(gone, true, 0x51, &framed);
                 }
                 false => {
-                    // The phone is the client here.
+                    // The phone is the client of this connection.
                     let (one, other) = part.split_at(50);
                     for (from, bytes) in [(0, one), (50, other)] {
                         let says = (900 + place + from, 7, 16);
@@ -156,7 +155,8 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let write =
             |name: &str, bytes: Vec<u8>| fs::write(folder.path().join(name), bytes).unwrap();
-        // The server's clock is 3.2 s ahead and 40 ppm fast, the wearable's 0.05 s and 15 ppm.
+        // The clock of the server is 3.2 s ahead and 40 ppm fast, that of the wearable 0.05 s and
+        // 15 ppm.
         write("server.pcap", server.file(101, 3_200_000, 40));
         write("phone-in.pcap", phone_in.file(101, 0, 0));
         write("phone-out.pcap", phone_out.file(if is_bluetooth { 201 } else { 101 }, 0, 0));
@@ -192,7 +192,7 @@ fn millis(millis: i64) -> Difference {
     Difference::from_nanos(millis * 1_000_000)
 }
 
-/// Within a tenth of a millisecond.
+/// Within 0.1 ms.
 fn is_near(one: Difference, other: Difference) -> bool {
     one.less(other).size() < manyways_unit::Span::from_micros(100)
 }
@@ -203,7 +203,7 @@ fn the_parts_of_a_delay_are_found() {
     let Alignment { captures, report, .. } = run(&world.sites(), None).unwrap();
     assert!(captures.iter().all(|capture| capture.fault.is_none() && capture.packets > STEPS));
     let clocks: Vec<_> = report.clocks().collect();
-    // The phone's less the server's, and the wearable's less the phone's.
+    // Phone relative to server, and wearable relative to phone.
     assert!((clocks[0].drift.unwrap().0 + 40.0).abs() < 0.5, "{clocks:?}");
     assert!((clocks[1].drift.unwrap().0 - 15.0).abs() < 0.5, "{clocks:?}");
     for (name, truth, taken, bound) in
@@ -221,7 +221,7 @@ fn the_parts_of_a_delay_are_found() {
             }
             trust => panic!("{trust:?}"),
         }
-        assert!(report.part(name, Way::Against).is_none(), "acknowledgements are no bytes");
+        assert!(report.part(name, Way::Against).is_none(), "acknowledgments have no bytes");
     }
     let d1 = report.part(Name::D1, Way::Along).unwrap();
     assert!(d1.all.most > millis(42) && d1.all.most < millis(45));
@@ -231,19 +231,19 @@ fn the_parts_of_a_delay_are_found() {
 }
 
 #[test]
-fn a_log_parts_what_the_phone_does() {
+fn a_log_splits_the_delay_in_the_phone() {
     let world = World::new(false);
     let report = run(&world.sites(), Some(&world.path("log.csv"))).unwrap().report;
     let d2 = report.part(Name::D2, Way::Along).unwrap();
     assert_eq!((d2.all.least, d2.all.most, d2.trust), (millis(7), millis(7), Trust::OneClock));
-    // The stream to the wearable was captured without its beginning, so nobody knows which of its
-    // bytes the log speaks of; what the capture saw is taken.
+    // The stream to the wearable was captured without its beginning, so the offsets in the log
+    // cannot be assigned to its bytes; the times of the capture are used.
     let d3 = report.part(Name::D3, Way::Along).unwrap();
     assert_eq!((d3.all.least, d3.all.most), (millis(2), millis(2)));
 }
 
 #[test]
-fn a_proxy_hands_on_over_bluetooth() {
+fn a_proxy_that_forwards_over_bluetooth_is_followed() {
     let world = World::new(true);
     let report = run(&world.sites()[..3], None).unwrap();
     assert_eq!(report.points[2].tracks[0].name(), "psm/4097/sent");
@@ -252,14 +252,14 @@ fn a_proxy_hands_on_over_bluetooth() {
         (part.all.least, part.all.most, part.trust),
         (millis(9), millis(9), Trust::OneClock)
     );
-    // Of frames that short, not each has bytes by which it is recognised.
+    // In frames this short, not every frame has bytes that identify it.
     assert!(part.all.count > STEPS / 3, "{part:?}");
 }
 
 #[test]
-fn the_order_of_the_path_is_told_by_round_trips() {
+fn round_trip_times_determine_the_order_of_the_path() {
     let world = World::new(false);
-    // The phone's first, and nobody says what they are.
+    // The phone comes first, and the places are not given.
     let sites =
         [world.site("phone-in.pcap", Place::Other, 0), world.site("server.pcap", Place::Other, 1)];
     let report = run(&sites, None).unwrap().report;
@@ -275,7 +275,7 @@ fn fails(sites: &[Site], log: Option<&Path>) -> String {
 }
 
 #[test]
-fn what_cannot_be_aligned_is_said() {
+fn captures_that_cannot_be_aligned_yield_an_error() {
     let world = World::new(false);
     let sites = world.sites();
     assert_eq!(fails(&sites[..1], None), "one capture alone cannot be aligned");
@@ -285,12 +285,12 @@ fn what_cannot_be_aligned_is_said() {
     write("text.pcap", b"this is a letter and no capture");
     let letter = [sites[0].clone(), world.site("text.pcap", Place::Other, 1)];
     let said = fails(&letter, None);
-    assert!(said.contains("text.pcap has no TCP") && said.contains("this is no capture"), "{said}");
+    assert!(said.contains("text.pcap has no TCP") && said.contains("not a capture"), "{said}");
     let mut other = Capture::default();
     other.tcp(5, (PROXY, SERVER), (5, 5, 16), &noise(77, 500));
     write("other.pcap", &other.file(101, 0, 0));
     let others = [sites[0].clone(), world.site("other.pcap", Place::Other, 1)];
-    assert_eq!(fails(&others, None), "no stream of one capture was found in the next one");
+    assert_eq!(fails(&others, None), "no stream of a capture was found in the next one");
     write("broken.csv", b"1,a,5,read\n1,a,many,read\n");
     let said = fails(&sites, Some(&world.path("broken.csv")));
     assert!(said.ends_with("broken.csv, line 2: the offset must be a whole number of bytes"));
@@ -299,12 +299,12 @@ fn what_cannot_be_aligned_is_said() {
 }
 
 #[test]
-fn of_a_cut_capture_what_is_there_counts() {
+fn a_truncated_capture_is_aligned_as_far_as_possible() {
     let world = World::new(false);
     let path = world.path("server.pcap");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let Alignment { captures, report, .. } = run(&world.sites()[..2], None).unwrap();
-    assert!(captures[0].fault.as_ref().unwrap().starts_with("it ends in the middle"));
+    assert!(captures[0].fault.as_ref().unwrap().starts_with("the capture ends in the middle"));
     assert!(report.part(Name::D1, Way::Along).unwrap().all.bytes > STEPS * 50);
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::tests::{capture, look};
 use crate::{Folder, Plan, Progress, Sources, run};
 
-/// A folder with the tables of so many conversations, and where to write.
+/// A folder with the tables of `flows` connections, and its path.
 fn tables(flows: u8) -> (tempfile::TempDir, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
@@ -21,7 +21,8 @@ fn tables(flows: u8) -> (tempfile::TempDir, PathBuf) {
     (place, folder)
 }
 
-/// The fields of each line of a file, by spaces or commas where no field has any in it.
+/// The fields of each line of a file, separated by spaces or by commas; no field may contain the
+/// separator.
 fn lines(file: &Path, between: char) -> Vec<Vec<String>> {
     let text = fs::read_to_string(file).unwrap();
     text.lines().map(|line| line.split(between).map(str::to_owned).collect()).collect()
@@ -45,7 +46,7 @@ fn each_table_becomes_a_file_of_csv() {
     let known: Vec<String> = tables.names().map(|name| format!("{name}.csv")).collect();
     assert_eq!(names(&out), known);
     let rows = |name: &str| written.iter().find(|one| one.name == name).unwrap().rows;
-    // Tables of flows are there even where they have no row.
+    // Tables of flows exist even without rows.
     assert_eq!((rows("tcp.csv"), rows("udp.csv"), rows("http.csv")), (5, 0, 5));
     assert_eq!(lines(&out.join("udp.csv"), ',').len(), 1);
     let tcp = lines(&out.join("tcp.csv"), ',');
@@ -76,7 +77,7 @@ fn one_table_is_a_stream() {
     assert!(known.contains(&"tcp".to_owned()));
     assert!(!Export::new(&tables, Format::Csv, None).unwrap().is_one());
     assert!(Export::new(&tables, Format::Ipfix, None).unwrap().is_one());
-    // Whoever reads may go.
+    // A reader that has closed the output.
     struct Gone;
     impl Write for Gone {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -104,7 +105,7 @@ fn tstat_has_its_logs() {
     assert_eq!([flow(1), flow(2), flow(15), flow(16)], ["10.0.0.0", "40000", "192.0.2.0", "80"]);
     assert_eq!([flow(3), flow(17), flow(7), flow(9)], ["4", "3", "42", "42"]);
     assert_eq!([flow(29), flow(31)], ["1700000000000.000000", "110.000000"]);
-    // HTTP, one request, the name, and no anonymisation.
+    // HTTP, one request, the name, and no anonymization.
     assert_eq!([flow(42), flow(44), flow(111), flow(112)], ["1", "1", "1", "1"]);
     assert_eq!([flow(127), flow(40)], ["www.example.net", "0"]);
     assert_eq!(lines(&out.join("log_tcp_nocomplete"), ' ').len(), 1);
@@ -112,7 +113,7 @@ fn tstat_has_its_logs() {
 }
 
 #[test]
-fn what_is_hidden_stays_hidden_and_is_marked() {
+fn anonymized_values_stay_anonymized_and_are_marked() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     fs::write(&file, capture(3, |at| at)).unwrap();
@@ -136,7 +137,7 @@ fn what_is_hidden_stays_hidden_and_is_marked() {
     let written = Export::new(&tables, Format::Ipfix, None).unwrap().write(&mut ipfix).unwrap();
     assert_eq!((written[0].rows, written[0].left_out), (3, 0));
     assert!(!ipfix.windows(4).any(|bytes| bytes == [10, 0, 0, 0]));
-    // The same flow has the same number in each table.
+    // A flow has the same number in each table.
     let mut numbers = Vec::new();
     for table in ["tcp", "seconds"] {
         let mut of = std::collections::BTreeSet::new();
@@ -159,7 +160,7 @@ fn shards_are_read_as_one() {
         fs::write(&file, capture(flows, |at| at)).unwrap();
         look(&[file], 1, &shards.join(format!("shard={name}")));
     }
-    // One of them has a column that the other has not.
+    // One shard has a column that the other lacks.
     let tables = Tables::open(&shards).unwrap();
     let mut out = Vec::new();
     Export::new(&tables, Format::Csv, Some("seconds")).unwrap().write(&mut out).unwrap();
@@ -169,7 +170,7 @@ fn shards_are_read_as_one() {
     assert_eq!(text.lines().filter(|line| line.ends_with(",two")).count(), 3);
     let written = Export::new(&tables, Format::Ipfix, None).unwrap().write(io::sink()).unwrap();
     assert_eq!((written[0].rows, written[1].rows), (5, 0));
-    // A table beside the shards counts instead of theirs.
+    // A table in the folder itself replaces those of its shards.
     fs::copy(folder.join("tcp.parquet"), shards.join("tcp.parquet")).unwrap();
     let tables = Tables::open(&shards).unwrap();
     let written = Export::new(&tables, Format::Ipfix, None).unwrap().write(io::sink()).unwrap();
@@ -178,7 +179,7 @@ fn shards_are_read_as_one() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_when_that_is_wanted() {
+fn existing_files_are_replaced_only_on_request() {
     let (place, folder) = tables(1);
     let tables = Tables::open(&folder).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
@@ -201,7 +202,7 @@ fn what_is_there_is_replaced_only_when_that_is_wanted() {
     ipfix.to_file(&file, true).unwrap();
     assert!(fs::read(&file).unwrap().starts_with(&[0, 10]));
     assert!(matches!(export.to_folder(&file, true), Err(ExportError::Place { .. })));
-    // What does not come to its end leaves nothing.
+    // A failed export leaves no file.
     fs::write(folder.join("udp.parquet"), "broken").unwrap();
     let late = place.path().join("late");
     assert!(matches!(ipfix.to_file(&late, false), Err(ExportError::Tables(_))));
@@ -209,7 +210,7 @@ fn what_is_there_is_replaced_only_when_that_is_wanted() {
     assert_eq!(names(&late), Vec::<String>::new());
 }
 
-/// A file of Parquet with a column of numbers, and what it says of itself.
+/// Writes a Parquet file with one column, and with `version` in its metadata.
 fn parquet_file(path: &Path, column: &str, physical: Physical, version: Option<&str>) {
     use parquet::file::metadata::KeyValue;
     let note = version.map(|v| vec![KeyValue::new("manyways.schema".to_owned(), v.to_owned())]);
@@ -226,7 +227,7 @@ fn parquet_file(path: &Path, column: &str, physical: Physical, version: Option<&
 }
 
 #[test]
-fn foreign_files_are_told_from_tables() {
+fn foreign_files_are_distinguished_from_tables() {
     let (place, folder) = tables(1);
     let open = |path: &Path| Tables::open(path).map(|tables| tables.names().count());
     let error = |path: &Path| open(path).unwrap_err();
@@ -234,7 +235,7 @@ fn foreign_files_are_told_from_tables() {
     let other = place.path().join("other");
     fs::create_dir(&other).unwrap();
     assert!(matches!(error(&other), TablesError::Empty(_)));
-    // What is not called as a table is passed over.
+    // A file without the name of a table is ignored.
     parquet_file(&other.join("mine.parquet"), "a", Physical::INT64, None);
     fs::write(other.join("tcp.parquet.part"), "half").unwrap();
     assert!(matches!(error(&other), TablesError::Empty(_)));
@@ -246,18 +247,18 @@ fn foreign_files_are_told_from_tables() {
     parquet_file(&other.join("tcp.parquet"), "a", Physical::INT64, Some("manyways-flows/99"));
     let text = error(&other).to_string();
     assert!(
-        text.ends_with("is a table of manyways-flows/99, and this program reads manyways-flows/1"),
+        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/1"),
         "{text}"
     );
-    fs::write(other.join("tcp.parquet"), "no Parquet at all").unwrap();
+    fs::write(other.join("tcp.parquet"), "not Parquet").unwrap();
     assert!(matches!(error(&other), TablesError::Broken { .. }));
-    // A column of another kind than ours.
+    // A column of an unknown type.
     parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/1"));
     let tables = Tables::open(&other).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
     let error = export.write(io::sink()).unwrap_err();
     assert!(matches!(error, ExportError::Tables(TablesError::Column { .. })), "{error}");
-    // A folder of delays has no flows.
+    // A folder with delays only has no flows.
     let aligned = place.path().join("aligned");
     fs::create_dir(&aligned).unwrap();
     parquet_file(
@@ -286,20 +287,20 @@ impl Row for Visit {
         manyways_record::table::Column {
             name: "odd",
             kind: Kind::Text,
-            about: "said of odd ones",
+            about: "odd numbers only",
             value: |visit| (!visit.0.is_multiple_of(2)).then(|| format!("odd {}", visit.0)).into(),
         },
     ];
 }
 
 #[test]
-fn rows_of_many_pages_and_groups_come_back_in_order() {
+fn rows_of_many_pages_and_groups_keep_their_order() {
     let place = tempfile::tempdir().unwrap();
     let mut folder = Folder::create(place.path(), false).unwrap();
     let mut expected = Vec::new();
     for group in 0..3_u64 {
         let mut batch = Batch::of::<Visit>();
-        // More than are read together, and more than a page has.
+        // More rows than one read or one page has.
         for number in 0..30_000 {
             batch.push(&Visit(group * 30_000 + number), None::<&mut Mask>);
         }

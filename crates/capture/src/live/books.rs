@@ -1,4 +1,4 @@
-//! What the threads of a live capture say, written down set by set.
+//! Collects the messages of the threads of a live capture and writes them set by set.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::folder::FolderError;
 use crate::sets::Sets;
 use crate::work::{Capture, Outcome, Plan};
 
-/// Something that a thread says.
+/// A message of a thread.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// In which turn, from zero.
+    /// Number of the set that the message belongs to, from 0.
     pub turn: u64,
     pub what: What,
 }
@@ -22,24 +22,25 @@ pub(super) struct Said {
 #[derive(Debug)]
 pub(super) enum What {
     Records(Vec<Record>),
-    /// What a shard counted in this turn, which is over for it.
+    /// Final counters of a shard for the set.
     Counted(Box<Counters>),
-    /// The packets of this turn are in this file.
+    /// File with the packets of the set.
     Saved(PathBuf),
-    /// They cannot be written.
+    /// The packets cannot be written.
     Failed(FolderError),
-    /// How a shard is getting on in this turn, and how many flows are going on in it.
+    /// Current counters of a shard for the set, and its number of active flows.
     Going {
         shard: u8,
         flows: usize,
         counters: Box<Counters>,
     },
-    /// So many packets were taken in this turn until now, and so many missed.
+    /// Numbers of captured and dropped packets in the set so far.
     Passed {
         taken: u64,
         missed: u64,
     },
-    /// And so many in all of it; the next one begins then, where there is one.
+    /// Final numbers of captured and dropped packets of the set, and the start of the next set;
+    /// `None` at the end of the capture.
     Taken {
         taken: u64,
         missed: u64,
@@ -47,14 +48,14 @@ pub(super) enum What {
     },
 }
 
-/// What is over.
+/// End of a set or of the capture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Set,
     All,
 }
 
-/// Takes down what is said, whoever says it first.
+/// Assembles sets from messages in any order.
 pub(super) struct Books<'a> {
     interface: String,
     threads: usize,
@@ -64,16 +65,16 @@ pub(super) struct Books<'a> {
     sets: Option<&'a mut Sets>,
     listener: &'a mut dyn Listener,
     turn: u64,
-    /// Said of a later turn, which has not begun here.
+    /// Messages of later sets.
     later: Vec<Said>,
-    /// Those who are done with this turn, and what they counted.
+    /// Number of shards that have finished the set, and the sum of their counters.
     done: usize,
     counters: Counters,
     taken: Option<(u64, u64, Option<Time>)>,
     saved: Option<PathBuf>,
-    /// All turns before this one.
+    /// Counters, captured and dropped packets of all earlier sets.
     before: (Counters, u64, u64),
-    /// How each shard is getting on.
+    /// Active flows and current counters of each shard.
     going: Vec<(usize, Counters)>,
 }
 
@@ -108,12 +109,12 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// The first set begins.
+    /// Starts the first set.
     pub(super) fn begin(&mut self, at: Time) -> Result<(), FolderError> {
         self.sets.as_mut().map_or(Ok(()), |sets| sets.begin(at))
     }
 
-    /// Somebody says something.
+    /// Processes a message.
     pub(super) fn hear(&mut self, said: Said) -> Result<(), FolderError> {
         if said.turn > self.turn {
             self.later.push(said);
@@ -150,7 +151,7 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// What came out in all. `fault` is why the capture had to end.
+    /// Returns the overall result. `fault` is the reason why the capture ended early.
     pub(super) fn close(self, fault: Option<String>) -> Outcome {
         let (counters, taken, missed) = self.before;
         let summary = self.survey.summary().clone();
@@ -159,7 +160,7 @@ impl<'a> Books<'a> {
         Outcome { captures: vec![capture], counters, summary }
     }
 
-    /// A turn is over for everybody.
+    /// Completes a set after all threads have finished it.
     fn turn(&mut self, taken: u64, missed: u64, next: Option<Time>) -> Result<(), FolderError> {
         let counters = std::mem::take(&mut self.counters);
         self.before.0.add(&counters);
@@ -217,7 +218,7 @@ impl<'a> Books<'a> {
         Ok(())
     }
 
-    /// Writes what is held.
+    /// Writes the collected rows.
     fn flush(&mut self, end: Option<Ends>) -> Result<(), FolderError> {
         let mut folder = self.sets.as_mut().and_then(|sets| sets.folder());
         let mut result = Ok(());

@@ -1,4 +1,4 @@
-//! What can be captured on, and how that begins.
+//! Interfaces, and the start of a capture.
 
 use std::io;
 use std::sync::Arc;
@@ -11,52 +11,49 @@ use thiserror::Error;
 
 use super::Live;
 
-/// What stands for all interfaces.
+/// Name that stands for all interfaces.
 const ANY: &str = "any";
 
-/// What to capture on.
+/// Interface and parameters of a live capture.
 #[derive(Clone, Debug)]
 pub struct Devices {
-    /// The name of an interface, or `any` for all.
+    /// Name of an interface, or `any` for all.
     pub name: String,
-    /// The most bytes that are kept of a packet.
+    /// Snap length in bytes.
     pub snap: u32,
-    /// What the kernel may hold of what was not looked at yet.
+    /// Size of the kernel's ring.
     pub buffer: Size,
-    /// Take what is for others as well.
+    /// Capture packets for other hosts, too.
     pub promiscuous: bool,
 }
 
-/// Why a capture does not begin.
+/// Reason why a capture cannot start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("there is no interface {name}")]
     Missing {
-        /// Which.
         name: String,
-        /// Those that there are.
+        /// Names of the existing interfaces.
         others: Vec<String>,
     },
-    /// This process may not capture.
+    /// The process lacks the permission to capture.
     #[error("capturing packets is not allowed")]
     Forbidden,
-    /// The interface is switched off.
     #[error("the interface {0} is down")]
     Down(String),
-    /// The system refuses for another reason.
+    /// Another error of the system.
     #[error("cannot capture on {name}: {error}")]
     System {
-        /// Where.
+        /// Name of the interface.
         name: String,
-        /// Why.
         #[source]
         error: io::Error,
     },
 }
 
-/// How an interface is.
+/// State of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Up,
@@ -65,20 +62,20 @@ pub(super) enum State {
 }
 
 impl LiveError {
-    /// What the user can do about it.
+    /// Hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { others, .. } => {
-                Some(format!("there are: {}, and any for all of them", others.join(", ")))
+                Some(format!("give one of: {}, or any for all interfaces", others.join(", ")))
             }
             Self::Forbidden => Some(
-                "run it as root, or give the program the right to: \
+                "run as root, or add the capability: \
                  sudo setcap cap_net_raw+ep \"$(command -v manyways)\""
                     .into(),
             ),
-            Self::Down(name) => Some(format!("switch it on: ip link set {name} up")),
+            Self::Down(name) => Some(format!("switch the interface on: ip link set {name} up")),
             Self::System { error, .. } if error.kind() == io::ErrorKind::OutOfMemory => {
-                Some("take a smaller --buffer".into())
+                Some("use a smaller --buffer".into())
             }
             Self::System { .. } => None,
         }
@@ -86,7 +83,7 @@ impl LiveError {
 }
 
 impl Live {
-    /// Begins to capture.
+    /// Opens the interface and starts to capture.
     pub fn open(devices: &Devices) -> Result<Self, LiveError> {
         let name = devices.name.clone();
         let system = |error| LiveError::System { name: name.clone(), error };
@@ -118,11 +115,11 @@ impl Live {
         Ok(Self { ring, name, index, interfaces: Arc::new([interface]) })
     }
 
-    /// How the interface is.
+    /// The current state of the interface.
     pub(super) fn state(&self) -> State {
         let same = |device: &&Device| Some(device.index) == self.index;
         let Some(all) = interface::devices().ok().filter(|_| self.index.is_some()) else {
-            // Where the kernel does not say, nothing is known to be wrong.
+            // Without an answer of the kernel, the interface counts as up.
             return State::Up;
         };
         match all.iter().find(same) {

@@ -21,29 +21,29 @@ use crate::block::Block;
 use crate::sets::Rotation;
 use crate::work::RunError;
 
-/// How often it is said how it goes, and looked for what was silent for too long.
+/// Interval of progress reports and of checks for idle timeouts.
 const TICK: Span = Span::from_secs(1);
-/// What passed this long ago has been looked at: what is silent since then is silent.
+/// Packets older than this have been processed, so a flow without packets since then is idle.
 const SLACK: Span = Span::from_secs(1);
-/// Descriptors.
+/// Tokens of the file descriptors in the poller.
 const RING: u64 = 0;
 const SIGNAL: u64 = 1;
 
-/// What a thread that looks at packets is asked to do.
+/// A task of an analysis thread.
 pub(super) enum Task {
     Look(Arc<Block>),
-    /// Until this time everything was seen.
+    /// All packets until this time were processed.
     Tick(Time),
-    /// The same, and a set is over.
+    /// As `Tick`, and the set ends.
     Turn(Time),
 }
 
-/// Takes packets from the ring and spreads them.
+/// Takes packets from the ring and distributes them.
 pub(super) struct Pump {
     live: Live,
     watch: Watch,
     tasks: Vec<SyncSender<Task>>,
-    /// Who writes the packets themselves, if somebody does.
+    /// Channel to the saver; `None` if packets are not saved.
     save: Option<SyncSender<Save>>,
     said: SyncSender<Said>,
     used: Receiver<Arc<Block>>,
@@ -51,14 +51,14 @@ pub(super) struct Pump {
     turn: u64,
     block: Block,
     pool: Vec<Block>,
-    /// When the last one passed that was taken.
+    /// Time of the last packet.
     latest: Time,
-    /// Packets that were taken, and those that the kernel had no room for.
+    /// Captured packets, and packets dropped by the kernel, in the current set.
     taken: u64,
     missed: u64,
 }
 
-/// Nobody hears any more: there is an error elsewhere, which is the one to tell.
+/// A channel is closed, because another thread has failed; that thread reports the error.
 struct Deaf;
 
 impl Pump {
@@ -88,17 +88,17 @@ impl Pump {
         }
     }
 
-    /// Lets packets be written as well.
+    /// Enables saving of packets.
     pub(super) fn save(&mut self, save: SyncSender<Save>) {
         self.save = Some(save);
     }
 
-    /// When the first set begins.
+    /// Start of the first set.
     pub(super) fn began(&self) -> Time {
         self.began
     }
 
-    /// Goes on until it is time to stop. Says why it had to where nobody wanted it to.
+    /// Runs until the capture ends. Returns the reason if the capture ended early.
     pub(super) fn run(mut self, termination: &Termination) -> Result<Option<String>, RunError> {
         let interface = self.live.name.clone();
         let wrong = |error| RunError::Capture { interface: interface.clone(), error };
@@ -126,7 +126,7 @@ impl Pump {
                 || deadline.is_some_and(|deadline| now >= deadline)
                 || termination.now().map_err(wrong)?.is_some()
             {
-                // What passed until now is still on its way.
+                // The kernel may still hold packets captured before now.
                 last = Some(Last { wall: today, until: now + LATENCY + LATENCY });
             }
             if let Some(rotation) = rotation.as_mut().filter(|rotation| rotation.is_due(today)) {
@@ -139,7 +139,7 @@ impl Pump {
             if now >= tick {
                 tick = now + TICK;
                 if was_down {
-                    // Of one that goes away while it is down the kernel says nothing.
+                    // The kernel sends no error if an interface is removed while it is down.
                     let state = self.live.state();
                     was_down = state == State::Down;
                     fault = fault.or_else(|| gone(state));
@@ -163,8 +163,10 @@ impl Pump {
                 fault = fault.or_else(|| gone(state));
                 was_down = true;
                 if fault.is_none() {
-                    // Nothing is to be done: the kernel goes on when the interface does.
-                    tracing::warn!("{interface}: {error}; captured is what passes when it is up");
+                    // No action necessary: the capture continues when the interface is up again.
+                    tracing::warn!(
+                        "{interface}: {error}: the capture continues when the interface is up"
+                    );
                 }
             }
         }
@@ -173,8 +175,8 @@ impl Pump {
         Ok(fault)
     }
 
-    /// Takes a block from the ring; none where there is none. Says whether a packet in it passed at
-    /// `end` or later: those are left out.
+    /// Takes a block from the ring; `None` if there is none. Returns whether the block has packets
+    /// captured at `end` or later, which are skipped.
     fn take(&mut self, end: Option<Time>) -> Option<bool> {
         let Self { live, block, taken, latest, .. } = self;
         let (link, shards) = (live.interfaces.first()?.link, self.tasks.len() as u8);
@@ -201,7 +203,7 @@ impl Pump {
         Ring::take(&mut live.ring, each).then_some(is_past)
     }
 
-    /// Gives what was taken to those who look at it.
+    /// Sends the captured packets to the analysis threads.
     fn send(&mut self) -> Result<(), Deaf> {
         if self.block.seen().count == 0 {
             return Ok(());
@@ -221,7 +223,7 @@ impl Pump {
         self.says(What::Passed { taken: self.taken, missed: self.missed })
     }
 
-    /// A set is over, and the next one begins.
+    /// Ends a set and starts the next one.
     fn turns(&mut self, today: Time, next: Time) -> Result<(), Deaf> {
         self.send()?;
         self.ask(|| Task::Turn(before(today)))?;
@@ -231,7 +233,7 @@ impl Pump {
         Ok(())
     }
 
-    /// All of a set was taken.
+    /// Reports that all packets of a set were taken.
     fn ends(&mut self, next: Option<Time>) -> Result<(), Deaf> {
         self.send()?;
         let (taken, missed) = (self.taken, self.missed);
@@ -255,19 +257,19 @@ impl Pump {
     }
 }
 
-/// Why a capture ends whose interface is not there.
+/// The reason for the end of a capture if the interface was removed.
 fn gone(state: State) -> Option<String> {
-    (state == State::Gone).then(|| "the interface is not there any more".to_owned())
+    (state == State::Gone).then(|| "the interface was removed".to_owned())
 }
 
-/// It is time to stop: packets of before this are taken, at most until then.
+/// End of the capture: packets captured before `wall` are taken, for at most until `until`.
 #[derive(Clone, Copy)]
 struct Last {
     wall: Time,
     until: Time,
 }
 
-/// Looks at the packets of a shard.
+/// Analyses the packets of a shard.
 pub(super) fn look(
     shard: u8,
     todo: &Receiver<Task>,
@@ -277,7 +279,7 @@ pub(super) fn look(
 ) {
     let mut analysis = Analysis::new(settings.clone());
     let mut turn = 0;
-    // Where nobody hears what is said, there will be no tasks either.
+    // A closed channel means that no more tasks follow.
     let says = |turn: u64, what: What| said.send(Said { turn, what }).ok();
     let hand_out = |turn: u64, analysis: &mut Analysis| {
         let records: Vec<Record> = std::iter::from_fn(|| analysis.poll()).collect();
@@ -313,8 +315,8 @@ pub(super) fn look(
     says(turn, What::Counted(Box::new(analysis.turn())));
 }
 
-/// Now, as packets have it.
-#[allow(clippy::disallowed_methods, reason = "by this clock packets are stamped and sets named")]
+/// Current time of the clock that timestamps packets.
+#[allow(clippy::disallowed_methods, reason = "packets and sets have wall-clock times")]
 fn wall() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! Writes the packets of a live capture as a file, set by set.
+//! Writes the packets of a live capture into files, one for each set.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -16,30 +16,30 @@ use crate::folder::FolderError;
 use crate::sets::capture_part;
 use manyways_wire::capture::pcapng_writer::{self, Direction};
 
-/// What is to be written.
+/// A task of the saver.
 pub(super) enum Save {
     Block(Arc<Block>),
-    /// A set is over, in which so many packets were missed; the next one begins then.
+    /// A set has ended with this number of dropped packets; `next` is the start of the next set.
     Turn {
         missed: u64,
         next: Option<Time>,
     },
 }
 
-/// Where it is written.
+/// Writes files of packets.
 pub(super) struct Saver {
-    /// The folder of the sets.
+    /// Folder of the sets.
     pub folder: PathBuf,
-    /// The one interface.
+    /// The interface of the capture.
     pub interfaces: Arc<[Interface]>,
-    /// When the first set begins.
+    /// Start of the first set.
     pub began: Time,
 }
 
 /// A file that is being written.
 struct Output {
     file: BufWriter<File>,
-    /// Room for one packet.
+    /// Buffer for one packet.
     bytes: Vec<u8>,
     begins: Time,
     latest: Time,
@@ -47,7 +47,7 @@ struct Output {
 }
 
 impl Saver {
-    /// Writes until there is nothing more, and says what is whole, or what went wrong.
+    /// Writes until the channel closes, and reports complete files and errors.
     pub(super) fn run(
         self,
         todo: &Receiver<Save>,
@@ -58,7 +58,7 @@ impl Saver {
         while let Some(now) = begins {
             let set = self.set(now, turn, todo, back);
             if !matches!(set, Ok(Some(_))) {
-                // Whatever was written of it belongs to no set.
+                // An incomplete file belongs to no set.
                 let _ = fs::remove_file(capture_part(&self.folder, now, turn));
             }
             let what = match set {
@@ -72,7 +72,7 @@ impl Saver {
                     What::Failed(error)
                 }
             };
-            // Where nobody hears, there will be nothing more.
+            // A closed channel means that the capture has ended.
             if said.send(Said { turn, what }).is_err() {
                 return;
             }
@@ -80,8 +80,8 @@ impl Saver {
         }
     }
 
-    /// Writes the packets of a set. Says where they are, and when the next one begins; nothing where
-    /// the set has no end.
+    /// Writes the packets of a set. Returns the file and the start of the next set; `None` if the
+    /// channel closed before the end of the set.
     fn set(
         &self,
         begins: Time,
@@ -110,7 +110,7 @@ impl Saver {
 
 impl Output {
     fn create(path: &Path, interfaces: &[Interface], begins: Time) -> io::Result<Self> {
-        // What people say is in it, in part: it is for nobody else.
+        // Readable by the owner only, because packets contain private communication.
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Tables out of Parquet files.
+//! Reads tables from Parquet files.
 
 use std::fs::File;
 use std::io;
@@ -13,33 +13,32 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::MASKED;
 
-/// So many rows are read together.
+/// Number of rows read at once.
 const ROWS: usize = 1 << 13;
-/// Where a file says which version of our schemas it has: as we write it, and as Arrow does.
+/// Metadata keys of the schema version, as written by this program and by Arrow.
 const VERSIONS: [&str; 2] = ["manyways.schema", "schema"];
 
-/// A table in a file.
+/// A Parquet file.
 pub(crate) struct Reader {
     reader: SerializedFileReader<File>,
     columns: Vec<Column>,
 }
 
-/// A column of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// What its values are; none where they are nothing that a table of ours has.
+    /// `None` for types that no table has.
     pub(crate) kind: Option<Kind>,
 }
 
 impl Reader {
-    /// Opens a file and reads what it says of itself.
+    /// Opens a file and reads its metadata.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|error| ParquetError::External(Box::new(error)))?;
         let reader = SerializedFileReader::new(file)?;
         let columns = reader.metadata().file_metadata().schema_descr().columns().iter();
         let columns = columns.map(|column| {
-            // A column in a column, or one with several values a row, is none of ours.
+            // Tables have no nested and no repeated columns.
             let is_plain = column.path().parts().len() == 1 && column.max_rep_level() == 0;
             let kind = kind(column.physical_type(), column.logical_type_ref());
             Column { name: column.path().string(), kind: kind.filter(|_| is_plain) }
@@ -48,7 +47,7 @@ impl Reader {
         Ok(Self { reader, columns })
     }
 
-    /// The version of the schemas that it was written by; none where it is no table of ours.
+    /// Schema version; `None` if the file is not a table of this program.
     pub(crate) fn version(&self) -> Option<&str> {
         let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
         let is_ours = |value: &&str| value.starts_with("manyways-flows/");
@@ -58,19 +57,19 @@ impl Reader {
         })
     }
 
-    /// Whether it says that names and addresses in it are hidden.
+    /// Whether the file is marked as anonymized.
     pub(crate) fn is_masked(&self) -> bool {
         let notes = self.reader.metadata().file_metadata().key_value_metadata();
         notes.is_some_and(|notes| notes.iter().any(|note| note.key == MASKED))
     }
 
-    /// Its columns, in their order.
+    /// The columns in file order.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Hands out the values of these columns, some thousand rows at a time; `None` is a column
-    /// without a value. What goes wrong in `each` is the inner error.
+    /// Passes the values of these columns to `each`, some thousand rows at a time; `None` stands
+    /// for a column without values. The inner error is that of `each`.
     pub(crate) fn read(
         &self,
         places: &[Option<usize>],
@@ -93,7 +92,7 @@ impl Reader {
                 let batch = Batch::of_columns(values.collect::<Result<_>>()?);
                 let batch = batch.filter(|batch| batch.rows() == rows || places.is_empty());
                 let Some(batch) = batch else {
-                    let what = "a column has fewer rows than the file says";
+                    let what = "a column has fewer rows than its row group";
                     return Err(ParquetError::General(what.to_owned()));
                 };
                 if let Err(error) = each(&batch) {
@@ -105,7 +104,7 @@ impl Reader {
     }
 }
 
-/// What values of these types are, as far as a file tells.
+/// The kind of values with these types; `None` if no table has these types.
 fn kind(physical: Physical, logical: Option<&LogicalType>) -> Option<Kind> {
     match (physical, logical) {
         (Physical::INT64, Some(LogicalType::Timestamp(stamp))) => {
@@ -141,7 +140,7 @@ fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
             })?;
             fault.map_or(Ok(values), Err)
         }
-        _ => Err(ParquetError::General("a column has a type that is not read".to_owned())),
+        _ => Err(ParquetError::General("a column has an unsupported type".to_owned())),
     }
 }
 
@@ -152,7 +151,7 @@ fn next<T: DataType>(
 ) -> Result<Values> {
     let (mut levels, mut values) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
     let mut read = 0;
-    // It may stop at the end of a page.
+    // A read may stop at the end of a page.
     while read < rows {
         let (more, ..) = column.read_records(rows - read, Some(&mut levels), None, &mut values)?;
         if more == 0 {
@@ -160,7 +159,7 @@ fn next<T: DataType>(
         }
         read += more;
     }
-    // Where every row must have a value, there are no levels.
+    // A column without absent values has no levels.
     let present = match levels.is_empty() {
         true => vec![true; read],
         false => levels.iter().map(|level| *level > 0).collect(),

@@ -1,12 +1,12 @@
-//! When a set ends and the next one begins.
+//! Times at which sets end.
 
 use manyways_unit::{Span, Time};
 
-/// A clock that is set back by less than this is not worth a set of its own.
+/// Minimum step back of the clock that starts a new set.
 const STEP: Span = Span::from_secs(2);
 
-/// Sets end at the multiples of a span since the epoch, so that those of an hour begin with it,
-/// whenever the first one did.
+/// Sets end at multiples of a period since the Unix epoch, so that hourly sets begin at full hours.
+/// The first set may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rotation {
     every: Span,
@@ -15,24 +15,24 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// The first set begins now.
+    /// Creates a rotation whose first set begins at `now`.
     pub(crate) fn new(every: Span, now: Time) -> Self {
         let every = every.max(Span::from_nanos(1));
         Self { every, begins: now, ends: before(now, every) + every }
     }
 
-    /// When the set ends that is being written.
+    /// End of the current set.
     pub(crate) fn ends(&self) -> Time {
         self.ends
     }
 
-    /// Whether it has ended. It has too when the clock was set back: who looks for what happened
-    /// then shall find it under that time.
+    /// Whether the current set has ended. A clock that was set back ends it as well, so that events
+    /// are in the set of their time.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.ends || now + STEP < self.begins
     }
 
-    /// The next set begins; says when, which may be a while ago where the machine slept.
+    /// Starts the next set and returns its start, which may be before `now` if the host slept.
     pub(crate) fn turn(&mut self, now: Time) -> Time {
         let next = Self::new(self.every, now);
         let begins = if now >= self.ends { before(now, self.every) } else { now };
@@ -41,7 +41,7 @@ impl Rotation {
     }
 }
 
-/// The last multiple that is not after this.
+/// The last multiple of `every` that is not after `now`.
 fn before(now: Time, every: Span) -> Time {
     Time::from_nanos(now.as_nanos() - now.as_nanos() % every.as_nanos())
 }
@@ -62,14 +62,14 @@ mod tests {
         assert_eq!(rotation.ends(), at(1_200));
         assert!(!rotation.is_due(at(1_199)) && rotation.is_due(at(1_200)));
         assert_eq!((rotation.turn(at(1_201)), rotation.ends()), (at(1_200), at(1_500)));
-        // The machine slept.
+        // The host slept.
         assert_eq!((rotation.turn(at(9_100)), rotation.ends()), (at(9_000), at(9_300)));
-        // On the dot.
+        // Exactly at the end of the set.
         assert_eq!((rotation.turn(at(9_300)), rotation.ends()), (at(9_300), at(9_600)));
     }
 
     #[test]
-    fn a_clock_that_is_set_back_begins_another() {
+    fn a_clock_set_back_starts_another_set() {
         let mut rotation = Rotation::new(Span::from_secs(300), at(1_200));
         assert!(!rotation.is_due(at(1_199)));
         assert!(rotation.is_due(at(700)));
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_set_holds_the_moment_in_which_it_begins(
+        fn each_set_contains_its_start(
             every in 0_u64..1 << 50,
             times in prop::collection::vec(0_u64..1 << 62, 1..20),
         ) {

@@ -402,7 +402,10 @@ mod tests {
             ("user:", "a user is missing, as in user:ann"),
             ("cgroup:", "a cgroup is missing, as in cgroup:/user.slice"),
             ("from:", "an interface is missing, as in from:lan0"),
-            ("to:10.0.0.1/8", "`10.0.0.1/8` has bits behind its length: the network is 10.0.0.0/8"),
+            (
+                "to:10.0.0.1/8",
+                "`10.0.0.1/8` has bits set after its length: the network is 10.0.0.0/8",
+            ),
         ] {
             assert_eq!(intercept(text).unwrap_err(), words);
         }

@@ -1,4 +1,4 @@
-//! `manyways flows align`: the same bytes at several capture points.
+//! `manyways flows align`: alignment of captures from several points.
 
 mod document;
 mod text;
@@ -13,14 +13,14 @@ use manyways_record::table::{Batch, Schema};
 
 use crate::failure::Failure;
 
-/// So many rows are written together.
+/// Number of rows that are written together.
 const ROWS: usize = 1 << 16;
 
 /// How long bytes took from one capture point to the next, and how far the clocks there are apart.
 ///
 /// Captures are given in the order of the path, beginning at the server. The same streams are found
 /// by the numbers of TCP, or by their bytes where a proxy is between two points. TCP and Bluetooth
-/// (btsnoop, Linux's monitor) are followed; what a proxy encrypts anew cannot be recognised.
+/// (btsnoop, Linux's monitor) are followed; data that a proxy encrypts again cannot be matched.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,9 +29,9 @@ Examples:
   manyways flows align server=a.pcap phone-in=b.pcap phone-out=c.btsnoop --log proxy.csv --json
 
 With these places delays are named as parts of that from a server to a wearable: d1 to the phone,
-d2+d3 in it, d4 to the wearable; docs/align.md says what a log has to say to part d2 from d3.
-Exit code: 0; 1 when a capture cannot be read to its end, or nothing was recognised; 2 when the
-request makes no sense.")]
+d2+d3 in it, d4 to the wearable; docs/align.md describes the log that separates d2 from d3.
+Exit code: 0; 1 when a capture cannot be read to its end, or nothing was recognised; 2 for invalid
+arguments.")]
 pub struct Args {
     /// A capture, and where it was taken: server, phone-in, phone-out, wearable or nothing.
     #[arg(required = true, value_name = "[PLACE=]CAPTURE")]
@@ -45,7 +45,7 @@ pub struct Args {
     /// Write each delay as a row of a table into this folder.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Replace the results that are in the folder.
+    /// Replace the results in the folder.
     #[arg(long, requires = "output")]
     force: bool,
     /// Print one JSON document instead of the summary.
@@ -55,7 +55,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let sites = sites(&args.captures, &args.same_clock)?;
-    // A capture of a point may be given as a folder with one capture in it.
+    // A capture may be given as a folder with one capture in it.
     let paths: Vec<PathBuf> = args.captures.iter().map(|capture| path_of(capture).into()).collect();
     let mut folder = super::folder(args.output.as_deref(), args.force, &paths)?;
     let progress = Progress::default();
@@ -101,7 +101,7 @@ fn write(alignment: &Alignment, folder: &mut Folder) -> Result<(), manyways_capt
     folder.write(&schema, &batch)
 }
 
-/// The points that these arguments name, and which of them share a clock.
+/// Returns the points of the arguments, and their clocks.
 fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failure> {
     const ORDER: &str = "places are server, phone-in, phone-out and wearable, in this order";
     let mut sites: Vec<Site> = Vec::new();
@@ -110,10 +110,10 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         let (place, path) = match capture.split_once('=') {
             Some((name, path)) => match place_of(name) {
                 Some(place) => (place, path),
-                // A file's name may have such a sign.
+                // The name of a file may contain the separator, too.
                 None if PathBuf::from(capture).exists() => (Place::Other, &**capture),
                 None => {
-                    let sentence = format!("{name} is no place");
+                    let sentence = format!("{name} is not a place");
                     return Err(Failure::usage(sentence).hint(ORDER));
                 }
             },
@@ -148,8 +148,8 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
                 })
         };
         captures.iter().position(|capture| is_it(&capture)).ok_or_else(|| {
-            Failure::usage(format!("--same-clock names {name}, which is none of the captures"))
-                .hint("name captures or places as they are named before it")
+            Failure::usage(format!("--same-clock names {name}, which is not one of the captures"))
+                .hint("use the names of captures or places from the arguments")
         })
     };
     let shared: Vec<usize> = same_clock.iter().map(number).collect::<Result<_, _>>()?;
@@ -157,7 +157,7 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         let clock = sites[*first].clock;
         shared.iter().for_each(|number| sites[*number].clock = clock);
     }
-    // Both captures of a phone are of its clock.
+    // Both captures on a phone have its clock.
     let phone = |place| sites.iter().position(|site| site.place == place);
     if let (Some(one), Some(other)) = (phone(Place::PhoneIn), phone(Place::PhoneOut)) {
         let [kept, gone] = [sites[one].clock, sites[other].clock];

@@ -1,5 +1,5 @@
-//! `manyways flows ask`: questions about tables of flows. The Python package answers them; here it
-//! is found and run.
+//! `manyways flows ask`: queries on tables of flows. Finds and runs the Python package, which
+//! contains the queries.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use anyhow::Result;
 use crate::failure::Failure;
 use crate::report_file::keep_apart;
 
-/// Which Python to run.
+/// Variable with the Python interpreter.
 const PYTHON: &str = "MANYWAYS_PYTHON";
-/// Nothing is imported from the folder that this is run in: it may be anybody's.
+/// Excludes the current folder from imports, because it may belong to another user.
 const SAFE: &str = "-P";
-/// What Python leaves with when it cannot import something that it was asked for.
+/// Script whose exit code identifies the first missing module.
 const NOT_THERE: &str = "import importlib.util as i, sys; \
     sys.exit(next((n for n, m in enumerate(['manyways', 'duckdb', 'pyarrow'], 3) \
     if i.find_spec(m) is None), 0))";
@@ -31,7 +31,7 @@ Examples:
   manyways flows ask tables rtt
   manyways flows ask tables servicing-rate --plot rate.svg --where \"organisation = 'Google'\"
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+Exit code: 0; 1 when it fails; 2 for invalid arguments.")]
 pub struct Args {
     /// The folder with the tables.
     #[arg(value_name = "DIR", required_unless_present_any = ["list", "sql"])]
@@ -60,7 +60,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// What Python is given. Options first, so that what follows the dashes is taken as it is.
+    /// Arguments for Python. Options come first, so that everything after the dashes is passed
+    /// unchanged.
     fn words(self) -> Vec<OsString> {
         let mut words: Vec<OsString> = [SAFE, "-m", "manyways", "ask"].map(OsString::from).into();
         let flags = [
@@ -104,7 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(4) => Some("duckdb"),
         Some(5) => Some("pyarrow"),
         _ => {
-            let failure = Failure::new(format!("{shown} is no Python that can answer"));
+            let failure = Failure::new(format!("{shown} is not a usable Python interpreter"));
             return Err(failure.hint(format!("name Python 3.11 or newer in {PYTHON}")).into());
         }
     };
@@ -116,7 +117,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Err(Failure::new(sentence).hint(hint).into());
     }
     let status = Command::new(&python).args(args.words()).status().map_err(start)?;
-    // A signal has no code; shells add it to 128.
+    // A process that a signal ended has no exit code; shells report 128 plus the signal.
     let code = status.code().or_else(|| {
         use std::os::unix::process::ExitStatusExt;
         status.signal().map(|signal| 128 + signal)

@@ -25,9 +25,8 @@ Examples:
   manyways flows export tables --format tstat -o logs
   manyways flows export tables --format ipfix -o flows.ipfix --json
 
-docs/flows-export.md says what becomes of each column.
-Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 when the request makes no
-sense.")]
+docs/flows-export.md describes the mapping of each column.
+Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 for invalid arguments.")]
 pub struct Args {
     /// The folder that `manyways flows -o` wrote, or one with the shards of several runs.
     #[arg(value_name = "DIR")]
@@ -42,15 +41,15 @@ pub struct Args {
     /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Replace files that are there.
+    /// Replace existing files.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Print what was written as one JSON document.
+    /// Print the written files as one JSON document.
     #[arg(long, requires = "output")]
     json: bool,
 }
 
-/// What was written, for programs.
+/// The written files, as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     path: &'a Path,
@@ -61,7 +60,7 @@ struct Document<'a> {
 struct File<'a> {
     name: &'a str,
     rows: u64,
-    /// Flows that have no addresses, ports or times that the format takes.
+    /// Flows without the addresses, ports or times that the format requires.
     left_out: u64,
 }
 
@@ -140,14 +139,14 @@ fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
         let sentence = "a file of IPFIX is nothing to look at in a terminal";
         return Err(Failure::usage(sentence).hint("name a file with -o").into());
     }
-    // Locked for all of it, and written in large parts.
+    // Locked once, and written in large parts.
     let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match export.write(out) {
         Ok(written) => {
             warn(&written, Path::new("standard output"));
             Ok(ExitCode::SUCCESS)
         }
-        // Whoever reads has read enough.
+        // The reader has closed standard output early.
         Err(ExportError::Closed) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failure(error).into()),
     }

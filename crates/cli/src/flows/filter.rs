@@ -1,16 +1,17 @@
-//! What a user sees of a filter that is none: where it goes wrong.
+//! Error message of an invalid filter, with the position of the error.
 
 use manyways_flows::filter::{Filter, FilterError};
 
 use crate::failure::Failure;
 
-/// The filter that this text means.
+/// Parses a filter.
 pub fn read(text: &str) -> Result<Filter, Failure> {
     text.parse().map_err(|error| failure(text, &error))
 }
 
 fn failure(text: &str, error: &FilterError) -> Failure {
-    // A sign below each character that is wrong; what takes no room or several lines would move it.
+    // A mark below each wrong character; zero-width characters and line breaks would shift the
+    // marks.
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let columns = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
     let (begin, end) = (columns(error.at.start), columns(error.at.end));
@@ -29,13 +30,13 @@ mod tests {
 
     #[test]
     fn an_error_points_at_its_place() {
-        let wrong = "`htttp` is no port\n  tcp port htttp\n           ^^^^^";
+        let wrong = "`htttp` is not a port\n  tcp port htttp\n           ^^^^^";
         assert_eq!(seen("tcp port htttp"), wrong);
         assert_eq!(
             seen("tcp\tand"),
-            "the filter ends where a test should come\n  tcp and\n         ^"
+            "the filter ends where a test is expected\n  tcp and\n         ^"
         );
-        assert_eq!(seen("host ü"), "`ü` is no address\n  host ü\n       ^");
+        assert_eq!(seen("host ü"), "`ü` is not an address\n  host ü\n       ^");
         assert!(read("tcp port 80 or 443").is_ok());
         assert!(read("tcp port 70000").unwrap_err().is_usage());
     }

@@ -1,4 +1,4 @@
-//! What is known from elsewhere than the capture: tables that the user gives.
+//! Tables of the user with properties of addresses.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -13,33 +13,33 @@ use manyways_wire::dns::Told;
 
 use crate::failure::Failure;
 
-/// The longest file that is read.
+/// Maximum length of a file, in bytes.
 const LIMIT: u64 = 1 << 30;
-const FORMATS: &str = "docs/flows.md says what is in a line";
+const FORMATS: &str = "see docs/flows.md for the format of a line";
 
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Address pools whose devices are known: `prefix,handheld,system` lines.
+    /// Address pools with devices of a known kind: `prefix,handheld,system` lines.
     #[arg(long, value_name = "FILE")]
     pools: Option<PathBuf>,
-    /// Who runs which addresses, in place of the table that is built in:
+    /// Organisations by address, in place of the built-in table:
     /// `prefix,asn,organisation,cdn` lines.
     #[arg(long, value_name = "FILE")]
     organisations: Option<PathBuf>,
-    /// Names that were asked for, as a resolver's log says: `time,client,name,address` lines, or
+    /// Resolved names, from a resolver's log: `time,client,name,address` lines, or
     /// those of a hosts file; may be repeated.
     #[arg(long, value_name = "FILE")]
     dns: Vec<PathBuf>,
 }
 
 impl Args {
-    /// The files that are read.
+    /// Returns the paths of the files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.pools.iter().chain(&self.organisations).chain(&self.dns).map(PathBuf::as_path)
     }
 
-    /// Settings with what these files say.
+    /// Reads the files into settings.
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::default();
         if let Some(path) = &self.pools {

@@ -1,4 +1,4 @@
-//! `manyways flows --live`: what passes an interface, looked at while it does.
+//! `manyways flows --live`: analysis of an interface.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "DURATION", default_value = "5min", value_parser = duration,
           requires = "live")]
     rotate: Span,
-    /// Keep so many sets; the oldest goes when another one is written.
+    /// Maximum number of sets; the oldest is deleted when another one is written.
     #[arg(long, value_name = "COUNT", requires_all = ["live", "output"],
           value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
@@ -50,7 +50,7 @@ pub struct LiveArgs {
     promiscuous: bool,
 }
 
-/// Bare numbers are seconds.
+/// Parses a duration; bare numbers are seconds.
 fn duration(text: &str) -> Result<Span, String> {
     const FORMS: &str = "seconds, or a number with a unit: 90, 15min, 2h; from a second to a year";
     let seconds = text.parse::<u32>().map(|seconds| Span::from_secs(seconds.into()));
@@ -72,7 +72,7 @@ pub fn run(
     output: Option<&Path>,
     json: bool,
 ) -> Result<ExitCode> {
-    // Before any thread is started.
+    // Must precede the start of any thread.
     let termination = Termination::take().context("cannot watch for signals")?;
     let devices = Devices {
         name: interface,
@@ -115,7 +115,7 @@ fn failure(error: &LiveError) -> Failure {
     }
 }
 
-/// Says how it goes, on a terminal, and what is in a set, in the set.
+/// Shows the progress on a terminal, and writes the summary of a set into the set.
 struct Teller<'a> {
     output: Option<&'a Path>,
     bar: ProgressBar,
@@ -133,7 +133,7 @@ impl<'a> Teller<'a> {
         Self { output, bar: bar.with_style(style), is_shown, count: 0, last: None }
     }
 
-    /// Which sets were written.
+    /// The written sets.
     fn sets(&self) -> String {
         let name = self.last.as_deref().and_then(Path::file_name).unwrap_or_default();
         match (self.output, self.count) {

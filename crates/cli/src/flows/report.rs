@@ -1,4 +1,4 @@
-//! What a run shows, as one page to read and to share.
+//! The report of a run: one HTML page.
 
 mod charts;
 #[cfg(test)]
@@ -18,24 +18,24 @@ use manyways_report::number::{cut, moment, rate, share, span, time_of_day};
 use manyways_report::svg::number;
 use manyways_report::{Column, Line, Page};
 
-/// So many servers and clients have lines of their own.
+/// Maximum number of servers, and of clients, with a row.
 const PARTIES: usize = 15;
-/// So many captures have lines of their own.
+/// Maximum number of captures with a row.
 const CAPTURES: usize = 50;
-/// So many characters of a name of others are shown, and of what else is long.
+/// Maximum length of names and other long texts, in characters.
 const NAME: usize = 30;
 const SHORT: usize = 16;
 
-/// How the run was asked for.
+/// Arguments of the run.
 pub struct About<'a> {
     pub filter: Option<&'a str>,
-    /// Nothing may tell whose flows they are.
+    /// Whether addresses and names are anonymized.
     pub is_anonymous: bool,
-    /// A signal stopped it.
+    /// Whether a signal stopped the run.
     pub is_stopped: bool,
 }
 
-/// The whole report.
+/// Returns the whole report.
 pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
     let empty = Overview::default();
     let overview = outcome.summary.overview.as_deref().unwrap_or(&empty);
@@ -72,7 +72,7 @@ pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
                 plural(flows, "flow")
             ),
         };
-        let caption = "What servers send before they can hear whether any of it came.";
+        let caption = "Data that servers send before the first acknowledgment can reach them.";
         page.figure(&drawing, &format!("{caption}{bounds}"));
     }
     slow(&mut page, overview);
@@ -97,16 +97,16 @@ const HOW_TO_READ: [&str; 5] = [
      the capture itself missed does not count.",
     "The servicing rate is how fast requests of HTTP/1 are answered: their bytes by the time from \
      each request to the last byte of its response.",
-    "Response times that are inferred are from a change of direction in what is encrypted: a \
-     request and its response, as far as packets tell.",
+    "Inferred response times are from changes of direction in encrypted data, which \
+     approximate requests and responses.",
     "The tables of -o have a row for each flow, with all of this and more; manyways flows ask \
      answers questions about them.",
 ];
 
 fn title(outcome: &Outcome, about: &About<'_>) -> String {
     match &outcome.captures[..] {
-        [capture] if !about.is_anonymous => format!("What passed in {}", file_name(&capture.name)),
-        captures => format!("What passed in {}", plural(captures.len() as u64, "capture")),
+        [capture] if !about.is_anonymous => format!("Traffic in {}", file_name(&capture.name)),
+        captures => format!("Traffic in {}", plural(captures.len() as u64, "capture")),
     }
 }
 
@@ -142,7 +142,7 @@ fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
         let lost = summary.lost.iter().sum();
         add("Data packets lost", percent(lost, summary.data_segments));
     }
-    // The first alone would hide how much of the time that is.
+    // The first value alone would hide its share of the time.
     let mut limits = Limit::ALL;
     limits.sort_by_key(|limit| Reverse(summary.limited_by.span(*limit)));
     let limits = limits.into_iter().filter(|limit| !summary.limited_by.span(*limit).is_zero());
@@ -159,12 +159,15 @@ fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
     highlights
 }
 
-/// What is known of the capture itself, and what may be wrong with it.
+/// Properties of the capture, and warnings about it.
 fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut notes = Vec::new();
     if about.is_stopped {
-        notes.push("It was stopped before the end: this is what was read until then.".to_owned());
+        notes.push(
+            "The run was stopped before the end: the results cover the packets read until then."
+                .to_owned(),
+        );
     }
     match about.filter {
         Some(_) if about.is_anonymous => {
@@ -208,13 +211,17 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
             notes.push(format!("{} {why}.", plural(number, what)));
         }
     };
-    count_of(counters.tcp_broken, "TCP segment", "had a header that is cut or broken");
+    count_of(counters.tcp_broken, "TCP segment", "had a truncated or invalid header");
     count_of(counters.steps_back, "time", "the clock of the capture stepped back");
-    count_of(counters.evicted, "flow", "had to go before the end, as there were too many");
+    count_of(
+        counters.evicted,
+        "flow",
+        "had to be evicted before the end, because the table was full",
+    );
     for (index, capture) in outcome.captures.iter().enumerate() {
         let name = capture_name(index, capture, about);
         match &capture.fault {
-            // It may name the file.
+            // The filter may contain the names of hosts.
             Some(_) if about.is_anonymous => {
                 notes.push(format!("{name}: could not be read to its end."));
             }
@@ -232,7 +239,7 @@ fn capture_name(index: usize, capture: &Capture, about: &About<'_>) -> String {
     }
 }
 
-/// Which captures there are, where there are several.
+/// List of captures, if there are several.
 fn captures(page: &mut Page, outcome: &Outcome, about: &About<'_>) {
     let all = &outcome.captures;
     if all.len() < 2 {
@@ -273,7 +280,7 @@ fn captures(page: &mut Page, outcome: &Outcome, about: &About<'_>) {
     page.table("In the order in which they were read; lost by their own count", &columns, &lines);
 }
 
-/// A distribution in a line of a table: how many, and where parts of them are.
+/// A histogram as cells of a row: count and quantiles.
 fn quantiles<Q: manyways_flows::analysis::Quantity>(
     name: &str,
     found: &Distribution<Q>,
@@ -305,16 +312,12 @@ fn round_trips(page: &mut Page, outcome: &Outcome) {
         [("whole", &summary.rtt), ("local", &summary.local_rtt), ("remote", &summary.remote_rtt)];
     page.heading("Round trips");
     if let Some(drawing) = charts::spans("Round trips of TCP flows", &all, "of flows") {
-        let caption = "Which part of the TCP flows has a median round trip of at most so much.";
+        let caption = "Share of the TCP flows with a median round-trip time of at most this value.";
         page.figure(&drawing, caption);
     }
     let lines =
         all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect::<Vec<_>>();
-    page.table(
-        "Flows' medians: so many flows, and where parts of them are below",
-        &QUANTILES,
-        &lines,
-    );
+    page.table("Flows' medians: number of flows, and quantiles", &QUANTILES, &lines);
 }
 
 fn losses(page: &mut Page, outcome: &Outcome, overview: &Overview) {
@@ -342,7 +345,7 @@ fn losses(page: &mut Page, outcome: &Outcome, overview: &Overview) {
         Line { cells, strong: false, faint: false }
     });
     let caption = format!(
-        "Of {} data packets; {} sent again, {} of these for nothing. Right: flows by how much of \
+        "Of {} data packets; {} retransmitted, {} of these spuriously. Right: flows by how much of \
          their data was lost.",
         count(summary.data_segments),
         count(summary.again),
@@ -360,7 +363,7 @@ fn responses(page: &mut Page, overview: &Overview) {
     if all.iter().any(|(_, found)| found.count() > 0) {
         page.heading("How soon responses begin");
         if let Some(drawing) = charts::spans("Response times", &all, "of responses") {
-            let caption = "Which part of the responses begins within so much time of its request.";
+            let caption = "Share of the responses that begin within this time after their request.";
             page.figure(&drawing, caption);
         }
         let lines: Vec<Line> =
@@ -423,7 +426,7 @@ fn slow_line(slow: &Slow) -> Line {
     Line { cells, strong: false, faint: false }
 }
 
-/// What limited a server for the longest part of the time in which it had something to send.
+/// The limit of a server for the longest part of the time in which it had data to send.
 fn reason(limited_by: &LimitedBy, busy: Span) -> String {
     let limits = [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp];
     let Some(most) = limits.into_iter().max_by_key(|limit| limited_by.span(*limit)) else {
@@ -460,7 +463,7 @@ fn parties(
         let lost = party.lost.iter().sum();
         let about = if faint { None } else { party.about.as_deref() };
         let cells = vec![
-            // Half of an address is of no use.
+            // A part of an address is not useful.
             if name.parse::<IpAddr>().is_ok() { name.to_owned() } else { cut(name, NAME) },
             about.map_or_else(|| "–".to_owned(), |about| cut(about, SHORT)),
             count(party.carried.flows),

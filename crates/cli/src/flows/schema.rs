@@ -1,4 +1,4 @@
-//! `manyways flows schema`: what is in the tables.
+//! `manyways flows schema`: documentation of the tables.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use manyways_flows::analysis::schemas;
 use manyways_record::table::{Kind, Schema, VERSION};
 use serde::Serialize;
 
-/// Print what is in the tables: each column, its kind and its meaning.
+/// Print the schema of the tables: each column, its kind and its meaning.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,9 +38,9 @@ struct Table {
 struct Column {
     name: &'static str,
     kind: &'static str,
-    /// As the file has it.
+    /// Type in the Parquet file.
     parquet: &'static str,
-    /// What a value is counted in, where its kind says so.
+    /// Unit of a value. `None` if its kind has no unit.
     unit: Option<&'static str>,
     about: &'static str,
 }

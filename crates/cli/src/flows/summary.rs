@@ -1,4 +1,4 @@
-//! What a run says at its end, to people and to machines.
+//! Summary of a run, as text and as JSON.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,22 +15,22 @@ use manyways_unit::{Span, Time};
 use manyways_wire::frame::Opaque;
 use serde::Serialize;
 
-/// So many servers are named.
+/// Maximum number of servers by name.
 const SERVERS: usize = 5;
 
 #[derive(Serialize)]
 pub struct Document {
     schema: String,
-    /// A signal stopped it before all was read.
+    /// Whether a signal stopped the run before the end.
     is_stopped: bool,
-    /// Only packets that match it count.
+    /// The filter of the run.
     pub filter: Option<String>,
     captures: Vec<Capture>,
     packets: u64,
     bytes: u64,
-    /// From the first packet to the last one, with the time between captures.
+    /// From the first packet to the last one, including the time between captures.
     seconds: f64,
-    /// The time that captures cover.
+    /// Time that captures cover.
     recorded_seconds: f64,
     tcp_packets: u64,
     tcp_broken: u64,
@@ -38,7 +38,7 @@ pub struct Document {
     other_ip_packets: u64,
     bluetooth_packets: u64,
     not_ip_packets: u64,
-    /// Why no IP packet came out of those.
+    /// Reasons why these frames have no IP packet.
     not_ip: Vec<NotIp>,
     fragments: u64,
     capture_lost: u64,
@@ -57,7 +57,7 @@ pub struct Document {
     rtt: Option<f64>,
     local_rtt: Option<f64>,
     remote_rtt: Option<f64>,
-    /// How many flows tell their round trip, and each half.
+    /// Number of flows with a round-trip time, and with each of its parts.
     rtt_flows: u64,
     local_rtt_flows: u64,
     remote_rtt_flows: u64,
@@ -103,14 +103,14 @@ struct Table {
     rows: u64,
 }
 
-/// The same for machines, and what a folder's `flows.json` says.
+/// The summary as JSON, which is also the file `flows.json` of a folder.
 impl Document {
-    /// Leaves out what may name those who are to be hidden: paths of captures, and the filter.
+    /// Removes values that may contain anonymized names: paths of captures, and the filter.
     pub fn hide(&mut self) {
         self.filter = None;
         for (number, capture) in (1..).zip(&mut self.captures) {
             capture.name = format!("capture {number}");
-            // It may name the file.
+            // The filter may contain the names of hosts.
             let fault = capture.fault.as_ref();
             capture.fault = fault.map(|_| "it could not be read to its end".to_owned());
         }
@@ -183,12 +183,12 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Do
     }
 }
 
-/// The summary for people.
+/// The summary as text.
 pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> String {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        // Servers and files may have any name.
+        // Names of servers and files may contain control characters.
         let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
@@ -243,7 +243,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
         ),
     );
     if counters.evicted > 0 {
-        line("", format!("{} had to go before they were over", plural(counters.evicted, "flow")));
+        line("", format!("{} evicted before their end", plural(counters.evicted, "flow")));
     }
     if summary.rtt.count() + summary.local_rtt.count() > 0 {
         let of = |samples: &Distribution<Span>| match samples.median() {
@@ -263,7 +263,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     line(
         "Loss",
         format!(
-            "local {}, remote {} of {} data packets; {} sent again, {} of these for nothing",
+            "local {}, remote {} of {} data packets; {} retransmitted, {} of these spuriously",
             percent(summary.lost[0], summary.data_segments),
             percent(summary.lost[1], summary.data_segments),
             count(summary.data_segments),
@@ -301,12 +301,12 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     text
 }
 
-/// The name of a limit as in the tables, where spaces can stand.
+/// The name of a limit in the tables, with spaces.
 pub fn words(limit: Limit) -> String {
     limit.name().replace('_', " ")
 }
 
-/// What a limit means for a server.
+/// Explanation of a limit of a server.
 pub fn meaning(limit: Limit) -> &'static str {
     match limit {
         Limit::Application => "there is nothing to send, and no client asked",
@@ -321,7 +321,7 @@ pub fn meaning(limit: Limit) -> &'static str {
     }
 }
 
-/// Why packets are not IP, the most frequent reason first.
+/// Reasons why packets are not IP, most frequent first.
 pub fn reasons(opaque: &BTreeMap<Opaque, u64>) -> String {
     const SHOWN: usize = 6;
     let mut all: Vec<(&Opaque, &u64)> = opaque.iter().collect();
@@ -336,7 +336,7 @@ pub fn reasons(opaque: &BTreeMap<Opaque, u64>) -> String {
     parts.join(", ")
 }
 
-/// By the capture's counters and by its gaps.
+/// Lost packets, by the counters of the capture and by its gaps.
 pub fn lost(outcome: &Outcome) -> u64 {
     let said: u64 = outcome.captures.iter().map(|capture| capture.missed).sum();
     said.max(outcome.counters.missed)
@@ -347,8 +347,8 @@ pub fn lasted(outcome: &Outcome) -> Span {
     first.zip(last).map_or(Span::ZERO, |(first, last)| last.since(first))
 }
 
-/// The time that captures cover, within the packets that count: the time between captures is left
-/// out, and what two captures cover counts once.
+/// Time that captures cover, within the time of counted packets: excludes the time between
+/// captures, and counts overlaps once.
 pub fn recorded(outcome: &Outcome) -> Span {
     let Some((first, last)) = outcome.counters.first.zip(outcome.counters.last) else {
         return Span::ZERO;
@@ -367,10 +367,10 @@ pub fn recorded(outcome: &Outcome) -> Span {
     sum
 }
 
-/// How much time was recorded, and within which span where that is longer.
+/// Recorded time, and the total time if that is longer.
 pub fn duration(outcome: &Outcome) -> String {
     let (recorded, lasted) = (recorded(outcome), lasted(outcome));
-    // The gap between two files of one capture is none to speak of.
+    // The gap between two files of one capture is negligible.
     match recorded.as_secs_f64() < 0.99 * lasted.as_secs_f64() {
         true => format!("{} recorded within {}", span(recorded), span(lasted)),
         false => span(lasted),
@@ -392,12 +392,12 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// So many of something that has a regular plural.
+/// A number with a noun that has a regular plural.
 pub fn plural(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// With a comma between thousands.
+/// Formats a number with a comma as the thousands separator.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -440,7 +440,7 @@ mod tests {
         let capture =
             |begins, ends| Capture { times: Some((at(begins), at(ends))), ..Capture::default() };
         let mut outcome = Outcome {
-            // Two overlap, one is empty, and they are in no order.
+            // Two captures overlap, one is empty, and they are not sorted.
             captures: vec![
                 capture(80_000, 80_010),
                 capture(100, 110),
@@ -452,7 +452,7 @@ mod tests {
         (outcome.counters.first, outcome.counters.last) = (Some(at(100)), Some(at(80_010)));
         assert_eq!(recorded(&outcome), Span::from_secs(30));
         assert_eq!(duration(&outcome), "30 s recorded within 22.2 h");
-        // With --from and --to only what they leave counts.
+        // With --from and --to, only the time between them counts.
         (outcome.counters.first, outcome.counters.last) = (Some(at(106)), Some(at(118)));
         assert_eq!((recorded(&outcome), duration(&outcome)), (Span::from_secs(12), "12 s".into()));
         assert_eq!(duration(&Outcome::default()), "0 s");
@@ -465,8 +465,7 @@ mod tests {
             [(Opaque::Protocol(0x0806), 7), (Opaque::Protocol(0x00f9), 4_120), (Opaque::Broken, 6)]
                 .into();
         let text = text(&outcome, &[], None);
-        let words =
-            "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, cut or broken before IP 6";
+        let words = "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, truncated or broken before IP 6";
         assert!(text.contains(words), "{text}");
         let document = serde_json::to_string(&document(&outcome, &[], false)).unwrap();
         let words = r#"{"reason":"ethertype","number":249,"name":"Qualcomm MAP","packets":4120}"#;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueHint;
 use manyways_net::fetch::conditions::Memory;
-use manyways_net::fetch::{Allowance, Checksum, Config, RangeEnd, Scheduler};
+use manyways_net::fetch::{Allowance, Checksum, Config, NameServers, RangeEnd, Scheduler};
 use manyways_unit::{Size, human};
 
 /// A smaller chunk is hardly more than the request for it.
@@ -151,15 +151,6 @@ pub enum End {
     Window,
     /// By a reset.
     Reset,
-}
-
-/// The name servers of a network.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NameServers {
-    /// Its name.
-    pub network: String,
-    /// At least one.
-    pub servers: Vec<IpAddr>,
 }
 
 /// Where conditions of earlier transfers are kept.

@@ -85,7 +85,7 @@ impl Display {
     fn say_held(&mut self, failure: &str) {
         for words in std::mem::take(&mut self.held) {
             // Which name server said it is not in what all networks have in common.
-            let reason = reason(&words).and_then(|reason| reason.split(", says ").next());
+            let reason = reason(&words).and_then(|reason| reason.split(", according to ").next());
             if !reason.is_some_and(|reason| failure.contains(reason)) {
                 self.say(&words);
             }

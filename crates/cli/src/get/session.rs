@@ -4,17 +4,19 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::fetch::{Allowance, Cause, Client, Event, FetchError, Job, PathSpec, Trust};
+use manyways_net::fetch::{
+    Allowance, Cause, Client, Event, ExistingFile, ExistingFileError, FetchError, Job,
+    PathSelection, PathSpec, Trust,
+};
 use manyways_unit::{Rate, Size};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::events::EventLog;
-use super::networks::Networks;
+use super::networks::{paths_towards, selection};
 use super::options::Args;
 use super::progress::Display;
 use super::report::{self, Transfer};
 use super::stdout;
-use super::there::There;
 use super::wanted::Wanted;
 use crate::failure::Failure;
 
@@ -22,7 +24,7 @@ use crate::failure::Failure;
 pub struct Session<'a> {
     args: &'a Args,
     stop: Stop,
-    networks: Networks<'a>,
+    networks: PathSelection,
     client: Option<Client>,
     events: Option<EventLog>,
     transfers: Vec<Transfer>,
@@ -49,7 +51,7 @@ impl<'a> Session<'a> {
         let subject = wanted.first().map_or("", |first| &first.url);
         let events =
             args.events.as_ref().map(|file| EventLog::create(file, subject)).transpose()?;
-        let networks = Networks::new(args);
+        let networks = selection(args);
         Ok(Self { args, stop, networks, client: None, events, transfers: Vec::new() })
     }
 
@@ -84,13 +86,13 @@ impl<'a> Session<'a> {
     ) -> Result<Result<Transfer, Trouble>, Failure> {
         let Wanted { url, job, to_stdout } = wanted;
         if self.args.resume
-            && let Some(there) = There::find(job, self.args.size)
+            && let Some(file) = ExistingFile::find(job)
         {
-            return Ok(self.leave(url, there).await);
+            return Ok(self.leave(url, file).await);
         }
         // Servers in other networks may need other paths; the same paths keep their connections.
         let paths = tokio::select! {
-            paths = self.networks.towards(job.location()) => paths,
+            paths = paths_towards(&mut self.networks, self.args, job.location()) => paths,
             () = self.stop.asked() => Err(stopped()),
         };
         let (fresh, client) = match (&mut self.client, paths) {
@@ -154,8 +156,8 @@ impl<'a> Session<'a> {
         if let Some(log) = events {
             log.end(outcome.is_ok(), report.bytes);
         }
-        self.networks.remember(report, &rates);
-        self.networks.has(client.path_names());
+        self.networks.store_estimates(report, &rates);
+        self.networks.update_selected(client.path_names());
         let file = events.as_ref().map(EventLog::path);
         // Where nobody takes the bytes, there is no use in those of the next URL.
         if let Err(failure) = written
@@ -181,19 +183,37 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
-    /// A file that is there already.
-    async fn leave(&mut self, url: &str, there: There) -> Result<Transfer, Trouble> {
+    /// A file that an earlier run completed.
+    async fn leave(&mut self, url: &str, file: ExistingFile) -> Result<Transfer, Trouble> {
         if !self.args.quiet {
-            eprintln!("manyways: {there}");
+            let (path, length) = (file.path().display(), file.length());
+            eprintln!(
+                "manyways: {path} is there already, whole as far as can be told ({length}), \
+                 so nothing is fetched; without -c it is fetched anew"
+            );
         }
         let checksum = self.args.checksum();
-        let checking = tokio::task::spawn_blocking(move || there.check(checksum));
+        let checking = tokio::task::spawn_blocking(move || file.check(checksum));
         let checked = tokio::select! {
-            checked = checking => checked.unwrap_or_else(|_| Err(stopped())),
+            checked = checking => match checked {
+                Ok(checked) => checked.map_err(|error| unlike(&error)),
+                Err(_) => Err(stopped()),
+            },
             () = self.stop.asked() => Err(stopped()),
         };
-        let checked = checked.map_err(|failure| Trouble::before(url, failure, self.stop.came))?;
-        Ok(Transfer::already_there(url, checked.sha256))
+        let sha256 = checked.map_err(|failure| Trouble::before(url, failure, self.stop.came))?;
+        Ok(Transfer::already_there(url, sha256))
+    }
+}
+
+/// An existing file that is not the one that is wanted.
+fn unlike(error: &ExistingFileError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        ExistingFileError::Checksum { .. } => {
+            failure.hint("run it without -c to fetch the file again")
+        }
+        _ => failure,
     }
 }
 
@@ -219,7 +239,7 @@ fn stopped() -> Failure {
 fn make(
     args: &Args,
     paths: Vec<PathSpec>,
-    networks: &Networks<'_>,
+    networks: &PathSelection,
     metered: Allowance,
 ) -> Result<Client, Failure> {
     let trust = match (&args.cacert, args.insecure) {
@@ -227,7 +247,7 @@ fn make(
         (Some(file), false) => Trust::File(file.clone()),
         (None, false) => Trust::System,
     };
-    let builder = match networks.watch() {
+    let builder = match networks.path_lister() {
         Some(look) => Client::builder().watch(look),
         None => Client::builder(),
     };

@@ -1,4 +1,4 @@
-//! `manyways radio check`: is a profile right, and what does it look like.
+//! `manyways radio check`: checks and draws a profile.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,36 +17,35 @@ use manyways_report::number::{joules, seconds, watts};
 use manyways_report::svg::Drawing;
 use manyways_report::text::table;
 
-/// Check a profile of your own, and draw it.
+/// Check a radio profile and draw it
 ///
-/// Points at the line that is wrong, or shows the states that the radio goes through after the last
-/// packet, and what a silence costs until a packet ends it.
+/// Reports the place of an error in the file, or prints the states of the radio after the last
+/// packet and the energy of a gap by its length.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways radio check mine.toml
   manyways radio check mine.toml --report mine.html
-  manyways radio check lte --report lte.html       a known profile
+  manyways radio check lte --report lte.html       a built-in profile
   manyways radio check mine.toml --json
 
-A known name stands before a file of that name: write ./lte for the file `lte`.
+A built-in name takes precedence over a file of that name: write ./lte for the file `lte`.
 Exit code: 0 when the profile is valid; 1 when the file cannot be read or the report not be written; 2 when
 the profile is not valid, or no profile has that name.")]
 pub struct Args {
-    /// A profile: a known name, or a file.
+    /// Profile: a built-in name or a file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Draw the profile: one HTML file that needs nothing else.
+    /// Write an HTML report with drawings, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print all numbers as one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// How wide bars are drawn on a terminal.
+/// In characters.
 const BAR: usize = 40;
-/// Points of a curve.
 const POINTS: usize = 800;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -90,31 +89,29 @@ fn text(numbers: &Numbers) -> String {
     text
 }
 
-/// What it comes to, in sentences.
+/// Key figures as sentences.
 fn lines(numbers: &Numbers) -> Vec<String> {
     let mut lines = Vec::new();
     match numbers.tail_seconds.zip(numbers.tail_joules) {
-        Some((tail, spent)) => lines.push(format!(
-            "Behind the last packet it stays awake for {}, which takes {}.",
-            seconds(tail),
-            joules(spent)
-        )),
-        None => lines.push("The network never lets go of it.".to_owned()),
+        Some((tail, spent)) => {
+            lines.push(format!("The tail lasts {} and takes {}.", seconds(tail), joules(spent)))
+        }
+        None => lines.push("The network never releases the radio.".to_owned()),
     }
     lines.push(format!(
-        "To be sent to sleep and brought back takes {}.",
+        "A switch (demotion and promotion) takes {}.",
         joules(numbers.switch_joules)
     ));
     lines.push(match numbers.threshold_seconds {
         Some(threshold) => format!(
-            "Sleep at once is worth it before a silence of more than {}.",
+            "Immediate fast dormancy saves energy in gaps of more than {}.",
             seconds(threshold)
         ),
-        None => "To send it to sleep is never worth it.".to_owned(),
+        None => "Fast dormancy never saves energy.".to_owned(),
     });
     for state in numbers.states.iter().filter(|state| state.promotion_delay_seconds > 0.0) {
         lines.push(format!(
-            "A packet that finds it in {} waits for {}.",
+            "A packet in {} waits {} for the promotion.",
             state.name,
             seconds(state.promotion_delay_seconds)
         ));
@@ -123,22 +120,22 @@ fn lines(numbers: &Numbers) -> Vec<String> {
 }
 
 fn html(profile: &Profile, numbers: &Numbers) -> String {
-    let mut page = Page::new(&numbers.title, "What this radio takes when nothing passes.");
+    let mut page = Page::new(&numbers.title, "Power and energy of this radio without packets.");
     page.notes(&lines(numbers));
-    page.heading("Behind the last packet");
-    page.figure(&power(profile), "What it takes while the network's timers run.");
-    page.heading("What a silence costs");
+    page.heading("Tail");
+    page.figure(&power(profile), "Power after the last packet, under the network's timers.");
+    page.heading("Energy of a gap");
     page.figure(
         &cost(profile),
-        "Until the packet that ends it, with what bringing the radio back takes. Where the lines \
+        "Up to the packet that ends the gap, including the promotion. Where the lines \
          cross is the threshold.",
     );
     let columns = [
         ("State", manyways_report::Column::Words),
         ("Power", manyways_report::Column::Figures),
         ("Timer", manyways_report::Column::Figures),
-        ("To enter", manyways_report::Column::Figures),
-        ("To be brought back", manyways_report::Column::Figures),
+        ("Demotion", manyways_report::Column::Figures),
+        ("Promotion", manyways_report::Column::Figures),
         ("Delay", manyways_report::Column::Figures),
         ("Source", manyways_report::Column::Words),
     ];
@@ -159,12 +156,12 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
             faint: state.released,
         })
         .collect();
-    page.heading("Its numbers");
-    page.table("States, with the mean power of those that listen", &columns, &lines);
+    page.heading("Values");
+    page.table("States, with the mean power over a DRX cycle", &columns, &lines);
     page.html(&format!("manyways {} radio check", env!("CARGO_PKG_VERSION")))
 }
 
-/// Until when curves are drawn.
+/// End of the curves in seconds.
 fn end(choice: &Choice) -> f64 {
     let tail = choice.stay.released();
     if tail.is_finite() { (tail * 1.3).max(1e-3) } else { 60.0 }
@@ -174,7 +171,7 @@ fn power(profile: &Profile) -> Drawing {
     let choice = Choice::of(profile);
     let end = end(&choice);
     let mut points = Vec::new();
-    // A mean over each step, so that listening shows as what it takes.
+    // The mean over each step, so that DRX appears as its mean power.
     let step = end / POINTS as f64;
     for point in 0..POINTS {
         let at = point as f64 * step;
@@ -182,16 +179,16 @@ fn power(profile: &Profile) -> Drawing {
         points.push((at, spent / step));
     }
     let curves = Curves {
-        title: "Power behind the last packet".to_owned(),
-        description: "Falls in steps as the radio goes through its states.".to_owned(),
-        across: Axis::linear("seconds behind the last packet"),
+        title: "Power after the last packet".to_owned(),
+        description: "Decreases in steps with each demotion.".to_owned(),
+        across: Axis::linear("seconds after the last packet"),
         up: Axis::linear("W"),
         lines: vec![Line { name: String::new(), points, is_filled: true }],
     };
     curves.draw()
 }
 
-/// Joules of the states alone: changes of state take no time, and would be needles.
+/// Joules of the states alone; demotions take no time and would be spikes.
 fn spent(choice: &Choice, at: f64) -> f64 {
     choice.stay.parts(at).map(|(_, _, joules, _)| joules).sum()
 }
@@ -210,15 +207,16 @@ fn cost(profile: &Profile) -> Drawing {
         is_filled: false,
     };
     let curves = Curves {
-        title: "What a silence costs".to_owned(),
-        description: "Energy by the length of the silence: with the network's timers, and asleep \
+        title: "Energy of a gap".to_owned(),
+        description:
+            "Energy by the length of the gap: with the network's timers, and with fast dormancy \
                       at once."
-            .to_owned(),
-        across: Axis::linear("seconds of silence"),
+                .to_owned(),
+        across: Axis::linear("gap in seconds"),
         up: Axis::linear("J"),
         lines: vec![
             line("the network's timers", &|at| choice.stay.cost(at)),
-            line("asleep at once", &|at| choice.cost(at, 0.0)),
+            line("immediate dormancy", &|at| choice.cost(at, 0.0)),
         ],
     };
     curves.draw()

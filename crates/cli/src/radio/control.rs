@@ -1,4 +1,4 @@
-//! `manyways radio control`: sends a radio to sleep as a policy says, while packets pass.
+//! `manyways radio control`: sends a radio to idle by a policy while packets pass.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -23,11 +23,11 @@ use crate::bond::status;
 use crate::failure::Failure;
 use manyways_report::number::{count, digits, joules, percent, seconds};
 
-/// Send the radio to sleep as a policy says, while packets pass.
+/// Send the radio to idle by a policy while packets pass
 ///
-/// Watches the packets of an interface, runs a policy on them, and says when the radio is to sleep, or
-/// runs a command that sends it. At the end it says what the radio has taken by its profile, and what
-/// it would have taken with the network's timers alone.
+/// Watches the packets of an interface, runs a policy on them, and prints when the radio should go
+/// idle, or runs a command that sends it to idle. The summary compares the energy by the profile
+/// with that under the network's timers alone.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,68 +39,68 @@ Examples:
   manyways radio control --interface wwan0 --profile lte --hold backup,mail \\
       --policy makeidle+makeactive
 
-Policies are those of `manyways radio simulate` that know nothing beforehand: status-quo,
+Policies are those of `manyways radio simulate` that do not need the trace in advance: status-quo,
 fixed:SECONDS, threshold, makeidle[:N] and context; and +makeactive[:EXPERTS] or
-+makeactive-fixed:SECONDS behind them. These two hold back new connections of applications, through
-a `manyways bond client` that runs here: those for which the rules of its policy decide that --hold
-names, while the radio sleeps. All others pass at once, and what wakes the radio lets all pass.
++makeactive-fixed:SECONDS after them. These two delay new connections of applications, through
+a running `manyways bond client`: connections that match the rules of its policy which --hold
+names are delayed while the radio is idle. Other connections pass at once, and a promotion releases all.
 
-The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
-MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a
-modem for dormancy differs from one to another: try it by hand first.
+The command is run by /bin/sh, one at a time, with MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
+MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. The command that asks a
+modem for fast dormancy depends on the modem: try it by hand first.
 
-Exit code: 0 when its time is up or a signal ends it; 1 when it fails, or the interface goes away; 2
-when the request makes no sense.")]
+Exit code: 0 after --for or a signal; 1 when the run fails or the interface is removed; 2
+when the arguments are invalid.")]
 pub struct Args {
-    /// The interface whose packets to watch.
+    /// Interface to watch
     #[arg(long, value_name = "IFACE")]
     interface: String,
-    /// The radio behind it: the name of a profile that is known, or a file.
+    /// Radio of the interface: a built-in profile or a file
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context; with
-    /// +makeactive behind it, what can wait is held back.
+    /// Policy: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context; with
+    /// +makeactive after it, new connections are delayed too
     #[arg(long, value_name = "POLICY", default_value = "makeidle")]
     policy: String,
-    /// Rules of the bond's policy whose new connections can wait.
+    /// Rules of the bond's policy whose new connections are delay-tolerant
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     hold: Vec<String>,
-    /// The bond's client, where it has a name: `bond client --name`.
+    /// Name of the bond client (`bond client --name`)
     #[arg(long, value_name = "NAME", default_value = "default", requires = "hold")]
     bond: String,
-    /// What to do then.
+    /// How to send the radio to idle
     #[arg(long, value_enum, default_value_t = Actuator::Log)]
     actuator: Actuator,
-    /// What `exec` runs.
+    /// Command that `exec` runs
     #[arg(long, value_name = "CMD", required_if_eq("actuator", "exec"))]
     command: Option<String>,
-    /// Kill the command when it takes longer.
+    /// Kill the command after this time
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = at_least_a_millisecond,
           requires = "command")]
     timeout: Span,
-    /// From one sleep to the next, at least.
+    /// Minimum time between two fast dormancies
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     every: Span,
-    /// Watch the interface's counters instead of its packets: less exact, but everybody may.
+    /// Read the interface's counters instead of its packets: less exact, but without privileges
     #[arg(long)]
     counters: bool,
-    /// How often to look at the counters.
+    /// Interval of reading the counters
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = at_least_a_millisecond,
           requires = "counters")]
     step: Span,
-    /// Print what happens as JSON, one object a line.
+    /// Print events as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Stop after this: 90s, 15min.
+    /// Stop after this time: 90s, 15min
     #[arg(long = "for", value_name = "DURATION", value_parser = at_least_a_millisecond)]
     duration: Option<Span>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Actuator {
-    /// Say so.
+    /// Print the decision only
     Log,
-    /// Run a command.
+    /// Run a command
     Exec,
 }
 
@@ -111,7 +111,7 @@ fn at_least_a_millisecond(text: &str) -> Result<Span, String> {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.command.is_some() && args.actuator != Actuator::Exec {
-        let failure = Failure::usage("there is a --command, but nothing that runs it");
+        let failure = Failure::usage("--command has no effect without --actuator exec");
         return Err(failure.hint("add --actuator exec").into());
     }
     let Known { name: profile_name, profile } = known::profile(&args.profile)?;
@@ -121,10 +121,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if hold.is_some() && args.counters && args.step > LONGEST_STEP {
         let failure = Failure::usage("with --hold, --step is at most 250ms");
         return Err(failure
-            .hint("what was let go has to be seen before others are held back")
+            .hint("released connections must be seen before others are delayed")
             .into());
     }
-    // Before any thread is started.
+    // Signals must be blocked before any thread is started.
     let termination = Termination::take().context("cannot watch for signals")?;
     let watch = if args.counters { Watch::Counters(args.step) } else { Watch::Capture };
     let source = Source::open(&args.interface, watch).map_err(|error| failure(&error))?;
@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let told = teller.begin(args, &profile_name).map_err(ControlError::Listener);
     let run = || control::run(source, &profile, policy, options, &termination, &mut teller);
     let outcome = match told.and_then(|()| run()) {
-        // Whoever reads has read enough.
+        // The reader of standard output has closed it.
         Err(ControlError::Listener(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }
@@ -176,33 +176,36 @@ fn no_bond(error: BondError) -> Failure {
     }
 }
 
-/// A connection that was to be let go and was not is let go by the bond itself so much later.
+/// Seconds after the maximum delay at which the bond itself releases a connection that was not
+/// released.
 const SLACK: f64 = 5.0;
-/// The gate is open for a second for what was let go.
+/// Maximum step of reads, because the gate is open for only 1 s after a release.
 const LONGEST_STEP: Span = Span::from_millis(250);
 
-/// What of the bond can wait, for a policy that holds something back for so long at most.
+/// The bond's delayed connections for a policy with this maximum delay.
 fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure> {
     match (longest, rules) {
         (None, []) => Ok(None),
         (Some(longest), [_, ..]) => {
             Ok(Some(Hold { rules: rules.to_vec(), longest_seconds: longest + SLACK }))
         }
-        (None, _) => Err(Failure::usage("there is something to --hold, but no policy that does")
-            .hint("add +makeactive to the --policy")),
+        (None, _) => {
+            Err(Failure::usage("--hold has no effect: the policy does not delay connections")
+                .hint("add +makeactive to the --policy"))
+        }
         (Some(_), []) => {
-            Err(Failure::usage("the policy holds back what can wait, which is nothing")
+            Err(Failure::usage("the policy delays connections, but --hold names no rules")
                 .hint("--hold RULE names rules of the policy of `manyways bond client`"))
         }
     }
 }
 
-/// Says what happens, as it does.
+/// Writes events to standard output.
 struct Teller {
     json: bool,
 }
 
-/// A line behind the header of an event log.
+/// A line after the header of an event log.
 #[derive(Serialize)]
 struct Line<'a> {
     time: f64,
@@ -255,7 +258,7 @@ impl Teller {
             eprintln!("manyways: watching {what}");
             if !args.hold.is_empty() {
                 let rules = args.hold.join(", ");
-                eprintln!("manyways: holding back {rules} of the bond {}", args.bond);
+                eprintln!("manyways: delaying {rules} of the bond {}", args.bond);
             }
             return Ok(());
         }
@@ -280,7 +283,7 @@ impl Listener for Teller {
     }
 }
 
-/// At once: somebody may wait for it.
+/// Flushes at once, because a reader may wait for the line.
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -316,42 +319,45 @@ fn what(event: &Event) -> Option<What<'static>> {
 fn words(event: &Event) -> Option<String> {
     Some(match event {
         Event::Sleep(sleep) => format!(
-            "asleep   nothing for {} (wait {})",
+            "idle       no packet for {} (wait {})",
             seconds(sleep.idle.as_secs_f64()),
             seconds(sleep.wait)
         ),
         Event::Wake(wake) => format!(
-            "awake    after {}{}",
+            "connected  after {}{}",
             seconds(wake.slept.as_secs_f64()),
-            if wake.is_false { ": that took more than it saved" } else { "" }
+            if wake.is_false { ": dormancy saved no energy" } else { "" }
         ),
         Event::Command(Ended { how, lasts }) => {
             let after = seconds(lasts.as_secs_f64());
             match how {
-                How::Exit(0) => format!("command  done after {after}"),
-                How::Exit(code) => format!("command  failed with exit code {code} after {after}"),
-                How::Signal(signal) => format!("command  ended by signal {signal} after {after}"),
-                How::TimedOut => format!("command  killed: it took more than {after}"),
-                How::Stopped => format!("command  killed at the end, after {after}"),
+                How::Exit(0) => format!("command    done after {after}"),
+                How::Exit(code) => format!("command    failed with exit code {code} after {after}"),
+                How::Signal(signal) => format!("command    ended by signal {signal} after {after}"),
+                How::TimedOut => format!("command    killed: timeout after {after}"),
+                How::Stopped => format!("command    killed at the end, after {after}"),
                 How::NotStarted(number) => {
-                    format!("command  not started: {}", io::Error::from_raw_os_error(*number))
+                    format!("command    not started: {}", io::Error::from_raw_os_error(*number))
                 }
             }
         }
-        Event::Down => "down     the interface is down".to_owned(),
+        Event::Down => "down       the interface is down".to_owned(),
         Event::Hold(hold) => {
-            format!("hold     what can wait does, for {} at most", seconds(hold.as_secs_f64()))
+            format!(
+                "hold       connections are delayed for at most {}",
+                seconds(hold.as_secs_f64())
+            )
         }
-        Event::Pass(waited) => format!("pass     waited {}", seconds(waited.as_secs_f64())),
-        Event::Bond { is_there: true } => "bond     it is back".to_owned(),
+        Event::Pass(waited) => format!("pass       waited {}", seconds(waited.as_secs_f64())),
+        Event::Bond { is_there: true } => "bond       connected again".to_owned(),
         Event::Bond { is_there: false } => {
-            "bond     it has gone: nothing is held back until it is back".to_owned()
+            "bond       connection lost: connections are not delayed".to_owned()
         }
         _ => return None,
     })
 }
 
-/// What it came to.
+/// Summary of a run.
 #[derive(Serialize)]
 struct Summary {
     seconds: f64,
@@ -362,22 +368,22 @@ struct Summary {
     late_packets: u64,
     sleeps: u64,
     false_sleeps: u64,
-    /// None where it never slept.
+    /// `None` without dormancies.
     mean_wait_seconds: Option<f64>,
     switches: u64,
     status_quo_switches: u64,
     joules: f64,
     status_quo_joules: f64,
-    /// Of all energy, and of that of the tails. None where there was none.
+    /// Share of all energy, and of the energy of tails. `None` if there was none.
     saved_share: Option<f64>,
     saved_tail_share: Option<f64>,
     commands: u64,
     failed_commands: u64,
-    /// Connections that could wait, those that were held back, and of these such as were given up.
+    /// Delay-tolerant connections, delayed ones, and delayed ones that were given up.
     connections: u64,
     held_connections: u64,
     given_up_connections: u64,
-    /// Of those that were held back and have passed. None where there was none.
+    /// Of the delayed connections that have passed. `None` if there are none.
     mean_hold_seconds: Option<f64>,
     median_hold_seconds: Option<f64>,
     p95_hold_seconds: Option<f64>,
@@ -433,11 +439,11 @@ impl Summary {
         };
         let mut lines = vec![("Watched", format!("{}, {packets}", seconds(self.seconds)))];
         lines.push((
-            "Sleeps",
+            "Dormancy",
             match self.mean_wait_seconds {
                 None => "none".to_owned(),
                 Some(wait) => format!(
-                    "{}, after {} on average; {} took more than they saved",
+                    "{}, after {} on average; {} of them saved no energy",
                     count(self.sleeps),
                     seconds(wait),
                     count(self.false_sleeps)
@@ -454,7 +460,7 @@ impl Summary {
         ));
         let shares = self.saved_share.zip(self.saved_tail_share);
         let saved = shares.map_or(String::new(), |(all, tail)| {
-            format!(": {} less, {} of the tails", percent(all), percent(tail))
+            format!("; saved {}, of the tails {}", percent(all), percent(tail))
         });
         let (now, before) = (joules(self.joules), joules(self.status_quo_joules));
         lines.push(("Energy", format!("{now}, with the network's timers {before}{saved}")));
@@ -473,7 +479,7 @@ impl Summary {
             if self.given_up_connections > 0 {
                 text += &format!(", {} given up", count(self.given_up_connections));
             }
-            lines.push(("Held back", text));
+            lines.push(("Delayed", text));
         }
         let often = if self.seconds > 0.0 { self.wakeups as f64 / self.seconds } else { 0.0 };
         lines.push((
@@ -484,23 +490,22 @@ impl Summary {
     }
 }
 
-/// A policy that can run while packets pass, and the longest time in seconds for which it holds
-/// anything back.
+/// Creates a policy that works on live traffic, and returns its maximum delay in seconds.
 fn policy(text: &str, profile: &Profile) -> Result<(Box<dyn Policy + Send>, Option<f64>), Failure> {
     let plan =
         Plan::parse(text).map_err(|error| Failure::usage(error.to_string()).hint(error.hint))?;
     let longest = plan.longest_hold();
     let hint = match () {
         () if plan.is_oracle() || plan.quantile().is_some() => {
-            "take makeidle, context, threshold or fixed:SECONDS"
+            "use makeidle, context, threshold or fixed:SECONDS"
         }
-        () if plan.holds() && longest.is_none() => "say for how long: makeactive-fixed:SECONDS",
+        () if plan.holds() && longest.is_none() => "give the delay: makeactive-fixed:SECONDS",
         () => {
-            // It asks for nothing of what is learned.
+            // This policy does not use trace properties.
             return Ok((plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }), longest));
         }
     };
-    Err(Failure::usage(format!("{text} has to know beforehand what passes")).hint(hint))
+    Err(Failure::usage(format!("{text} needs the whole trace in advance")).hint(hint))
 }
 
 #[cfg(test)]
@@ -510,7 +515,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_that_know_no_more_than_what_was_can_run() {
+    fn policies_without_advance_knowledge_can_run() {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let packet =
             Packet { at: Time::ZERO, direction: Direction::Up, bytes: 60, app: 0, session: 0 };
@@ -533,12 +538,12 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_back_says_what() {
+    fn delaying_policies_name_their_rules() {
         let rules = ["mail".to_owned()];
         assert!(hold(&[], None).unwrap().is_none());
         let wished = hold(&rules, Some(10.0)).unwrap().unwrap();
         assert!(wished.rules == rules && wished.longest_seconds > 10.0);
-        // The longest of all policies.
+        // The maximum delay of any policy.
         assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_405.0);
         for failure in [hold(&rules, None).unwrap_err(), hold(&[], Some(1.0)).unwrap_err()] {
             assert!(failure.is_usage() && failure.hinted().is_some());

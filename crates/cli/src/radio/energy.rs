@@ -1,4 +1,4 @@
-//! `manyways radio energy`: what a trace takes on a network, and what for.
+//! `manyways radio energy`: energy of a trace and its causes.
 
 mod document;
 mod measure;
@@ -21,11 +21,11 @@ use super::traces::{TraceArgs, watched};
 use crate::failure::Failure;
 use crate::report_file::{self, check_folder, keep_apart};
 
-/// What a trace of packets costs in energy on a network, and what for.
+/// Compute the energy of a packet trace on a network
 ///
-/// Says what transfers took and what the radio took to stay awake behind them, how often it was
-/// brought back, which applications that was for, and which kinds of bursts. Packets are taken to be
-/// where they are, whatever the radio does.
+/// Prints the energy of transfers and of tails, the number of switches, and the shares of
+/// applications and kinds of bursts. The times of packets are taken from the trace and do not
+/// depend on the radio.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,61 +36,61 @@ Examples:
   manyways radio energy --radio lte=phone.pcapng --radio wifi=phone.pcapng    one device, two radios
   manyways radio generate --app mixed-day | manyways radio energy - --profile lte
 
-With --radio, packets of another kind of network than the radio's are left out, where the trace says
-which it is. docs/radio.md says how each figure comes about.
-Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the request makes no sense; 128 + n when
-signal n ends it.")]
+With --radio, packets of other kinds of networks than the radio's are excluded, if the trace has
+this information. docs/radio.md explains each figure.
+Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the arguments are invalid; 128 + n when
+signal n ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// The radio: a name of `manyways radio profiles`, or a file; may be repeated to compare.
+    /// Radio: a name of `manyways radio profiles` or a file; may be repeated to compare
     #[arg(long, value_name = "PROFILE", value_delimiter = ',')]
     profile: Vec<String>,
-    /// A radio and what passed it; may be repeated: all of them are one device.
+    /// Radio and trace; may be repeated: all of them belong to one device
     #[arg(long, value_name = "PROFILE=TRACE", conflicts_with_all = ["traces", "profile"])]
     radio: Vec<String>,
-    /// The battery's capacity: what a day takes is told as a part of it.
+    /// Capacity of the battery: prints the energy of a day as a share of it
     #[arg(long, value_name = "CAPACITY", value_parser = capacity)]
     battery: Option<f64>,
-    /// The battery's voltage.
+    /// Voltage of the battery
     #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
-    /// What to divide the energy among.
+    /// Attribute the energy to applications or to flows
     #[arg(long, value_name = "WHAT", default_value = "application")]
     by: By,
-    /// How many of those are shown; the rest is one line.
+    /// Number of applications or flows to print; the others are one line
     #[arg(long, value_name = "COUNT", default_value = "15")]
     top: usize,
-    /// When the user did something: a file with a time a line, as in the trace. Bursts within a second
-    /// behind are the user's.
+    /// Times of user inputs: a file with one time per line, on the trace's clock. Bursts within 1 s
+    /// after an input are of kind `user`
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
-    /// Write in which state the radio is when, as CSV.
+    /// Write the states of the radio over time as CSV
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write a report to read and to share: one HTML file that needs nothing else.
+    /// Write an HTML report, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// What the battery holds.
+/// Capacity and voltage of the battery.
 #[derive(Clone, Copy)]
 pub struct Battery {
-    /// Ampere seconds; none where it was not said.
+    /// In mAh; `None` if not given.
     pub capacity: Option<f64>,
     pub volts: f64,
 }
 
 impl Battery {
-    /// So many joules in mAh.
+    /// Converts joules to mAh at the battery's voltage.
     pub fn mah(&self, joules: f64) -> f64 {
         joules / self.volts / 3.6
     }
 
-    /// Which part of it they are.
+    /// Joules as a share of the capacity; `None` without a capacity.
     pub fn share(&self, joules: f64) -> Option<f64> {
         self.capacity.map(|mah| self.mah(joules) / mah)
     }
@@ -115,11 +115,12 @@ pub fn volts(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a voltage from 0.1 to 1000, like 3.85 or 3.85V".to_owned())
 }
 
-/// A radio and what passes it.
+/// A radio and its trace.
 struct Asked {
     known: Known,
     trace: PathBuf,
-    /// Packets of other kinds of networks are not of this radio.
+    /// Whether the device has several radios, so that packets of other kinds of networks are
+    /// excluded.
     is_one_of_several: bool,
 }
 
@@ -171,7 +172,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,
@@ -193,11 +194,11 @@ impl Args {
             return Ok(asked);
         }
         if self.traces.paths().is_empty() {
-            let failure = Failure::usage("there is no trace");
+            let failure = Failure::usage("the trace is missing");
             return Err(failure.hint("manyways radio energy TRACE --profile lte").into());
         }
         if self.profile.is_empty() {
-            let failure = Failure::usage("which radio is it");
+            let failure = Failure::usage("the radio is missing");
             return Err(failure
                 .hint("name one with --profile; manyways radio profiles lists them")
                 .into());
@@ -205,7 +206,7 @@ impl Args {
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.profile.len() > 1 && self.traces.paths().iter().any(|path| is_stdin(&path)) {
             let failure = Failure::usage("standard input can be read for one radio only");
-            return Err(failure.hint("write it to a file first").into());
+            return Err(failure.hint("write the input to a file first").into());
         }
         for trace in self.traces.paths() {
             for profile in &self.profile {
@@ -217,7 +218,7 @@ impl Args {
     }
 }
 
-/// The moments in a file, a line each.
+/// The times in a file, one per line.
 fn inputs(path: &Path) -> Result<Vec<Time>> {
     const MOST: u64 = 64 << 20;
     let name = path.display();
@@ -238,17 +239,17 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
     Ok(times)
 }
 
-/// The timeline as a file.
+/// The timeline file.
 struct Sheet {
     path: PathBuf,
-    /// Where it is written until it is whole.
+    /// Temporary path until the file is complete.
     part: PathBuf,
     out: BufWriter<File>,
 }
 
 impl Sheet {
     fn create(path: &Path) -> Result<Self> {
-        // A link stays one, and what is no file is written to.
+        // A symbolic link is kept, and a device or pipe is written to directly.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
         let mut part = path.clone().into_os_string();
@@ -301,14 +302,14 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        // One that was closed has another name by now.
+        // A closed file was renamed already.
         if self.part != self.path {
             let _ = std::fs::remove_file(&self.part);
         }
     }
 }
 
-/// All radios together.
+/// Sum of all radios in joules.
 fn total(measured: &[Measured]) -> f64 {
     measured.iter().map(|one| one.account.total()).sum()
 }

@@ -1,4 +1,4 @@
-//! `manyways radio generate`: traces of applications from a seed.
+//! `manyways radio generate`: generates traces of applications from seeds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,12 @@ use manyways_unit::Span;
 use super::traces::{MadeArgs, failure, span, watched};
 use crate::failure::Failure;
 
-/// Make traces of what applications send and receive, from seeds.
+/// Generate traces of applications from seeds
 ///
-/// Seven categories of applications after a study of radio energy (news, im, microblog, game-ad,
-/// email, social, finance), days of a user who has several of them (mixed-day), and plain heartbeats.
-/// The same seed gives the same trace. Seeds from 1000 on are meant to judge by: do not tune with them.
+/// Seven categories of applications from a study of radio energy (news, im, microblog, game-ad,
+/// email, social, finance), days of a user with several of them (mixed-day), and plain heartbeats.
+/// The same seed yields the same trace. Seeds from 1000 on are for evaluation: do not tune policies
+/// with them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,22 +26,22 @@ Examples:
   manyways radio generate --app mixed-day --lasts 7d --seed 1-20 -o traces
   manyways radio generate --heartbeat 30s --lasts 1h | manyways radio energy - --profile lte
 
-Columns: time in seconds, bytes with IP's header, direction, app, flow.
-Exit code: 0; 1 when nothing can be written; 2 when the request makes no sense; 128 + n when signal n
-ends it, and nothing is kept of what is not whole.")]
+Columns: time in seconds, bytes including the IP header, direction, app, flow.
+Exit code: 0; 1 when a trace cannot be written; 2 when the arguments are invalid; 128 + n when signal n
+ends the run, which removes incomplete files.")]
 pub struct Args {
     #[command(flatten)]
     made: MadeArgs,
-    /// A packet from the device again and again, at this distance.
+    /// Packets from the device at this interval
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with_all = ["app", "seed"])]
     heartbeat: Option<Span>,
-    /// How many bytes each heartbeat has.
+    /// Bytes of each heartbeat
     #[arg(long, value_name = "BYTES", default_value = "100", requires = "heartbeat")]
     bytes: u32,
-    /// A file, or a folder for several traces. Without it, or with -, standard output.
+    /// File, or folder for several traces; default and -: standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace files that are there.
+    /// Replace existing files
     #[arg(long, requires = "output")]
     force: bool,
 }
@@ -61,19 +62,22 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(first) = made.first() else {
-        return Err(Failure::usage("which application is it")
+        return Err(Failure::usage("the application is missing")
             .hint("name one with --app, or give --heartbeat 30s")
             .into());
     };
     if made.len() > 1 && output.is_none() {
-        return Err(Failure::usage(format!("{} traces do not fit standard output", made.len()))
-            .hint("name a folder with -o")
-            .into());
+        return Err(Failure::usage(format!(
+            "{} traces cannot be written to standard output",
+            made.len()
+        ))
+        .hint("name a folder with -o")
+        .into());
     }
     let is_one = made.len() == 1;
     if !is_one && let Some(folder) = output {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let (count, signal) = watched(|progress| {
         if is_one {
@@ -100,7 +104,7 @@ fn write(made: &Made, path: Option<&Path>, force: bool, progress: &Progress) -> 
     let mut trace = Trace::made(made.clone()).map_err(failure)?;
     let mut sheet = Sheet::create(path, force)?;
     let mut fault = None;
-    // The names are known before the first packet.
+    // Names are complete before the first packet.
     let names = made.begin().map_err(failure)?;
     let apps: Vec<App> =
         names.names().iter().map(|name| App { name: name.clone(), port: None }).collect();
@@ -128,7 +132,7 @@ fn write(made: &Made, path: Option<&Path>, force: bool, progress: &Progress) -> 
     }
 }
 
-/// A trace as lines of text. A file gets its name when it is whole.
+/// A trace as CSV. A file gets its final name when complete.
 struct Sheet {
     out: BufWriter<Box<dyn Write + Send>>,
     file: Option<(PathBuf, PathBuf)>,
@@ -147,17 +151,17 @@ impl Sheet {
                 }
                 let found = std::fs::metadata(path);
                 if found.as_ref().is_ok_and(|found| !found.is_file()) {
-                    // Into a pipe or a device nothing is lost.
+                    // A write to a pipe or device does not destroy data.
                     let file = File::options().write(true).open(path);
                     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
                     return Self::begin(Box::new(file), None);
                 }
                 if found.is_ok() && !force {
-                    return Err(Failure::usage(format!("{} is there already", path.display()))
-                        .hint("name another file, or replace it with --force")
+                    return Err(Failure::usage(format!("{} already exists", path.display()))
+                        .hint("name another file, or replace the file with --force")
                         .into());
                 }
-                // A link stays one.
+                // A symbolic link is kept.
                 let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let mut part = path.as_os_str().to_owned();
                 part.push(".part");
@@ -193,7 +197,7 @@ impl Sheet {
         self.flush_line()
     }
 
-    /// Whether somebody reads on.
+    /// Returns whether the output still has a reader.
     fn flush_line(&mut self) -> Result<bool> {
         let written = self.out.write_all(self.line.as_bytes());
         self.line.clear();
@@ -222,7 +226,7 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        // What is not whole is not kept.
+        // An incomplete file is removed.
         if let Some((part, _)) = &self.file {
             let _ = std::fs::remove_file(part);
         }

@@ -1,4 +1,4 @@
-//! `manyways radio infer`: a profile's numbers out of measurements.
+//! `manyways radio infer`: values of a profile from measurements.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -28,12 +28,12 @@ use crate::report_file::{self, keep_apart};
 use manyways_report::number::{count, joules, percent, seconds, watts};
 use manyways_report::text::table;
 
-/// Find a radio's timers and powers in measurements.
+/// Infer a radio's timers and powers from measurements
 ///
-/// From round trips after silences (--probes): when the network lets go of the radio, and at least how
-/// long it takes to come back. Idle round trips have paging in them, so that only the shortest ones say
-/// anything of the promotion. From what a power monitor saw while a trace of packets passed (--power):
-/// the powers of the states, by least squares, where the timers are those of a profile.
+/// From round trips after gaps (--probes): the release timers and a lower bound of the promotion
+/// delay. Round trips from idle contain paging, so only the shortest ones show the promotion. From
+/// samples of a power monitor and a packet trace (--power): the powers of the states, by least
+/// squares, with the timers of a profile.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,42 +43,41 @@ Examples:
   manyways radio infer phone.pcap --power monitor.csv --profile mine.toml --window 2s --offset 0.35
   manyways radio infer --probes probes.csv phone.pcap --power monitor.csv --profile lte -o mine.toml
 
-With -o, what was found takes the place of the profile's own numbers: each timer that of the one
-that ends nearest to it, and powers without what the rest of the device takes. Promotion delays are
-left as they are.
+With -o, measured values replace those of the profile: each timer replaces the one with the
+nearest end, and powers exclude the rest of the device. Promotion delays are
+unchanged.
 
 Columns of probes: idle,round_trip in seconds, or interval,RTT2 with milliseconds. Columns of power:
 time,watts (or milliwatts), by the clock of the trace.
-Exit code: 0; 1 when nothing can be found or read; 2 when the request makes no sense; 128 + n when
-signal n ends it.")]
+Exit code: 0; 1 when nothing is found or an input cannot be read; 2 when the arguments are invalid; 128 + n when
+signal n ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// Round trips after silences, as CSV, also compressed; - for standard input.
+    /// Round trips after gaps, as CSV, also compressed; - for standard input
     #[arg(long, value_name = "FILE")]
     probes: Option<PathBuf>,
-    /// What a power monitor saw, as CSV, also compressed; - for standard input.
+    /// Samples of a power monitor, as CSV, also compressed; - for standard input
     #[arg(long, value_name = "FILE")]
     power: Option<PathBuf>,
-    /// Whose timers hold for the trace, and whose numbers stay where none is found: a name of
-    /// `manyways radio profiles`, or a file.
+    /// Profile with the timers of the trace, whose other values remain unless measured: a name of
+    /// `manyways radio profiles` or a file
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// Write the profile with what was found in it.
+    /// Write the profile with the measured values
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file where it is there already.
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Compare energy in windows of this length, which has to be longer than a promotion; one sample
-    /// of the monitor at least [default: 1s]
+    /// Window for the comparison of energy, longer than a promotion and at least one sample of the
+    /// monitor [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     window: Option<Span>,
-    /// Seconds to add to the monitor's times, whose clock is behind the trace's by so much
-    /// [default: 0]
+    /// Seconds to add to the monitor's times if its clock is behind that of the trace [default: 0]
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     offset: Option<f64>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
@@ -97,9 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         _ => None,
     };
     if let Some(offset) = fitted.as_ref().and_then(|(powers, _)| powers.offset) {
-        eprintln!(
-            "manyways: the two clocks disagree: another offset explains what was left twice as well"
-        );
+        eprintln!("manyways: the two clocks disagree: another offset halves the unexplained part");
         eprintln!("hint: try --offset {:.3}", args.offset.unwrap_or_default() + offset);
     }
     let is_nothing = matches!(&found, Some((_, Err(_)))) && fitted.is_none();
@@ -129,14 +126,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let failure = Failure::new(format!("no timer found in {name}: {why}"));
     Err(failure
         .hint(format!(
-            "{} were answered; `manyways radio probe` measures more of them",
+            "{} were answered; run `manyways radio probe` for more",
             counted(probes, "probe")
         ))
         .into())
 }
 
 impl Args {
-    /// Refuses options that have no effect beside the others.
+    /// Refuses options without effect in their combination.
     fn check(&self) -> Result<(), Failure> {
         let probes_only = self.power.is_none();
         refuse(&[
@@ -147,7 +144,7 @@ impl Args {
             ),
             (
                 self.power.is_some() && (self.profile.is_none() || self.traces.paths().len() != 1),
-                "--power needs one trace and the --profile whose timers hold for it",
+                "--power needs one trace and the --profile with its timers",
                 "manyways radio infer phone.pcap --power monitor.csv --profile lte",
             ),
             (
@@ -164,14 +161,14 @@ impl Args {
             (probes_only && self.offset.is_some(), "--offset has no effect without --power", LEAVE),
             (
                 self.output.is_some() && self.profile.is_none(),
-                "-o needs the --profile that is written with the numbers found",
+                "-o needs a --profile as the base of the new one",
                 "add --profile lte; `manyways radio profiles` lists them",
             ),
             (self.force && self.output.is_none(), "--force has no effect without -o", LEAVE),
             (
                 probes_only && self.profile.is_some() && self.output.is_none(),
                 "--profile has no effect with --probes alone",
-                "-o FILE writes that profile with the timers found",
+                "add -o FILE to write the profile with the measured timers",
             ),
             (
                 self.offset.is_some_and(|offset| !(-1e9..=1e9).contains(&offset)),
@@ -186,7 +183,7 @@ impl Args {
     }
 }
 
-/// Whether a profile can be written where it is wanted, and nothing is read twice.
+/// Fails if the profile cannot be written there, or if standard input would be read twice.
 fn check_output(args: &Args) -> Result<()> {
     let read = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     if read.filter(|path| path.as_os_str() == "-").count() > 1 {
@@ -206,14 +203,14 @@ fn check_output(args: &Args) -> Result<()> {
     let inputs: Vec<&Path> = given.map(PathBuf::as_path).chain(profile).collect();
     keep_apart(&inputs, &[output])?;
     if output.is_file() && !args.force {
-        let failure = Failure::usage(format!("{} is there already", output.display()));
-        return Err(failure.hint("name another file, or replace it with --force").into());
+        let failure = Failure::usage(format!("{} already exists", output.display()));
+        return Err(failure.hint("name another file, or replace the file with --force").into());
     }
     Ok(())
 }
 
-/// The profile with the timers that were found, where it is to be written with them; the powers are then
-/// those of the states that these give.
+/// The profile with the measured timers, if it is to be written with them; the powers are then
+/// fitted to the states of these timers.
 fn adopt_timers(
     args: &Args,
     known: Option<&Known>,
@@ -225,18 +222,18 @@ fn adopt_timers(
         return Ok(Some(known.clone()));
     };
     let ends = ends(timers, &known.profile);
-    let source = "round trips after silences, by manyways radio infer";
+    let source = "round trips after gaps, by manyways radio infer";
     let profile = known.profile.clone().with_timers(&ends, source).map_err(|error| {
         let ends: Vec<String> = ends.iter().map(|end| seconds(*end)).collect();
-        Failure::new(format!("{error}: they end after {}", ends.join(", ")))
-            .hint("begin with the --profile of another technology")
+        Failure::new(format!("{error}: the timers end after {}", ends.join(", ")))
+            .hint("start from the --profile of another technology")
     })?;
     Ok(Some(Known { name: known.name.clone(), profile }))
 }
 
-/// When timers end, as a profile has it: in the middle between the longest silence before and the
-/// shortest one behind. One that ends sometimes here and always there ends in the middle between both,
-/// but where the device is inactive in between, as 5G has it, both are timers.
+/// Ends of the timers for a profile: the middle between the longest gap before a transition and the
+/// shortest one after it. For a gradual transition, the middle of onset and completion is used,
+/// except for profiles with an inactive state (5G), where both are timers.
 fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
     let middle = |estimate: &Estimate| (estimate.before + estimate.value) / 2.0;
     if let [timer] = timers
@@ -250,30 +247,34 @@ fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
     timers.iter().map(both).collect()
 }
 
-/// Says where a profile's promotion takes less than it took at least.
+/// Warns if the profile's promotion delay is below the measured minimum.
 fn compare(timers: &[Timer], profile: &Profile) {
     let Some(last) = timers.last() else { return };
     let Some(released) = profile.states.iter().find(|state| state.is_released) else { return };
     let delay = released.promotion_delay.as_secs_f64();
     if delay < last.promotion {
         let (delay, least) = (seconds(delay), seconds(last.promotion));
-        eprintln!("manyways: its promotion delay is {delay}, where at least {least} were measured");
-        eprintln!("hint: give `{}` in it a longer promotion-delay", released.name);
+        eprintln!(
+            "manyways: the profile's promotion delay is {delay}, but at least {least} were measured"
+        );
+        eprintln!("hint: increase the promotion-delay of `{}`", released.name);
     }
 }
 
-const MEASURED: &str = ", with what was measured";
-/// A fit that explains less makes no profile.
+const MEASURED: &str = ", with the measured timers";
+/// A fit with a smaller explained share does not change a profile.
 const LEAST_EXPLAINED: f64 = 0.5;
 
-/// Writes the profile with what was found.
+/// Writes the profile with the measured values.
 fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
     let mut changed = known.profile.clone();
     let (mut rest, mut negative) = (Some(0.0), Vec::new());
     if let Some(powers) = fitted {
         if powers.explained < LEAST_EXPLAINED {
             let explained = percent(powers.explained);
-            let sentence = format!("the fit explains only {explained} of the variance: no profile");
+            let sentence = format!(
+                "the fit explains only {explained} of the variance, too little for a profile"
+            );
             return Err(Failure::new(sentence)
                 .hint("check that the trace is of this radio and that both clocks agree (--offset)")
                 .into());
@@ -299,10 +300,10 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
         _ => String::new(),
     };
     let old = args.profile.as_deref().unwrap_or_default();
-    eprintln!("{} is {old} with the numbers found{words}.", file.display());
+    eprintln!("{} contains {old} with the measured values{words}.", file.display());
     if rest.is_none() {
-        eprintln!("manyways: the powers include what the rest of the device takes");
-        eprintln!("hint: record a trace with silences that are long enough to release the radio");
+        eprintln!("manyways: the powers include the rest of the device");
+        eprintln!("hint: record a trace with gaps that are long enough to release the radio");
     }
     if !negative.is_empty() {
         let names: Vec<String> =
@@ -315,7 +316,7 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
 
 type Found = (usize, Result<Vec<Timer>, NoTimer>);
 
-/// Hands out the lines of a file.
+/// Passes the lines of a file to a callback.
 fn lines(
     path: &Path,
     stop: &Arc<AtomicBool>,
@@ -342,8 +343,9 @@ fn lines(
         if read.with_context(|| format!("cannot read {name}"))? == 0 {
             return Ok(());
         }
-        let text = str::from_utf8(&line)
-            .map_err(|_| Failure::new(format!("{name}, line {number}: it is not text")))?;
+        let text = str::from_utf8(&line).map_err(|_| {
+            Failure::new(format!("{name}, line {number}: the line is not UTF-8 text"))
+        })?;
         each(text).map_err(wrong)?;
     }
 }
@@ -365,7 +367,7 @@ fn powers(args: &Args, file: &Path, trace: &Path, known: &Known) -> Result<Power
     let failed = |error: NoPowers| {
         let hint = match error {
             NoPowers::TooLong => "choose a longer --window",
-            _ => "both need the same clock (--offset) and some minutes in common",
+            _ => "use the same clock for both (--offset), and some minutes in common",
         };
         Failure::new(format!("cannot fit powers: {error}")).hint(hint)
     };
@@ -385,7 +387,7 @@ fn powers(args: &Args, file: &Path, trace: &Path, known: &Known) -> Result<Power
     }
 }
 
-/// What a power monitor saw.
+/// Reads the samples of a power monitor.
 fn monitor(args: &Args, file: &Path, stop: &Arc<AtomicBool>) -> Result<Monitor> {
     let mut monitor = Monitor::new(args.window());
     let mut reader = None;
@@ -410,7 +412,7 @@ fn monitor(args: &Args, file: &Path, stop: &Arc<AtomicBool>) -> Result<Monitor> 
     Ok(monitor)
 }
 
-/// What people call a quantity of a profile.
+/// Name of a quantity for the user.
 fn name(quantity: Quantity, profile: &Profile) -> String {
     let state = |place: usize| profile.states.get(place).map_or("", |state| &state.name);
     match quantity {
@@ -424,7 +426,7 @@ fn name(quantity: Quantity, profile: &Profile) -> String {
     }
 }
 
-/// A number in the unit of a quantity.
+/// A value in the unit of a quantity.
 fn show(quantity: Quantity, value: f64) -> String {
     if quantity.is_power() { watts(value) } else { joules(value) }
 }
@@ -432,7 +434,7 @@ fn show(quantity: Quantity, value: f64) -> String {
 fn text(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> String {
     let mut text = String::new();
     if let Some((probes, timers)) = found {
-        text.push_str(&format!("{} probes that answered.\n", count(*probes as u64)));
+        text.push_str(&format!("{} answered probes.\n", count(*probes as u64)));
         match timers {
             Ok(timers) => text.push_str(&timers::sentences(timers)),
             Err(error) => text.push_str(&format!("No timer was found: {error}.\n")),
@@ -450,15 +452,15 @@ fn of_powers(powers: &Powers, known: &Known) -> String {
     for (quantity, finding) in &powers.numbers {
         let (fitted, error) = match finding {
             Finding::Told(fitted) => (show(*quantity, fitted.value), show(*quantity, fitted.error)),
-            _ => ("cannot be told".to_owned(), String::new()),
+            _ => ("not determined".to_owned(), String::new()),
         };
         let own = show(*quantity, profile.number(*quantity));
         lines.push(vec![name(*quantity, profile), fitted, error, own]);
     }
     let mut text = table(&lines);
     text.push_str(&format!(
-        "\n{} windows of {}, samples {} apart; {} of the variance is explained by the states that \
-         {}'s timers give. The last state's power includes what the rest of the device takes.\n",
+        "\n{} windows of {}, samples {} apart; {} of the variance is explained by the states of \
+         {}'s timers. The power of the last state includes the rest of the device.\n",
         count(powers.windows as u64),
         seconds(powers.window.as_secs_f64()),
         seconds(powers.sampled.as_secs_f64()),
@@ -472,7 +474,7 @@ fn of_powers(powers: &Powers, known: &Known) -> String {
     text
 }
 
-/// What there is to know of numbers that are not told, or not well.
+/// Notes on values that are not determined, or vague.
 fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
     let names = |quantities: &[Quantity]| {
         let names: Vec<String> = quantities.iter().map(|one| name(*one, profile)).collect();
@@ -492,10 +494,10 @@ fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
         }
     }
     if !unseen.is_empty() {
-        notes.push(format!("Never seen: {}.", names(&unseen)));
+        notes.push(format!("Not in the trace: {}.", names(&unseen)));
     }
     for group in groups {
-        notes.push(format!("Only seen together: {}.", names(&group)));
+        notes.push(format!("Only together in the trace: {}.", names(&group)));
     }
     if !vague.is_empty() {
         notes.push(format!("Too uncertain for a profile: {}.", names(&vague)));
@@ -518,7 +520,7 @@ fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
     let short: Vec<&str> = short.map(|state| state.name.as_str()).collect();
     if !short.is_empty() {
         notes.push(format!(
-            "Shorter than a window, so that only their part of each window tells their power: {}.",
+            "Shorter than a window, so that their power is derived from parts of windows: {}.",
             short.join("; ")
         ));
     }
@@ -526,7 +528,7 @@ fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
     let long: Vec<&str> = long.map(|state| state.name.as_str()).collect();
     if !long.is_empty() {
         notes.push(format!(
-            "Longer than a window, so that their energy may be in the powers of what follows: \
+            "Longer than a window, so that their energy may be in the powers of the next states: \
              promotions from {}.",
             long.join("; ")
         ));

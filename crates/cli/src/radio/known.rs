@@ -1,4 +1,4 @@
-//! Profiles by name, and those of a user.
+//! Profiles by name or file, and rule files.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,20 +11,20 @@ use manyways_unit::nearest::nearest;
 
 use crate::failure::Failure;
 
-/// A profile and what the user calls it.
+/// A profile with the name or path given by the user.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub name: String,
     pub profile: Profile,
 }
 
-/// The profile of that name, or in that file. A known name stands before a file of the same name, in
-/// every command.
+/// The built-in profile of this name, or the profile in this file. In every command a built-in name
+/// takes precedence over a file.
 pub fn profile(text: &str) -> Result<Known, Failure> {
     let path = Path::new(text);
     if let Some(read) = profiles::named(text) {
         if path.is_file() {
-            eprintln!("manyways: `{text}` is the known profile, not the file of that name here");
+            eprintln!("manyways: `{text}` is the built-in profile, not the file of that name");
             eprintln!("hint: write ./{text} for the file");
         }
         let profile = read.map_err(|error| wrong(text, error))?;
@@ -49,13 +49,13 @@ pub fn file(path: &Path) -> Result<(Profile, String), Failure> {
     let name = path.display().to_string();
     let text = text(path, MAX_TEXT).map_err(|why| {
         Failure::new(format!("cannot read {name}: {why}"))
-            .hint("manyways radio profiles NAME prints one to begin with")
+            .hint("manyways radio profiles NAME prints a profile as a template")
     })?;
     let profile = profile::parse(&text).map_err(|error| wrong(&name, error))?;
     Ok((profile, text))
 }
 
-/// What may wait, by a file of rules.
+/// Delay-tolerant traffic by a rule file.
 pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
     let name = path.display().to_string();
     let text = text(path, tolerant::MAX_TEXT)
@@ -64,20 +64,20 @@ pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
         .map_err(|error| at(&name, (error.line, error.column), &error.sentence, error.hint))
 }
 
-/// As much of a file as is read at most, and a byte more where there is one.
+/// At most `most` bytes of a file, plus one byte if the file is longer.
 fn text(path: &Path, most: usize) -> Result<String, String> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text".to_owned())
 }
 
 fn wrong(name: &str, error: ProfileError) -> Failure {
     at(name, (error.line, error.column), &error.sentence, error.hint)
 }
 
-/// What is wrong in a file that the user has written, and where.
+/// An error in a user's file, with its place.
 fn at(name: &str, (line, column): (usize, usize), sentence: &str, hint: Option<String>) -> Failure {
     let failure = Failure::usage(format!("{name}:{line}:{column}: {sentence}"));
     hint.into_iter().fold(failure, Failure::hint)

@@ -1,11 +1,11 @@
-//! Options that have no effect beside others.
+//! Refuses options without effect.
 
 use crate::failure::Failure;
 
-/// The hint where an option is simply too much.
-pub const LEAVE: &str = "leave it out";
+/// Hint for an option that has no effect.
+pub const LEAVE: &str = "leave out the option";
 
-/// Refuses the first combination that is given: whether it is, a sentence and a hint.
+/// Fails on the first combination that is given: whether it is given, error, hint.
 pub fn refuse(combinations: &[(bool, &str, &str)]) -> Result<(), Failure> {
     match combinations.iter().find(|(is_given, ..)| *is_given) {
         Some((_, sentence, hint)) => Err(Failure::usage(*sentence).hint(*hint)),

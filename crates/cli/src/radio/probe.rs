@@ -1,4 +1,4 @@
-//! `manyways radio probe`: the timers of a radio, probed on an interface that is there.
+//! `manyways radio probe`: probes the timers of a radio on an interface.
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use super::timers;
 use crate::failure::Failure;
 use manyways_report::number::seconds;
 
-/// Find out when a network lets go of a radio, and how long coming back takes.
+/// Probe the release timers and promotion delays of a network
 ///
-/// Keeps still for a while, sends one small packet, and measures its round trip: it takes longer once
-/// the network has let go of the radio. That for silences from short to long, several times, in an
-/// order by chance. Silences that other packets break are begun anew, so use it where nothing else
-/// runs. What is measured is written down line by line: it can be stopped at any time, and go on later
-/// with --resume.
+/// Waits for a gap, sends one small packet, and measures its round trip, which is longer after the
+/// network has released the radio. Gap lengths from short to long are probed several times in
+/// random order. Gaps that other packets disturb are restarted, so use an interface without other
+/// traffic. Results are written line by line: the run can be stopped at any time and continued with
+/// --resume.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,37 +37,37 @@ Examples:
   manyways radio probe --interface wwan0 --target example.org --resume
   manyways radio probe --interface wwan0 --target example.org --rounds 2 --json
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense; 130 when it was stopped.")]
+Exit code: 0; 1 when the run fails; 2 when the arguments are invalid; 130 when a signal stops the run.")]
 pub struct Args {
-    /// The interface of the radio.
+    /// Interface of the radio
     #[arg(long, value_name = "IFACE")]
     interface: String,
-    /// Who is to answer: by ICMP echo, else by TCP to port 443 or 80; with a port, by TCP to that one.
+    /// Target: probed by ICMP echo, else by TCP to port 443 or 80; with a port, by TCP to that port
     #[arg(long, value_name = "HOST[:PORT]")]
     target: String,
-    /// The shortest silence.
+    /// Shortest gap
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
     from: Span,
-    /// The longest silence.
+    /// Longest gap
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = silence)]
     to: Span,
-    /// From one silence to the next longer one: timers are found no finer than this.
+    /// Step between gap lengths, and so the resolution of timers
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
     step: Span,
-    /// How often every silence is probed.
+    /// Probes of each gap length
     #[arg(long, value_name = "N", default_value_t = Ladder::USUAL.rounds,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Seed of their order.
+    /// Seed of the order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where to write down what is measured [default: radio-probe-IFACE.csv]
+    /// File for the results [default: radio-probe-IFACE.csv]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on with that file, if it is there.
+    /// Continue an existing file
     #[arg(long)]
     resume: bool,
-    /// Print what comes of it as one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
@@ -83,12 +83,12 @@ fn silence(text: &str) -> Result<Span, String> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let (host, port) = host_and_port(&args.target).map_err(|_| {
-        Failure::usage(format!("`{}` has no port behind its colon", args.target))
+        Failure::usage(format!("`{}` has no port after the colon", args.target))
             .hint("write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443")
     })?;
     let ladder = Ladder { least: args.from, most: args.to, step: args.step, rounds: args.rounds };
-    // Before a file is made for it.
-    let wrong = |error| Failure::usage(format!("{error}")).hint("choose --from, --to and --step");
+    // Checked before the file is created.
+    let wrong = |error| Failure::usage(format!("{error}")).hint("change --from, --to and --step");
     Plan::new(&ladder, args.seed, &[]).map_err(wrong)?;
     let interface = interface_named(&args.interface)?;
     let path =
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut stopped = None;
     let mut pause = |plan: &Plan, span: Span| {
         show(&bar, plan);
-        // Rounded up: a silence is rather too long than looked at twice.
+        // Rounded up, because a slightly longer gap is better than a second look.
         let millis = span.as_nanos().div_ceil(1_000_000).min(1_000) as u16;
         match termination.within(millis, &waker) {
             Ok((None, _)) => true,
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn interface_named(name: &str) -> Result<Interface, Failure> {
     let all = interface::list().map_err(|error| Failure::new(error.to_string()))?;
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let hint = format!("there is {}; `manyways paths` says what they are", names.join(", "));
+    let hint = format!("the interfaces are {}; `manyways paths` describes them", names.join(", "));
     let found = all.iter().find(|one| one.name == name).cloned();
     found.ok_or_else(|| Failure::usage(format!("there is no interface `{name}`")).hint(hint))
 }
@@ -152,7 +152,7 @@ fn address(interface: &Interface, host: &str) -> Result<std::net::IpAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot look the target up")?;
+        .context("cannot resolve the target")?;
     let found = runtime.block_on(resolve::lookup(interface, host));
     let found = found.map_err(|error| Failure::new(error.to_string()))?;
     let nothing = || Failure::new(format!("the name {host} has no address"));
@@ -162,25 +162,27 @@ fn address(interface: &Interface, host: &str) -> Result<std::net::IpAddr> {
 fn unopened(error: &io::Error, path: &Path) -> Failure {
     let name = path.display();
     match error.kind() {
-        ErrorKind::AlreadyExists => Failure::usage(format!("{name} is there already"))
-            .hint("--resume goes on with it, and --output writes another one"),
-        ErrorKind::InvalidData => {
-            Failure::new(format!("{name} is something else than the probes of a radio"))
-                .hint("--output writes another file")
-        }
+        ErrorKind::AlreadyExists => Failure::usage(format!("{name} already exists"))
+            .hint("--resume continues the file, and --output writes another one"),
+        ErrorKind::InvalidData => Failure::new(format!("{name} is not a file of radio probes"))
+            .hint("--output writes another file"),
         _ => Failure::new(format!("cannot write {name}: {error}")),
     }
 }
 
 fn resume(path: &Path) -> String {
-    format!("{} has what was measured; go on with the same command and --resume", path.display())
+    format!(
+        "{} has the results so far; continue with the same command and --resume",
+        path.display()
+    )
 }
 
 fn failure(error: &ProbeError, path: Option<&Path>) -> Failure {
     let failure = Failure::new(error.to_string());
     match (error, path) {
-        (ProbeError::Silent(..), _) => failure
-            .hint("name another target, with a port where it listens on TCP, like example.org:443"),
+        (ProbeError::Silent(..), _) => {
+            failure.hint("name another target, with a TCP port that is open, like example.org:443")
+        }
         (_, Some(path)) => failure.hint(resume(path)),
         _ => failure,
     }
@@ -195,21 +197,21 @@ fn begin(
 ) -> ProgressBar {
     let left = plan.planned() - plan.answered();
     if left == 0 {
-        eprintln!("Nothing is left to probe: {} has it all.", path.display());
+        eprintln!("All gaps are probed: {} is complete.", path.display());
         return ProgressBar::hidden();
     }
     eprintln!(
         "{} to {target} over {interface} by {}: {} in about {}, written to {}.",
-        if plan.answered() == 0 { "Probing" } else { "Probing on" },
+        if plan.answered() == 0 { "Probes" } else { "Resumed probes" },
         line.method().words(),
-        counted(left, "silence"),
+        counted(left, "gap"),
         seconds(plan.left().as_secs_f64()),
         path.display(),
     );
     let bar = ProgressBar::no_length();
     if io::stderr().is_terminal() {
         bar.set_length(plan.planned() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} silences, {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} gaps, {msg}") {
             bar.set_style(style);
         }
     } else {
@@ -224,23 +226,20 @@ fn show(bar: &ProgressBar, plan: &Plan) {
     }
     let mut words = format!("{} left", seconds(plan.left().as_secs_f64()));
     if let Some(idle) = plan.idle() {
-        words.push_str(&format!("; silent for {}", seconds(idle.as_secs_f64())));
+        words.push_str(&format!("; gap of {}", seconds(idle.as_secs_f64())));
     }
     if plan.disturbed() > 0 {
-        words.push_str(&format!(
-            "; {} by other packets",
-            counted(plan.disturbed() as usize, "break")
-        ));
+        words.push_str(&format!("; {} restarted", counted(plan.disturbed() as usize, "gap")));
     }
     bar.set_position(plan.answered() as u64);
     bar.set_message(words);
 }
 
 fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> String {
-    let mut text = format!("{} measured", counted(probes, "silence"));
+    let mut text = format!("{} measured", counted(probes, "gap"));
     let broken = plan.disturbed() as usize;
     if broken > 0 {
-        text.push_str(&format!("; {broken} broken by other packets and begun anew"));
+        text.push_str(&format!("; {broken} restarted because of other packets"));
     }
     if plan.lost() > 0 {
         text.push_str(&format!("; {} without an answer", counted(plan.lost() as usize, "probe")));
@@ -249,7 +248,7 @@ fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> Str
     if !plan.given_up().is_empty() {
         let all: Vec<String> =
             plan.given_up().iter().map(|idle| seconds(idle.as_secs_f64())).collect();
-        text.push_str(&format!("Given up, as they were broken too often: {}.\n", all.join(", ")));
+        text.push_str(&format!("Given up after too many restarts: {}.\n", all.join(", ")));
     }
     let found = match found {
         Ok(found) => found,

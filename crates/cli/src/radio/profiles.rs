@@ -1,4 +1,4 @@
-//! `manyways radio profiles`: the radios that are known.
+//! `manyways radio profiles`: lists built-in profiles.
 
 use std::process::ExitCode;
 
@@ -10,29 +10,29 @@ use super::known;
 use manyways_report::number::{joules, seconds, watts};
 use manyways_report::text::table;
 
-/// List the radios that are known, or print one of them as the file that it is.
+/// List the built-in radio profiles, or print one as a file
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways radio profiles
-  manyways radio profiles lte                  its file, with the source of every number
-  manyways radio profiles lte > mine.toml      to begin one of your own with
+  manyways radio profiles lte                  its file, with the source of every value
+  manyways radio profiles lte > mine.toml      as a template for your own
   manyways radio profiles --json
 
-`tail` is how long the radio stays awake behind the last packet, and what that takes. `threshold` is
-the silence from which on it is worth to send the radio to sleep at once.")]
+`tail` is the time from the last packet to the release, and its energy. `threshold` is
+the gap above which immediate fast dormancy saves energy.")]
 pub struct Args {
-    /// Print the file of this one
+    /// Print the file of this profile
     #[arg(value_name = "NAME", help = the_file_of())]
     name: Option<String>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
 fn the_file_of() -> String {
     let names: Vec<&str> = profiles::all().map(|(name, _)| name).collect();
-    format!("Print the file of this one: {}", names.join(", "))
+    format!("Print the file of this profile: {}", names.join(", "))
 }
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ struct Document {
     profiles: Vec<Numbers>,
 }
 
-/// What a profile comes to.
+/// Key figures of a profile.
 #[derive(Serialize)]
 pub struct Numbers {
     pub name: String,
@@ -53,11 +53,11 @@ pub struct Numbers {
     pub receive_joules_per_mbit: f64,
     pub burst_gap_seconds: f64,
     pub states: Vec<State>,
-    /// None where the network never lets go of it.
+    /// `None` if the network never releases the radio.
     pub tail_seconds: Option<f64>,
     pub tail_joules: Option<f64>,
     pub switch_joules: f64,
-    /// None where it is never worth it.
+    /// `None` if immediate fast dormancy never saves energy.
     pub threshold_seconds: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ pub struct Numbers {
 pub struct State {
     pub name: String,
     pub watts: f64,
-    /// With what listening takes, over a cycle.
+    /// Mean over a DRX cycle.
     pub mean_watts: f64,
     pub timer_seconds: Option<f64>,
     pub listen_every_seconds: Option<f64>,
@@ -117,13 +117,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&table(&rows))
 }
 
-/// One document, of however many.
+/// One document for any number of profiles.
 pub fn json(profiles: Vec<Numbers>) -> Result<String> {
     let document = Document { schema: "manyways.radio-profiles/1", profiles };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// What a profile comes to.
 pub fn numbers(name: &str, profile: &Profile) -> Numbers {
     let choice = Choice::of(profile);
     let finite = |value: f64| value.is_finite().then_some(value);

@@ -1,4 +1,4 @@
-//! `manyways radio simulate`: which policy saves how much.
+//! `manyways radio simulate`: compares policies on traces.
 
 mod document;
 mod page;
@@ -22,12 +22,11 @@ use super::traces::{MadeArgs, TraceArgs, failure, watched};
 use crate::failure::Failure;
 use crate::report_file::{self, check_folder, keep_apart};
 
-/// Run policies that send the radio to sleep over traces, and compare what they save.
+/// Compare policies for the radio's idle state on traces
 ///
-/// For every trace, radio and policy: energy saved over the network's timers, how often the radio is
-/// brought back, what was done wrong beside one who knows what comes, and how long sessions were held
-/// back. Packets are where they are, whatever the radio does, but for those of sessions that are held
-/// back.
+/// For every trace, radio and policy: energy saved compared with the network's timers, number of
+/// switches, errors compared with the oracle, and delays of sessions. The times of packets do not
+/// depend on the radio, except in delayed sessions.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,26 +40,26 @@ Examples:
 
 Policies:
   status-quo                 the network's timers
-  fixed[:SECONDS]            the same wait each time (4.5 s)
-  iat[:P]                    the P-quantile (0.95) of the trace's own gaps
-  threshold                  the wait from which on sleeping at once is worth it
-  oracle                     knows what comes
-  makeidle[:N]               what would have been best for the last N gaps (100)
+  fixed[:SECONDS]            a constant wait (4.5 s)
+  iat[:P]                    the P-quantile (0.95) of the trace's gaps
+  threshold                  the gap above which immediate dormancy saves energy
+  oracle                     knows the next gap
+  makeidle[:N]               the best wait for the last N gaps (100)
   printed                    makeidle by its equations as printed
-  context                    what has been best after packets like the last one
-  makeactive-fixed[:HOLD]    holds back what may wait, always for as long
-  makeactive[:EXPERTS]       holds back what may wait, for as long as it has learnt (10)
-  makeidle+makeactive        sleeps like one, holds back like the other
+  context                    the best wait after similar packets
+  makeactive-fixed[:HOLD]    delays sessions by a constant time
+  makeactive[:EXPERTS]       delays sessions by a learned time (10)
+  makeidle+makeactive        goes idle by the first, delays by the second
 
-Nothing is held back but what --tolerant or --rules name.
-Exit code: 0; 1 when a trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
-ends it.")]
+Only sessions that --tolerant or --rules name are delayed.
+Exit code: 0; 1 when a trace cannot be read; 2 when the arguments are invalid; 128 + n when signal n
+ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
     #[command(flatten)]
     made: MadeArgs,
-    /// Radios: names of `manyways radio profiles`, or files.
+    /// Radios: names of `manyways radio profiles` or files
     #[arg(
         long,
         value_name = "PROFILES",
@@ -68,7 +67,7 @@ pub struct Args {
         default_value = "att-hspa,tmobile-3g,verizon-3g,verizon-lte"
     )]
     profile: Vec<String>,
-    /// Policies.
+    /// Policies to compare
     #[arg(
         long,
         value_name = "POLICIES",
@@ -76,43 +75,41 @@ pub struct Args {
         default_value = "fixed,iat,threshold,makeidle,context,oracle"
     )]
     policy: Vec<String>,
-    /// Applications whose sessions may be held back, as the trace calls them; `*` stands for any
-    /// characters.
+    /// Applications with delay-tolerant sessions, by name in the trace; `*` matches any characters
     #[arg(long, value_name = "APPS", value_delimiter = ',')]
     tolerant: Vec<String>,
-    /// A file that says which traffic may be held back, by application, domain and port.
+    /// Rule file for delay-tolerant traffic, by application, domain and port
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Try several values: e-switch (times as much as in the profile), turn-off (its share),
-    /// burst-gap, or a policy's number: n, seconds, p, experts, gamma, hold. May be repeated.
+    /// Sweep a parameter: e-switch (factor of the profile's value), turn-off (share), burst-gap, or
+    /// a policy's parameter: n, seconds, p, experts, gamma, hold; may be repeated
     #[arg(long, value_name = "KEY=VALUES", value_parser = plan::sweep)]
     sweep: Vec<Sweep>,
-    /// A line for each trace as well.
+    /// Print a line for each trace too
     #[arg(long)]
     each: bool,
-    /// How many cores run policies.
+    /// Number of threads for policies
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Write every run as a row of a Parquet table.
+    /// Write every run as a row of a Parquet table
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
-    /// Write a report to read and to share: one HTML file that needs nothing else.
+    /// Write an HTML report, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// What came of a trace.
+/// Results of a trace.
 pub struct OfTrace {
     pub trace: String,
     pub seen: Seen,
-    /// As many as there are runs, in their order.
+    /// One entry per run, in the order of runs.
     pub ran: Vec<Ran>,
 }
 
-/// Sums over traces.
 #[derive(Clone, Copy, Default)]
 pub struct Sum {
     pub joules: f64,
@@ -122,7 +119,7 @@ pub struct Sum {
     pub switches: u64,
     pub status_quo_switches: u64,
     pub oracle_switches: u64,
-    /// Right, wrong, stayed, missed.
+    /// Gaps: right, false, stayed, missed.
     pub decided: [u64; 4],
     pub sleeps: u64,
     pub waits: f64,
@@ -153,32 +150,32 @@ impl Sum {
         self.delays += outcome.delays.sum;
     }
 
-    /// Of all the energy under the network's timers, this share.
+    /// Saved share of all energy under the network's timers.
     pub fn saved(&self) -> f64 {
         1.0 - self.joules / self.status_quo
     }
 
-    /// Of what is not transfer.
+    /// Saved share of the energy without transfers.
     pub fn saved_of_tail(&self) -> f64 {
         (self.status_quo - self.joules) / self.status_quo_tail
     }
 
-    /// Of what who knows what comes saves.
+    /// Share of the oracle's saving.
     pub fn of_oracle(&self) -> f64 {
         (self.status_quo - self.joules) / (self.status_quo - self.oracle)
     }
 
-    /// Times as many as under the network's timers.
+    /// Ratio to the switches under the network's timers.
     pub fn switches(&self) -> f64 {
         self.switches as f64 / self.status_quo_switches as f64
     }
 
-    /// Times as many as who knows what comes.
+    /// Ratio to the switches of the oracle.
     pub fn switches_of_oracle(&self) -> f64 {
         self.switches as f64 / self.oracle_switches as f64
     }
 
-    /// Joules that are saved for each time that the radio is brought back.
+    /// Saved joules per switch.
     pub fn saved_per_switch(&self) -> f64 {
         (self.status_quo - self.joules) / self.switches.max(1) as f64
     }
@@ -195,25 +192,24 @@ impl Sum {
         missed / (missed + right)
     }
 
-    /// Mean wait of those that ended in sleep, in seconds.
+    /// Mean wait before a dormancy in seconds.
     pub fn wait(&self) -> f64 {
         self.waits / self.sleeps as f64
     }
 
-    /// Mean delay of sessions that were held back, in seconds.
+    /// Mean delay of delayed sessions in seconds.
     pub fn delay(&self) -> f64 {
         self.delays / self.held as f64
     }
 }
 
-/// What there is to show.
 pub struct Results {
     pub variants: Variants,
     pub traces: Vec<OfTrace>,
 }
 
 impl Results {
-    /// A run over all traces.
+    /// Sum of a run over all traces.
     pub fn sum(&self, run: usize) -> Sum {
         let mut sum = Sum::default();
         for trace in &self.traces {
@@ -222,7 +218,7 @@ impl Results {
         sum
     }
 
-    /// A run over one of them.
+    /// Sum of a run over one trace.
     pub fn one(&self, trace: &OfTrace, run: usize) -> Sum {
         let mut sum = Sum::default();
         self.add(&mut sum, trace, run);
@@ -236,7 +232,7 @@ impl Results {
         sum.add(outcome(run), outcome(status_quo), outcome(oracle));
     }
 
-    /// Says so where nothing could be held back though somebody would have.
+    /// Warns if a policy delays sessions but no session is delay-tolerant.
     fn warn(&self) {
         let holds = |run: &usize| self.variants.jobs[*run].plan.holds();
         let mut runs = (0..self.variants.jobs.len()).filter(holds).peekable();
@@ -244,12 +240,12 @@ impl Results {
             self.traces.iter().map(move |one| one.ran[run].outcome.delays.count).sum::<u64>()
         };
         if runs.peek().is_some() && runs.all(|run| held(run) == 0) {
-            eprintln!("manyways: nothing in the traces is what may be held back");
+            eprintln!("manyways: the traces have no delay-tolerant sessions");
             eprintln!("hint: `manyways radio energy TRACE --profile lte` names its applications");
         }
     }
 
-    /// The delay that so large a share of the held sessions of all traces does not exceed.
+    /// Quantile of the delays of delayed sessions over all traces.
     pub fn delay(&self, run: usize, share: f64) -> Option<f64> {
         let mut all = manyways_model::radio::simulate::Delays::default();
         for trace in &self.traces {
@@ -273,19 +269,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let variants = Variants::new(&known, &args.policy, &args.sweep)?;
     let tolerant = args.may_wait()?;
     if tolerant.is_empty() && variants.jobs.iter().any(|job| job.plan.holds()) {
-        let failure = Failure::usage("a policy holds sessions back, and nothing may be held back");
-        return Err(failure.hint("say what may: --tolerant email,news, or --rules FILE").into());
+        let failure = Failure::usage("a policy delays sessions, but no session is delay-tolerant");
+        return Err(failure
+            .hint("name applications with --tolerant email,news, or rules with --rules FILE")
+            .into());
     }
     let made = args.made.all();
     if args.traces.paths().is_empty() && made.is_empty() {
-        let failure = Failure::usage("there is no trace");
+        let failure = Failure::usage("the trace is missing");
         return Err(failure
-            .hint("name files, or have some made: --app mixed-day --seed 1-20")
+            .hint("name files, or generate traces: --app mixed-day --seed 1-20")
             .into());
     }
     if made.is_empty() && args.made.lasts().is_some() {
-        let failure = Failure::usage("--lasts is for traces that are made");
-        return Err(failure.hint("with --app; a file is as long as it is").into());
+        let failure = Failure::usage("--lasts has no effect on trace files");
+        return Err(failure.hint("use --lasts with --app").into());
     }
     let threads = args.threads.map_or_else(cores, usize::from);
     let keeps = args.report.is_some();
@@ -302,7 +300,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 &variants.jobs,
                 &tolerant,
                 threads,
-                // Only those of the first one are drawn.
+                // Only decisions of the first trace are drawn.
                 keeps && results.is_empty(),
                 progress,
             )
@@ -332,7 +330,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,

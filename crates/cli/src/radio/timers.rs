@@ -1,4 +1,4 @@
-//! The timers of a radio in words, for people and for programs.
+//! Timers of a radio as text and JSON.
 
 use manyways_model::radio::infer::Estimate;
 use manyways_model::radio::ladder::Timer;
@@ -6,24 +6,27 @@ use serde_json::{Value, json};
 
 use manyways_report::number::seconds;
 
-/// What is known of each, a sentence a line.
+/// One sentence per line.
 pub fn sentences(all: &[Timer]) -> String {
     let mut text = String::new();
     for (place, timer) in all.iter().enumerate() {
         let ends = &timer.ends;
         if place == 0 {
-            text.push_str(&format!("Awake, a round trip takes {}.\n", seconds(ends.awake)));
+            text.push_str(&format!(
+                "While connected, a round trip takes {}.\n",
+                seconds(ends.awake)
+            ));
         }
         let when = match ends.onset.value == ends.completion.value {
-            true => format!("After a silence of {}", between(&ends.onset)),
+            true => format!("After a gap of {}", between(&ends.onset)),
             false => format!(
-                "After a silence of {} sometimes, of {} always",
+                "After a gap of {} sometimes, of {} always",
                 between(&ends.onset),
                 between(&ends.completion)
             ),
         };
         let longer = seconds(timer.promotion);
-        text.push_str(&format!("{when} it takes at least {longer} longer.\n"));
+        text.push_str(&format!("{when} a round trip takes at least {longer} longer.\n"));
     }
     text
 }
@@ -37,9 +40,8 @@ fn between(estimate: &Estimate) -> String {
     )
 }
 
-/// The same for programs.
 pub fn document(all: &[Timer]) -> Vec<Value> {
-    // Infinite where the longest silences do not say.
+    // The upper bound is infinite if the longest gaps do not determine it.
     let finite = |secs: f64| if secs.is_finite() { json!(secs) } else { Value::Null };
     let estimate = |one: &Estimate| {
         json!({

@@ -1,4 +1,4 @@
-//! The traces that a command is about.
+//! Trace arguments of the radio commands.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -15,39 +15,38 @@ use manyways_unit::Span;
 
 use crate::failure::Failure;
 
-/// Where traces come from.
+/// Trace arguments.
 #[derive(clap::Args)]
 pub struct TraceArgs {
-    /// Traces: the folder or packet table of `manyways flows --packets`, a capture, CSV with the
-    /// columns time,bytes,direction and, if there, app, port and flow, or - for standard input.
+    /// Traces: folder or packet table of `manyways flows --packets`, capture, CSV with the columns
+    /// time,bytes,direction and optionally app, port and flow, or - for standard input
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// In captures, these addresses are the device's; may be repeated. Without it whoever begins a
-    /// flow is the device.
+    /// Addresses of the device in captures; may be repeated. Without this option the device is the
+    /// endpoint that starts a flow
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     local: Vec<Prefix>,
 }
 
-/// Traces that are made from seeds.
+/// Arguments of generated traces.
 #[derive(clap::Args)]
 pub struct MadeArgs {
-    /// Make a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance; may be
-    /// repeated.
+    /// Generate a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance;
+    /// may be repeated
     #[arg(long, value_name = "APP", value_delimiter = ',')]
     app: Vec<String>,
-    /// Its seeds: 1, 1-20 or 1,5,9.
+    /// Seeds: 1, 1-20 or 1,5,9
     #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds, requires = "app")]
     seed: Seeds,
-    /// How long it is: 2h for an application and 2d for mixed-day where nothing is said.
+    /// Length of generated traces [default: 2h for an application, 2d for mixed-day]
     #[arg(long = "lasts", value_name = "TIME", value_parser = span)]
     lasts: Option<Span>,
 }
 
-/// Some numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Vec<u64>);
 
-/// A time as people write it: `30s`, `2h`, `2d`.
+/// A duration: `30s`, `2h`, `2d`.
 pub fn span(text: &str) -> Result<Span, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     let span = match days {
@@ -83,12 +82,12 @@ fn seeds(text: &str) -> Result<Seeds, String> {
 }
 
 impl MadeArgs {
-    /// How long they are to be, where that was said.
+    /// Length of the traces, if given.
     pub fn lasts(&self) -> Option<Span> {
         self.lasts
     }
 
-    /// How each is made.
+    /// Parameters of each generated trace.
     pub fn all(&self) -> Vec<Made> {
         let lasts = |app: &str| match app {
             "mixed-day" => Span::from_secs(2 * 86_400),
@@ -107,17 +106,14 @@ impl MadeArgs {
 }
 
 impl TraceArgs {
-    /// Where they are.
     pub fn paths(&self) -> &[PathBuf] {
         &self.traces
     }
 
-    /// Whether addresses of the device are given.
     pub fn has_local(&self) -> bool {
         !self.local.is_empty()
     }
 
-    /// Opens one.
     pub fn open(
         &self,
         path: &Path,
@@ -129,13 +125,13 @@ impl TraceArgs {
         let trace = Trace::open(path, &wanted, progress).map_err(failure)?;
         for fault in trace.faults() {
             eprintln!("manyways: {}: {fault}", trace.name());
-            eprintln!("hint: the trace is what was read before");
+            eprintln!("hint: the results cover the packets before the fault");
         }
         Ok(trace)
     }
 }
 
-/// What a trace of packets calls the network of such a radio.
+/// Network name in packet traces for a radio of this technology.
 fn network(technology: Technology) -> &'static str {
     match technology {
         Technology::Wifi => "wifi",
@@ -153,7 +149,8 @@ pub fn failure(error: TraceError) -> Failure {
     }
 }
 
-/// Does work that takes a while beside showing how far it is; a signal stops it. Says which one did.
+/// Runs `work` with a progress display; a signal stops the work. Returns the result and the signal,
+/// if any.
 pub fn watched<T: Send>(
     work: impl FnOnce(&Progress) -> Result<T> + Send,
 ) -> Result<(T, Option<i32>)> {
@@ -174,7 +171,7 @@ pub fn watched<T: Send>(
     }
 }
 
-/// Wakes whoever waits for it when it goes.
+/// Wakes the waiting thread when dropped.
 struct Done<'a>(&'a Waker);
 
 impl Drop for Done<'_> {
@@ -198,19 +195,19 @@ fn show(progress: &Progress, termination: &Termination, done: &Waker) -> Option<
         let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
         is_done = is_over;
         looks += 1;
-        // Work of less than a second shows nothing.
+        // Work of less than a second has no display.
         if looks > 10 {
             let packets = progress.packets.load(Ordering::Relaxed) as f64 / 1e6;
             bar.set_message(format!("{packets:.1} M packets"));
             bar.tick();
         }
         if let (Some(first), Some(_)) = (signal, &ended) {
-            // Whoever asks twice does not want to wait for what is being read.
+            // A second signal ends the process at once.
             bar.finish_and_clear();
             std::process::exit(128 + first);
         }
         signal = signal.or(ended.map(|ended| ended.signal));
-        // It may have been set by who writes, too.
+        // The writer of the output may have set the flag too.
         if signal.is_some() {
             progress.stop.store(true, Ordering::Relaxed);
         }

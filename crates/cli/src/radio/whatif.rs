@@ -1,4 +1,4 @@
-//! `manyways radio whatif`: what an application would cost if it sent at other times.
+//! `manyways radio whatif`: energy if an application sent at other times.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -21,9 +21,9 @@ use crate::failure::Failure;
 use manyways_report::number::{count, digits, joules, percent, seconds};
 use manyways_report::text::table;
 
-/// What an application would cost if it sent at other times.
+/// Compute the energy if an application sent at other times
 ///
-/// Every change is a line: what the radio takes then, and how far sessions are moved for it.
+/// Prints a line for every change: the energy, and how far sessions are shifted.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,47 +32,47 @@ Examples:
   manyways radio whatif phone.pcap --profile lte --app .example.org --shift 60s --without --json
   manyways radio generate --heartbeat 30s | manyways radio whatif - --profile lte --batch 5min
 
-A session is what a flow, or an application where the trace has no flows, does without a silence of
-1.5 s. Each of them moves as a whole.
-Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
-ends it.")]
+A session is the traffic of a flow, or of an application if the trace has no flows, without a gap of
+1.5 s. Each session moves as a whole.
+Exit code: 0; 1 when the trace cannot be read; 2 when the arguments are invalid; 128 + n when signal n
+ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// The radio: a name of `manyways radio profiles`, or a file.
+    /// Radio: a name of `manyways radio profiles` or a file
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// The application, as the trace calls it (`*` stands for any characters), or .example.org for a
-    /// domain and all below; may be repeated. Without it, everything.
+    /// Application by its name in the trace (`*` matches any characters), or .example.org for a
+    /// domain and all subdomains; may be repeated. Default: all traffic
     #[arg(long, value_name = "APP", value_delimiter = ',')]
     app: Vec<String>,
-    /// Sessions begin together, at the next multiple of this.
+    /// Start sessions together, at the next multiple of this time
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     batch: Vec<Span>,
-    /// Sessions wait for the radio to be woken by others, for at most this.
+    /// Delay sessions by at most this time until other traffic causes a promotion
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     shift: Vec<Span>,
-    /// What would begin within this behind a session begins with it.
+    /// Start sessions that begin within this time after a session together with that session
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     prefetch: Vec<Span>,
-    /// The application sends nothing.
+    /// Remove the application's traffic
     #[arg(long)]
     without: bool,
-    /// The battery's voltage, for mAh.
+    /// Voltage of the battery, for mAh
     #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// A line of the answer.
+/// A row of the result.
 struct What {
     name: String,
     joules: f64,
     switches: u64,
     moved: Moved,
-    /// Which way sessions go.
+    /// Direction of the shifts.
     way: &'static str,
 }
 
@@ -84,7 +84,7 @@ struct Document {
     applications: Vec<String>,
     packets: u64,
     seconds: f64,
-    /// Stopped by a signal: lines are missing.
+    /// Whether a signal stopped the run, so that rows are missing.
     stopped: bool,
     lines: Vec<Line>,
 }
@@ -94,7 +94,7 @@ struct Line {
     change: String,
     joules: f64,
     joules_saved: f64,
-    /// Of what is taken without a change.
+    /// Share of the energy without a change.
     saved: f64,
     mah: f64,
     switches: u64,
@@ -102,13 +102,13 @@ struct Line {
     moved: u64,
     mean_move_seconds: Option<f64>,
     most_move_seconds: Option<f64>,
-    /// `later`, `sooner`, or none.
+    /// `later`, `sooner`, or empty.
     moves: &'static str,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let [path] = args.traces.paths() else {
-        let failure = Failure::usage("one trace is wanted");
+        let failure = Failure::usage("exactly one trace is needed");
         return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
     };
     let known = known::profile(&args.profile)?;
@@ -129,14 +129,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         changes.push(("without".to_owned(), Some(Change::Drop), 0.0));
     }
     if changes.is_empty() {
-        let failure = Failure::usage("nothing is to be changed");
-        return Err(failure.hint("say what: --batch 5min, --shift 60s, --prefetch 10min").into());
+        let failure = Failure::usage("no change is given");
+        return Err(failure
+            .hint("give changes: --batch 5min, --shift 60s, --prefetch 10min")
+            .into());
     }
     let ((seen, lines), signal) = watched(|progress| {
         let mut trace = args.traces.open(path, None, progress)?;
         let mut count = Count::new(profile);
         let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
-        // Whatever changes, the same time is looked at: until the radio is released as it is.
+        // All rows cover the same time: until the radio is released after the unchanged trace.
         let released = Choice::of(profile).stay.released();
         let tail = Span::from_secs_f64(if released.is_finite() { released } else { 0.0 });
         let until = seen.last.unwrap_or_default() + tail;
@@ -144,7 +146,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let times = args.batch.iter().chain(&args.prefetch).chain(&args.shift);
         if times.map(|span| span.as_secs_f64()).any(|span| span > lasts) {
             eprintln!(
-                "manyways: the trace lasts for {}, which is less than what is tried",
+                "manyways: the trace lasts {}, which is shorter than a given change",
                 seconds(lasts)
             );
         }
@@ -159,11 +161,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             known.truncate(20);
             let sentence = format!("{} has no application {}", trace.name(), args.app.join(", "));
             return Err(Failure::new(sentence)
-                .hint(format!("it has: {}", known.join(", ")))
+                .hint(format!("the applications are: {}", known.join(", ")))
                 .into());
         }
         let mut lines = vec![What {
-            name: "as it is".to_owned(),
+            name: "unchanged".to_owned(),
             joules,
             switches,
             moved: Moved::default(),
@@ -178,7 +180,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Some(change) => changed(&mut trace, profile, *change, &chosen, horizon, progress)?,
                 None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
             };
-            // Of a part of the trace only: that compares with nothing.
+            // Results of a part of the trace cannot be compared.
             if progress.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -211,7 +213,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         false => {
             let mut rows = vec![
-                ["", "energy", "saved", "share", "mAh", "brought back", "sessions", "mean", "most"]
+                ["", "energy", "saved", "share", "mAh", "switches", "sessions", "mean", "most"]
                     .map(str::to_owned)
                     .to_vec(),
             ];
@@ -221,7 +223,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 false => args.app.join(", "),
             };
             format!(
-                "{} on {}: {} packets in {}; what changes is {}\n\n{}",
+                "{} on {}: {} packets in {}; changed: {}\n\n{}",
                 printable(&trace),
                 printable(&known.name),
                 count(seen.packets),
@@ -234,7 +236,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,
@@ -242,13 +244,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// Which applications change: domains as such, the rest by name.
+    /// Applications that change: domains as domains, other values by name.
     fn named(&self) -> Result<Tolerant> {
         let (domains, names): (Vec<String>, Vec<String>) =
             self.app.iter().cloned().partition(|app| app.starts_with('.') || app.starts_with("*."));
         let mut all = Tolerant::applications(&names);
         for domain in domains {
-            // As the rules' own reader takes it.
+            // As the parser of rules expects.
             let quoted = domain.replace(['"', '\\'], "");
             let rule = format!("[[delay-tolerant]]\ndomain = \"{quoted}\"\n");
             let rule = Tolerant::parse(&rule).map_err(|error| {
@@ -261,7 +263,7 @@ impl Args {
     }
 }
 
-/// Counts what the radio takes under the network's timers.
+/// Sums the energy under the network's timers.
 struct Count {
     meter: Meter,
     first: Option<Time>,
@@ -284,12 +286,12 @@ impl Count {
         self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
     }
 
-    /// The account until then, at the least: of the same time as that of the trace as it is.
+    /// The account at least until `until`, to cover the same time as the unchanged trace.
     fn end(mut self, until: Time) -> f64 {
         let stay = &self.meter.choice().stay;
         let released = stay.released().next_up();
         let Some(last) = self.last else { return 0.0 };
-        // Released for longer, as its last packet comes sooner.
+        // If the last packet is earlier, the radio is released for longer.
         let longer = until.since(last).as_secs_f64();
         let idle = (stay.energy(released.max(longer)) - stay.energy(released)).max(0.0);
         self.meter.end(NEVER);
@@ -315,17 +317,17 @@ fn changed(
         .map_err(failure)?;
     changed.end(|packet| count.push(&packet));
     let switches = count.meter.account().switches;
-    // Of a trace of which nothing is left, the radio is released throughout.
+    // If no packet remains, the radio is released throughout.
     let idle =
         Decay::from(profile, profile.states.len() - 1).energy(until.since(first).as_secs_f64());
     let asleep = Decay::from(profile, profile.states.len() - 1);
-    // Those that are left may begin later, and until then it is released as well.
+    // The remaining packets may start later; before them the radio is released.
     let before = count.first.map_or(0.0, |begins| asleep.energy(begins.since(first).as_secs_f64()));
     let joules = if count.last.is_some() { before + count.end(until) } else { idle };
     Ok((joules, switches, changed.moved()))
 }
 
-/// Held back while the radio is released, as MakeActive does with a constant time.
+/// Delayed while the radio is released, as MakeActive does with a constant delay.
 fn shifted(
     trace: &mut Trace,
     profile: &Profile,

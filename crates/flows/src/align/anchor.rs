@@ -1,28 +1,28 @@
-//! Places in a stream that its bytes alone choose, so that the same bytes have the same ones
-//! wherever they are seen.
+//! Anchors: offsets in a stream that depend only on its bytes, so that equal bytes have equal
+//! anchors at each point.
 
 use std::collections::HashMap;
 
-/// So many bytes make an anchor. A capture that keeps 96 bytes of each packet, as many do, leaves 30
+/// Bytes per anchor. A capture with a snap length of 96 bytes, which is common, contains 30 bytes
 /// of the payload.
 pub(super) const WINDOW: usize = 24;
-/// The most anchors of a track; of longer streams fewer windows in a row are anchors.
+/// Maximum number of anchors of a track; in longer streams, fewer windows are anchors.
 pub const ANCHORS: usize = 1 << 16;
-/// Up to so many anchors every window is one: short messages have to be recognised as well.
+/// Up to this number of anchors, each window is one, so that short messages can be recognised.
 const FEW: usize = 1 << 10;
-/// From there on, one in so many bytes is the most.
+/// Above it, at most one anchor per this many bytes.
 const SPARSE: u64 = 64;
-/// Any odd number with many bits.
+/// An odd number with many bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// What the oldest byte of a window counts for.
+/// Weight of the oldest byte of a window.
 const OLDEST: u64 = FACTOR.wrapping_pow(WINDOW as u32);
 
-/// Where an anchor is.
+/// Offset of an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// There only.
+    /// A unique offset.
     Once(u64),
-    /// At several places: it tells nothing.
+    /// Several offsets: the anchor is ambiguous.
     Often,
 }
 
@@ -30,8 +30,8 @@ pub(super) enum Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Anchors {
     places: HashMap<u64, Place>,
-    /// Windows whose hash has that many zeros at its end are anchors. A stream with more of them
-    /// has a part of the anchors that it would have with fewer, so any two can be compared.
+    /// Windows whose hash ends with this number of zero bits are anchors. The anchors of a stream
+    /// with more zero bits are a subset of those with fewer, so any two streams can be compared.
     bits: u32,
     window: [u8; WINDOW],
     filled: usize,
@@ -39,14 +39,14 @@ pub(super) struct Anchors {
 }
 
 impl Anchors {
-    /// These bytes are next; the first of them is at `place`.
+    /// Adds the next bytes, of which the first is at offset `place`.
     pub fn push(&mut self, place: u64, bytes: &[u8]) {
         for (at, byte) in (place..).zip(bytes) {
             self.roll(at, *byte);
         }
     }
 
-    /// The next bytes are not known.
+    /// Skips unknown bytes.
     pub fn skip(&mut self) {
         (self.filled, self.hash) = (0, 0);
     }
@@ -80,23 +80,23 @@ impl Anchors {
         }
     }
 
-    /// How many zeros the hashes of all anchors end with.
+    /// Number of zero bits at the end of all hashes.
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// Where the bytes with this hash are.
+    /// Returns the offset of the bytes with this hash.
     pub fn find(&self, hash: u64) -> Option<Place> {
         self.places.get(&hash).copied()
     }
 
-    /// All of them, in no order.
+    /// Returns all anchors, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Place)> {
         self.places.iter().map(|(hash, place)| (*hash, *place))
     }
 }
 
-/// Brings what the lowest bits of a product lack (the last step of SplitMix64).
+/// Mixes the lowest bits, which a product lacks (last step of SplitMix64).
 fn mix(hash: u64) -> u64 {
     let mixed = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

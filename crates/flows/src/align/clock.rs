@@ -1,17 +1,18 @@
-//! How far two clocks are apart, by the times at which the same bytes passed both points.
+//! Estimates offset and drift of two clocks from the times at which the same bytes passed both
+//! points.
 //!
-//! What goes from the first point to the second seems to take its delay and the clocks' offset, what
-//! goes back its delay less that offset. So the offset over time is a line below all of the first and
-//! above all of the second differences, if both clocks are steady: what is known of it for certain
-//! is that it is between the hulls of both (the geometry is that of Zhang, Liu and Xia, "Clock
-//! synchronization algorithms for network measurements", INFOCOM 2002). Its slope is chosen as Moon,
-//! Skelly and Towsley chose it for one way ("Estimation and removal of clock skew from network delay
-//! measurements", INFOCOM 1999), so that all points together are nearest to it, here for both ways
-//! at once.
+//! The apparent delay from the first point to the second is the delay plus the clock offset, and in
+//! the other direction the delay minus the offset. So, if both clocks are steady, the offset over
+//! time is a line below all differences of the first direction and above all of the second: it is
+//! between the hulls of both (the geometry is that of Zhang, Liu and Xia, "Clock synchronization
+//! algorithms for network measurements", INFOCOM 2002). Its slope is chosen as by Moon, Skelly and
+//! Towsley for one direction ("Estimation and removal of clock skew from network delay
+//! measurements", INFOCOM 1999): it minimizes the distance to all points, here for both directions
+//! together.
 //!
-//! The middle between the lines of that slope that touch the hulls is taken for the offset: that is
-//! right where the shortest delays of both ways are alike. If they are not, nobody can tell from
-//! packets, so half of the shortest round trip is the bound of its error.
+//! The estimate of the offset is the middle between the lines of that slope that touch the hulls,
+//! which is exact if the minimum delays of both directions are equal. Packets do not show whether
+//! they are, so the error bound is half of the minimum round-trip time.
 
 use std::fmt;
 
@@ -20,53 +21,53 @@ use manyways_unit::{Span, Time};
 use super::Difference;
 use super::hull::{Hull, Side};
 
-/// A clock that is faster or slower than that is out of order (the kernel of Linux corrects no
-/// more).
+/// A larger drift is not plausible (the Linux kernel corrects no more).
 const MOST_DRIFT: f64 = 500e-6;
-/// Within less, delays change by more than clocks do.
+/// Minimum time in nanoseconds for a drift: in less time, delays vary more than clocks.
 const LEAST_BASE: i64 = 10_000_000_000;
-/// Of fewer samples a way no drift is estimated.
+/// Minimum number of samples per direction for a drift.
 const LEAST_SAMPLES: usize = 8;
-/// In so many parts of the time the line is compared with what is known of the part alone.
+/// Number of parts of the time in which the line is compared with the samples.
 const PARTS: usize = 16;
-/// What parts may differ from the line by, because delays vary.
+/// Tolerance for this comparison, because delays vary.
 const NOISE: Span = Span::from_millis(1);
 
-/// Millionths.
+/// Parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Ppm(pub f64);
 
-/// Two clocks.
+/// Relation of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// The clock of the point next to the chain's beginning…
+    /// The clock of the point that is nearer to the start of the chain.
     pub first: u32,
-    /// …and the other one.
+    /// The other clock.
     pub second: u32,
-    /// When the offset is this one, by the first clock: in the middle of the time that both ways
-    /// tell of.
+    /// Time of `offset`, by the first clock: the middle of the time with samples in both
+    /// directions.
     pub at: Time,
-    /// The second clock less the first one; none where bytes went one way only.
+    /// The second clock minus the first one. `None` if bytes passed in only one direction.
     pub offset: Option<Difference>,
-    /// How much faster the second clock is; none where there is too little to tell.
+    /// Drift of the second clock relative to the first. `None` with too few samples.
     pub drift: Option<Ppm>,
-    /// The true offset at [`Self::at`] differs by no more, whatever the delays of both ways are, if
-    /// the drift is right: a wrong one adds its error in half of the time that was seen. None where the clocks are not steady or the offset is not known.
+    /// Maximum error of the offset at [`Self::at`], whatever the delays are, if the drift is exact;
+    /// an error of the drift adds its effect over half of the measured time. `None` if the clocks
+    /// are not steady or the offset is unknown.
     pub bound: Option<Span>,
-    /// How far parts of the time contradict the offset and the drift, beyond what delays that vary
-    /// can make of it; none where too few parts have both ways.
+    /// Maximum deviation of parts of the time from offset and drift, beyond the effect of varying
+    /// delays. `None` if too few parts have samples in both directions.
     pub residual: Option<Span>,
-    /// No line at all fits, or none without a large residual: a clock was set in between.
+    /// Whether a line with a small residual fits; otherwise a clock was set during the measurement.
     pub is_steady: bool,
-    /// How many samples there were from the first to the second, and back.
+    /// Number of samples from the first point to the second, and back.
     pub samples: [u64; 2],
 }
 
-/// When the same bytes passed the first point and the second one, by the clock of each.
+/// Times at which the same bytes passed the first and the second point, by the clock of each.
 pub type Times = (Time, Time);
 
 impl Clock {
-    /// Of what went from the first point to the second, and of what went back. None without either.
+    /// Estimates the relation from samples of both directions. `None` without samples.
     pub fn estimate(clocks: [u32; 2], forth: &[Times], back: &[Times]) -> Option<Self> {
         let start = forth.iter().chain(back).map(|(first, _)| *first).min()?;
         let points = |times: &[Times]| -> Vec<(i64, i64)> {
@@ -97,14 +98,14 @@ impl Clock {
                 let bound = Span::from_nanos(room.unwrap_or_default().max(0) as u64);
                 residual <= NOISE.max(Span::from_nanos(bound.as_nanos() / 4))
             });
-        // Halves are rounded down.
+        // The division rounds down.
         let bound = room.and_then(|room| u64::try_from(room.saturating_add(1)).ok());
         Some(Self {
             first: clocks[0],
             second: clocks[1],
             at: start + Span::from_nanos(middle.max(0) as u64),
             offset: offset.map(Difference::from_nanos),
-            // A line as steep as a clock never is says that this is no drift.
+            // A slope that no clock has is not a drift.
             drift: slope.filter(|slope| slope.abs() < MOST_DRIFT).map(|slope| Ppm(slope * 1e6)),
             bound: bound.map(Span::from_nanos).filter(|_| is_steady),
             residual,
@@ -113,12 +114,12 @@ impl Clock {
         })
     }
 
-    /// The second clock less the first one at a time of the first one.
+    /// The second clock minus the first one, at a time of the first one.
     pub fn lead(&self, at: Time) -> Option<Difference> {
         self.offset.map(|offset| offset.plus(self.drifted(at)))
     }
 
-    /// What the second clock gained since [`Self::at`].
+    /// Change of the offset since [`Self::at`].
     pub fn drifted(&self, at: Time) -> Difference {
         let since = Difference::between(self.at, at).as_nanos();
         let slope = self.drift.map_or(0.0, |drift| drift.0 / 1e6);
@@ -132,7 +133,7 @@ impl fmt::Display for Ppm {
     }
 }
 
-/// What is below all that went forth, and above all that went back.
+/// Hulls below all samples of one direction, and above all of the other.
 struct Fit {
     hulls: [Option<Hull>; 2],
 }
@@ -142,7 +143,7 @@ impl Fit {
         self.hulls.iter().flatten()
     }
 
-    /// The time that both tell of.
+    /// Returns the time range of both hulls.
     fn common(&self) -> Option<(i64, i64)> {
         let from = self.all().filter_map(Hull::range).map(|range| range.0).max()?;
         let to = self.all().filter_map(Hull::range).map(|range| range.1).min()?;
@@ -153,14 +154,14 @@ impl Fit {
         self.common().map_or(0, |(from, to)| from + (to - from) / 2)
     }
 
-    /// The offset is at least, and at most.
+    /// Returns the minimum and maximum offset.
     fn between(&self, x: i64) -> Option<(i64, i64)> {
         let [forth, back] = &self.hulls;
         Some((back.as_ref()?.at(x)?, forth.as_ref()?.at(x)?))
     }
 
-    /// The same, if the drift is known: by lines of that slope, which all of the time has a part in,
-    /// and not only what is near.
+    /// Returns the range of the offset with a known drift: between lines of that slope, which all
+    /// samples determine, not only those near `x`.
     fn room(&self, slope: Option<f64>, x: i64) -> Option<(i64, i64)> {
         let between = self.between(x)?;
         let [Some(forth), Some(back)] = &self.hulls else { return None };
@@ -171,8 +172,8 @@ impl Fit {
         Some(if room.0 <= room.1 { room } else { between })
     }
 
-    /// A straight line has room between the hulls: wherever one of them has a corner, that of what
-    /// went forth is above the other.
+    /// Whether a straight line fits between the hulls: at each corner, the hull of the first
+    /// direction is above the other.
     fn is_apart(&self) -> bool {
         let corners = self.all().flat_map(|hull| hull.corners());
         corners
@@ -181,11 +182,12 @@ impl Fit {
             .all(|(below, above)| below <= above)
     }
 
-    /// The slope of the two lines, one below and one above, that all points are nearest to. The
-    /// distance is convex in the slope, and its least is where one line lies on a hull.
+    /// Returns the slope of the two lines, one below and one above, with the minimum distance to
+    /// all points. The distance is convex in the slope, so the minimum is at the slope of an edge
+    /// of a hull.
     ///
-    /// A way with a queue that grows all the time says little of clocks, so each way counts by how
-    /// near a line of its own can be to it.
+    /// The weight of a direction depends on how well a separate line fits it, because a direction
+    /// with a growing queue has little information about clocks.
     fn slope(&self) -> Option<f64> {
         let (from, to) = self.common()?;
         if to.saturating_sub(from) < LEAST_BASE {
@@ -217,11 +219,11 @@ fn line(offset: i64, slope: f64, x: i64, middle: i64) -> i64 {
     offset.saturating_add((slope * (x.saturating_sub(middle)) as f64) as i64)
 }
 
-/// The most that a part's own offset differs from the line, less what longer delays of the part can
-/// make of it: a queue in one way moves the middle by half of what it adds to the round trip.
+/// Returns the maximum deviation of a part's offset from the line, minus the effect of longer
+/// delays in the part: a queue in one direction moves the middle by half of its delay.
 ///
-/// The shortest round trip is that of much shorter parts, and the second one of those: in the part
-/// in which a clock was set, one way may seem shorter than it ever was.
+/// The minimum round-trip time is that of much shorter parts, and the second smallest of those: in
+/// a part in which a clock was set, one direction may seem too fast.
 fn residual(
     both: &[Vec<(i64, i64)>; 2],
     common: (i64, i64),
@@ -239,8 +241,8 @@ fn residual(
     Some(Span::from_nanos(beyond.max(0) as u64))
 }
 
-/// For parts of the time in which both ways have samples: how far the middle between the shortest
-/// delays of both is from the line, and half of the shortest round trip.
+/// Returns, for parts of the time with samples in both directions, the deviation of the middle
+/// between the minimum delays from the line, and half of the minimum round-trip time.
 fn parts(
     [forth, back]: &[Vec<(i64, i64)>; 2],
     (from, to): (i64, i64),

@@ -1,9 +1,9 @@
-//! Which tracks have the same bytes.
+//! Matches tracks by content.
 //!
-//! Each track has anchors, and those that are at one place of one track only, at both points, say
-//! which track belongs to which. Of two tracks the anchors with the same shift in a row make one
-//! stretch that both have; another shift is a frame, or something that was put in or left out. What
-//! repeats, as zeros do, has no such anchor and is never matched by itself.
+//! Anchors that are unique at both points identify the tracks that belong together. Consecutive
+//! anchors of two tracks with the same shift form one stretch of common bytes; another shift is due
+//! to framing, or to inserted or removed bytes. Repeated bytes, like zeros, have no unique anchor
+//! and are never matched on their own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,16 +13,16 @@ use super::anchor::{Place, WINDOW};
 use super::pairing::{How, Match, Same};
 use super::track::Track;
 
-/// Two tracks are the same by no fewer bytes.
+/// Minimum number of common bytes of two tracks.
 const ENOUGH: u64 = 32;
 const LENGTH: u64 = WINDOW as u64;
 
-/// Tracks of a point, and the numbers of those that are compared.
+/// The tracks of a point, and the indices of those that are compared.
 type Tracks<'a> = (&'a [Track], &'a [usize]);
-/// Where an anchor is, of all tracks: a track and a place in it; none where it is at several.
+/// Track and offset of each anchor, over all tracks; `None` if ambiguous.
 type Index = HashMap<(Way, u64), Option<(usize, u64)>>;
 
-/// Adds what the tracks have in common, and says of which of the second ones it is not clear.
+/// Adds the matches of the tracks. Returns the ambiguous tracks of the second point.
 pub(super) fn pairs(first: Tracks<'_>, second: Tracks<'_>, matches: &mut Vec<Match>) -> Vec<usize> {
     let known = index(first);
     let mut hits: BTreeMap<(usize, usize), Vec<(u64, u64)>> = BTreeMap::new();
@@ -69,8 +69,8 @@ fn index((tracks, numbers): Tracks<'_>) -> Index {
     index
 }
 
-/// Stretches with one shift each, in the order of both tracks, and how many bytes of each are in
-/// anchors.
+/// Returns stretches with one shift each, in the order of both tracks, and the number of bytes in
+/// anchors of each.
 fn stretches(mut hits: Vec<(u64, u64)>) -> Vec<(Same, u64)> {
     hits.sort_unstable();
     let mut all: Vec<(Same, u64)> = Vec::new();
@@ -84,7 +84,7 @@ fn stretches(mut hits: Vec<(u64, u64)>) -> Vec<(Same, u64)> {
             _ => all.push((Same { first, second, length: LENGTH }, LENGTH)),
         }
     }
-    // What contradicts a longer stretch was moved, or said twice.
+    // Bytes that contradict a longer stretch were moved or repeated.
     all.sort_by_key(|(same, bytes)| (Reverse(*bytes), same.first));
     let mut kept: BTreeMap<u64, (Same, u64)> = BTreeMap::new();
     for (same, bytes) in all {
@@ -109,9 +109,9 @@ fn stretches(mut hits: Vec<(u64, u64)>) -> Vec<(Same, u64)> {
     joined
 }
 
-/// How many anchors of the first track are in the second where they have to be, and how many are
-/// not though the bytes there are known. What is outside of all stretches has to be where the
-/// stretch before it says.
+/// Counts the anchors of the first track that are at the expected offset of the second, and those
+/// that are not although the second track has these bytes. Outside of all stretches, the shift of
+/// the previous stretch applies.
 pub(super) fn compare(first: &Track, second: &Track, same: &[Same]) -> (u64, u64) {
     let (mut agreeing, mut differing) = (0, 0);
     for (place, is_there) in expected(first, second, same) {
@@ -127,8 +127,8 @@ pub(super) fn compare(first: &Track, second: &Track, same: &[Same]) -> (u64, u64
     (agreeing, differing)
 }
 
-/// The places of the first track's anchors of which the second one tells, and whether they are
-/// there.
+/// Returns the offsets of the first track's anchors that the second track covers, and whether they
+/// are there.
 fn expected<'a>(
     first: &'a Track,
     second: &'a Track,
@@ -145,14 +145,14 @@ fn expected<'a>(
         match second.anchors().find(hash) {
             Some(Place::Often) => None,
             Some(Place::Once(found)) if found == there => Some((place, true)),
-            // It is elsewhere, so these bytes were not lost, or it is nowhere.
+            // The anchor is elsewhere, so the bytes were not lost, or it is nowhere.
             _ => second.knows(there).then_some((place, false)),
         }
     })
 }
 
-/// What is before the first anchor and behind the last one is the same as well, as far as both
-/// tracks reach and no anchor contradicts.
+/// Extends the first stretch to the front and the last one to the end, as far as both tracks reach
+/// and no anchor contradicts.
 fn widen(first: &Track, second: &Track, same: &mut [Same]) {
     let (Some(head), Some(tail)) = (same.first().copied(), same.last().copied()) else { return };
     let end = tail.first + tail.length;
@@ -185,7 +185,7 @@ impl Same {
         self.first + self.length <= other.first && self.second + self.length <= other.second
     }
 
-    /// As [`Same::there`], for places before it as well.
+    /// Like [`Same::there`], but also for offsets before the stretch.
     fn forth(&self, place: u64) -> i128 {
         i128::from(place) - i128::from(self.first) + i128::from(self.second)
     }

@@ -1,4 +1,4 @@
-//! How long the same bytes took from one point to another.
+//! Delays of bytes between two points.
 
 use manyways_unit::Time;
 
@@ -6,48 +6,46 @@ use super::Difference;
 use super::pairing::Same;
 use super::track::Run;
 
-/// Bytes that passed two points, together at each of them.
+/// Bytes that passed together, at both points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Where they are in the stream at the point next to the chain's beginning.
+    /// Their offset in the stream at the point that is nearer to the start of the chain.
     pub place: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub length: u64,
-    /// When they passed there first, by that point's clock.
+    /// Time at which they first passed that point, by its clock.
     pub first: Time,
-    /// When they passed the other point first, by that one's clock.
+    /// Time at which they first passed the other point, by its clock.
     pub second: Time,
-    /// The point that they passed before saw them again later: the other one may have seen the
-    /// repair only.
+    /// Whether the earlier point captured them again: the later one may have captured only the
+    /// retransmission.
     pub was_resent: bool,
 }
 
 impl Sample {
-    /// From the point next to the chain's beginning to the other one, by clocks that may be two.
+    /// Time from the point nearer to the start of the chain to the other one; the clocks may
+    /// differ.
     pub fn difference(&self) -> Difference {
         Difference::between(self.first, self.second)
     }
 }
 
-/// What delays add up to. Each byte counts: that of a large packet as much as that of a small one.
+/// Statistics of delays, weighted by bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many samples there are.
+    /// Number of samples.
     pub count: u64,
-    /// How many bytes those are.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The shortest.
     pub least: Difference,
-    /// Half of the bytes took no longer.
     pub median: Difference,
-    /// 95 of 100 bytes took no longer.
+    /// 95th percentile.
     pub p95: Difference,
-    /// The longest.
     pub most: Difference,
 }
 
 impl Summary {
-    /// Of delays and how many bytes took so long; none of none.
+    /// Summarizes delays with their numbers of bytes. `None` if there are none.
     pub fn of(mut delays: Vec<(Difference, u64)>) -> Option<Self> {
         delays.sort_unstable();
         let (least, most) = (delays.first()?.0, delays.last()?.0);
@@ -65,9 +63,9 @@ impl Summary {
     }
 }
 
-/// Goes through the bytes that are the same in both, which are in order in both, and tells of each
-/// part of them that passed both points together. `again` is what one of them saw again, by its
-/// own places; `is_first` says that it is the first.
+/// Calls the closure for each part of the common bytes that passed both points together; all inputs
+/// are sorted. `again` has the retransmitted bytes of one of the points, by its own offsets;
+/// `is_first` selects the first point.
 pub(super) fn samples(
     same: &[Same],
     first: &[Run],
@@ -80,7 +78,7 @@ pub(super) fn samples(
     for same in same {
         let end = same.first.saturating_add(same.length);
         while let (Some(a), Some(b)) = (first.get(i), second.get(j)) {
-            // Both in the places of the first.
+            // Both as offsets of the first track.
             let (begin_b, end_b) = (same.back(b.begin), same.back(b.end));
             let begin = i128::from(a.begin.max(same.first)).max(begin_b);
             let until = i128::from(a.end.min(end)).min(end_b);
@@ -143,7 +141,7 @@ mod tests {
     fn cuts_of_both_make_samples() {
         let first = runs(&[(0, 10, 1), (10, 20, 2), (30, 40, 3)]);
         let second = runs(&[(5, 12, 11), (12, 50, 12)]);
-        // Byte 0 of the first is byte 5 of the second; what passed once more is 11..13 there.
+        // Byte 0 of the first track is byte 5 of the second; the retransmission is 11..13 there.
         let same =
             [Same { first: 0, second: 5, length: 18 }, Same { first: 19, second: 26, length: 12 }];
         let found = samples(&same, &first, &second, &[(11, 13)], false);

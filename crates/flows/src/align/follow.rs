@@ -1,11 +1,11 @@
-//! From the packets of a capture to its tracks: of TCP the bytes and the acknowledgements of both
-//! directions, of Bluetooth what channels and RFCOMM carry.
+//! Extracts the tracks of a capture: for TCP the bytes and the ACKs of both directions, for
+//! Bluetooth the data of L2CAP channels and RFCOMM.
 //!
-//! What an end of TCP sends is called `FROM>TO`, by its addresses and ports, and a stream of
-//! Bluetooth `rfcomm/CHANNEL/sent`, `psm/NUMBER/sent` or, where its opening was not captured,
-//! `cid/NUMBER/sent`, or `…/received`: what the program that carries it knows as well. Another one
-//! of the same name has `#2` behind it, the next one `#3`. UDP is not followed: it has no numbers,
-//! and what it carries is mostly encrypted anew for each hop.
+//! A TCP track has the name `FROM>TO`, with addresses and ports; a Bluetooth track
+//! `rfcomm/CHANNEL/sent`, `psm/NUMBER/sent` or, if its opening was not captured, `cid/NUMBER/sent`,
+//! or `…/received`. The program at the endpoint knows these values, too. A second track of the same
+//! name has the suffix `#2`, the next one `#3`. UDP is not supported: it has no sequence numbers,
+//! and its payload is mostly encrypted per hop.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,73 +22,74 @@ use manyways_wire::frame::{self, Datagram, Fragments};
 use manyways_wire::stream::{End, Piece};
 use manyways_wire::tcp::{Flags, Segment, Seq};
 
-/// So many pieces of all tracks are remembered; of more, every second one of each long track.
+/// Maximum number of stored pieces of all tracks; above it, half of the pieces of each long track
+/// are dropped.
 pub const ALL_PIECES: usize = 1 << 22;
-/// A track of fewer pieces is not long.
+/// Minimum number of pieces of a long track.
 const LONG: usize = 1 << 10;
-/// So many connections are followed at a time.
+/// Maximum number of concurrent connections.
 pub const CONNECTIONS: usize = 1 << 14;
-/// A connection of which nothing passes for so long is over: those that wait for pushed messages
-/// are silent for long.
+/// Idle timeout of connections; long, because connections that wait for push messages are idle for
+/// long.
 pub const IDLE: Span = Span::from_secs(3_600);
 const TCP: u8 = 6;
-/// The time of what never passed.
+/// Time of bytes that were not captured.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
-/// Makes the tracks of a capture.
+/// Extracts the tracks of a capture.
 #[derive(Debug)]
 pub struct Follow {
     fragments: Fragments,
     table: Table<Both>,
     host: Option<Box<Host>>,
-    /// Bluetooth's streams, by their numbers.
+    /// Track of each Bluetooth stream.
     streams: HashMap<u64, Option<usize>>,
     out: Followed,
     names: HashMap<String, u32>,
     pieces: usize,
-    /// The next connection's number.
+    /// Number of the next connection.
     next: u32,
 }
 
 /// The tracks of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
-    /// In the order of their first pieces. What servers of TCP send is taken to go along the chain,
-    /// and what a Bluetooth host sends: [`super::orient()`] knows better.
+    /// In the order of their first pieces. Data of TCP servers, and sent data of a Bluetooth host,
+    /// are assumed to go along the chain; [`super::orient()`] corrects this.
     pub tracks: Vec<Track>,
-    /// How many packets there were.
+    /// Number of packets.
     pub packets: u64,
-    /// How many of them were of TCP or had data of Bluetooth.
+    /// Number of TCP packets and Bluetooth data packets.
     pub followed: u64,
-    /// Directions of connections that got no track, as there are [`TRACKS`].
+    /// Number of directions without a track, because there are [`TRACKS`].
     pub left_out: u64,
-    /// When the first packet passed, and the last.
+    /// Time of the first and of the last packet.
     pub times: Option<(Time, Time)>,
-    /// Of which connection each track is.
+    /// Connection of each track.
     pub(super) connections: Vec<u32>,
-    /// From here to the connection's server and back, the least.
+    /// Minimum round-trip time from the capture point to the server of a connection.
     pub(super) trips: HashMap<u32, Span>,
 }
 
-/// A connection of TCP.
+/// A TCP connection.
 #[derive(Debug, Default)]
 struct Both {
     number: Option<u32>,
     ends: [Half; 2],
 }
 
-/// What an end sends.
+/// State of one endpoint's data.
 #[derive(Debug, Default)]
 struct Half {
     isn: Option<Seq>,
     order: Order,
-    /// The place behind the last byte that passed.
+    /// Offset after the last captured byte.
     top: u64,
     bytes: Tracked,
-    /// The place of that track's first byte.
+    /// Offset of the track's first byte.
     base: u64,
     acks: Tracked,
-    /// The last of its acknowledgements.
+    /// Its latest acknowledgment number.
     acked: Option<Seq>,
 }
 
@@ -96,7 +97,7 @@ struct Half {
 enum Tracked {
     #[default]
     NotYet,
-    /// The number of its track; none where there were too many.
+    /// Index of the track; `None` if there were too many.
     Since(Option<usize>),
 }
 
@@ -116,7 +117,7 @@ impl Default for Follow {
 }
 
 impl Follow {
-    /// A packet passes, of this interface of its capture.
+    /// Handles a packet that `interface` captured.
     pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
         self.out.packets += 1;
         let at = packet.at;
@@ -139,7 +140,7 @@ impl Follow {
         }
     }
 
-    /// The capture is over.
+    /// Ends the capture and returns the tracks.
     pub fn finish(mut self) -> Followed {
         self.table.finish();
         self.collect();
@@ -173,17 +174,17 @@ impl Follow {
         self.collect();
     }
 
-    /// Connections that are over.
+    /// Completes ended connections.
     fn collect(&mut self) {
         while let Some(Flow { connection, mut attached, .. }) = self.table.poll() {
             for half in &mut attached.ends {
                 let Tracked::Since(Some(track)) = half.bytes else { continue };
                 let Some(track) = self.out.tracks.get_mut(track) else { continue };
-                // What is held behind a gap passed, and the gap did not.
+                // Bytes after the gap passed, the gap did not.
                 half.order.acked(NEVER, half.top, |piece| passed(track, piece));
             }
             let handshake = connection.handshake();
-            // Beside the server a coarse clock does not see the answer take any time.
+            // Next to the server, a coarse clock may record SYN and SYN/ACK with the same time.
             let is_beside = handshake.syn.is_some() && handshake.syn == handshake.answer;
             let trip = handshake.to_server().or(is_beside.then_some(Span::ZERO)).or_else(|| {
                 connection.stream(End::Client).and_then(|stream| stream.near().least())
@@ -197,7 +198,7 @@ impl Follow {
     fn bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
         let mut host = self.host.take().unwrap_or_default();
         if packet.lost_before > 0 {
-            // Nobody knows how many bytes of which stream those were.
+            // The number and the stream of the lost bytes are unknown.
             for track in self.streams.values().flatten() {
                 self.out.tracks.get_mut(*track).into_iter().for_each(|track| track.skip(0));
             }
@@ -222,7 +223,8 @@ impl Follow {
                 (None, Some(psm)) => format!("psm/{psm}/{said}"),
                 (None, None) => format!("cid/{}/{said}", stream.cid),
             };
-            // Each direction is a connection of its own: what is turned is turned by what it has.
+            // Each Bluetooth direction counts as a connection, so that its matches alone determine
+            // its orientation.
             *next += 1;
             Out { out, names, pieces, number: *next - 1 }.open(way, name, None)
         });
@@ -231,7 +233,7 @@ impl Follow {
         }
     }
 
-    /// Forgets pieces where there are too many.
+    /// Drops pieces above the limit.
     fn thin(&mut self) {
         if self.pieces <= ALL_PIECES {
             return;
@@ -242,7 +244,7 @@ impl Follow {
     }
 }
 
-/// Where tracks go.
+/// Destination of the tracks.
 struct Out<'a> {
     out: &'a mut Followed,
     names: &'a mut HashMap<String, u32>,
@@ -273,7 +275,7 @@ impl Out<'_> {
     }
 }
 
-/// What passed, or never did.
+/// Adds bytes to a track, captured or not.
 fn passed(track: &mut Track, piece: Piece<'_>) {
     match piece.at {
         NEVER => track.skip(piece.length),
@@ -313,7 +315,7 @@ impl Both {
                 (theirs.bytes, connection.stream(other))
                 && theirs.order.next().is_some_and(|next| next < stream.acked())
             {
-                // The receiver has it, so the capture missed it.
+                // The receiver has the bytes, so the capture missed them.
                 let order = &mut theirs.order;
                 out.change(track, |track| {
                     order.acked(NEVER, stream.acked(), |piece| passed(track, piece));
@@ -353,7 +355,7 @@ impl Both {
 }
 
 impl Half {
-    /// A segment with bytes passes, whose first byte has this place.
+    /// Handles a segment with data at offset `place`.
     fn passes(&mut self, now: Time, place: u64, segment: &Segment<'_>, track: &mut Track) {
         let end = place.saturating_add(segment.length.into());
         self.top = self.top.max(end);
@@ -365,7 +367,7 @@ impl Half {
         let base = self.base;
         let piece = Piece { at: now, bytes: segment.payload, length: segment.length.into() };
         self.order.pass(place, piece, |piece| {
-            // Where too much is held, what is missing before it is given up with this time.
+            // If too many bytes wait, the gap before them is given up with this time.
             let at = base.saturating_add(track.length());
             let is_gap = piece.bytes.is_empty() && piece.at == now && !(place..end).contains(&at);
             match is_gap {

@@ -1,26 +1,26 @@
-//! The line of straight pieces below all points, or above.
+//! Convex hull of points, from below or from above.
 
-/// What is larger is taken for this, so that products of two fit.
+/// Larger coordinates are limited to this, so that a product of two fits in 128 bits.
 const MOST: i64 = 1 << 61;
 
-/// Which side of the points.
+/// Side of the points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Below,
     Above,
 }
 
-/// The hull of points on one side: its corners, from left to right.
+/// The hull on one side, as its corners from left to right.
 #[derive(Clone, Debug)]
 pub(super) struct Hull {
     corners: Vec<(i64, i64)>,
     side: Side,
-    /// The middle of all points.
+    /// Mean of all points.
     mean: (f64, f64),
 }
 
 impl Hull {
-    /// Of points in any order; none of none.
+    /// Computes the hull of points in any order. `None` without points.
     pub fn of(mut points: Vec<(i64, i64)>, side: Side) -> Option<Self> {
         if points.is_empty() {
             return None;
@@ -49,17 +49,16 @@ impl Hull {
         Some(Self { corners, side, mean })
     }
 
-    /// Where it begins and ends.
+    /// Returns the first and last `x`.
     pub fn range(&self) -> Option<(i64, i64)> {
         Some((self.corners.first()?.0, self.corners.last()?.0))
     }
 
-    /// Its corners.
     pub fn corners(&self) -> &[(i64, i64)] {
         &self.corners
     }
 
-    /// Its height there; none outside of it.
+    /// Returns the height at `x`. `None` outside of the range.
     pub fn at(&self, x: i64) -> Option<i64> {
         let behind = self.corners.partition_point(|(place, _)| *place < x);
         let (next, y) = *self.corners.get(behind)?;
@@ -72,7 +71,7 @@ impl Hull {
         i64::try_from(i128::from(from) + rise * gone / run).ok()
     }
 
-    /// The slopes of its straight pieces.
+    /// Returns the slopes of the edges.
     pub fn slopes(&self) -> impl Iterator<Item = f64> {
         self.corners.windows(2).map(|pair| match pair {
             [from, to] => slope(*from, *to),
@@ -80,26 +79,26 @@ impl Hull {
         })
     }
 
-    /// The height at `x` of the line of this slope that touches it.
+    /// Returns the height at `x` of the tangent with this slope.
     pub fn tangent(&self, slope: f64, x: i64) -> i64 {
         let (from, y) = self.touched(slope);
         y.saturating_add((slope * (x as f64 - from as f64)) as i64)
     }
 
-    /// How far all points are from the line of this slope that touches them, in the mean.
+    /// Returns the mean distance of all points from the tangent with this slope.
     pub fn distance(&self, slope: f64) -> f64 {
         let (x, y) = self.touched(slope);
         let (x, y) = (x as f64, y as f64);
         ((self.mean.1 - y) - slope * (self.mean.0 - x)).abs()
     }
 
-    /// How that distance grows with the slope, where that is a little steeper.
+    /// Returns the derivative of that distance, for a slightly larger slope.
     pub fn growth(&self, slope: f64) -> f64 {
         let growth = self.touched(slope).0 as f64 - self.mean.0;
         if self.side == Side::Below { growth } else { -growth }
     }
 
-    /// Where a line that is a little steeper than this touches it.
+    /// Returns the corner that a tangent with a slightly larger slope touches.
     fn touched(&self, steepness: f64) -> (i64, i64) {
         let passed = |pair: &(usize, f64)| match self.side {
             Side::Below => pair.1 <= steepness,
@@ -119,7 +118,7 @@ impl Side {
     }
 }
 
-/// Whether the middle one is on the straight line between its neighbours, or above it.
+/// Whether the middle point is on the line between its neighbours, or above it.
 fn is_above(before: (i64, i64), middle: (i64, i64), behind: (i64, i64)) -> bool {
     let [x, y] = [middle.0 - before.0, middle.1 - before.1].map(i128::from);
     let (to_x, to_y) =

@@ -1,4 +1,5 @@
-//! A log of when bytes passed points that no capture sees: `time,stream,offset,point` lines.
+//! Log of the times at which bytes passed points without a capture: `time,stream,offset,point`
+//! lines.
 //!
 //! ```text
 //! time,stream,offset,point
@@ -6,12 +7,12 @@
 //! 1700000000.251,music,1448,write
 //! ```
 //!
-//! At that time, in seconds since the Unix epoch, the first `offset` bytes of the stream had passed
-//! the point: what a `read` that returned 1448 bytes at once logs is 1448, and the next one adds to
-//! that. `read` is where a proxy takes bytes from the stream that comes to it, `write` where it
-//! hands them to the one that goes on; the stream is named as its [`Track`] is. An offset that says
-//! nothing new is passed over, so lines may be in any order of streams. Empty lines and those that
-//! begin with `#` are comments.
+//! At the time, in seconds since the Unix epoch, the first `offset` bytes of the stream had passed
+//! the point: a first `read` that returned 1448 bytes logs 1448, and the next one adds to that.
+//! `read` is the point at which a proxy receives bytes from the incoming stream, `write` the point
+//! at which it passes them to the outgoing one; the name of the stream is that of its [`Track`].
+//! Offsets that are not larger than earlier ones are ignored, so lines may be in any order of
+//! streams. Empty lines and lines that begin with `#` are comments.
 
 use std::collections::BTreeMap;
 
@@ -23,63 +24,61 @@ use super::Way;
 use super::track::{LONGEST, Track};
 use manyways_wire::stream::Piece;
 
-/// The longest line.
+/// Maximum length of a line, in bytes.
 pub const LINE: usize = 512;
-/// The most lines.
+/// Maximum number of lines.
 pub const LINES: usize = 8_000_000;
-/// The most streams, one at each point counted as one.
+/// Maximum number of streams, counted per point.
 pub const STREAMS: usize = 4_096;
-/// Where a proxy takes bytes from the system.
+/// Name of the point at which a proxy receives bytes from the system.
 pub const READ: &str = "read";
-/// Where it hands them to the system.
+/// Name of the point at which a proxy passes bytes to the system.
 pub const WRITE: &str = "write";
 
-/// What a log says.
+/// A parsed log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// By point and stream.
     tracks: BTreeMap<String, BTreeMap<String, Track>>,
 }
 
-/// Which line is wrong, and why.
+/// Error in a log, with its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {reason}")]
 pub struct LogError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// Why.
     pub reason: Reason,
 }
 
-/// What may be wrong with a line.
+/// Reason to reject a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It has not four fields.
+    /// Another number of fields than four.
     #[error("a line is `time,stream,offset,point`")]
     Fields,
-    /// No time, or one that is too late.
+    /// The time is invalid or too large.
     #[error("the time must be seconds since 1970, with up to 9 decimals")]
     Time,
-    /// A name is empty or is no text.
+    /// A name is empty or not UTF-8.
     #[error("the stream and the point must be names")]
     Name,
-    /// No number of bytes.
+    /// The offset is not a number.
     #[error("the offset must be a whole number of bytes")]
     Offset,
-    /// It has more than [`LINE`] bytes.
+    /// More than [`LINE`] bytes.
     #[error("the line has more than {LINE} bytes")]
     TooLong,
-    /// It is behind [`LINES`] lines.
+    /// More than [`LINES`] lines.
     #[error("the log has more than {LINES} lines")]
     TooManyLines,
-    /// It would be one more than [`STREAMS`].
+    /// More than [`STREAMS`] streams.
     #[error("the log has more than {STREAMS} streams")]
     TooManyStreams,
 }
 
 impl Log {
-    /// Reads a log.
     pub fn read(bytes: &[u8]) -> Result<Self, LogError> {
         let mut log = Self::default();
         let mut streams = 0;
@@ -106,13 +105,13 @@ impl Log {
         Ok(log)
     }
 
-    /// The points that it names, in order of their names.
+    /// Returns the names of the points, sorted.
     pub fn points(&self) -> impl Iterator<Item = &str> {
         self.tracks.keys().map(String::as_str)
     }
 
-    /// What it says of a stream at a point. Its places are those of the stream, and its way means
-    /// nothing.
+    /// Returns the times of a stream at a point. Offsets are those of the stream; the direction is
+    /// meaningless.
     pub fn track(&self, point: &str, stream: &str) -> Option<&Track> {
         self.tracks.get(point)?.get(stream)
     }
@@ -136,7 +135,6 @@ impl Log {
     }
 }
 
-/// A line.
 struct Row<'a> {
     time: Time,
     stream: &'a str,
@@ -164,7 +162,7 @@ fn name(field: &[u8]) -> Result<&str, Reason> {
     if is_good { Ok(text) } else { Err(Reason::Name) }
 }
 
-/// In digits only: Rust's own parser takes a sign as well.
+/// Accepts only digits, because the parser of the standard library accepts a sign.
 fn number(field: &[u8]) -> Option<u64> {
     if !field.iter().all(u8::is_ascii_digit) {
         return None;

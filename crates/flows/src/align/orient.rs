@@ -1,4 +1,4 @@
-//! Which way along the chain streams go.
+//! Direction of streams along the chain.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,12 @@ use super::follow::Followed;
 use super::pairing;
 use super::report::Place;
 
-/// Turns the connections of points in the order in which bytes pass them, so that each goes the way
-/// along the chain that it goes.
+/// Sets the direction of the connections of `points`, which are in the order of the chain.
 ///
-/// A connection that passes the first two points has its server on the side from which the way to
-/// the server is shorter, unless the first point is [`Place::Server`]; any other one has it before
-/// the first point. From point to point, what has no match the way it is taken to go is turned where
-/// it has one the other way: a proxy may have connected to a server behind it.
+/// The server of a connection that passes the first two points is on the side with the shorter
+/// round-trip time to it, unless the first point is [`Place::Server`]; other servers are before the
+/// first point. From point to point, a stream without a match in its assumed direction is reversed
+/// if it has a match in the other direction: a proxy may have connected to a server after it.
 pub fn orient(points: &mut [(Place, Followed)]) {
     for second in 1..points.len() {
         let (before, behind) = points.split_at_mut(second);
@@ -28,7 +27,7 @@ pub fn orient(points: &mut [(Place, Followed)]) {
     }
 }
 
-/// Asks where a server is nearer.
+/// Determines the direction from the distance to the server.
 fn by_trips(first: &mut Followed, second: &mut Followed) {
     let found = pairing::pair(&first.tracks, &second.tracks).matches;
     let mut turned = [HashSet::new(), HashSet::new()];
@@ -45,7 +44,7 @@ fn by_trips(first: &mut Followed, second: &mut Followed) {
     second.turn(&turned[1]);
 }
 
-/// Asks which way there are the same bytes.
+/// Determines the direction from matching bytes.
 fn by_matches(first: &Followed, second: &mut Followed) {
     let matched = |second: &Followed| -> HashSet<u32> {
         let found = pairing::pair(&first.tracks, &second.tracks).matches;
@@ -57,7 +56,7 @@ fn by_matches(first: &Followed, second: &mut Followed) {
     if others.is_empty() {
         return;
     }
-    // Those that have their matches have no part in it.
+    // Streams that are matched already are excluded.
     let mut turned = second.of(&others);
     turned.turn(&others);
     second.turn(&matched(&turned));
@@ -72,7 +71,7 @@ impl Followed {
         }
     }
 
-    /// The tracks of these connections.
+    /// Returns the tracks of these connections.
     fn of(&self, connections: &HashSet<u32>) -> Self {
         let both = self.tracks.iter().zip(&self.connections);
         let (tracks, connections) = both

@@ -1,84 +1,84 @@
-//! Which streams of two points are the same, and where.
+//! Matches the streams of two points.
 
 use super::track::{Carries, Track};
 use super::{content, sequence};
 
-/// The most tracks of a point that are paired; others are left out.
+/// Maximum number of tracks per point that are matched.
 pub const TRACKS: usize = 1 << 13;
-/// The most streams that are called ambiguous by name.
+/// Maximum number of ambiguous streams that are reported by name.
 pub const AMBIGUOUS: usize = 64;
 
-/// How two tracks were recognised, the surest first.
+/// How two tracks were matched, most certain first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
-    /// The same addresses, ports, and numbers of a SYN.
+    /// By equal addresses, ports and initial sequence numbers.
     Ends,
-    /// The same numbers of both SYNs, with other addresses: a router changed those.
+    /// By equal initial sequence numbers of both SYNs; the addresses differ (NAT).
     Numbers,
-    /// The same addresses and ports, and numbers that overlap; no SYN was seen at both points.
+    /// By equal addresses and ports, and overlapping sequence numbers; no SYN was captured at both
+    /// points.
     EndsOnly,
-    /// The same number of one SYN, with other addresses, and no other track with it.
+    /// By one equal initial sequence number that no other track has; the addresses differ.
     NumberOnly,
-    /// The same bytes.
+    /// By equal bytes.
     Content,
 }
 
-/// Bytes that are the same at both points.
+/// Common bytes of two tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Same {
-    /// Where they begin in the first track.
+    /// Offset in the first track.
     pub first: u64,
-    /// Where they begin in the second one.
+    /// Offset in the second track.
     pub second: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// Two tracks that have bytes in common.
+/// Two tracks with common bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// The first point's track, by its number.
+    /// Index of the first point's track.
     pub first: usize,
-    /// The second point's track.
+    /// Index of the second point's track.
     pub second: usize,
-    /// How they were recognised.
     pub how: How,
-    /// What they have in common, in the order of both. With a proxy that frames or rewrites, it is
-    /// in several parts.
+    /// Common bytes, in the order of both tracks. Several parts if a proxy changes the framing or
+    /// content.
     pub same: Vec<Same>,
-    /// So many windows of their bytes agree…
+    /// Number of windows whose bytes agree.
     pub agreeing: u64,
-    /// …and so many do not, where both are known.
+    /// Number of windows whose bytes differ although both are known.
     pub differing: u64,
 }
 
-/// What two points have in common.
+/// Matches of two points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairing {
-    /// Tracks with bytes in common, by the number of the first. One track may be in several, as
-    /// where a proxy carries all streams in one.
+    /// Sorted by the index of the first track. A track may be in several matches, for example if a
+    /// proxy multiplexes all streams into one.
     pub matches: Vec<Match>,
-    /// Tracks of the second point whose bytes were seen at the first one, but at several places, or
-    /// too few of them: up to [`AMBIGUOUS`] of them.
+    /// Tracks of the second point with bytes of the first point that are ambiguous or too few: at
+    /// most [`AMBIGUOUS`].
     pub ambiguous: Vec<usize>,
-    /// So many tracks were not looked at, as there are more than [`TRACKS`].
+    /// Number of tracks beyond [`TRACKS`], which were not examined.
     pub left_out: usize,
 }
 
 impl Same {
-    /// A place of the second track, in those of the first.
+    /// Converts an offset of the second track to the first.
     pub(super) fn back(&self, place: u64) -> i128 {
         i128::from(place) - i128::from(self.second) + i128::from(self.first)
     }
 
-    /// A place of the first track, not before [`Self::first`], in those of the second.
+    /// Converts an offset of the first track, not before [`Self::first`], to the second.
     pub(super) fn there(&self, place: u64) -> u64 {
         place.saturating_sub(self.first).saturating_add(self.second)
     }
 }
 
-/// Finds the same bytes in the tracks of two points. Only tracks that go the same way are compared,
-/// and where numbers tell, bytes are not asked.
+/// Finds the common bytes of two points' tracks. Only tracks of the same direction are compared,
+/// and content only if sequence numbers give no match.
 pub fn pair(first: &[Track], second: &[Track]) -> Pairing {
     let left_out = first.len().saturating_sub(TRACKS) + second.len().saturating_sub(TRACKS);
     let first = &first[..first.len().min(TRACKS)];
@@ -89,7 +89,7 @@ pub fn pair(first: &[Track], second: &[Track]) -> Pairing {
         let (Some(from), Some(to)) = (first.get(a), second.get(b)) else { continue };
         let Some(same) = sequence::overlap(from, to) else { continue };
         let (agreeing, differing) = content::compare(from, to, &[same]);
-        // Bytes speak against what a number says only where no other number says it too.
+        // Different content overrules a match only if no second sequence number confirms it.
         if differing > agreeing && matches!(how, How::EndsOnly | How::NumberOnly) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The parts of a delay along a chain of points.
+//! Parts of a delay along a chain of points.
 
 use manyways_unit::Span;
 
@@ -6,16 +6,16 @@ use super::clock::Clock;
 use super::delay::{Sample, Summary};
 use super::{Difference, Way};
 
-/// A part of the delay from a server to a wearable, by the paper on wearables (3.3.2).
+/// Part of the delay from a server to a wearable, as in the paper on wearables (3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Name {
     /// Between the server and the phone.
     D1,
-    /// In the phone: its receive buffer and its proxy.
+    /// In the phone: receive buffer and proxy.
     D2AndD3,
     /// In the receive buffer, until the proxy reads.
     D2,
-    /// In the proxy, until it hands them on.
+    /// In the proxy, until it writes.
     D3,
     /// Between the phone and the wearable.
     D4,
@@ -23,23 +23,23 @@ pub enum Name {
     Other,
 }
 
-/// How good delays are.
+/// Accuracy of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Both times are of one clock.
     OneClock,
-    /// They are of two, whose offset was estimated: all delays of one way may be too long by up to
-    /// so much, those of the other way too short by as much.
+    /// The times are of two clocks with an estimated offset: the delays of one direction may be too
+    /// long by up to this value, and those of the other direction too short by the same value.
     Within(Span),
-    /// Bytes went one way only, so the clocks' offset is not known: what is said is how much longer
-    /// than the shortest one a delay was.
+    /// Bytes passed in only one direction, so the clock offset is unknown: delays are relative to
+    /// the shortest one.
     AboveLeast,
-    /// The clocks are not steady: do not rely on it.
+    /// The clocks are not steady: delays are unreliable.
     Unsteady,
 }
 
 impl Name {
-    /// Its name in tables and documents.
+    /// Returns the value in tables and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::D1 => "d1",
@@ -53,7 +53,7 @@ impl Name {
 }
 
 impl Trust {
-    /// Its name in tables and documents.
+    /// Returns the value in tables and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::OneClock => "one-clock",
@@ -64,31 +64,29 @@ impl Trust {
     }
 }
 
-/// What a part adds up to, for all streams.
+/// Delay of one part, over all streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which part.
     pub name: Name,
-    /// Of bytes that go this way.
+    /// Direction of the bytes.
     pub way: Way,
-    /// The points' numbers, in the chain's order. A log is at its proxy's.
+    /// Indices of the points in the chain. A log has the index of its proxy.
     pub points: [usize; 2],
-    /// How good it is.
     pub trust: Trust,
-    /// Of all bytes.
+    /// Over all bytes.
     pub all: Summary,
-    /// Of those that the point before never saw again; none where it saw all again.
+    /// Over bytes that the earlier point did not capture again. `None` if there are none.
     pub sent_once: Option<Summary>,
 }
 
 impl Part {
-    /// Whether its times are of two clocks.
+    /// Whether the times are of two clocks.
     pub fn crosses_clocks(&self) -> bool {
         self.trust != Trust::OneClock
     }
 }
 
-/// What a delay is measured with.
+/// Converts samples to delays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure<'a> {
     pub way: Way,
@@ -104,7 +102,7 @@ impl Measure<'_> {
         }
     }
 
-    /// How long it took by one clock. Without an offset it lacks a constant.
+    /// Returns the delay by one clock; without a clock offset, up to a constant.
     pub fn delay(&self, sample: &Sample) -> Difference {
         let ahead = self.clock.map_or(Difference::default(), |clock| {
             clock.lead(sample.first).unwrap_or_else(|| clock.drifted(sample.first))
@@ -116,13 +114,13 @@ impl Measure<'_> {
         }
     }
 
-    /// What is taken off all delays of these.
+    /// Returns the constant that is subtracted from all these delays.
     fn least(&self, samples: &[Sample]) -> Difference {
         let least = samples.iter().map(|sample| self.delay(sample)).min();
         least.filter(|_| self.trust() == Trust::AboveLeast).unwrap_or_default()
     }
 
-    /// All delays, and those of bytes that were sent once.
+    /// Returns the statistics of all delays, and of bytes without retransmission.
     pub fn summaries(&self, samples: &[Sample]) -> Option<(Summary, Option<Summary>)> {
         let least = self.least(samples);
         let of = |wanted: &dyn Fn(&Sample) -> bool| {

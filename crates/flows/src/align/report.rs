@@ -1,4 +1,4 @@
-//! A chain of capture points, and what became of bytes from each to the next.
+//! Delays between consecutive capture points of a chain.
 
 use std::collections::BTreeMap;
 
@@ -10,75 +10,69 @@ use super::part::{Measure, Name, Part, Trust};
 use super::track::{Carries, Run, Track};
 use super::{Difference, Way};
 
-/// Where a capture was taken.
+/// Location of a capture point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// At the server.
     Server,
-    /// At the phone, on the side of the server.
+    /// On the phone, on the interface towards the server.
     PhoneIn,
-    /// At the phone, on the side of the wearable.
+    /// On the phone, on the interface towards the wearable.
     PhoneOut,
     /// At the wearable.
     Wearable,
-    /// Somewhere else.
+    /// Any other location.
     Other,
 }
 
-/// A capture.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Where it was taken.
     pub place: Place,
-    /// The number of the clock that stamped it: captures of one device have the same one.
+    /// Number of the clock of its timestamps: captures on one device have the same number.
     pub clock: u32,
-    /// What passed there.
     pub tracks: Vec<Track>,
 }
 
-/// What a chain of points tells.
+/// Result for a chain of points.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Each point and the next one, in the chain's order.
+    /// Consecutive points, in the order of the chain.
     pub pairs: Vec<Pair>,
-    /// The parts of the delay, by way and name.
+    /// Sorted by direction and name.
     pub parts: Vec<Part>,
 }
 
-/// Two neighbours in the chain.
+/// Two consecutive points.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Their numbers.
+    /// Indices of the points.
     pub points: [usize; 2],
-    /// What they have in common.
+    /// Streams that both points captured.
     pub streams: Vec<Paired>,
-    /// Tracks of the second point that may be of the first one's streams, but nobody knows.
+    /// Tracks of the second point with an ambiguous match.
     pub ambiguous: Vec<usize>,
-    /// Tracks that were not looked at.
+    /// Number of tracks that were not examined.
     pub left_out: usize,
-    /// Their two clocks; none where they have one, or nothing in common.
+    /// `None` if both points have the same clock, or no common stream.
     pub clock: Option<Clock>,
 }
 
 /// A stream at two points.
 #[derive(Clone, Debug)]
 pub struct Paired {
-    /// Which tracks, and where.
     pub found: Match,
-    /// Which way it goes.
     pub way: Way,
-    /// What it is made of.
     pub carries: Carries,
-    /// Its bytes by the places of the first track, by the clock of each point.
+    /// Offsets are those of the first track; each time is by the clock of its point.
     pub samples: Vec<Sample>,
-    /// How long they took, by one clock as well as that can be known; none where no byte has a time
-    /// at both.
+    /// Delays, converted to one clock as far as possible. `None` if no byte has a time at both
+    /// points.
     pub delays: Option<Summary>,
 }
 
 impl Report {
-    /// Of points in the order in which bytes pass them, [`Way::Along`], with a log of the proxy
-    /// between [`Place::PhoneIn`] and [`Place::PhoneOut`] or none.
+    /// Creates a report of points in the order of [`Way::Along`], with an optional log of the proxy
+    /// between [`Place::PhoneIn`] and [`Place::PhoneOut`].
     pub fn new(points: &[Point], log: Option<&Log>) -> Self {
         let pairs = points.windows(2).enumerate().filter_map(|(number, two)| match two {
             [first, second] => Some(Pair::new(number, first, second)),
@@ -89,12 +83,12 @@ impl Report {
         Self { pairs, parts }
     }
 
-    /// The clocks that parts of it were measured with.
+    /// Returns the clock relations that were used for parts of the delay.
     pub fn clocks(&self) -> impl Iterator<Item = &Clock> {
         self.pairs.iter().filter_map(|pair| pair.clock.as_ref())
     }
 
-    /// The part of that name, one way.
+    /// Returns the part with this name and direction.
     pub fn part(&self, name: Name, way: Way) -> Option<&Part> {
         self.parts.iter().find(|part| part.name == name && part.way == way)
     }
@@ -130,8 +124,8 @@ impl Pair {
         Self { points, streams, ambiguous, left_out, clock }
     }
 
-    /// How long each sample of a stream of this pair took, in the stream's order, and how good that
-    /// is.
+    /// Returns the delay of each sample of a stream of this pair, in the stream's order, and their
+    /// accuracy.
     pub fn series(&self, stream: &Paired) -> (Trust, Vec<Difference>) {
         let measure = Measure { way: stream.way, clock: self.clock.as_ref() };
         let delays: Vec<_> = stream.samples.iter().map(|sample| measure.delay(sample)).collect();
@@ -197,16 +191,16 @@ impl Pair {
     }
 }
 
-/// What a log says of a stream between two points, by the places of their tracks.
+/// Times from a log for a stream between two points, by offsets of their tracks.
 struct Logged {
     read: Option<Vec<Run>>,
-    /// What takes the place of the first and of the second track's own times.
+    /// Replacement for the times of the first and of the second track.
     ends: [Option<Vec<Run>>; 2],
 }
 
 impl Logged {
-    /// A proxy reads what comes to the one side of the phone, and from where it writes on, the part
-    /// of the way behind the phone begins.
+    /// A proxy reads the data of the incoming side; the part after the phone begins when the proxy
+    /// writes.
     fn of(log: Option<&Log>, way: Way, first: (Place, &Track), second: (Place, &Track)) -> Self {
         let placed = |point: &str, track: &Track| placed(log?.track(point, track.name())?, track);
         let (up, down) = match way {
@@ -229,7 +223,7 @@ impl Logged {
     }
 }
 
-/// What a log says, by the places of a track: none where nobody knows where the track begins.
+/// Converts logged offsets to those of a track. `None` if the start of the track is unknown.
 fn placed(logged: &Track, track: &Track) -> Option<Vec<Run>> {
     let start = track.start()?;
     let behind = logged.runs().iter().filter(|run| run.end > start);
@@ -238,7 +232,7 @@ fn placed(logged: &Track, track: &Track) -> Option<Vec<Run>> {
     Some(behind.map(place).collect())
 }
 
-/// Samples of two tracks, with the times of these runs.
+/// Returns the samples of two tracks, with the times of these runs.
 fn samples(same: &[Same], a: &Track, from: &[Run], b: &Track, to: &[Run]) -> Vec<Sample> {
     let is_first = a.way() == Way::Along;
     let again = if is_first { a.all_again() } else { b.all_again() };

@@ -1,4 +1,4 @@
-//! Every delay, as a row of a table.
+//! Rows of delays.
 
 use std::sync::Arc;
 
@@ -11,31 +11,28 @@ use super::track::Carries;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// How long some bytes took from one point to the next.
+/// Delay of bytes from one point to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
-    /// When they passed the point that they passed first, by its own clock.
+    /// Time at the point that they passed first, by its clock.
     pub at: Time,
-    /// The points' numbers in the chain.
+    /// Indices of the points in the chain.
     pub points: [usize; 2],
-    /// What the stream is called at each of them.
+    /// Name of the stream at each point.
     pub names: [Arc<str>; 2],
-    /// Which way they go.
     pub way: Way,
-    /// What they are.
     pub carries: Carries,
-    /// Where in the first point's stream they begin, and how many they are.
+    /// Offset in the first point's stream, and number of bytes.
     pub bytes: (u64, u64),
-    /// In seconds, by one clock as well as that can be known.
+    /// In seconds, converted to one clock as far as possible.
     pub delay: f64,
-    /// How good it is.
     pub trust: Trust,
-    /// The point that they passed before saw them again later.
+    /// Whether the earlier point captured the bytes again later.
     pub was_resent: bool,
 }
 
 impl Report {
-    /// Every delay, pair by pair and stream by stream.
+    /// Returns all delays, by pair and stream.
     pub fn delays<'a>(&'a self, points: &'a [Point]) -> impl Iterator<Item = Delay> + 'a {
         self.pairs.iter().flat_map(move |pair| {
             pair.streams.iter().flat_map(move |stream| {
@@ -66,26 +63,26 @@ impl Report {
 
 impl Row for Delay {
     const TABLE: &'static str = "delays";
-    const ABOUT: &'static str = "Bytes that passed two neighbouring capture points.";
+    const ABOUT: &'static str = "Bytes that passed two consecutive capture points.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "time" Time "When they passed the point that they passed first, by its own clock."
+        "time" Time "Time at the point that the bytes passed first, by its clock."
             |delay| delay.at;
         "from_point" Count "The number of that point along the path, from 0."
             |delay| delay.points[usize::from(delay.way == Way::Against)] as u64;
         "to_point" Count "The number of the other point."
             |delay| delay.points[usize::from(delay.way == Way::Along)] as u64;
-        "stream" Text "What the stream is called at the point with the lower number."
+        "stream" Text "Name of the stream at the point with the lower number."
             |delay| &*delay.names[0];
-        "other_stream" Text "What it is called at the other one." |delay| &*delay.names[1];
-        "is_acknowledgement" Flag "They are not bytes, but acknowledgements of bytes."
+        "other_stream" Text "Name of the stream at the other point." |delay| &*delay.names[1];
+        "is_acknowledgement" Flag "The stream consists of acknowledged bytes, not of payload."
             |delay| delay.carries == Carries::Acknowledgements;
-        "offset" Count "Where in the stream of the lower point they begin."
+        "offset" Count "Offset of the bytes in the stream of the point with the lower number."
             |delay| delay.bytes.0;
-        "bytes" Count "How many they are." |delay| delay.bytes.1;
-        "delay" Number "How many seconds they took, by one clock as well as that can be known."
+        "bytes" Count "Number of bytes." |delay| delay.bytes.1;
+        "delay" Number "Delay in seconds, converted to one clock as far as possible."
             |delay| delay.delay;
-        "trust" Text "How good that is: one-clock, within, above-least or unsteady."
+        "trust" Text "Accuracy of the delay: one-clock, within, above-least or unsteady."
             |delay| delay.trust.name();
-        "was_resent" Flag "They passed the first point again later." |delay| delay.was_resent;
+        "was_resent" Flag "The first point captured the bytes again later." |delay| delay.was_resent;
     };
 }

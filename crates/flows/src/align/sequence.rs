@@ -1,4 +1,4 @@
-//! Which tracks are of the same connection, by the numbers of TCP.
+//! Matches tracks of the same connection by TCP sequence numbers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,17 +8,17 @@ use super::Way;
 use super::pairing::{How, Same};
 use super::track::{Carries, Origin, Track};
 
-/// Of one track, so many are compared with it: nobody uses a port again that often, or numbers.
+/// Maximum number of candidates per track: ports and sequence numbers are not reused more often.
 const CANDIDATES: usize = 16;
 
-/// What leads from a track to those that may be of the same connection.
+/// Key that tracks of the same connection have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Ends(Way, Carries, SocketAddr, SocketAddr),
     Isn(Way, Carries, u32),
 }
 
-/// Pairs of tracks by their places in the two lists, each track in one pair only.
+/// Returns pairs of indices; each track is in at most one pair.
 pub(super) fn pairs(first: &[Track], second: &[Track]) -> Vec<(usize, usize, How)> {
     let mut known: HashMap<Key, Vec<usize>> = HashMap::new();
     for (number, track) in second.iter().enumerate() {
@@ -43,7 +43,7 @@ pub(super) fn pairs(first: &[Track], second: &[Track]) -> Vec<(usize, usize, How
     only_best(found)
 }
 
-/// The bytes that both tracks have, in the places of each.
+/// Returns the common bytes of two tracks.
 pub(super) fn overlap(first: &Track, second: &Track) -> Option<Same> {
     let (a, b) = (first.origin()?, second.origin()?);
     let shift = i64::from(b.first.after(a.first));
@@ -62,9 +62,9 @@ fn keys(track: &Track) -> impl Iterator<Item = Key> {
     })
 }
 
-/// How two tracks are known to be of the same connection. Addresses alone do not tell: ports are
-/// used again, and a proxy may call itself as the server is called; numbers of two SYNs do, where a
-/// router changed the addresses.
+/// Returns the evidence that two tracks are of the same connection. Equal addresses do not suffice,
+/// because ports are reused and a proxy may use the server's address; equal initial sequence
+/// numbers of both SYNs do, even if a NAT changed the addresses.
 fn same_connection(first: &Track, second: &Track) -> Option<How> {
     overlap(first, second)?;
     let (a, b): (&Origin, &Origin) = (first.origin()?, second.origin()?);
@@ -82,7 +82,7 @@ fn same_connection(first: &Track, second: &Track) -> Option<How> {
     }
 }
 
-/// What is better known goes first; where a track has two of the same rank, it has none.
+/// Selects the most certain pair of each track; none if a track has two of the same certainty.
 fn only_best(found: Vec<(usize, usize, How)>) -> Vec<(usize, usize, How)> {
     let best = |of: fn(&(usize, usize, How)) -> usize| {
         let mut best: HashMap<usize, (How, u32)> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Chains of points whose truth is known.
+//! Chains of points with known delays.
 
 use manyways_unit::{Span, Time};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::*;
 use manyways_wire::stream::Piece;
 use manyways_wire::tcp::Seq;
 
-/// Bytes that look like random ones, and other ones for each seed.
+/// Pseudorandom bytes; different for each seed.
 pub(super) fn noise(seed: u64, count: usize) -> Vec<u8> {
     let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
@@ -27,7 +27,7 @@ fn millis(millis: i64) -> Difference {
     Difference::from_nanos(millis * 1_000_000)
 }
 
-/// A track of these bytes in pieces of `cut`, of which `kept` are captured, each at its time.
+/// A track of these bytes in pieces of `cut` bytes, of which `kept` are captured, each at its time.
 fn track(way: Way, bytes: &[u8], cut: usize, kept: usize, time: impl Fn(u64) -> Time) -> Track {
     let mut track = Track::new(way, "music", None);
     fill(&mut track, bytes, cut, kept, time);
@@ -46,7 +46,8 @@ fn whole(bytes: &[u8], cut: usize) -> Track {
     track(Way::Along, bytes, cut, usize::MAX, |place| at(place * 10))
 }
 
-/// The track of a TCP connection's bytes, with or without its two SYNs' numbers.
+/// The track of a TCP connection's bytes, with or without the initial sequence numbers of its two
+/// SYNs.
 fn tcp(port: u16, first: u32, isns: [Option<u32>; 2], length: u64) -> Track {
     let end = |port: u16| ([192, 0, 2, 1], port).into();
     let [isn, other_isn] = isns.map(|isn| isn.map(Seq));
@@ -90,11 +91,11 @@ fn ports_that_are_used_again_and_proxies_with_the_server_s_address_are_others() 
     let near = tcp(1, 110, [Some(109), None], 50);
     assert_eq!(found(&first[..1], &[near]), [], "a proxy's, whose numbers happen to be near");
     assert_eq!(found(&[tcp(1, 100, [None; 2], 50)], &[tcp(1, 150, [None; 2], 50)]), []);
-    // Two with the same number of one SYN: nobody knows.
+    // Two tracks with the same initial sequence number of one SYN are ambiguous.
     let twice = [tcp(8, 100, old, 50), tcp(9, 100, old, 50)];
     assert_eq!(found(&[tcp(7, 100, old, 50)], &twice), []);
     assert_eq!(found(&twice, &[tcp(7, 100, old, 50)]), []);
-    // What is surer goes first.
+    // The more certain match wins.
     let sure = [tcp(8, 100, old, 50), tcp(7, 100, old, 50)];
     assert_eq!(found(&[tcp(7, 100, old, 50)], &sure), [(0, 1, How::Ends)]);
     let mut back = tcp(1, 100, old, 50);
@@ -119,7 +120,7 @@ fn one_number_does_not_stand_against_the_bytes() {
 fn the_same_bytes_are_found_in_any_segments() {
     let streams: Vec<Vec<u8>> = (0..5).map(|seed| noise(seed, 40 << (2 * seed))).collect();
     let first: Vec<Track> = streams.iter().map(|bytes| whole(bytes, 1_448)).collect();
-    // The second capture begins later in each of them, and its order is another one.
+    // The second capture begins later in each stream, and has another order.
     for (skipped, cut) in [(0, 990), (7, 1), (5, 1_448)] {
         let second: Vec<Track> =
             streams.iter().rev().map(|bytes| whole(&bytes[skipped..], cut)).collect();
@@ -139,7 +140,7 @@ fn the_same_bytes_are_found_in_any_segments() {
 fn cut_packets_and_missed_ones_are_found() {
     let bytes = noise(1, 200_000);
     let first = [whole(&bytes, 1_448)];
-    // As much as 96 bytes of a packet leave.
+    // The payload that a snap length of 96 bytes leaves.
     let cut = track(Way::Along, &bytes, 1_448, 30, at);
     let pairing = pairing::pair(&first, &[cut]);
     assert_eq!(pairing.matches[0].same, [Same { first: 0, second: 0, length: 200_000 }]);
@@ -168,7 +169,7 @@ fn what_repeats_is_ambiguous() {
     let file = || whole(&noise(1, 5_000), 1_000);
     let pairing = pairing::pair(&[file(), file()], &[file()]);
     assert_eq!((pairing.matches, pairing.ambiguous), (vec![], vec![0]));
-    // Zeros within what is unique are part of it.
+    // Zeros within unique bytes are part of the match.
     let bytes = [noise(1, 3_000), vec![0; 3_000], noise(2, 3_000)].concat();
     let pairing = pairing::pair(&[whole(&bytes, 1_000), zeros()], &[whole(&bytes, 700)]);
     assert_eq!(pairing.matches.len(), 1);
@@ -224,9 +225,9 @@ fn many_streams_and_long_ones_are_fast() {
     assert!(pairing::pair(&tracks, &tracks).matches.is_empty());
 }
 
-/// A phone's proxy between a server and a wearable, whose clocks are off. What passes it is read
-/// 7 ms and written 9 ms after it came, the path of the server takes 20 ms and 35 ms back, that of
-/// the wearable 4 ms and 6 ms.
+/// A phone's proxy between a server and a wearable with different clocks. Bytes are read 7 ms and
+/// written 9 ms after their arrival; the path to the server takes 20 ms in one direction and 35 ms
+/// in the other, the path to the wearable 4 ms and 6 ms.
 struct Proxied {
     points: [Point; 4],
     log: String,
@@ -243,7 +244,7 @@ fn wearable(micros: u64) -> Time {
 }
 
 fn proxied() -> Proxied {
-    // A piece each 20 ms for 60 s, down and up; each third waits for up to 30 ms in each part.
+    // A piece per 20 ms for 60 s, down and up; each third waits up to 30 ms in each part.
     let down = noise(11, 3_000 * 120);
     let up = noise(12, 3_000 * 120);
     let sent = |place: u64| SECOND + 20_000 * (place / 120);
@@ -251,7 +252,7 @@ fn proxied() -> Proxied {
         let piece = place / 120;
         if piece.is_multiple_of(3) { (piece * (part + 7) * 7_919) % 30_000 } else { 0 }
     };
-    // When each byte passes, by true time: server, phone, read, write and wearable.
+    // True times at the server, phone, read, write and wearable.
     let downs = |place: u64| {
         let came = sent(place) + 20_000 + wait(place, 1);
         let gone = came + 9_000;
@@ -288,7 +289,7 @@ fn part(report: &Report, name: Name, way: Way) -> &Part {
     report.part(name, way).unwrap_or_else(|| panic!("{name:?} {way:?}"))
 }
 
-/// Within a tenth of a millisecond.
+/// Whether two values differ by less than 0.1 ms.
 fn is_near(one: Difference, other: Difference) -> bool {
     one.less(other).size() < Span::from_micros(100)
 }
@@ -299,7 +300,7 @@ fn the_parts_of_a_delay_are_found() {
     let report = Report::new(&points, None);
     assert_eq!(report.clocks().count(), 2);
     let (to_phone, to_wearable) = (report.pairs[0].clock.unwrap(), report.pairs[2].clock.unwrap());
-    // The phone's clock less the server's, and the wearable's less the phone's.
+    // The phone's clock minus the server's, and the wearable's minus the phone's.
     assert!((to_phone.drift.unwrap().0 - 40.0).abs() < 0.5, "{to_phone:?}");
     assert!((to_wearable.drift.unwrap().0 - 15.0).abs() < 0.5, "{to_wearable:?}");
     for (clock, bound) in [(to_phone, 27_500), (to_wearable, 5_000)] {
@@ -309,7 +310,7 @@ fn the_parts_of_a_delay_are_found() {
             millis(0)
         ));
     }
-    // Half of both ways each: that is what clocks make of asymmetric ways.
+    // The mean of both directions: the estimate with asymmetric delays.
     for (name, way, least) in [
         (Name::D1, Way::Along, 27_500),
         (Name::D1, Way::Against, 27_500),
@@ -346,10 +347,10 @@ fn a_log_parts_what_captures_cannot() {
     assert_eq!((d3.all.least, d3.all.most, d3.trust), (millis(2), millis(2), Trust::OneClock));
     assert_eq!((d2.all.bytes, d3.all.bytes), (3_000 * 120, 3_000 * 120));
     assert_eq!(d2.points, [1, 2]);
-    // The log names the stream that goes down, and both have that name: of what goes up it says
-    // when nobody had it yet, which is told as it is.
+    // The log names the downward stream, and both directions have that name: for the upward stream
+    // the log contains times before the bytes exist, which the report includes unchanged.
     assert!(report.part(Name::D2, Way::Against).is_some());
-    // Where the proxy wrote 1 ms before the capture has it, d4 begins there.
+    // If the proxy wrote 1 ms before the capture, d4 begins at the write.
     let earlier: String = proxied()
         .log
         .lines()
@@ -411,7 +412,7 @@ fn one_way_only_is_above_the_least() {
 
 #[test]
 fn acknowledgements_are_a_way_back() {
-    // A download: the acknowledgements alone go up, 30 ms after the bytes were there.
+    // A download: only ACKs go up, 30 ms after the arrival of the bytes.
     let point = |clock, is_second: bool, time: fn(u64) -> Time| {
         let origin =
             |carries| tcp(1, 1, [Some(0), Some(5)], 0).origin().map(|o| Origin { carries, ..*o });
@@ -452,7 +453,7 @@ fn what_was_sent_again_is_told() {
     assert_eq!((once.most, once.bytes), (millis(10), 8_000));
 }
 
-/// What may be done to a track.
+/// An operation on a track.
 #[derive(Clone, Debug)]
 enum Step {
     Push(u64, u16, u16, u64),
@@ -472,7 +473,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn built(way: Way, isn: Option<u32>, steps: &[Step]) -> Track {
-    // A few of the same bytes again and again, as strange streams have.
+    // A few bytes, repeated, as in unusual streams.
     let bytes = noise(1, 800);
     let origin =
         isn.and_then(|isn| tcp(1, isn.wrapping_add(1), [Some(isn), None], 0).origin().copied());

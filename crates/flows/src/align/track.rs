@@ -1,4 +1,4 @@
-//! One direction of a stream as it passed one point.
+//! One direction of a stream at one point.
 
 use std::net::SocketAddr;
 
@@ -10,14 +10,15 @@ use super::anchor::{Anchors, WINDOW};
 use manyways_wire::stream::Piece;
 use manyways_wire::tcp::Seq;
 
-/// So many pieces of a stream are remembered; of more, every second one, every fourth one…
+/// Maximum number of stored pieces of a stream; above it, every second one is stored, then every
+/// fourth.
 pub const PIECES: usize = 1 << 18;
-/// So many places where bytes were sent again are remembered; others count as sent once.
+/// Maximum number of stored retransmissions; further bytes count as sent once.
 pub const AGAIN: usize = 1 << 16;
-/// What a stream has behind so many bytes is left out.
+/// Maximum length of a stream in bytes; later bytes are ignored.
 pub const LONGEST: u64 = 1 << 48;
 
-/// A stream's bytes and when they passed.
+/// The bytes of a stream and their times.
 #[derive(Clone, Debug)]
 pub struct Track {
     way: Way,
@@ -25,53 +26,52 @@ pub struct Track {
     origin: Option<Origin>,
     length: u64,
     runs: Vec<Run>,
-    /// One in so many pieces is remembered.
+    /// One of this many pieces is stored.
     stride: u64,
     pieces: u64,
     again: Vec<(u64, u64)>,
     anchors: Anchors,
 }
 
-/// Whose numbers a track's bytes have.
+/// Source of a track's sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Who sent the packets.
+    /// Sender of the packets.
     pub from: SocketAddr,
-    /// Whom they are for.
+    /// Receiver of the packets.
     pub to: SocketAddr,
-    /// What about the packets is followed.
     pub carries: Carries,
-    /// The number of the track's first byte.
+    /// Sequence number of the track's first byte.
     pub first: Seq,
-    /// The number of the SYN that those numbers follow, where that was seen.
+    /// Initial sequence number. `None` if the SYN was not captured.
     pub isn: Option<Seq>,
-    /// The number of the SYN of the other direction.
+    /// Initial sequence number of the other direction.
     pub other_isn: Option<Seq>,
 }
 
-/// What a track follows.
+/// Content of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carries {
-    /// The bytes that packets carry.
+    /// The payload of packets.
     Bytes,
-    /// The bytes of the other direction that packets acknowledge: a piece is what an acknowledgement
-    /// says that none before it did. In a download they are all that goes up, and clocks need both
-    /// ways.
+    /// The bytes of the other direction that packets acknowledge: a piece has the bytes that an ACK
+    /// acknowledges first. In a download, only ACKs go up, and the clock estimate needs both
+    /// directions.
     Acknowledgements,
 }
 
-/// Bytes in a row that passed together.
+/// Contiguous bytes that passed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub begin: u64,
     pub end: u64,
     pub at: Time,
-    /// So many of them are known.
+    /// Number of bytes whose content is known.
     pub known: u64,
 }
 
 impl Track {
-    /// A stream of which nothing passed yet. A [`super::Log`] calls it by its name.
+    /// Creates an empty track. The name is that of a [`super::Log`].
     pub fn new(way: Way, name: impl Into<String>, origin: Option<Origin>) -> Self {
         Self {
             way,
@@ -86,8 +86,8 @@ impl Track {
         }
     }
 
-    /// The next bytes passed. They are told of in the stream's order, with the time of their first
-    /// copy, also where that came late.
+    /// Adds the next bytes in stream order, with the time of their first copy, even if it was
+    /// reordered.
     pub fn push(&mut self, piece: Piece<'_>) {
         let begin = self.length;
         let end = begin.saturating_add(piece.length).min(LONGEST);
@@ -104,41 +104,39 @@ impl Track {
         self.remember(Run { begin, end, at: piece.at, known: bytes.len() as u64 });
     }
 
-    /// The next bytes were not seen at all, so nobody knows when they passed.
+    /// Skips bytes that were not captured, so that their time is unknown.
     pub fn skip(&mut self, length: u64) {
         self.length = self.length.saturating_add(length).min(LONGEST);
         self.anchors.skip();
     }
 
-    /// So many bytes from this place on passed again, after their first copy.
+    /// Records a retransmission of bytes from offset `place` on.
     pub fn again(&mut self, place: u64, length: u64) {
         if self.again.len() < AGAIN && length > 0 {
             self.again.push((place, place.saturating_add(length)));
         }
     }
 
-    /// Which way it goes.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whose numbers its bytes have.
+    /// `None` for Bluetooth.
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// How many bytes it has, the unseen ones included.
+    /// Number of bytes, including those that were not captured.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// How many bytes the stream had before the first one of the track. A stream without numbers is
-    /// taken to begin with it; none where there are numbers and no SYN.
+    /// Number of bytes of the stream before the track. 0 for streams without sequence numbers;
+    /// `None` with sequence numbers but without a captured SYN.
     pub fn start(&self) -> Option<u64> {
         let Some(origin) = &self.origin else { return Some(0) };
         let first = origin.isn? + 1;
@@ -160,7 +158,7 @@ impl Track {
         self.runs.push(run);
     }
 
-    /// Forgets every second piece.
+    /// Drops every second piece.
     pub(super) fn thin(&mut self) {
         let mut number = 0;
         self.runs.retain(|_| {
@@ -170,7 +168,7 @@ impl Track {
         self.stride = self.stride.saturating_mul(2);
     }
 
-    /// It goes the other way along the chain.
+    /// Reverses the direction along the chain.
     pub(super) fn turn(&mut self) {
         self.way = self.way.other();
     }
@@ -183,14 +181,14 @@ impl Track {
         &self.anchors
     }
 
-    /// The places where bytes passed again, in order.
+    /// Returns the ranges of retransmitted bytes, sorted.
     pub(super) fn all_again(&self) -> Vec<(u64, u64)> {
         let mut all = self.again.clone();
         all.sort_unstable();
         all
     }
 
-    /// Whether all bytes of a window are known.
+    /// Whether all bytes of the window at `place` are known.
     pub(super) fn knows(&self, place: u64) -> bool {
         let mut from = place;
         let end = place.saturating_add(WINDOW as u64);

@@ -1,4 +1,4 @@
-//! What a TCP flow carries, as its row tells it.
+//! The application layer of a TCP flow, for its row.
 
 use manyways_unit::{Span, Time};
 
@@ -9,26 +9,26 @@ use manyways_unit::Samples;
 use manyways_wire::http;
 use manyways_wire::tls::{Offer, Session};
 
-/// What a TCP flow carries.
+/// Application layer of a TCP flow.
 #[derive(Clone, Debug, Default)]
 pub struct Application {
-    /// `http`, `tls`, `dns` or `other`; none where it carries nothing.
+    /// `http`, `tls`, `dns` or `other`; `None` without payload.
     pub protocol: Option<&'static str>,
-    /// Of HTTP.
+    /// `None` if the protocol is not HTTP.
     pub http: Option<http::Summary>,
-    /// Of TLS.
+    /// `None` if the protocol is not TLS.
     pub tls: Option<Box<Session>>,
-    /// What its user agents tell of the client.
+    /// The client's device, from the user agents of its requests.
     pub agent: Option<Sight>,
-    /// The host of its first request.
+    /// Host of the first request that has one.
     pub host: Option<String>,
-    /// It has a request that is no GET.
+    /// Whether a request has another method than GET.
     pub has_others: bool,
-    /// Times to responses, inferred ones included.
+    /// Response times, including those of inferred exchanges.
     pub response_times: Samples,
 }
 
-/// What is known of it while it goes on.
+/// Properties collected during the flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learned {
     agent: Option<Sight>,
@@ -38,7 +38,7 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// What a request tells of the client.
+    /// Updates the properties from a request.
     pub(super) fn learn(&mut self, row: &HttpTransaction) {
         let Some(request) = &row.transaction.request else { return };
         self.has_others |= request.method != "GET";
@@ -71,24 +71,24 @@ impl Application {
         Self { protocol, http, tls, agent, host, has_others, response_times }
     }
 
-    /// The client's hello.
+    /// Returns the ClientHello.
     pub fn offer(&self) -> Option<&Offer> {
         self.tls.as_ref()?.offer()
     }
 
-    /// The server's name in that.
+    /// Returns the server name of the ClientHello (SNI).
     pub fn server_name(&self) -> Option<&str> {
         Some(self.offer()?.server_name.as_ref()?.as_str())
     }
 
-    /// What the client's hello tells of it.
+    /// Returns the client's device, from the JA4 fingerprint of the ClientHello.
     pub fn tls_sight(&self) -> Option<Sight> {
         device::ja4(self.offer()?.ja4.as_deref()?)?.sight
     }
 
-    /// From the end of the handshake to the first request, between a response and the next request,
-    /// and from the last response to the first FIN: `T_S`, `T_G` and `T_F` of the paper on campus
-    /// Wi-Fi (4).
+    /// Returns the times from the end of the handshake to the first request, between a response and
+    /// the next request, and from the last response to the first FIN: `T_S`, `T_G` and `T_F` of the
+    /// campus Wi-Fi paper (4).
     pub(super) fn waits(&self, done: Option<Time>, fin: Option<Time>) -> [Option<Span>; 3] {
         let Some(http) = &self.http else { return [None; 3] };
         let start = done.zip(http.first_request).map(|(done, first)| first.since(done));

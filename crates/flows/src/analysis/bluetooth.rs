@@ -1,4 +1,4 @@
-//! The rows of Bluetooth: streams, and what is said about them.
+//! Rows of Bluetooth streams and of Bluetooth control messages.
 
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
@@ -38,7 +38,7 @@ impl Row for StreamRow {
     const TABLE: &'static str = "bluetooth";
     const ABOUT: &'static str = "One direction of an L2CAP channel or of an RFCOMM connection.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "stream" Count "Its number, counted from zero." |row| row.id.number;
+        "stream" Count "Number from 0." |row| row.id.number;
         "adapter" Count "The number of the host's adapter." |row| row.id.adapter;
         "handle" Count "The connection's handle." |row| row.id.handle;
         "cid" Count "The channel's number at the host." |row| row.id.cid;
@@ -46,12 +46,12 @@ impl Row for StreamRow {
         "channel" Count "RFCOMM's server channel." |row| row.id.server_channel();
         "direction" Text "sent or received, as the host sees it." |row| direction(row.id.direction);
         "peer" Name "The other device's address." |row| address(row.peer);
-        "psm" Count "What the channel is for: 3 is RFCOMM." |row| row.psm;
-        "opened" Time "When it was opened." |row| row.opened;
-        "first" Time "When its first packet passed." |row| row.first;
-        "last" Time "When its last packet passed." |row| row.last;
-        "ended" Time "When it ended." |row| row.ended.0;
-        "ending" Text "How: closed, disconnected, finished (with the capture) or evicted."
+        "psm" Count "Protocol of the channel (PSM): 3 is RFCOMM." |row| row.psm;
+        "opened" Time "Time of its opening." |row| row.opened;
+        "first" Time "Time of its first packet." |row| row.first;
+        "last" Time "Time of its last packet." |row| row.last;
+        "ended" Time "Time of its end." |row| row.ended.0;
+        "ending" Text "Kind of end: closed, disconnected, finished (with the capture) or evicted."
             |row| match row.ended.1 {
                 Ending::Closed => "closed",
                 Ending::Disconnected => "disconnected",
@@ -60,16 +60,16 @@ impl Row for StreamRow {
             };
         "packets" Count "Packets." |row| row.packets;
         "bytes" Count "Bytes of payload." |row| row.bytes;
-        "uncaptured" Count "Bytes of those that the capture cut." |row| row.uncaptured;
-        "incomplete" Count "Packets of which a part did not pass." |row| row.incomplete;
-        "mtu" Count "The largest packet." |row| row.mtu;
-        "credits_granted" Count "Credits that it was given." |row| credits(row, |c| c.granted);
-        "credits_spent" Count "Credits that it used." |row| credits(row, |c| c.spent);
-        "stalls" Count "How often it had none." |row| credits(row, |c| c.stalls);
-        "stalled" Span "How long it had none." |row| credits(row, |c| c.stalled);
-        "completion" Span "Median time from the controller getting a packet to its being done with it."
+        "uncaptured" Count "Bytes of payload that are not in the capture." |row| row.uncaptured;
+        "incomplete" Count "Packets with missing parts." |row| row.incomplete;
+        "mtu" Count "Maximum length of a packet, in bytes." |row| row.mtu;
+        "credits_granted" Count "Credits that the sender received." |row| credits(row, |c| c.granted);
+        "credits_spent" Count "Credits that the sender used." |row| credits(row, |c| c.spent);
+        "stalls" Count "Number of times without credits." |row| credits(row, |c| c.stalls);
+        "stalled" Span "Total time without credits." |row| credits(row, |c| c.stalled);
+        "completion" Span "Median time from a packet's transfer to the controller to its completion."
             |row| Samples::median(&row.completion);
-        "completion_min" Span "The shortest of those." |row| Samples::least(&row.completion);
+        "completion_min" Span "The minimum of these times." |row| Samples::least(&row.completion);
     };
 }
 
@@ -89,20 +89,20 @@ impl Row for ControlRow {
     const TABLE: &'static str = "bluetooth_control";
     const ABOUT: &'static str = "A control message of HCI, L2CAP or RFCOMM.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "time" Time "When it passed." |row| row.at;
+        "time" Time "Time of the packet." |row| row.at;
         "layer" Text "hci, l2cap or rfcomm." |row| match row.layer {
             Layer::Hci => "hci",
             Layer::L2cap => "l2cap",
             Layer::Rfcomm => "rfcomm",
         };
-        "name" Text "What it is." |row| row.name;
+        "name" Text "Name of the message." |row| row.name;
         "adapter" Count "The number of the host's adapter." |row| row.adapter;
         "handle" Count "The connection's handle." |row| row.handle;
         "peer" Name "The other device's address." |row| address(row.peer);
-        "cid" Count "The channel that it is about." |row| row.cid;
-        "dlci" Count "The connection of RFCOMM that it is about." |row| row.dlci;
+        "cid" Count "The channel ID in the message." |row| row.cid;
+        "dlci" Count "The RFCOMM connection in the message." |row| row.dlci;
         "direction" Text "sent or received, as the host sees it." |row| row.direction.map(direction);
-        "values" Text "What it says, as name=value with spaces between."
+        "values" Text "Values of the message, as name=value separated by spaces."
             |row| row.values.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ");
     };
 }

@@ -1,28 +1,30 @@
-//! Who has the most of something, of whom there may be any number.
+//! The largest of any number of shares, in bounded memory.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is counted of each of them.
+/// Counters of one entry.
 pub trait Share: Default {
-    /// What they are ordered by.
+    /// The sort key.
     fn size(&self) -> u64;
-    /// What another one has as well.
+    /// Adds the counters of another entry.
     fn add(&mut self, other: &Self);
 }
 
-/// The largest of many. When there are more than `MOST`, the smaller half is counted together.
+/// The largest entries. When there are more than `MOST`, the smaller half is merged into one.
 #[derive(Clone, Debug, Default)]
 pub struct Busiest<S, const MOST: usize> {
     known: HashMap<String, S>,
     others: S,
-    /// The name at each address, at most `MOST` of them; none where an address has several names.
+    /// The name of each address, for at most `MOST` addresses; `None` if an address has several
+    /// names.
     names: HashMap<String, Option<String>>,
 }
 
 impl<S: Share, const MOST: usize> Busiest<S, MOST> {
-    /// More of the one at this address, under its name where that is known. What an address has
-    /// without a name counts under its name of other times, if that was always the same.
+    /// Adds to the entry of `name`. Without a name, adds to the entry of the address, which
+    /// [`Self::largest`] merges into the entry of the address's name, if the address has exactly
+    /// one.
     pub fn at(&mut self, address: String, name: Option<String>, more: &S) {
         let Some(name) = name else { return self.with(address, more) };
         let has_room = self.names.len() < MOST;
@@ -36,7 +38,7 @@ impl<S: Share, const MOST: usize> Busiest<S, MOST> {
         self.with(name, more);
     }
 
-    /// More of the one of this name.
+    /// Adds to the entry of `name`.
     pub fn with(&mut self, name: String, more: &S) {
         if self.known.len() >= MOST && !self.known.contains_key(&name) {
             self.halve();
@@ -44,9 +46,9 @@ impl<S: Share, const MOST: usize> Busiest<S, MOST> {
         self.known.entry(name).or_default().add(more);
     }
 
-    /// Those with the most, at most so many, and what all others have.
+    /// Returns the `most` largest entries, largest first, and the sum of all others.
     pub fn largest(&self, most: usize) -> (Vec<(&str, S)>, S) {
-        // In one order: the first that says something of itself says it for all of its name.
+        // Sorted, because the first entry of a name may set properties of the whole name.
         let known: BTreeMap<&String, &S> = self.known.iter().collect();
         let mut named: BTreeMap<&str, S> = BTreeMap::new();
         for (key, share) in known {
@@ -61,7 +63,7 @@ impl<S: Share, const MOST: usize> Busiest<S, MOST> {
         (all, others)
     }
 
-    /// What is shown for a name or an address.
+    /// Returns the name to show for a name or an address.
     fn name<'a>(&'a self, key: &'a str) -> &'a str {
         self.names.get(key).and_then(Option::as_deref).unwrap_or(key)
     }
@@ -119,7 +121,7 @@ mod tests {
         add("192.0.2.1", Some("example.net"), 1);
         add("192.0.2.2", Some("example.net"), 2);
         add("192.0.2.2", None, 20);
-        // Two names share an address: whose the flow without a name is nobody knows.
+        // Two names share an address: the flow without a name may belong to either.
         add("192.0.2.3", Some("one.example"), 3);
         add("192.0.2.3", Some("two.example"), 4);
         add("192.0.2.3", None, 30);

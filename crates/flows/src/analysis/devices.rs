@@ -1,5 +1,3 @@
-//! The row of a device.
-
 use crate::columns::columns;
 use crate::device::{Device, Evidence};
 use manyways_record::table::{Column, Row};
@@ -11,30 +9,30 @@ fn count(row: &Device, evidence: Evidence) -> u64 {
 
 impl Row for Device {
     const TABLE: &'static str = "devices";
-    const ABOUT: &'static str = "Who had an address for a time.";
+    const ABOUT: &'static str = "A device: the owner of an address for a time.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "address" Address "The address." |row| row.address;
-        "hardware" Name "The hardware address that it was leased to, where a lease passed."
+        "hardware" Name "Hardware address of the DHCP lease, if in the capture."
             |row| row.hardware.map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"));
-        "first" Time "When its first flow began." |row| row.first;
-        "last" Time "When the last of its flows ended." |row| row.last;
-        "flows" Count "How many flows it has." |row| row.flows;
-        "is_handheld" Flag "It is a phone, a tablet or a watch."
+        "first" Time "Start of its first flow." |row| row.first;
+        "last" Time "End of the last of its flows." |row| row.last;
+        "flows" Count "Number of its flows." |row| row.flows;
+        "is_handheld" Flag "The device is a phone, a tablet or a watch."
             |row| row.handheld.as_ref().map(|finding| finding.value);
-        "handheld_evidence" Text "What that is known by: user-agent, concurrent, pool, dhcp or tls."
+        "handheld_evidence" Text "Evidence of this: user-agent, concurrent, pool, dhcp or tls."
             |row| row.handheld.as_ref().map(|finding| finding.evidence.name());
-        "handheld_confidence" Number "How far that may be believed, from 0 to 1: a judgement."
+        "handheld_confidence" Number "Confidence in this, from 0 to 1: an estimate."
             |row| row.handheld.as_ref().map(|finding| finding.confidence);
         "system" Text "The operating system."
             |row| row.system.as_ref().map(|finding| finding.value.name());
-        "system_evidence" Text "What that is known by."
+        "system_evidence" Text "Evidence of the operating system."
             |row| row.system.as_ref().map(|finding| finding.evidence.name());
-        "system_confidence" Number "How far that may be believed."
+        "system_confidence" Number "Confidence in the operating system."
             |row| row.system.as_ref().map(|finding| finding.confidence);
-        "is_shared" Flag "Its flows tell of several devices behind this address." |row| row.shared;
-        "user_agents" Count "Flows that are known by a user agent of their own."
+        "is_shared" Flag "Its flows have contradicting devices: several devices share the address." |row| row.shared;
+        "user_agents" Count "Flows with a user agent."
             |row| count(row, Evidence::UserAgent);
-        "concurrent" Count "Flows that are known by others of the address at the same time."
+        "concurrent" Count "Flows classified by concurrent flows of the address."
             |row| count(row, Evidence::Concurrent);
     };
 }

@@ -1,4 +1,4 @@
-//! How values are distributed that spread over many orders of magnitude.
+//! Histograms of values that spread over many orders of magnitude.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -7,16 +7,16 @@ use manyways_unit::{Rate, Span};
 
 use manyways_unit::log_buckets;
 
-/// So many are kept as they are.
+/// Maximum number of values that are stored exactly.
 const EXACT: usize = 16;
-/// Each doubling has this many ranges, as a power of two: one is 1.6 % wide at most.
+/// Buckets per doubling, as a power of two: a bucket is at most 1.6 % wide.
 const FINENESS: u32 = 6;
 
-/// Something that is counted in whole numbers of its smallest unit.
+/// A quantity that is a whole number of its smallest unit.
 pub trait Quantity: Copy + Ord {
-    /// How many of those.
+    /// Returns the number of units.
     fn to_whole(self) -> u64;
-    /// So many of them.
+    /// Creates the quantity from a number of units.
     fn of_whole(number: u64) -> Self;
 }
 
@@ -40,12 +40,12 @@ impl Quantity for Rate {
     }
 }
 
-/// How often which value was there. Up to 16 values are exact; of more, each is off by 0.8 % at
-/// most, the least and the greatest one excepted, and no more than some 4,000 numbers are kept
-/// whatever the values are. What two of them have can be put together.
+/// Histogram of values. Up to 16 values are exact; of more, each has an error of at most 0.8 %,
+/// except the minimum and the maximum, which are exact. Needs at most about 4,000 buckets.
+/// Histograms can be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution<Q> {
-    /// In no order, while they are few.
+    /// Unsorted values; empty once there are buckets.
     few: Vec<u64>,
     ranges: BTreeMap<u16, u64>,
     count: u64,
@@ -68,7 +68,7 @@ impl<Q> Default for Distribution<Q> {
 }
 
 impl<Q: Quantity> Distribution<Q> {
-    /// One more.
+    /// Adds a value.
     pub fn push(&mut self, value: Q) {
         let value = value.to_whole();
         (self.least, self.most) = (self.least.min(value), self.most.max(value));
@@ -81,12 +81,12 @@ impl<Q: Quantity> Distribution<Q> {
         *self.ranges.entry(place(value)).or_default() += 1;
     }
 
-    /// One more, where there is one.
+    /// Adds a value, if there is one.
     pub fn extend(&mut self, value: Option<Q>) {
         value.into_iter().for_each(|value| self.push(value));
     }
 
-    /// All of another one as well.
+    /// Adds all values of another histogram.
     pub fn add(&mut self, other: &Self) {
         if self.few.len() + other.few.len() > EXACT || !other.ranges.is_empty() {
             self.spread();
@@ -104,27 +104,28 @@ impl<Q: Quantity> Distribution<Q> {
         self.count += other.count;
     }
 
-    /// How many there were.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least.
+    /// `None` without values.
     pub fn least(&self) -> Option<Q> {
         (self.count > 0).then(|| Q::of_whole(self.least))
     }
 
-    /// The greatest.
+    /// `None` without values.
     pub fn most(&self) -> Option<Q> {
         (self.count > 0).then(|| Q::of_whole(self.most))
     }
 
-    /// The one that half of them are below.
+    /// `None` without values.
     pub fn median(&self) -> Option<Q> {
         self.quantile(0.5)
     }
 
-    /// The one that this part of them, from 0 to 1, is below: between two it is interpolated.
+    /// Returns the quantile at `part` (0 to 1), interpolated between two values. `None` without
+    /// values.
     pub fn quantile(&self, part: f64) -> Option<Q> {
         let last = self.count.checked_sub(1)?;
         let rank = part.clamp(0.0, 1.0) * last as f64;
@@ -134,7 +135,7 @@ impl<Q: Quantity> Distribution<Q> {
         Some(Q::of_whole(one + (more as f64 * (rank - below as f64)).round() as u64))
     }
 
-    /// Which part of them is at or below a value: its points, from the least value up.
+    /// Returns the points of the cumulative distribution function, in ascending order.
     pub fn steps(&self) -> Vec<(Q, f64)> {
         let all = self.count as f64;
         let mut steps = Vec::new();
@@ -149,7 +150,7 @@ impl<Q: Quantity> Distribution<Q> {
         steps
     }
 
-    /// The value that so many are before.
+    /// Returns the value of this rank, from 0.
     fn at(&self, rank: u64) -> u64 {
         if !self.few.is_empty() {
             let mut few = self.few.clone();
@@ -231,7 +232,7 @@ mod tests {
             let mut values: Vec<u64> = values.drain(..).map(|(by, value)| value >> by).collect();
             let found = of(values.iter().copied());
             values.sort_unstable();
-            // Where ranks fall between two, either is near.
+            // A rank between two values may yield either.
             let rank = part * (values.len() - 1) as f64;
             let [low, high] = [rank.floor(), rank.ceil()].map(|rank| values[rank as usize] as f64);
             let quantile = found.quantile(part).unwrap().as_nanos() as f64;

@@ -1,4 +1,4 @@
-//! The row of a question to a name server and its answer.
+//! Row of a DNS query and its response.
 
 use super::tcp;
 use crate::columns::columns;
@@ -23,34 +23,34 @@ impl std::ops::Deref for LookupRow {
 
 impl Row for LookupRow {
     const TABLE: &'static str = "dns";
-    const ABOUT: &'static str = "A question to a name server, and its answer.";
+    const ABOUT: &'static str = "A DNS query and its response.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "client" Address "Address of who asked." |row| tcp::address(row.client);
+        "client" Address "Address of the client." |row| tcp::address(row.client);
         "client_port" Count "Its port." |row| row.client.port();
         "server" Address "Address of the name server." |row| tcp::address(row.server);
         "transport" Text "udp or tcp."
             |row| if row.transport == Transport::Udp { "udp" } else { "tcp" };
-        "id" Count "The number of the question." |row| row.id;
-        "name" Name "The name that was asked for." |row| row.question.as_ref().map(|q| &*q.name);
-        "kind" Text "What was asked about it: A, AAAA, HTTPS and so on."
+        "id" Count "ID of the query." |row| row.id;
+        "name" Name "Name in the query." |row| row.question.as_ref().map(|q| &*q.name);
+        "kind" Text "Record type of the query: A, AAAA, HTTPS and so on."
             |row| row.question.as_ref().map(|question| question.kind.to_string());
-        "asked" Time "When it was asked first; none where the capture began later." |row| row.asked;
-        "times" Count "How often it was asked." |row| row.times;
-        "answered" Time "When the answer passed." |row| reply(row, |reply| reply.at);
-        "latency" Span "From the first question to the answer." |row| row.latency();
-        "is_ambiguous" Flag "It was asked again before the answer came: the latency may be less."
+        "asked" Time "Time of the first query; none if the capture began later." |row| row.asked;
+        "times" Count "Number of queries." |row| row.times;
+        "answered" Time "Time of the response." |row| reply(row, |reply| reply.at);
+        "latency" Span "From the first query to the response." |row| row.latency();
+        "is_ambiguous" Flag "The query was repeated before the response: the true latency may be less."
             |row| row.is_ambiguous;
-        "code" Text "The answer's code: NOERROR, NXDOMAIN and so on."
+        "code" Text "Response code: NOERROR, NXDOMAIN and so on."
             |row| reply(row, |reply| reply.code.to_string());
-        "answers" Count "How many records the answer has." |row| reply(row, |reply| reply.answers);
-        "addresses" Address "The addresses in it, with spaces between."
+        "answers" Count "Number of records in the response." |row| reply(row, |reply| reply.answers);
+        "addresses" Address "Addresses in the response, separated by spaces."
             |row| reply(row, |reply| {
                 reply.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" ")
             });
-        "canonical" Name "The last name of its chain of aliases."
+        "canonical" Name "Canonical name: the last of the CNAME chain."
             |row| row.reply.as_ref().and_then(|reply| reply.canonical.as_deref());
-        "lifetime" Span "For how long it may be believed." |row| reply(row, |reply| reply.lifetime);
-        "is_truncated" Flag "The server left something out." |row| reply(row, |r| r.is_truncated);
-        "is_partial" Flag "The capture cut it." |row| reply(row, |reply| reply.is_partial);
+        "lifetime" Span "Time to live of the response." |row| reply(row, |reply| reply.lifetime);
+        "is_truncated" Flag "The server truncated the response." |row| reply(row, |r| r.is_truncated);
+        "is_partial" Flag "The capture truncated the response." |row| reply(row, |reply| reply.is_partial);
     };
 }

@@ -1,4 +1,4 @@
-//! The row of a request and its response in a flow whose content cannot be read.
+//! Row of a request and its response in a flow whose content is not readable.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,14 @@ use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 use manyways_wire::stream::Exchange;
 
-/// A request and its response as far as changes of direction tell.
+/// A request and its response, inferred from changes of direction.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowExchange {
-    /// The flow.
     pub id: FlowId,
-    /// Who asked.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// What the flow speaks: `tls`, `quic` or `other`.
+    /// Protocol of the flow: `tls`, `quic` or `other`.
     pub protocol: &'static str,
-    /// What passed.
     pub exchange: Exchange,
 }
 
@@ -27,13 +23,13 @@ impl Row for FlowExchange {
     const ABOUT: &'static str = "A request and its response, inferred from changes of direction.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The number of the flow that carried it." |row| row.id.0;
-        "client" Address "Address of who asked." |row| tcp::address(row.client);
-        "server" Address "Address of who was asked." |row| tcp::address(row.server);
-        "protocol" Text "What the flow speaks: tls, quic or other." |row| row.protocol;
-        "asked" Time "When the first byte of the request passed." |row| row.exchange.began;
-        "asked_end" Time "When its last byte passed." |row| row.exchange.asked;
-        "answered" Time "When the first byte of the response passed." |row| row.exchange.answered;
-        "answered_end" Time "When its last byte passed." |row| row.exchange.last;
+        "client" Address "Address of the client." |row| tcp::address(row.client);
+        "server" Address "Address of the server." |row| tcp::address(row.server);
+        "protocol" Text "Protocol of the flow: tls, quic or other." |row| row.protocol;
+        "asked" Time "Time of the first byte of the request." |row| row.exchange.began;
+        "asked_end" Time "Time of its last byte." |row| row.exchange.asked;
+        "answered" Time "Time of the first byte of the response." |row| row.exchange.answered;
+        "answered_end" Time "Time of its last byte." |row| row.exchange.last;
         "response_time" Span "From the end of the request to the beginning of the response."
             |row| row.exchange.response_time();
         "request_bytes" Count "Bytes from the client." |row| row.exchange.request;

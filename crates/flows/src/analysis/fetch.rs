@@ -1,4 +1,4 @@
-//! The row of one thing that was fetched in parts.
+//! Row of a resource that a client fetched in parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use super::HttpTransaction;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// One thing that a client fetched in parts, in however many flows: a video, as a rule (campus
-/// Wi-Fi, figure 11).
+/// A resource that a client fetched in parts, in any number of flows: typically a video (campus
+/// Wi-Fi paper, figure 11).
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
     client: IpAddr,
@@ -22,12 +22,12 @@ pub(super) struct Fetch {
     flows: BTreeSet<u64>,
     requests: u64,
     bytes: u64,
-    /// The largest place that was given, plus one.
+    /// The largest offset of a received byte, plus one.
     reach: u64,
     whole: Option<u64>,
 }
 
-/// The things that these requests fetched in parts.
+/// Groups range requests by client and resource.
 pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
     let mut all: BTreeMap<(IpAddr, u64), Fetch> = BTreeMap::new();
     for row in rows {
@@ -73,19 +73,19 @@ pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
 
 impl Row for Fetch {
     const TABLE: &'static str = "fetches";
-    const ABOUT: &'static str = "One thing that a client fetched in parts over HTTP/1.";
+    const ABOUT: &'static str = "A resource that a client fetched in parts over HTTP/1.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "client" Address "Address of who fetched it." |row| row.client;
-        "host" Name "The host that it is from." |row| row.host.as_deref();
+        "client" Address "Address of the client." |row| row.client;
+        "host" Name "Host of the resource." |row| row.host.as_deref();
         "resource" Name "The hash of host and target, as in the table http."
             |row| format!("{:016x}", row.resource);
         "content_type" Text "The content type without parameters." |row| row.content_type.as_deref();
-        "first" Time "When the first request for a part of it passed." |row| row.first;
-        "last" Time "When the last byte of a part passed." |row| row.last;
-        "flows" Count "In how many flows." |row| row.flows.len() as u64;
-        "requests" Count "In how many requests." |row| row.requests;
-        "bytes" Count "Bytes of all parts, those that came twice counted twice." |row| row.bytes;
-        "reach" Count "Up to which of its bytes it was given." |row| row.reach;
-        "whole" Count "How many bytes it has." |row| row.whole;
+        "first" Time "Time of the first request for a part." |row| row.first;
+        "last" Time "Time of the last byte of a part." |row| row.last;
+        "flows" Count "Number of flows." |row| row.flows.len() as u64;
+        "requests" Count "Number of requests." |row| row.requests;
+        "bytes" Count "Bytes of all parts, including repeated ones." |row| row.bytes;
+        "reach" Count "End offset of the received bytes." |row| row.reach;
+        "whole" Count "Length of the whole resource, in bytes." |row| row.whole;
     };
 }

@@ -1,4 +1,4 @@
-//! The row of a request of HTTP/1 and its response.
+//! Row of an HTTP/1 request and its response.
 
 use std::net::SocketAddr;
 
@@ -7,16 +7,12 @@ use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 use manyways_wire::http::{Asked, ContentRange, Ending, Framing, Request, Response, Transaction};
 
-/// A request of HTTP/1 and its response.
+/// An HTTP/1 request and its response.
 #[derive(Clone, Debug)]
 pub struct HttpTransaction {
-    /// The flow that carried it.
     pub id: FlowId,
-    /// Who asked.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// What passed.
     pub transaction: Transaction,
 }
 
@@ -29,7 +25,7 @@ impl HttpTransaction {
         self.transaction.response.as_ref()
     }
 
-    /// The host that was asked for.
+    /// Returns the host of the request. `None` if the request did not pass or has no host.
     pub fn host(&self) -> Option<String> {
         let authority = self.request()?.host.as_ref()?;
         Some(authority.host.to_string())
@@ -46,7 +42,7 @@ impl HttpTransaction {
         }
     }
 
-    /// What content type it has, without parameters, as far as its first half: `video`.
+    /// Returns the top-level media type of the response, for example `video`.
     fn kind(&self) -> Option<&str> {
         let whole = self.response()?.content_type.as_deref()?;
         Some(whole.split('/').next().unwrap_or(whole))
@@ -76,64 +72,64 @@ fn ending(ending: Ending) -> &'static str {
 
 impl Row for HttpTransaction {
     const TABLE: &'static str = "http";
-    const ABOUT: &'static str = "A request of HTTP/1 and its response.";
+    const ABOUT: &'static str = "An HTTP/1 request and its response.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The number of the flow that carried it." |row| row.id.0;
-        "index" Count "Which one of its flow, counted from zero." |row| row.transaction.index;
-        "client" Address "Address of who asked." |row| tcp::address(row.client);
-        "server" Address "Address of who was asked." |row| tcp::address(row.server);
+        "index" Count "Number within its flow, from 0." |row| row.transaction.index;
+        "client" Address "Address of the client." |row| tcp::address(row.client);
+        "server" Address "Address of the server." |row| tcp::address(row.server);
         "server_port" Count "Its port." |row| row.server.port();
-        "asked" Time "When the first byte of the request passed."
+        "asked" Time "Time of the first byte of the request."
             |row| row.request().map(|request| request.first);
-        "asked_end" Time "When its last byte passed." |row| row.request().map(|request| request.last);
-        "answered" Time "When the first byte of the final response passed."
+        "asked_end" Time "Time of its last byte." |row| row.request().map(|request| request.last);
+        "answered" Time "Time of the first byte of the final response."
             |row| row.response().map(|response| response.first);
-        "answered_end" Time "When its last byte passed."
+        "answered_end" Time "Time of its last byte."
             |row| row.response().map(|response| response.last);
         "response_time" Span "From the request to the response's first byte, at the capture point."
             |row| row.transaction.response_time();
         "downloading" Span "From the request to the response's last byte."
             |row| row.transaction.downloading();
         "method" Text "The method." |row| row.request().map(|r| r.method.clone().into_owned());
-        "host" Name "The host that was asked for: a name, or an address." |row| row.host();
+        "host" Name "Host of the request: a name, or an address." |row| row.host();
         "resource" Name
-            "A hash of host and target, in hexadecimal digits, by which requests for parts of one \
-             thing find each other. The target itself is never written."
+            "A hash of host and target in hexadecimal digits, the same for all parts of a resource. \
+             The target itself is never written."
             |row| row.request().and_then(|r| r.resource).map(|hash| format!("{hash:016x}"));
         "status" Count "The status." |row| row.response().and_then(|response| response.status);
         "content_type" Text "The content type without parameters."
             |row| row.response().and_then(|response| response.content_type.as_deref());
-        "content" Text "Its first half: video, image, text."  |row| row.kind();
+        "content" Text "Top-level media type: video, image, text."  |row| row.kind();
         "coding" Text "The content coding."
             |row| row.response().and_then(|response| response.coding.as_deref());
-        "declared" Count "The length that the response declares, in bytes."
+        "declared" Count "Length in the response header, in bytes."
             |row| row.response().and_then(|response| response.declared);
-        "seen" Count "How many bytes of content passed, where its framing could be followed."
+        "seen" Count "Bytes of content in the capture, if its framing is known."
             |row| row.response().and_then(|response| response.seen.content());
-        "response_bytes" Count "Bytes of the response, its head included."
+        "response_bytes" Count "Bytes of the response, including its header."
             |row| row.response().map(|response| response.length);
-        "request_bytes" Count "Bytes of the request, its head included."
+        "request_bytes" Count "Bytes of the request, including its header."
             |row| row.request().map(|request| request.length);
-        "framing" Text "What says where the response ends: none, length, chunked or close."
+        "framing" Text "Framing of the response: none, length, chunked or close."
             |row| row.response().and_then(|response| response.framing).map(framing);
-        "range_first" Count "The first byte that was asked for." |row| row.asked().0;
-        "range_last" Count "The last byte that was asked for." |row| row.asked().1;
-        "part_first" Count "The first byte that was given."
+        "range_first" Count "First byte of the requested range." |row| row.asked().0;
+        "range_last" Count "Last byte of the requested range." |row| row.asked().1;
+        "part_first" Count "First byte of the received part."
             |row| row.range().and_then(|range| range.part).map(|part| part.0);
-        "part_last" Count "The last byte that was given."
+        "part_last" Count "Last byte of the received part."
             |row| row.range().and_then(|range| range.part).map(|part| part.1);
-        "whole" Count "The length of the whole of which that is a part."
+        "whole" Count "Length of the whole resource, in bytes."
             |row| row.range().and_then(|range| range.whole);
-        "is_pipelined" Flag "It was asked before the response to the one before had ended."
+        "is_pipelined" Flag "The request was sent before the end of the previous response."
             |row| row.transaction.is_pipelined;
-        "has_interim" Flag "An interim response came before the final one."
+        "has_interim" Flag "An interim response preceded the final one."
             |row| row.transaction.has_interim;
-        "is_cut" Flag "A part of a head was not captured."
+        "is_cut" Flag "A part of a header was not captured."
             |row| row.request().is_some_and(|r| r.is_cut) || row.response().is_some_and(|r| r.is_cut);
         "ending" Text
-            "How it ended: whole; guessed (its length is not known); switched (what follows is no \
-             HTTP); early (the connection ended); reset; open (the capture ended); unseen (its \
-             response did not pass)."
+            "Kind of end: whole; guessed (unknown length); switched (another protocol follows); early \
+             (the connection ended); reset; open (the capture ended); unseen (the response is not \
+             in the capture)."
             |row| ending(row.transaction.ending);
     };
 }

@@ -1,24 +1,24 @@
-//! Which of two addresses is the client of packets that belong to no flow, such as those of ICMP.
+//! Client of packets without a flow, such as ICMP.
 
 use std::net::IpAddr;
 
 use manyways_unit::LruMap;
 use manyways_wire::frame::Datagram;
 
-/// Pairs of addresses that are remembered.
+/// Maximum number of remembered pairs of addresses.
 const MAX_PAIRS: usize = 65_536;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Remembers who began to talk to whom.
+/// Remembers which address of a pair initiated the traffic.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Initiators {
-    /// The client of two addresses, the lower one of which comes first.
+    /// The client of each pair; the lower address is the first of the pair.
     clients: LruMap<[IpAddr; 2], IpAddr>,
 }
 
 impl Initiators {
-    /// A packet of a flow passes, whose client is known.
+    /// Records the client of a flow. The first record of a pair stays.
     pub fn learn(&mut self, client: IpAddr, server: IpAddr) {
         let pair = pair(client, server);
         if self.clients.get(&pair).is_none() {
@@ -29,8 +29,9 @@ impl Initiators {
         }
     }
 
-    /// The client of a packet that belongs to no flow: who asks of an echo's two ends; or else who has
-    /// begun to talk before; or else the receiver of an error or answer, and the sender of anything else.
+    /// Returns the client of a packet without a flow: the sender of an echo request; for other
+    /// packets the known client of the pair, else the receiver of an ICMP error or reply, else the
+    /// sender.
     pub fn client(&mut self, datagram: &Datagram<'_>) -> IpAddr {
         let Datagram { source, destination, .. } = *datagram;
         let pair = pair(source, destination);
@@ -53,7 +54,7 @@ fn is_echo(datagram: &Datagram<'_>) -> bool {
     matches!((datagram.protocol, kind), (ICMP, Some(0 | 8)) | (ICMPV6, Some(128 | 129)))
 }
 
-/// Whether it is an echo reply, or an error about a packet of its receiver.
+/// Whether the packet is an echo reply, or an ICMP error about a packet of its receiver.
 fn is_answer(datagram: &Datagram<'_>) -> bool {
     let kind = datagram.payload.first();
     matches!(
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn who_asks_for_an_echo_is_the_client() {
         let mut all = Initiators::default();
-        // Also where the capture begins with an answer, and where either end asks the other one.
+        // Also if the capture begins with a reply, and if each endpoint pings the other.
         assert_eq!(client(&mut all, [2, 1], ICMP, 0), 1);
         assert_eq!(client(&mut all, [1, 2], ICMP, 8), 1);
         assert_eq!(client(&mut all, [2, 1], ICMP, 8), 2);
@@ -109,7 +110,7 @@ mod tests {
     fn an_error_goes_to_who_has_sent() {
         let mut all = Initiators::default();
         assert_eq!(client(&mut all, [9, 1], ICMP, 11), 1);
-        // But where a flow is known, its client stays that: here it refuses a stray answer.
+        // A known flow takes precedence: here its client sends the error.
         all.learn(IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         assert_eq!(client(&mut all, [1, 2], ICMP, 3), 1);
         assert_eq!(client(&mut all, [2, 1], ICMP, 3), 1);

@@ -1,50 +1,49 @@
-//! What is known of a flow from other flows, and from tables.
+//! Properties of a flow that come from other flows and from tables.
 
 use crate::device;
 use crate::device::Class;
 use crate::server::registered_domain;
 use manyways_wire::HostName;
 
-/// What a flow's own packets do not say.
+/// Properties that are not in the flow's own packets. Each is `None` if unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Joined {
-    /// What the server is called.
+    /// Name of the server.
     pub name: Option<String>,
-    /// Where that name is from: `http`, `tls`, `dns`, `dns of another`, `hosts` or `reverse`.
+    /// Source of the name: `http`, `tls`, `dns`, `dns of another`, `hosts` or `reverse`.
     pub name_source: Option<&'static str>,
-    /// Who runs the server's address.
+    /// The organisation that owns the server's address.
     pub organisation: Option<String>,
-    /// The number of its autonomous system.
+    /// Number of the organisation's autonomous system.
     pub asn: Option<u32>,
-    /// The content network.
+    /// Content delivery network.
     pub cdn: Option<String>,
-    /// Which of the organisation's places the server is at, by its distance, the nearest one first,
-    /// and the round trip in the middle of that.
+    /// Cluster of the organisation's servers, numbered from the nearest, and the median round-trip
+    /// time of the cluster.
     pub cluster: Option<(u64, manyways_unit::Span)>,
-    /// What the client's device is.
+    /// Kind of the client's device.
     pub class: Option<Class>,
-    /// How many flows the client's address has at a time, this one included.
+    /// Average number of concurrent flows of the client's address, including this flow.
     pub concurrency: Option<f64>,
 }
 
 impl Joined {
-    /// The registered domain of the server's name.
+    /// Returns the registered domain of the server's name.
     pub fn domain(&self) -> Option<String> {
         let name = HostName::parse(self.name.as_ref()?.as_bytes())?;
         registered_domain(&name).map(str::to_owned)
     }
 
-    /// The client's operating system.
+    /// Returns the client's operating system.
     pub fn system(&self) -> Option<&'static str> {
         self.class.as_ref()?.system.as_ref().map(|finding| finding.value.name())
     }
 
-    /// Whether the client is held in a hand.
     pub fn is_handheld(&self) -> Option<bool> {
         self.class.as_ref()?.handheld.as_ref().map(|finding| finding.value)
     }
 
-    /// What that is known by, and how sure it is: of the system, or else of the shape.
+    /// Returns evidence and confidence of the operating system, or else of `is_handheld`.
     pub fn evidence(&self) -> Option<(device::Evidence, f64)> {
         let class = self.class.as_ref()?;
         let of_system = class.system.as_ref().map(|finding| (finding.evidence, finding.confidence));

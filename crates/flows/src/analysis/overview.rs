@@ -1,4 +1,4 @@
-//! What a report tells of a run: distributions, and who stands out.
+//! Data of a report: histograms, and the largest servers, clients and slow flows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,127 +12,124 @@ use manyways_record::table::Mask;
 use manyways_wire::dns::Lookup;
 use manyways_wire::stream::End;
 
-/// So many names and as many clients are counted apart.
+/// Maximum number of servers, and of clients, with separate counters.
 const PARTIES: usize = 1 << 12;
-/// So many slow flows are kept.
+/// Maximum number of slow flows.
 const SLOW: usize = 12;
-/// A server that sends fewer segments is slow because windows begin small: a very long flow of the
-/// paper (campus Wi-Fi, 5.2) has at least so many.
+/// Minimum number of data segments of a slow flow, because shorter flows are limited by their
+/// initial window: the very long flows of the paper (campus Wi-Fi, 5.2).
 const SEGMENTS: u64 = 50;
-/// First windows of more segments are counted together.
+/// Larger initial windows, in segments, are counted together.
 pub const WINDOWS: u64 = 64;
-/// Where classes of loss end; a flow without any is in a class of its own.
+/// Upper bounds of the classes of loss; flows without loss have their own class.
 pub const LOSSES: [f64; 3] = [0.001, 0.01, 0.05];
 
-/// What all flows of a run show together; what is kept of them does not grow with their number.
+/// Statistics of all flows of a run, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// Each HTTP flow's servicing rate.
+    /// Servicing rate of each HTTP flow.
     pub servicing_rate: Distribution<Rate>,
-    /// Times to the responses of HTTP/1.
+    /// Response times of HTTP/1.
     pub responses: Distribution<Span>,
-    /// Times to those that are inferred, mostly of what is encrypted.
+    /// Response times of inferred exchanges, most of which are encrypted.
     pub inferred_responses: Distribution<Span>,
-    /// Times to the answers of name servers.
+    /// Latencies of DNS queries.
     pub lookups: Distribution<Span>,
-    /// How many flows with data lost how much of it, on the local and on the remote side: nothing,
-    /// then by [`LOSSES`], then more.
+    /// Flows with data by their loss on the local and on the remote side: none, up to each value of
+    /// [`LOSSES`], more.
     pub losses: [[u64; LOSSES.len() + 2]; 2],
-    /// How many flows have a first window of so many segments; one above [`WINDOWS`]: of more.
+    /// Flows by their initial window in segments; the key `WINDOWS + 1` stands for all larger ones.
     pub first_windows: BTreeMap<u64, u64>,
-    /// Flows of which the first window is a lower bound only.
+    /// Flows with only a lower bound of the initial window.
     pub bounded_windows: u64,
-    /// What flows carry, by the protocols of the tables `tcp` and `udp`.
+    /// Traffic by the protocols of the tables `tcp` and `udp`.
     pub protocols: BTreeMap<(&'static str, &'static str), Carried>,
-    /// What kept servers back, by the kind of the client's device.
+    /// Sender limits of servers, by the kind of the client's device.
     pub limited_by: BTreeMap<Class, LimitedBy>,
     servers: Busiest<Party, PARTIES>,
     clients: Busiest<Party, PARTIES>,
     slow: Vec<Slow>,
 }
 
-/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// A phone, a tablet or a watch.
     Handheld,
-    /// None of these.
+    /// Any other device.
     Other,
-    /// Nobody knows.
+    /// A device of unknown kind.
     Unknown,
 }
 
-/// Flows, and what they carried.
+/// Number of flows and their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// How many flows.
     pub flows: u64,
-    /// Bytes of payload: from clients, then from servers.
+    /// Payload bytes: from clients, then from servers.
     pub bytes: [u64; 2],
 }
 
-/// What the flows of one server name, or of one client, show.
+/// Statistics of the flows of one server name, or of one client.
 #[derive(Clone, Debug, Default)]
 pub struct Party {
     /// TCP and UDP flows.
     pub carried: Carried,
-    /// Medians of its TCP flows.
+    /// Median round-trip time of each TCP flow.
     pub rtt: Distribution<Span>,
-    /// See [`Party::rtt`].
+    /// Median of each TCP flow between capture point and local endpoint.
     pub local_rtt: Distribution<Span>,
-    /// See [`Party::rtt`].
+    /// Median of each TCP flow between capture point and remote endpoint.
     pub remote_rtt: Distribution<Span>,
-    /// Each flow's median time to a response.
+    /// Median response time of each flow.
     pub response_time: Distribution<Span>,
-    /// Data segments of both ends.
+    /// Data segments of both endpoints.
     pub data_segments: u64,
-    /// How many were lost on the local and on the remote side.
+    /// Segments lost on the local and on the remote side.
     pub lost: [u64; 2],
-    /// What kept servers back.
+    /// Sender limits of the servers.
     pub limited_by: LimitedBy,
-    /// What else is known: who runs the server, or the client's system.
+    /// Organisation of a server, or operating system of a client; `None` if unknown.
     pub about: Option<String>,
 }
 
-/// A flow whose server was kept from sending faster for long.
+/// A flow whose server was limited for a long time.
 #[derive(Clone, Debug)]
 pub struct Slow {
-    /// Its number in all tables.
+    /// Identifier of the flow in all tables.
     pub flow: u64,
-    /// When it began.
     pub started: Time,
-    /// The address of its client.
+    /// Address of the client.
     pub client: String,
-    /// What its server is called.
+    /// Name of the server.
     pub server: String,
-    /// Bytes of the server's.
+    /// Bytes that the server sent.
     pub bytes: u64,
-    /// How long the server had something to send, and was kept back by windows, losses or the path.
+    /// Time in which the server had data to send, and was limited by a window, loss or the path.
     pub busy: Span,
-    /// Those bytes in that time.
+    /// `bytes` per `busy`.
     pub rate: Rate,
-    /// What kept it back.
+    /// Time of each sender limit.
     pub limited_by: LimitedBy,
-    /// The median round trip, and its local and remote half.
+    /// Median round-trip time, and its local and remote part.
     pub rtt: [Option<Span>; 3],
-    /// Which part of the segments was lost on the local and on the remote side.
+    /// Share of segments lost on the local and on the remote side, 0 to 1.
     pub loss: [Option<f64>; 2],
 }
 
 impl Overview {
-    /// The servers with the most bytes, by registered domain or else by name or address, at most so
-    /// many, and all others together.
+    /// Returns the servers with the most bytes, at most `most`, and the sum of the others. Keys are
+    /// registered domains, or else names or addresses.
     pub fn servers(&self, most: usize) -> (Vec<(&str, Party)>, Party) {
         self.servers.largest(most)
     }
 
-    /// The clients with the most bytes, by address.
+    /// Returns the clients with the most bytes by address, at most `most`, and the sum of the
+    /// others.
     pub fn clients(&self, most: usize) -> (Vec<(&str, Party)>, Party) {
         self.clients.largest(most)
     }
 
-    /// The slowest flows: those in which the server sent at least 50 segments, by the rate while
-    /// it was neither idle nor thinking; the slowest first.
+    /// Returns the flows with the lowest [`Slow::rate`], slowest first, of those with at least 50
+    /// data segments of the server.
     pub fn slow(&self) -> &[Slow] {
         &self.slow
     }
@@ -267,7 +264,7 @@ impl Carried {
         }
     }
 
-    /// Both directions.
+    /// Sum of both directions.
     pub fn all(&self) -> u64 {
         self.bytes.iter().sum()
     }

@@ -1,45 +1,42 @@
-//! The row of a packet.
-
 use manyways_unit::Time;
 
 use super::FlowId;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// A packet of IP.
+/// An IP packet.
 #[derive(Clone, Debug)]
 pub struct FlowPacket {
-    /// When it passed.
     pub at: Time,
-    /// Its length with IP's header.
+    /// Original length in bytes, from the IP header on.
     pub length: u32,
-    /// From the local side: up.
+    /// Whether the packet is from the local side.
     pub is_up: bool,
-    /// Which of the capture's interfaces it passed.
+    /// Index of the capture's interface.
     pub interface: u16,
-    /// What kind of network that belongs to, as [`Interface::network`] tells.
+    /// Access technology of the interface, see [`Interface::network`].
     ///
     /// [`Interface::network`]: manyways_wire::capture::Interface::network
     pub network: Option<&'static str>,
-    /// Its flow, of TCP or UDP.
+    /// `None` if the packet is neither TCP nor UDP.
     pub flow: Option<FlowId>,
-    /// What the flow's server is called.
+    /// Registered domain of the flow's server, or its address.
     pub application: Option<String>,
 }
 
 impl Row for FlowPacket {
     const TABLE: &'static str = "packets";
-    const ABOUT: &'static str = "A packet of IP.";
+    const ABOUT: &'static str = "An IP packet.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "time" Time "When it passed." |row| row.at;
-        "bytes" Count "Its length in bytes, IP's header included." |row| row.length;
+        "time" Time "Time of the packet." |row| row.at;
+        "bytes" Count "Length in bytes, including the IP header." |row| row.length;
         "direction" Text "up, from the local side, or down."
             |row| if row.is_up { "up" } else { "down" };
-        "interface" Count "Which of the capture's interfaces it passed, counted from zero."
+        "interface" Count "Number of the capture's interface, from 0."
             |row| row.interface;
-        "network" Text "wifi, cellular, bluetooth or ethernet, by the interface's name; none where that does not say."
+        "network" Text "wifi, cellular, bluetooth or ethernet, by the interface's name; none if the name does not identify the technology."
             |row| row.network;
-        "flow" Flow "The number of its flow; none where it is neither TCP nor UDP."
+        "flow" Flow "The number of its flow; none if it is neither TCP nor UDP."
             |row| row.flow.map(|flow| flow.0);
         "application" Name "The registered domain of the flow's server, or else its address."
             |row| row.application.as_deref();

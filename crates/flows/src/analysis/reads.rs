@@ -1,4 +1,4 @@
-//! What is read of the bytes that a TCP connection carries.
+//! Readers of the application layer of a TCP connection.
 
 use manyways_unit::Time;
 
@@ -9,25 +9,24 @@ use manyways_wire::stream::{End, Exchange, Piece, Turns};
 use manyways_wire::tcp::{Flags, Segment};
 use manyways_wire::{Peek, tls};
 
-/// The port of name servers.
 const DNS: u16 = 53;
-/// The content types of TLS's records: from `change_cipher_spec` to `application_data`.
+/// TLS content types, from `change_cipher_spec` to `application_data`.
 const RECORDS: std::ops::RangeInclusive<u8> = 20..=23;
-/// So many bytes of a message between name servers and clients are collected.
+/// Maximum length of a DNS message over TCP, with its length field.
 const MESSAGE: usize = 2 + u16::MAX as usize;
 
-/// Something that was read.
+/// An element that was read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// A request of HTTP/1 and its response.
+    /// An HTTP/1 request and its response.
     Transaction(Box<Transaction>),
-    /// A request and its response, by the changes of direction, and what the flow speaks.
+    /// An exchange inferred from changes of direction, and the protocol of the flow.
     Exchange(Exchange, &'static str),
-    /// A message to or from a name server.
+    /// A DNS message.
     Message(Time, End, Vec<u8>),
 }
 
-/// Both directions in order, and whoever reads them.
+/// The bytes of both directions in order, and their reader.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     orders: [Order; 2],
@@ -37,13 +36,13 @@ pub(super) struct Reads {
 
 #[derive(Debug, Default)]
 pub(super) enum Reader {
-    /// Nothing was carried yet.
+    /// No payload has passed.
     #[default]
     Waiting,
     Http(Box<Transactions>),
     Tls(Box<tls::Session>),
     Dns(Box<[Vec<u8>; 2]>),
-    /// Something else.
+    /// An unknown protocol.
     Other(Box<Turns>),
 }
 
@@ -52,7 +51,7 @@ impl Reads {
         self.reader
     }
 
-    /// A segment passes, whose first byte has this place in its stream. `port` is the server's.
+    /// Handles a segment whose payload begins at offset `place`. `port` is the server's.
     pub(super) fn segment(
         &mut self,
         now: Time,
@@ -70,7 +69,7 @@ impl Reads {
             return;
         }
         let Self { orders, reader, is_closed } = self;
-        // What is acknowledged and did not pass comes before what was sent in answer to it.
+        // Bytes that were acknowledged but did not pass precede the response to them.
         let other = from.other();
         if let Some(stream) = connection.stream(other)
             && orders[other as usize].next().is_some_and(|next| next < stream.acked())
@@ -101,7 +100,7 @@ impl Reads {
         }
     }
 
-    /// Nothing comes any more.
+    /// Ends both directions.
     pub(super) fn finish(&mut self, port: u16, mut each: impl FnMut(Read)) {
         let Self { orders, reader, .. } = self;
         for end in [End::Client, End::Server] {
@@ -149,7 +148,8 @@ impl Reader {
         }
     }
 
-    /// The server sends something: what does it know of what the client sent?
+    /// Informs the reader, when the server sends, of the client's bytes that the server has
+    /// received.
     fn hears(&mut self, connection: &Connection) {
         let Some(client) = connection.stream(End::Client) else { return };
         let way = || connection.shortest_way(End::Server).unwrap_or_default();
@@ -160,12 +160,12 @@ impl Reader {
         }
     }
 
-    /// Who reads a connection that begins so.
+    /// Chooses the reader from the first bytes of a connection.
     fn of(port: u16, piece: &Piece<'_>) -> Self {
         match piece.bytes {
             _ if port == DNS => Self::Dns(Box::default()),
             [kind, rest @ ..] if RECORDS.contains(kind) && rest.first().is_none_or(|v| *v == 3) => {
-                // What does not begin with a hello began before the capture did.
+                // A connection that does not begin with a ClientHello began before the capture.
                 let is_hello = *kind == 22;
                 let session =
                     if is_hello { tls::Session::default() } else { tls::Session::midway() };
@@ -194,7 +194,7 @@ impl Reader {
     }
 }
 
-/// Cuts a stream into messages. Where bytes are unknown there are no more of them.
+/// Splits a stream into DNS messages. Stops at a gap, because the rest cannot be framed.
 fn collect(held: &mut Vec<u8>, piece: &Piece<'_>, mut each: impl FnMut(Vec<u8>)) {
     held.extend(piece.bytes);
     while let Peek::Complete(message) = dns::framed(held) {
@@ -202,7 +202,7 @@ fn collect(held: &mut Vec<u8>, piece: &Piece<'_>, mut each: impl FnMut(Vec<u8>))
         held.drain(..2 + message.len());
         each(message);
     }
-    // A length of zero in front stops it for good.
+    // A length field of zero stops the framing for good.
     if piece.length > piece.bytes.len() as u64 || held.len() > MESSAGE {
         *held = vec![0; 2];
     }

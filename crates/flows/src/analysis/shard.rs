@@ -1,4 +1,4 @@
-//! Which of several analyses a packet belongs to.
+//! Distribution of packets to shards.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const TCP: u8 = 6;
 
-/// Which of so many shards a packet is for: all packets between two addresses go to the same one.
-/// What has no addresses goes to the first.
+/// Returns the shard of a packet, below `shards`: the packets between two addresses go to the same
+/// shard, in both directions. Frames without an IP packet go to shard 0.
 pub fn shard(link: LinkType, frame: &[u8], length: usize, shards: u8) -> u8 {
     if shards <= 1 {
         return 0;
@@ -27,8 +27,8 @@ pub fn shard(link: LinkType, frame: &[u8], length: usize, shards: u8) -> u8 {
     ((mixed * u64::from(shards)) >> 32) as u8
 }
 
-/// The sum of the addresses of the packets that there are most of: TCP right behind Ethernet's
-/// header, not in a tunnel.
+/// Fast path for TCP directly after an Ethernet header, without a tunnel: returns the sum of the
+/// addresses.
 fn plain(link: LinkType, frame: &[u8]) -> Option<u64> {
     if link != LinkType::ETHERNET {
         return None;
@@ -64,7 +64,7 @@ fn number(address: IpAddr) -> u64 {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with the beginning of an IP packet.
+    /// An Ethernet frame with the first bytes of an IP packet.
     fn frame(ether: [u8; 2], ip: &[u8]) -> Vec<u8> {
         [&[0; 12][..], &ether, ip].concat()
     }
@@ -95,7 +95,7 @@ mod tests {
             let shard = of(&ipv4(TCP, from, to));
             used[usize::from(shard)] += 1;
             assert_eq!(of(&ipv4(TCP, to, from)), shard);
-            // This one is looked at in full.
+            // This packet takes the slow path.
             assert_eq!(of(&ipv4(17, from, to)), shard);
             let [mut from, to] = [[7; 16], [9; 16]];
             from[5] = a;

@@ -1,4 +1,4 @@
-//! What a run adds up to, in a few numbers.
+//! Totals of a run.
 
 use manyways_unit::Span;
 
@@ -8,57 +8,55 @@ use crate::flow::{Limit, LimitedBy};
 use manyways_record::table::Mask;
 use manyways_wire::stream::End;
 
-/// So many servers are counted apart.
+/// Maximum number of servers with separate counters.
 const SERVERS: usize = 1 << 16;
 
-/// A few numbers about all flows.
+/// Totals of all flows.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// TCP connections.
     pub flows: u64,
-    /// Those with a whole handshake and without a reset.
+    /// Connections with a complete handshake and without a reset.
     pub valid: u64,
-    /// Bytes of payload: from clients, then from servers.
+    /// Payload bytes: from clients, then from servers.
     pub bytes: [u64; 2],
-    /// Data segments of both.
+    /// Data segments of both directions.
     pub data_segments: u64,
-    /// Segments that were sent again, and of these those that need not have been.
+    /// Retransmitted data segments.
     pub again: u64,
-    /// See [`Summary::again`].
+    /// The spurious ones of these retransmissions.
     pub spurious: u64,
     /// Segments lost on the local and on the remote side of the capture point.
     pub lost: [u64; 2],
-    /// Bytes that passed and the capture missed.
+    /// Bytes that were acknowledged but are not in the capture.
     pub unseen: u64,
-    /// Each flow's median round trip.
+    /// Median round-trip time of each flow.
     pub rtt: Distribution<Span>,
-    /// Each flow's median local half.
+    /// Median round-trip time of each flow between capture point and local endpoint.
     pub local_rtt: Distribution<Span>,
-    /// Each flow's median remote half.
+    /// Median round-trip time of each flow between capture point and remote endpoint.
     pub remote_rtt: Distribution<Span>,
-    /// How long servers were kept back by what, in all flows together.
+    /// Time of each sender limit of the servers, summed over all flows.
     pub limited_by: LimitedBy,
-    /// What a report tells besides, where it was asked for.
+    /// Data of a report; `None` without [`Settings::overview`](super::Settings::overview).
     pub overview: Option<Box<Overview>>,
     servers: Busiest<Server, SERVERS>,
 }
 
-/// What went to a server, or to those of one name.
+/// Traffic of one server, or of all servers with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// Connections.
+    /// TCP connections.
     pub flows: u64,
-    /// Bytes of payload in both directions.
+    /// Payload bytes in both directions.
     pub bytes: u64,
 }
 
 impl Summary {
-    /// Of nothing yet, with or without an overview.
     pub(super) fn new(has_overview: bool) -> Self {
         Self { overview: has_overview.then(Box::default), ..Self::default() }
     }
 
-    /// One more flow; with a mask, nobody's name or address is kept.
+    /// Adds a flow. With a mask, stores pseudonyms in place of names and addresses.
     pub(super) fn add(&mut self, flow: &TcpFlow, mut mask: Option<&mut Mask>) {
         self.flows += 1;
         self.valid += u64::from(flow.connection.is_valid());
@@ -96,7 +94,7 @@ impl Summary {
         }
     }
 
-    /// The servers with the most bytes, at most so many, and what all others have.
+    /// Returns the servers with the most bytes, at most `most`, and the sum of the others.
     pub fn servers(&self, most: usize) -> (Vec<(&str, Server)>, Server) {
         self.servers.largest(most)
     }

@@ -1,4 +1,4 @@
-//! All records of a run, put in order, joined, and handed out as tables.
+//! The aggregator of the records of a run: sorts and joins them, and makes tables.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,21 +28,21 @@ use manyways_wire::stream::End;
 use manyways_wire::tcp::Segment;
 use manyways_wire::{HostName, dhcp};
 
-/// So many leases are remembered from one flush to the next.
+/// Maximum number of leases that are kept from one flush to the next.
 const LEASES: usize = 1 << 16;
-/// So many records are held, at the least, until rows are made of them: they are sorted, and joined
-/// with each other.
+/// Number of records at which a flush is due if tables are made: rows are sorted, and joined with
+/// other rows of the same flush.
 const ROWS: usize = 1 << 21;
-/// So many where they are only joined and added up: a flow takes more than a kilobyte.
+/// Limit without tables but with an overview: a flow takes more than 1 KiB.
 const JOINED: usize = 1 << 16;
-/// And so many where each is only added up.
+/// Limit with neither: records are only counted.
 const ADDED: usize = 1 << 10;
 
-/// Collects what analyses hand out, in whatever order, and makes tables of it.
+/// Collects the records of analyses, in any order, and makes tables.
 ///
-/// Rows come out sorted by their time, so that the same packets give the same tables however they
-/// were spread over analyses. What is held is bounded by whoever calls [`Survey::flush`]: flows are
-/// joined with the others of the same flush, and with names and leases of those before.
+/// Rows are sorted by time, so that the same packets yield the same tables for any number of
+/// shards. The caller bounds the memory with [`Survey::flush`]: flows are joined with flows of the
+/// same flush, and with names and leases of this and earlier ones.
 #[allow(clippy::vec_box, reason = "they are large, and sorted: they come in boxes, and stay there")]
 pub struct Survey {
     organisations: Arc<Organisations>,
@@ -66,12 +66,11 @@ pub struct Survey {
     leases: Vec<dhcp::Lease>,
     connections: Connections,
     summary: Summary,
-    /// What was added up since the last turn; none where nobody takes turns.
+    /// Totals since the last [`Survey::take_recent`]; `None` without [`Survey::in_turns`].
     recent: Option<Box<Summary>>,
 }
 
 impl Survey {
-    /// Nothing was collected yet.
     pub fn new(settings: &Settings) -> Self {
         let seed = || Arc::new(Organisations::seed());
         Self {
@@ -100,19 +99,19 @@ impl Survey {
         }
     }
 
-    /// Makes no tables: only what is asked for by [`Survey::summary`].
+    /// Makes no tables, only the [`Survey::summary`].
     pub fn without_tables(self) -> Self {
         Self { has_tables: false, ..self }
     }
 
-    /// Adds up for [`Survey::take_recent`] as well.
+    /// Also collects the totals for [`Survey::take_recent`].
     pub fn in_turns(self) -> Self {
         Self { recent: Some(Box::default()), ..self }
     }
 
-    /// One more.
+    /// Adds a record.
     pub fn add(&mut self, record: Record) {
-        // These need not wait for their names, and without tables they do not.
+        // These records count without their names, and are dropped if there are no tables.
         match (&mut self.summary.overview, &record) {
             (None, _) => {}
             (Some(overview), Record::Http(row)) => overview.http(row),
@@ -123,7 +122,7 @@ impl Survey {
         match record {
             Record::Second(_) | Record::Http(_) | Record::Exchange(_) | Record::Lookup(_)
             | Record::Multipath(_) | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
-                // Rows are made of them, and nothing else later.
+                // These records are needed only for rows.
                 if !self.has_tables => {}
             Record::Lease(_) if !self.is_joined() => {}
             Record::Tcp(flow) => self.tcp.push(flow),
@@ -141,12 +140,12 @@ impl Survey {
         }
     }
 
-    /// What all that was handed out adds up to.
+    /// Returns the totals of all flushed records.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// How many records are held.
+    /// Number of records that wait for the next flush.
     pub fn held(&self) -> usize {
         let flows = self.tcp.len() + self.udp.len() + self.seconds.len();
         let requests = self.http.len() + self.exchanges.len() + self.lookups.len();
@@ -154,7 +153,7 @@ impl Survey {
         flows + requests + others + self.resolved.len() + self.multipath.len()
     }
 
-    /// Whether it is time for [`Survey::flush`].
+    /// Whether [`Survey::flush`] is due.
     pub fn is_full(&self) -> bool {
         let most = match (self.has_tables, self.summary.overview.is_some()) {
             (true, _) => ROWS,
@@ -164,29 +163,29 @@ impl Survey {
         self.held() >= most
     }
 
-    /// Hands out what is held as rows of their tables. At the end of all, the tables of flows come
-    /// even where they have no row.
+    /// Passes the collected records as rows of their tables to `each`. With `is_end`, also passes
+    /// flow tables without rows.
     pub fn flush(&mut self, is_end: bool, each: impl FnMut(&Schema, &Batch)) {
         self.hand_out(is_end, is_end, each);
     }
 
-    /// Hands out what is held, as at the end of all, into tables that are whole then; but what is
-    /// going on goes on, and comes out in a later turn.
+    /// Completes the tables like a flush at the end, for a rotation. Flows that continue appear in
+    /// a later rotation.
     pub fn turn(&mut self, each: impl FnMut(&Schema, &Batch)) {
         self.hand_out(true, false, each);
     }
 
-    /// What was added up since this was last asked, after [`Survey::in_turns`].
+    /// Returns the totals since the previous call; requires [`Survey::in_turns`].
     pub fn take_recent(&mut self) -> Summary {
         self.recent.as_mut().map(|recent| std::mem::take(&mut **recent)).unwrap_or_default()
     }
 
-    /// Whether somebody asks for what flows have in common with others.
+    /// Whether an output needs properties that flows have in common with others.
     fn is_joined(&self) -> bool {
         self.has_tables || self.summary.overview.is_some()
     }
 
-    /// `is_end` is that of the tables, `is_over` that of all.
+    /// `is_end` ends the tables, `is_over` ends the run.
     fn hand_out(&mut self, is_end: bool, is_over: bool, mut each: impl FnMut(&Schema, &Batch)) {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
         self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
@@ -202,7 +201,7 @@ impl Survey {
             return;
         }
         let (connections, parts) = self.join(is_over);
-        // Those of one flow stay as they came, and come from one analysis.
+        // Packets of one flow come from one analysis and stay in their order.
         let order = |packet: &FlowPacket| packet.flow.map_or(packet.length, |_| 0);
         self.packets.sort_by_key(|packet| (packet.at, packet.flow, order(packet)));
         self.name_packets();
@@ -241,7 +240,7 @@ impl Survey {
         self.udp.iter().for_each(|flow| overview.udp(flow, mask.as_mut()));
     }
 
-    /// What servers are called.
+    /// Sets the names of servers.
     fn name(&mut self) {
         self.resolved.sort_by_key(|(at, _)| *at);
         for (at, resolved) in self.resolved.drain(..) {
@@ -265,7 +264,7 @@ impl Survey {
         }
     }
 
-    /// What clients are, and how busy.
+    /// Sets the devices of clients and their concurrency.
     fn classify(&mut self) -> Vec<Device> {
         let of_tcp = self.tcp.iter().map(|flow| device::Flow {
             address: flow.client.ip(),
@@ -307,7 +306,7 @@ impl Survey {
         found
     }
 
-    /// Who runs servers, and where.
+    /// Sets the organisations of servers and their clusters.
     fn locate(&mut self) {
         let mut trips: BTreeMap<String, Vec<(IpAddr, Span)>> = BTreeMap::new();
         for flow in &mut self.tcp {
@@ -332,7 +331,7 @@ impl Survey {
         }
     }
 
-    /// Which flows belong to one connection of MPTCP.
+    /// Joins subflows into MPTCP connections.
     fn join(&mut self, is_end: bool) -> (Vec<mptcp::Connection>, Vec<Part>) {
         self.multipath.sort_by_key(|segment| segment.at);
         let mut ids: HashSet<FlowId> = HashSet::new();
@@ -383,7 +382,7 @@ impl Survey {
     }
 }
 
-/// The schemas of all tables: those of captures, and the one of several captures aligned.
+/// Returns the schemas of all tables: those of captures, and the delays of aligned captures.
 pub fn schemas() -> Vec<Schema> {
     vec![
         Schema::of::<TcpFlow>(),
@@ -409,9 +408,9 @@ fn at(row: &HttpTransaction) -> Option<Time> {
     asked.or(transaction.response.as_ref().map(|response| response.first))
 }
 
-/// The best name of a server: what the flow says itself, then what the client asked a name server
-/// for, then what another one did, then what its address is called. What the capture has of that
-/// counts more than what files tell.
+/// Sets the best name of a server, in this order: the name in the flow itself, a name that the
+/// client resolved, a name that another client resolved, a reverse lookup. Within a step, names in
+/// the capture precede names in files.
 fn name(
     joined: &mut Joined,
     said: [(Option<String>, &'static str); 2],
@@ -526,7 +525,7 @@ mod tests {
         ];
         let mut lengths = Vec::new();
         for turn in [0, 3] {
-            // Another one hands in its packets first; those of a flow stay in their order.
+            // Another analysis delivers its packets first; packets of one flow stay in order.
             rows.rotate_left(turn);
             let mut survey = Survey::new(&Settings { packets: true, ..Settings::default() });
             rows.iter().for_each(|row| survey.add(Record::Packet(row.clone())));
@@ -539,7 +538,7 @@ mod tests {
         assert_eq!(lengths[0], lengths[1]);
     }
 
-    /// A live capture goes on for ever.
+    /// A live capture has no end, so its memory must be bounded.
     #[test]
     fn what_is_only_added_up_holds_nothing_that_nobody_asks_for() {
         let mut with = Survey::new(&Settings::default());

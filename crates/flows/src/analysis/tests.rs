@@ -7,7 +7,7 @@ fn interface() -> Interface {
     Interface { link: LINK, snap: 0, name: String::new(), lost: 0 }
 }
 
-/// A part of an IPv4 packet with UDP from a port to 53, behind Ethernet's header.
+/// An Ethernet frame with a fragment of an IPv4 packet that contains UDP to port 53.
 fn part(id: u8, offset: u16, has_more: bool, bytes: &[u8]) -> Vec<u8> {
     let more = if has_more { 0x2000 } else { 0 };
     let place = (offset / 8 + more).to_be_bytes();
@@ -34,7 +34,7 @@ fn analysis(filter: &str) -> Analysis {
     Analysis::new(Settings { filter, overview: true, ..Settings::default() })
 }
 
-/// What counts of a question in two fragments, half of another one, and a broadcast of ARP.
+/// Counters of a DNS query in two fragments, half of another query, and an ARP broadcast.
 fn counted(filter: &str) -> (Counters, usize) {
     let question = [&[0x9c, 0x40, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
     let mut analysis = analysis(filter);
@@ -60,7 +60,7 @@ fn packets_in_fragments_are_matched_when_they_are_whole() {
         );
         assert_eq!((counters.udp, flows), (1, 1), "{filter}");
         assert_eq!(counters.first, Some(Time::from_millis(4)));
-        // Whatever does not match: the capture may have lost what does.
+        // Independent of the filter: the lost packets may have matched.
         assert_eq!(counters.missed, 3);
         let passed: u64 = counters.timeline.bins().map(|(_, volume)| volume.all).sum();
         assert_eq!(passed, frames);
@@ -86,8 +86,8 @@ fn a_packet_in_fragments_has_the_bytes_of_all() {
     assert_eq!(packet.length, 2 * 20 + 24);
 }
 
-/// Questions whose numbers begin with each bit that means something in QUIC, the answer to one of
-/// them cut, and something else that goes to the same port.
+/// Queries with numbers that begin with each significant bit of QUIC, a truncated response to one
+/// of them, and other data to the same port.
 #[test]
 fn a_flow_with_rows_of_dns_is_dns() {
     let question = |id: u8| -> Vec<u8> {
@@ -122,8 +122,8 @@ fn a_flow_with_rows_of_dns_is_dns() {
 const PHONE: ([u8; 4], u16) = ([10, 0, 0, 9], 40_000);
 const SITE: ([u8; 4], u16) = ([192, 0, 2, 1], 443);
 
-/// A TCP segment passes, of which the headers are captured. Numbers: its first byte's, and what it
-/// acknowledges.
+/// Passes a TCP segment of which only the headers are captured. `numbers` are sequence number and
+/// acknowledgment number.
 fn segment(
     analysis: &mut Analysis,
     micros: u64,
@@ -152,15 +152,15 @@ fn segment(
     analysis.packet(&interface(), &packet);
 }
 
-/// A phone confirms something every few milliseconds while a download comes in bursts of merged
-/// segments: the next burst is on its way then, and answers nothing.
+/// A client confirms data every few milliseconds while a download arrives in bursts of merged
+/// segments. The next burst is then already in flight and is not a response.
 #[test]
 fn what_passes_right_behind_a_question_was_sent_before_it() {
     let mut analysis = Analysis::new(Settings::default());
     let mut pass = |micros, is_up, numbers, flags, length| {
         segment(&mut analysis, micros, is_up, numbers, flags, length);
     };
-    // The handshake wakes a radio.
+    // The handshake includes a promotion of the radio.
     pass(0, true, [99, 0], 0x02, 0);
     pass(240_000, false, [499, 100], 0x12, 0);
     pass(240_200, true, [100, 500], 0x10, 0);
@@ -169,7 +169,7 @@ fn what_passes_right_behind_a_question_was_sent_before_it() {
     let (mut seq, mut asked) = (500, vec![(240_400, 400)]);
     for burst in 0..40_u64 {
         let at = 290_000 + 6_000 * burst;
-        // What the server had of the phone's when it sent this, 40 ms from here and back.
+        // The client's data that the server had received when it sent this burst, 40 ms away.
         let had = asked.iter().rev().find(|(sent, _)| sent + 40_000 <= at);
         let ack = had.map_or(100, |(_, end)| *end);
         pass(at, false, [seq, ack], 0x18, 11_104);

@@ -1,12 +1,12 @@
-//! How much passed when.
+//! Volume of traffic over time.
 
 use std::collections::BTreeMap;
 
 use manyways_unit::{Span, Time};
 
-/// So many bins there are at most.
+/// Maximum number of bins.
 const BINS: u64 = 360;
-/// How long a bin may be, in milliseconds: each is a multiple of the one before. Longer ones double.
+/// Bin widths in milliseconds: each is a multiple of the previous one. Larger widths double.
 const WIDTHS: [u64; 18] = [
     10,
     20,
@@ -28,8 +28,8 @@ const WIDTHS: [u64; 18] = [
     172_800_000,
 ];
 
-/// Bytes over time, in bins that grow with the time from the first byte to the last, so that there
-/// are never more than some hundred of them.
+/// Bytes over time, in at most 360 bins. The bin width grows with the time from the first byte to
+/// the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     step: usize,
@@ -39,25 +39,24 @@ pub struct Timeline {
 /// Bytes of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// Of TCP and UDP, by whoever sent them: the client, then the server.
+    /// Of TCP and UDP: sent by the client, then sent by the server.
     pub flows: [u64; 2],
-    /// All of them.
+    /// Of all packets.
     pub all: u64,
 }
 
 impl Timeline {
-    /// How long a bin is.
     pub fn width(&self) -> Span {
         Span::from_nanos(width(self.step))
     }
 
-    /// When each bin begins, and what passed in it; those in which nothing did are left out.
+    /// Returns the start and the volume of each bin with traffic.
     pub fn bins(&self) -> impl Iterator<Item = (Time, Volume)> {
         let width = width(self.step);
         self.bins.iter().map(move |(bin, volume)| (Time::from_nanos(bin * width), *volume))
     }
 
-    /// More passed.
+    /// Adds the volume at a time.
     pub fn pass(&mut self, at: Time, volume: Volume) {
         let bin = at.as_nanos() / width(self.step);
         let is_new = !self.bins.contains_key(&bin);
@@ -67,7 +66,7 @@ impl Timeline {
         }
     }
 
-    /// What another one has as well.
+    /// Adds the volumes of another timeline.
     pub fn add(&mut self, other: &Self) {
         while self.step < other.step {
             self.coarsen();
@@ -108,7 +107,7 @@ impl Volume {
     }
 }
 
-/// In nanoseconds.
+/// Returns the bin width in nanoseconds.
 fn width(step: usize) -> u64 {
     let millis = match (WIDTHS.get(step), WIDTHS.last()) {
         (Some(millis), _) => *millis,
@@ -149,7 +148,7 @@ mod tests {
             assert_eq!(timeline.bins().count(), 2);
         }
         assert_eq!(of(&[(7, 3)]).bins().next(), Some((Time::ZERO, volume(3))));
-        // From 1970 to the end of time.
+        // From 1970 to the largest time.
         let longest = of(&[(0, 1), (u64::MAX, 1)]);
         assert!(longest.bins().count() == 2 && sum(&longest) == 2);
     }

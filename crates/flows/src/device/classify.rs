@@ -1,4 +1,4 @@
-//! What each flow's device is, by all that is known.
+//! Classification of the device of each flow, from all evidence.
 
 mod around;
 
@@ -11,14 +11,15 @@ use around::Around;
 use manyways_unit::Prefix;
 use manyways_unit::PrefixMap;
 
-/// How far it is believed that a flow belongs to the same device as one of the same address at the
-/// same time: this times as much as what that one says itself.
+/// Confidence that a flow belongs to the same device as a concurrent flow of the same address;
+/// multiplied by the confidence of that flow.
 const CONCURRENT_CONFIDENCE: f64 = 0.9;
-/// How far a pool is believed, and as much where flows show that many share an address of it.
+/// Confidence in a pool; the second value applies to an address of the pool that several devices
+/// share.
 const POOL_CONFIDENCE: f64 = 0.9;
 const SHARED_POOL_CONFIDENCE: f64 = 0.45;
 
-/// What is known of a flow.
+/// Evidence of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
     /// The client's address.
@@ -27,59 +28,54 @@ pub struct Flow {
     pub started: Time,
     /// The time of its last packet.
     pub ended: Time,
-    /// What its user agents tell together ([`Sight::agreed`]).
+    /// Combined sight of the flow's user agents ([`Sight::agreed`]).
     pub agent: Option<Sight>,
-    /// What its TLS hello tells ([`ja4`](super::ja4)).
+    /// Sight of the ClientHello ([`ja4`](super::ja4)).
     pub tls: Option<Sight>,
 }
 
-/// Addresses that the user knows to be those of such devices.
+/// Addresses that the user assigns to a kind of device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pool {
-    /// The addresses.
     pub prefix: Prefix,
-    /// Whether the devices are handheld.
     pub handheld: Option<bool>,
-    /// Their system.
     pub system: Option<System>,
 }
 
-/// Who had an address for a time, as DHCP gave it out.
+/// DHCP lease of an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lease {
-    /// The address.
     pub address: IpAddr,
-    /// Since when it is the device's.
+    /// Start of the lease.
     pub from: Time,
-    /// Until when, unless another lease of the address begins earlier.
+    /// End of the lease, unless a later lease of the address begins earlier.
     pub until: Time,
-    /// The device's hardware address.
     pub hardware: Option<[u8; 6]>,
-    /// What the request tells of the device ([`dhcp`](super::dhcp)).
+    /// Sight of the DHCP request ([`dhcp`](super::dhcp)).
     pub sight: Option<Sight>,
 }
 
-/// What says so, the best first.
+/// Source of a finding, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
     /// A user agent in the flow.
     UserAgent,
     /// A user agent in another flow of the same address at the same time.
     Concurrent,
-    /// A pool of addresses that the user gave.
+    /// An address pool from the user.
     Pool,
-    /// How the device asked for its address.
+    /// The DHCP request of the device.
     Dhcp,
-    /// The flow's TLS hello.
+    /// The ClientHello of the flow.
     Tls,
 }
 
 impl Evidence {
-    /// All, the best first.
+    /// All kinds of evidence, best first.
     pub const ALL: [Self; 5] =
         [Self::UserAgent, Self::Concurrent, Self::Pool, Self::Dhcp, Self::Tls];
 
-    /// Its name in tables.
+    /// Returns the value of table columns.
     pub fn name(self) -> &'static str {
         match self {
             Self::UserAgent => "user-agent",
@@ -91,40 +87,35 @@ impl Evidence {
     }
 }
 
-/// An answer, where it comes from, and how far it may be believed.
+/// A property with its source and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding<T> {
-    /// The answer.
     pub value: T,
-    /// What says so.
     pub evidence: Evidence,
-    /// From 0 to 1: a judgement, not a measurement.
+    /// From 0 to 1: an estimate, not a measurement.
     pub confidence: f64,
 }
 
-/// What a flow's device is.
+/// Device of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Class {
-    /// Whether it is handheld.
     pub handheld: Option<Finding<bool>>,
-    /// Its system.
     pub system: Option<Finding<System>>,
-    /// The system's version, from what told the system ([`Sight::version`]).
+    /// The system's version, from the evidence of the system ([`Sight::version`]).
     pub version: Option<(u16, u16)>,
-    /// Flows of the same address at the same time tell of different devices, as behind an address
-    /// translator.
+    /// Whether concurrent flows of the address have contradicting devices, as behind a NAT.
     pub shared: bool,
 }
 
-/// What the device of each flow is, in the order of `flows`, in O(n log n).
+/// Classifies the device of each flow, in the order of `flows`, in O(n log n) time.
 ///
-/// Each kind of evidence fills in what better evidence left open, and is passed over whole where it
-/// contradicts that. [`System::Apple`] is open as to which one.
+/// Each kind of evidence fills in properties that better evidence left open, and is ignored as a
+/// whole if it contradicts better evidence. [`System::Apple`] may be refined to a specific system.
 ///
-/// A flow takes over what the user agents of flows say that share a moment and the address with it.
-/// What is taken over is not handed on. Where those contradict each other the address is shared:
-/// nothing is taken over, the lease is passed over as it is only the translator's, and a pool is
-/// believed half as much; the flow's own hello still counts.
+/// A flow inherits the user agents of concurrent flows of its address. Inherited evidence is not
+/// inherited further. If the concurrent flows contradict each other, the address is shared: the
+/// flow inherits nothing, the lease is ignored because it belongs to the NAT, and a pool has half
+/// the confidence; the flow's own ClientHello still counts.
 pub fn classify(flows: &[Flow], pools: &[Pool], leases: &[Lease]) -> Vec<Class> {
     let leases = Leases::of(leases);
     let ranges = PrefixMap::of(pools.iter().zip(0..).map(|(pool, index)| (pool.prefix, index)));
@@ -169,7 +160,7 @@ impl Class {
         self.offer(evidence, handheld, system, sight.version);
     }
 
-    /// Fills in what is open, unless it contradicts what is not.
+    /// Fills in open properties, unless the evidence contradicts a known property.
     fn offer(
         &mut self,
         evidence: Evidence,
@@ -199,7 +190,7 @@ impl Class {
     }
 }
 
-/// Leases by address and when they begin.
+/// Leases, sorted by address and start.
 pub(super) struct Leases<'a>(Vec<&'a Lease>);
 
 impl<'a> Leases<'a> {
@@ -209,7 +200,7 @@ impl<'a> Leases<'a> {
         Self(sorted)
     }
 
-    /// The lease that began last, if it holds at this time.
+    /// Returns the latest lease of `address` that began before `time`, if it has not ended.
     pub(super) fn at(&self, address: IpAddr, time: Time) -> Option<&'a Lease> {
         let end = self.0.partition_point(|lease| (lease.address, lease.from) <= (address, time));
         let lease = *self.0.get(end.checked_sub(1)?)?;

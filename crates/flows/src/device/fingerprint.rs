@@ -1,11 +1,12 @@
-//! What a device gives away without a name for itself: how it asks for an address, and how it
-//! begins to talk TLS. Both tables are small seeds of what is public and agreed on; programs are
-//! built to look like others, so nothing here is sure.
+//! Fingerprints of devices: DHCP requests and TLS ClientHellos. Both tables are small and contain
+//! only published fingerprints on which sources agree. Programs imitate each other, so no
+//! fingerprint is certain.
 
 use super::{Sight, System};
 
-/// What a DHCP client's parameter request list (option 55, RFC 2132, 9.8), as `1,3,6,15`, and its
-/// vendor class (option 60) tell. None when neither is known, or when they contradict each other.
+/// Derives a sight from the parameter request list of a DHCP client (option 55, RFC 2132, 9.8), for
+/// example `1,3,6,15`, and its vendor class (option 60). `None` if neither is known, or if they
+/// contradict each other.
 pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<Sight> {
     let by_list = parameters.and_then(by_parameters);
     let by_vendor = vendor.and_then(by_vendor);
@@ -19,17 +20,18 @@ pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<Sight> {
     })
 }
 
-/// What a JA4 fingerprint tells.
+/// Meaning of a JA4 fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tls {
-    /// The library that begins its hellos so, or a program with one of its own.
+    /// The TLS library, or the program with its own TLS implementation.
     pub library: &'static str,
-    /// What that tells of the device. Most libraries are on all systems.
+    /// `None` if the library runs on several systems, as most do.
     pub sight: Option<Sight>,
 }
 
-/// What the JA4 fingerprint of a TLS client tells, as `t13d1516h2_8daaf6152771_02713d6af862`. Only
-/// its second part counts, the cipher suites: they change least from version to version.
+/// Looks up the JA4 fingerprint of a TLS client, for example
+/// `t13d1516h2_8daaf6152771_02713d6af862`. Only the second part counts, the cipher suites, because
+/// they change least between versions.
 pub fn ja4(text: &str) -> Option<Tls> {
     let mut parts = text.split('_');
     let (_, ciphers) = (parts.next()?, parts.next()?);
@@ -38,16 +40,16 @@ pub fn ja4(text: &str) -> Option<Tls> {
     Some(Tls { library, sight })
 }
 
-/// The hash of the cipher suites, whose they are, and the system that only has that library.
+/// Hash of the cipher suites, their library, and the only system with this library.
 const CIPHERS: &[(&str, &str, Option<System>)] = &[
     ("8daaf6152771", "chromium", None),
     ("5b57614c22b0", "firefox", None),
-    // All browsers on iOS, and Safari and CFNetwork on all of Apple's.
+    // All browsers on iOS; Safari and CFNetwork on all systems of Apple.
     ("a09f3c656075", "apple", Some(System::Apple)),
 ];
 
-/// Parameter request lists in full. Of Apple's the ones for Macs ask for NetBIOS too; the others
-/// are also sent by its televisions and watches, as Android's are by televisions.
+/// Complete parameter request lists. Of Apple's lists, those of Macs include NetBIOS; the others
+/// are also sent by Apple TV and Apple Watch. Android's lists are also sent by televisions.
 #[rustfmt::skip]
 const LISTS: &[(&str, System, Option<bool>, f64)] = &[
     ("1,3,6,15,119,252", System::Ios, Some(true), 0.6),
@@ -77,7 +79,7 @@ const LISTS: &[(&str, System, Option<bool>, f64)] = &[
 ];
 
 fn by_parameters(list: &str) -> Option<Sight> {
-    // Written with spaces by some, and never longer than an option's 255 numbers.
+    // Some logs have spaces. An option has at most 255 numbers.
     let list: String = list.chars().filter(|c| *c != ' ').take(1024).collect();
     let (_, system, handheld, confidence) = LISTS.iter().find(|(known, ..)| *known == list)?;
     Some(sight(*system, *handheld, *confidence))
@@ -85,7 +87,7 @@ fn by_parameters(list: &str) -> Option<Sight> {
 
 fn by_vendor(class: &str) -> Option<Sight> {
     if let Some(version) = class.strip_prefix("android-dhcp-") {
-        // Televisions say so too.
+        // Televisions send this class too.
         let version = version.split('.').next().and_then(|major| major.parse().ok());
         let sight = sight(System::Android, Some(true), 0.75);
         return Some(Sight { version: version.map(|major| (major, 0)), ..sight });
@@ -93,12 +95,12 @@ fn by_vendor(class: &str) -> Option<Sight> {
     if class == "MSFT 5.0" {
         return Some(sight(System::Windows, Some(false), 0.8));
     }
-    // With the kernel behind it: "dhcpcd-9.4.1:Linux-6.1.21:x86_64:GenuineIntel". Without, it was
-    // on Android up to version 5 and elsewhere.
+    // With the kernel after it: "dhcpcd-9.4.1:Linux-6.1.21:x86_64:GenuineIntel". Without the
+    // kernel, the class is that of Android up to version 5, and of other systems.
     if class.starts_with("dhcpcd-") && class.contains(":Linux-") {
         return Some(sight(System::Linux, None, 0.6));
     }
-    // Of BusyBox: access points, lamps, cameras.
+    // BusyBox: access points, lamps, cameras.
     class.starts_with("udhcp ").then(|| sight(System::Linux, None, 0.5))
 }
 

@@ -1,4 +1,4 @@
-//! Pools of addresses whose devices are known, from a file.
+//! Reader of a file with address pools.
 
 use std::str::FromStr;
 
@@ -6,44 +6,43 @@ use super::{Pool, System};
 use manyways_unit::Prefix;
 use manyways_unit::PrefixError;
 
-/// The most pools that a file may have.
+/// Maximum number of pools in a file.
 pub const POOL_LIMIT: usize = 1 << 16;
-/// What the first line begins with where it only names the fields.
+/// Start of an optional first line with the names of the fields.
 const HEAD: &str = "prefix,";
 
-/// What is wrong with a file of pools, and where.
+/// Error in a file of pools, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct PoolsError {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub fault: PoolFault,
 }
 
-/// What is wrong with a line of a file of pools.
+/// Reason to reject a line of a file of pools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolFault {
-    /// It is no text.
+    /// The line is not UTF-8.
     #[error("this is not UTF-8: save the file as UTF-8 text")]
     Text,
-    /// It has another number of fields.
+    /// Another number of fields than 3.
     #[error("a line has 3 fields: prefix,handheld,system")]
     Fields,
-    /// The prefix is none.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// Nobody knows whether they are handheld.
-    #[error("the second field says whether the devices are handheld: yes, no or nothing")]
+    /// The second field is neither `yes` nor `no` nor empty.
+    #[error("the second field must be yes, no or empty: whether the devices are handheld")]
     Handheld,
-    /// There is no such system.
-    #[error("the third field is a system ({}) or nothing", names())]
+    /// Unknown system.
+    #[error("the third field must be a system ({}) or empty", names())]
     System,
-    /// It says nothing of them.
-    #[error("the line says nothing of the devices: give handheld, system or both")]
+    /// Both `handheld` and `system` are empty.
+    #[error("the line has neither handheld nor system: add one of them")]
     Nothing,
-    /// There are too many.
+    /// More than [`POOL_LIMIT`] pools.
     #[error("there are more than {POOL_LIMIT} pools")]
     Many,
 }
@@ -52,12 +51,13 @@ fn names() -> String {
     System::ALL.map(System::name).join(", ")
 }
 
-/// Reads a file of lines `prefix,handheld,system`, as `10.20.0.0/16,yes,` or
+/// Reads a file of lines `prefix,handheld,system`, for example `10.20.0.0/16,yes,` or
 /// `192.0.2.0/24,no,windows`.
 ///
-/// The prefix is one of IPv4 or IPv6; `handheld` is `yes` or `no`, and `system` is one by its name in
-/// tables. One of these may be empty. Empty lines, those that begin with `#`, and a first line with
-/// the names of the fields say nothing. An address is in the longest prefix that holds it.
+/// The prefix is IPv4 or IPv6; `handheld` is `yes` or `no`, and `system` has the name of
+/// [`System::name`]. One of the two may be empty. Empty lines, lines that begin with `#`, and a
+/// first line with the names of the fields are ignored. The longest prefix that contains an address
+/// applies.
 pub fn pools(file: &[u8]) -> Result<Vec<Pool>, PoolsError> {
     let mut pools = Vec::new();
     for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(fault(b"10.0.0.0/8,,beos"), (1, PoolFault::System));
         assert_eq!(fault(b"10.0.0.0/8,,"), (1, PoolFault::Nothing));
         assert_eq!(fault(b"10.0.0.0/8,yes,\n\xff"), (2, PoolFault::Text));
-        // Only the first line may name the fields.
+        // Only the first line may contain the names of the fields.
         assert_eq!(
             fault(b"#\nprefix,handheld,system"),
             (2, "prefix".parse::<Prefix>().unwrap_err().into())

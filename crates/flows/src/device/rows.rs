@@ -1,4 +1,4 @@
-//! Who was there: devices as far as addresses and times tell them apart.
+//! Devices, separated by address and time.
 
 use std::net::IpAddr;
 
@@ -7,59 +7,59 @@ use manyways_unit::{Span, Time};
 use super::classify::Leases;
 use super::{Class, Evidence, Finding, Flow, Lease, System, same};
 
-/// When an address is somebody else's.
+/// Idle times after which an address belongs to another device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// After so long without a flow, whatever comes then.
+    /// An address without a flow for this time has a new owner.
     pub idle: Span,
-    /// After so long, when a user agent then contradicts what user agents said before. Sooner than
-    /// an address is given to somebody else, it is one address that many share.
+    /// An address has a new owner after this time if a user agent contradicts the previous ones.
+    /// After a shorter time the address counts as shared.
     pub changed: Span,
 }
 
 impl Default for Gaps {
-    /// Half an hour, about what networks for guests lease addresses for, and half a minute.
+    /// 30 min, a typical lease time of guest networks, and 30 s.
     fn default() -> Self {
         Self { idle: Span::from_secs(30 * 60), changed: Span::from_secs(30) }
     }
 }
 
-/// Who had an address for a time.
+/// The device that had an address for a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// The address.
     pub address: IpAddr,
-    /// The hardware address that it was leased to.
+    /// Hardware address of the DHCP lease. `None` without a lease in the capture.
     pub hardware: Option<[u8; 6]>,
-    /// When its first flow started.
+    /// Start of its first flow.
     pub first: Time,
-    /// When the last of its flows ended.
+    /// End of the last of its flows.
     pub last: Time,
-    /// How many flows it has.
+    /// Number of its flows.
     pub flows: u64,
-    /// Whether it is handheld, by the best evidence of any flow.
+    /// From the best evidence of any flow.
     pub handheld: Option<Finding<bool>>,
-    /// Its system, by the best evidence of any flow.
+    /// From the best evidence of any flow.
     pub system: Option<Finding<System>>,
-    /// Its flows tell of different devices: this is more than one.
+    /// Whether its flows have contradicting devices, so that several devices share the address.
     pub shared: bool,
-    /// How many flows are known by each kind of evidence, in the order of [`Evidence::ALL`].
+    /// Number of flows by their best evidence, in the order of [`Evidence::ALL`].
     pub evidence: [u64; Evidence::ALL.len()],
 }
 
 impl Device {
-    /// Whether the hardware address was made up by the device rather than by its maker (the bit
-    /// for locally administered addresses): it tells nothing beyond this row.
+    /// Whether the hardware address is locally administered, which means that the device chose it
+    /// at random.
     pub fn hardware_is_local(&self) -> bool {
         self.hardware.is_some_and(|bytes| bytes[0] & 2 != 0)
     }
 }
 
-/// Who had which address when, by address and time, from flows and the [`Class`] of each.
+/// Lists the devices of each address, by address and time, from flows and the [`Class`] of each
+/// flow.
 ///
-/// An address is somebody else's after a long silence, when its lease goes to other hardware, and
-/// when a user agent contradicts those before a shorter silence. Rows of different addresses are
-/// never joined.
+/// An address has a new device after a long idle time, after a lease to another hardware address,
+/// and after a shorter idle time if a user agent contradicts the previous ones. Rows of different
+/// addresses are never joined.
 pub fn devices(flows: &[Flow], classes: &[Class], leases: &[Lease], gaps: Gaps) -> Vec<Device> {
     let leases = Leases::of(leases);
     let mut order: Vec<(&Flow, &Class)> = flows.iter().zip(classes).collect();
@@ -80,7 +80,7 @@ pub fn devices(flows: &[Flow], classes: &[Class], leases: &[Lease], gaps: Gaps) 
     devices
 }
 
-/// A row that grows.
+/// A row under construction.
 struct Row {
     device: Device,
     handheld: Votes<bool>,
@@ -129,7 +129,7 @@ impl Row {
         device.shared |= class.shared;
         let by_handheld = class.handheld.map(|found| found.evidence);
         let by_system = class.system.map(|found| found.evidence);
-        // A flow that is known by two counts by the better one.
+        // A flow with two kinds of evidence counts for the better one.
         if let Some(evidence) = by_handheld.into_iter().chain(by_system).min() {
             device.evidence[evidence as usize] += 1;
         }
@@ -145,7 +145,7 @@ impl Row {
     }
 }
 
-/// What flows say, by what evidence.
+/// Values of the flows, by evidence.
 struct Votes<T> {
     by: [Vote<T>; Evidence::ALL.len()],
 }
@@ -177,7 +177,7 @@ impl<T: Copy> Votes<T> {
         }
     }
 
-    /// Whether the user agent of a flow contradicts those before it.
+    /// Whether the user agent of a flow contradicts the previous ones.
     fn contradicts(&self, found: Option<Finding<T>>, agreed: impl Fn(T, T) -> Option<T>) -> bool {
         let now = found.filter(|found| found.evidence == Evidence::UserAgent);
         match (self.by[Evidence::UserAgent as usize].value, now) {
@@ -186,7 +186,8 @@ impl<T: Copy> Votes<T> {
         }
     }
 
-    /// What the best evidence says. Where that contradicts itself, the rest cannot decide.
+    /// Returns the value of the best evidence. `None` if that evidence contradicts itself: weaker
+    /// evidence cannot decide.
     fn best(&self) -> Option<Finding<T>> {
         let (evidence, vote) =
             Evidence::ALL.into_iter().zip(&self.by).find(|(_, vote)| vote.flows > 0)?;

@@ -18,7 +18,7 @@ fn address(last: u8) -> IpAddr {
     [192, 0, 2, last].into()
 }
 
-/// A flow of the address that ends in this number, between these seconds.
+/// A flow of the address that ends in `last`; times are in seconds.
 fn flow(last: u8, started: u64, ended: u64, agent: &str) -> Flow {
     let agent = user_agent(agent);
     Flow { address: address(last), started: at(started), ended: at(ended), agent, tls: None }
@@ -57,7 +57,7 @@ fn sights_of_one_flow_agree_or_leave_it_open() {
     };
     let phone = sight(&[APP, PHONE, APP]).unwrap();
     assert_eq!((phone.system, phone.handheld), (Some(System::Ios), Some(true)));
-    // Darwin's version is not that of iOS.
+    // Darwin's version is not the version of iOS.
     assert_eq!((phone.version, phone.confidence), (Some((16, 5)), 0.9));
     let both = sight(&[PHONE, LAPTOP, PHONE]).unwrap();
     assert_eq!((both.system, both.handheld, both.version), (None, None, None));
@@ -98,7 +98,7 @@ fn a_flow_takes_over_what_is_said_beside_it() {
     }
     assert_eq!(system(&classes[1]), Some((System::Ios, Evidence::Concurrent)));
     assert!((classes[1].handheld.unwrap().confidence - 0.9 * 0.95).abs() < 1e-9);
-    // What is open as to which of Apple's is filled in.
+    // An unknown system of Apple is refined.
     assert_eq!(system(&classes[7]), Some((System::Ios, Evidence::Concurrent)));
     assert_eq!(handheld(&classes[7]), Some((true, Evidence::Concurrent)));
     assert_eq!(classes[7].version, None);
@@ -117,7 +117,7 @@ fn where_flows_contradict_each_other_many_share_the_address() {
     let classes = classify(&flows, &[], &leases);
     let shared: Vec<_> = classes.iter().map(|class| class.shared).collect();
     assert_eq!(shared, [true, true, true, false, false]);
-    // Each still is what it says itself.
+    // Evidence in the flow itself still counts.
     assert_eq!(handheld(&classes[0]), Some((true, Evidence::UserAgent)));
     assert_eq!(handheld(&classes[1]), Some((false, Evidence::UserAgent)));
     assert_eq!(handheld(&classes[2]), None);
@@ -160,7 +160,7 @@ fn the_longest_pool_counts_and_the_lease_fills_in_what_it_leaves_open() {
     let classes = classify(&flows, &pools, &leases);
     assert_eq!(handheld(&classes[0]), Some((true, Evidence::Pool)));
     assert_eq!(system(&classes[0]), Some((System::Android, Evidence::Dhcp)));
-    // The lease says handheld, against the pool: all that it says is passed over.
+    // The lease contradicts the pool on handheld: the lease is ignored as a whole.
     assert_eq!(handheld(&classes[1]), Some((false, Evidence::Pool)));
     assert_eq!(system(&classes[1]), None);
     assert_eq!(handheld(&classes[2]), Some((false, Evidence::Pool)));
@@ -193,7 +193,7 @@ fn rows(flows: &[Flow], leases: &[Lease]) -> Vec<Device> {
     devices(flows, &classify(flows, &[], leases), leases, Gaps::default())
 }
 
-/// Of each row its seconds and its system.
+/// Start and end in seconds, and system, of each row.
 fn spans(flows: &[Flow], leases: &[Lease]) -> Vec<(u64, u64, Option<System>)> {
     let secs = |time: Time| time.as_nanos() / 1_000_000_000;
     rows(flows, leases)
@@ -209,7 +209,7 @@ fn a_device_is_an_address_for_a_time() {
         flow(1, 1_000, 1_010, ""),
         flow(1, 10, 900, PHONE),
         flow(1, 20, 30, APP),
-        // 1 800 s later, and one second more.
+        // After 1 800 s, and after 1 801 s.
         flow(1, 2_810, 2_820, ""),
         flow(1, 4_621, 4_622, ""),
         flow(2, 15, 16, PHONE),
@@ -218,7 +218,7 @@ fn a_device_is_an_address_for_a_time() {
     let first = &rows(&flows, &[])[0];
     assert_eq!((first.flows, first.shared), (4, false));
     assert_eq!(first.handheld.map(|found| found.evidence), Some(Evidence::UserAgent));
-    // Which of Apple's the application runs on is known by the flow beside it.
+    // The concurrent flow determines the system of Apple on which the application runs.
     assert_eq!(first.evidence, [1, 1, 0, 0, 0]);
 }
 
@@ -230,7 +230,7 @@ fn a_contradiction_after_a_silence_is_somebody_else() {
     let sooner = [flow(1, 10, 21, PHONE), flow(1, 50, 60, LAPTOP), flow(1, 55, 58, PHONE)];
     assert_eq!(spans(&sooner, &[]), [(10, 60, None)]);
     assert!(rows(&sooner, &[])[0].shared);
-    // Two that never meet, but too close for an address to change hands.
+    // Two flows without overlap, too close for a new owner of the address.
     let turns = [flow(1, 10, 20, PHONE), flow(1, 30, 40, LAPTOP)];
     let shared = &rows(&turns, &[])[0];
     assert!(shared.shared && shared.handheld.is_none() && shared.flows == 2);
@@ -260,7 +260,7 @@ fn better_evidence_decides_for_a_device() {
 }
 
 proptest! {
-    /// The rule for flows beside each other, flow by flow.
+    /// Reference implementation: compares each flow with each concurrent flow.
     #[test]
     fn it_is_what_comparing_each_with_each_gives(
         drawn in prop::collection::vec((0_u8..2, 0_u64..40, 0_u64..10, 0_usize..5), 0..30),

@@ -1,8 +1,8 @@
-//! Rows as lines of CSV, quoted as RFC 4180 says.
+//! Rows as lines of CSV (RFC 4180).
 //!
-//! A line ends with a newline alone, as tools of Unix expect. What is absent is an empty field, and
-//! an empty text is two quotes. Times are of ISO 8601 in UTC with nine decimals, spans are seconds,
-//! flags are `true` and `false`; no number has an exponent.
+//! Lines end with LF, as Unix tools expect. An absent value is an empty field, an empty text two
+//! quotes. Times are ISO 8601 in UTC with nine decimals, spans are seconds, flags are `true` and
+//! `false`; numbers have no exponent.
 
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use manyways_unit::Time;
 
 use manyways_record::table::Value;
 
-/// Appends a line with names of columns.
+/// Appends a line with the names of columns.
 pub fn header<'a>(names: impl IntoIterator<Item = &'a str>, out: &mut String) {
     line(&names.into_iter().map(Value::from).collect::<Vec<_>>(), out);
 }
@@ -22,7 +22,7 @@ pub fn line(row: &[Value<'_>], out: &mut String) {
         if place > 0 {
             out.push(',');
         }
-        // What is written to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = match value {
             Value::Absent => Ok(()),
             Value::Time(time) => moment(*time, out),
@@ -40,7 +40,7 @@ pub fn line(row: &[Value<'_>], out: &mut String) {
 }
 
 fn quoted(text: &str, out: &mut String) {
-    // Spaces at the ends are part of a field, but some readers drop them.
+    // Spaces at the ends belong to a field, but some readers drop them.
     let is_plain = !text.is_empty()
         && !text.contains([',', '"', '\n', '\r'])
         && !text.starts_with(' ')
@@ -104,14 +104,14 @@ mod tests {
         }
     }
 
-    /// Reads what was written, as RFC 4180 says.
+    /// Parses a line (RFC 4180).
     fn fields(line: &str) -> Vec<Option<String>> {
         let (mut fields, mut rest) = (Vec::new(), line.strip_suffix('\n').unwrap());
         loop {
             let mut field = String::new();
             let mut is_quoted = false;
             while let Some(quoted) = rest.strip_prefix('"') {
-                // A second quote is one inside.
+                // A doubled quote is a quote inside the field.
                 if is_quoted {
                     field.push('"');
                 }

@@ -1,9 +1,9 @@
-//! Flows as an IPFIX file: messages of IPFIX (RFC 7011) one behind the other (RFC 5655), each flow
-//! with both its directions in one record (RFC 5103).
+//! Flows as an IPFIX file: a sequence of IPFIX messages (RFC 7011, RFC 5655), with both directions
+//! of a flow in one record (RFC 5103).
 //!
-//! What the client sent has IANA's information elements, and what the server sent the same ones in
-//! their reverse. A flow of which the server sent nothing is a record without these. Figures for
-//! which IANA has no element are left out: nobody gave this program a number for its own.
+//! Data of the client has IANA's information elements, data of the server the same elements in
+//! reverse. A flow without data of the server has no reverse elements. Columns without an IANA
+//! element are omitted, because this program has no enterprise number.
 
 mod record;
 
@@ -15,82 +15,80 @@ use super::columns_of_table;
 use manyways_record::table::Value;
 use record::{Family, TEMPLATES, encode, template};
 
-/// The version in a message's header.
+/// Version in the header of a message.
 const VERSION: u16 = 10;
-/// The bytes of a message's header.
+/// Length of a message header in bytes.
 const HEADER: usize = 16;
-/// The bytes of a set's header.
+/// Length of a set header in bytes.
 const SET_HEADER: usize = 4;
-/// The number of a set of templates.
+/// Set ID of template sets.
 const TEMPLATE_SET: u16 = 2;
-/// Which observation domain flows are of: numbers of flows are unique in it.
+/// Observation domain, in which flow IDs are unique.
 const DOMAIN: u32 = 1;
-/// A message ends before it has more bytes than this. It could have twice as many.
+/// Maximum length of a message in bytes; about half of the permitted maximum.
 const LIMIT: usize = 32_000;
-/// The longest name of an application that is written, in bytes.
+/// Maximum length of an application name in bytes.
 const NAME: usize = 64;
 
-/// A flow of both directions.
+/// Both directions of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Biflow {
-    /// Its number.
     pub id: u64,
-    /// TCP's number or UDP's.
+    /// IP protocol: 6 for TCP, 17 for UDP.
     pub protocol: u8,
     /// Address and port of the client.
     pub client: (IpAddr, u16),
-    /// Address and port of the server, in the same version of IP.
+    /// Address and port of the server, in the same IP version.
     pub server: (IpAddr, u16),
-    /// When its first packet passed.
+    /// Time of the first packet.
     pub started: Time,
-    /// When its last packet passed.
+    /// Time of the last packet.
     pub ended: Time,
-    /// What the client sent.
+    /// Counters of the client.
     pub forward: Sent,
-    /// What the server sent.
+    /// Counters of the server.
     pub reverse: Sent,
-    /// What it speaks, or nothing; of a longer name its first 64 bytes are written.
+    /// Application protocol, or empty. Truncated to 64 bytes in the file.
     pub application: String,
 }
 
-/// What an end sent.
+/// Counters of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Packets.
     pub packets: u64,
-    /// Bytes of the IP packets, their headers included.
+    /// Bytes of the IP packets, including headers.
     pub octets: u64,
-    /// Bytes of what TCP or UDP carried.
+    /// Bytes of TCP or UDP payload.
     pub payload: u64,
 }
 
-/// Writes flows.
+/// Writer of an IPFIX file.
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// The sets of the next message.
+    /// Sets of the next message.
     sets: Vec<u8>,
-    /// Where the open set begins, and its number.
+    /// Offset of the open set, and its ID.
     open: Option<(usize, u16)>,
-    /// Data records in earlier messages, and in the next one.
+    /// Number of data records in earlier messages, and in the next one.
     records: [u32; 2],
-    /// The latest end of a flow so far.
+    /// The latest end time of a flow.
     latest: Time,
     has_begun: bool,
 }
 
 columns_of_table! {
-    /// A flow of TCP or UDP.
+    /// A row of the table `tcp` or `udp`.
     FlowRow:
     flow client client_port server server_port started ended up_packets down_packets up_ip_bytes
     down_ip_bytes up_bytes down_bytes protocol
 }
 
 impl Biflow {
-    /// The columns of the tables of flows that [`Biflow::of`] takes, in their order.
+    /// Columns of the flow tables that [`Biflow::of`] takes, in order.
     pub const COLUMNS: &'static [&'static str] = FlowRow::COLUMNS;
 
-    /// A row of the table `tcp` or `udp`. None where an address, a port or a time is missing, or the
-    /// two addresses are not of the same version.
+    /// Converts a row of the table `tcp` or `udp`. `None` if an address, a port or a time is
+    /// missing, or if the IP versions of the two addresses differ.
     pub fn of(protocol: u8, row: Vec<Value<'_>>) -> Option<Self> {
         let row = FlowRow::of(row)?;
         let (client, server) = (address(&row.client)?, address(&row.server)?);
@@ -109,7 +107,7 @@ impl Biflow {
             forward: sent(&row.up_packets, &row.up_ip_bytes, &row.up_bytes),
             reverse: sent(&row.down_packets, &row.down_ip_bytes, &row.down_bytes),
             application: match &row.protocol {
-                // It means that nobody knows.
+                // `other` stands for an unknown protocol.
                 Value::Text(name) if name != "other" => name.clone().into_owned(),
                 _ => String::new(),
             },
@@ -123,12 +121,11 @@ impl Biflow {
 }
 
 impl Writer {
-    /// A file without a flow yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a flow. A message that is full is appended to `out`.
+    /// Adds a flow. Appends the message to `out` when it is full.
     pub fn push(&mut self, flow: &Biflow, out: &mut Vec<u8>) {
         self.begin();
         let family = flow.family();
@@ -148,7 +145,7 @@ impl Writer {
         self.latest = self.latest.max(flow.ended);
     }
 
-    /// Appends what is left. A file without a flow says at least what flows would look like.
+    /// Appends the rest. A file without flows contains the templates.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.begin();
         if !self.sets.is_empty() {
@@ -156,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Templates come before all that needs them.
+    /// Adds the templates, which must precede all records.
     fn begin(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -171,7 +168,7 @@ impl Writer {
     fn open_set(&mut self, number: u16) {
         self.open = Some((self.sets.len(), number));
         self.sets.extend(number.to_be_bytes());
-        // The length comes when it is known.
+        // Replaced by the length when the set is complete.
         self.sets.extend([0; 2]);
     }
 
@@ -187,14 +184,14 @@ impl Writer {
         self.close();
         out.extend(VERSION.to_be_bytes());
         out.extend(((HEADER + self.sets.len()) as u16).to_be_bytes());
-        // A flow can be told of when it is over, so that the same flows give the same file.
+        // The export time is the latest end of a flow, so that the same flows yield the same file.
         let seconds = self.latest.as_nanos().div_ceil(1_000_000_000);
         out.extend((seconds as u32).to_be_bytes());
         let [before, count] = self.records;
         out.extend(before.to_be_bytes());
         out.extend(DOMAIN.to_be_bytes());
         out.append(&mut self.sets);
-        // It counts around.
+        // The sequence number wraps.
         self.records = [before.wrapping_add(count), 0];
     }
 }
@@ -215,7 +212,7 @@ fn number(value: &Value<'_>) -> u64 {
     if let Value::Count(count) = value { *count } else { 0 }
 }
 
-/// As much of a name as is written.
+/// Truncates a name to the maximum length.
 fn cut(name: &str) -> &str {
     let end = (0..=NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     name.get(..end).unwrap_or(name)

@@ -1,10 +1,10 @@
-//! Flows as lines of the logs that Tstat 3 writes: `log_tcp_complete`, `log_tcp_nocomplete` and
+//! Flows as lines of the logs of Tstat 3: `log_tcp_complete`, `log_tcp_nocomplete` and
 //! `log_udp_complete`, with their columns and headers (Tstat 3.1's description of its logs).
 //!
-//! A log of complete connections has all sets of columns but the advanced one, which its header's
-//! `#15#` says; the log of the others has the core set only. Times are milliseconds, but for how
-//! long a UDP flow took. A column without a figure here is 0, or `-` where it is a text:
-//! [`Log::unknown`] lists them.
+//! The log of complete connections has all sets of columns except the advanced one, as `#15#` in
+//! its header declares; the log of incomplete ones has only the core set. Times are in
+//! milliseconds, except the duration of a UDP flow. A column without a value is 0, or `-` for text:
+//! [`Log::unknown`] lists these columns.
 
 mod columns;
 
@@ -13,10 +13,10 @@ use std::fmt::Write;
 use columns::{CORE, Cell, Column, FlowRow, TCP, UDP};
 use manyways_record::table::Value;
 
-/// A log.
+/// A log of Tstat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
-    /// TCP connections with a whole handshake and an end, by FIN or RST.
+    /// TCP connections with a complete handshake and an end, by FIN or RST.
     TcpComplete,
     /// All other TCP connections.
     TcpNocomplete,
@@ -25,10 +25,9 @@ pub enum Log {
 }
 
 impl Log {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::TcpComplete, Self::TcpNocomplete, Self::UdpComplete];
 
-    /// What its file is called.
+    /// Returns the file name.
     pub fn name(self) -> &'static str {
         match self {
             Self::TcpComplete => "log_tcp_complete",
@@ -37,7 +36,7 @@ impl Log {
         }
     }
 
-    /// The table whose rows it takes.
+    /// Returns the table from which the log is made.
     pub fn table(self) -> &'static str {
         match self {
             Self::TcpComplete | Self::TcpNocomplete => "tcp",
@@ -45,13 +44,13 @@ impl Log {
         }
     }
 
-    /// The names of the columns whose values [`Log::line`] takes, in their order. Those that the
-    /// table has not are absent.
+    /// Returns the names of the columns for [`Log::line`], in order. Columns that the table lacks
+    /// are absent values.
     pub fn takes(self) -> &'static [&'static str] {
         FlowRow::COLUMNS
     }
 
-    /// Appends the first line.
+    /// Appends the header line.
     pub fn header(self, out: &mut String) {
         out.push_str(match self {
             Self::TcpComplete | Self::TcpNocomplete => "#15#",
@@ -59,14 +58,14 @@ impl Log {
         });
         for (column, number) in self.columns().zip(1..) {
             let before = if number > 1 { " " } else { "" };
-            // What is written to a string cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "{before}{}:{number}", column.name);
         }
         out.push('\n');
     }
 
-    /// Appends the line of a flow, where it belongs into this log; says whether it does. Of an
-    /// anonymised table, addresses are marked as such.
+    /// Appends the line of a flow if the flow belongs to this log. Returns whether it does. With
+    /// `is_anonymized`, addresses are marked as anonymized.
     pub fn line(self, row: Vec<Value<'_>>, is_anonymized: bool, out: &mut String) -> bool {
         let Some(flow) = FlowRow::of(row) else { return false };
         let is_its = match self {
@@ -87,7 +86,7 @@ impl Log {
         is_its
     }
 
-    /// The columns without a figure here, in their order.
+    /// Returns the columns without a value, in order.
     pub fn unknown(self) -> Vec<&'static str> {
         let is_unknown = |column: &&Column| column.value.is_none() || column.is_text_unknown;
         self.columns().filter(is_unknown).map(|column| column.name).collect()
@@ -106,7 +105,7 @@ impl Log {
 fn write_cell(cell: Cell<'_>, is_anonymized: bool, out: &mut String) {
     let _ = match cell {
         Cell::Whole(number) => write!(out, "{number}"),
-        // As C writes a double: milliseconds with six decimals, here of exact nanoseconds.
+        // Milliseconds with six decimals like a C double, from exact nanoseconds.
         Cell::Millis(nanos) => write!(out, "{}.{:06}", nanos / 1_000_000, nanos % 1_000_000),
         Cell::Seconds(nanos) => {
             write!(out, "{}.{:06}", nanos / 1_000_000_000, nanos / 1_000 % 1_000_000)

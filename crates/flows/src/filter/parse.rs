@@ -1,4 +1,4 @@
-//! From the words of a filter to what they mean.
+//! Parser of filters.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,13 +6,13 @@ use super::words::{SIGNS, Word, is_part, words};
 use super::{Expression, FilterError, Order, PROTOCOLS, Problem, SCTP, TCP, Test, UDP, Way};
 use manyways_unit::Prefix;
 
-/// So deep parentheses and `not` may be.
+/// Maximum nesting of parentheses and `not`.
 const DEPTH: usize = 100;
-/// So many tests a filter may have.
+/// Maximum number of tests of a filter.
 const TESTS: usize = 1_000;
 const LARGEST_VLAN: u32 = 4_095;
 
-/// Words of pcap-filter(7) that mean nothing here.
+/// Keywords of pcap-filter(7) that are not supported.
 const NOT_READ: [&str; 27] = [
     "ether",
     "fddi",
@@ -43,7 +43,7 @@ const NOT_READ: [&str; 27] = [
     "ah",
 ];
 
-/// Names of ports that captures are most often filtered by.
+/// Names of the ports that are most common in filters.
 const PORTS: [(&str, u16); 22] = [
     ("ftp-data", 20),
     ("ftp", 21),
@@ -69,7 +69,7 @@ const PORTS: [(&str, u16); 22] = [
     ("mdns", 5_353),
 ];
 
-/// What stands before a value and says what it is.
+/// Words before a value that define its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Qualifiers {
     protocol: Option<Protocol>,
@@ -100,13 +100,13 @@ enum Kind {
 
 struct Parser<'a> {
     words: Vec<Word<'a>>,
-    /// The next word.
+    /// Index of the next word.
     next: usize,
-    /// Where the text ends.
+    /// Length of the text in bytes.
     end: usize,
     depth: usize,
     tests: usize,
-    /// What a value alone is: the same as the one before.
+    /// Qualifiers of the previous value, which apply to a value without any.
     before: Option<Qualifiers>,
 }
 
@@ -161,14 +161,14 @@ impl<'a> Parser<'a> {
         self.take().ok_or(FilterError { at, problem: Problem::Ends(wanted) })
     }
 
-    /// Takes the next word where it is one of these.
+    /// Consumes the next word if it is one of `words`.
     fn takes(&mut self, words: &[&str]) -> bool {
         let is_one = self.peek().is_some_and(|word| words.contains(&word));
         self.next += usize::from(is_one);
         is_one
     }
 
-    /// Terms with `and` and `or` between them, which bind alike.
+    /// Parses terms joined by `and` and `or`, which have the same precedence.
     fn expression(&mut self) -> Parsed {
         let mut left = self.term()?;
         loop {
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(term)
     }
 
-    /// A test that begins with this word.
+    /// Parses a test that begins with `word`.
     fn test(&mut self, word: Word<'a>) -> Parsed {
         let alone = match word.text {
             "arp" => Some(Test::Arp),
@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
                 return self.protocol_alone(&word, qualifiers.protocol);
             }
         } else {
-            // It is what says what a value is, or the value.
+            // The word is a qualifier or a value: parse it again.
             self.next -= 1;
         }
         qualifiers.way = self.ends();
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A value whose meaning is that of the one before, or that is an address.
+    /// Parses a value without qualifiers: an address, or a value of the previous kind.
     fn value_alone(&mut self, word: &Word<'a>) -> Parsed {
         let is_address = word.text.contains(['.', ':', '/']) && !word.text.contains('\\');
         match self.before {
@@ -334,7 +334,7 @@ impl<'a> Parser<'a> {
                 if let Some(Protocol::Version(said)) = protocol
                     && said != version
                 {
-                    let what = if said == 4 { "an address of IPv4" } else { "an address of IPv6" };
+                    let what = if said == 4 { "an IPv4 address" } else { "an IPv6 address" };
                     return Err(contradiction(what));
                 }
                 Box::new(move |way| Test::Address(way, prefix))
@@ -343,7 +343,7 @@ impl<'a> Parser<'a> {
                 if let Some(Protocol::Number(number)) = protocol
                     && ![TCP, UDP, SCTP].contains(&number)
                 {
-                    return Err(contradiction("a port of a protocol that has none"));
+                    return Err(contradiction("a port of a protocol without ports"));
                 }
                 let (first, last) = ports(kind, word)?;
                 Box::new(move |way| Test::Port(way, first, last))
@@ -356,7 +356,7 @@ impl<'a> Parser<'a> {
                     return Err(wrong(word, Problem::Protocol));
                 };
                 if way.is_some() || matches!(protocol, Some(Protocol::Number(_))) {
-                    return Err(contradiction("a protocol of one end"));
+                    return Err(contradiction("a protocol of one endpoint"));
                 }
                 Box::new(move |_| Test::Protocol(number))
             }
@@ -369,7 +369,7 @@ impl<'a> Parser<'a> {
             }
         };
         Ok(match protocol {
-            // An address says its version.
+            // The address implies its version.
             Some(Protocol::Version(_)) if matches!(kind, None | Some(Kind::Host | Kind::Net)) => {
                 test
             }
@@ -387,7 +387,7 @@ impl<'a> Parser<'a> {
                 let mask = self.need("a mask")?;
                 length = mask_length(mask.text).ok_or_else(|| wrong(&mask, Problem::Mask))?;
             }
-            // One of IPv4 inside IPv6 is that of IPv4.
+            // `Prefix::new` converts IPv4-mapped IPv6 addresses to IPv4.
             return Prefix::new(address, length).ok_or_else(|| wrong(word, Problem::Beyond));
         }
         let (net, length) = match word.text.split_once('/') {
@@ -453,7 +453,7 @@ fn protocol(word: &str) -> Option<Protocol> {
     }
 }
 
-/// Whether it may be an address, a port or a range of ports.
+/// Whether `word` may be an address, a port or a range of ports.
 fn is_value(word: &str) -> bool {
     let has_digits = word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':');
     has_digits && word.contains(|c: char| c.is_ascii_digit() || c == ':')
@@ -474,12 +474,12 @@ fn ports(kind: Option<Kind>, word: &Word<'_>) -> Parsed<(u16, u16)> {
             .ok_or_else(|| wrong(word, if is_range { Problem::Range } else { Problem::Port }));
     }
     let both = word.text.split_once('-').and_then(|(one, other)| port(one).zip(port(other)));
-    // As in libpcap, in either order.
+    // libpcap accepts the two ports in either order.
     let both = both.map(|(one, other)| (one.min(other), one.max(other)));
     both.ok_or_else(|| wrong(word, Problem::Ports))
 }
 
-/// A network of IPv4 by its first numbers, and how many bits these are.
+/// Parses an IPv4 network with one to four octets. Returns the number of bits of these octets.
 fn short(text: &str) -> Option<(IpAddr, Option<u8>)> {
     let mut octets = [0_u8; 4];
     let mut length = 0;

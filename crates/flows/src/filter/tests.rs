@@ -6,7 +6,7 @@ fn filter(text: &str) -> Filter {
     text.parse().unwrap_or_else(|error: FilterError| panic!("{text}: {error} at {:?}", error.at))
 }
 
-/// The same with all that was left out.
+/// The filter with all implied qualifiers.
 fn said(text: &str) -> String {
     filter(text).to_string()
 }
@@ -50,7 +50,7 @@ impl Sample {
     }
 }
 
-/// From port 40,000 to port 80.
+/// TCP or UDP from port 40,000 to port 80.
 const TO_WEB: &[u8] = &[0x9c, 0x40, 0, 80, 0, 0, 0, 0];
 
 #[test]
@@ -201,36 +201,36 @@ fn an_error_says_where_and_what() {
         ("  ", 0..2, "empty"),
         ("tcp and", 7..7, "a test"),
         ("tcp prot 80", 4..8, "and, or, or the end"),
-        ("port htttp", 5..10, "no port"),
-        ("port 70000", 5..10, "no port"),
+        ("port htttp", 5..10, "not a port"),
+        ("port 70000", 5..10, "not a port"),
         ("port 80-90", 5..10, "a range"),
-        ("portrange 80", 10..12, "no range"),
+        ("portrange 80", 10..12, "not a range"),
         ("port", 4..4, "a port"),
         ("host and tcp", 5..8, "an address"),
-        ("host www.example.net", 5..20, "no address"),
+        ("host www.example.net", 5..20, "not an address"),
         ("host 10.0.0.0/8", 5..15, "not a host"),
         ("net 10.0.0.1/8", 4..14, "beyond"),
-        ("net 10.0.0.0/33", 4..15, "no number up to 32"),
-        ("net 10.0.0.0 mask 255.0.255.0", 18..29, "no mask"),
+        ("net 10.0.0.0/33", 4..15, "not a number up to 32"),
+        ("net 10.0.0.0 mask 255.0.255.0", 18..29, "not a mask"),
         ("ip6 host 10.0.0.1", 9..17, "IPv6"),
-        ("icmp port 80", 10..12, "none"),
-        ("80 or 443", 0..2, "nothing says"),
-        ("tcp and 443", 8..11, "nothing says"),
-        ("http", 0..4, "nothing says"),
+        ("icmp port 80", 10..12, "without ports"),
+        ("80 or 443", 0..2, "the kind of"),
+        ("tcp and 443", 8..11, "the kind of"),
+        ("http", 0..4, "the kind of"),
         ("(tcp or udp", 0..1, "not closed"),
         ("tcp)", 3..4, "no parenthesis"),
         ("tcp or )", 7..8, "a test"),
-        ("tcp[13] & 2 != 0", 0..4, "`tcp[` is not read"),
-        ("ether host 1:2:3:4:5:6", 0..5, "not read"),
+        ("tcp[13] & 2 != 0", 0..4, "`tcp[` is not supported"),
+        ("ether host 1:2:3:4:5:6", 0..5, "not supported"),
         ("tcp;udp", 3..4, "no meaning"),
         ("tcp & udp", 4..5, "no meaning"),
-        ("host ü", 5..7, "no address"),
-        ("foo", 0..3, "no word"),
+        ("host ü", 5..7, "not an address"),
+        ("foo", 0..3, "not a word"),
         ("len 80", 4..6, "one of"),
-        ("len > x", 6..7, "no number"),
+        ("len > x", 6..7, "not a number"),
         ("vlan 4096", 5..9, "up to 4095"),
-        ("proto 256", 6..9, "no protocol"),
-        ("src proto 6", 10..11, "one end"),
+        ("proto 256", 6..9, "not a protocol"),
+        ("src proto 6", 10..11, "one endpoint"),
     ] {
         let error = text.parse::<Filter>().expect_err(text);
         assert!(error.to_string().contains(words), "{text}: {error}");
@@ -254,7 +254,7 @@ fn what_is_too_large_is_refused() {
 fn tests() -> impl Strategy<Value = Test> {
     let way = prop_oneof![Just(Way::Either), Just(Way::Source), Just(Way::Destination)];
     let order = prop::sample::select(Order::ALL.map(|(_, order)| order).to_vec());
-    // ThinVec values, so that some of them match.
+    // Few values, so that some of them match.
     let address = (0_u32..4, 28_u8..=32).prop_map(|(low, length)| {
         let bits = (0x0a00_0000 | low) & u32::MAX << (32 - length);
         Prefix::new(std::net::Ipv4Addr::from(bits).into(), length).unwrap()

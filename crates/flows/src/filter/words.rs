@@ -1,18 +1,18 @@
-//! A filter's text in words.
+//! Splits the text of a filter into words.
 
 use std::ops::Range;
 
-/// A word, or a sign.
+/// A word or a sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
     pub(super) text: &'a str,
     pub(super) at: Range<usize>,
 }
 
-/// Signs of two characters.
 pub(super) const SIGNS: [&str; 6] = ["&&", "||", ">=", "<=", "==", "!="];
 
-/// Cuts a text into words; whatever is part of none is a sign.
+/// Splits a text into words. A character that cannot be part of a word is a sign, as is each
+/// element of [`SIGNS`].
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut at = 0;
@@ -34,8 +34,8 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Whether it may be part of a word. A backslash goes before names that are words of the language,
-/// too: `proto \tcp`.
+/// Whether `character` may be part of a word. A backslash precedes names that are also keywords:
+/// `proto \tcp`.
 pub(super) fn is_part(character: char) -> bool {
     character.is_alphanumeric() || "._:/-\\".contains(character)
 }

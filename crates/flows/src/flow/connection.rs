@@ -1,7 +1,7 @@
-//! One TCP connection, from its first segment that passes to its last.
+//! One TCP connection, from its first captured segment to its last.
 //!
-//! A capture may begin in the middle of a connection, or hold one of its directions only. What
-//! cannot be known then is none, and not zero.
+//! A capture may begin in the middle of a connection, or contain only one direction. Unknown values
+//! are then `None`, not zero.
 
 use manyways_unit::{Span, Time};
 
@@ -12,138 +12,142 @@ use super::stream::Stream;
 use manyways_wire::stream::End;
 use manyways_wire::tcp::{Flags, Segment};
 
-/// Where a SYN says nothing (RFC 9293, 3.7.1).
+/// Default of a SYN without the option (RFC 9293, 3.7.1).
 const LEAST_MSS: u16 = 536;
-/// What is taken for one where no SYN was seen.
+/// Assumed if no SYN was captured.
 const USUAL_MSS: u16 = 1_460;
 
-/// A system may take so long to send what it has, once it is allowed to.
+/// Maximum time in which an endpoint sends available data once it is permitted to.
 const WAKING: Span = Span::from_millis(1);
-/// What is taken for a window whose scale nobody knows: the largest one (RFC 7323, 2.3).
+/// Assumed for a window with unknown scale: the largest possible one (RFC 7323, 2.3).
 const UNKNOWN_WINDOW: u64 = 1 << 30;
 
-/// A connection as it passes.
+/// State of a TCP connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
     started: Time,
     last: Time,
     handshake: Handshake,
-    /// Once its end begins.
+    /// `None` until the first FIN or RST.
     ending: Option<Box<Ending>>,
     ends: [Half; 2],
     first_window: FirstWindow,
 }
 
-/// How it ends.
+/// FIN and RST of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending {
-    /// When the first FIN passed.
+    /// Time of the first FIN.
     fin: Option<Time>,
-    /// When the first RST did.
+    /// Time of the first RST.
     reset: Option<Time>,
-    /// The RSTs of each end: no stream has them, as their numbers need not be those of the stream.
+    /// RSTs of each endpoint. Streams do not count them, because their sequence numbers may be
+    /// outside the stream.
     resets: [Resets; 2],
 }
 
-/// The RSTs of one end.
+/// RSTs of one endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 struct Resets {
     packets: u32,
-    /// Bytes of payload, which say why (RFC 9293, 3.10.7.3).
+    /// Payload bytes: a diagnostic text (RFC 9293, 3.10.7.3).
     bytes: u64,
 }
 
-/// When the parts of the handshake passed first, and how often they did.
+/// Times and counts of the handshake's segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// The client's SYN.
+    /// First SYN of the client.
     pub syn: Option<Time>,
-    /// The server's answer.
+    /// First SYN/ACK of the server.
     pub answer: Option<Time>,
-    /// The first acknowledgement of that.
+    /// First acknowledgment of the SYN/ACK.
     pub done: Option<Time>,
-    /// How often the SYN passed.
+    /// Number of SYNs.
     pub syns: u32,
-    /// How often the answer passed.
+    /// Number of SYN/ACKs.
     pub answers: u32,
 }
 
-/// What an end says in its SYN.
+/// Options of an endpoint's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The largest payload that it takes.
+    /// Maximum segment size, in bytes.
     pub mss: u16,
-    /// By how many bits its windows are shifted, where both ends do so.
+    /// Window scale in bits. `None` unless both endpoints sent the option.
     pub scale: Option<u8>,
-    /// It understands SACK.
+    /// Whether the endpoint permits SACK.
     pub takes_sack: bool,
-    /// It has stamps.
+    /// Whether the endpoint sends timestamps.
     pub has_stamps: bool,
 }
 
-/// The windows that an end grants.
+/// Receive windows of an endpoint, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// The first one after its SYN.
+    /// The first window after its SYN.
     pub first: u32,
-    /// The smallest one after its SYN.
+    /// The smallest window after its SYN.
     pub least: u32,
-    /// The largest one.
+    /// The largest window after its SYN.
     pub most: u32,
-    /// How often it was closed.
+    /// Number of times the window closed.
     pub closed: u32,
-    /// The latest one was.
+    /// Whether the latest window was zero.
     is_closed: bool,
 }
 
-/// What one end sends, and what comes back for it.
+/// The data of one endpoint, and the reactions to it.
 #[derive(Clone, Debug, Default)]
 struct Half {
     hello: Option<Hello>,
     stream: Option<Stream>,
-    /// Only of who has more to send than one segment: who answers in one waits for nobody.
+    /// Only for endpoints that send more than one segment in a row: a single segment does not wait
+    /// for ACKs.
     releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
-    /// When all that it had sent was acknowledged, and there was room for more.
+    /// Time at which all sent data was acknowledged and the window had space.
     all_acked: Option<Time>,
-    /// The other end has room for a segment.
+    /// Whether the receive window of the peer has space for a segment.
     has_room: bool,
-    /// It had none at some time since the last new segment.
+    /// Whether the window had no space at some time since the last new segment.
     was_blocked: bool,
-    /// Its FIN passed.
+    /// Whether its FIN passed.
     is_done: bool,
-    /// Its RST did, before one of the other end.
+    /// Whether its RST passed, before any RST of the peer.
     gave_up: bool,
 }
 
 impl Handshake {
-    /// From the capture point to the server and back, unless a SYN or its answer passed twice.
+    /// Time from the capture point to the server and back. `None` if a SYN or SYN/ACK passed twice,
+    /// or is missing.
     pub fn to_server(&self) -> Option<Span> {
         let both = self.syn.zip(self.answer).filter(|_| self.is_clear());
         both.and_then(|(syn, answer)| after(syn, answer))
     }
 
-    /// From the capture point to the client and back, under the same condition.
+    /// Time from the capture point to the client and back. `None` if a SYN or SYN/ACK passed twice,
+    /// or is missing.
     pub fn to_client(&self) -> Option<Span> {
         let both = self.answer.zip(self.done).filter(|_| self.is_clear());
         both.and_then(|(answer, done)| after(answer, done))
     }
 
-    /// Nobody knows which copy an answer is for.
+    /// False if a response may belong to any of several copies.
     fn is_clear(&self) -> bool {
         self.syns == 1 && self.answers == 1
     }
 }
 
-/// How much later something passed than its cause. Clocks of captures step back: nothing takes no
-/// time.
+/// Returns the time from a cause to its effect. `None` if not positive, because clocks of captures
+/// may step back.
 fn after(earlier: Time, later: Time) -> Option<Span> {
     (later > earlier).then(|| later.since(earlier))
 }
 
 impl Connection {
-    /// A connection of which this passes first.
+    /// Creates a connection whose first segment passes at `now`.
     pub fn new(now: Time) -> Self {
         Self {
             started: now,
@@ -155,8 +159,8 @@ impl Connection {
         }
     }
 
-    /// Which end the sender of a connection's first segment is: the one that begins, or else the
-    /// one whose port is no service's.
+    /// Guesses the role of the sender of a connection's first captured segment: the sender of a SYN
+    /// is the client; without SYN, the endpoint with the lower port is the server.
     pub fn sender(segment: &Segment<'_>) -> End {
         let (is_syn, is_ack) = (segment.flags.has(Flags::SYN), segment.flags.has(Flags::ACK));
         match (is_syn, is_ack) {
@@ -167,40 +171,39 @@ impl Connection {
         }
     }
 
-    /// When its first segment passed.
+    /// Time of the first segment.
     pub fn started(&self) -> Time {
         self.started
     }
 
-    /// When its last one did.
+    /// Time of the latest segment.
     pub fn last(&self) -> Time {
         self.last
     }
 
-    /// How it began.
     pub fn handshake(&self) -> &Handshake {
         &self.handshake
     }
 
-    /// When the first FIN passed.
+    /// Time of the first FIN.
     pub fn first_fin(&self) -> Option<Time> {
         self.ending.as_ref().and_then(|ending| ending.fin)
     }
 
-    /// When the first RST passed, and from whom.
+    /// Time and sender of the first RST.
     pub fn reset(&self) -> Option<(Time, End)> {
         let from =
             [End::Client, End::Server].into_iter().find(|end| self.ends[*end as usize].gave_up);
         self.ending.as_ref().and_then(|ending| ending.reset).zip(from)
     }
 
-    /// How many packets this end sent, RSTs included.
+    /// Number of packets of this endpoint, including RSTs.
     pub fn packets(&self, end: End) -> u64 {
         let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].packets);
         self.stream(end).map_or(0, |stream| stream.counts().segments) + u64::from(resets)
     }
 
-    /// How many bytes of payload this end sent: those sent again included, and those of RSTs.
+    /// Payload bytes of this endpoint, including retransmissions and the payload of RSTs.
     pub fn bytes(&self, end: End) -> u64 {
         let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].bytes);
         self.stream(end).map_or(0, |stream| stream.counts().bytes) + resets
@@ -210,35 +213,36 @@ impl Connection {
         self.ends.iter().any(|end| end.gave_up)
     }
 
-    /// Both ends have said that they are done, or one gave up.
+    /// Whether both endpoints sent FIN, or one sent RST.
     pub fn is_closed(&self) -> bool {
         self.has_reset() || self.ends.iter().all(|end| end.is_done)
     }
 
-    /// It has a whole handshake and no reset: what the paper on campus Wi-Fi (3.1) calls valid.
+    /// Whether the handshake is complete and there was no RST: a valid connection of the campus
+    /// Wi-Fi paper (3.1).
     pub fn is_valid(&self) -> bool {
         self.handshake.done.is_some() && !self.has_reset()
     }
 
-    /// What this end said in its SYN, where that passed.
+    /// Returns the options of this endpoint's SYN. `None` if the SYN is not in the capture.
     pub fn hello(&self, end: End) -> Option<&Hello> {
         self.ends[end as usize].hello.as_ref()
     }
 
-    /// What this end sends; none where none of its segments passed.
+    /// Returns the data of this endpoint. `None` if the capture has no segment of it.
     pub fn stream(&self, end: End) -> Option<&Stream> {
         self.ends[end as usize].stream.as_ref()
     }
 
-    /// How long it takes until this end sends what it is allowed to; none where it never had to
-    /// wait for that.
+    /// Returns the reaction times of this endpoint to ACKs. `None` if the endpoint never waited for
+    /// an ACK.
     pub fn releases(&self, end: End) -> Option<&Releases> {
         self.ends[end as usize].releases.as_deref()
     }
 
-    /// The shortest way from the capture point to this end and back that is known: by the handshake,
-    /// which may have woken a radio, by what the other end sent and this one acknowledged, and by
-    /// stamps. What the sender's window tells is none of it, as that is told by this.
+    /// Minimum known time from the capture point to this endpoint and back: from the handshake,
+    /// which may include a promotion of the radio, from ACKs of this endpoint, and from timestamps.
+    /// Samples derived from the sender's window are excluded, because they depend on this value.
     pub fn shortest_way(&self, to: End) -> Option<Span> {
         let handshake = match to {
             End::Client => self.handshake.to_client(),
@@ -250,7 +254,7 @@ impl Connection {
         handshake.into_iter().chain(acked).chain(echoed).min()
     }
 
-    /// The server's first window, where it answered something.
+    /// Estimates the server's initial window. `None` if the server did not respond to data.
     pub fn first_window(&self) -> Option<Estimate> {
         let server = &self.ends[End::Server as usize];
         let trip = server.releases.as_ref().and_then(|releases| releases.whole().least());
@@ -259,21 +263,22 @@ impl Connection {
         self.first_window.estimate(self.payload(), trip)
     }
 
-    /// What limited this end.
+    /// Time of each sender limit of this endpoint.
     pub fn limited_by(&self, end: End) -> &LimitedBy {
         self.ends[end as usize].judge.limited_by()
     }
 
-    /// The windows that this end grants; none where its SYN did not pass, which says how they are
-    /// scaled.
+    /// Returns the receive windows of this endpoint. `None` if its SYN, which has the window scale,
+    /// is not in the capture.
     pub fn windows(&self, end: End) -> Option<&Windows> {
         let half = &self.ends[end as usize];
         half.windows.as_ref().filter(|_| half.hello.is_some())
     }
 
-    /// A segment passes. Says where in its sender's stream its first byte is, where it has any.
+    /// Handles a segment. Returns the offset of its first byte in its sender's stream; `None` for
+    /// RST.
     pub fn handle(&mut self, now: Time, from: End, segment: &Segment<'_>) -> Option<u64> {
-        // Clocks of captures step back.
+        // Clocks of captures may step back.
         self.last = self.last.max(now);
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
@@ -300,7 +305,7 @@ impl Connection {
         (segment.length > 0).then_some(begin + is_syn)
     }
 
-    /// What belongs to the handshake.
+    /// Handles the handshake part of a segment.
     fn begins(&mut self, now: Time, from: End, segment: &Segment<'_>) {
         let handshake = &mut self.handshake;
         let (is_syn, is_ack) = (segment.flags.has(Flags::SYN), segment.flags.has(Flags::ACK));
@@ -330,7 +335,7 @@ impl Connection {
             has_stamps: options.stamps().is_some(),
         };
         self.ends[from as usize].hello.get_or_insert(hello);
-        // RFC 7323, 2.2: both say it, or neither does it.
+        // RFC 7323, 2.2: scaling applies only if both endpoints sent the option.
         let scales = self.ends.each_ref().map(|end| end.hello.map(|hello| hello.scale));
         if let [Some(one), Some(other)] = scales
             && one.is_some() != other.is_some()
@@ -343,9 +348,9 @@ impl Connection {
         }
     }
 
-    /// The largest payload that both ends take.
+    /// Returns the smaller MSS of the two endpoints.
     fn mss(&self) -> u32 {
-        // Asked for each segment.
+        // Called for each segment.
         let [one, other] = self.ends.each_ref().map(|end| end.hello.as_ref().map(|h| h.mss));
         let said = match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -354,17 +359,17 @@ impl Connection {
         said.unwrap_or(USUAL_MSS).into()
     }
 
-    /// The largest payload beside the options that segments usually have.
+    /// Returns the MSS minus the length of the timestamps option, if it is in use.
     pub fn payload(&self) -> u32 {
         let has_stamps = self.ends.iter().all(|end| end.hello.is_some_and(|h| h.has_stamps));
         self.mss() - if has_stamps { 12.min(self.mss() - 1) } else { 0 }
     }
 
-    /// The window that a segment grants, in bytes.
+    /// Returns the window of a segment, in bytes.
     fn window(&mut self, from: End, segment: &Segment<'_>) -> u64 {
         let is_syn = segment.flags.has(Flags::SYN);
         let half = &mut self.ends[from as usize];
-        // That of a SYN is never scaled.
+        // The window of a SYN is not scaled.
         let scale = half.hello.and_then(|hello| hello.scale).filter(|_| !is_syn);
         let window = u32::from(segment.window) << scale.unwrap_or(0);
         if !is_syn && segment.flags.has(Flags::ACK) {
@@ -379,7 +384,7 @@ impl Connection {
         window.into()
     }
 
-    /// An end's bytes are acknowledged by the other one.
+    /// Handles an ACK for bytes of endpoint `whose`.
     fn is_acked(&mut self, now: Time, whose: End, ack: &Segment<'_>, window: u64, mss: u32) {
         let is_scale_known = self.ends[whose.other() as usize].hello.is_some();
         let half = &mut self.ends[whose as usize];
@@ -388,7 +393,7 @@ impl Connection {
         if !is_scale_known {
             acked.granted = acked.to + UNKNOWN_WINDOW;
         }
-        // Who has to wait for room has something to send, and can send it only when there is some.
+        // A sender that waits for the window has data, and can send only after it opens.
         let has_room = window > 0 && !(is_scale_known && window < mss.into());
         let had_room = std::mem::replace(&mut half.has_room, has_room);
         let is_blocked = !has_room || !had_room;
@@ -404,12 +409,12 @@ impl Connection {
         }
     }
 
-    /// An end sends this; where in its stream it begins.
+    /// Handles a segment of endpoint `from`. Returns its offset in the stream.
     fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>, mss: u32) -> u64 {
         let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
         let far = self.shortest_way(from);
         let other = &self.ends[from.other() as usize];
-        // A capture of one direction tells nothing of what its sender waited for.
+        // A capture of one direction does not show the events that the sender waited for.
         let (is_scale_known, is_answered) = (other.hello.is_some(), other.stream.is_some());
         let half = &mut self.ends[from as usize];
         let stream = half.stream.get_or_insert_with(|| {
@@ -421,7 +426,7 @@ impl Connection {
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
         let mut seen = stream.sends(now, segment, far);
         let repairs = stream.repairs();
-        // Near the receiver all may be acknowledged before the next segment passes.
+        // Near the receiver, all data may be acknowledged before the next segment passes.
         let has_more = !was_idle || !stream.is_dry();
         if half.releases.is_none() && has_more && segment.length > 0 {
             half.releases = Some(Box::default());
@@ -430,7 +435,7 @@ impl Connection {
         let least = releases.as_ref().and_then(|releases| releases.whole().least());
         if repairs.0 > before.0 {
             let by_timer = repairs.1 > before.1;
-            // A window shrinks once for all that was lost of it (RFC 6582).
+            // The window shrinks once per recovery (RFC 6582).
             if let Some(releases) = &mut releases
                 && (by_timer || !is_recovering)
             {
@@ -438,8 +443,8 @@ impl Connection {
             }
             half.judge.lost(releases.as_ref().and_then(|releases| releases.latest()), least);
         }
-        // Whoever had more to send would have sent it when all was acknowledged.
-        // Where the capture is at the sender that takes as long as its system does.
+        // A sender with more data would have sent it when all was acknowledged. At a capture point
+        // near the sender, the delay is that of the sender's system.
         let way = far.unwrap_or_default() + far.unwrap_or_default();
         let some = Span::from_nanos(least.unwrap_or_default().as_nanos() / 4);
         let way = way.max(some).max(WAKING);
@@ -450,7 +455,7 @@ impl Connection {
         if !seen.is_new || segment.length == 0 {
             return seen.begin;
         }
-        // Without its SYN nobody knows how the other end's windows are scaled.
+        // Without the SYN of the peer, the scale of its windows is unknown.
         let granted = releases.as_ref().and_then(|releases| releases.granted(seen.end));
         let granted = granted.filter(|_| is_scale_known);
         let moment = Moment {
@@ -484,7 +489,7 @@ mod tests {
     use super::super::limit::Limit;
     use super::*;
 
-    /// A header with its options, and how long its payload is.
+    /// A TCP header with options.
     fn bytes(from: u16, numbers: [u32; 2], flags: u8, window: u16, options: &[u8]) -> Vec<u8> {
         let to = if from == 80 { 40_000_u16 } else { 80 };
         let mut bytes = [from.to_be_bytes(), to.to_be_bytes()].concat();
@@ -495,7 +500,7 @@ mod tests {
         bytes
     }
 
-    /// What passes at which millisecond.
+    /// A connection driven with times in milliseconds.
     struct Passing(Connection);
 
     impl Passing {
@@ -546,7 +551,7 @@ mod tests {
         assert!(connection.is_valid());
         assert_eq!(connection.started(), Time::from_millis(10));
         assert_eq!(connection.last(), Time::from_millis(57));
-        // A SYN that passes twice tells nothing of the way.
+        // A retransmitted SYN yields no round-trip time.
         let mut passing = Passing(Connection::new(Time::ZERO));
         passing.passes(0, End::Client, [99, 0], 0x02, 0, &SYN_OPTIONS);
         passing.passes(1_000, End::Client, [99, 0], 0x02, 0, &SYN_OPTIONS);
@@ -555,7 +560,7 @@ mod tests {
         let handshake = *passing.0.handshake();
         assert_eq!((handshake.to_server(), handshake.to_client(), handshake.syns), (None, None, 2));
         assert!(passing.0.is_valid());
-        // Nor does one whose parts are recorded as earlier than what they answer.
+        // Nor does a handshake with times out of order.
         let mut passing = Passing(Connection::new(Time::ZERO));
         passing.passes(50, End::Client, [99, 0], 0x02, 0, &SYN_OPTIONS);
         passing.passes(50, End::Server, [499, 100], 0x12, 0, &SYN_OPTIONS);
@@ -564,8 +569,8 @@ mod tests {
         assert_eq!((handshake.to_server(), handshake.to_client()), (None, None));
     }
 
-    /// A phone downloads without stamps: its SYN waits 300 ms for the radio, the server is 40 ms away,
-    /// and bursts of merged segments come by radio, each acknowledged within 100 us.
+    /// A phone downloads without timestamps: its SYN waits 300 ms for the promotion, the server is
+    /// 40 ms away, and bursts of merged segments arrive, each acknowledged within 100 us.
     #[test]
     fn a_phone_that_wakes_its_radio_is_as_far_away_as_its_requests_show() {
         let us = |micros: u64| Time::from_nanos(micros * 1_000);
@@ -583,7 +588,7 @@ mod tests {
                 let length = segments * 1_460;
                 passing.passes_at(us(*at), End::Server, [seq, 400], 0x10, length, &[]);
                 seq += length as u32;
-                // The latest of a burst are recorded behind the acknowledgements of the first.
+                // The last segments of a burst are recorded after the ACKs of the first.
                 let later = us(at + 100);
                 passing.passes_at(later, End::Client, [400, seq], 0x10, 0, &[]);
             }
@@ -640,7 +645,7 @@ mod tests {
         let mut passing = greeted();
         passing.passes(60, End::Client, [100, 500], 0x18, 300, &[]);
         passing.passes(101, End::Server, [500, 400], 0x18, 1_400, &[]);
-        // Whoever has closed answers each segment that is still on its way.
+        // A closed endpoint sends an RST for each segment that is still in flight.
         passing.passes(102, End::Client, [400, 0], 0x04, 0, &[]);
         passing.passes(103, End::Client, [400, 0], 0x04, 0, &[]);
         passing.passes(140, End::Server, [1_900, 400], 0x14, 21, &[]);
@@ -648,7 +653,7 @@ mod tests {
         assert_eq!([connection.packets(End::Client), connection.packets(End::Server)], [5, 3]);
         assert_eq!([connection.bytes(End::Client), connection.bytes(End::Server)], [300, 1_421]);
         assert_eq!(connection.stream(End::Server).unwrap().length(), 1_400);
-        // A connection of which nothing else passes.
+        // A connection without any other segment.
         let mut passing = Passing(Connection::new(Time::ZERO));
         passing.passes(0, End::Server, [7, 9], 0x14, 0, &[]);
         let connection = &passing.0;

@@ -1,11 +1,11 @@
-//! How much a server sends before it hears whether any of it came.
+//! Estimate of a server's initial window.
 //!
-//! After the first question of a connection the server may send its initial congestion window. What
-//! it sends before the first acknowledgement of that has reached it passes the capture point before
-//! that acknowledgement and the shortest far half of a round trip after it. The method is that of
-//! the paper on campus Wi-Fi (5.3), with the round trip of the handshake instead of one of the
-//! flow's. A handshake may take longer than what follows it, so that where both ends have stamps
-//! these decide: what echoes the acknowledgement's stamp was sent after it.
+//! After the first request of a connection, the server may send its initial congestion window.
+//! Segments that the server sends before the first ACK reaches it pass the capture point before
+//! that ACK plus the minimum remote round-trip time. The method is that of the campus Wi-Fi paper
+//! (5.3), but with the round trip of the handshake. A handshake may take longer than later round
+//! trips, so timestamps decide if both endpoints have them: a segment that echoes the timestamp of
+//! the ACK was sent after it.
 
 use manyways_unit::{Span, Time};
 
@@ -13,50 +13,50 @@ use super::place::Place;
 use super::stream::{Acked, Seen};
 use manyways_wire::tcp::Stamps;
 
-/// An answer that is shorter may have been shorter than the window.
+/// A shorter response may be shorter than the window.
 const LEAST_SEGMENTS: u32 = 20;
-/// A gap of so much of a round trip within the first window: the server paces what it sends, and has
-/// not sent all of it when the acknowledgement is there.
+/// A gap longer than this fraction of a round trip (1/8) within the initial window shows pacing:
+/// the server has not sent the whole window when the ACK arrives.
 const PACED: u64 = 8;
 
-/// The first window of a server.
+/// State of the estimate.
 #[derive(Clone, Debug, Default)]
 pub struct FirstWindow {
-    /// Where the first answer begins.
+    /// Offset of the first response.
     begin: Option<Place>,
-    /// When the first acknowledgement of a part of it passed.
+    /// Time of the first ACK of a part of the response.
     acked: Option<Time>,
-    /// Its stamp, and the one that the answer's first segment echoes, where both have one.
+    /// TSval of that ACK, and TSecr of the response's first segment.
     stamp: u32,
     echo: u32,
     has_stamp: bool,
     has_echo: bool,
-    /// What passed before that could have made the server send more.
+    /// Bytes that passed before the ACK could release more.
     bytes: u32,
-    /// The last segment of those.
+    /// Time of the last of these segments.
     last: Option<Time>,
     longest_gap: Span,
-    /// The answer goes on behind them.
+    /// Whether the response continues after these bytes.
     has_more: bool,
-    /// All bytes of the answer.
+    /// Bytes of the whole response.
     all: u32,
-    /// Another question was asked: what follows is no first answer.
+    /// Whether the client sent another request: later bytes are not part of the first response.
     is_over: bool,
-    /// The question was a greeting of TLS, whose answer is short.
+    /// Whether the request was a TLS handshake message, whose response is short.
     is_greeting: bool,
 }
 
-/// A first window, and what speaks against it.
+/// Estimate of an initial window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Its size in bytes; a lower bound where it is not valid.
+    /// Size in bytes; a lower bound if `is_valid` is false.
     pub bytes: u64,
-    /// The server had more to send, sent it later, and did not pace it.
+    /// Whether the server had more to send, sent it later, and did not pace.
     pub is_valid: bool,
 }
 
 impl FirstWindow {
-    /// The client sent new bytes; `beginning` is what there is of them.
+    /// Handles new bytes of the client; `beginning` is their captured part.
     pub(super) fn asked(&mut self, beginning: &[u8]) {
         match self.begin {
             Some(_) => self.is_over = true,
@@ -64,7 +64,8 @@ impl FirstWindow {
         }
     }
 
-    /// The server sent new bytes, and `far` is how long the way to it and back takes at least.
+    /// Handles new bytes of the server. `far` is the minimum round-trip time between the capture
+    /// point and the server.
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -89,7 +90,7 @@ impl FirstWindow {
             (None, _) => true,
             (Some(_), _) if tells => echo.is_none_or(|echo| is_after(self.stamp, echo)),
             (Some(acked), Some(far)) => now.since(acked) < far,
-            // Nobody knows when it was there.
+            // The arrival time of the ACK is unknown.
             (Some(_), None) => false,
         };
         if !is_first || self.has_more {
@@ -103,7 +104,7 @@ impl FirstWindow {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The client acknowledged something of the server's.
+    /// Handles an ACK of the client.
     pub(super) fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>) {
         let is_of_it = self.begin.is_some_and(|begin| acked.to > begin.get());
         if is_of_it && acked.bytes > 0 && self.acked.is_none() {
@@ -112,8 +113,8 @@ impl FirstWindow {
         }
     }
 
-    /// What was seen, in a connection whose segments carry up to `mss` bytes, and whose round trips
-    /// take `trip`; none where nothing was answered.
+    /// Returns the estimate, for segments of up to `mss` bytes and a round-trip time of `trip`.
+    /// `None` without a response.
     pub fn estimate(&self, mss: u32, trip: Option<Span>) -> Option<Estimate> {
         self.begin?;
         let is_long = self.all.div_ceil(mss.max(1)) >= LEAST_SEGMENTS;
@@ -135,8 +136,8 @@ mod tests {
     const MSS: u32 = 1_000;
     const TRIP: Option<Span> = Some(Span::from_millis(40));
 
-    /// A server whose segments pass a millisecond after each other, the first window from 100 ms on
-    /// and the rest after an acknowledgement at 110 ms.
+    /// A server that sends one segment per millisecond: the initial window from 100 ms on, and the
+    /// rest after an ACK at 110 ms.
     fn answers(question: &[u8], first: u64, later: u64, gap: u64) -> Option<Estimate> {
         let mut window = FirstWindow::default();
         let seen = |number: u64| Seen {
@@ -180,8 +181,8 @@ mod tests {
         assert!(!is_valid(answers(b"GET", 4, 30, 6)), "it is paced");
     }
 
-    /// The handshake took 42 ms, and what follows 40 ms: time alone would take two segments for the
-    /// first window's that the acknowledgement released.
+    /// The handshake took 42 ms, later round trips 40 ms: by time alone, two segments that the ACK
+    /// released would count as part of the initial window.
     #[test]
     fn stamps_tell_what_an_acknowledgement_released() {
         let mut window = FirstWindow::default();

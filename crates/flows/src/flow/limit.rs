@@ -1,86 +1,84 @@
-//! What keeps a sender from sending faster.
+//! Sender limits of a connection.
 //!
-//! The time between one new segment and the next belongs to what the sender waited for in it: data
-//! from its application, room in the receiver's window, or its own congestion window; of the last,
-//! whether that was young and growing, small because packets were lost, or as large as the path and
-//! its queue allow. It is what T-RAT (Zhang et al., SIGCOMM 2002) asks, but asked of each gap: a
-//! flow may be limited by one thing after the other.
+//! The time between one new segment and the next is attributed to the event that the sender waited
+//! for: data from its application, space in the receive window, or its own congestion window. The
+//! congestion window is in initial growth, small after losses, or as large as the path and its
+//! queue permit. The limits are those of T-RAT (Zhang et al., SIGCOMM 2002), but per gap: the limit
+//! of a flow may change over time.
 
 use manyways_unit::{Span, Time};
 
-/// Something that limits a sender.
+/// A limit of a sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit {
-    /// There was nothing to send, and nobody had asked for anything.
+    /// No data to send, and no request of the peer.
     Application,
-    /// It was asked, and had nothing to send yet.
+    /// A request of the peer, but no data to send yet.
     Think,
-    /// The receiver's window was full.
     ReceiverWindow,
-    /// The path was full: what was sent stood in a queue.
+    /// The path is at capacity: sent data waits in a queue.
     Congestion,
-    /// Packets were lost though there was no queue.
+    /// Packet loss without a queue.
     Loss,
-    /// The congestion window was still growing from its first size, or an answer was on its way.
+    /// Initial growth of the congestion window, or a response in flight.
     StartUp,
 }
 
-/// How long each of them did. The sum of all is exact up to two years, and so is each of them while
-/// none is longer than 4.3 s. Of longer ones each addition moves some billionths of the longest
-/// from one to another.
+/// Time of each limit. The sum is exact up to two years, and each value is exact while none exceeds
+/// 4.3 s. Above that, each addition moves some billionths of the largest value from one to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitedBy {
-    /// There are two for each connection, so that they are small: in units of 2^`shift` ns.
+    /// Compact, because there are two per connection: units of 2^`shift` ns.
     units: [u32; 6],
     shift: u8,
-    /// What is left of a unit, which the next span gets, whosever it was.
+    /// Remainder below a unit, which the next span receives, whatever its limit.
     rest: [u8; 3],
 }
 
-/// A unit is no more than what is left of one has room for.
+/// Maximum shift: a remainder must fit in `rest`.
 const COARSEST: u8 = 24;
 
-/// What is known when a new segment passes.
+/// State of the sender when a new segment passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
-    /// The sender had sent all that it had before this one.
+    /// Whether the sender had sent all its data before this segment.
     pub was_dry: bool,
-    /// The receiver's window was closed since the one before.
+    /// Whether the receive window was closed since the previous segment.
     pub was_blocked: bool,
-    /// It repairs a loss.
+    /// Whether the sender is in loss recovery.
     pub is_recovering: bool,
-    /// So many bytes are on their way with it.
+    /// Bytes in flight, including this segment.
     pub in_flight: u32,
-    /// So many bytes the receiver's window still has room for with it, as the sender knew it.
+    /// Space left in the receive window after this segment, as known to the sender.
     pub left: Option<u64>,
-    /// The latest round trip, the shortest one, and the shortest one of the far half.
+    /// Latest round-trip time, minimum one, and minimum of the part beyond the capture point.
     pub trip: Option<Span>,
     pub least: Option<Span>,
     pub far: Option<Span>,
     pub mss: u32,
 }
 
-/// Says of each gap what it belongs to.
+/// Attributes each gap to a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Judge {
     limited_by: LimitedBy,
-    /// When the segment before passed, whether it repaired a loss, and whether the receiver had no
-    /// room for another one then.
+    /// Time of the previous segment, whether it was in loss recovery, and whether the window had no
+    /// space for another one.
     before: Option<Time>,
     was_recovering: bool,
     had_no_room: bool,
-    /// When the other end said something since then.
+    /// Time of the peer's first data since then.
     asked: Option<Time>,
-    /// The first growth of the window is over.
+    /// Whether the initial growth of the window is over.
     has_grown: bool,
     growth: Growth,
     loss: Option<Loss>,
 }
 
-/// How the window grows at first.
+/// Initial growth of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
-    /// When this round trip began, and the most in flight in it and in the one before.
+    /// Start of this round trip, and the maximum in flight in it and in the previous one.
     since: Option<Time>,
     most: u32,
     before: u32,
@@ -93,7 +91,6 @@ struct Loss {
 }
 
 impl Limit {
-    /// Each of them.
     pub const ALL: [Self; 6] = [
         Self::Application,
         Self::Think,
@@ -103,7 +100,7 @@ impl Limit {
         Self::StartUp,
     ];
 
-    /// Its name, as in tables.
+    /// Returns the name of the table columns.
     pub fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -117,24 +114,24 @@ impl Limit {
 }
 
 impl LimitedBy {
-    /// How long.
+    /// Time of one limit.
     pub fn span(&self, limit: Limit) -> Span {
         Span::from_nanos(u64::from(self.units[limit as usize]) << self.shift)
     }
 
-    /// All of it.
+    /// Sum over all limits.
     pub fn all(&self) -> Span {
         let units: u64 = self.units.iter().copied().map(u64::from).sum();
         Span::from_nanos((units << self.shift) + self.rest())
     }
 
-    /// Its share of all, zero where nothing was limited.
+    /// Share of a limit in the sum, 0 to 1; 0 if the sum is zero.
     pub fn share(&self, limit: Limit) -> f64 {
         let all = self.all();
         if all.is_zero() { 0.0 } else { self.span(limit).as_secs_f64() / all.as_secs_f64() }
     }
 
-    /// So much longer.
+    /// Adds a time to a limit.
     #[inline]
     pub fn add(&mut self, limit: Limit, span: Span) {
         let mut nanos = span.as_nanos().saturating_add(self.rest());
@@ -167,23 +164,23 @@ impl Judge {
         &self.limited_by
     }
 
-    /// The connection stands, and nothing was sent in it yet.
+    /// Starts the measurement at the end of the handshake.
     pub(super) fn begins(&mut self, now: Time) {
         self.before = self.before.or(Some(now));
     }
 
-    /// The other end sent something that may be a question.
+    /// Handles data of the peer, which may be a request.
     pub(super) fn asked(&mut self, now: Time) {
         self.asked = Some(now);
     }
 
-    /// The sender noticed a loss.
+    /// Handles a loss that the sender noticed.
     pub(super) fn lost(&mut self, trip: Option<Span>, least: Option<Span>) {
         self.has_grown = true;
         self.loss = Some(Loss { had_queue: has_queue(trip, least) });
     }
 
-    /// New bytes pass.
+    /// Handles new bytes of the sender.
     pub(super) fn sent(&mut self, now: Time, moment: Moment) {
         if let Some(before) = self.before {
             self.judge(now, before, &moment);
@@ -208,7 +205,7 @@ impl Judge {
             return;
         };
         self.limited_by.add(Limit::Application, asked.since(before));
-        // The question went to the sender, and the answer came back: nobody thought then.
+        // The travel times of request and response are not think time.
         let waited = now.since(asked);
         let way = moment.far.unwrap_or_default().min(waited);
         self.limited_by.add(Limit::StartUp, way);
@@ -235,8 +232,8 @@ impl Judge {
 }
 
 impl Growth {
-    /// A segment passes. It is over when a round trip brings less than a quarter more than the one
-    /// before, where a round trip is known.
+    /// Handles a segment. Returns true if the last round trip carried less than 25 % more than the
+    /// previous one. Requires a known round-trip time.
     fn is_over(&mut self, now: Time, trip: Option<Span>, in_flight: u32) -> bool {
         let since = *self.since.get_or_insert(now);
         let is_next = trip.is_some_and(|trip| now.since(since) >= trip);
@@ -250,7 +247,8 @@ impl Growth {
     }
 }
 
-/// A round trip that takes a quarter longer than the shortest one, and 5 ms, was in a queue.
+/// Whether the round-trip time exceeds the minimum by at least 25 % and by at least 5 ms, which
+/// shows a queue.
 fn has_queue(trip: Option<Span>, least: Option<Span>) -> bool {
     trip.zip(least).is_some_and(|(trip, least)| {
         let more = Span::from_nanos(least.as_nanos() / 4).max(Span::from_millis(5));

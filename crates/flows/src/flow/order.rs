@@ -1,4 +1,4 @@
-//! What one end sends, in the order of its stream, whatever the order in which it passes.
+//! Reassembly of the data of one endpoint.
 
 use manyways_unit::Time;
 
@@ -6,22 +6,21 @@ use super::place::Place;
 use manyways_unit::ThinVec;
 use manyways_wire::stream::Piece;
 
-/// So many bytes are held until those before them come.
+/// Maximum number of bytes that wait for a gap to close.
 pub const HELD_BYTES: usize = 64 * 1024;
-/// So many pieces are.
+/// Maximum number of pieces that wait for a gap to close.
 pub const HELD_PIECES: usize = 64;
 
-/// Puts the segments of one end in order.
+/// Reassembles the segments of one endpoint.
 ///
-/// What passes twice counts once, by its first copy. Bytes behind a gap are held, up to
-/// [`HELD_BYTES`] of them in up to [`HELD_PIECES`]; when there are more, or when the other end says
-/// that it has what is missing, the gap becomes a piece of which nothing is known. Whatever passes
-/// has become pieces without a gap between them at the end.
+/// Of bytes that pass twice, the first copy counts. Bytes after a gap wait, up to [`HELD_BYTES`] in
+/// up to [`HELD_PIECES`]. If there are more, or if the peer acknowledges the missing bytes, the gap
+/// becomes a piece of unknown content. At the end, the pieces are contiguous.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// The first byte that is not handed on yet.
+    /// Offset of the first byte that was not passed on.
     next: Option<Place>,
-    /// What waits, in order and without overlaps.
+    /// Waiting pieces, in order and without overlaps.
     held: ThinVec<Held>,
 }
 
@@ -34,12 +33,12 @@ struct Held {
 }
 
 impl Order {
-    /// The place of the first byte that is not handed on yet; none before the first segment.
+    /// Offset of the first byte that was not passed on. `None` before the first segment.
     pub fn next(&self) -> Option<u64> {
         self.next.map(Place::get)
     }
 
-    /// How many are held: few pieces are, and seldom any.
+    /// Number of waiting bytes. Computed on demand, because there are few pieces, and usually none.
     fn bytes(&self) -> usize {
         self.held.iter().map(|held| held.bytes.len()).sum()
     }
@@ -48,12 +47,12 @@ impl Order {
         self.next = Some(Place::new(place));
     }
 
-    /// The stream begins at this place.
+    /// Sets the start of the stream, unless it is known.
     pub fn begins(&mut self, place: u64) {
         self.next.get_or_insert(Place::new(place));
     }
 
-    /// Bytes pass whose first has this place in the stream; what is in order is handed on.
+    /// Handles bytes at the offset `place`; passes on all bytes that are in order.
     pub fn pass(&mut self, place: u64, piece: Piece<'_>, mut each: impl FnMut(Piece<'_>)) {
         let next = self.next.get_or_insert(Place::new(place)).get();
         let Some((place, piece)) = after(next, place, piece) else { return };
@@ -70,21 +69,21 @@ impl Order {
         self.go_on(&mut each);
     }
 
-    /// The other end has all before this place: what did not pass until now never will.
+    /// Handles an ACK up to `place`: bytes that did not pass until now never will.
     pub fn acked(&mut self, now: Time, place: u64, mut each: impl FnMut(Piece<'_>)) {
         if self.next().is_some_and(|next| next < place) {
             self.reach(now, place, &mut each);
         }
     }
 
-    /// Nothing comes any more: hands on what is held.
+    /// Ends the stream and passes on all waiting pieces.
     pub fn end(&mut self, mut each: impl FnMut(Piece<'_>)) {
         while let Some((at, begin)) = self.held.first().map(|held| (held.at, held.begin)) {
             self.reach(at, begin, &mut each);
         }
     }
 
-    /// Hands on all before a place, and what follows it at once.
+    /// Passes on all bytes before `place`, and the contiguous bytes after it.
     fn reach(&mut self, now: Time, place: u64, each: &mut impl FnMut(Piece<'_>)) {
         self.go_on(each);
         while let Some(next) = self.next().filter(|next| *next < place) {
@@ -98,7 +97,7 @@ impl Order {
         self.go_on(each);
     }
 
-    /// Hands on what is held and has nothing missing before it.
+    /// Passes on the waiting pieces that are contiguous with the stream.
     fn go_on(&mut self, each: &mut impl FnMut(Piece<'_>)) {
         while let Some(next) = self.next()
             && self.held.first().is_some_and(|held| held.begin <= next)
@@ -116,7 +115,7 @@ impl Order {
         let before = index.checked_sub(1).and_then(|index| self.held.get(index));
         let known = before.map_or(0, |held| held.begin.saturating_add(held.length));
         let Some((begin, mut piece)) = after(known, place, piece) else { return };
-        // Those behind it came first, and stay.
+        // Waiting bytes passed earlier and take precedence.
         if let Some(behind) = self.held.get(index) {
             let room = behind.begin.saturating_sub(begin);
             let there = usize::try_from(room).unwrap_or(usize::MAX).min(piece.bytes.len());
@@ -130,7 +129,7 @@ impl Order {
     }
 }
 
-/// A piece without what is before `next`; none when nothing is left.
+/// Returns the part of a piece from `next` on. `None` if nothing is left.
 fn after(next: u64, place: u64, piece: Piece<'_>) -> Option<(u64, Piece<'_>)> {
     let known = next.saturating_sub(place);
     if known >= piece.length {
@@ -147,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// What is handed on, as bytes; unknown ones are dots.
+    /// Passed-on bytes; unknown ones are dots.
     #[derive(Default)]
     struct Sink(Vec<u8>);
 
@@ -208,7 +207,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a text is cut, mixed and repeated: where all of it passed, it comes out.
+        /// Pieces of a text, cut, reordered and repeated: if all of it passed, the output is the
+        /// text.
         #[test]
         fn any_order_gives_the_stream(
             cuts in prop::collection::vec((0_usize..400, 1_usize..60, 0_usize..60), 1..40),

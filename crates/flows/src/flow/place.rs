@@ -1,13 +1,13 @@
-//! Places in a stream.
+//! Offsets in a stream.
 
 use std::num::NonZeroU64;
 
-/// A place that may be kept or not: one more than it is, so that an optional one takes no more room.
+/// An offset plus one, so that an optional offset takes no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(NonZeroU64);
 
 impl Place {
-    /// This place; of the two last ones, the first.
+    /// The two largest offsets are stored as one.
     pub(super) fn new(place: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(place))
     }

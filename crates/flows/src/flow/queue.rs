@@ -1,9 +1,9 @@
-//! A queue that seldom has more than one in it.
+//! A queue that rarely has more than one element.
 
 use std::collections::VecDeque;
 use std::{mem, slice};
 
-/// A queue whose first one needs no room elsewhere.
+/// A queue that stores one element without an allocation.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Queue<T> {
     #[default]
@@ -67,7 +67,7 @@ impl<T> Queue<T> {
             Self::Many(all) => {
                 let first = all.pop_front();
                 if all.is_empty() {
-                    // Most connections are silent most of the time.
+                    // Release the allocation: most connections are idle most of the time.
                     *self = Self::Empty;
                 }
                 first
@@ -79,7 +79,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts one before the one at this index, or behind all.
+    /// Inserts an element before the element at `index`, or at the end.
     pub(super) fn insert(&mut self, index: usize, one: T) {
         match self {
             Self::Many(all) => all.insert(index.min(all.len()), one),
@@ -87,7 +87,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How many come first of which this is true, where it is true of none behind them.
+    /// Returns the number of leading elements for which `is_before` is true; the queue must be
+    /// partitioned.
     pub(super) fn partition_point(&self, mut is_before: impl FnMut(&T) -> bool) -> usize {
         match self {
             Self::Empty => 0,
@@ -114,7 +115,7 @@ impl<T> Queue<T> {
         one.iter_mut().chain(other)
     }
 
-    /// What it is with one more, where there is at most one.
+    /// Returns a queue of at most one element with another one.
     fn with(&mut self, one: T, is_first: bool) -> Self {
         match mem::take(self) {
             Self::One(other) => {

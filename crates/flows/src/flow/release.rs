@@ -1,24 +1,23 @@
-//! The far half of a round trip: from an acknowledgement that passes on its way to the sender to
-//! the first segment that it made the sender send.
+//! The remote part of a round trip: from an ACK that passes on its way to the sender to the first
+//! segment that the ACK released.
 //!
-//! Where both ends have stamps, that segment is the first new one which echoes the
-//! acknowledgement's stamp; where several acknowledgements have the same one, the first of them
-//! counts. Otherwise the sender's window is followed as Jaiswal et al. do (INFOCOM 2004): each
-//! acknowledgement lets it grow by what slow start or congestion avoidance allow, and the first
-//! segment beyond what was allowed before was released by it. We follow Reno only, as Linux does it:
-//! a first segment that is short takes the room of a full one, and a window that is not used, as the
-//! receiver's is smaller or there is nothing to send, grows in slow start only, to twice of what is
-//! used. It is corrected upwards whenever the sender sends more.
+//! If both endpoints have timestamps, that segment is the first new one that echoes the ACK's
+//! timestamp; of several ACKs with the same timestamp, the first counts. Otherwise the sender's
+//! window is simulated like Jaiswal et al. do (INFOCOM 2004): each ACK lets it grow by the amount
+//! of slow start or congestion avoidance, and the first segment beyond the previous limit was
+//! released by it. The simulation is Reno as in Linux: a first segment that is short counts as a
+//! full one, and a window that is not used, because the receive window is smaller or there is no
+//! data, grows only in slow start, to twice of the used part. The simulated window is corrected
+//! upwards whenever the sender exceeds it.
 //!
-//! An acknowledgement counts once it can be at the sender, which is [`SHORTEST`] of the shortest way
-//! there and back that is known otherwise, by the handshake or by what the other end sends and the
-//! sender acknowledges. Near a receiver a burst passes with its acknowledgements in between, and
-//! captures record what was received late: without that time, each acknowledgement would seem to
-//! release what passes right behind it. Where no such way is known the window tells nothing. Where a
-//! later one shows that the known way was far too long (the handshake woke a radio), what the window
-//! told is forgotten.
+//! An ACK counts once it may have reached the sender: after [`SHORTEST`] of the minimum known
+//! round-trip time to the sender, from the handshake or from ACKs of the sender. Near a receiver, a
+//! burst passes with its ACKs in between, and captures record received packets late: without this
+//! delay, each ACK would seem to release the segment directly after it. If no such time is known,
+//! the window yields no samples. If a later sample shows that the known time was far too long (the
+//! handshake included a promotion), the samples of the window are discarded.
 //!
-//! Neither says anything where the sender had nothing left to send: the segment waited for data.
+//! Neither method yields a sample if the sender had no data left: the segment waited for data.
 
 use manyways_unit::{Span, Time};
 
@@ -27,63 +26,64 @@ use super::stream::{Acked, Seen};
 use manyways_unit::Samples;
 use manyways_wire::tcp::{Seq, Stamps};
 
-/// So many acknowledgements are remembered until they release something.
+/// Maximum number of ACKs that wait to release a segment.
 const REMEMBERED: usize = 256;
-/// The way to the sender and back may be shorter than all that were measured, by this share.
+/// The actual round-trip time to the sender may be this fraction of the measured minimum.
 const SHORTEST: (u64, u64) = (3, 4);
-/// Where half of the room is taken, acknowledgements within such a part of that way are taken for
-/// one: a fast flow has more of them on their way than can be remembered.
+/// If half of the queue is used, ACKs within this fraction of the round-trip time are merged,
+/// because a fast flow has more ACKs in flight than the queue holds.
 const TOGETHER: u64 = 128;
 
-/// The acknowledgements that are on their way to a sender, and what they release.
+/// ACKs in flight to a sender, and the segments that they release.
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
     stamped: Queue<Stamped>,
-    /// The latest stamp that came back, where one did.
+    /// The latest timestamp that was echoed.
     echoed: u32,
     has_echoed: bool,
-    /// Where the sender has no stamps.
+    /// Without timestamps only.
     reno: Option<Box<Reno>>,
     far: Samples,
     whole: Samples,
     by_stamp: u32,
-    /// The latest whole round trip.
+    /// Latest complete round-trip time.
     latest: Option<Span>,
-    /// Up to where the receiver had room, as the sender knew it when it last sent something, where
-    /// it knew: the lower half of the place.
+    /// Limit of the receive window, as known to the sender at its last segment: the lower 32 bits
+    /// of the offset.
     granted: u32,
     has_granted: bool,
 }
 
-/// What the sender's window allows, were it Reno's.
+/// Simulation of the sender's window.
 #[derive(Clone, Debug, Default)]
 struct Reno {
     allowed: Queue<Allowed>,
-    /// Acknowledgements that cannot be at the sender yet.
+    /// ACKs that cannot have reached the sender yet.
     coming: Queue<Coming>,
-    /// The shortest way there and back that is known.
+    /// Minimum known round-trip time to the sender.
     far: Span,
     window: Window,
 }
 
-/// An acknowledgement on its way to the sender.
+/// An ACK in flight to the sender.
 #[derive(Clone, Copy, Debug)]
 struct Coming {
     at: Time,
     acked: Acked,
 }
 
-/// The first acknowledgement with a stamp.
+/// The first ACK with a timestamp.
 #[derive(Clone, Copy, Debug)]
 struct Stamped {
     at: Time,
     near: Option<Span>,
     stamp: u32,
-    /// What the last one with it says of the receiver's window: the lower half of the place.
+    /// Limit of the receive window in the last ACK with this timestamp: the lower 32 bits of the
+    /// offset.
     granted: u32,
 }
 
-/// An acknowledgement that lets the sender send beyond a place.
+/// An ACK that permits the sender to send beyond an offset.
 #[derive(Clone, Copy, Debug)]
 struct Allowed {
     beyond: u64,
@@ -92,42 +92,42 @@ struct Allowed {
     granted: u64,
 }
 
-/// What the sender's window must be, were it Reno's.
+/// Simulated Reno window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     size: u64,
-    /// Above this it grows slowly; zero before the first loss.
+    /// Slow start threshold; 0 before the first loss.
     threshold: u64,
-    /// Up to there it lets the sender send…
+    /// Limit of the congestion window, as an offset.
     reach: u64,
-    /// …and the receiver's does, too.
+    /// Limit of the receive window, as an offset.
     limit: u64,
-    /// All before that had come, as the sender knew when it last sent something.
+    /// Cumulative acknowledgment that the sender knew at its last segment.
     known: u64,
-    /// The most that was on its way then, of late…
+    /// Maximum in flight in the current round trip.
     used: u64,
-    /// …which is until this has come.
+    /// Offset whose acknowledgment ends this round trip.
     used_until: u64,
 }
 
 impl Releases {
-    /// From the capture point to the sender and back.
+    /// Times from the capture point to the sender and back.
     pub fn far(&self) -> &Samples {
         &self.far
     }
 
-    /// Whole round trips: that of the acknowledgement's own half, and this one.
+    /// Complete round-trip times: the part of the ACK's own side plus the remote part.
     pub fn whole(&self) -> &Samples {
         &self.whole
     }
 
-    /// The latest whole round trip.
+    /// Latest complete round-trip time.
     pub fn latest(&self) -> Option<Span> {
         self.latest
     }
 
-    /// Up to which place the receiver had room, as the sender knew it when it last sent something,
-    /// which ended there.
+    /// Limit of the receive window, as known to the sender at its last segment, which ended at
+    /// `end`.
     pub fn granted(&self, end: u64) -> Option<u64> {
         self.has_granted.then(|| Seq(self.granted).unwrap(end))
     }
@@ -140,12 +140,12 @@ impl Releases {
         self.has_echoed.then_some(self.echoed)
     }
 
-    /// So many of them were found by stamps.
+    /// Number of samples from timestamps.
     pub fn by_stamp(&self) -> u64 {
         self.by_stamp.into()
     }
 
-    /// An acknowledgement passes on its way to the sender.
+    /// Handles an ACK on its way to the sender.
     pub fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>, mss: u32) {
         if let Some(Stamps { value: stamp, .. }) = stamps {
             let is_newer = self.stamped.back().is_none_or(|last| is_after(stamp, last.stamp));
@@ -157,7 +157,7 @@ impl Releases {
                 None if is_newer && echoed.is_none_or(|echoed| is_after(stamp, echoed)) => {
                     remember(&mut self.stamped, Stamped { stamp, at: now, near, granted });
                 }
-                // It has come back already, and says more now.
+                // The timestamp was echoed already; this ACK extends the window.
                 None if echoed == Some(stamp) => self.grant(acked.granted),
                 None => {}
             }
@@ -166,15 +166,15 @@ impl Releases {
         }
     }
 
-    /// The sender lost something, which it noticed by its timer or not.
+    /// Handles a loss that the sender noticed, by its retransmission timer or otherwise.
     pub fn lost(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
         let Some(reno) = &mut self.reno else { return };
         reno.window.shrink(by_timer, in_flight, mss);
         reno.allowed = Queue::default();
     }
 
-    /// What the sender sends passes. `far` is the shortest far half that is known besides, without
-    /// which a sender's window tells nothing.
+    /// Handles a segment of the sender. `far` is the minimum remote round-trip time known from
+    /// elsewhere; without it, the window yields no samples.
     pub fn sent(
         &mut self,
         now: Time,
@@ -193,7 +193,7 @@ impl Releases {
                 reno.arrive(now, mss);
                 let by_window = reno.allowed_by(seen.end);
                 reno.window.sends(seen, mss);
-                // What was allowed while there was nothing to send releases nothing any more.
+                // ACKs that passed while there was no data release no segment.
                 if seen.was_dry {
                     reno.allowed = Queue::default();
                 }
@@ -206,7 +206,7 @@ impl Releases {
         if !seen.is_new || seen.was_dry {
             return;
         }
-        // Clocks of captures step back: nothing takes no time.
+        // Clocks of captures may step back.
         let far = now.since(at);
         if far.is_zero() {
             return;
@@ -219,7 +219,8 @@ impl Releases {
         }
     }
 
-    /// The far half takes at least so long, as far as is known now.
+    /// Updates the minimum remote round-trip time; discards samples that are based on a time that
+    /// was far too long.
     fn knows(&mut self, far: Span) {
         let was_wrong = self.reno.as_ref().is_some_and(|reno| half(reno.far) > far);
         if was_wrong && self.by_stamp == 0 {
@@ -228,7 +229,7 @@ impl Releases {
         }
     }
 
-    /// The acknowledgement that this is the first echo of, in a segment that ends here.
+    /// Returns the ACK whose timestamp a segment that ends at `end` echoes first.
     fn echoed_by(&mut self, echo: u32, end: u64) -> Option<Allowed> {
         if self.echoed().is_some_and(|echoed| !is_after(echo, echoed)) {
             return None;
@@ -248,7 +249,7 @@ impl Releases {
 }
 
 impl Reno {
-    /// The latest acknowledgement without which a segment that ends there would not be sent.
+    /// Returns the latest ACK without which a segment that ends at `end` could not be sent.
     fn allowed_by(&mut self, end: u64) -> Option<Allowed> {
         let mut found = None;
         while let Some(first) = self.allowed.front().filter(|first| first.beyond < end) {
@@ -258,7 +259,7 @@ impl Reno {
         found
     }
 
-    /// An acknowledgement passes on its way to the sender.
+    /// Handles an ACK on its way to the sender.
     fn leaves(&mut self, now: Time, acked: &Acked, mss: u32) {
         let together = match self.coming.len() < REMEMBERED / 2 {
             true => Span::ZERO,
@@ -278,7 +279,7 @@ impl Reno {
         }
     }
 
-    /// What passed long enough ago has come to the sender.
+    /// Delivers ACKs that may have reached the sender.
     fn arrive(&mut self, now: Time, mss: u32) {
         let (times, of) = SHORTEST;
         let way = Span::from_nanos(self.far.as_nanos() / of * times);
@@ -303,7 +304,7 @@ impl Window {
     fn grow(&mut self, acked: &Acked, mss: u32) {
         let in_slow_start = self.threshold == 0 || self.size < self.threshold;
         let bytes = acked.bytes.max(mss.into());
-        // Who has more to send uses all that both windows allow.
+        // A sender with more data uses all that both windows permit.
         let room = acked.granted.saturating_sub(acked.to);
         let used = if acked.is_dry { self.used } else { self.size.min(room) };
         let (more, most) = match in_slow_start {
@@ -323,7 +324,7 @@ impl Window {
         self.size = if by_timer { mss.into() } else { self.threshold };
     }
 
-    /// It sends up to there, so that it may.
+    /// Raises the window to the end of a sent segment.
     fn sends(&mut self, seen: &Seen, mss: u32) {
         let full = |bytes: u64| bytes.next_multiple_of(mss.max(1).into());
         if self.reach == 0 {
@@ -373,7 +374,7 @@ mod tests {
         releases.acked(time(0), &acked(100, 100), stamps(7, 0), 100);
         releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7), None, 100);
         assert_eq!(releases.far().count(), 0, "it had nothing to send before");
-        // Two acknowledgements of the same moment, and the second segment that echoes it.
+        // Two ACKs with the same timestamp, and the second segment that echoes it.
         releases.acked(time(40), &acked(50, 150), stamps(8, 0), 100);
         releases.acked(time(41), &acked(50, 200), stamps(8, 0), 100);
         releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8), None, 100);
@@ -383,7 +384,7 @@ mod tests {
             (1, Some(Span::from_millis(20)))
         );
         assert_eq!(releases.granted(300), Some(1_100), "that of the second, whichever it knew");
-        // What was sent again, or echoes what did not pass, tells nothing.
+        // Retransmissions, and echoes of timestamps that did not pass, yield no samples.
         releases.acked(time(80), &acked(100, 400), stamps(10, 0), 100);
         releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9), None, 100);
         let again = Seen { is_new: false, ..seen(false, 300, 400) };
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(releases.far().count(), 1);
     }
 
-    /// Ten segments fill the receiver's window: slow start allows more and more, and is not used.
+    /// Ten segments fill the receive window: slow start permits more, which stays unused.
     #[test]
     fn without_stamps_the_receivers_window_limits_as_well() {
         let (mut releases, far) = (Releases::default(), Some(Span::from_millis(42)));
@@ -404,7 +405,7 @@ mod tests {
         };
         (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, far, 100));
         for number in 10..200 {
-            // Each acknowledgement makes room for one segment, which passes 42 ms after it.
+            // Each ACK opens the window for one segment, which passes 42 ms later.
             let at = Time::from_millis(number * 6);
             let to = (number - 9) * 100;
             let near = Some(Span::from_millis(20));
@@ -421,8 +422,8 @@ mod tests {
         let median = releases.far().median().unwrap();
         assert!(median >= Span::from_millis(41) && median <= Span::from_millis(43), "{median:?}");
     }
-    /// A sender that does as Linux's, in slow start, 30 ms from here and back. Its first segment is
-    /// short, and the receiver's window grows after a while.
+    /// A sender like Linux in slow start, 30 ms away. Its first segment is short, and the receive
+    /// window grows later.
     #[test]
     fn a_sender_counts_segments_and_keeps_what_it_could_not_use() {
         let (mut releases, far) = (Releases::default(), Some(Span::from_millis(30)));
@@ -464,8 +465,8 @@ mod tests {
         assert!(far.median() < Some(Span::from_micros(30_300)), "{far:?}");
         assert!(far.count() > 100, "{}", far.count());
     }
-    /// Small questions every second, whose answers the same end acknowledges, and then something large:
-    /// the window has stayed as it was.
+    /// Small requests every second, with responses that the same endpoint acknowledges, and then a
+    /// large transfer: the window is unchanged.
     #[test]
     fn what_was_allowed_while_there_was_nothing_to_send_releases_nothing() {
         let mut releases = Releases::default();
@@ -520,7 +521,7 @@ mod tests {
         assert!(far.median() < Some(Span::from_micros(30_300)), "{far:?}");
     }
 
-    /// What was on its way is what the sender knew of, and not what is known near the receiver.
+    /// Bytes in flight are those that the sender knows of, not those known near the receiver.
     #[test]
     fn near_the_receiver_acknowledgements_pass_before_their_sender_has_them() {
         let mut releases = Releases::default();
@@ -535,8 +536,8 @@ mod tests {
         assert_eq!(releases.reno.unwrap().window.used, 8_000);
     }
 
-    /// A reader that makes room now and then tells so by acknowledgements of nothing new: what it makes
-    /// room for is not the work of the sender's window.
+    /// A reader opens the window from time to time, with ACKs that acknowledge nothing new:
+    /// segments released by them do not depend on the congestion window.
     #[test]
     fn room_that_is_made_releases_what_waits_for_it() {
         let (mut releases, far) = (Releases::default(), Some(Span::from_millis(30)));
@@ -575,9 +576,9 @@ mod tests {
         Time::from_nanos(micros * 1_000)
     }
 
-    /// What a phone captures: bursts of merged segments that come by radio every few milliseconds and
-    /// are acknowledged within 100 us, in a capture that holds received packets back a moment.
-    /// Times are in microseconds, and the server is 38.2 ms away.
+    /// Capture on a phone: bursts of merged segments every few milliseconds, acknowledged within
+    /// 100 us, in a capture that records received packets with a delay. Times are in microseconds,
+    /// and the server is 38.2 ms away.
     struct Phone {
         releases: Releases,
         far: Option<Span>,
@@ -610,14 +611,14 @@ mod tests {
             self.acks(at + 90, segments * 1_388);
         }
 
-        /// The first window in three bursts, and three round trips of slow start.
+        /// The initial window in three bursts, and three round trips of slow start.
         fn downloads(&mut self) {
             let mut bursts = vec![(900_000, 4), (900_110, 7), (906_000, 3)];
             for _ in 0..3 {
                 for (at, segments) in &bursts {
                     self.burst(*at, *segments);
                 }
-                // Each acknowledgement releases twice what it is for.
+                // Each ACK releases twice the bytes that it acknowledges.
                 bursts = bursts.iter().map(|(at, n)| (at + 90 + 38_200, 2 * n)).collect();
             }
         }
@@ -639,11 +640,11 @@ mod tests {
     fn a_segment_that_is_recorded_behind_what_it_did_not_wait_for_took_no_time() {
         let mut phone = Phone::new(Some(38_200));
         phone.burst(900_000, 10);
-        // Received before the acknowledgement was sent, and recorded behind it.
+        // Received before the ACK was sent, and recorded after it.
         phone.comes(900_020, 1_388);
         phone.acks(900_200, 1_388);
         assert_eq!(phone.releases.far().count(), 0);
-        // By stamps as well.
+        // Also with timestamps.
         let mut releases = Releases::default();
         let stamps = |value, echo| Some(Stamps { value, echo });
         let acked = Acked { bytes: 1_000, to: 1_000, granted: 60_000, ..Acked::default() };
@@ -660,7 +661,8 @@ mod tests {
         assert_eq!(phone.releases.far().count(), 0);
     }
 
-    /// The handshake woke a radio, and took 600 ms; later something shows how far the server is.
+    /// The handshake included a promotion and took 600 ms; a later sample shows the actual
+    /// distance.
     #[test]
     fn what_followed_from_a_way_that_was_far_too_long_is_forgotten() {
         let mut phone = Phone::new(Some(600_000));
@@ -675,15 +677,15 @@ mod tests {
         assert_eq!(phone.releases.far().least(), Some(Span::from_micros(38_200)));
     }
 
-    /// More acknowledgements are on their way than are remembered one by one: of a flow of 1.1 Gbit/s
-    /// that the receiver's window limits, 40 ms away.
+    /// More ACKs in flight than the queue holds: a flow of 1.1 Gbit/s that the receive window
+    /// limits, 40 ms away.
     #[test]
     fn a_fast_flow_is_followed_as_well() {
         const WINDOW: u64 = 4_000;
         let mut phone = Phone::new(Some(40_000));
         phone.room = WINDOW * 1_388;
         for step in 0..10 * WINDOW {
-            // The acknowledgement of the first of them releases the one behind the last.
+            // The ACK of the first segment releases the segment after the last.
             let at = 900_000 + 10 * step;
             phone.comes(at, 1_388);
             phone.acks(at, 1_388);

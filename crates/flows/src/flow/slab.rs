@@ -1,11 +1,10 @@
-//! Many large things, each with a number.
+//! Storage for many large values by index.
 
-/// A part takes so many bytes: an allocator rounds up to powers of two, or to what is between them.
+/// Size of a part in bytes; a power of two, because allocators round up.
 const PART: usize = 1 << 18;
 
-/// Things at numbered places. They lie side by side, where a box for each would take the room of the
-/// next larger size that its allocator has, and they never move, where a single list would have to
-/// be copied to grow.
+/// Values by index. They are stored in large parts without the rounding of an allocation per value,
+/// and they never move, while a single vector would be copied to grow.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     parts: Vec<Vec<Option<T>>>,
@@ -19,11 +18,11 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// So many are in a part.
+    /// Values per part.
     const EACH: usize =
         if size_of::<Option<T>>() < PART { PART / size_of::<Option<T>>() } else { 1 };
 
-    /// One more; where it is.
+    /// Stores a value. Returns its index.
     pub(super) fn insert(&mut self, thing: T) -> u32 {
         if let Some(place) = self.free.pop() {
             if let Some(slot) = self.slot(place) {
@@ -49,21 +48,21 @@ impl<T> Slab<T> {
         self.slot(place)?.as_mut()
     }
 
-    /// Its place is free then.
+    /// Removes a value and frees its index.
     pub(super) fn take(&mut self, place: u32) -> Option<T> {
         let thing = self.slot(place)?.take()?;
         self.free.push(place);
         Some(thing)
     }
 
-    /// All of them and their places, in the order of these.
+    /// Returns all values with their indices, in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let places = 0_u32..;
         let all = places.zip(self.parts.iter().flatten());
         all.filter_map(|(place, thing)| Some((place, thing.as_ref()?)))
     }
 
-    /// How many places there are, free ones among them.
+    /// Number of indices in use or free.
     #[cfg(test)]
     pub(super) fn places(&self) -> usize {
         self.parts.iter().map(Vec::len).sum()

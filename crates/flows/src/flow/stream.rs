@@ -1,9 +1,9 @@
-//! One direction of a connection, as it passes: what was sent again and why, what was lost on which
-//! side of the capture point, and how long bytes and their acknowledgements take.
+//! One direction of a TCP connection: retransmissions and their causes, losses on either side of
+//! the capture point, and round-trip times.
 //!
-//! Bytes are numbered without end: the 32 bits of a segment are unwrapped near the last ones. What
-//! was sent and is not acknowledged yet is kept, up to [`OUTSTANDING`] segments; what was skipped
-//! and may yet come is kept as holes, up to [`HOLES`].
+//! Offsets have 64 bits: the 32-bit sequence numbers are unwrapped near the latest ones. Up to
+//! [`OUTSTANDING`] unacknowledged segments are stored, and up to [`HOLES`] gaps that may still be
+//! filled.
 
 mod again;
 #[cfg(test)]
@@ -18,60 +18,59 @@ use super::queue::Queue;
 use manyways_unit::Samples;
 use manyways_wire::tcp::{Flags, Segment, Seq};
 
-/// So many segments on their way are remembered; of more, the oldest are forgotten.
+/// Maximum number of stored unacknowledged segments; the oldest are discarded.
 pub const OUTSTANDING: usize = 2_048;
-/// So many gaps are remembered.
+/// Maximum number of stored gaps.
 pub const HOLES: usize = 64;
-/// No more bytes than this are on their way (RFC 7323, 2.3).
+/// Maximum number of bytes in flight (RFC 7323, 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
-/// What a segment is believed to carry while nobody has said it.
+/// Assumed segment size until it is known.
 const USUAL_MSS: u32 = 1_460;
-/// An acknowledgement of a single segment that comes this much later than the fastest one was
-/// probably held back in the hope of another (RFC 1122, 4.2.3.2, allows half a second; systems
-/// take 40 ms and more).
+/// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
+/// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more).
 const HELD_BACK: Span = Span::from_millis(35);
 
-/// Where a stream begins: far enough from zero for all that may come late.
+/// Returns the first offset of a stream: far enough from 0 for segments that arrive late.
 fn beginning(first: Seq) -> u64 {
     (1 << 32) + u64::from(first.0)
 }
 
-/// What one end sends.
+/// The data of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The number of the first byte; of its SYN, where that was seen.
+    /// Sequence number of the first byte; of the SYN, if captured.
     first: Seq,
-    /// The place behind the last byte that was seen.
+    /// Offset after the last captured byte.
     top: u64,
-    /// What the other end has, by its own words.
+    /// Cumulative acknowledgment of the peer.
     acked: u64,
-    /// Up to where the other end has room.
+    /// Limit of the peer's receive window.
     granted: Option<Place>,
     sent: Queue<Sent>,
-    /// When the latest segment passed of which all is acknowledged.
+    /// Time of the latest segment that is acknowledged as a whole.
     heard: Time,
-    /// Acknowledgements in a row that say the same, while bytes are on their way.
+    /// Consecutive duplicate ACKs while bytes are in flight.
     repeats: u32,
-    /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
+    /// Bytes beyond [`Self::acked`] in the latest SACK of the peer.
     sacked: u32,
-    /// Of most streams nothing is lost or comes twice.
+    /// `None` while no byte is missing or repeated, as in most streams.
     trouble: Option<Box<Trouble>>,
     mss: u32,
     has_syn: bool,
     fin: Option<Place>,
-    /// Its last segment was not full, and nothing waited behind it.
+    /// Whether the latest segment was not full and no data waited after it.
     is_dry: bool,
-    /// The latest stamp of its own clock, where it has one.
+    /// Latest TSval of the sender.
     latest: u32,
     has_stamp: bool,
     counted: Counted,
-    /// From the capture point to the other end and back.
+    /// From the capture point to the peer and back.
     near: Samples,
-    /// From the capture point to its sender and back, at least; zero where nobody knows.
+    /// Minimum from the capture point to the sender and back; zero if unknown.
     far: Span,
 }
 
-/// What every stream adds up to: see [`Counts`].
+/// Counters that each stream needs: see [`Counts`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     bytes: u64,
@@ -81,16 +80,16 @@ struct Counted {
     held_back: u32,
 }
 
-/// What is kept of a stream in which something is missing, or came again.
+/// State of a stream with missing or repeated bytes.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
     holes: Vec<Hole>,
-    /// What had been sent without having passed when an acknowledgement of the same end passed.
+    /// Bytes that had been sent but not captured when an ACK of the same endpoint passed.
     said: Option<Hole>,
     resent: Vec<Resent>,
-    /// Until this is acknowledged the sender repairs what was lost…
+    /// Offset whose acknowledgment ends the recovery.
     recovers_to: u64,
-    /// …which it learned this way.
+    /// How the sender detected the loss.
     recovery: Option<Cause>,
     again: Again,
     reordered: u32,
@@ -102,103 +101,102 @@ struct Trouble {
     unseen: u64,
 }
 
-/// What a stream adds up to.
+/// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments, with and without data. Like those with data, no more than 2^32 - 1 are counted.
+    /// Segments with and without data; at most 2^32 - 1, as for data segments.
     pub segments: u64,
-    /// Bytes that were carried, those that were sent again included.
+    /// Payload bytes, including retransmissions.
     pub bytes: u64,
-    /// Segments with data; merged ones count as the ones that they were.
+    /// Segments with data; a merged segment counts as its original segments.
     pub data_segments: u64,
-    /// Segments that were sent again, by cause.
+    /// Retransmitted segments, by cause.
     pub again: Again,
-    /// Segments that came late because something on the way overtook them.
+    /// Reordered segments.
     pub reordered: u32,
-    /// The same packet twice, which nobody had sent twice.
+    /// Packets that the network duplicated.
     pub duplicated: u32,
-    /// Lost between the sender and the capture point.
+    /// Segments lost between the sender and the capture point.
     pub lost_before: u32,
-    /// Lost between the capture point and the receiver.
+    /// Segments lost between the capture point and the receiver.
     pub lost_behind: u32,
-    /// Bytes that were acknowledged and never seen: the capture missed them.
+    /// Acknowledged bytes that are not in the capture.
     pub unseen: u64,
-    /// Segments that only ask whether the other end is alive.
+    /// Keep-alive probes.
     pub keep_alives: u32,
-    /// Bytes into a window that was closed, to ask whether it still is.
+    /// Bytes of zero-window probes.
     pub window_probes: u32,
-    /// The most bytes that were on their way at a time.
+    /// Maximum number of bytes in flight.
     pub most_in_flight: u32,
-    /// Acknowledgements that were probably held back.
+    /// ACKs of the peer that were probably delayed.
     pub held_back: u32,
 }
 
-/// Many of these are kept, so that they are small.
+/// A sent segment; compact, because many are stored.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// When its last copy passed.
+    /// Time of its last copy.
     at: Time,
-    /// The lower halves of its places: it is near those that pass now.
+    /// Lower 32 bits of the offsets, which are near the current ones.
     begin: u32,
     end: u32,
     stamp: u32,
     has_stamp: bool,
-    /// How often it passed.
+    /// Number of copies.
     copies: u8,
-    /// The number of its packet; zero where that says nothing.
+    /// IP identification of its packet; 0 if not usable.
     packet: u16,
 }
 
-/// What tells copies of a segment apart.
+/// Fields that distinguish copies of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// The sender's clock.
+    /// TSval of the sender.
     stamp: Option<u32>,
     /// See [`Segment::packet`].
     packet: u16,
 }
 
-/// Bytes that were skipped.
+/// Skipped bytes.
 #[derive(Clone, Copy, Debug)]
 struct Hole {
     begin: u64,
     end: u64,
     since: Time,
-    /// The sender's clock by the segment that skipped them.
+    /// TSval of the segment that skipped them.
     stamp: Option<u32>,
 }
 
-/// What a segment brought that others look at.
+/// Result of handling a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// It has bytes that were never seen, behind all others.
+    /// Whether it has new bytes, after all captured ones.
     pub is_new: bool,
-    /// It has what was seen, or what had been skipped.
+    /// Whether it has bytes that were captured or skipped.
     pub is_again: bool,
-    /// Before it the sender had sent all that it had: it is sent because there was something to
-    /// send, and not because it was allowed to.
+    /// Whether the sender had sent all its data before: the segment waited for data, not for
+    /// permission.
     pub was_dry: bool,
-    /// So many bytes were on their way before it.
+    /// Bytes in flight before it.
     pub in_flight: u64,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub begin: u64,
-    /// Where it ends.
+    /// Offset after its last byte.
     pub end: u64,
 }
 
-/// What an acknowledgement did that others look at.
+/// Result of handling an ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
-    /// So many bytes are acknowledged that were not before.
+    /// Newly acknowledged bytes.
     pub bytes: u64,
-    /// All before this place is.
+    /// Offset up to which all bytes are acknowledged.
     pub to: u64,
-    /// And up to there the other end has room.
+    /// Limit of the receive window, as an offset.
     pub granted: u64,
-    /// Who sends had nothing more to send, as far as it has passed.
+    /// Whether the sender had no more data, as far as captured.
     pub is_dry: bool,
-    /// How long the last of them took to the receiver, and this acknowledgement back, where that
-    /// can be told.
+    /// Time from the capture of the last acknowledged segment to this ACK. `None` if unknown.
     pub near: Option<Span>,
 }
 
@@ -229,7 +227,7 @@ impl Sent {
         self.has_stamp.then_some(self.stamp)
     }
 
-    /// Where it begins and ends, in a stream that has come to `top`.
+    /// Returns the start and end offset, in a stream that has reached `top`.
     fn places(&self, top: u64) -> (u64, u64) {
         let begin = Seq(self.begin).unwrap(top);
         (begin, begin + u64::from(self.end.wrapping_sub(self.begin)))
@@ -237,7 +235,7 @@ impl Sent {
 }
 
 impl Stream {
-    /// A stream whose first segment this is.
+    /// Creates a stream with its first segment.
     pub fn new(segment: &Segment<'_>) -> Self {
         let first = beginning(segment.seq);
         Self {
@@ -262,12 +260,12 @@ impl Stream {
         }
     }
 
-    /// The other end takes segments of so many bytes.
+    /// Sets the size of full segments, in bytes.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = mss.max(1);
     }
 
-    /// What was added up so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let Counted { bytes, segments, data_segments, most_in_flight, held_back } = self.counted;
         let all = Counts {
@@ -292,13 +290,13 @@ impl Stream {
         }
     }
 
-    /// How many segments were sent again as they were lost, and how many of them by a timer.
+    /// Returns the number of retransmissions of lost segments, and how many of these were caused by
+    /// a timeout.
     pub(super) fn repairs(&self) -> (u32, u32) {
         let again = self.trouble.as_ref().map(|trouble| &trouble.again);
         again.map_or((0, 0), |again| (again.fast + again.timeout, again.timeout))
     }
 
-    /// It has carried something.
     pub fn has_data(&self) -> bool {
         self.counted.bytes > 0
     }
@@ -307,37 +305,37 @@ impl Stream {
         self.trouble.get_or_insert_default()
     }
 
-    /// How long bytes took from here to the receiver and their acknowledgement back to here.
+    /// Round-trip times from the capture point to the receiver.
     pub fn near(&self) -> &Samples {
         &self.near
     }
 
-    /// Its last segment was not full, and nothing waited behind it.
+    /// Whether the latest segment was not full and no data waited after it.
     pub(super) fn is_dry(&self) -> bool {
         self.is_dry
     }
 
-    /// It repairs a loss.
+    /// Whether the sender is in loss recovery.
     pub fn is_recovering(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
     }
 
-    /// So many bytes are on their way, as far as can be known here.
+    /// Number of bytes in flight, as seen from the capture point.
     pub fn in_flight(&self) -> u64 {
         self.top.saturating_sub(self.acked)
     }
 
-    /// The place of its first byte, or of its SYN.
+    /// Offset of the first byte, or of the SYN.
     pub fn first(&self) -> u64 {
         beginning(self.first)
     }
 
-    /// The place of its first byte of data.
+    /// Offset of the first data byte.
     pub fn begin(&self) -> u64 {
         self.first() + u64::from(self.has_syn)
     }
 
-    /// The place behind its last byte of data, once its FIN has passed.
+    /// Offset after the last data byte. `None` until the FIN passes.
     pub fn fin(&self) -> Option<u64> {
         self.fin.map(Place::get)
     }
@@ -346,35 +344,36 @@ impl Stream {
         self.granted.map(Place::get)
     }
 
-    /// The place behind the last byte of data that the other end has, by its own words.
+    /// Offset after the last data byte that the peer has acknowledged.
     pub fn acked(&self) -> u64 {
         self.acked.min(self.fin().unwrap_or(self.acked))
     }
 
-    /// The other end has all that passed until then, by its own words; the beginning of time where it
-    /// has nothing.
+    /// Capture time of the latest segment that the peer has acknowledged as a whole; zero if there
+    /// is none.
     pub fn heard(&self) -> Time {
         self.heard
     }
 
-    /// How many bytes of data it has, each counted once, as far as they are known to have passed.
+    /// Number of captured data bytes, each counted once.
     pub fn length(&self) -> u64 {
         self.top.min(self.fin().unwrap_or(self.top)).saturating_sub(self.begin())
     }
 
-    /// The place of a number near what passes now.
+    /// Unwraps a sequence number near the current offset.
     pub fn place(&self, seq: Seq) -> u64 {
         seq.unwrap(self.top)
     }
 
-    /// Its sender, which is so `far` from the capture point and back, sent this segment.
+    /// Handles a segment of the sender; `far` is the minimum round-trip time between the capture
+    /// point and the sender.
     pub fn sends(&mut self, now: Time, segment: &Segment<'_>, far: Option<Span>) -> Seen {
         self.far = far.unwrap_or_default();
         self.counted.segments = self.counted.segments.saturating_add(1);
         self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
-        // One from long ago ends nothing.
+        // An old FIN must not end the stream.
         if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
             self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
@@ -389,8 +388,8 @@ impl Stream {
             return seen;
         }
         if begin == end {
-            // What is behind the last byte that passed, where there is room for that, was sent after
-            // bytes that have not passed yet.
+            // A segment without data that is after the last captured byte and within the window was
+            // sent after bytes that have not passed yet.
             if begin > self.top && self.granted().is_some_and(|granted| begin <= granted) {
                 let said = Hole { begin: self.top, end: begin, since: now, stamp };
                 self.trouble().said = Some(said);
@@ -398,7 +397,7 @@ impl Stream {
             self.ticks(stamp);
             return seen;
         }
-        // Divisions take longer than all the rest of this.
+        // Divisions would dominate the cost of this function.
         let carried = match segment.length > self.mss {
             true => segment.length.div_ceil(self.mss),
             false => (segment.length > 0).into(),
@@ -408,8 +407,8 @@ impl Stream {
             true => {
                 let seen = self.advances(now, begin, end, mark);
                 let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
-                // Who has sent all that there was says so (RFC 9293, 3.9.1): a short segment without
-                // that fills up a window.
+                // A sender sets PSH when it has sent all its data (RFC 9293, 3.9.1): a short
+                // segment without PSH fills up a window.
                 let is_full = segment.length == most
                     || segment.length > most && segment.length.is_multiple_of(most);
                 self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
@@ -421,7 +420,7 @@ impl Stream {
         Seen { in_flight, ..seen }
     }
 
-    /// Its sender's clock says this.
+    /// Stores the sender's TSval.
     fn ticks(&mut self, stamp: Option<u32>) {
         if let Some(stamp) = stamp {
             (self.latest, self.has_stamp) = (stamp, true);
@@ -432,8 +431,7 @@ impl Stream {
         self.has_stamp.then_some(self.latest)
     }
 
-    /// Whether it asks for an acknowledgement only: of all that was said before, or of a window
-    /// that was closed.
+    /// Whether a segment is only a keep-alive or a zero-window probe.
     fn asks(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
         let is_said = begin + 1 == self.top && self.acked >= self.top;
@@ -448,7 +446,7 @@ impl Stream {
         is_said
     }
 
-    /// Bytes that nobody saw before, and perhaps some that everybody did.
+    /// Handles a segment with new bytes, and possibly with old ones.
     fn advances(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
         let (is_again, stamp) = (begin < self.top, mark.stamp);
         self.fills_holes(now, begin, end, mark);
@@ -474,7 +472,7 @@ impl Stream {
         Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
     }
 
-    /// The other end says what it has.
+    /// Handles an ACK of the peer.
     pub fn is_acked(&mut self, now: Time, ack: &Segment<'_>, window: u64) -> Acked {
         if !ack.flags.has(Flags::ACK) {
             return Acked { to: self.acked, granted: self.acked, ..Acked::default() };
@@ -496,13 +494,15 @@ impl Stream {
         Acked { bytes: self.acked - before, to: self.acked, granted, is_dry, near }
     }
 
-    /// RFC 5681, 2; with SACK, what it says counts and not that it is said.
+    /// Whether an ACK is a duplicate (RFC 5681, 2); with SACK, the reported blocks count, not the
+    /// number of ACKs.
     fn is_repeat(&self, ack: &Segment<'_>, granted: u64) -> bool {
         let is_bare = ack.length == 0 && !ack.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0));
         is_bare && self.top > self.acked && (self.granted() == Some(granted) || self.sacked > 0)
     }
 
-    /// How long the last byte and its acknowledgement took, where that can be told.
+    /// Advances the cumulative acknowledgment. Returns the round-trip time of the last byte; `None`
+    /// if unknown.
     fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
         let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
         let mut reached = self.acked;
@@ -514,20 +514,20 @@ impl Stream {
             newest = Some(sent.at);
             reached = end;
             bytes += end.min(to) - begin;
-            // Karn: nobody knows which copy this is for.
+            // Karn's algorithm: the ACK may belong to any copy.
             is_clear &= sent.copies == 1;
             if end > to {
-                // Merged here, and not where it is acknowledged.
+                // Merged at the capture point, but acknowledged in part.
                 sent.begin = to as u32;
                 break;
             }
             self.heard = self.heard.max(sent.at);
             self.sent.pop_front();
         }
-        // Nor when that came which was missing before it.
+        // The ACK of a filled gap was triggered by the gap's bytes, not by the last byte.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
         let at = newest.filter(|_| is_clear && to <= reached);
-        // Clocks of captures step back: nothing takes no time.
+        // Clocks of captures may step back.
         let near = at.filter(|at| now > *at).and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {
@@ -549,7 +549,7 @@ impl Stream {
         Some(trip)
     }
 
-    /// What was skipped and is acknowledged has passed without being seen.
+    /// Skipped bytes that are acknowledged reached the receiver without being captured.
     fn forget_holes(&mut self, to: u64) {
         let Some(trouble) = &mut self.trouble else { return };
         let mut unseen = 0;
@@ -575,7 +575,7 @@ impl Stream {
             }
             let is_within =
                 |other: &(Seq, Seq)| other.0.unwrap(to) <= begin && end <= other.1.unwrap(to);
-            // RFC 2883: the first block says what came twice.
+            // RFC 2883: the first block reports duplicate bytes.
             let is_double = index == 0
                 && (end <= to.max(self.acked) || blocks.as_slice().iter().skip(1).any(is_within));
             if is_double {

@@ -1,4 +1,4 @@
-//! All connections that pass, by their addresses and ports.
+//! Flow table of TCP, by addresses and ports.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -13,82 +13,80 @@ use super::slab::Slab;
 use manyways_wire::stream::End;
 use manyways_wire::tcp::{Flags, Segment};
 
-/// A connection that was closed by both ends, or reset, is kept for so long: its last segments may
-/// come late, and would look like another one's.
+/// A connection that is closed or reset stays in the table for this time, because its last segments
+/// may arrive late and would look like another connection.
 const LINGER: Span = Span::from_secs(10);
 
-/// What the table may hold.
+/// Limits of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many connections at a time; of more, the one that was looked at longest ago goes.
+    /// Maximum number of connections; above it, the connection examined least recently is evicted.
     pub connections: usize,
-    /// A connection of which nothing passes for so long is over.
+    /// Idle timeout of a connection.
     pub idle: Span,
 }
 
-/// The connections that are not over yet, with something of the caller's for each.
+/// The active connections, with a value of the caller for each.
 #[derive(Debug)]
 pub struct Table<A = ()> {
     limits: Limits,
-    /// Where the entries are, by the hashes of their keys: so small that a core's cache has it.
+    /// Index of each entry, by the hash of its key; small enough for the cache of a core.
     places: HashTable<u32>,
     hasher: RandomState,
     entries: Slab<Entry<A>>,
-    /// Whom to look at next, and what its last segment was when that was decided.
+    /// Connections in the order of examination, with the time of the last segment when queued.
     turns: VecDeque<(Time, Turn)>,
-    /// Who was closed, and when.
+    /// Closed connections and their closing time.
     closed: VecDeque<(Time, Turn)>,
-    /// Who is over and not taken yet: not found by its key any more.
+    /// Ended connections that wait for `poll`; no longer found by key.
     over: VecDeque<u32>,
-    /// How many connections there were.
+    /// Number of connections so far.
     count: u64,
     evicted: u64,
 }
 
-/// A connection that is over, or of which the table has no more.
+/// A connection that has ended, or was evicted.
 #[derive(Clone, Debug)]
 pub struct Flow<A = ()> {
-    /// Counted from zero, in the order of their first segments.
+    /// From 0, in the order of first segments.
     pub number: u64,
-    /// Who began it.
+    /// The endpoint that initiated the connection.
     pub client: SocketAddr,
-    /// The other end.
     pub server: SocketAddr,
-    /// What passed.
     pub connection: Connection,
-    /// The caller's.
+    /// Value of the caller.
     pub attached: A,
 }
 
-/// The connection that a segment belongs to.
+/// The connection of a segment.
 #[derive(Debug)]
 pub struct Passing<'a, A> {
-    /// As [`Flow::number`].
+    /// See [`Flow::number`].
     pub number: u64,
-    /// Who sent it.
+    /// Sender of the segment.
     pub from: End,
-    /// Where in its sender's stream its first byte is, where it has any.
+    /// Offset of the segment's first byte. `None` for RST.
     pub place: Option<u64>,
-    /// What passed so far, with it.
+    /// State after this segment.
     pub connection: &'a Connection,
-    /// The caller's.
+    /// Value of the caller.
     pub attached: &'a mut A,
 }
 
-/// The ends in the order of their addresses, whoever began: addresses, those of IPv4 mapped into
-/// those of IPv6, and ports.
+/// The two endpoints, sorted by address independently of roles. IPv4 addresses are mapped into
+/// IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    /// As bytes, which need not lie at multiples of their size: there are many keys.
+    /// As unaligned bytes, to save space: there are many keys.
     addresses: [[u8; 16]; 2],
     ports: [u16; 2],
 }
 
-/// An entry, unless another one has its place by now.
+/// Refers to an entry, unless its index was reused.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     place: u32,
-    /// The lower half of its number.
+    /// Lower 32 bits of the connection's number.
     number: u32,
 }
 
@@ -96,7 +94,7 @@ struct Turn {
 struct Entry<A> {
     key: Key,
     number: u64,
-    /// The client is the key's first end.
+    /// Whether the client is the first endpoint of the key.
     begins_first: bool,
     is_closed: bool,
     is_over: bool,
@@ -111,7 +109,6 @@ impl Default for Limits {
 }
 
 impl<A: Default> Table<A> {
-    /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -126,22 +123,21 @@ impl<A: Default> Table<A> {
         }
     }
 
-    /// How many connections are in it.
+    /// Number of active connections.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// So many connections had to go before they were over.
+    /// Number of connections evicted because the table was full.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// A segment passes.
+    /// Handles a segment.
     #[inline]
     pub fn handle(
         &mut self,
@@ -177,13 +173,13 @@ impl<A: Default> Table<A> {
         Some(Passing { number: *number, from: end, place: at, connection, attached })
     }
 
-    /// Time goes by without a segment. As a segment does, it ends those that were closed a while ago
-    /// or silent for long, but all of them at once.
+    /// Ends closed connections after their linger time, and idle connections, as a segment at `now`
+    /// does; but all of them at once.
     pub fn advance(&mut self, now: Time) {
         loop {
             let before = self.turns.len();
             self.take_turns(now);
-            // Whoever is looked at and stays takes its turn again behind all others.
+            // An examined connection that stays returns to the end of the queue.
             let is_due = |(then, _): &(Time, Turn)| now.since(*then) > self.limits.idle;
             if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
                 return;
@@ -191,13 +187,13 @@ impl<A: Default> Table<A> {
         }
     }
 
-    /// Whether any is over that was not taken.
+    /// Whether an ended connection waits for [`Self::poll`].
     #[inline]
     pub fn has_over(&self) -> bool {
         !self.over.is_empty()
     }
 
-    /// A connection that is over, in no order.
+    /// Returns an ended connection, in no particular order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
         let place = self.over.pop_front()?;
         self.take(place)
@@ -210,7 +206,7 @@ impl<A: Default> Table<A> {
         Some(Flow { number, client, server, connection, attached })
     }
 
-    /// Nothing passes any more: all that are left are over, in the order of their beginnings.
+    /// Ends all remaining connections, in the order of their first segments.
     pub fn finish(&mut self) {
         let entries = self.entries.iter().filter(|(_, entry)| !entry.is_over);
         let mut left: Vec<_> = entries.map(|(place, entry)| (entry.number, place)).collect();
@@ -220,7 +216,7 @@ impl<A: Default> Table<A> {
         self.closed.clear();
     }
 
-    /// The entry of this key, and its place.
+    /// Returns the entry of a key, and its index.
     fn find(&self, hash: u64, key: &Key) -> Option<(u32, &Entry<A>)> {
         let mut found = None;
         let is_it = |place: &u32| {
@@ -258,7 +254,7 @@ impl<A: Default> Table<A> {
         place
     }
 
-    /// Whether it is anybody's turn, which is asked for each packet.
+    /// Whether a connection must be examined. Called for each packet.
     #[inline]
     fn has_turns(&self, now: Time) -> bool {
         let is_due = |turns: &VecDeque<(Time, Turn)>, after| {
@@ -269,8 +265,8 @@ impl<A: Default> Table<A> {
             || self.places.len() > self.limits.connections
     }
 
-    /// Those that were closed a while ago are over; looks at one or two others: those that were
-    /// silent for long are over as well.
+    /// Ends closed connections after their linger time, and examines one or two others for
+    /// idleness.
     #[inline(never)]
     fn take_turns(&mut self, now: Time) {
         while let Some((then, turn)) = self.closed.front().copied()
@@ -328,7 +324,7 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// The key of a packet, and whether its sender is the first end.
+    /// Returns the key of a packet, and whether its sender is the first endpoint.
     #[inline]
     fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
         let (one, other) = (number(sender.0), number(receiver.0));
@@ -340,7 +336,7 @@ impl Key {
         (Self { addresses: addresses.map(u128::to_ne_bytes), ports }, is_first)
     }
 
-    /// The client and the server.
+    /// Returns the client and the server.
     fn ends(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
         let end = |index: usize| {
             let address = Ipv6Addr::from(u128::from_ne_bytes(self.addresses[index]));
@@ -362,8 +358,8 @@ impl<A> Entry<A> {
         if is_first == self.begins_first { End::Client } else { End::Server }
     }
 
-    /// Whether this begins another connection between the same ports: a SYN after the end of this
-    /// one, or with another number.
+    /// Whether a segment begins another connection between the same ports: a SYN after the end of
+    /// this connection, or with another sequence number.
     fn is_another(&self, is_first: bool, segment: &Segment<'_>) -> bool {
         if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
             return false;
@@ -381,7 +377,7 @@ mod tests {
     const PHONE: [u8; 4] = [192, 0, 2, 9];
     const SITE: [u8; 4] = [192, 0, 2, 1];
 
-    /// A segment between two ports, towards the site or from it.
+    /// Passes a segment between a port of the client and port 443 of the server.
     fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool, seq: u32, flags: u8) {
         let ports = if is_up { [port, 443] } else { [443, port] };
         let mut bytes = ports.map(u16::to_be_bytes).concat();
@@ -402,7 +398,7 @@ mod tests {
         let mut table = Table::new(Limits::default());
         pass(&mut table, 0, 5_000, true, 7, 0x02);
         pass(&mut table, 0, 5_000, false, 9, 0x12);
-        // Of this one the server's answer passes first, of that neither SYN.
+        // Of the next connection the SYN/ACK passes first; of the third neither SYN passes.
         pass(&mut table, 0, 5_001, false, 9, 0x12);
         pass(&mut table, 0, 5_002, false, 9, 0x10);
         assert_eq!(table.len(), 3);
@@ -466,7 +462,7 @@ mod tests {
         pass(&mut table, 2, 2, true, 8, 0x11);
         pass(&mut table, 2, 2, false, 10, 0x11);
         pass(&mut table, 3, 3, false, 10, 0x14);
-        // Its last acknowledgement belongs to it.
+        // The last ACK still belongs to the connection.
         pass(&mut table, 12, 2, true, 9, 0x10);
         assert_eq!(table.len(), 3);
         pass(&mut table, 20, 9, true, 7, 0x02);
@@ -490,7 +486,7 @@ mod tests {
         assert_eq!(ports(&mut table), [9]);
         table.advance(at(300));
         assert_eq!(table.len(), 7);
-        // All at once, however many they are.
+        // All at once, whatever their number.
         table.advance(at(301));
         let mut over = ports(&mut table);
         over.sort_unstable();

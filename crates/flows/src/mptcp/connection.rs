@@ -1,4 +1,4 @@
-//! What became of a connection of MPTCP.
+//! Result of an MPTCP connection.
 
 use std::net::IpAddr;
 
@@ -7,128 +7,127 @@ use manyways_unit::{Span, Time};
 use crate::flow::Handshake;
 use manyways_wire::stream::End;
 
-/// A connection of which all subflows are over, or of which no more is told.
+/// An MPTCP connection that has ended, or was evicted.
 ///
-/// Pairs are by [`End`]: that of the client comes first, and it is who began the connection, even
-/// where the server began a subflow.
+/// Arrays are indexed by [`End`]. The client is the endpoint that initiated the connection, even if
+/// the server initiated a subflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
-    /// Its number, in the order of first segments.
+    /// From 0, in the order of first segments.
     pub id: u64,
-    /// The protocol's version, where the handshake of the primary subflow showed it.
+    /// Protocol version. `None` without the handshake of the primary subflow.
     pub version: Option<u8>,
-    /// What each end calls the connection, where its key or a join to it passed. Another capture of
-    /// the same connection has the same.
+    /// Token of each endpoint, which is the same in other captures of this connection. `None`
+    /// without its key and without a join to it.
     pub tokens: [Option<u32>; 2],
     /// In the order of their first segments.
     pub subflows: Vec<Subflow>,
-    /// It went on as plain TCP, and this is why.
+    /// Reason of a fallback to plain TCP. `None` without fallback.
     pub fallback: Option<Fallback>,
-    /// How many bytes each end sent, each counted once however often and over however many subflows
-    /// it was sent; none where no mapping of it passed. Mappings that the capture missed are not
-    /// counted.
+    /// Data bytes of each endpoint, each counted once for any number of copies and subflows. `None`
+    /// without a mapping. Bytes without a captured mapping are not counted.
     pub data: [Option<u64>; 2],
-    /// The addresses that the ends told each other of.
+    /// Addresses that the endpoints advertised.
     pub addresses: Vec<Advertised>,
-    /// All of its subflows are over: else it had to go before, or was silent for too long.
+    /// Whether all subflows were followed to their end; false after eviction or idle timeout.
     pub is_complete: bool,
 }
 
-/// One TCP flow of a connection.
+/// A subflow: one TCP flow of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subflow {
     /// The caller's number of the flow.
     pub flow: u64,
-    /// What it is for its connection.
     pub role: Role,
-    /// The connection's server began it: its bytes and those of the flow are in opposite order.
+    /// Whether the server of the connection initiated the subflow: the roles in the flow are then
+    /// reversed.
     pub is_reversed: bool,
-    /// The numbers of the ends' addresses, as they said them in a join.
+    /// Address IDs of the endpoints in the join.
     pub addresses: [Option<u8>; 2],
-    /// When its first segment passed, or the first one with an option of MPTCP.
+    /// Time of the first segment, or of the first segment with an MPTCP option.
     pub started: Time,
-    /// How it began; none until it is over.
+    /// `None` until the subflow ends.
     pub handshake: Option<Handshake>,
-    /// The answer to its SYN took MPTCP, too; none where no answer passed, or not all of its options
-    /// were captured.
+    /// Whether the SYN/ACK has the MPTCP option. `None` without a SYN/ACK, or if its options were
+    /// not captured completely.
     pub is_accepted: Option<bool>,
-    /// The answer to a join has the hash that only the connection's server can make. None where
-    /// keys or the join's handshake did not pass.
+    /// Whether the HMAC in the SYN/ACK of a join is correct. `None` without the keys or without the
+    /// handshake of the join.
     pub is_verified: Option<bool>,
-    /// By its latest word an end wants it for when others fail.
+    /// Latest backup flag of the subflow.
     pub is_backup: bool,
-    /// How many bytes each end sent in it, as the caller told when it was over.
+    /// Bytes of each endpoint in the subflow; set at its end.
     pub bytes: [Option<u64>; 2],
-    /// How many bytes each end mapped in it, what was sent again inside the subflow not counted.
+    /// Bytes that each endpoint mapped in the subflow, without retransmissions of the subflow.
     pub mapped: [Option<u64>; 2],
-    /// Why it was reset, where an end said so: a number of the registry of RFC 8684, 3.6.
+    /// Reason code of MP_TCPRST (RFC 8684, 3.6).
     pub reset: Option<u8>,
 }
 
-/// What a subflow is for its connection.
+/// Role of a subflow in its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The connection began with it.
+    /// The first subflow of the connection.
     Primary,
-    /// It joined.
+    /// Joined with MP_JOIN.
     Joined,
-    /// Its handshake did not pass: it is alone here, though it may belong to another one.
+    /// The handshake is not in the capture; the subflow forms its own connection here, though it
+    /// may belong to another.
     Unknown,
 }
 
-/// Why a connection went on as plain TCP.
+/// Reason of a fallback to plain TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// The answer to the SYN does not have the option: the server knows none of it, or something on
-    /// the way took it out of one of both.
+    /// The SYN/ACK has no MPTCP option: the server does not support it, or a middlebox removed the
+    /// option from one of the two.
     Refused,
-    /// The answer has it, but no segment of the client's does any more: something behind the capture
-    /// point took it out, or the client does not speak the server's version.
+    /// The SYN/ACK has the option, but later segments of the client do not: a middlebox after the
+    /// capture point removed it, or the client does not support the server's version.
     Unconfirmed,
-    /// An end mapped all that comes to the subflow that it comes in.
+    /// An endpoint sent an infinite mapping.
     InfiniteMapping,
-    /// An end found a wrong checksum, and there was no other subflow to go on with.
+    /// An endpoint found a wrong checksum and there was no other subflow.
     Fail,
 }
 
-/// An address that an end told of.
+/// An address in ADD_ADDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// Who has it.
+    /// The endpoint with this address.
     pub end: End,
-    /// Its number.
+    /// Address ID.
     pub id: u8,
-    /// What it is.
     pub address: IpAddr,
-    /// The port, where it was told.
+    /// `None` if no port was advertised.
     pub port: Option<u16>,
-    /// The end took it back later.
+    /// Whether the endpoint removed the address (REMOVE_ADDR).
     pub is_withdrawn: bool,
 }
 
 impl Connection {
-    /// The subflow that it began with, where that is known.
+    /// `None` if the handshake of the primary subflow is not in the capture.
     pub fn primary(&self) -> Option<&Subflow> {
         self.subflows.iter().find(|subflow| subflow.role == Role::Primary)
     }
 
-    /// The subflows that asked to join and were answered so.
+    /// Returns the joined subflows that the peer accepted.
     pub fn joined(&self) -> impl Iterator<Item = &Subflow> {
         let joined = self.subflows.iter().filter(|subflow| subflow.role == Role::Joined);
         joined.filter(|subflow| subflow.is_accepted == Some(true))
     }
 
-    /// How many bytes this end sent in all subflows; none where it is not known of one.
+    /// Bytes of this endpoint in all subflows. `None` if unknown for a subflow.
     pub fn bytes(&self, end: End) -> Option<u64> {
         self.subflows.iter().map(|subflow| subflow.bytes[end as usize]).sum()
     }
 
-    /// The part of this end's bytes that went over the primary subflow, where there were any.
+    /// Share of the primary subflow in this endpoint's bytes, 0 to 1. `None` without bytes.
     pub fn share_of_primary(&self, end: End) -> Option<f64> {
         share(self.primary()?.bytes[end as usize]?, self.bytes(end)?)
     }
 
-    /// The same of both ends' bytes (Figure 5.1 of the study).
+    /// Share of the primary subflow in the bytes of both endpoints (Figure 5.1 of the study).
     pub fn share_of_primary_both(&self) -> Option<f64> {
         let [client, server] = self.primary()?.bytes;
         share(
@@ -137,14 +136,14 @@ impl Connection {
         )
     }
 
-    /// How many bytes of this end were mapped again, in another subflow or as new bytes of the same
-    /// one: each time but the first counts. What TCP sent again does not.
+    /// Bytes of this endpoint that were reinjected: mapped again, in another subflow or as new
+    /// bytes of the same one. TCP retransmissions do not count.
     pub fn reinjected(&self, end: End) -> Option<u64> {
         let mapped: u64 = self.subflows.iter().filter_map(|s| s.mapped[end as usize]).sum();
         Some(mapped.saturating_sub(self.data[end as usize]?))
     }
 
-    /// How long after the primary's SYN that of this subflow passed.
+    /// Time from the SYN of the primary subflow to the SYN of `subflow`.
     pub fn join_delay(&self, subflow: &Subflow) -> Option<Span> {
         let first = self.primary()?.handshake?.syn?;
         Some(subflow.handshake?.syn?.since(first))
@@ -152,8 +151,8 @@ impl Connection {
 }
 
 impl Subflow {
-    /// From its SYN to the end of its handshake (Figure 5.3 of the study). A client may send in a
-    /// joined subflow one round trip later, when the last part of its handshake is acknowledged.
+    /// Time from the SYN to the end of the handshake (Figure 5.3 of the study). In a joined
+    /// subflow, the client may send data one round trip later, when the third ACK is acknowledged.
     pub fn handshake_delay(&self) -> Option<Span> {
         let handshake = self.handshake?;
         Some(handshake.done?.since(handshake.syn?))

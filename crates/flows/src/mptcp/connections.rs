@@ -1,4 +1,4 @@
-//! From segments with options to connections.
+//! Groups segments with MPTCP options into connections.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,71 +11,71 @@ use manyways_wire::mptcp::{Join, Subtype};
 use manyways_wire::stream::End;
 use manyways_wire::tcp::Segment;
 
-/// So many connections may have the same token; of more, the first ones get no joins any more.
+/// Maximum number of connections with the same token; above it, the oldest receive no further
+/// joins.
 const NAMESAKES: usize = 4;
 
-/// What [`Connections`] may hold.
+/// Limits of [`Connections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many connections at a time; of more, the one that was looked at longest ago goes.
+    /// Maximum number of connections; above it, the connection examined least recently is evicted.
     pub connections: usize,
-    /// So many subflows of all connections at a time, in the same way.
+    /// Maximum number of subflows of all connections, with the same eviction.
     pub subflows: usize,
-    /// So many subflows of a connection; more are not followed.
+    /// Maximum number of subflows of a connection; further ones are ignored.
     pub each: usize,
-    /// A connection in which no option passes for so long is told, over or not. It is to be longer
-    /// than a flow may be silent.
+    /// Time without an MPTCP option after which a connection is returned. Must exceed the idle
+    /// timeout of flows.
     pub idle: Span,
 }
 
-/// What did not fit.
+/// Counters of state that exceeded a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Connections that had to go before they were over: there were too many, or too many subflows.
+    /// Connections evicted because there were too many connections or subflows.
     pub evicted: u64,
-    /// Connections that were silent for too long.
+    /// Connections that were idle for too long.
     pub idle: u64,
-    /// Subflows that were too many for their connection.
+    /// Subflows beyond the limit of a connection.
     pub subflows: u64,
-    /// Addresses that were too many for their connection.
+    /// Addresses beyond the limit of a connection.
     pub addresses: u64,
-    /// Tokens that too many connections had.
+    /// Tokens shared by too many connections.
     pub tokens: u64,
 }
 
-/// What a flow was, when it is over.
+/// Properties of a flow at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// When its first segment passed.
+    /// Time of the first segment.
     pub started: Time,
-    /// How it began.
     pub handshake: Handshake,
-    /// How many bytes the client sent, and the server, those that were sent again not counted; none
-    /// where no segment of that end passed.
+    /// Bytes of the client and of the server, without retransmissions. `None` if the capture has no
+    /// segment of that endpoint.
     pub bytes: [Option<u64>; 2],
 }
 
-/// The connections of MPTCP that are not over yet.
+/// The active MPTCP connections.
 #[derive(Debug)]
 pub struct Connections {
     limits: Limits,
-    /// By the caller's flows.
+    /// Connection of each flow of the caller.
     flows: HashMap<u64, u64>,
     connections: HashMap<u64, State>,
-    /// Whose token it is, those that began last at the end.
+    /// Connections with a token, latest last.
     tokens: HashMap<u32, Vec<(u64, End)>>,
-    /// Whom to look at next, and when its last segment had passed when that was decided.
+    /// Connections in the order of examination, with the time of the last segment when queued.
     turns: VecDeque<(Time, u64)>,
     over: VecDeque<Connection>,
-    /// How many subflows all connections remember.
+    /// Number of subflows of all connections.
     subflows: usize,
     dropped: Dropped,
     began: u64,
 }
 
 impl Default for Limits {
-    /// 65,536 connections and 131,072 subflows, which take about 100 MB, and four times as much
-    /// where somebody leaves gaps on purpose; 32 subflows a connection, as no system has more; 10
+    /// 65,536 connections and 131,072 subflows, which take about 100 MB, or four times as much if a
+    /// peer leaves gaps deliberately; 32 subflows per connection, because no system uses more; 10
     /// minutes.
     fn default() -> Self {
         Self { connections: 1 << 16, subflows: 1 << 17, each: 32, idle: Span::from_secs(600) }
@@ -89,7 +89,6 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// None yet.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -104,23 +103,22 @@ impl Connections {
         }
     }
 
-    /// How many connections are not over.
+    /// Number of active connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// What did not fit so far.
+    /// Returns the counters of state that exceeded a limit.
     pub fn dropped(&self) -> Dropped {
         self.dropped
     }
 
-    /// A segment of this flow passes, and an end of the flow sent it. Only those say something here
-    /// that may have an option of MPTCP ([`manyways_wire::tcp::Options::may_have_mptcp`]).
+    /// Handles a segment that endpoint `from` sent in a flow. Segments without a possible MPTCP
+    /// option ([`manyways_wire::tcp::Options::may_have_mptcp`]) may be omitted.
     pub fn handle(&mut self, now: Time, flow: u64, from: End, segment: &Segment<'_>) {
         self.take_turns(now);
         if segment.options.is_cut() {
@@ -133,7 +131,7 @@ impl Connections {
             };
             let id = self.place_by_answer(id, flow, from, &option);
             let Some(state) = self.connections.get_mut(&id) else { continue };
-            // Clocks of captures step back.
+            // Clocks of captures may step back.
             state.last = state.last.max(now);
             let before = state.tokens();
             state.handle(flow, from, segment, &option);
@@ -146,7 +144,7 @@ impl Connections {
         }
     }
 
-    /// A flow is over. Those that had no option are nothing here.
+    /// Handles the end of a flow. Flows without MPTCP options are ignored.
     pub fn ended(&mut self, flow: u64, summary: &Summary) {
         let Some(id) = self.flows.remove(&flow) else { return };
         let Some(state) = self.connections.get_mut(&id) else { return };
@@ -156,12 +154,12 @@ impl Connections {
         }
     }
 
-    /// A connection that is over, in no order.
+    /// Returns an ended connection, in no particular order.
     pub fn poll(&mut self) -> Option<Connection> {
         self.over.pop_front()
     }
 
-    /// Nothing passes any more: all that are left are told, in the order in which they began.
+    /// Ends all remaining connections, in the order of their first segments.
     pub fn finish(&mut self) {
         let mut ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.sort_unstable();
@@ -169,7 +167,7 @@ impl Connections {
         self.turns.clear();
     }
 
-    /// Of a segment's options some were not captured.
+    /// Handles a segment whose options were not captured completely.
     fn is_cut(&mut self, flow: u64, from: End) {
         let state = self.flows.get(&flow).and_then(|id| self.connections.get_mut(id));
         if let Some(open) = state.and_then(|state| state.open(flow)) {
@@ -177,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// The connection that a flow belongs to whose first option this is.
+    /// Finds or creates the connection of a flow with its first MPTCP option.
     fn place(&mut self, now: Time, flow: u64, from: End, option: &Subtype<'_>) -> u64 {
         let ask = match option {
             Subtype::Join(Join::Ask { token, nonce, .. }) => Some((*token, *nonce)),
@@ -208,8 +206,8 @@ impl Connections {
         id
     }
 
-    /// The connection that a flow belongs to when the answer to its join has passed: where others
-    /// have the same token, the answer's hash shows which.
+    /// Finds the connection of a flow again when the SYN/ACK of its join passes: if several
+    /// connections have the token, the HMAC identifies the right one.
     fn place_by_answer(&mut self, id: u64, flow: u64, from: End, option: &Subtype<'_>) -> u64 {
         let Subtype::Join(Join::Answer { hmac, nonce, .. }) = option else { return id };
         let Some(state) = self.connections.get_mut(&id) else { return id };
@@ -236,7 +234,7 @@ impl Connections {
         }
     }
 
-    /// A subflow turns out to be another connection's.
+    /// Moves a subflow to another connection.
     fn moves(&mut self, flow: u64, id: u64, other: u64, is_reversed: bool) -> u64 {
         let is_full =
             self.connections.get(&other).is_none_or(|s| s.subflows.len() >= self.limits.each);
@@ -268,7 +266,7 @@ impl Connections {
         id
     }
 
-    /// An end of a connection has this token.
+    /// Registers the token of an endpoint.
     fn is_called(&mut self, token: u32, id: u64, end: End) {
         let namesakes = self.tokens.entry(token).or_default();
         namesakes.push((id, end));
@@ -278,14 +276,14 @@ impl Connections {
         }
     }
 
-    /// Looks at a connection or two: those that were silent for long are told. Where there are too
-    /// many, it goes on until there are not: each look takes one out for good.
+    /// Examines one or two connections, and returns idle ones. Above a limit, continues until the
+    /// number is within it: each step removes a connection.
     fn take_turns(&mut self, now: Time) {
         let mut looks = 0;
         loop {
             let is_full = self.connections.len() > self.limits.connections
                 || self.subflows > self.limits.subflows;
-            // Those that are over have turns yet.
+            // Ended connections still have queue entries.
             let is_long = self.turns.len() / 2 > self.limits.connections;
             let Some((then, id)) = self.turns.front().copied() else { return };
             let is_due = is_long || now.since(then) > self.limits.idle;
@@ -336,7 +334,7 @@ impl Connections {
 
 #[cfg(test)]
 impl Connections {
-    /// Whether nothing is left behind.
+    /// Whether no state is left.
     pub(super) fn holds_nothing(&self) -> bool {
         self.connections.is_empty()
             && self.flows.is_empty()

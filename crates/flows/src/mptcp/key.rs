@@ -1,19 +1,20 @@
-//! What follows from keys: a connection's token, its first byte's number, and who may join.
+//! Values derived from MPTCP keys: token, initial data sequence number, and HMAC of joins.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// What an end's key says about it (RFC 6824, 3.2 and 3.1; RFC 8684 has SHA-256 in the same place).
+/// Values derived from an endpoint's key (RFC 6824, 3.2 and 3.1; RFC 8684 uses SHA-256 instead of
+/// SHA-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hashed {
-    /// What the end calls the connection.
+    /// Token of the endpoint.
     pub token: u32,
-    /// The number of the first byte that it sends.
+    /// Data sequence number of the first byte that the endpoint sends.
     pub first: u64,
 }
 
-/// Of the key of an end, in a connection of this version.
+/// Derives the values of a key in the given MPTCP version.
 pub(super) fn hashed(version: u8, key: u64) -> Hashed {
     let key = key.to_be_bytes();
     let hash = match version {
@@ -25,8 +26,8 @@ pub(super) fn hashed(version: u8, key: u64) -> Hashed {
     Hashed { token, first: low.wrapping_add(1) }
 }
 
-/// The first half of the hash with which the end that a subflow goes to answers (RFC 8684, 3.2):
-/// first its own key and number, then those of who asks.
+/// Returns the truncated HMAC in the SYN/ACK of a join (RFC 8684, 3.2). `keys` and `nonces` begin
+/// with those of the endpoint that sends the SYN/ACK.
 pub(super) fn answer(version: u8, keys: [u64; 2], nonces: [u32; 2]) -> u64 {
     let (key, message) = (keys.map(u64::to_be_bytes), nonces.map(u32::to_be_bytes));
     let tag = match version {
@@ -36,7 +37,7 @@ pub(super) fn answer(version: u8, keys: [u64; 2], nonces: [u32; 2]) -> u64 {
     tag.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// HMAC takes keys of any length, so the list is never empty.
+/// HMAC accepts keys of any length, so the list is never empty.
 fn tag<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> Vec<u8> {
     let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else { return Vec::new() };
     mac.update(message);

@@ -1,31 +1,30 @@
-//! Which numbers there were.
+//! Set of 32-bit numbers.
 
 use manyways_wire::tcp::Seq;
 
-/// So many separate ranges are kept; of more, the lowest is forgotten, and the numbers up to its end
-/// are new no more.
+/// Maximum number of separate ranges; above it, the lowest is discarded and all numbers up to its
+/// end count as seen.
 const RANGES: usize = 64;
-/// Where the first number goes: far enough from zero for any that comes behind or before it.
+/// Position of the first number: far enough from 0 for numbers below it.
 const START: u64 = 1 << 40;
 
-/// Numbers that were seen, each counted once. They wrap at 2^32 and are taken for the ones that are
-/// nearest to the highest so far.
+/// Seen numbers, each counted once. They wrap at 2^32 and are unwrapped near the highest one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
-    /// From each first number to the one after the last, in order and apart from each other.
+    /// Half-open ranges, sorted and disjoint.
     kept: Vec<(u64, u64)>,
-    /// All numbers before this one count as seen.
+    /// All numbers below this one count as seen.
     floor: u64,
     count: u64,
 }
 
 impl Ranges {
-    /// How many numbers there were; none where none was.
+    /// Number of seen numbers. `None` if there are none.
     pub(super) fn count(&self) -> Option<u64> {
         (!self.kept.is_empty()).then_some(self.count)
     }
 
-    /// So many from this one on.
+    /// Adds `length` numbers from `first` on.
     pub(super) fn add(&mut self, first: u32, length: u64) {
         let top = self.kept.last().map_or(START + u64::from(first), |(_, end)| *end);
         let first = Seq(first).unwrap(top);

@@ -1,4 +1,4 @@
-//! A connection that is not over yet.
+//! State of an active MPTCP connection.
 
 use std::collections::HashSet;
 
@@ -12,45 +12,45 @@ use manyways_wire::mptcp::{AddAddress, Capable, Join, Mapping, Sequence, Subtype
 use manyways_wire::stream::End;
 use manyways_wire::tcp::{Flags, Segment};
 
-/// So many addresses of a connection are remembered.
+/// Maximum number of stored addresses per connection.
 pub const ADDRESSES: usize = 16;
 
-/// What is known of a connection so far. All of it is by the connection's ends.
+/// State of an active connection. Arrays are indexed by the connection's endpoints.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub id: u64,
     pub last: Time,
-    /// The version of the SYN, and once it is settled the one that is spoken.
+    /// Version in the SYN, and later the negotiated one.
     version: Option<u8>,
     is_settled: bool,
     keys: [Option<u64>; 2],
     hashed: [Option<Hashed>; 2],
-    /// Of the ends to which joins went, though their keys did not pass.
+    /// Tokens of endpoints that received joins but whose keys did not pass.
     pub asked: [Option<u32>; 2],
     pub subflows: Vec<Open>,
-    /// Flows that were too many to be remembered.
+    /// Flows beyond the limit of subflows.
     pub ignored: HashSet<u64>,
     fallback: Option<Fallback>,
     data: [Ranges; 2],
     addresses: Vec<Advertised>,
-    /// So many addresses were too many.
+    /// Number of addresses beyond [`ADDRESSES`].
     pub dropped: u64,
 }
 
-/// A subflow that is not over yet, or only kept for its connection's sake.
+/// A subflow that is active, or is stored until its connection ends.
 #[derive(Debug)]
 pub(super) struct Open {
     pub row: Subflow,
     pub is_over: bool,
-    /// By its latest word each end wants it to be a backup.
+    /// Latest backup flag of each endpoint.
     backup: [bool; 2],
     mapped: [Ranges; 2],
-    /// Each end said something of MPTCP, and the one that began it did so after its SYN.
+    /// Whether each endpoint sent an MPTCP option; for the initiator, after its SYN.
     spoke: [bool; 2],
     goes_on: bool,
-    /// Of each end some options were not captured.
+    /// Whether options of each endpoint were not captured completely.
     cut: [bool; 2],
-    /// What a join's SYN holds.
+    /// Token and nonce of a join's SYN.
     pub ask: Option<(u32, u32)>,
 }
 
@@ -82,17 +82,17 @@ impl Open {
         }
     }
 
-    /// The connection's end that an end of the flow is, and the other way round.
+    /// Maps an endpoint of the flow to the endpoint of the connection, and vice versa.
     pub(super) fn end(&self, end: End) -> End {
         if self.row.is_reversed { end.other() } else { end }
     }
 
-    /// Who began it.
+    /// The endpoint that initiated the subflow.
     fn asker(&self) -> End {
         self.end(End::Client)
     }
 
-    /// It turns out to go the other way round.
+    /// Reverses the roles of the subflow.
     pub(super) fn turn(&mut self) {
         self.row.is_reversed = !self.row.is_reversed;
         self.row.addresses.swap(0, 1);
@@ -102,7 +102,7 @@ impl Open {
         self.cut.swap(0, 1);
     }
 
-    /// Of an end of the flow some options were not captured.
+    /// Handles incomplete options of an endpoint of the flow.
     pub(super) fn is_cut(&mut self, from: End) {
         self.cut[self.end(from) as usize] = true;
     }
@@ -112,7 +112,7 @@ impl Open {
         self.row.is_backup = self.backup.contains(&true);
     }
 
-    /// What the flow was, now that it is over.
+    /// Stores the properties of the flow at its end.
     fn is_over(&mut self, summary: &Summary) {
         let handshake = summary.handshake;
         self.is_over = true;
@@ -126,8 +126,8 @@ impl Open {
         for end in [End::Client, End::Server] {
             self.row.bytes[self.end(end) as usize] = summary.bytes[end as usize];
         }
-        // Nobody sent anything where nothing but a SYN passed: else of a join that was never
-        // answered the server's bytes are unknown, and so is every share.
+        // If only a SYN passed, both endpoints sent 0 bytes; otherwise the server's bytes of an
+        // unanswered join would be unknown, and with them each share.
         let [asked, answered] = summary.bytes;
         let is_bare = handshake.syn.is_some() && handshake.answer.is_none() && !self.goes_on;
         if is_bare && asked.unwrap_or(0) == 0 && answered.is_none() {
@@ -145,19 +145,19 @@ impl State {
         self.subflows.iter_mut().find(|open| open.row.flow == flow)
     }
 
-    /// The ends' tokens, as far as their keys passed.
+    /// Returns the tokens of the endpoints whose keys passed.
     pub(super) fn tokens(&self) -> [Option<u32>; 2] {
         self.hashed.map(|hashed| hashed.map(|hashed| hashed.token))
     }
 
-    /// Whether this is the answer to a join to this end: only who knows both keys can give it.
+    /// Whether `hmac` is the correct response to a join by `asker`. `None` if a key is unknown.
     pub(super) fn verifies(&self, asker: End, nonces: [u32; 2], hmac: u64) -> Option<bool> {
         let version = self.version.filter(|_| self.is_settled)?;
         let [own, others] = [asker.other(), asker].map(|end| self.keys[end as usize]);
         Some(key::answer(version, [own?, others?], nonces) == hmac)
     }
 
-    /// An option passes in a subflow of this connection.
+    /// Handles an option in a subflow of this connection.
     pub(super) fn handle(
         &mut self,
         flow: u64,
@@ -187,14 +187,14 @@ impl State {
                     }
                 }
             }
-            // With a reset it ends this subflow only (RFC 8684, 3.7).
+            // With a reset, it ends only this subflow (RFC 8684, 3.7).
             Subtype::Fail(_) if !segment.flags.has(Flags::RST) => self.falls_back(Fallback::Fail),
             Subtype::Reset { reason, .. } => open.row.reset = open.row.reset.or(Some(*reason)),
             Subtype::Fail(_) | Subtype::FastClose(_) | Subtype::Other(_) => {}
         }
     }
 
-    /// A subflow is over. Whether all are.
+    /// Handles the end of a subflow. Returns whether all have ended.
     pub(super) fn ended(&mut self, flow: u64, summary: &Summary) -> bool {
         if let Some(open) = self.open(flow) {
             open.is_over(summary);
@@ -236,7 +236,7 @@ impl State {
         if let Some(open) = self.open(flow).filter(|open| open.row.role == Role::Unknown) {
             open.row.role = Role::Primary;
         }
-        // The server may take a lower version than it was asked for, and that one is spoken.
+        // The server may select a lower version than that of the SYN.
         if !self.is_settled {
             self.version = Some(said.version);
             self.is_settled = from == End::Server || said.peer_key.is_some();
@@ -276,7 +276,7 @@ impl State {
             self.falls_back(Fallback::InfiniteMapping);
             return;
         }
-        // The end of the connection has a number, too.
+        // DATA_FIN occupies a number, too.
         let length = u64::from(length) - u64::from(said.is_last);
         self.mapped(flow, from, data.low(), subflow, length);
     }
@@ -305,7 +305,7 @@ impl State {
         }
     }
 
-    /// What was first is why.
+    /// Records the reason of a fallback; the first reason stays.
     fn falls_back(&mut self, why: Fallback) {
         self.fallback = self.fallback.or(Some(why));
     }

@@ -34,13 +34,13 @@ fn ask(token: u32) -> Vec<u8> {
     option(0x10, &[&[7], &token.to_be_bytes(), &NONCES[0].to_be_bytes()])
 }
 
-/// `keys` are those of who asks and of who answers.
+/// The SYN/ACK option of a join; `keys` are those of the client and of the server.
 fn answered(version: u8, [asker, own]: [u64; 2]) -> Vec<u8> {
     let hash = answer(version, [own, asker], [NONCES[1], NONCES[0]]);
     option(0x10, &[&[9], &hash.to_be_bytes(), &NONCES[1].to_be_bytes()])
 }
 
-/// With numbers of eight bytes.
+/// A mapping with data sequence numbers of 8 bytes.
 fn maps(data: u64, subflow: u32, length: u16) -> Vec<u8> {
     let numbers = [&data.to_be_bytes()[..], &subflow.to_be_bytes(), &length.to_be_bytes()];
     option(0x20, &[&[0x0c], &numbers.concat()])
@@ -53,7 +53,7 @@ fn segment_bytes(flags: u8, options: &[Vec<u8>]) -> Vec<u8> {
     [&[0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, header, flags, 1, 0, 0, 0, 0, 0], &options[..]].concat()
 }
 
-/// Connections, and the time that passes.
+/// Connections with a virtual clock.
 struct Passing {
     connections: Connections,
     millis: u64,
@@ -72,7 +72,7 @@ impl Passing {
         Time::from_millis(self.millis)
     }
 
-    /// A segment passes, ten milliseconds after the one before.
+    /// Passes a segment, 10 ms after the previous one.
     fn pass(&mut self, flow: u64, from: End, flags: u8, options: &[Vec<u8>]) {
         self.pass_cut(flow, from, flags, options, 0);
     }
@@ -84,7 +84,7 @@ impl Passing {
         self.connections.handle(self.now(), flow, from, &segment);
     }
 
-    /// The whole handshake of a connection's first subflow.
+    /// Passes the complete handshake of a connection's primary subflow.
     fn begins(&mut self, flow: u64, version: u8, keys: [u64; 2]) {
         let first: &[u64] = if version == 0 { &keys[..1] } else { &[] };
         self.pass(flow, End::Client, SYN, &[capable(version, first, None)]);
@@ -92,14 +92,14 @@ impl Passing {
         self.pass(flow, End::Client, ACK, &[capable(version, &keys, None)]);
     }
 
-    /// The whole handshake of a joined subflow, between who has these keys.
+    /// Passes the complete handshake of a joined subflow between the owners of these keys.
     fn joins(&mut self, flow: u64, version: u8, keys: [u64; 2]) {
         self.pass(flow, End::Client, SYN, &[ask(hashed(version, keys[1]).token)]);
         self.pass(flow, End::Server, SYN_ACK, &[answered(version, keys)]);
         self.pass(flow, End::Client, ACK, &[option(0x10, &[&[0], &[5; 20]])]);
     }
 
-    /// A flow is over whose SYN passed at this time, its answer 20 ms later and the rest after 50.
+    /// Ends a flow with a SYN at `syn`, the SYN/ACK 20 ms later and the third ACK after 50 ms.
     fn ended(&mut self, flow: u64, syn: u64, bytes: [u64; 2]) {
         let at = |after| Some(Time::from_millis(syn + after));
         let handshake = Handshake { syn: at(0), answer: at(20), done: at(50), syns: 1, answers: 1 };
@@ -121,7 +121,7 @@ impl Passing {
 
 #[test]
 fn what_follows_from_a_key() {
-    // Python's hashlib and hmac say so.
+    // Computed with Python's hashlib and hmac.
     let expected = [
         (0, KEYS[0], 0xdd57_83bc, 0x3a95_ed6e_4ebb_4ad6),
         (0, KEYS[1], 0xfaaf_6fe3, 0xbfb5_1134_cb95_240c),

@@ -1,4 +1,4 @@
-//! One QUIC connection as it passes, from its first datagram to its last.
+//! One QUIC connection.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -15,21 +15,21 @@ use manyways_wire::quic::header::{Kind, Long, ONE, Packet, Packets, Short, TWO};
 use manyways_wire::stream::{End, Exchange};
 use manyways_wire::tls::Offer;
 
-/// So many datagrams that look like a version nobody knows are waited through for an answer that
-/// looks the same.
+/// Maximum number of datagrams that look like an unknown version, until a similar response of the
+/// server.
 const UNDECIDED: u32 = 16;
-/// A client fills each datagram with an Initial packet to this length, and a server each that is to
-/// be acknowledged (RFC 9000, 14.1).
+/// A client pads each datagram with an Initial packet to this length in bytes, and so does a server
+/// if the packet is ACK-eliciting (RFC 9000, 14.1).
 pub(crate) const FULL: usize = 1_200;
 
-/// What passes between the two ends of a QUIC connection, as far as it is not secret.
+/// State of a QUIC connection, from its unprotected parts.
 ///
-/// It knows which end began from whoever feeds it. It holds a client's datagrams with Initial
-/// packets, which it puts together, until the hello is there: at most [`manyways_wire::LIMIT`] bytes.
+/// The caller determines the endpoint that initiated the connection. Stores the client's Initial
+/// packets until the ClientHello is complete: at most [`manyways_wire::LIMIT`] bytes.
 #[derive(Default)]
 pub struct Flow {
     is_quic: Option<bool>,
-    /// Datagrams that say nothing about that.
+    /// Datagrams without evidence for or against QUIC.
     undecided: u32,
     versions: [Option<u32>; 2],
     ids: Ids,
@@ -43,17 +43,16 @@ pub struct Flow {
     requests: Requests,
 }
 
-/// The ids that the ends are addressed by in packets with long headers; kept as a number each, as
-/// all that matters is whether two are the same.
+/// Connection IDs in long headers; each stored as a number, because they are only compared.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
-    /// What the client calls itself.
+    /// ID that the client chose for itself.
     client: Option<Id>,
-    /// What the client calls the server until that says what it is called.
+    /// ID that the client chose for the server.
     first: Option<Id>,
-    /// What a Retry says the server is called.
+    /// ID of the server in a Retry packet.
     retry: Option<Id>,
-    /// What the server calls itself.
+    /// ID that the server chose for itself.
     server: Option<Id>,
 }
 
@@ -68,35 +67,35 @@ enum Hello {
     #[default]
     Expected,
     Coming(Box<Coming>),
-    /// All of it, or all that passed.
+    /// Complete, or as far as captured.
     Read(Box<Offer>),
-    /// It was cut, is of another version, or did not pass.
+    /// Truncated, of an unknown version, or not in the capture.
     Missing,
 }
 
-/// A hello of which more may come.
+/// An incomplete ClientHello.
 #[derive(Default)]
 struct Coming {
     initials: Initials,
-    /// What is there once name and protocols are: the keys behind them may be in another datagram.
+    /// Set once server name and protocols are known: the key shares after them may be in another
+    /// datagram.
     offer: Option<Offer>,
 }
 
 impl Flow {
-    /// Nothing passed yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a datagram begins with a long header of a version that is known: that of other
-    /// protocols it is by no chance worth to mention.
+    /// Whether a datagram begins with a long header of a known version. Other protocols match with
+    /// negligible probability.
     pub fn begins_with(captured: &[u8], length: usize) -> bool {
         let first = Packets::of(captured, length).next();
         matches!(first, Some(Packet::Long(long)) if long.is_known() && long.is_fixed)
     }
 
-    /// A datagram of that length passes, of which `captured` is there. What comes back is an
-    /// exchange that is over with it.
+    /// Handles a datagram of `length` bytes, of which `captured` were captured. Returns an exchange
+    /// that this datagram ends.
     pub fn handle(
         &mut self,
         now: Time,
@@ -132,29 +131,29 @@ impl Flow {
         if from == End::Client {
             self.read_hello(has_initial, captured, length);
         }
-        // What is answered sooner than in half the time that the first answer took, is not.
+        // A response in less than half of the first response's time belongs to an earlier request.
         let trip = self.handshake.to_server().map_or(Span::ZERO, half);
         self.requests.handle(now, from, [length, inside], trip)
     }
 
-    /// Nothing passes any more: the last exchange is over.
+    /// Ends the connection and returns the last exchange.
     pub fn end(&mut self) -> Option<Exchange> {
         self.give_up_hello();
         self.requests.end()
     }
 
-    /// Whether it is QUIC; none while it may be or not, as without any long header.
+    /// Whether the flow is QUIC. `None` while undecided, for example without a long header.
     pub fn is_quic(&self) -> Option<bool> {
         self.is_quic
     }
 
-    /// The version in the first packet with a long header of this end, but for a server's list of
-    /// versions. It may be one that nobody knows.
+    /// Version in the first long header of this endpoint, except Version Negotiation. May be
+    /// unknown.
     pub fn version(&self, end: End) -> Option<u32> {
         self.versions[end as usize]
     }
 
-    /// What the client says first, as soon as the server's name and the protocols are known.
+    /// Returns the ClientHello, once the server name and the protocols are known.
     pub fn hello(&self) -> Option<&Offer> {
         match &self.hello {
             Hello::Read(offer) => Some(offer),
@@ -163,32 +162,31 @@ impl Flow {
         }
     }
 
-    /// How it began.
     pub fn handshake(&self) -> &Handshake {
         &self.handshake
     }
 
-    /// The server did not know the client's version, and listed those that it knows.
+    /// Whether the server sent Version Negotiation.
     pub fn was_negotiated(&self) -> bool {
         self.was_negotiated
     }
 
-    /// The server sent the client back for a token.
+    /// Whether the server sent Retry.
     pub fn was_retried(&self) -> bool {
         self.was_retried
     }
 
-    /// The client sent data with its hello (0-RTT).
+    /// Whether the client sent 0-RTT data.
     pub fn has_early_data(&self) -> bool {
         self.has_early_data
     }
 
-    /// How many packets with long headers passed.
+    /// Number of packets with long headers.
     pub fn long_headers(&self) -> u64 {
         self.long_headers
     }
 
-    /// How long the id is that this end chose for itself; it may be none at all.
+    /// Length in bytes of the connection ID that this endpoint chose for itself; may be 0.
     pub fn id_length(&self, end: End) -> Option<u8> {
         let id = match end {
             End::Client => self.ids.client,
@@ -197,21 +195,20 @@ impl Flow {
         id.map(|id| id.length)
     }
 
-    /// The spin bit, where it moves as one that both ends turn.
+    /// Returns the spin bit, if it behaves like one that both endpoints support.
     pub fn spin(&self) -> Option<&Spin> {
         self.spin.as_deref().filter(|spin| spin.is_plausible())
     }
 
-    /// How long the server took to respond, inferred from sizes and changes of direction; see
-    /// [`Exchange`] and [`CONFIRMS`](super::CONFIRMS) for how that may be wrong. The trip to the
-    /// server and back is in it. The first may be for what servers say unasked once a client is
-    /// known, and is too short then.
+    /// Response times, inferred from sizes and changes of direction, including the round trip to
+    /// the server; see [`Exchange`] and [`CONFIRMS`](super::CONFIRMS) for errors. The first may be
+    /// too short, because servers send some data unsolicited after the handshake.
     pub fn inferred_response_times(&self) -> &Samples {
         self.requests.times()
     }
 
-    /// Whether this datagram of the client begins another connection between the same ports: one
-    /// with an Initial packet for a server that is not known, when the handshake was over.
+    /// Whether this datagram of the client begins another connection between the same ports: an
+    /// Initial packet to an unknown connection ID, after the handshake.
     pub fn is_another(&self, captured: &[u8], length: usize) -> bool {
         let Some(Packet::Long(long)) = Packets::of(captured, length).next() else { return false };
         let id = Some(Id::of(long.destination));
@@ -226,16 +223,16 @@ impl Flow {
         self.long_headers == 0
     }
 
-    /// What a datagram's first packet says about what this is.
+    /// Decides from a datagram's first packet whether the flow is QUIC.
     fn judge(&mut self, first: Option<&Packet<'_>>, captured: &[u8]) {
-        /// A long header up to its ids' end, with the longest ids.
+        /// Maximum length of a long header up to the end of its connection IDs.
         const IDS: usize = 1 + 4 + 1 + 20 + 1 + 20;
         if self.is_quic.is_some() {
             return;
         }
         self.is_quic = match first {
             Some(Packet::Long(long)) if long.is_known() => Some(long.is_fixed),
-            // RFC 9287 allows it to those who have met.
+            // RFC 9287 permits a clear fixed bit only after negotiation.
             Some(Packet::Short(short)) if !short.is_fixed => Some(false),
             Some(Packet::Long(_)) if self.undecided >= UNDECIDED => Some(false),
             None if captured.len() >= IDS => Some(false),
@@ -248,7 +245,7 @@ impl Flow {
         self.long_headers += 1;
         let (destination, source) = (Id::of(long.destination), Id::of(long.source));
         if from == End::Server {
-            // A version that nobody knows, or a list of them, for what the client has called itself.
+            // An unknown version or Version Negotiation, addressed to the client's ID.
             let is_answer = self.ids.client == Some(destination)
                 && match long.kind {
                     Kind::Negotiation => self.ids.first == Some(source),
@@ -294,14 +291,14 @@ impl Flow {
         }
     }
 
-    /// Only who has read the server's answer knows what the server calls itself (RFC 9000, 7.2),
-    /// unless that is what it was called before.
+    /// Whether a packet proves that the client has read the server's response: it is addressed to
+    /// the ID that the server chose (RFC 9000, 7.2), unless that equals an earlier ID.
     fn is_for_known_server(&self, destination: Id) -> bool {
         let Ids { first, retry, server, .. } = self.ids;
         server == Some(destination) && first != server && retry != server
     }
 
-    /// The client begins anew with another version, hello and all.
+    /// Handles a client that starts again with another version.
     fn starts_again(&mut self) {
         self.handshake.restarts();
         if !matches!(self.hello, Hello::Read(_)) {
@@ -313,7 +310,7 @@ impl Flow {
         if from == End::Client {
             self.handshake.is_done(now);
         }
-        // Others may have something else there.
+        // Bits may have another meaning in other versions.
         if self.version(End::Server).or(self.version(End::Client)).is_some_and(|it| !is_known(it)) {
             return;
         }
@@ -323,12 +320,12 @@ impl Flow {
         self.spin.get_or_insert_default().handle(now, from, short.spin, least);
     }
 
-    /// Puts the client's hello together.
+    /// Reassembles the ClientHello.
     fn read_hello(&mut self, has_initial: bool, captured: &[u8], length: usize) {
         if self.handshake.done.is_some() {
             self.give_up_hello();
         }
-        // Nothing that was cut can be opened.
+        // A truncated packet cannot be decrypted.
         if !has_initial || captured.len() < length {
             return;
         }
@@ -347,7 +344,7 @@ impl Flow {
         }
     }
 
-    /// What is missing of the hello now does not come any more.
+    /// Completes the ClientHello without its missing part.
     fn give_up_hello(&mut self) {
         self.hello = match mem::take(&mut self.hello) {
             Hello::Coming(coming) => {

@@ -1,48 +1,50 @@
-//! When the parts of a QUIC handshake passed.
+//! Times of a QUIC handshake.
 
 use manyways_unit::{Span, Time};
 
-/// Datagrams of one end that follow the first within so long are one flight, and those that come
-/// later are copies. Hellos with keys against quantum computers take two datagrams; and before
-/// there is a first round trip nobody sends again within less than a second (RFC 9002, 6.2.2).
+/// Datagrams of an endpoint within this time belong to one flight, later ones are retransmissions.
+/// ClientHellos with post-quantum keys take two datagrams; and before the first RTT sample the
+/// probe timeout is about 1 s (RFC 9002, 6.2.2).
 const FLIGHT: Span = Span::from_millis(20);
 
-/// When the parts of the handshake passed first, and whether they passed again.
+/// Times of the handshake's packets, and counts of flights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// The client's first Initial packet.
+    /// First Initial packet of the client.
     pub began: Option<Time>,
-    /// The server's first Initial packet: a hello, or an acknowledgement before one.
+    /// First Initial packet of the server: a ServerHello, or an ACK before it.
     pub answer: Option<Time>,
-    /// The client's first packet that only comes after the server's hello.
+    /// The client's first packet that requires the ServerHello.
     pub reply: Option<Time>,
     /// The client's first packet with a short header: it has all keys.
     pub done: Option<Time>,
-    /// How often the client's flight passed before its answer did. After a Retry and after a
-    /// negotiation of versions it counts anew.
+    /// Number of times that the client's flight passed before its response. Restarts after Retry
+    /// and Version Negotiation.
     pub initials: u32,
-    /// How often the server's flight passed before its reply did.
+    /// Number of times that the server's flight passed before its response.
     pub answers: u32,
-    /// The first and the last datagram of the client's flight that is answered.
+    /// First and last datagram of the client's flight that has a response.
     asked: Option<(Time, Time)>,
-    /// The server's first datagram that wants a reply.
+    /// The server's first ACK-eliciting datagram.
     wants_reply: Option<Time>,
 }
 
 impl Handshake {
-    /// From the capture point to the server and back, unless the client's flight passed twice.
+    /// Round-trip time from the capture point to the server. `None` if the client's flight passed
+    /// twice.
     pub fn to_server(&self) -> Option<Span> {
         let (_, asked) = self.asked.filter(|_| self.initials == 1)?;
         after(asked, self.answer?)
     }
 
-    /// From the capture point to the client and back, unless the server's flight passed twice.
+    /// Round-trip time from the capture point to the client. `None` if the server's flight passed
+    /// twice.
     pub fn to_client(&self) -> Option<Span> {
         let asked = self.wants_reply.filter(|_| self.answers == 1)?;
         after(asked, self.reply?)
     }
 
-    /// An Initial packet of the client.
+    /// Handles an Initial packet of the client.
     pub(super) fn asks(&mut self, now: Time) {
         self.began = self.began.or(Some(now));
         if self.answer.is_some() {
@@ -55,15 +57,15 @@ impl Handshake {
         }
     }
 
-    /// The client was told to ask again.
+    /// Handles a Retry or a Version Negotiation.
     pub(super) fn restarts(&mut self) {
         if self.answer.is_none() {
             (self.asked, self.initials) = (None, 0);
         }
     }
 
-    /// An Initial packet of the server. What wants to be acknowledged fills its datagram (RFC 9000,
-    /// 14.1); an acknowledgement alone gets no reply.
+    /// Handles an Initial packet of the server. An ACK-eliciting one pads its datagram (RFC 9000,
+    /// 14.1); an ACK alone has no response.
     pub(super) fn answers(&mut self, now: Time, is_full: bool) {
         self.answer = self.answer.or(Some(now));
         if !is_full || self.reply.is_some() {
@@ -76,19 +78,20 @@ impl Handshake {
         }
     }
 
-    /// A packet of the client that it cannot send before the server's hello is there.
+    /// Handles a packet that the client can send only after the ServerHello.
     pub(super) fn replies(&mut self, now: Time) {
         self.reply = self.reply.or(Some(now));
     }
 
-    /// A packet of the client with a short header.
+    /// Handles a packet of the client with a short header.
     pub(super) fn is_done(&mut self, now: Time) {
         self.replies(now);
         self.done = self.done.or(Some(now));
     }
 }
 
-/// Clocks of captures step back, and what came before has no time.
+/// Returns the time from a cause to its effect. `None` if negative, because clocks of captures may
+/// step back.
 fn after(earlier: Time, later: Time) -> Option<Span> {
     (later >= earlier).then(|| later.since(earlier))
 }

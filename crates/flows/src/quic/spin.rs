@@ -1,72 +1,73 @@
 //! Round trips by the spin bit (RFC 9000, 17.4; RFC 9312, 3.8.2).
 //!
-//! The client turns the bit once the one that it sent came back, and the server sends what it got.
-//! So an edge, the first packet with the other value, goes round: from the client's edge to the
-//! server's with the same value is the way to the server and back, and from there to the client's
-//! next one the way to the client and back. What an end waits before it sends is in it.
+//! The client inverts the bit when its own value returns, and the server echoes the received value.
+//! So an edge, the first packet with the other value, circulates: from the client's edge to the
+//! server's edge with the same value is the round trip to the server, and from there to the
+//! client's next edge the round trip to the client. Delays of an endpoint before it sends are
+//! included.
 //!
-//! The numbers of packets are secret, so what is out of order is guessed by time alone: see
-//! [`Spin::handle`].
+//! Packet numbers are encrypted, so reordering is detected by time alone: see [`Spin::handle`].
 
 use manyways_unit::{Span, Time};
 
 use manyways_unit::Samples;
 use manyways_wire::stream::End;
 
-/// A sample counts when its sender was silent before its edge for at most this part of it: nobody
-/// knows when in that silence the other value came to it.
+/// A sample counts if the time without packets before its edge was at most this fraction of it
+/// (1/8), because the arrival of the other value in that time is unknown.
 const SILENCE: u64 = 8;
-/// Without a handshake, an edge that is as much earlier as this than the longest of the last spins
-/// is out of order.
+/// Without a handshake, an edge that is earlier by this factor than the longest of the last spins
+/// is due to reordering.
 const EARLY: u64 = 10;
-/// So many spins of each direction are kept for that.
+/// Number of recent spins per direction for this comparison.
 const RECENT: usize = 8;
-/// With fewer edges it is no signal.
+/// Minimum number of edges of a signal.
 const FEW: u64 = 4;
-/// An end that sends fewer packets than this has no need to turn the bit.
+/// An endpoint with fewer packets need not show a signal.
 const IDLE: u64 = 16;
-/// Changes of disorder come soon after an edge. Later ones, but too early for the next edge, are
-/// those of who sets the bit at random (RFC 9000, 17.4): of a signal at most one for so many edges.
+/// Reordering changes the bit shortly after an edge. Later changes that are too early for the next
+/// edge come from a random bit (RFC 9000, 17.4): a signal has at most one per this many edges.
 const WILD: u64 = 4;
 
-/// How the spin bit of a connection moves.
+/// Measurements of a connection's spin bit.
 #[derive(Clone, Debug, Default)]
 pub struct Spin {
     ends: [Edges; 2],
-    /// Trips to the client and back, and to the server and back.
+    /// Round trips to the client, and to the server.
     halves: [Samples; 2],
 }
 
-/// One direction.
+/// State of one direction.
 #[derive(Clone, Debug, Default)]
 struct Edges {
     packets: u64,
-    /// The packet before.
+    /// The previous packet.
     last: Option<(Time, bool)>,
-    /// The edge before, and what it turned to.
+    /// Time of the previous edge, and its new value.
     edge: Option<(Time, bool)>,
-    /// Changes that are too late for disorder, and too early for an edge.
+    /// Changes that are too late for reordering, and too early for an edge.
     wild: u64,
     edges: u64,
-    /// The edges that follow the right one of the other direction.
+    /// Number of edges that follow the matching edge of the other direction.
     in_turn: u64,
-    /// From edge to edge.
+    /// Times between edges.
     whole: Samples,
-    /// The latest of these in microseconds, the newest first.
+    /// The latest of these times in microseconds, newest first.
     recent: [u32; RECENT],
 }
 
-/// What a packet is.
+/// An edge of the spin bit.
 struct Edge {
-    /// When the edge before passed.
+    /// Time of the previous edge.
     before: Option<Time>,
-    /// So long there was no packet.
+    /// Time without packets before this edge.
     silence: Span,
 }
 
 impl Spin {
-    /// A packet of that end with this bit. An edge less than `least` after the one before in its
-    /// direction is out of order: half the round trip of the handshake, where that is known.
+    /// Handles a packet of endpoint `from`. An edge less than `least` after the previous one of its
+    /// direction is due to reordering; `least` is half the round-trip time of the handshake, if
+    /// known.
     pub(super) fn handle(&mut self, now: Time, from: End, bit: bool, least: Option<Span>) {
         let other = self.ends[from.other() as usize].edge;
         let sender = &mut self.ends[from as usize];
@@ -78,7 +79,7 @@ impl Spin {
             sender.recent.rotate_right(1);
             sender.recent[0] = u32::try_from(whole.as_nanos() / 1_000).unwrap_or(u32::MAX);
         }
-        // The server sends what it got, the client the opposite.
+        // The server echoes the value, the client inverts it.
         let cause = other.filter(|(at, value)| {
             (*value == bit) == (from == End::Server) && before.is_none_or(|before| *at >= before)
         });
@@ -90,29 +91,31 @@ impl Spin {
         }
     }
 
-    /// How many edges of this end passed.
+    /// Number of edges of this endpoint.
     pub fn edges(&self, end: End) -> u64 {
         self.ends[end as usize].edges
     }
 
-    /// From the capture point to the server and back.
+    /// Round-trip times from the capture point to the server.
     pub fn to_server(&self) -> &Samples {
         &self.halves[End::Server as usize]
     }
 
-    /// From the capture point to the client and back.
+    /// Round-trip times from the capture point to the client.
     pub fn to_client(&self) -> &Samples {
         &self.halves[End::Client as usize]
     }
 
-    /// All the way round, from the direction that has more of it: also where one only was captured.
+    /// Complete round-trip times, from the direction with more samples; works with one captured
+    /// direction.
     pub fn whole(&self) -> &Samples {
         let [client, server] = self.ends.each_ref().map(|end| &end.whole);
         if client.count() > server.count() { client } else { server }
     }
 
-    /// Whether it moves as one that both ends turn: in all directions that have packets, as often as
-    /// it should, and each edge after its cause. Random and constant bits do not.
+    /// Whether the bit behaves like one that both endpoints support: in each direction with enough
+    /// packets there are enough edges, and edges follow their cause. Random and constant bits do
+    /// not.
     pub fn is_plausible(&self) -> bool {
         let mut busy = self.ends.iter().filter(|end| end.packets >= IDLE).peekable();
         let are_both = self.ends.iter().all(|end| end.packets >= IDLE);
@@ -141,7 +144,7 @@ impl Edges {
             return None;
         }
         self.edges += 1;
-        // Twice to the same value: the edge between was taken for one out of order.
+        // Two edges to the same value: the edge between them was taken for reordering.
         let before = self.edge.replace((now, bit)).filter(|(_, value)| *value != bit);
         Some(Edge { before: before.map(|(at, _)| at), silence: now.since(last) })
     }

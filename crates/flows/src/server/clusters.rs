@@ -1,51 +1,50 @@
-//! Which servers stand together, by how far away they are (campus Wi-Fi paper, 6 and 6.7).
+//! Groups of servers with similar distance (campus Wi-Fi paper, 6 and 6.7).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use manyways_unit::Span;
 
-/// The width of the kernel, as a part of the round-trip time: about what the smallest times of
-/// servers of one place differ by. With [`VALLEY_EIGHTHS`], two places become one where the times to
-/// one are less than about one and a half times those to the other.
+/// Width of the kernel, relative to the round-trip time: about the spread of the minimum times of
+/// servers at one place. With [`VALLEY_EIGHTHS`], two places merge if the times differ by less than
+/// a factor of about 1.5.
 const BANDWIDTH: f64 = 0.15;
-/// Added to each time before its logarithm is taken: what the ends add, whose part in small times
-/// would look like distance.
+/// Added to each time before the logarithm, because processing in the endpoints would look like
+/// distance in small times.
 const FLOOR: Span = Span::from_millis(1);
-/// The logarithm is cut into cells, so many in a bandwidth.
+/// Cells of the logarithm per bandwidth.
 const CELLS: f64 = 10.0;
-/// How many bandwidths the kernel reaches to each side.
+/// Reach of the kernel to each side, in bandwidths.
 const REACH: usize = 4;
-/// Two peaks are two modes when the valley between them is at most so many eighths as high as the
-/// lower one. Chance makes shallower ones.
+/// Two peaks are two modes if the valley between them has at most this many eighths of the height
+/// of the lower peak. Shallower valleys occur by chance.
 const VALLEY_EIGHTHS: u64 = 6;
 
-/// Servers that stand together.
+/// Servers with similar distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// The median of its servers' round-trip times.
+    /// Median of the servers' round-trip times.
     pub centre: Span,
-    /// How many servers it has.
     pub servers: usize,
-    /// How many flows they served.
+    /// Number of flows of these servers.
     pub flows: usize,
 }
 
-/// Servers by how far away they are.
+/// Servers grouped by distance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
-    /// Where they stand together, the nearest first.
+    /// Nearest first.
     pub modes: Vec<Mode>,
-    /// For each server its place in `modes`.
+    /// Index in `modes` of each server.
     pub servers: BTreeMap<IpAddr, usize>,
 }
 
-/// Groups an organisation's servers by the modes of their round-trip times. What goes in is the
-/// smallest far round-trip time of each flow, with the server's address.
+/// Groups the servers of an organisation by the modes of their round-trip times. `flows` has the
+/// server's address and the minimum remote round-trip time of each flow.
 ///
-/// A server is as far away as the median of its flows says, and counts once however many those
-/// are. The density of the logarithms is estimated with a Gaussian kernel of fixed width, and cut
-/// where it is lowest between two peaks: the answer does not depend on the order of what goes in.
+/// The distance of a server is the median over its flows; each server counts once. The density of
+/// the logarithms is estimated with a Gaussian kernel of fixed width, and cut at the lowest point
+/// between two peaks. The result does not depend on the order of `flows`.
 pub fn clusters(flows: impl IntoIterator<Item = (IpAddr, Span)>) -> Clusters {
     let mut times: BTreeMap<IpAddr, Vec<Span>> = BTreeMap::new();
     for (address, time) in flows {
@@ -66,7 +65,7 @@ pub fn clusters(flows: impl IntoIterator<Item = (IpAddr, Span)>) -> Clusters {
         member.0.push(*time);
         member.1 += flows;
     }
-    // Where the ends of two kernels meet there may be a peak without a server.
+    // Where the tails of two kernels overlap, there may be a peak without a server.
     let mut clusters = Clusters::default();
     let mut numbers = vec![0; members.len()];
     for ((mut times, flows), number) in members.into_iter().zip(&mut numbers) {
@@ -80,20 +79,20 @@ pub fn clusters(flows: impl IntoIterator<Item = (IpAddr, Span)>) -> Clusters {
     clusters
 }
 
-/// The lower of the middle ones.
+/// Returns the lower of the two middle values.
 fn median(times: &mut [Span]) -> Option<Span> {
     let middle = times.len().checked_sub(1)? / 2;
     Some(*times.select_nth_unstable(middle).1)
 }
 
-/// All the times there are make less than two thousand.
+/// All possible times yield fewer than 2,000 cells.
 fn cell(time: Span) -> usize {
     let floors = (time + FLOOR).as_secs_f64() / FLOOR.as_secs_f64();
     (floors.ln() * CELLS / BANDWIDTH) as usize
 }
 
-/// How densely the cells are filled, in whole numbers, so that what is equal is equal. A reach
-/// before the first and behind the last cell it is nothing, and begins there.
+/// Estimates the density of each cell, in integers, so that equal densities compare as equal. The
+/// result begins [`REACH`] before the first cell and ends as far after the last one.
 fn density(cells: impl Iterator<Item = usize>) -> Vec<u64> {
     let mut counts: Vec<u64> = Vec::new();
     for cell in cells {
@@ -119,9 +118,9 @@ fn density(cells: impl Iterator<Item = usize>) -> Vec<u64> {
     density
 }
 
-/// The last cell of each mode but the last one.
+/// Returns the last cell of each mode except the last mode.
 fn cuts(density: &[u64]) -> Vec<usize> {
-    // Peaks and the valleys between them, in turn: a run of equal cells is one, at its middle.
+    // Peaks alternate with valleys; a run of equal cells counts as one, at its middle.
     let mut peaks: Vec<u64> = Vec::new();
     let mut valleys: Vec<(u64, usize)> = Vec::new();
     let (mut rising, mut at) = (true, 0);
@@ -136,13 +135,13 @@ fn cuts(density: &[u64]) -> Vec<usize> {
         rising ^= turns;
         at += run.len();
     }
-    // The shallowest valley goes first, and the lower of its peaks with it.
+    // Merge at the shallowest valley first, and drop the lower of its peaks.
     loop {
         let depths = valleys.iter().zip(peaks.iter().zip(peaks.iter().skip(1)));
         let shallow = depths.enumerate().filter_map(|(index, ((valley, _), (left, right)))| {
             let lower = *left.min(right);
             let is_one = u128::from(*valley) * 8 > u128::from(lower) * u128::from(VALLEY_EIGHTHS);
-            // By what is left of the peak, in parts of 2^32, so that the order is exact enough.
+            // Ratio of valley to peak, in units of 2^-32, which is exact enough for the order.
             let part = (u128::from(*valley) << 32) / u128::from(lower.max(1));
             is_one.then_some((part, std::cmp::Reverse(index)))
         });
@@ -160,12 +159,12 @@ mod tests {
 
     use super::*;
 
-    /// So many servers around this time in milliseconds, each up to a part of it away, and where
-    /// they are drawn from a fixed sequence of numbers.
+    /// `count` servers around `centre` milliseconds, with the relative deviation `spread`, drawn
+    /// from a fixed sequence of numbers.
     fn place(first: u16, count: u16, centre: f64, spread: f64) -> Vec<(IpAddr, Span)> {
         (first..first + count)
             .map(|server| {
-                // The sum of a few is close to normal, and its deviation is one.
+                // The sum of 12 uniform values is close to normal, with a standard deviation of 1.
                 let noise: f64 = (1_u64..=12)
                     .map(|turn| {
                         let mixed =
@@ -220,7 +219,7 @@ mod tests {
         let at = |server: u8, millis: u64| {
             (IpAddr::from([192, 0, 2, server]), Span::from_millis(millis))
         };
-        // One flow of the first server passed a queue, and one was measured by a false match.
+        // One flow of the first server passed a queue, and one has a false sample.
         let found = clusters([at(1, 20), at(1, 21), at(1, 300), at(1, 1), at(2, 22), at(3, 100)]);
         assert_eq!(found.servers.values().copied().collect::<Vec<_>>(), [0, 0, 1]);
         let near = Mode { centre: Span::from_millis(20), servers: 2, flows: 5 };

@@ -1,23 +1,22 @@
-//! What a host's name tells of its server.
+//! Names of servers.
 
 use manyways_wire::HostName;
 
-/// Where a server's name is from, the best first: what the client says itself, and then what it
-/// may have meant.
+/// Source of a server's name, best first: names in the flow itself, then names from DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NamedBy {
     /// The host of an HTTP request.
     Host,
-    /// The server name of a TLS or QUIC hello.
+    /// The server name of a TLS or QUIC ClientHello (SNI).
     ServerName,
-    /// A name for which a name server answered with the address.
+    /// A name that DNS resolved to the address.
     Answer,
-    /// The name that a name server gave for the address, in the capture: its operator's.
+    /// The PTR record of the address in the capture, which its operator chose.
     Reverse,
 }
 
 impl NamedBy {
-    /// Its name in tables.
+    /// Returns the value of table columns.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -28,18 +27,18 @@ impl NamedBy {
     }
 }
 
-/// The name that tells most of what a flow is for. Of two by the same, the first.
+/// Returns the name with the best source; of several with the same source, the first.
 pub fn best_name(
     names: impl IntoIterator<Item = (NamedBy, HostName)>,
 ) -> Option<(NamedBy, HostName)> {
     names.into_iter().min_by_key(|(by, _)| *by)
 }
 
-/// The part of a name that somebody registered, as `example.co.uk` of `www.example.co.uk`. None
-/// when the name is all suffix, as `co.uk` or `localhost`.
+/// Returns the registrable part of a name, for example `example.co.uk` of `www.example.co.uk`.
+/// `None` if the name is only a suffix, like `co.uk` or `localhost`.
 ///
-/// Below which names everybody can register is known here for the larger countries only. Where the
-/// list misses one, the answer is the suffix itself (`co.example`): too little, never too much.
+/// The list of public suffixes covers only the larger countries. If a suffix is missing, the result
+/// is the suffix itself (`co.example`): too short, never too long.
 pub fn registered_domain(name: &HostName) -> Option<&str> {
     let text = name.as_str();
     let mut ends = text.rmatch_indices('.').map(|(at, _)| at + 1);
@@ -55,9 +54,9 @@ pub fn registered_domain(name: &HostName) -> Option<&str> {
     text.get(ends.next().unwrap_or(0)..)
 }
 
-/// Who delivers by servers of such names for others: a network for content, or the organisation's
-/// own. A hint for where a table of prefixes says nothing, as about servers inside the networks of
-/// others (the Akamai servers of a university, campus Wi-Fi paper, 6).
+/// Returns the delivery network with servers of this name: a content delivery network, or the
+/// organisation itself. For servers that a table of prefixes does not cover, for example in the
+/// networks of others (the Akamai servers of a university, campus Wi-Fi paper, 6).
 pub fn delivery(name: &HostName) -> Option<&'static str> {
     let mut rest = name.as_str();
     loop {
@@ -76,7 +75,7 @@ fn is_suffix(domain: &str) -> bool {
     })
 }
 
-/// Countries, and the labels below which they register names.
+/// Country suffixes with their labels for registrations.
 const SUFFIXES: &[(&str, &str)] = &[
     ("ar", "com edu gob gov int mil net org"),
     ("au", "com net org edu gov asn id"),
@@ -181,7 +180,7 @@ mod tests {
             ("www.example.com.au", Some("example.com.au")),
             ("maps.example.co.jp", Some("example.co.jp")),
             ("r4---sn-4g5e6n7s.googlevideo.com", Some("googlevideo.com")),
-            // "co" is no suffix of Germany, and "www" none of the United Kingdom.
+            // "co" is not a suffix in Germany, and "www" not one in the United Kingdom.
             ("www.co.de", Some("co.de")),
             ("a.www.uk", Some("www.uk")),
         ] {

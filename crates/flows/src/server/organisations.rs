@@ -1,4 +1,4 @@
-//! Whose addresses are whose.
+//! Organisations by address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,25 +9,25 @@ use manyways_unit::Prefix;
 use manyways_unit::{PrefixError, PrefixMap};
 use manyways_wire::HostName;
 
-/// The most prefixes that a table may have: three times what is routed on the Internet.
+/// Maximum number of prefixes in a table: three times the routes of the Internet.
 pub const PREFIX_LIMIT: usize = 4_000_000;
-/// What the first line begins with where it only names the fields.
+/// Start of an optional first line with the names of the fields.
 const HEAD: &[u8] = b"prefix,";
-/// The longest name in a table, in bytes.
+/// Maximum length of a name in a table, in bytes.
 pub const FIELD_LIMIT: usize = 128;
 
-/// Whose addresses are whose, from a table of prefixes.
+/// Organisations by address, from a table of prefixes.
 ///
-/// The table is text of lines `prefix,asn,organisation,cdn`, as
+/// The table is text of lines `prefix,asn,organisation,cdn`, for example
 /// `104.16.0.0/13,13335,"Cloudflare, Inc.",Cloudflare`: an IPv4 or IPv6 prefix, the number of the
-/// autonomous system with or without `AS` before it, who it is, and the network that delivers
-/// content from there for others. All but the prefix may be empty. A field with a comma in it
-/// stands in quotes, which stand twice inside. A line that begins with `#` is a comment, and the
-/// first one may name the fields. An address belongs to the longest prefix that it is in; of two
-/// lines for the same prefix the later counts.
+/// autonomous system with or without `AS` before it, the organisation, and the content delivery
+/// network at this prefix. All fields except the prefix may be empty. A field with a comma is
+/// quoted; quotes inside are doubled. A line that begins with `#` is a comment, and the first line
+/// may contain the names of the fields. The longest prefix of an address applies; of two lines with
+/// the same prefix, the later.
 ///
-/// In memory a prefix takes at most 16 bytes (IPv4) or 40 (IPv6), and each different pair of names
-/// its text once. While a table is read it takes twice that and up to 32 bytes a prefix more.
+/// A prefix takes at most 16 bytes (IPv4) or 40 bytes (IPv6) of memory, and each distinct pair of
+/// names its text once. Reading a table takes twice that, plus up to 32 bytes per prefix.
 #[derive(Clone, Debug)]
 pub struct Organisations {
     ranges: PrefixMap,
@@ -36,50 +36,50 @@ pub struct Organisations {
     prefixes: usize,
 }
 
-/// Whose address it is.
+/// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Organisation<'a> {
-    /// The number of the autonomous system.
+    /// Number of the autonomous system. `None` if the table has none.
     pub asn: Option<u32>,
-    /// Who it is.
     pub name: Option<&'a str>,
-    /// The network that delivers content from there.
+    /// Content delivery network at the address.
     pub cdn: Option<&'a str>,
 }
 
-/// What is wrong with a table, and where.
+/// Error in a table, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct TableError {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub fault: TableFault,
 }
 
-/// What is wrong with a line of a table.
+/// Reason to reject a line of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableFault {
-    /// It is no text.
+    /// The line is not UTF-8.
     #[error("this is not UTF-8: save the table as UTF-8 text")]
     Text,
-    /// It has another number of fields.
+    /// Another number of fields than 4.
     #[error("a line has 4 fields: prefix,asn,organisation,cdn")]
     Fields,
-    /// A quote has no end, or text behind it.
+    /// A quote is not closed, or text follows it.
     #[error("a quote is not closed, or text follows it: double the quotes inside")]
     Quote,
-    /// The prefix is none.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The number of the autonomous system is none.
-    #[error("the second field is no number of an autonomous system: write it as 15169 or AS15169")]
+    /// The number of the autonomous system is invalid.
+    #[error(
+        "the second field is not the number of an autonomous system: write it as 15169 or AS15169"
+    )]
     Asn,
-    /// A name is too long.
+    /// A name exceeds [`FIELD_LIMIT`].
     #[error("a name is longer than {FIELD_LIMIT} bytes: shorten it")]
     Long,
-    /// There are too many prefixes.
+    /// More than [`PREFIX_LIMIT`] prefixes.
     #[error(
         "there are more than {PREFIX_LIMIT} prefixes: drop those that say the same as a shorter one"
     )]
@@ -89,26 +89,25 @@ pub enum TableFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     asn: Option<u32>,
-    /// In [`Organisations::names`]; the first is empty.
+    /// Index in [`Organisations::names`]; the first name is empty.
     name: u32,
     cdn: u32,
 }
 
 impl Organisations {
-    /// The table of some of the largest that ships with this program.
+    /// Returns the built-in table of large organisations.
     pub fn seed() -> Self {
         let table = include_bytes!("organisations.csv");
-        // A test reads it.
+        // A test reads the table, so this cannot fail.
         Self::read(table).unwrap_or_else(|_| Self::empty())
     }
 
-    /// A table of nobody.
+    /// Creates a table without prefixes.
     pub fn empty() -> Self {
         let ranges = PrefixMap::default();
         Self { ranges, entries: Vec::new(), names: Vec::new(), prefixes: 0 }
     }
 
-    /// Reads a table.
     pub fn read(table: &[u8]) -> Result<Self, TableError> {
         let mut reading = Reading::default();
         reading.intern("");
@@ -127,17 +126,16 @@ impl Organisations {
         Ok(Self { ranges: PrefixMap::of(reading.prefixes), entries, names, prefixes })
     }
 
-    /// How many lines with a prefix the table has.
+    /// Number of lines with a prefix.
     pub fn len(&self) -> usize {
         self.prefixes
     }
 
-    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.prefixes == 0
     }
 
-    /// Whose address it is.
+    /// Returns the owner of an address. `None` if no prefix contains it.
     pub fn of(&self, address: IpAddr) -> Option<Organisation<'_>> {
         let entry = self.entries.get(self.ranges.find(address)? as usize)?;
         let named = |at: u32| {
@@ -146,8 +144,8 @@ impl Organisations {
         Some(Organisation { asn: entry.asn, name: named(entry.name), cdn: named(entry.cdn) })
     }
 
-    /// The network that delivers from this address under this name: as the table says, or else as
-    /// the name does ([`delivery`]).
+    /// Returns the content delivery network of a server: from the table, or else from its name
+    /// ([`delivery`]).
     pub fn cdn(&self, address: IpAddr, name: Option<&HostName>) -> Option<&str> {
         self.of(address).and_then(|whose| whose.cdn).or_else(|| delivery(name?))
     }
@@ -193,7 +191,7 @@ impl Reading {
         Ok(())
     }
 
-    /// At most two a prefix, so their count fits.
+    /// There are at most two names per prefix, so their number fits.
     fn intern(&mut self, name: &str) -> u32 {
         if let Some(at) = self.names.get(name) {
             return *at;
@@ -204,8 +202,8 @@ impl Reading {
     }
 }
 
-/// The first field, and what is behind its comma, if there is one (RFC 4180, without line breaks in
-/// quotes).
+/// Splits off the first field (RFC 4180, without line breaks in quotes). `None` if no comma follows
+/// it.
 fn first_field(text: &str) -> Result<(String, Option<&str>), TableFault> {
     let Some(mut quoted) = text.strip_prefix('"') else {
         let (field, rest) = text.split_once(',').map_or((text, None), |(f, r)| (f, Some(r)));
@@ -234,7 +232,7 @@ fn number(text: &str) -> Result<Option<u32>, TableFault> {
         return Ok(None);
     }
     let digits = text.strip_prefix("AS").unwrap_or(text);
-    // A number may have a sign for the library, but not here.
+    // The parser of the standard library would accept a sign.
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number).map(Some).ok_or(TableFault::Asn)
 }
@@ -277,7 +275,7 @@ mod tests {
         let cdn = |address: &str, name: Option<&HostName>| {
             table.cdn(address.parse().unwrap(), name).map(str::to_owned)
         };
-        // A server inside the network of somebody else.
+        // A server in the network of another organisation.
         assert_eq!(cdn("192.0.2.1", akamai.as_ref()).as_deref(), Some("Akamai"));
         assert_eq!(cdn("192.0.2.129", akamai.as_ref()).as_deref(), Some("Fast"));
         assert_eq!(cdn("203.0.113.1", None), None);

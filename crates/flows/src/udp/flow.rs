@@ -1,4 +1,4 @@
-//! What passes between two ends by UDP.
+//! One UDP flow.
 
 use manyways_unit::{Size, Span, Time};
 
@@ -6,10 +6,10 @@ use crate::quic;
 use manyways_wire::stream::{End, Exchange};
 use manyways_wire::udp::Datagram;
 
-/// Where QUIC is most likely.
+/// The port on which QUIC is most likely.
 const HTTPS: u16 = 443;
 
-/// What passed between two ends, from the first datagram to the last.
+/// State of a UDP flow.
 #[derive(Debug)]
 pub struct Flow {
     started: Time,
@@ -20,48 +20,46 @@ pub struct Flow {
     quic: Option<Box<quic::Flow>>,
 }
 
-/// What an end sent.
+/// Counters of one endpoint's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The first datagram.
+    /// Time of the first datagram.
     pub first: Time,
-    /// The last one.
+    /// Time of the last datagram.
     pub last: Time,
-    /// The longest time between two.
+    /// Longest time between two datagrams.
     pub longest_gap: Span,
-    /// How many there were.
+    /// Number of datagrams.
     pub packets: u64,
-    /// What they carried.
+    /// Bytes of payload.
     pub payload: Size,
-    /// With UDP's and IP's headers.
+    /// Bytes including UDP and IP headers.
     pub whole: Size,
-    /// How many had each value of the two bits that tell of congestion: none, `ECT(1)`, `ECT(0)`,
-    /// and the mark.
+    /// Packets by ECN codepoint (RFC 3168, 5): `Not-ECT`, `ECT(1)`, `ECT(0)`, `CE`.
     pub ecn: [u64; 4],
 }
 
-/// What speaks over UDP.
+/// Protocol over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// QUIC.
     Quic,
-    /// It looks like QUIC in the middle of a connection, and is where QUIC would be; or it began like
-    /// a version of QUIC that nobody knows.
+    /// Looks like the middle of a QUIC connection on the port of QUIC, or began like an unknown
+    /// version of QUIC.
     MaybeQuic,
-    /// Questions to a name server.
+    /// DNS.
     Dns,
-    /// Anything else.
+    /// Any other protocol.
     Unknown,
 }
 
 impl Flow {
-    /// One of which this datagram passes first.
+    /// Creates a flow with its first datagram.
     pub fn new(now: Time, datagram: &Datagram<'_>) -> Self {
         let first = datagram.payload.first().copied().unwrap_or_default();
         let is_likely = datagram.from == HTTPS || datagram.to == HTTPS;
-        // Where QUIC is likely, either form of a header; without the fixed bit the short one is none.
-        // Elsewhere a bit says nothing: the first datagram has to be as long as the first one of a
-        // client.
+        // On the port of QUIC, either header form may be QUIC; a short header must have the fixed
+        // bit. On other ports a single bit proves nothing: the first datagram must be as long as
+        // the first datagram of a client.
         let may_be = match is_likely {
             true => first & 0xc0 != 0,
             false => first & 0x80 != 0 && datagram.length >= quic::FULL,
@@ -71,20 +69,20 @@ impl Flow {
         Self { started, last, longest_gap, sent: [None; 2], is_dns: false, quic }
     }
 
-    /// A datagram of it is a question to a name server, or an answer to one.
+    /// Marks the flow as DNS.
     pub fn speaks_dns(&mut self) {
         (self.is_dns, self.quic) = (true, None);
     }
 
-    /// Which end the sender of a flow's first datagram is: the one that begins, unless only its
-    /// port is one of a system's services (RFC 6335, 6).
+    /// Returns the role of the sender of a flow's first datagram: the client, unless only its port
+    /// is a system port (RFC 6335, 6).
     pub fn sender(datagram: &Datagram<'_>) -> End {
         const SYSTEM: u16 = 1_024;
         if datagram.from < SYSTEM && datagram.to >= SYSTEM { End::Server } else { End::Client }
     }
 
-    /// A datagram passes, in a packet of that length. What comes back is an exchange that is over
-    /// with it.
+    /// Handles a datagram in a packet of the given length. Returns an exchange that this datagram
+    /// ends.
     pub fn handle(
         &mut self,
         now: Time,
@@ -94,7 +92,7 @@ impl Flow {
         ecn: u8,
     ) -> Option<Exchange> {
         self.longest_gap = self.longest_gap.max(now.since(self.last));
-        // Clocks of captures step back.
+        // Clocks of captures may step back.
         self.last = self.last.max(now);
         let sent = self.sent[from as usize].get_or_insert(Sent::nothing(now));
         sent.one(now, datagram.length, length, ecn);
@@ -104,7 +102,7 @@ impl Flow {
         }
         let (payload, length) = (datagram.payload, datagram.length);
         if self.quic.is_none() && quic::Flow::begins_with(payload, length) {
-            // It shares its ports with what opened them.
+            // Another protocol used the ports first.
             self.quic = Some(Box::default());
         }
         let quic = self.quic.as_mut()?;
@@ -115,7 +113,7 @@ impl Flow {
         over
     }
 
-    /// Nothing passes any more: the last exchange is over.
+    /// Ends the flow and returns the last exchange.
     pub fn end(&mut self) -> Option<Exchange> {
         self.quic.as_mut()?.end()
     }
@@ -125,27 +123,26 @@ impl Flow {
         self.quic.as_ref().is_some_and(|quic| quic.is_another(datagram.payload, datagram.length))
     }
 
-    /// When its first datagram passed.
+    /// Time of the first datagram.
     pub fn started(&self) -> Time {
         self.started
     }
 
-    /// When its last one did.
+    /// Time of the latest datagram.
     pub fn last(&self) -> Time {
         self.last
     }
 
-    /// The longest time in which nothing passed, from either end.
+    /// The longest time without a datagram of either endpoint.
     pub fn longest_gap(&self) -> Span {
         self.longest_gap
     }
 
-    /// What this end sent; none where none of its datagrams passed.
+    /// `None` if the capture has no datagram of this endpoint.
     pub fn sent(&self, end: End) -> Option<&Sent> {
         self.sent[end as usize].as_ref()
     }
 
-    /// What it speaks.
     pub fn protocol(&self) -> Protocol {
         match self.quic().map(|quic| quic.is_quic()) {
             None if self.is_dns => Protocol::Dns,
@@ -155,7 +152,7 @@ impl Flow {
         }
     }
 
-    /// What is known where it is QUIC or may be.
+    /// Returns the state of QUIC. `None` if the flow cannot be QUIC.
     pub fn quic(&self) -> Option<&quic::Flow> {
         self.quic.as_deref()
     }

@@ -1,4 +1,4 @@
-//! All flows of UDP that pass, by their addresses and ports.
+//! Flow table of UDP, by addresses and ports.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -10,68 +10,64 @@ use manyways_wire::frame;
 use manyways_wire::stream::{End, Exchange};
 use manyways_wire::udp::Datagram;
 
-/// So many turns of flows that are over may be left, beside one for each that is not.
+/// Maximum number of queue entries of ended flows, in addition to those of active ones.
 const SPARE: usize = 64;
 
-/// What the table may hold.
+/// Limits of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many flows at a time; of more, the one that was looked at longest ago goes.
+    /// Maximum number of flows; above it, the flow examined least recently is evicted.
     pub flows: usize,
-    /// A flow of which nothing passes for so long is over.
+    /// Idle timeout of a flow.
     pub idle: Span,
 }
 
-/// The flows that are not over yet.
+/// The active flows.
 #[derive(Debug)]
 pub struct Table {
     limits: Limits,
     flows: HashMap<Key, Entry>,
-    /// Whom to look at next, with its number, and what its last datagram was when that was decided.
+    /// Flows in the order of examination, with their number and the time of the last datagram when
+    /// queued.
     turns: VecDeque<(Time, Key, u64)>,
-    /// How many there have been.
+    /// Number of flows so far.
     count: u64,
     over: VecDeque<Ended>,
     evicted: u64,
 }
 
-/// A flow that is over, or of which the table has no more.
+/// A flow that has ended, or was evicted.
 #[derive(Debug)]
 pub struct Ended {
-    /// Who began it.
+    /// The endpoint that sent the first datagram.
     pub client: SocketAddr,
-    /// The other end.
     pub server: SocketAddr,
-    /// What passed.
     pub flow: Flow,
-    /// Its last exchange, where one was going on.
+    /// An exchange that was active at the end.
     pub exchange: Option<Exchange>,
 }
 
-/// The flow that a datagram belongs to.
+/// The flow of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing {
-    /// Who began it.
     pub client: SocketAddr,
-    /// The other end.
     pub server: SocketAddr,
-    /// When it began.
     pub started: Time,
-    /// Who sent the datagram.
+    /// Sender of the datagram.
     pub from: End,
-    /// An exchange of the flow that is over with it.
+    /// An exchange of the flow that this datagram ends.
     pub exchange: Option<Exchange>,
 }
 
-/// The ends in the order of their addresses, whoever began.
+/// The two endpoints, sorted by address independently of roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key([(IpAddr, u16); 2]);
 
 #[derive(Debug)]
 struct Entry {
-    /// The client is the key's first end.
+    /// Whether the client is the first endpoint of the key.
     begins_first: bool,
-    /// There may have been others between the same ends.
+    /// Distinguishes flows between the same endpoints.
     number: u64,
     flow: Flow,
 }
@@ -83,7 +79,6 @@ impl Default for Limits {
 }
 
 impl Table {
-    /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -95,23 +90,21 @@ impl Table {
         }
     }
 
-    /// How many flows are in it.
+    /// Number of active flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// So many flows had to go before they were over.
+    /// Number of flows evicted because the table was full.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// A datagram passes, in this packet. `is_dns` is whether it is a question to a name server or an
-    /// answer to one.
+    /// Handles a datagram; `is_dns` is whether it is a DNS message.
     pub fn handle(
         &mut self,
         now: Time,
@@ -148,12 +141,12 @@ impl Table {
         Passing { client, server, started: entry.flow.started(), from, exchange }
     }
 
-    /// Time goes by without a datagram: all flows that were silent for long are over.
+    /// Ends all flows that are idle at `now`.
     pub fn advance(&mut self, now: Time) {
         loop {
             let before = self.turns.len();
             self.take_turns(now);
-            // Whoever is looked at and stays takes its turn again behind all others.
+            // An examined flow that stays returns to the end of the queue.
             let is_due = |(then, ..): &(Time, Key, u64)| now.since(*then) > self.limits.idle;
             if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
                 return;
@@ -161,19 +154,19 @@ impl Table {
         }
     }
 
-    /// A flow that is over, in no order.
+    /// Returns an ended flow, in no particular order.
     pub fn poll(&mut self) -> Option<Ended> {
         self.over.pop_front()
     }
 
-    /// Nothing passes any more: all that are left are over.
+    /// Ends all remaining flows.
     pub fn finish(&mut self) {
         let keys: Vec<Key> = self.flows.keys().copied().collect();
         keys.into_iter().for_each(|key| self.ends(key));
         self.turns.clear();
     }
 
-    /// Looks at a flow or two: those that were silent for long are over.
+    /// Examines one or two flows, and ends idle ones.
     fn take_turns(&mut self, now: Time) {
         for _ in 0..2 {
             let is_full = self.flows.len() > self.limits.flows;
@@ -198,7 +191,7 @@ impl Table {
 
     fn takes_another_turn(&mut self, now: Time, key: Key) {
         if self.turns.len() > self.flows.len() * 2 + SPARE {
-            // Ports that are used again and again leave some that are over.
+            // Reused ports leave entries of ended flows in the queue.
             let flows = &self.flows;
             self.turns.retain(|(_, key, number)| {
                 flows.get(key).is_some_and(|entry| entry.number == *number)

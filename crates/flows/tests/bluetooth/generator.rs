@@ -1,25 +1,25 @@
-//! What a phone's capture of its HCI holds, made up message by message at times that the caller
-//! chooses, so that all of what is true of it is known.
+//! Generator of a phone's HCI captures: the caller chooses messages and times, so that all
+//! properties of the capture are known.
 //!
-//! Messages go out whole and are cut into the controller's packets here; for each of these that is
-//! sent, the controller says after [`Generator::air`] that it is done. Records are written in the
-//! order of their times. Times are microseconds since the Unix epoch, as finely as btsnoop has them.
+//! Messages are split into the controller's packets; the controller reports each sent packet as
+//! completed after [`Generator::air`]. Records are sorted by time. Times are microseconds since the
+//! Unix epoch, the resolution of btsnoop.
 
 /// The Unix epoch in microseconds since the year 0.
 const EPOCH: u64 = 0x00dc_ddb3_0f2f_8000;
 
-/// The files that such captures are kept in.
+/// File formats of HCI captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// btsnoop of 1001: a record's flags say which kind it is.
+    /// btsnoop with link type 1001: the flags of a record contain its type.
     Flags,
-    /// btsnoop of 1002: a record's first byte does. Android's.
+    /// btsnoop with link type 1002 (Android): the first byte of a record is its type.
     H4,
-    /// btsnoop of 2001: Linux's monitor.
+    /// btsnoop with link type 2001: Linux's monitor.
     Monitor,
-    /// pcap of 201.
+    /// pcap with link type 201.
     PcapH4,
-    /// pcap of 254: Linux's monitor.
+    /// pcap with link type 254: Linux's monitor.
     PcapMonitor,
 }
 
@@ -44,13 +44,13 @@ pub struct Record {
 
 pub struct Generator {
     pub records: Vec<Record>,
-    /// When the next message goes out.
+    /// Time of the next message.
     pub at: u64,
-    /// How far packets of one message are apart.
+    /// Time between the packets of a message.
     pub apart: u64,
-    /// The most that the controller takes at a time.
+    /// Maximum length of a packet for the controller.
     pub most: usize,
-    /// How long a packet is with the controller.
+    /// Time that the controller holds a packet.
     pub air: u64,
     pub adapter: u16,
     pub handle: u16,
@@ -84,14 +84,14 @@ impl Generator {
         self.record(at, Kind::Event, false, [&header, parameters].concat());
     }
 
-    /// A connection over BR/EDR. The address is as it is written.
+    /// Opens a BR/EDR connection; the address is in text order.
     pub fn connected(&mut self, mut address: [u8; 6]) {
         address.reverse();
         let [low, high] = self.handle.to_le_bytes();
         self.event(0x03, &[&[0, low, high], &address[..], &[1, 0]].concat());
     }
 
-    /// A connection over LE.
+    /// Opens an LE connection.
     pub fn connected_le(&mut self, mut address: [u8; 6]) {
         address.reverse();
         let [low, high] = self.handle.to_le_bytes();
@@ -104,7 +104,7 @@ impl Generator {
         self.event(0x05, &[0, low, high, reason]);
     }
 
-    /// A packet of L2CAP. Says when its last part passed; the next message goes out after that.
+    /// Adds an L2CAP packet. Returns the time of its last part; the next message follows it.
     pub fn l2cap(&mut self, is_sent: bool, cid: u16, payload: &[u8]) -> u64 {
         let header = [payload.len() as u16, cid].map(u16::to_le_bytes).concat();
         let whole = [&header, payload].concat();
@@ -128,7 +128,7 @@ impl Generator {
         last
     }
 
-    /// A signal of L2CAP over BR/EDR.
+    /// Adds an L2CAP signal over BR/EDR.
     pub fn signal(&mut self, is_sent: bool, code: u8, id: u8, says: &[u16]) -> u64 {
         self.signal_on(1, is_sent, code, id, says)
     }
@@ -139,7 +139,7 @@ impl Generator {
         self.l2cap(is_sent, cid, &[header, says].concat())
     }
 
-    /// A frame of RFCOMM; one with credits has the bit that says so.
+    /// Adds an RFCOMM frame; a frame with credits has the bit for credits.
     pub fn frame(
         &mut self,
         is_sent: bool,
@@ -155,7 +155,7 @@ impl Generator {
             Ok(short) => bytes.push(short),
             Err(_) => bytes.extend([(info.len() << 1) as u8, (info.len() >> 7) as u8]),
         }
-        // Of UIH the length is not checked (TS 07.10, 5.2.1.6).
+        // The checksum of UIH frames does not cover the length (TS 07.10, 5.2.1.6).
         let checked = if control & 0xef == 0xef { 2 } else { bytes.len() };
         let sum = check_sum(&bytes[..checked]);
         bytes.extend(credits);
@@ -164,12 +164,12 @@ impl Generator {
         self.l2cap(is_sent, cid, &bytes)
     }
 
-    /// The file of all records, of each at most `snap` bytes.
+    /// Returns the file with all records, each truncated to `snap` bytes.
     pub fn file(&self, format: Format, snap: usize) -> Vec<u8> {
         self.file_with_losses(format, snap, &|_| 0)
     }
 
-    /// The same, of a capture that lost so many packets before each time.
+    /// The same, with a number of lost packets before each time.
     pub fn file_with_losses(
         &self,
         format: Format,
@@ -232,7 +232,7 @@ impl Generator {
     }
 }
 
-/// The sum behind a frame (TS 07.10, 5.2.1.6 and annex B).
+/// Checksum of a frame (TS 07.10, 5.2.1.6 and annex B).
 fn check_sum(bytes: &[u8]) -> u8 {
     let step = |sum: u8| if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0xe0 };
     0xff - bytes.iter().fold(0xff, |sum, byte| (0..8).fold(sum ^ byte, |sum, _| step(sum)))

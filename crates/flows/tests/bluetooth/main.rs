@@ -1,5 +1,5 @@
-//! What a host reads of a capture beside what is true of it: a generator makes up the capture of a
-//! phone that talks to a watch, in virtual time.
+//! Compares the Bluetooth analysis of a capture with the true values: a generator makes the capture
+//! of a phone that communicates with a watch, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod generator;

@@ -1,4 +1,4 @@
-//! Captures that have not all of it, and such as nobody made.
+//! Incomplete and invalid captures.
 
 use manyways_unit::Time;
 use manyways_wire::bluetooth::{
@@ -25,7 +25,7 @@ fn of_packets_that_are_cut_the_length_is_known() {
             (truth.bytes.len() as u64, truth.times.len() as u64)
         );
         assert_eq!(seen.times(stream), truth.times);
-        // Each piece has its place among the bytes, and is the beginning of what is there.
+        // Each piece has its offset, and is the start of the original bytes.
         let (mut place, mut there) = (0, 0);
         for (_, _, _, bytes, length) in seen.pieces.iter().filter(|piece| piece.0 == stream.id) {
             assert_eq!(bytes[..], truth.bytes[place..place + bytes.len()]);
@@ -33,7 +33,7 @@ fn of_packets_that_are_cut_the_length_is_known() {
             there += bytes.len() as u64;
         }
         assert!(there > 0 && stream.uncaptured == stream.bytes - there && stream.uncaptured > 0);
-        // Credits come before the cut.
+        // Credits precede the truncation.
         let credits = stream.credits.unwrap();
         assert_eq!((credits.stalls, credits.stalled), truth.stalls());
     }
@@ -42,14 +42,14 @@ fn of_packets_that_are_cut_the_length_is_known() {
 #[test]
 fn what_is_cut_too_short_is_not_guessed() {
     let (phone, _) = session(2, 100);
-    // Type, ACL's and L2CAP's headers, and two bytes: no signal can be read.
+    // Packet type, ACL and L2CAP headers, and two bytes: signals are not readable.
     let seen = read(&phone.file(Format::H4, 11));
     assert!(seen.pieces.iter().all(|piece| piece.1.is_none() && piece.0.dlci.is_none()));
     assert!(seen.streams.iter().all(|stream| stream.psm.is_none()));
-    // Not even the number of the channel.
+    // The channel ID is not captured, either.
     let seen = read(&phone.file(Format::H4, 8));
     assert!(seen.streams.is_empty() && seen.counts.broken == 0);
-    // Credits beyond the cut: nobody knows how many.
+    // Credits beyond the truncation: their number is unknown.
     let mut phone = Generator::new(HANDLE);
     phone.connected(WATCH);
     opens_channel(&mut phone, 3, OWN, THEIRS);
@@ -72,11 +72,11 @@ fn what_is_cut_too_short_is_not_guessed() {
         (std::iter::from_fn(|| host.poll()).filter_map(of).collect::<Vec<_>>(), headless)
     };
     assert_eq!(credits(11), (vec![false, true], 0));
-    // And nobody knows whom a frame is for whose length is not there.
+    // A frame without its length cannot be assigned to a connection.
     assert_eq!(credits(10).1, 1);
 }
 
-/// A record, of which so many bytes were captured.
+/// Passes a record with `there` captured bytes.
 fn pass(host: &mut Host, record: &crate::generator::Record, there: usize) {
     let link = if record.kind == Kind::Acl { LinkType::HCI_DATA } else { LinkType::HCI_CONTROL };
     let interface = Interface { link, snap: 0, name: String::new(), lost: 0 };
@@ -103,11 +103,11 @@ fn a_capture_that_begins_in_the_middle() {
         assert_eq!((stream.psm, stream.peer, stream.opened), (None, None, None));
         assert_eq!((stream.credits, stream.mtu), (None, None));
         assert!(stream.packets > 50 && seen.bytes(stream).len() as u64 == stream.bytes);
-        // Which packets were with the controller before is not known.
+        // The packets that the controller held before are unknown.
         assert_eq!(stream.completion.count(), 0);
     }
     assert!(seen.streams.iter().all(|stream| stream.id.dlci.is_none()), "RFCOMM is not guessed");
-    // Nor is it from the answer alone.
+    // Nor from the response alone.
     let mut phone = Generator::new(HANDLE);
     phone.signal(false, 0x03, 1, &[THEIRS, OWN, 0, 0]);
     phone.frame(true, THEIRS, (DLCI, UIH, None), b"hello");
@@ -120,7 +120,7 @@ fn a_capture_that_begins_in_the_middle() {
 #[test]
 fn after_a_pause_it_is_known_again_what_the_controller_has() {
     let mut phone = Generator::new(HANDLE);
-    // One that was sent before is done now.
+    // A packet from before the capture is completed now.
     phone.event(0x13, &[1, 0x0b, 0, 1, 0]);
     phone.l2cap(true, 0x50, b"first");
     phone.wait(1_900_000);
@@ -155,7 +155,7 @@ fn parts_that_were_missed() {
         phone.l2cap(false, OWN, &message);
     }
     let mut parts = 0;
-    // Of the first message the last two parts, of the second the first one.
+    // The last two parts of the first message, and the first part of the second.
     phone.records.retain(|record| {
         let is_part = record.bytes.len() > 100 && record.kind == Kind::Acl;
         parts += u32::from(is_part);
@@ -163,7 +163,7 @@ fn parts_that_were_missed() {
     });
     let seen = read(&phone.file(Format::H4, 1 << 16));
     let stream = seen.stream(Direction::Received, OWN, None);
-    // What goes on with the first may be of the second as well: only its first part is sure.
+    // Continuations may belong to the second message: only its first part is certain.
     let pieces: Vec<_> = seen.pieces.iter().map(|piece| (piece.3.len(), piece.4)).collect();
     assert_eq!(pieces, [(196, 900), (900, 900)]);
     assert_eq!((stream.packets, stream.incomplete, stream.uncaptured), (2, 1, 704));
@@ -180,7 +180,7 @@ fn a_capture_that_says_what_it_lost() {
     phone.frame(true, THEIRS, (DLCI, UIH, None), &[7; 300]);
     let lost = phone.at - 50;
     phone.frame(true, THEIRS, (DLCI, UIH, None), b"after");
-    // The second part of the long one.
+    // The second part of the long message.
     let place = phone.records.iter().rposition(|record| record.kind == Kind::Acl).unwrap();
     let gap = phone.records[..place].iter().rposition(|record| record.kind == Kind::Acl).unwrap();
     phone.records.remove(gap);
@@ -190,7 +190,7 @@ fn a_capture_that_says_what_it_lost() {
     let sent = seen.stream(Direction::Sent, THEIRS, Some(DLCI));
     assert_eq!((sent.packets, sent.bytes, sent.incomplete, sent.missed), (2, 305, 1, 1));
     let pieces: Vec<_> = seen.pieces.iter().map(|piece| (piece.3.len(), piece.4)).collect();
-    // Of 200 bytes eight are headers: of L2CAP four, of the frame four.
+    // Of 200 bytes, 8 are headers: 4 of L2CAP and 4 of the frame.
     assert_eq!(pieces, [(192, 300), (5, 5)]);
     assert_eq!((sent.credits, sent.uncaptured), (None, 108));
 }
@@ -259,7 +259,7 @@ fn there_are_limits() {
     let evicted = seen.streams.iter().filter(|stream| stream.ended.1 == Ending::Evicted).count();
     assert_eq!(evicted, 2 * CHANNELS, "two for each");
 
-    // A controller that never says that it is done is not believed once it does.
+    // A controller that has never reported completions is ignored when it starts to.
     let mut phone = Generator::new(HANDLE);
     phone.connected(WATCH);
     phone.air = 1_000_000;

@@ -1,4 +1,4 @@
-//! Captures of whole sessions.
+//! Captures of complete sessions.
 
 use manyways_unit::Span;
 use manyways_wire::bluetooth::{Direction, Ending, Layer};
@@ -39,7 +39,7 @@ fn streams_come_out_as_they_went_in() {
             ..Default::default()
         };
         assert_eq!(seen.counts, none, "nothing is left over");
-        // All frames are those of the channel, and only its streams are read.
+        // All frames belong to the channel, and only its streams have pieces.
         assert!(seen.pieces.iter().all(|piece| piece.0.dlci == Some(DLCI) && piece.1 == Some(3)));
         assert_eq!(seen.streams.iter().filter(|stream| stream.id.dlci.is_none()).count(), 2);
     }
@@ -68,11 +68,11 @@ fn packets_are_with_the_controller_until_it_is_done() {
     let seen = read(&phone.file(Format::H4, 1 << 16));
     let sent = seen.stream(Direction::Sent, THEIRS, Some(DLCI));
     let completion = &sent.completion;
-    // Medians are known to 0.8 %.
+    // Medians have an error of at most 0.8 %.
     let median = completion.median().unwrap().as_millis_f64();
     assert!((median / 7.5 - 1.0).abs() < 0.008, "{median}");
     assert_eq!(completion.least(), Some(Span::from_micros(7_500)));
-    // Each part of a packet is one, and so are those that only grant credits.
+    // Each part of a packet counts, and so do packets that only grant credits.
     assert!(completion.count() > truth[0].times.len() as u64);
     assert_eq!(seen.stream(Direction::Received, OWN, Some(DLCI)).completion.count(), 0);
     let channel = seen.stream(Direction::Sent, THEIRS, None);
@@ -167,7 +167,7 @@ fn a_channel_that_is_not_rfcomm_is_a_stream() {
     let mut phone = Generator::new(HANDLE);
     phone.connected(WATCH);
     opens_channel(&mut phone, 0x1001, OWN, THEIRS);
-    // Answered the other way round, beside one that is refused.
+    // Responses in reverse order, one of which is a refusal.
     phone.signal(false, 0x02, 70, &[0x17, 0x60]);
     phone.signal(false, 0x02, 71, &[0x19, 0x61]);
     phone.signal(true, 0x03, 71, &[0, 0x61, 2, 0]);
@@ -191,7 +191,7 @@ fn a_channel_that_is_not_rfcomm_is_a_stream() {
         assert_eq!(stream.credits, None);
         assert_eq!(stream.ended.1, Ending::Finished);
     }
-    // What is fixed is counted, and nothing was opened for the one that was refused.
+    // The fixed channel is counted, and the refused request opened none.
     let fixed = seen.stream(Direction::Sent, 4, None);
     assert_eq!((fixed.packets, fixed.bytes, seen.bytes(fixed)), (1, 9, vec![]));
     assert_eq!(seen.streams.len(), 5);
@@ -202,7 +202,7 @@ fn a_mode_with_sequence_numbers_is_counted_only() {
     let mut phone = Generator::new(HANDLE);
     phone.connected(WATCH);
     opens_channel(&mut phone, 0x1001, OWN, THEIRS);
-    // The option of the mode: ERTM, with a window and times.
+    // The mode option: ERTM, with a window and timeouts.
     phone.signal(true, 0x04, 90, &[THEIRS, 0, 0x0904, 0x0803, 0x0003, 0, 0, 0]);
     phone.l2cap(true, THEIRS, &[1; 50]);
     let seen = read(&phone.file(Format::H4, 1 << 16));
@@ -212,7 +212,7 @@ fn a_mode_with_sequence_numbers_is_counted_only() {
     assert_eq!(modes, [3]);
 }
 
-/// A channel over LE with credits, whose messages come in several segments.
+/// An LE channel with credits, whose messages have several segments.
 #[test]
 fn le_channels_have_credits_and_messages() {
     for code in [0x14, 0x17] {
@@ -288,7 +288,7 @@ fn numbers_that_are_used_again_are_other_streams() {
         opens_channel(&mut phone, 3, OWN, THEIRS);
         opens_stream(&mut phone);
         phone.frame(true, THEIRS, (DLCI, UIH, None), b"hello");
-        // The end of the connection was not captured, or it had none.
+        // The end of the connection was not captured, or there was none.
         if is_reset {
             phone.event(0x0e, &[1, 0x03, 0x0c, 0]);
             phone.wait(1);

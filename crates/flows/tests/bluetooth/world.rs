@@ -1,5 +1,5 @@
-//! A phone and a watch: streams in both directions over RFCOMM, with credits, and what is true of
-//! them; and what a host reads of the capture.
+//! A phone and a watch: streams in both directions over RFCOMM, with credits and their true
+//! properties; and the analysis of their capture.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::generator::Generator;
 
 pub const WATCH: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
 pub const HANDLE: u16 = 0x0b;
-/// The phone's number for the channel, and the watch's.
+/// Channel IDs of the phone and of the watch.
 pub const OWN: u16 = 0x40;
 pub const THEIRS: u16 = 0x51;
-/// Server channel 3, the watch being the server.
+/// Server channel 3; the watch is the server.
 pub const DLCI: u8 = 6;
 pub const UIH: u8 = 0xef;
 
@@ -22,10 +22,10 @@ pub fn at(micros: u64) -> Time {
     Time::ZERO + Span::from_micros(micros)
 }
 
-/// Of which stream, its PSM, the time, what was captured, and how long it is.
+/// Stream, PSM, time, captured bytes, and original length.
 pub type Piece = (StreamId, Option<u16>, Time, Vec<u8>, u64);
 
-/// What a host made of a capture.
+/// Result of the analysis of a capture.
 #[derive(Default)]
 pub struct Seen {
     pub pieces: Vec<Piece>,
@@ -67,7 +67,7 @@ impl Seen {
         self.pieces.push((data.stream, data.psm, piece.at, bytes, piece.length));
     }
 
-    /// The stream of a channel, by the number that its packets are addressed to.
+    /// Returns the stream of a channel, by the channel ID of its packets.
     pub fn stream(&self, direction: Direction, cid: u16, dlci: Option<u8>) -> &StreamSummary {
         let is_it = |id: &StreamId| (id.direction, id.cid, id.dlci) == (direction, cid, dlci);
         let mut all = self.streams.iter().filter(|stream| is_it(&stream.id));
@@ -94,20 +94,20 @@ impl Seen {
     }
 }
 
-/// What is true of one direction.
+/// True properties of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     pub bytes: Vec<u8>,
-    /// When each packet's last part passed.
+    /// Time of each packet's last part.
     pub times: Vec<Time>,
-    /// When the sender got credits (more than zero) and used them (below).
+    /// Times at which the sender received credits (positive) and used them (negative).
     pub credits: BTreeMap<u64, i64>,
     pub opened: u64,
     pub ended: u64,
 }
 
 impl Truth {
-    /// How often and how long it had no credits.
+    /// Number and total duration of the times without credits.
     pub fn stalls(&self) -> (u64, Span) {
         let (mut balance, mut stalls, mut stalled) = (0, 0, 0);
         let mut since = None;
@@ -131,7 +131,7 @@ impl Truth {
     }
 }
 
-/// A number that looks like a random one, always the same ones.
+/// Pseudorandom numbers with a fixed sequence.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -146,20 +146,20 @@ impl Dice {
     }
 }
 
-/// A channel is opened by the phone.
+/// The phone opens a channel.
 pub fn opens_channel(phone: &mut Generator, psm: u16, own: u16, theirs: u16) {
     let id = own as u8;
     phone.signal(true, 0x02, id, &[psm, own]);
     phone.signal(false, 0x03, id, &[theirs, own, 1, 2]);
     phone.signal(false, 0x03, id, &[theirs, own, 0, 0]);
-    // Each says the longest packet that it takes.
+    // Each endpoint announces its MTU.
     phone.signal(true, 0x04, id + 1, &[theirs, 0, 0x0201, 990]);
     phone.signal(false, 0x05, id + 1, &[own, 0, 0]);
     phone.signal(false, 0x04, id + 2, &[own, 0, 0x0201, 1010]);
     phone.signal(true, 0x05, id + 2, &[theirs, 0, 0]);
 }
 
-/// The stream is opened; the phone begins with 5 credits, the watch with 7. Says when.
+/// Opens the stream; the phone begins with 5 credits, the watch with 7. Returns the time.
 pub fn opens_stream(phone: &mut Generator) -> u64 {
     let [low, high] = 330_u16.to_le_bytes();
     phone.frame(true, THEIRS, (0, 0x3f, None), &[]);
@@ -173,7 +173,7 @@ pub fn opens_stream(phone: &mut Generator) -> u64 {
     opened
 }
 
-/// All of a session, and what is true of what the phone and the watch sent.
+/// A complete session, and the true properties of both directions.
 pub fn session(seed: u64, steps: usize) -> (Generator, [Truth; 2]) {
     let mut phone = Generator::new(HANDLE);
     phone.command(0x0405, &[0x55, 0x44, 0x33, 0x22, 0x11, 0x02, 0x18, 0xcc, 2, 0, 0, 0, 1]);
@@ -194,7 +194,7 @@ pub fn session(seed: u64, steps: usize) -> (Generator, [Truth; 2]) {
         let side = dice.below(2) as usize;
         let cid = if side == 0 { THEIRS } else { OWN };
         let grants = (dice.below(4) == 0 || balance[1 - side] == 0).then(|| dice.below(6));
-        // Beyond what one byte of length can say, and in more than one part.
+        // More than a length of one byte can express, in several parts.
         let most = [60, 330][dice.below(2) as usize];
         let length = if balance[side] > 0 { 1 + dice.below(most) as usize } else { 0 };
         if length > 0 || grants.is_some() {

@@ -1,4 +1,4 @@
-//! What limits a flow, where it is known.
+//! Sender limits of flows with a known limit.
 
 use manyways_flows::flow::Limit;
 use manyways_trace::scenario::{CapacitySpec, LossSpec};
@@ -8,14 +8,14 @@ use smoltcp::socket::tcp::Socket;
 
 use crate::world::{Application, MSS, Seen, World, at, free, hop, send};
 
-/// Most of the time this limits what the server sends.
+/// Asserts that `limit` has more than 60 % of the server's time.
 fn is_limited_by(seen: &Seen, limit: Limit) {
     let limited_by = seen.connection.limited_by(End::Server);
     let share = limited_by.share(limit);
     assert!(share > 0.6, "{limit:?} has {share:.2} of {limited_by:?}");
 }
 
-/// A server that has so many bytes now and then.
+/// A server that has new data from time to time.
 struct NowAndThen {
     bytes: usize,
     every: Span,
@@ -35,12 +35,12 @@ impl Application for NowAndThen {
     }
 }
 
-/// A device that asks for something once.
+/// A device that sends one request.
 struct Asks {
     has_asked: bool,
 }
 
-/// A server that thinks before it answers.
+/// A server with think time.
 struct Thinks {
     answer: usize,
     thinking: Span,
@@ -78,7 +78,7 @@ fn nobody(_: Time, _: &mut Socket<'static>) -> Option<Time> {
 #[test]
 fn an_application_that_has_little_to_send() {
     for (remote, local) in [(10, 2), (40, 10)] {
-        // Also where it always fills its last segment.
+        // Also if the last segment is always full.
         for bytes in [5_000, 3 * (MSS as usize - 12)] {
             let every = Span::from_millis(300);
             let server = NowAndThen { bytes, every, next: Time::ZERO };
@@ -119,7 +119,8 @@ fn a_path_that_loses_packets_without_a_queue() {
 
 #[test]
 fn a_window_that_is_still_growing() {
-    // Segments come one by one, or smoltcp would acknowledge all at once, and grow once for that.
+    // Segments arrive one by one; otherwise smoltcp would acknowledge all at once, and grow once
+    // for that.
     let world = World { down: [free(60), at(100, 10)], ..World::new(60, 10) };
     is_limited_by(&world.download(200_000), Limit::StartUp);
 }

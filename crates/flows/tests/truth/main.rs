@@ -1,4 +1,4 @@
-//! What a capture point sees of a connection beside what is true: real TCP in virtual time, over two
+//! Compares the analysis at a capture point with true values: real TCP in virtual time, over two
 //! links with the capture point between them.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,4 +1,4 @@
-//! Round trips and losses.
+//! Round-trip times and losses.
 
 use manyways_flows::flow::{Counts, Releases, Stream};
 use manyways_trace::scenario::{CapacitySpec, LossSpec};
@@ -20,7 +20,7 @@ fn releases(seen: &Seen) -> &Releases {
     seen.connection.releases(End::Server).unwrap()
 }
 
-/// How many packets each of the server's hops lost, in their order.
+/// Number of lost packets of each of the server's hops, in order.
 fn losses(link: &Link) -> [u64; 2] {
     [0, 1].map(|hop| {
         let stats = link.pipes()[0][hop].stats();
@@ -28,7 +28,7 @@ fn losses(link: &Link) -> [u64; 2] {
     })
 }
 
-/// As near as the issue of flows asks for: 2 %, or 0.3 ms.
+/// Asserts an error of at most 2 %, or 0.3 ms.
 fn is_near(measured: Option<Span>, truth: u64) {
     let (measured, truth) = (measured.unwrap().as_millis_f64(), truth as f64);
     assert!((measured - truth).abs() <= (truth * 0.02).max(0.3), "{measured} is not {truth}");
@@ -51,7 +51,7 @@ fn the_near_half_is_the_way_to_the_device_and_back_wherever_the_queue_is() {
         assert!(stream(&seen).near().count() >= 100);
         is_near(stream(&seen).near().median(), 2 * local);
         is_near(stream(&seen).near().least(), 2 * local);
-        // It is behind it: the shortest one is that of the first packets.
+        // The queue is after the capture point: the minimum is that of the first packets.
         let behind = World { down: [free(remote), at(8, local)], ..before };
         let seen = behind.download(1_000_000);
         let near = stream(&seen).near();
@@ -63,18 +63,18 @@ fn the_near_half_is_the_way_to_the_device_and_back_wherever_the_queue_is() {
 #[test]
 fn the_far_half_is_the_way_to_the_server_and_back() {
     for (remote, local) in [(5, 1), (10, 40), (40, 5)] {
-        // The queue is behind the capture point, so that it is in the near half alone.
+        // The queue is after the capture point, so only the near part includes it.
         let world = World { down: [free(remote), at(8, local)], ..World::new(remote, local) };
         let seen = world.download(1_000_000);
         let far = releases(&seen).far();
         assert!(far.count() >= 100 && releases(&seen).by_stamp() == far.count());
         is_near(far.median(), 2 * remote);
         is_near(far.least(), 2 * remote);
-        // Whole round trips are never shorter than without a queue.
+        // Complete round-trip times are never shorter than without a queue.
         let whole = releases(&seen).whole().least().unwrap();
         assert!(whole >= Span::from_millis(2 * (local + remote)), "{whole}");
-        // Without stamps, while the window grows as slow start lets it. Segments come one by one,
-        // or smoltcp would acknowledge all at once.
+        // Without timestamps, while the window is in slow start. Segments arrive one by one;
+        // otherwise smoltcp would acknowledge all at once.
         let down = [free(remote), at(100, local)];
         let world = World { has_stamps: false, down, ..World::new(remote, local) };
         let seen = world.download(300_000);
@@ -97,7 +97,7 @@ fn where_nothing_is_lost_nothing_is_said_to_be() {
     assert!(counts.data_segments.abs_diff(2_000_000_u64.div_ceil(full)) <= 2, "{counts:?}");
 }
 
-/// Loss that smoltcp, which has no SACK, repairs without sending again what came.
+/// Losses that smoltcp, which has no SACK, repairs without spurious retransmissions.
 #[test]
 fn each_loss_is_on_its_side_of_the_capture_point() {
     for is_before in [true, false] {

@@ -1,4 +1,4 @@
-//! A server, a device, and somebody who sees what passes between them.
+//! A server, a device, and a capture point between them.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
 
 use crate::link::{Link, Passed};
 
-/// What smoltcp puts into a packet of 1500 bytes.
+/// Payload of smoltcp in a packet of 1500 bytes.
 pub const MSS: u32 = 1_460;
 
 pub fn hop(delay: u64, capacity: CapacitySpec, loss: LossSpec) -> DirectionSpec {
@@ -40,19 +40,20 @@ pub fn at(mbps: u64, delay: u64) -> DirectionSpec {
     hop(delay, CapacitySpec::Constant(Rate::from_mbps(mbps)), LossSpec::None)
 }
 
-/// The way between the two, and how they speak.
+/// The path between the two endpoints, and their TCP options.
 pub struct World {
-    /// Towards the device, the hop next to the server first.
+    /// Towards the device; the first hop is next to the server.
     pub down: [DirectionSpec; 2],
-    /// From the device, the hop next to it first.
+    /// From the device; the first hop is next to it.
     pub up: [DirectionSpec; 2],
     pub has_stamps: bool,
-    /// The most that the device takes.
+    /// Receive buffer of the device, in bytes.
     pub receives: usize,
 }
 
 impl World {
-    /// So many milliseconds each way from the capture point to the server and to the device.
+    /// A path with these one-way delays, in milliseconds, from the capture point to the server and
+    /// to the device.
     pub fn new(remote: u64, local: u64) -> Self {
         Self {
             down: [free(remote), free(local)],
@@ -63,13 +64,13 @@ impl World {
     }
 }
 
-/// What became of it.
+/// Result of a run.
 pub struct Seen {
     pub link: Link,
     pub connection: Connection,
 }
 
-/// Somebody at a socket: does what it wants now, and says when it wants to be asked again.
+/// The application at a socket: acts at a time, and returns the time of its next action.
 pub trait Application {
     fn act(&mut self, now: Time, socket: &mut Socket<'static>) -> Option<Time>;
 }
@@ -81,12 +82,12 @@ impl<F: FnMut(Time, &mut Socket<'static>) -> Option<Time>> Application for F {
 }
 
 thread_local! {
-    /// What both ends' stamps are taken from: smoltcp asks a function that knows no time.
+    /// Clock of both endpoints' timestamps: smoltcp calls a function without a time argument.
     static CLOCK: Cell<Time> = const { Cell::new(Time::ZERO) };
 }
 
 impl World {
-    /// Lets both applications act until the device has so many bytes.
+    /// Runs both applications until the device has received `bytes` bytes.
     pub fn run(
         &self,
         bytes: usize,
@@ -130,13 +131,13 @@ impl World {
         Seen { link, connection }
     }
 
-    /// A download of so many bytes, as fast as it goes.
+    /// Downloads `bytes` bytes at full rate.
     pub fn download(&self, bytes: usize) -> Seen {
         self.run(bytes, Download(bytes), |_: Time, _: &mut Socket<'static>| None)
     }
 }
 
-/// A server that has so many bytes to send, all at once.
+/// A server that sends this number of bytes at once.
 pub struct Download(pub usize);
 
 impl Application for Download {
@@ -148,7 +149,7 @@ impl Application for Download {
     }
 }
 
-/// How many of these bytes the socket took.
+/// Returns the number of bytes that the socket accepted.
 pub fn send(socket: &mut Socket<'static>, bytes: usize) -> usize {
     socket
         .send(|free| {

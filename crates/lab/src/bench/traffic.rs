@@ -1,5 +1,5 @@
-//! Traffic to measure an emulator with, from one namespace to another: whose emulator lies in
-//! between does not matter.
+//! Traffic between two namespaces for measuring an emulator, independent of the emulator between
+//! them.
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -18,8 +18,8 @@ use socket2::Socket;
 /// Received bytes over time: `(when, bytes so far)`.
 pub type Arrivals = Vec<(Time, u64)>;
 
-/// Fills a TCP connection from `sender` to `receiver`, which listens on `address`, for `length`;
-/// gives the payload bytes as the receiver read them, looked at every 10 ms.
+/// Fills a TCP connection from `sender` to `receiver`, which listens on `address`, for `length`.
+/// Returns the payload bytes that the receiver read, sampled every 10 ms.
 pub fn tcp(
     sender: &NetNs,
     receiver: &NetNs,
@@ -35,7 +35,7 @@ pub fn tcp(
     let writer = thread::spawn(move || {
         let block = vec![0_u8; 256 * 1024];
         let mut outgoing = outgoing;
-        // The receiver hangs up when it has seen enough.
+        // The receiver closes the connection at the end.
         while !stopped.load(Ordering::Relaxed) && outgoing.write_all(&block).is_ok() {}
     });
     let received = receive(incoming, length);
@@ -53,11 +53,14 @@ fn receive(incoming: TcpStream, length: Span) -> io::Result<Arrivals> {
     let (mut bytes, mut next) = (0_u64, Time::ZERO);
     let mut arrivals = Vec::with_capacity(1024);
     loop {
-        // Thrown away in the kernel: copying 10 Gbit/s would take a good part of a core from what
-        // is being measured.
+        // Discarded in the kernel: copying 10 Gbit/s would take a large part of a core from the
+        // measured system.
         let read = socket.recv_with_flags(&mut block, MSG_TRUNC)?;
         if read == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender hung up"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the sender closed the connection",
+            ));
         }
         bytes += read as u64;
         let now = clock.now();
@@ -72,10 +75,10 @@ fn receive(incoming: TcpStream, length: Span) -> io::Result<Arrivals> {
     }
 }
 
-/// Linux: `recv` on TCP drops the bytes instead of copying them.
+/// Linux: `recv` on TCP discards the bytes instead of copying them.
 const MSG_TRUNC: i32 = 0x20;
 
-/// One datagram: when it was sent, and when it arrived.
+/// Sending and arrival time of one datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Trip {
     /// On the measuring clock.
@@ -84,21 +87,21 @@ pub struct Trip {
     pub arrived: Time,
 }
 
-/// How to send datagrams.
+/// Schedule of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// Payload bytes, at least 8.
     pub size: usize,
-    /// Datagrams a burst.
+    /// Datagrams per burst.
     pub burst: u32,
-    /// From one burst to the next.
+    /// Time from one burst to the next.
     pub interval: Span,
-    /// For how long.
+    /// Total duration.
     pub length: Span,
 }
 
-/// Sends datagrams from `sender` to `receiver`, which listens on `address`; gives those that
-/// arrived, in the order in which they did and by `clock`, and how many were sent.
+/// Sends datagrams from `sender` to `receiver`, which listens on `address`. Returns those that
+/// arrived, in their order of arrival and by `clock`, and the number sent.
 pub fn udp(
     sender: &NetNs,
     receiver: &NetNs,
@@ -108,7 +111,7 @@ pub fn udp(
 ) -> io::Result<(Vec<Trip>, u64)> {
     let incoming = receiver.run(|| UdpSocket::bind(address))?;
     let address = incoming.local_addr()?;
-    // A receiver that is not run for some milliseconds shall lose nothing.
+    // The receiver must not lose datagrams if it is not scheduled for some milliseconds.
     socket2::SockRef::from(&incoming).set_recv_buffer_size(8 << 20)?;
     incoming.set_read_timeout(Some(Duration::from_millis(500)))?;
     let outgoing = sender.run(|| {
@@ -158,7 +161,7 @@ fn send(outgoing: &UdpSocket, clock: Clock, pattern: Pattern) -> io::Result<u64>
         }
         for _ in 0..pattern.burst {
             block[..8].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
-            // A full queue loses a datagram, as it would anywhere.
+            // A full queue drops a datagram, as on any network.
             sent += u64::from(outgoing.send(&block).is_ok());
         }
         due += pattern.interval;
@@ -166,7 +169,7 @@ fn send(outgoing: &UdpSocket, clock: Clock, pattern: Pattern) -> io::Result<u64>
     Ok(sent)
 }
 
-/// Round-trip times of `count` small exchanges one after the other over UDP.
+/// Measures round-trip times of `count` small sequential exchanges over UDP.
 pub fn ping(
     client: &NetNs,
     server: &NetNs,

@@ -5,7 +5,7 @@ use manyways_link::segment::Gso;
 
 use super::*;
 
-/// A TCP super-packet of three segments over IPv4; the checksum is left to the device.
+/// Returns a TCP super-packet of three segments over IPv4; the checksum is left to the device.
 fn super_packet() -> (Vec<u8>, Offload) {
     let mut packet = vec![0x45, 0, 0, 0, 0, 9, 0x40, 0, 64, 6, 0, 0, 10, 64, 1, 2, 198, 18, 0, 1];
     packet.extend([0xc3, 0x50, 1, 187, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 4, 0, 0, 0, 0, 0]);
@@ -27,7 +27,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The blocks of a file: kind and body.
+/// Returns the blocks of a file: kind and body.
 fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
     let mut blocks = Vec::new();
     while !file.is_empty() {
@@ -69,7 +69,7 @@ fn packet(body: &[u8]) -> Seen<'_> {
 }
 
 #[test]
-fn a_file_holds_what_was_on_the_wire() {
+fn a_file_contains_the_wire_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wifi.pcapng");
     let mut writer = PcapWriter::create(&path, "wifi").unwrap();
@@ -112,7 +112,7 @@ fn a_file_holds_what_was_on_the_wire() {
     assert_eq!(seen.options[1], (1, &b"dropped: aqm"[..]));
     assert_eq!((blocks[3].0, blocks.len()), (5, 4));
 
-    // A new capture without drops leaves none of the old ones behind.
+    // A new capture without drops removes the file of drops of the previous one.
     PcapWriter::create(&path, "wifi").unwrap().finish().unwrap();
     assert!(!folder.path().join("wifi-dropped.pcapng").exists());
 }
@@ -128,14 +128,14 @@ fn a_killed_lab_leaves_a_file_that_can_be_read() {
     let file = std::fs::read(&path).unwrap();
     let kinds: Vec<u32> = blocks(&file).iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6, 6]);
-    // Without an epoch, the first packet is of now.
+    // Without an epoch, the first packet has the current time.
     let at = packet(blocks(&file)[2].1).at;
     let now = Clock::start().epoch().as_nanos();
     assert!(at <= now && now - at < 3_600_000_000_000, "{at} {now}");
 }
 
 #[test]
-fn a_packet_that_cannot_be_cut_is_shown_as_it_is() {
+fn a_malformed_packet_is_written_unsegmented() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.pcapng");
     let mut writer = PcapWriter::create(&path, "odd").unwrap();
@@ -147,7 +147,7 @@ fn a_packet_that_cannot_be_cut_is_shown_as_it_is() {
     assert_eq!(packet(blocks(&file)[2].1).packet, tcp);
 }
 
-/// A disk that stands still until it is told to go on.
+/// A disk that blocks until the test releases it.
 struct Stuck {
     reached: Sender<()>,
     go_on: Receiver<()>,
@@ -169,15 +169,15 @@ impl Write for Stuck {
 fn a_slow_disk_loses_packets_and_counts_them() {
     let (reached, at_disk) = channel();
     let (release, go_on) = channel();
-    release.send(()).unwrap(); // the file's head
+    release.send(()).unwrap(); // the file header
     let output = Output::start(Box::new(Stuck { reached, go_on }), "slow").unwrap();
     let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     at_disk.recv().unwrap();
     let (packet, plain) = (vec![0x45; 60_000], Offload::default());
     writer.record(Time::ZERO, Side::Device, &packet, &plain);
-    writer.shared.lock().asked += 1; // as a flush, but without waiting for its end
+    writer.shared.lock().asked += 1; // like a flush, but without waiting for its end
     writer.shared.work.notify_one();
-    at_disk.recv().unwrap(); // now the writer has taken that one, and stands still
+    at_disk.recv().unwrap(); // now the writer has taken that one, and blocks
     let room = MAX_WAITING / (packet.len() + Entry::HEADER);
     for _ in 0..room + 7 {
         writer.record(Time::ZERO, Side::Device, &packet, &plain);
@@ -189,7 +189,7 @@ fn a_slow_disk_loses_packets_and_counts_them() {
 }
 
 #[test]
-fn a_file_of_drops_that_cannot_be_made_is_told_at_the_end() {
+fn a_failed_file_of_drops_is_reported_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wifi.pcapng");
     let output = Output::start(Box::new(File::create(&path).unwrap()), "wifi").unwrap();
@@ -219,7 +219,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_full_disk_is_told_at_the_end() {
+fn a_full_disk_is_reported_at_the_end() {
     let output = Output::start(Box::new(Full { left: 300 }), "full").unwrap();
     let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     let (tcp, offload) = super_packet();
@@ -231,7 +231,7 @@ fn a_full_disk_is_told_at_the_end() {
 }
 
 #[test]
-fn tcpdump_reads_it_and_finds_the_checksums_right() {
+fn tcpdump_finds_correct_checksums_in_a_capture() {
     if Command::new("tcpdump").arg("--version").output().is_err() {
         eprintln!("skipped: tcpdump is not installed");
         return;
@@ -244,7 +244,7 @@ fn tcpdump_reads_it_and_finds_the_checksums_right() {
     writer.record(Time::from_nanos(5_000_000_001), Side::Device, &tcp, &offload);
     writer.record(Time::from_millis(7_000), Side::Far, &datagram(), &Offload::default());
     writer.finish().unwrap();
-    // As itself it may not be allowed to read the folder, so it takes the bytes from a pipe.
+    // The user of tcpdump may not be allowed to read the folder, so tcpdump reads from a pipe.
     let output = Command::new("tcpdump")
         .args(["-nn", "-vv", "-tt", "--time-stamp-precision=nano", "-r", "-"])
         .stdin(File::open(&path).unwrap())

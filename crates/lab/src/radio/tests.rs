@@ -11,7 +11,7 @@ fn link(source: &str, text: Option<&str>) -> LinkSpec {
     LinkSpec { radio: Some(radio), ..LinkSpec::new("cell") }
 }
 
-/// 300 ms, 600 ms, then asleep: 120 ms to be brought back.
+/// 300 ms, 600 ms, then idle: 120 ms promotion delay.
 const PROFILE: &str = r#"
 title = "test"
 technology = "lte"
@@ -68,7 +68,7 @@ fn its_timers_begin_where_the_wires_fell_silent() {
     assert_eq!(counts(&mut radio, at(0)), ("idle".to_owned(), vec![0, 0]));
     assert_eq!(radio.pass(at(1_000), None, Direction::Up), at(1_120));
     assert!(radio.stats(at(1_119), None).is_waking);
-    // What waited was sent until 1800 ms: the tail begins 300 ms later.
+    // The waiting packets were sent until 1800 ms: the tail begins 300 ms later.
     let busy = Some(at(1_800));
     assert_eq!(radio.stats(at(2_100), busy).state, "active");
     assert_eq!(radio.stats(at(2_101), busy).state, "tail");
@@ -80,7 +80,7 @@ fn its_timers_begin_where_the_wires_fell_silent() {
 }
 
 #[test]
-fn it_sleeps_when_it_is_told_to_and_starts_anew() {
+fn a_radio_sleeps_on_request_and_restarts() {
     let mut radio = radio();
     radio.pass(at(0), None, Direction::Up);
     radio.sleep(at(200), Some(at(150)));

@@ -1,31 +1,31 @@
-//! One direction of a link in real time: the pure core, and how often it is served.
+//! One direction of a link in real time: the pure core, and the interval at which it is served.
 
 use manyways_link::{Output, Packet, Pipe, Stats};
 use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkState};
 use manyways_unit::{Rate, Size, Span, Time};
 
-/// From this rate on, emissions are put together: a wake-up per segment would cost a core.
+/// From this rate on, emissions are batched: a wake-up per segment would take a core.
 const FAST: Rate = Rate::from_mbps(250);
-/// How far apart emissions are then, and so how late a packet can be. All links keep the same
-/// beat, so that one wake-up serves them all.
+/// Interval of batched emissions in nanoseconds, and so the maximum delay of a packet. All links
+/// share these times, so that one wake-up serves them all.
 const BEAT: u64 = 50_000;
 
 /// The counters of one direction.
 pub type LaneStats = Stats;
 
-/// The window over which a trace of single opportunities is told as a rate.
+/// Window over which the rate of a trace of opportunities is averaged.
 const RATE_WINDOW: Span = Span::from_millis(100);
 
 pub struct Lane {
     pipe: Pipe,
     spec: DirectionSpec,
     peak: Rate,
-    /// When the trace was at which position.
+    /// A time and the position of the trace at that time.
     trace: (Time, Span),
-    /// Not before this, so that what leaves soon leaves together.
+    /// Earliest next emission, so that packets due soon leave together.
     not_before: Time,
-    /// Whether something left since then.
+    /// Whether a packet left since `not_before` was set.
     emitted: bool,
 }
 
@@ -52,17 +52,17 @@ impl Lane {
         self.pipe.handle(now, packet);
     }
 
-    /// The wire takes up no packet before `until`.
+    /// Delays the start of packets until `until`.
     pub fn hold(&mut self, now: Time, until: Time) {
         self.pipe.hold(now, until);
     }
 
-    /// When the wire was last busy, up to `now`.
+    /// Returns the last time, up to `now`, at which the wire was busy.
     pub fn last_busy(&mut self, now: Time) -> Option<Time> {
         self.pipe.last_busy(now)
     }
 
-    /// Takes over what is different in `spec`.
+    /// Applies the settings that differ in `spec`.
     pub fn change(&mut self, now: Time, spec: &DirectionSpec) {
         let old = std::mem::replace(&mut self.spec, spec.clone());
         if old.capacity != spec.capacity {
@@ -90,12 +90,12 @@ impl Lane {
         self.pipe.set_state(now, state);
     }
 
-    /// The most that this direction ever carries; where it is unlimited, more than anything.
+    /// Returns the maximum rate of this direction; more than any other rate if unlimited.
     pub fn peak_rate(&self) -> Rate {
         self.peak
     }
 
-    /// What the capacity is at `now`; none where it is unlimited.
+    /// Returns the capacity at `now`; `None` if unlimited.
     pub fn rate(&self, now: Time) -> Option<Rate> {
         match &self.spec.capacity {
             CapacitySpec::Unlimited => None,

@@ -1,18 +1,17 @@
-//! Where packets wait while the pure core decides about them.
+//! Storage of packets while the pure core decides about them.
 
 use manyways_link::segment::{Offload, Plan};
 use manyways_sys::tun::MAX_PACKET;
 
-/// Up to this many bytes a packet is copied into a buffer of this size; a longer one keeps the
-/// buffer that it was read into, because copying 10 Gbit/s once more costs a tenth of a core.
+/// Packets up to this size are copied into a buffer of this size. A longer one keeps the buffer
+/// that it was read into, because copying 10 Gbit/s once more costs a tenth of a core.
 const SMALL: usize = 4096;
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To the device.
     Device,
-    /// To the far host of that number.
+    /// The remote host with this index.
     Host(usize),
 }
 
@@ -33,13 +32,13 @@ impl Slot {
     }
 }
 
-/// Packets by number. Buffers are used again and again, so after a while nothing is allocated.
+/// Packets by id. Buffers are reused, so that after some time nothing is allocated.
 pub struct Slab {
     slots: Vec<Slot>,
     free: Vec<usize>,
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
-    /// What the next packet is read into.
+    /// Buffer for the next packet.
     inbox: Vec<u8>,
 }
 
@@ -49,12 +48,12 @@ impl Slab {
         Self { slots: Vec::new(), free: Vec::new(), small: Vec::new(), large: Vec::new(), inbox }
     }
 
-    /// The buffer to read the next packet into.
+    /// Returns the buffer to read the next packet into.
     pub fn inbox(&mut self) -> &mut [u8] {
         &mut self.inbox
     }
 
-    /// Keeps the first `length` bytes of the inbox as a packet and gives its number.
+    /// Stores the first `length` bytes of the inbox as a packet and returns its id.
     pub fn keep(&mut self, length: usize, offload: Offload, plan: Plan, target: Target) -> u64 {
         let buffer = if length <= SMALL {
             let mut buffer = self.small.pop().unwrap_or_else(|| vec![0; SMALL]);
@@ -78,12 +77,11 @@ impl Slab {
         }
     }
 
-    /// The packet of that number.
     pub fn get(&self, id: u64) -> Option<&Slot> {
         self.slots.get(id as usize)
     }
 
-    /// Says that `count` segments need no room any more.
+    /// Releases `count` segments of a packet.
     pub fn release(&mut self, id: u64, count: u32) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         slot.remaining = slot.remaining.saturating_sub(count);
@@ -95,7 +93,7 @@ impl Slab {
         }
     }
 
-    /// Packets that are kept now.
+    /// Returns the number of stored packets.
     #[cfg(test)]
     fn kept(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -110,7 +108,7 @@ mod tests {
 
     const HEADERS: usize = 40;
 
-    /// Keeps a TCP super-packet of so many segments whose payload is that number again and again.
+    /// Stores a TCP super-packet of `segments` segments whose payload bytes all have that value.
     fn keep(slab: &mut Slab, length: usize, segments: u16) -> u64 {
         let packet = &mut slab.inbox()[..length];
         packet.fill(segments as u8);

@@ -15,17 +15,17 @@ use manyways_unit::{Span, Time};
 
 use super::{Transport, Verdict, Zone, consider, upstream_answer, upstream_question};
 
-/// The most TCP connections at once; a further one ends the one that has been silent longest.
+/// Maximum number of TCP connections; a further one ends the one that was idle longest.
 const CONNECTION_LIMIT: usize = 16;
-/// How long a TCP connection may be silent.
+/// Idle timeout of a TCP connection.
 const CONNECTION_IDLE: Span = Span::from_secs(10);
-/// The longest question; a longer one over TCP ends the connection.
+/// Maximum size of a query; a longer one over TCP ends the connection.
 const QUESTION_LIMIT: usize = 4096;
-/// The most questions that wait for the upstream server; further ones get no answer.
+/// Maximum number of queries that wait for the upstream server; further ones are not answered.
 const WAITING_LIMIT: usize = 256;
-/// How long the upstream server may take.
+/// Timeout of the upstream server.
 const UPSTREAM_PATIENCE: Span = Span::from_secs(5);
-/// Questions taken from UDP before the other sockets have their turn.
+/// Queries read from UDP before the other sockets are served.
 const BATCH: usize = 64;
 
 const UDP: u64 = 0;
@@ -34,16 +34,16 @@ const WAKER: u64 = 2;
 const UPSTREAM: u64 = 3;
 const FIRST_CONNECTION: u64 = 4;
 
-/// What a resolver has done so far.
+/// Counters of a resolver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Questions that came, of whatever shape.
+    /// Received queries, well-formed or not.
     pub questions: u64,
-    /// Answers that were given, arrived or not.
+    /// Responses sent.
     pub answers: u64,
-    /// Questions handed to the upstream server.
+    /// Queries forwarded to the upstream server.
     pub forwarded: u64,
-    /// What was no question and got no answer.
+    /// Messages that were not queries and got no response.
     pub ignored: u64,
 }
 
@@ -56,7 +56,7 @@ struct Shared {
     ignored: AtomicU64,
 }
 
-/// A running name server. Dropping it stops it.
+/// A running name server, which stops when dropped.
 pub struct Resolver {
     shared: Arc<Shared>,
     waker: Arc<Waker>,
@@ -64,8 +64,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Serves `zone` on sockets that are bound already, wherever they are. Names that the zone
-    /// leaves to others are asked of `upstream`, from the network namespace of the calling thread.
+    /// Serves `zone` on bound sockets in any namespace. Queries for other names are forwarded to
+    /// `upstream`, from the network namespace of the calling thread.
     pub fn start(
         zone: Zone,
         udp: UdpSocket,
@@ -84,9 +84,9 @@ impl Resolver {
                 socket.set_nonblocking(true)?;
                 match socket.connect(server) {
                     Ok(()) => Some(socket),
-                    // A host that is offline has a name server that it cannot reach.
+                    // The name server of an offline host can be unreachable.
                     Err(error) => {
-                        tracing::debug!(%error, "names outside the lab have no server: {server}");
+                        tracing::debug!(%error, "upstream server unreachable: {server}");
                         None
                     }
                 }
@@ -126,7 +126,7 @@ impl Resolver {
         Ok(Self { shared, waker, thread: Some(thread) })
     }
 
-    /// What it has done so far.
+    /// Returns the current counters.
     pub fn counters(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counters {
@@ -137,7 +137,7 @@ impl Resolver {
         }
     }
 
-    /// Stops it and waits until its sockets are closed.
+    /// Stops the server and waits until its sockets are closed.
     pub fn stop(self) {
         drop(self);
     }
@@ -148,7 +148,7 @@ impl Drop for Resolver {
         self.shared.stop.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported by the thread itself.
+            // The thread itself has reported its panic.
             let _ = thread.join();
         }
     }
@@ -164,13 +164,13 @@ struct Server {
     shared: Arc<Shared>,
     connections: HashMap<u64, Connection>,
     next_token: u64,
-    /// By the number that the question has upstream.
+    /// By the id of the query to the upstream server.
     waiting: HashMap<u16, Waiting>,
 }
 
 struct Connection {
     stream: TcpStream,
-    /// What has come of the next question, with its length in front.
+    /// Received part of the next query, with its length in front.
     pending: Vec<u8>,
     last: Time,
 }
@@ -193,7 +193,7 @@ impl Server {
         while !self.shared.stop.load(Ordering::Acquire) {
             let until = self.connections.values().map(|c| c.last + CONNECTION_IDLE).min();
             if let Err(error) = self.poller.wait(until, &mut ready) {
-                tracing::error!(%error, "the resolver cannot wait for questions and ends");
+                tracing::error!(%error, "the resolver has ended: it cannot wait for queries");
                 return;
             }
             let now = self.clock.now();
@@ -220,7 +220,7 @@ impl Server {
             match self.udp.recv_from(&mut buffer) {
                 Ok((length, from)) => self.question(&buffer[..length], Asker::Udp(from)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An asker who is gone: the error belongs to an earlier answer.
+                // The client is gone: the error belongs to an earlier response.
                 Err(_) => {}
             }
         }
@@ -230,7 +230,7 @@ impl Server {
         let stream = match self.tcp.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, say: one who waits must not keep this thread busy.
+                // Out of descriptors, for example: a waiting client must not keep this thread busy.
                 if error.kind() != io::ErrorKind::WouldBlock {
                     self.end_oldest();
                 }
@@ -257,7 +257,7 @@ impl Server {
         }
     }
 
-    /// Takes what has come; an error ends the connection.
+    /// Reads available bytes; an error ends the connection.
     fn read_tcp(&mut self, token: u64) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
         let mut buffer = [0; QUESTION_LIMIT];
@@ -307,14 +307,15 @@ impl Server {
         self.shared.answers.fetch_add(1, Ordering::Relaxed);
         match asker {
             Asker::Udp(to) => {
-                // Lost as on any network; the asker asks again.
+                // Lost as on any network; the client repeats its query.
                 let _ = self.udp.send_to(answer, to);
             }
             Asker::Tcp(token) => {
                 let Some(connection) = self.connections.get_mut(&token) else { return };
                 let Ok(length) = u16::try_from(answer.len()) else { return };
                 let framed = [&length.to_be_bytes(), answer].concat();
-                // One who asks without reading fills the socket, and loses it.
+                // A client that sends queries without reading fills the socket and loses the
+                // connection.
                 if connection.stream.write_all(&framed).is_err() {
                     self.connections.remove(&token);
                 }
@@ -348,7 +349,8 @@ impl Server {
             let length = match upstream.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The upstream server's port is closed: its silence says the same.
+                // The upstream server's port is closed: pending queries expire, as without a
+                // response.
                 Err(_) => continue,
             };
             let reply = &buffer[..length];
@@ -372,7 +374,7 @@ impl Asker {
     }
 }
 
-/// A number that nobody can guess: the standard library seeds its hashers from the system.
+/// Returns an id that cannot be guessed: the standard library seeds its hashers from the system.
 fn random_id() -> u16 {
     (RandomState::new().build_hasher().finish() & 0xffff) as u16
 }

@@ -47,7 +47,7 @@ fn ask(name: &str, kind: TYPE) -> Vec<u8> {
 }
 
 #[test]
-fn a_name_has_its_addresses_whatever_its_case() {
+fn names_are_compared_without_case() {
     assert_eq!(addresses(&ask("origin.lab", TYPE::A)), ["10.9.0.1".parse::<IpAddr>().unwrap()]);
     assert_eq!(addresses(&ask("ORIGIN.lab", TYPE::AAAA)), ["fd00:9::1".parse::<IpAddr>().unwrap()]);
     assert_eq!(
@@ -93,7 +93,7 @@ fn an_answer_that_is_too_long_is_cut_for_udp_alone() {
     let (answers, cut, length) = size(None, Transport::Udp);
     assert_eq!((answers, cut), (0, true));
     assert!(length <= PLAIN_UDP);
-    // A size that no link carries in one packet is not believed.
+    // A size that no link carries in one packet is limited.
     assert_eq!(size(Some(65535), Transport::Udp).0, 0);
     let (answers, cut, length) = size(None, Transport::Tcp);
     assert_eq!((answers, cut), (100, false));
@@ -101,13 +101,13 @@ fn an_answer_that_is_too_long_is_cut_for_udp_alone() {
 }
 
 #[test]
-fn what_is_not_a_question_of_ours() {
+fn queries_that_are_refused_or_ignored() {
     let rcode = |bytes: &[u8]| {
         Packet::parse(&answer(&zone(), bytes, Transport::Udp).unwrap()).unwrap().rcode()
     };
     assert_eq!(answer(&zone(), b"", Transport::Udp), None);
     assert_eq!(answer(&zone(), &[0; 11], Transport::Udp), None);
-    // An answer is never answered.
+    // A response is never answered.
     assert_eq!(answer(&zone(), &ask("origin.lab", TYPE::A), Transport::Udp), None);
     let good = query("origin.lab", TYPE::A, None);
     assert_eq!(rcode(&good[..good.len() - 3]), RCODE::FormatError);
@@ -124,13 +124,13 @@ fn what_is_not_a_question_of_ours() {
     let class = chaos.len() - 1;
     chaos[class] = 3;
     assert_eq!(rcode(&chaos), RCODE::Refused);
-    // A name that points at itself must not hold the thread.
+    // A name that points at itself must not block the thread.
     let mut circle = good[..HEADER].to_vec();
     circle.extend([0xc0, 12, 0, 1, 0, 1]);
     assert_eq!(rcode(&circle), RCODE::FormatError);
 }
 
-/// UDP and TCP on one port of loopback.
+/// Binds UDP and TCP on one port of loopback.
 fn sockets() -> (UdpSocket, TcpListener, SocketAddr) {
     loop {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -152,7 +152,7 @@ fn over_tcp(stream: &mut TcpStream, query: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn it_serves_both_transports_and_stops() {
+fn the_resolver_serves_both_transports_and_stops() {
     let (udp, tcp, address) = sockets();
     let resolver = Resolver::start(zone(), udp, tcp, None).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -164,7 +164,7 @@ fn it_serves_both_transports_and_stops() {
     assert_eq!(addresses(&buffer[..length]).len(), 1);
 
     let mut stream = TcpStream::connect(address).unwrap();
-    // Two questions on one connection, the first one in pieces.
+    // Two queries on one connection, the first one in pieces.
     let question = query("many.lab", TYPE::A, None);
     let framed = [&u16::try_from(question.len()).unwrap().to_be_bytes(), &question[..]].concat();
     stream.write_all(&framed[..1]).unwrap();
@@ -180,7 +180,7 @@ fn it_serves_both_transports_and_stops() {
     let counters = resolver.counters();
     assert_eq!(counters, Counters { questions: 4, answers: 3, forwarded: 0, ignored: 1 });
     resolver.stop();
-    // Its sockets are closed: the same port can be had again.
+    // Its sockets are closed: the same port can be bound again.
     UdpSocket::bind(address).unwrap();
     assert_eq!(stream.read(&mut head).unwrap(), 0);
 }
@@ -199,7 +199,7 @@ fn too_many_connections_end_the_one_that_is_silent_longest() {
     assert_eq!(streams[0].read(&mut [0; 2]).unwrap(), 0, "the first one was ended");
     over_tcp(&mut streams[1], &question);
     over_tcp(&mut streams[16], &question);
-    // One who claims a long question is not listened to.
+    // A client that announces a query that is too long loses the connection.
     let mut liar = TcpStream::connect(address).unwrap();
     liar.write_all(&[0xff, 0xff]).unwrap();
     assert_eq!(liar.read(&mut [0; 2]).unwrap(), 0);
@@ -226,7 +226,7 @@ fn other_names_are_handed_to_the_upstream_server() {
     let reply = Packet::parse(&reply).unwrap();
     assert_eq!((reply.id(), reply.rcode()), (0x1234, RCODE::NameError));
     assert!(reply.opt().is_none(), "the asker did not use EDNS");
-    // The upstream server believes 1232 bytes at most, and this is more.
+    // The upstream server limits UDP responses to 1232 bytes, and this response is longer.
     let reply = exchange(&query("example.org", TYPE::A, Some(4096)));
     assert!(Packet::parse(&reply).unwrap().has_flags(PacketFlag::TRUNCATION));
     exchange(&query("nobody.lab", TYPE::A, None));
@@ -257,7 +257,7 @@ fn an_upstream_answer_fits_its_question_or_is_none() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_the_zone_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for transport in [Transport::Udp, Transport::Tcp] {
             answer(&zone(), &bytes, transport);
             upstream_answer(&query("example.org", TYPE::A, None), &bytes, transport);
@@ -266,8 +266,8 @@ proptest! {
         upstream_question(&bytes, 1);
     }
 
-    /// A good question with a few bytes changed gets deeper than noise does, and every answer can
-    /// be read and fits.
+    /// A valid query with a few changed bytes gets deeper than random bytes. Every response can be
+    /// parsed and fits.
     #[test]
     fn every_answer_can_be_read(
         changes in proptest::collection::vec((0_usize..60, any::<u8>()), 0..5),

@@ -20,7 +20,7 @@ fn opportunities(at: &[u64], period: u64) -> Capacity {
     Capacity::new(&CapacitySpec::Trace { source: String::new(), trace })
 }
 
-/// Departures of a backlog that is there from `start`.
+/// Returns the departures of a backlog that exists from `start`.
 fn departures(capacity: &Capacity, clock: TraceClock, start: u64, sizes: &[u64]) -> Vec<u64> {
     let mut cursor = capacity.begin(clock, Time::from_millis(start));
     let mut seen = Vec::new();
@@ -58,13 +58,13 @@ fn a_rate_of_zero_carries_nothing_ever() {
 
 #[test]
 fn a_packet_straddles_steps_and_waits_through_zero() {
-    // 10,000 bits in the first 10 ms, nothing in the next 10, and again.
+    // 10,000 bits in the first 10 ms, none in the next 10, repeated.
     let half = rates(&[(0, 1000), (10, 0)], 20);
     // 12,000 bits: 10,000 by 10 ms, 2,000 by 22 ms. Then 8,000 by 30 ms, 4,000 by 44 ms.
     assert_eq!(departures(&half, CLOCK, 0, &[1500, 1500]), millis(&[22, 44]));
     // 1,250 bytes end with the step.
     assert_eq!(departures(&half, CLOCK, 0, &[1250, 1250]), millis(&[10, 30]));
-    // Starting in the pause, the wire is ready when it ends.
+    // If the start is in the pause, the wire is ready at the end of the pause.
     let start = half.begin(CLOCK, Time::from_millis(13));
     assert_eq!(half.ready(CLOCK, start), Some(Time::from_millis(20)));
     assert_eq!(departures(&half, CLOCK, 13, &[125]), millis(&[21]));
@@ -88,16 +88,16 @@ fn opportunities_are_shared_split_and_lost_as_in_mahimahi() {
     // The first packet leaves 4 bytes to the second, which ends at 4 and leaves 8 to the third,
     // which ends with the other opportunity at 4 and leaves 12 to the fourth.
     assert_eq!(departures(&four, CLOCK, 0, &[1500; 5]), millis(&[2, 4, 4, 8, 10]));
-    // Small packets share one opportunity; 1504 bytes are all of it.
+    // Small packets share one opportunity; 1504 bytes fill it.
     assert_eq!(departures(&four, CLOCK, 0, &[500, 1000, 4, 1]), millis(&[2, 2, 2, 4]));
-    // A large one goes on with the next: 1504 + 1496.
+    // A large packet continues with the next opportunity: 1504 + 1496.
     assert_eq!(departures(&four, CLOCK, 0, &[3000, 8, 1]), millis(&[4, 4, 4]));
-    // Eleven laps of four opportunities and one more.
+    // Eleven periods of four opportunities and one more.
     assert_eq!(departures(&four, CLOCK, 0, &[45 * 1504]), millis(&[90]));
-    // At the moment of an opportunity it is too late for it, and for both of 4 ms.
+    // A packet at the time of an opportunity cannot use it, nor either of the two at 4 ms.
     assert_eq!(departures(&four, CLOCK, 2, &[1500]), millis(&[4]));
     assert_eq!(departures(&four, CLOCK, 4, &[1500]), millis(&[8]));
-    // One at exactly the period ends the lap; the next lap starts with it.
+    // An opportunity at exactly the period ends the period; the next one starts with it.
     assert_eq!(departures(&four, CLOCK, 7, &[1504, 1504]), millis(&[8, 10]));
 }
 
@@ -119,7 +119,7 @@ fn an_offset_moves_the_trace() {
 }
 
 #[test]
-fn what_lies_beyond_all_time_never_comes() {
+fn events_beyond_the_maximum_time_never_happen() {
     let slow = Capacity::Constant(1);
     assert!(slow.carry(CLOCK, Cursor::START, need_of(Size::MAX)).is_none());
     let rare = opportunities(&[u64::MAX], u64::MAX);
@@ -147,8 +147,8 @@ fn any_capacity() -> impl Strategy<Value = Capacity> {
 }
 
 proptest! {
-    /// `carry` and `offered` are each other's inverse: a backlog's departure is the first
-    /// nanosecond by which the bits so far were offered.
+    /// `carry` and `offered` are inverse: a backlog departs in the first nanosecond by which its
+    /// bits were offered.
     #[test]
     fn departures_are_the_first_moment_by_which_the_bits_were_offered(
         capacity in any_capacity(),
@@ -176,7 +176,7 @@ proptest! {
         }
     }
 
-    /// The bits of a window do not depend on how it is cut.
+    /// The bits of a window do not depend on how it is divided.
     #[test]
     fn windows_add_up(
         capacity in any_capacity(),

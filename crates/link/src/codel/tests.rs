@@ -30,7 +30,7 @@ impl Line {
         }
     }
 
-    /// Dequeues every 10 ms from `from` until before `until`: who was dropped, when in ms.
+    /// Dequeues every 10 ms from `from` until before `until`. Returns dropped ids and times in ms.
     fn serve(&mut self, from: u64, until: u64) -> Vec<(u64, u64)> {
         let mut gone = Vec::new();
         for millis in (from..until).step_by(10) {
@@ -45,21 +45,21 @@ impl Line {
 fn drops_come_faster_with_the_square_root_of_their_count() {
     let mut line = Line::new();
     line.arrive(0, 100);
-    // Above target since 10 ms, so that the first goes an interval later; the next are due at
-    // 110 + 100 = 210, then 210 + 100/√2 = 280.7, + 100/√3 = 338.4, + 100/√4 = 388.4,
-    // + 100/√5 = 433.2, + 100/√6 = 474.0 ms, each at the first departure after that.
+    // Above target since 10 ms, so that the first is dropped an interval later. The next are due at
+    // 110 + 100 = 210, then 210 + 100/√2 = 280.7, + 100/√3 = 338.4, + 100/√4 = 388.4, + 100/√5 =
+    // 433.2, + 100/√6 = 474.0 ms, each at the first departure after that.
     let gone = line.serve(0, 480);
     assert_eq!(gone, [(11, 110), (22, 210), (31, 290), (37, 340), (43, 390), (49, 440)]);
     assert_eq!(line.serve(480, 490), [(54, 480)]);
 }
 
 #[test]
-fn a_packet_below_target_ends_it_and_dropping_resumes_where_it_worked() {
+fn dropping_ends_below_target_and_resumes_at_the_last_good_count() {
     let mut line = Line::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);
     assert_eq!((line.codel.count, line.codel.last_count), (5, 1));
-    // Drain, then a packet that did not wait.
+    // Drain the queue, then add a packet that does not wait.
     while line.queue.pop().is_some() {}
     line.arrive(400, 1);
     assert_eq!(line.serve(400, 410), []);
@@ -72,7 +72,7 @@ fn a_packet_below_target_ends_it_and_dropping_resumes_where_it_worked() {
 }
 
 #[test]
-fn after_sixteen_intervals_it_starts_gently() {
+fn after_sixteen_intervals_dropping_starts_at_one() {
     let mut line = Line::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);
@@ -92,7 +92,7 @@ fn one_waiting_packet_is_never_dropped() {
     let mut line = Line::new();
     for millis in (0..2_000).step_by(10) {
         line.arrive(millis, 1);
-        // It waits 50 ms, but behind it waits nothing.
+        // The packet waits 50 ms, but no packet waits after it.
         let now = Time::from_millis(millis + 50);
         line.codel.dequeue(now, &mut line.queue, |_| panic!("dropped the only packet"));
     }

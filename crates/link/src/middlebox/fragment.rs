@@ -1,4 +1,4 @@
-//! Only the first fragment of a packet has ports; this remembers where the others belong.
+//! Associates later fragments with the first one, because only the first fragment has ports.
 
 use std::net::IpAddr;
 
@@ -6,13 +6,13 @@ use manyways_unit::{Span, Time};
 
 use crate::segment::header::Ip;
 
-/// Fragmented packets that are known at a time; the latest replaces the earliest.
+/// Maximum number of fragmented packets; the latest replaces the earliest.
 const ROOM: usize = 64;
 
-/// How long the fragments of one packet may take: what Linux waits for them.
+/// Time in which all fragments of a packet must pass; the reassembly timeout of Linux.
 const PATIENCE: Span = Span::from_secs(30);
 
-/// The packet that a fragment is part of.
+/// Key of the packet that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Train {
     pub source: IpAddr,
@@ -24,13 +24,13 @@ pub(super) struct Train {
 impl Train {
     pub fn new(ip: &Ip, packet: &[u8], id: u32) -> Self {
         let [source, destination] = addresses(ip, packet);
-        // IPv6 fragments say what the fragmented part begins with, which may be anything.
+        // IPv6 fragments name the first header of the fragmented part, which can be any header.
         let protocol = if ip.v6 { 0 } else { ip.protocol };
         Self { source, destination, protocol, id }
     }
 }
 
-/// Source and destination.
+/// Returns source and destination.
 pub(super) fn addresses(ip: &Ip, packet: &[u8]) -> [IpAddr; 2] {
     let both = ip.addresses(packet);
     let (source, destination) = both.split_at(both.len() / 2);
@@ -44,7 +44,7 @@ pub(super) fn addresses(ip: &Ip, packet: &[u8]) -> [IpAddr; 2] {
     })
 }
 
-/// The trains whose first fragment went through lately, and the address inside.
+/// Packets whose first fragment passed recently, with the inside address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trains {
     known: Vec<(Train, IpAddr, Time)>,
@@ -62,7 +62,7 @@ impl Trains {
     }
 
     pub fn find(&self, now: Time, train: &Train) -> Option<IpAddr> {
-        // The latest first: identifications are used again.
+        // Latest first: identifications are reused.
         let (before, after) = self.known.split_at(self.next);
         before
             .iter()

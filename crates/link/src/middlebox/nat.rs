@@ -1,4 +1,4 @@
-//! A home router's or a mobile operator's NAT.
+//! The NAT of a home router or a mobile operator.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,27 +20,29 @@ const ACK: u8 = 0x10;
 
 /// A NAT for IPv4 and a stateful firewall for IPv6.
 ///
-/// In the words of RFC 4787, RFC 5382 and RFC 5508:
-/// - Mapping is endpoint-independent: one address and port inside is one port outside, whomever it
-///   talks to. All share one external address. The port is preserved where it is free; otherwise
-///   it is one of [`FIRST_PORT`](super::FIRST_PORT) and above.
-/// - Filtering is endpoint-independent: anybody outside who knows a mapping's port gets in.
-/// - TCP, UDP and ICMP echo requests from inside make mappings (TCP: only a SYN does). Traffic
-///   in either direction refreshes one; ICMP errors do not.
-/// - A mapping that was idle for the given time is forgotten, whatever its connections think. What
-///   comes from outside then is dropped, and so is TCP from inside that is no SYN, or it is
-///   answered by a reset: see [`Forgotten`].
-/// - ICMP errors are translated, the packet that they quote included.
-/// - The first fragment of a packet is treated as a whole one; the others follow it when they come
-///   after it ("received fragments in order"), for a short list of packets and 30 seconds at most.
+/// In the terms of RFC 4787, RFC 5382 and RFC 5508:
+/// - Mapping is endpoint-independent: one inside address and port has one outside port, whatever
+///   the remote endpoint. All mappings share one external address. The port is preserved if it is
+///   free; otherwise it is one of [`FIRST_PORT`](super::FIRST_PORT) and above.
+/// - Filtering is endpoint-independent: every outside endpoint can send to the port of a mapping.
+/// - TCP, UDP and ICMP echo requests from inside create mappings (TCP: only a SYN does). Traffic in
+///   either direction refreshes a mapping; ICMP errors do not.
+/// - A mapping is removed after the idle timeout, whatever the state of its connections. Later
+///   packets from outside are dropped. TCP packets from inside other than a SYN are dropped or
+///   answered with a reset: see [`Forgotten`].
+/// - ICMP errors are translated, including the packet that they quote.
+/// - The first fragment of a packet is treated like a whole packet. The others follow it if they
+///   arrive after it ("received fragments in order"), for a limited number of packets and at most
+///   30 s.
 /// - There is no hairpinning, no port forwarding and no other protocol: those packets are dropped,
-///   as is what comes from inside with the external address as its own. The TTL is left alone.
+///   and so are packets from inside with the external address as source. The TTL is not changed.
 ///
-/// IPv6 is not translated. Its filtering is endpoint-independent, too (RFC 6092 recommends it), by
-/// address, protocol and port inside, with the same idle time; of other protocols than TCP, UDP
-/// and ICMPv6 the address and the protocol count.
+/// IPv6 is not translated. Its filtering is also endpoint-independent (recommended by RFC 6092), by
+/// inside address, protocol and port, with the same idle timeout. For protocols other than TCP, UDP
+/// and ICMPv6, only address and protocol count.
 ///
-/// There are at most [`MAX_MAPPINGS`](super::MAX_MAPPINGS) mappings; then the one that was idle longest makes room.
+/// There are at most [`MAX_MAPPINGS`](super::MAX_MAPPINGS) mappings; a new one then replaces the
+/// one that was idle longest.
 #[derive(Clone, Debug)]
 pub struct Nat {
     external: Ipv4Addr,
@@ -51,31 +53,31 @@ pub struct Nat {
     dropped: u64,
 }
 
-/// What becomes of TCP from inside that belongs to no mapping and opens no connection: most often
-/// one whose mapping was forgotten.
+/// Treatment of TCP from inside that belongs to no mapping and opens no connection, usually because
+/// the mapping has expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forgotten {
-    /// It is dropped silently, as most NATs do: the connection hangs until its sender gives up.
+    /// Dropped silently, as by most NATs: the connection stalls until its sender times out.
     #[default]
     Drop,
-    /// It is answered by a reset, as some do.
+    /// Answered with a reset, as by some NATs.
     Reset,
 }
 
-/// What a packet is to a NAT.
+/// Kind of a packet.
 enum Kind {
     /// TCP or UDP.
     Ports {
         source: u16,
         destination: u16,
-        /// Whether it may make a mapping.
+        /// Whether the packet may create a mapping.
         opens: bool,
     },
     /// An ICMP echo request or reply.
     Echo { request: bool, id: u16 },
     /// An ICMP error; the packet that it quotes begins at `quote`.
     Error { quote: usize },
-    /// Something else.
+    /// Another packet.
     Other,
 }
 
@@ -87,7 +89,7 @@ enum End {
 }
 
 impl Nat {
-    /// A NAT that shows `external` to the far side and forgets what was idle for `idle`.
+    /// Creates a NAT with the address `external` outside and the idle timeout `idle`.
     pub fn new(external: Ipv4Addr, idle: Span) -> Self {
         Self {
             external,
@@ -99,13 +101,13 @@ impl Nat {
         }
     }
 
-    /// The same with another answer to what was forgotten.
+    /// Sets the treatment of TCP without a mapping.
     pub fn with_forgotten(mut self, forgotten: Forgotten) -> Self {
         self.forgotten = forgotten;
         self
     }
 
-    /// The same with room for `mappings`, at least one and at most [`MAX_MAPPINGS`](super::MAX_MAPPINGS).
+    /// Limits the number of mappings, from one to [`MAX_MAPPINGS`](super::MAX_MAPPINGS).
     pub fn with_room(mut self, mappings: usize) -> Self {
         self.table.set_limit(mappings);
         self
@@ -127,7 +129,6 @@ impl Nat {
         verdict
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> Counters {
         Counters {
             mappings: self.table.len() as u64,
@@ -139,7 +140,7 @@ impl Nat {
         }
     }
 
-    /// From inside out; `None` drops.
+    /// Processes a packet from inside; `None` drops it.
     fn leave(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
         let [source, destination] = addresses(ip, packet);
         if [source, destination].contains(&IpAddr::V4(self.external)) {
@@ -181,7 +182,7 @@ impl Nat {
         Some(Verdict::Forward)
     }
 
-    /// From outside in; `None` drops.
+    /// Processes a packet from outside; `None` drops it.
     fn enter(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
         let [_, destination] = addresses(ip, packet);
         if !ip.v6 && destination != IpAddr::V4(self.external) {
@@ -220,7 +221,7 @@ impl Nat {
         Some(Verdict::Forward)
     }
 
-    /// The mapping that somebody outside means by an address and a port.
+    /// Returns the mapping that an outside endpoint addresses.
     fn known(&self, ip: &Ip, address: IpAddr, port: u16) -> Option<usize> {
         match address {
             IpAddr::V4(_) => self.table.outside(ip.protocol, port),
@@ -228,7 +229,7 @@ impl Nat {
         }
     }
 
-    /// An error from inside about a packet that was let in.
+    /// Translates an ICMP error from inside about a packet that was let in.
     fn leave_error(
         &self,
         packet: &mut [u8],
@@ -250,7 +251,7 @@ impl Nat {
         Some(())
     }
 
-    /// An error from outside about a packet that was let out.
+    /// Translates an ICMP error from outside about a packet that was let out.
     fn enter_error(
         &self,
         packet: &mut [u8],
@@ -275,7 +276,7 @@ impl Nat {
         Some(())
     }
 
-    /// Changes a packet's address and port; IPv6 stays as it is.
+    /// Changes address and port of a packet; IPv6 packets stay unchanged.
     fn translate(
         &self,
         packet: &mut [u8],
@@ -291,7 +292,7 @@ impl Nat {
         }
     }
 
-    /// What to do with TCP that belongs to nothing.
+    /// Processes TCP without a mapping.
     fn refuse(&self, packet: &mut [u8], ip: &Ip) -> Option<Verdict> {
         match self.forgotten {
             Forgotten::Reset => reset(packet, ip).map(|length| Verdict::Answer { length }),
@@ -300,7 +301,7 @@ impl Nat {
     }
 }
 
-/// What a packet with a transport header is; `None` when that is cut short.
+/// Returns the kind of a packet with a transport header; `None` if the header is truncated.
 fn classify(packet: &[u8], ip: &Ip) -> Option<Kind> {
     let rest = packet.get(ip.transport..ip.end)?;
     let least = match (ip.protocol, ip.v6) {
@@ -320,13 +321,14 @@ fn classify(packet: &[u8], ip: &Ip) -> Option<Kind> {
         (ICMP, kind @ (0 | 8)) | (ICMPV6, kind @ (128 | 129)) => {
             Kind::Echo { request: matches!(kind, 8 | 128), id: word(rest, 4) }
         }
-        // Unreachable, source quench, time exceeded, parameter problem; and IPv6's four.
+        // Unreachable, source quench, time exceeded, parameter problem; the four error types of
+        // ICMPv6.
         (ICMP, 3 | 4 | 11 | 12) | (ICMPV6, 1..=4) => Kind::Error { quote: ip.transport + 8 },
         _ => return None,
     })
 }
 
-/// The port, or echo identifier, at one end of a packet that an error quotes.
+/// Returns the port, or echo identifier, at one end of a packet that an error quotes.
 fn quoted_port(quote: &[u8], inner: &Ip, end: End) -> Option<u16> {
     if matches!(inner.fragment, Fragment::Later(_)) {
         return None;
@@ -336,7 +338,7 @@ fn quoted_port(quote: &[u8], inner: &Ip, end: End) -> Option<u16> {
         (TCP | UDP, _) => {
             rest.get(..4).map(|rest| word(rest, if end == End::Source { 0 } else { 2 }))
         }
-        // Only a request can have been sent from inside, and only a reply let in.
+        // Only a request can have been sent from inside, and only a reply can have been let in.
         (ICMP, false) | (ICMPV6, true) => {
             let request = *rest.first()? == if inner.v6 { 128 } else { 8 };
             let reply = *rest.first()? == if inner.v6 { 129 } else { 0 };
@@ -348,9 +350,9 @@ fn quoted_port(quote: &[u8], inner: &Ip, end: End) -> Option<u16> {
     }
 }
 
-/// Changes the IPv4 address, and the port, at one end of a packet, or of as much of it as there is,
-/// and mends the checksums. `pending` says that the transport's is still to be computed. Gives what
-/// all of that adds to a sum over the bytes.
+/// Changes the IPv4 address and the port at one end of a packet, which may be truncated, and
+/// updates the checksums. `pending` means that the transport checksum is still to be computed.
+/// Returns the change of the sum over all bytes.
 fn rewrite(
     bytes: &mut [u8],
     ip: &Ip,
@@ -375,7 +377,7 @@ fn rewrite(
             if ip.protocol == TCP { 16 } else { 6 },
             addresses,
         ),
-        // No pseudo-header.
+        // ICMP has no pseudo-header.
         ICMP => (4, 2, Delta::default()),
         _ => return all,
     };
@@ -402,7 +404,7 @@ fn rewrite(
     all
 }
 
-/// Writes a word and adds the change to a sum's.
+/// Writes a word and records the change of the sum.
 fn replace(bytes: &mut [u8], at: usize, new: u16, delta: &mut Delta) {
     delta.word(word(bytes, at), new);
     put_word(bytes, at, new);
@@ -414,7 +416,7 @@ fn mend_icmp(packet: &mut [u8], ip: &Ip, delta: Delta) {
     put_word(packet, field, mended);
 }
 
-/// Turns a TCP packet into the reset that answers it (RFC 9293, section 3.10.7.1); gives its
+/// Turns a TCP packet into the reset that answers it (RFC 9293, section 3.10.7.1) and returns its
 /// length. A reset is not answered.
 fn reset(packet: &mut [u8], ip: &Ip) -> Option<usize> {
     let tcp = &packet[ip.transport..ip.end];

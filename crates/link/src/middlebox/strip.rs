@@ -1,4 +1,4 @@
-//! A box that knows no MPTCP, and therefore takes its options out.
+//! A middlebox that does not support MPTCP and removes its options.
 
 use super::{Counters, Verdict};
 use crate::segment::Offload;
@@ -10,27 +10,26 @@ const END: u8 = 0;
 const NOP: u8 = 1;
 const MPTCP: u8 = 30;
 
-/// Replaces TCP option 30 (MPTCP, RFC 8684) by padding, in both directions. Two MPTCP hosts then
-/// agree on plain TCP, as behind the middleboxes that do this in the wild.
+/// Replaces TCP option 30 (MPTCP, RFC 8684) with padding, in both directions. Two MPTCP hosts then
+/// fall back to plain TCP, as with real middleboxes that remove the option.
 #[derive(Clone, Debug, Default)]
 pub struct StripMptcp {
     counters: Counters,
 }
 
 impl StripMptcp {
-    /// Strips one packet, which always goes on.
+    /// Strips one packet, which is always forwarded.
     pub fn pass(&mut self, packet: &mut [u8], offload: &Offload) -> Verdict {
         self.counters.stripped += strip(packet, offload).unwrap_or(0);
         Verdict::Forward
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 }
 
-/// Gives how many options were replaced; `None` when there can be none.
+/// Returns the number of replaced options; `None` if the packet cannot have any.
 fn strip(packet: &mut [u8], offload: &Offload) -> Option<u64> {
     let ip = Ip::parse(packet)?;
     if ip.protocol != TCP || matches!(ip.fragment, Fragment::Later(_)) {
@@ -45,7 +44,7 @@ fn strip(packet: &mut [u8], offload: &Offload) -> Option<u64> {
         let size = match options[at] {
             END => break,
             NOP => 1,
-            // An option that does not fit ends the options, for every stack.
+            // An option that does not fit ends the options in every TCP stack.
             _ => match options.get(at + 1).map(|size| usize::from(*size)) {
                 Some(size) if size >= 2 && at + size <= options.len() => size,
                 _ => break,

@@ -1,17 +1,17 @@
-//! What a NAT remembers: who inside has sent something, and under which port it is known outside.
+//! Mapping table of a NAT: inside endpoints and their outside ports.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use manyways_unit::{Random, Span, Time};
 
-/// Most mappings that a NAT keeps at a time; a new one then replaces the one that was idle longest.
+/// Maximum number of mappings; a new one then replaces the one that was idle longest.
 pub const MAX_MAPPINGS: usize = 16_384;
 
-/// Lowest external port that is chosen where the internal one cannot be kept.
+/// Lowest external port that is chosen if the internal one is in use.
 pub const FIRST_PORT: u16 = 1_024;
 
-/// Somebody inside: an address, and a port or an ICMP echo identifier.
+/// An inside endpoint: an address, and a port or an ICMP echo identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Endpoint {
     pub protocol: u8,
@@ -22,7 +22,7 @@ pub(super) struct Endpoint {
 #[derive(Clone, Debug)]
 struct Mapping {
     inside: Endpoint,
-    /// The port outside; none where nothing is translated.
+    /// Outside port; `None` without translation.
     outside: Option<u16>,
     used: Time,
     /// Neighbours in the order of use; [`NOBODY`] at the ends.
@@ -32,14 +32,14 @@ struct Mapping {
 
 const NOBODY: usize = usize::MAX;
 
-/// Mappings by inside and by outside, and in the order in which they were last used. All idle
-/// equally long before they are forgotten, so the oldest is always the first to go, and looking
-/// for those that are due costs nothing when none is.
+/// Mappings by inside endpoint and by outside port, and in the order of their last use. All
+/// mappings have the same idle timeout, so the oldest is always the first to expire, and the check
+/// for expired mappings is cheap.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     idle: Span,
     limit: usize,
-    /// Latest time that was seen.
+    /// Latest time so far.
     now: Time,
     mappings: Vec<Mapping>,
     free: Vec<usize>,
@@ -80,7 +80,7 @@ impl Table {
         self.by_inside.len()
     }
 
-    /// Forgets what has been idle for too long.
+    /// Removes expired mappings.
     pub fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(mapping) = self.mappings.get(self.oldest)
@@ -91,28 +91,28 @@ impl Table {
         }
     }
 
-    /// The mapping of somebody inside.
+    /// Returns the mapping of an inside endpoint.
     pub fn inside(&self, endpoint: &Endpoint) -> Option<usize> {
         self.by_inside.get(endpoint).copied()
     }
 
-    /// The mapping behind a port outside.
+    /// Returns the mapping of an outside port.
     pub fn outside(&self, protocol: u8, port: u16) -> Option<usize> {
         self.by_outside.get(&(protocol, port)).copied()
     }
 
-    /// Who inside a mapping is for.
+    /// Returns the inside endpoint of a mapping.
     pub fn endpoint(&self, mapping: usize) -> Endpoint {
         self.mappings[mapping].inside
     }
 
-    /// The port outside, or the one inside where nothing is translated.
+    /// Returns the outside port, or the inside port without translation.
     pub fn port(&self, mapping: usize) -> u16 {
         let mapping = &self.mappings[mapping];
         mapping.outside.unwrap_or(mapping.inside.port)
     }
 
-    /// Says that a mapping is in use.
+    /// Marks a mapping as used now.
     pub fn touch(&mut self, mapping: usize) {
         if self.newest != mapping {
             self.unlink(mapping);
@@ -121,7 +121,7 @@ impl Table {
         self.mappings[mapping].used = self.now;
     }
 
-    /// Makes the mapping of somebody inside who has none.
+    /// Creates the mapping of an inside endpoint that has none.
     pub fn insert(&mut self, inside: Endpoint, translate: bool) -> usize {
         if self.len() >= self.limit {
             self.forget(self.oldest);
@@ -148,8 +148,8 @@ impl Table {
         index
     }
 
-    /// The same port where that is free. There are four times as many ports as mappings, so the
-    /// search is short.
+    /// Returns the inside port if it is free, otherwise a random one. There are four times as many
+    /// ports as mappings, so the search is short.
     fn choose_port(&mut self, inside: &Endpoint) -> u16 {
         let mut port = inside.port;
         if self.by_outside.contains_key(&(inside.protocol, port)) {

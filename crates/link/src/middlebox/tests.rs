@@ -33,7 +33,7 @@ fn at(seconds: u64) -> Time {
     Time::from_millis(seconds * 1_000)
 }
 
-/// Source and destination as `address:port`, or `address#identifier` for an echo.
+/// Returns source and destination as `address:port`, or `address#identifier` for an echo.
 fn ends(packet: &[u8]) -> (String, String) {
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let net = sliced.net.unwrap();
@@ -69,7 +69,7 @@ fn segment(from: ([u8; 4], u16), to: ([u8; 4], u16), syn: bool) -> Vec<u8> {
     tcp(v4(from.0, to.0, 7, 0), &header, if syn { b"" } else { b"data" })
 }
 
-/// Passes a packet, verifies what comes out and gives its ends; `None` when it was dropped.
+/// Passes a packet, verifies the result and returns its ends; `None` if it was dropped.
 fn pass(
     middlebox: &mut Middlebox,
     now: Time,
@@ -99,7 +99,7 @@ fn pair(from: &str, to: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn a_port_is_preserved_where_it_is_free() {
+fn a_port_is_preserved_if_it_is_free() {
     let mut nat = nat();
     let one = out(&mut nat, at(0), datagram((INSIDE, 5_000), (SERVER, 53)));
     assert_eq!(one, pair("100.64.1.1:5000", "198.18.0.1:53"));
@@ -107,18 +107,18 @@ fn a_port_is_preserved_where_it_is_free() {
     let other = out(&mut nat, at(0), datagram((second, 5_000), (SERVER, 53))).unwrap().0;
     let port: u16 = other.strip_prefix("100.64.1.1:").unwrap().parse().unwrap();
     assert!(port != 5_000 && port >= FIRST_PORT);
-    // Each answer finds its way.
+    // Each answer reaches its host.
     let answer = back(&mut nat, at(1), datagram((SERVER, 53), (EXTERNAL, 5_000)));
     assert_eq!(answer, pair("198.18.0.1:53", "10.64.1.2:5000"));
     let answer = back(&mut nat, at(1), datagram((SERVER, 53), (EXTERNAL, port)));
     assert_eq!(answer, pair("198.18.0.1:53", "10.64.1.3:5000"));
-    // TCP has ports of its own.
+    // TCP has separate ports.
     let tcp = out(&mut nat, at(1), segment((second, 5_000), (SERVER, 443), true));
     assert_eq!(tcp, pair("100.64.1.1:5000", "198.18.0.1:443"));
 }
 
 #[test]
-fn mapping_and_filtering_do_not_ask_who_is_outside() {
+fn mapping_and_filtering_are_endpoint_independent() {
     let mut nat = nat();
     out(&mut nat, at(0), datagram((INSIDE, 5_000), (SERVER, 53)));
     let again = out(&mut nat, at(1), datagram((INSIDE, 5_000), (OTHER_SERVER, 99)));
@@ -127,9 +127,9 @@ fn mapping_and_filtering_do_not_ask_who_is_outside() {
     let stranger = back(&mut nat, at(2), datagram(([203, 0, 113, 9], 1), (EXTERNAL, 5_000)));
     assert_eq!(stranger, pair("203.0.113.9:1", "10.64.1.2:5000"));
     assert_eq!(back(&mut nat, at(2), datagram((SERVER, 53), (EXTERNAL, 5_001))), None);
-    // Nobody outside reaches an inside address itself.
+    // No outside endpoint can reach an inside address directly.
     assert_eq!(back(&mut nat, at(2), datagram((SERVER, 53), (INSIDE, 5_000))), None);
-    // Nobody inside has the address of the box itself.
+    // No inside endpoint may use the address of the NAT.
     assert_eq!(out(&mut nat, at(2), datagram((EXTERNAL, 6_000), (SERVER, 53))), None);
     // No hairpinning.
     assert_eq!(out(&mut nat, at(2), datagram((INSIDE, 6_000), (EXTERNAL, 5_000))), None);
@@ -149,7 +149,7 @@ fn an_idle_mapping_is_forgotten_and_a_used_one_is_not() {
     let end = last + IDLE;
     assert_eq!(back(&mut nat, end, datagram((SERVER, 53), (EXTERNAL, 5_000))), None);
     assert_eq!((nat.counters().expired, nat.counters().mappings), (2, 0));
-    // A datagram from inside makes a new one.
+    // A datagram from inside creates a new mapping.
     assert!(out(&mut nat, end, datagram((INSIDE, 5_000), (SERVER, 53))).is_some());
     assert_eq!(nat.counters().made, 3);
 }
@@ -166,7 +166,7 @@ fn a_forgotten_connection_hangs() {
 }
 
 #[test]
-fn a_forgotten_connection_is_reset_where_that_is_asked_for() {
+fn an_expired_connection_is_reset_if_configured() {
     for v6_ in [false, true] {
         let nat = Nat::new(EXTERNAL.into(), IDLE).with_forgotten(Forgotten::Reset);
         let mut nat = Middlebox::Nat(Box::new(nat));
@@ -221,7 +221,7 @@ fn the_one_idle_longest_makes_room() {
 #[test]
 fn a_full_table_still_finds_ports() {
     let mut nat = nat();
-    // Everybody wants the same ports.
+    // All hosts use the same ports.
     for host in 0..=255_u8 {
         for port in 0..70 {
             let from = ([10, 64, 2, host], u16::MAX - port);
@@ -248,7 +248,7 @@ fn a_datagram_without_a_checksum_stays_without() {
 
 #[test]
 fn a_datagrams_checksum_never_becomes_none() {
-    // One payload of 65,536 has a checksum that becomes zero, which stands for none.
+    // One of 65,536 payloads has a checksum of zero, which would mean that there is none.
     let mut zeros = 0;
     for payload in 0..=u16::MAX {
         let mut packet = udp(v4(INSIDE, SERVER, 7, 0), (5_000, 53), &payload.to_be_bytes());
@@ -287,7 +287,7 @@ fn echoes_are_translated_by_their_identifier() {
     assert_eq!(back(&mut nat, at(31), echo(SERVER, EXTERNAL, 9, false)), None, "forgotten");
 }
 
-/// An ICMP error from `from` to `to` that quotes `length` bytes of a packet.
+/// Builds an ICMP error from `from` to `to` that quotes `length` bytes of a packet.
 fn error(from: [u8; 4], to: [u8; 4], quoted: &[u8], length: usize) -> Vec<u8> {
     let kind = Icmpv4Type::DestinationUnreachable(icmpv4::DestUnreachableHeader::Port);
     let mut packet = Vec::new();
@@ -298,7 +298,7 @@ fn error(from: [u8; 4], to: [u8; 4], quoted: &[u8], length: usize) -> Vec<u8> {
     packet
 }
 
-/// The packet that an error quotes.
+/// Returns the packet that an error quotes.
 fn quote(packet: &[u8]) -> &[u8] {
     let (_, rest) = IpHeaders::from_slice(packet).unwrap();
     &rest.payload[8..]
@@ -316,10 +316,10 @@ fn errors_from_outside_are_translated_inside() {
         let mut packet = error([192, 0, 2, 1], EXTERNAL, &sent, length);
         let got = pass(&mut nat, at(1), Side::Far, &mut packet).unwrap();
         assert_eq!(got.1.split('#').next(), Some("10.64.1.2"));
-        // The device finds what it had sent, checksums included.
+        // The error quotes the packet that the device sent, checksums included.
         let quoted = quote(&packet);
         assert_eq!(quoted, &original[..quoted.len()]);
-        // About a packet that nobody sent.
+        // About a packet that was never sent.
         let strange = datagram((EXTERNAL, 1_234), (SERVER, 53));
         let mut packet = error([192, 0, 2, 1], EXTERNAL, &strange, 64);
         assert_eq!(pass(&mut nat, at(1), Side::Far, &mut packet), None);
@@ -332,7 +332,7 @@ fn errors_from_outside_are_translated_inside() {
 fn errors_from_outside_about_tcp_and_echoes_are_translated() {
     let mut nat = nat();
     for original in [segment((INSIDE, 5_000), (SERVER, 443), true), echo(INSIDE, SERVER, 8, true)] {
-        // Somebody else has the port, so that it changes.
+        // Another host has the port, so that it changes.
         let mut first = original.clone();
         first[15] = 200;
         let fix = crate::segment::checksum::sum(&first[..10]);
@@ -348,7 +348,7 @@ fn errors_from_outside_about_tcp_and_echoes_are_translated() {
         let quoted = quote(&packet);
         assert_eq!(quoted, &original[..quoted.len()]);
     }
-    // An echo reply is nothing that went out through here.
+    // An echo reply did not pass through this NAT.
     out(&mut nat, at(1), echo(INSIDE, SERVER, 77, true));
     let mut packet = error(SERVER, EXTERNAL, &echo(EXTERNAL, SERVER, 77, false), 40);
     assert_eq!(pass(&mut nat, at(1), Side::Far, &mut packet), None);
@@ -372,13 +372,13 @@ fn errors_from_inside_are_translated_too() {
     let never = datagram((SERVER, 53), (INSIDE, 4_999));
     let mut packet = error(INSIDE, SERVER, &never, 64);
     assert_eq!(pass(&mut nat, at(1), Side::Device, &mut packet), None);
-    // An error keeps nothing alive.
+    // An error does not refresh a mapping.
     let mut packet = error(INSIDE, SERVER, &arrived, 64);
     assert!(pass(&mut nat, at(29), Side::Device, &mut packet).is_some());
     assert_eq!(back(&mut nat, at(30), datagram((SERVER, 53), (EXTERNAL, port))), None);
 }
 
-/// A datagram in fragments of at most `size` bytes of payload, which must be a multiple of 8.
+/// Splits a datagram into fragments of at most `size` payload bytes, a multiple of 8.
 fn fragments(whole: &[u8], size: usize) -> Vec<Vec<u8>> {
     let (IpHeaders::Ipv4(header, _), rest) = IpHeaders::from_slice(whole).unwrap() else {
         unreachable!()
@@ -399,7 +399,7 @@ fn fragments(whole: &[u8], size: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Puts fragments that came in order together again.
+/// Reassembles fragments that arrived in order.
 fn reassembled(fragments: &[Vec<u8>]) -> Vec<u8> {
     let mut payload = Vec::new();
     for fragment in fragments {
@@ -420,7 +420,7 @@ fn fragments_follow_the_first_one() {
     let whole = udp(v4(INSIDE, SERVER, 99, 0), (5_000, 53), &[7; 3_000]);
     let mut parts = fragments(&whole, 1_480);
     assert_eq!(parts.len(), 3);
-    // A later one before the first belongs to nothing that is known.
+    // A later fragment before the first one belongs to no known packet.
     assert_eq!(out(&mut nat, at(0), parts[1].clone()), None);
     for part in &mut parts {
         assert_eq!(nat.pass(at(0), Side::Device, part, &PLAIN), Verdict::Forward);
@@ -470,7 +470,7 @@ fn ipv6_is_let_out_and_its_answers_in() {
     assert_eq!(out(&mut nat, at(0), question.clone()), unchanged(question));
     assert_eq!(back(&mut nat, at(29), answer()), unchanged(answer()));
     assert_eq!(back(&mut nat, at(59), answer()), None);
-    // TCP without a SYN opens nothing.
+    // TCP without a SYN creates no mapping.
     let mut header = TcpHeader::new(5_000, 443, 1, 1);
     header.ack = true;
     assert_eq!(out(&mut nat, at(60), tcp(v6(inside, server, 1), &header, b"x")), None);
@@ -597,7 +597,7 @@ fn options_that_make_no_sense_stay_as_they_are() {
         [30, 0, 1, 1], // a length below two
         [1, 1, 1, 30], // no length at all
         [1, 1, 30, 9], // beyond the header
-        [0, 30, 3, 1], // behind the end
+        [0, 30, 3, 1], // after the end
         [8, 4, 30, 2], // inside another option
     ] {
         let mut header = TcpHeader::new(5_000, 443, 1, 1);
@@ -612,7 +612,7 @@ fn options_that_make_no_sense_stay_as_they_are() {
 /// A packet from inside, before any offload.
 fn outward() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop::collection::vec(any::<u8>(), 0..3_000);
-    // Few ports, so that hosts want the same ones.
+    // Few ports, so that hosts use the same ones.
     (0..4_usize, (1..6_u16, 1..9_u16), 0..=6_usize, 2..12_u8, payload).prop_map(
         |(kind, (port, other), options, host, payload)| {
             let from = [10, 64, 1, host];
@@ -630,7 +630,7 @@ fn outward() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// What answers a packet: its ends swapped, and for an echo the reply.
+/// Returns the answer to a packet: its ends swapped, and for an echo request the reply.
 fn answer(packet: &[u8]) -> Vec<u8> {
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let ip = sliced.net.unwrap().ipv4_ref().unwrap().header().to_header();
@@ -664,7 +664,7 @@ proptest! {
             };
             let verdict = nat.pass(at(0), Side::Device, &mut packet, &offload);
             prop_assert_eq!(verdict, Verdict::Forward);
-            // Each wire packet is right, cut or not.
+            // Each wire packet is correct, segmented or not.
             let plan = plan(&packet, &offload).unwrap();
             let mut wires = Vec::new();
             for index in 0..plan.segments {
@@ -698,7 +698,7 @@ proptest! {
         }
     }
 
-    /// Nearly right packets get further than noise does.
+    /// Slightly damaged packets get further than random bytes.
     #[test]
     fn damaged_packets_are_safe(
         packets in prop::collection::vec((outward(), any::<[(prop::sample::Index, u8); 3]>()), 1..10),

@@ -80,7 +80,7 @@ fn packets_follow_each_other_and_then_travel() {
 }
 
 #[test]
-fn a_late_poll_merges_what_is_due_and_keeps_the_time_of_the_last() {
+fn a_late_poll_merges_due_segments_and_keeps_the_last_time() {
     let mut pipe = Pipe::new(&spec(), 0);
     pipe.handle(at(0), Packet { last: Size::from_bytes(150), ..train(7, 4) });
     pipe.handle(at(0), packet(8));
@@ -97,7 +97,7 @@ fn nothing_is_early() {
     assert_eq!(pipe.poll(Time::from_nanos(9_999_999)), None);
     assert_eq!(pipe.poll(at(10)), Some(deliver(at(10), 1, 0, 1)));
     assert_eq!(pipe.poll(at(10)), None);
-    // The pipe's clock is ahead of the caller's: what is not due for him stays.
+    // The pipe's time is ahead of the caller's: outputs due later than the caller's time stay.
     pipe.handle(at(30), packet(2));
     pipe.handle(at(50), packet(3));
     assert_eq!(pipe.poll(at(20)), None);
@@ -105,13 +105,13 @@ fn nothing_is_early() {
 }
 
 #[test]
-fn without_limit_packets_pass_whole_and_at_once() {
+fn without_a_limit_packets_pass_undivided_and_at_once() {
     let mut pipe =
         Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(1)), ..unlimited() }, 0);
     pipe.handle(at(3), train(1, 44));
     assert_eq!(pipe.poll(at(3)), Some(deliver(at(3), 1, 0, 44)));
     assert_eq!(pipe.stats().delivered, packets(44));
-    // Segment by segment, where each draws its loss.
+    // Segment by segment, because a loss is drawn for each.
     let loss = LossSpec::Independent(1e-18);
     pipe.set_loss(at(3), loss);
     pipe.handle(at(3), train(2, 44));
@@ -119,13 +119,13 @@ fn without_limit_packets_pass_whole_and_at_once() {
 }
 
 #[test]
-fn the_limit_counts_what_waits_not_what_is_being_sent() {
+fn the_limit_excludes_the_packet_that_is_being_sent() {
     let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
     pipe.handle(at(0), train(1, 4));
     let stats = pipe.stats();
     assert_eq!((stats.backlog, stats.dropped_queue), (packets(3), packets(1)));
     assert_eq!(pipe.poll(at(0)), Some(drop(at(0), 1, 3, 1, Cause::Queue)));
-    // A departure at the moment of an arrival makes room for it.
+    // A departure at the time of an arrival makes room for it.
     pipe.handle(at(10), packet(2));
     let expected = [
         deliver(at(10), 1, 0, 1),
@@ -150,9 +150,9 @@ fn a_queue_in_milliseconds_holds_its_time() {
     let queue = tail(QueueLimit::Time(ms(150)));
     let mut pipe = Pipe::new(&DirectionSpec { queue, ..spec() }, 0);
     pipe.handle(at(0), train(1, 20));
-    // One is sent, 150 ms × 1.2 Mbit/s = 15 packets wait.
+    // One packet is being sent, 150 ms × 1.2 Mbit/s = 15 packets wait.
     assert_eq!(pipe.stats().dropped_queue, packets(4));
-    // Twice the rate, twice the queue.
+    // Twice the rate makes the queue twice as large.
     pipe.set_capacity(at(0), CapacitySpec::Constant(Rate::from_kbps(2_400)));
     pipe.handle(at(0), train(2, 20));
     assert_eq!(pipe.stats().backlog, packets(31));
@@ -183,7 +183,7 @@ fn codel_drops_at_the_moment_of_a_departure() {
     pipe.handle(at(0), train(1, 60));
     let drops: Vec<_> =
         run(&mut pipe).into_iter().filter(|output| matches!(output, Output::Drop { .. })).collect();
-    // The hand trace of CoDel's own test.
+    // The sequence computed by hand in the test of CoDel.
     let expected = [(110, 11), (210, 22), (290, 31), (340, 37), (390, 43), (440, 49), (480, 54)]
         .map(|(millis, index)| drop(at(millis), 1, index, 1, Cause::Aqm));
     assert_eq!(drops, expected);
@@ -191,15 +191,15 @@ fn codel_drops_at_the_moment_of_a_departure() {
 }
 
 #[test]
-fn opportunities_deliver_what_waits() {
+fn opportunities_deliver_waiting_packets() {
     let moments = vec![ms(2), ms(4), ms(4), ms(8)];
     let trace = LinkTrace::opportunities(moments, Size::from_bytes(1_504), ms(8)).unwrap();
     let capacity = CapacitySpec::Trace { source: String::new(), trace };
     let queue = tail(QueueLimit::Packets(3));
     let mut pipe = Pipe::new(&DirectionSpec { capacity, queue, ..spec() }, 0);
-    // Nothing is being sent before the first opportunity: all wait, and three have room.
+    // No packet is sent before the first opportunity: all wait, and three fit.
     pipe.handle(at(0), train(1, 5));
-    // The one at 2 ms took the first and 4 bytes of the second, so that there is room for two.
+    // The opportunity at 2 ms took the first packet and 4 bytes of the second, so that two fit.
     pipe.handle(at(2), train(2, 3));
     let expected = [
         drop(at(0), 1, 3, 2, Cause::Queue),
@@ -210,25 +210,25 @@ fn opportunities_deliver_what_waits() {
         deliver(at(10), 2, 1, 1),
     ];
     assert_eq!(run(&mut pipe), expected);
-    // Unused ones are lost: both of 12 ms have passed.
+    // Unused opportunities are lost: both of 12 ms have passed.
     pipe.handle(at(13), packet(3));
     assert_eq!(run(&mut pipe), [deliver(at(16), 3, 0, 1)]);
 }
 
 #[test]
-fn a_new_rate_goes_on_with_what_is_left_of_a_packet() {
+fn a_new_rate_continues_with_the_rest_of_a_packet() {
     let mut pipe = Pipe::new(&spec(), 0);
     pipe.handle(at(0), train(1, 3));
     // 4 of 10 ms sent; the other 7,200 bits take 3 ms at 2.4 Mbit/s, the next packet 5.
     pipe.set_capacity(at(4), CapacitySpec::Constant(Rate::from_kbps(2_400)));
     assert_eq!(pipe.next_wakeup(), Some(at(7)));
     assert_eq!(pipe.poll(at(7)), Some(deliver(at(7), 1, 0, 1)));
-    // One of 5 ms sent, then nothing for a while.
+    // One of 5 ms sent, then no capacity.
     pipe.set_capacity(at(8), CapacitySpec::Constant(Rate::ZERO));
     assert_eq!(pipe.next_wakeup(), None);
     pipe.set_capacity(at(50), CapacitySpec::Constant(Rate::from_kbps(2_400)));
     assert_eq!(pipe.next_wakeup(), Some(at(54)));
-    // Without limit, all that is left goes at once.
+    // Without a limit, the remaining packets depart at once.
     pipe.set_capacity(at(52), CapacitySpec::Unlimited);
     assert_eq!(pipe.next_wakeup(), Some(at(52)));
     assert_eq!(drain(&mut pipe, at(60)), [deliver(at(52), 1, 1, 2)]);
@@ -268,7 +268,7 @@ fn a_delay_trace_is_read_when_the_packet_leaves_the_wire() {
     let mut pipe = Pipe::new(&DirectionSpec { delay, ..spec() }, 0);
     pipe.handle(at(0), train(1, 3));
     pipe.handle(at(200), packet(2));
-    // Leaving at 10, 20, 30 and 210 ms; the third would be at 60 and waits for the second.
+    // Departures at 10, 20, 30 and 210 ms; the third would arrive at 60 and waits for the second.
     let expected = [deliver(at(40), 1, 0, 1), deliver(at(100), 1, 1, 2), deliver(at(240), 2, 0, 1)];
     assert_eq!(run(&mut pipe), expected);
 }
@@ -285,7 +285,7 @@ fn a_restart_moves_all_traces_and_keeps_the_packets() {
     assert_eq!(pipe.next_wakeup(), Some(at(100)));
     pipe.restart(at(50), ms(95));
     assert_eq!(run(&mut pipe), [deliver(at(72), 1, 0, 1), deliver(at(82), 1, 1, 1)]);
-    // In the middle of a packet: half of it before, the other half when the rate returns.
+    // In the middle of a packet: half of it before the restart, the rest when the rate returns.
     pipe.handle(at(100), packet(2));
     pipe.restart(at(105), ms(0));
     assert_eq!(run(&mut pipe), [deliver(at(217), 2, 0, 1)]);
@@ -312,7 +312,7 @@ fn jitter_stays_in_its_bounds_and_in_order() {
 }
 
 #[test]
-fn jitter_reorders_only_where_it_may() {
+fn jitter_reorders_only_if_allowed() {
     let order = |reorder| {
         let spec = DirectionSpec {
             delay: DelaySpec::Constant(ms(10)),
@@ -375,13 +375,13 @@ fn loss_does_not_shift_the_jitter_nor_jitter_the_loss() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_what_is_on_it() {
+fn a_link_that_goes_down_drops_its_packets() {
     for state in [LinkState::Silent, LinkState::NoCarrier] {
         for reorder in [false, true] {
             let delay = DelaySpec::Constant(ms(15));
             let mut pipe = Pipe::new(&DirectionSpec { delay, reorder, ..spec() }, 0);
             pipe.handle(at(0), train(1, 5));
-            // One has arrived by then, one is in flight, one is being sent, two wait.
+            // At 25 ms one has arrived, one is in flight, one is being sent, two wait.
             pipe.set_state(at(25), state);
             assert_eq!(pipe.next_wakeup(), Some(at(25)));
             pipe.handle(at(30), train(2, 2));
@@ -402,7 +402,7 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
 }
 
 #[test]
-fn what_went_down_with_the_link_holds_nobody_up() {
+fn packets_dropped_with_the_link_delay_no_later_ones() {
     let mut pipe =
         Pipe::new(&DirectionSpec { delay: DelaySpec::Constant(ms(100)), ..unlimited() }, 0);
     pipe.handle(at(0), packet(1));
@@ -433,18 +433,18 @@ fn a_busy_link_wakes_its_shell_once_a_packet() {
         wakeups += 1;
         drain(&mut pipe, wakeup);
     }
-    // One for the first departure, then one a delivery.
+    // One for the first departure, then one per delivery.
     assert_eq!(wakeups, 51);
 }
 
 #[test]
 fn a_wire_that_is_held_starts_late() {
     let mut pipe = Pipe::new(&spec(), 0);
-    // What is being sent goes on, and the next one waits.
+    // The packet that is being sent continues, and the next one waits.
     pipe.handle(at(0), train(1, 2));
     pipe.hold(at(5), at(100));
     assert_eq!(run(&mut pipe), [deliver(at(10), 1, 0, 1), deliver(at(110), 1, 1, 1)]);
-    // A new moment replaces the one before, later and earlier.
+    // A new time replaces the previous one, whether later or earlier.
     pipe.hold(at(200), at(400));
     pipe.handle(at(210), packet(2));
     assert_eq!(pipe.next_wakeup(), Some(at(400)));
@@ -452,7 +452,7 @@ fn a_wire_that_is_held_starts_late() {
     assert_eq!(run(&mut pipe), [deliver(at(310), 2, 0, 1)]);
     pipe.hold(at(400), at(500));
     pipe.handle(at(410), packet(3));
-    // One that is over ends it now: nothing happens in the past.
+    // A time in the past ends the delay now: nothing happens in the past.
     pipe.hold(at(420), at(0));
     assert_eq!(run(&mut pipe), [deliver(at(430), 3, 0, 1)]);
     pipe.handle(at(600), packet(4));
@@ -471,7 +471,7 @@ fn without_limit_all_that_is_held_passes_together() {
 }
 
 #[test]
-fn what_is_held_waits_in_the_queue_and_within_its_limit() {
+fn held_packets_wait_in_the_queue_within_its_limit() {
     let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
     pipe.hold(at(0), at(100));
     pipe.handle(at(1), train(1, 4));
@@ -498,7 +498,7 @@ fn a_wire_is_busy_from_the_first_bit_to_the_last() {
     pipe.handle(at(5), train(1, 2));
     assert_eq!(pipe.last_busy(at(20)), Some(at(20)));
     assert_eq!(pipe.last_busy(at(90)), Some(at(25)));
-    // Who waits for the end of a hold sends nothing.
+    // A packet that waits for the end of a hold does not make the wire busy.
     pipe.hold(at(100), at(200));
     pipe.handle(at(150), packet(2));
     assert_eq!(pipe.last_busy(at(199)), Some(at(25)));

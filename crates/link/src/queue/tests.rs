@@ -17,7 +17,7 @@ fn train(id: u64, segments: u32, segment: u64, last: u64) -> Train {
     Train { packet, first: 0, end: segments, arrived: Time::ZERO }
 }
 
-/// Admits, and says which segments went: `(id, first, count)`.
+/// Enqueues a train and returns the dropped segments: `(id, first, count)`.
 fn admit(queue: &mut Queue, train: Train) -> Vec<(u64, u32, u32)> {
     let mut gone = Vec::new();
     queue.admit(train, |train| gone.push((train.packet.id, train.first, train.count())));
@@ -65,7 +65,7 @@ fn a_limit_in_time_is_that_of_the_rate_and_at_least_one_packet() {
     // 1 ms × 1 Mbit/s = 125 bytes.
     let mut one = queue(QueueLimit::Time(Span::from_millis(1)), Discipline::DropTail);
     assert_eq!(admit(&mut one, train(1, 2, 1_500, 1_500)), [(1, 1, 1)]);
-    // Nothing to multiply with.
+    // There is no rate to multiply with.
     let spec = QueueSpec {
         limit: QueueLimit::Time(Span::from_millis(1)),
         discipline: Discipline::DropTail,
@@ -89,7 +89,7 @@ fn drop_head_drops_the_packets_own_first_segments_too() {
 }
 
 #[test]
-fn what_could_never_fit_pushes_nobody_out() {
+fn a_packet_that_can_never_fit_drops_no_other() {
     let mut queue = queue(bytes(1_000), Discipline::DropHead);
     assert_eq!(admit(&mut queue, train(1, 1, 900, 900)), []);
     assert_eq!(admit(&mut queue, train(2, 1, 1_001, 1_001)), [(2, 0, 1)]);
@@ -97,7 +97,7 @@ fn what_could_never_fit_pushes_nobody_out() {
 }
 
 #[test]
-fn a_smaller_limit_keeps_what_waits() {
+fn a_smaller_limit_keeps_waiting_packets() {
     let mut queue = queue(QueueLimit::Unlimited, Discipline::DropTail);
     assert_eq!(admit(&mut queue, train(1, 5, 1_000, 1_000)), []);
     let spec = QueueSpec { limit: bytes(2_000), discipline: Discipline::DropTail };

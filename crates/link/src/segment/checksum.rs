@@ -1,6 +1,7 @@
-//! The internet checksum (RFC 1071), and mending one when some bytes change (RFC 1624).
+//! The internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// The ones' complement sum of `bytes`, not complemented, as if a zero byte followed an odd one.
+/// Returns the ones' complement sum of `bytes`, not complemented, as if a zero byte followed an odd
+/// last one.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     // Sums of native-endian words differ from the big-endian one by a byte swap only (RFC 1071,
     // section 2B), and wide words fold to the same sum as narrow ones.
@@ -29,44 +30,44 @@ pub(crate) fn add(a: u16, b: u16) -> u16 {
     sum + u16::from(carry)
 }
 
-/// The pseudo-header's sum for `length` bytes of `protocol`; the addresses are source and
-/// destination behind one another.
+/// Returns the sum of the pseudo-header for `length` bytes of `protocol`; `addresses` is the source
+/// followed by the destination.
 pub(crate) fn pseudo(addresses: &[u8], protocol: u8, length: u16) -> u16 {
     add(add(sum(addresses), u16::from(protocol)), length)
 }
 
-/// Changes of some bytes, as what they add to the ones' complement sum over them.
+/// Change of the ones' complement sum over some bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta(u16);
 
 impl Delta {
-    /// `old` becomes `new`; both must lie at an even offset of what is summed.
+    /// Replaces `old` by `new`; both must be at an even offset of the summed bytes.
     pub fn change(&mut self, old: &[u8], new: &[u8]) {
         self.word(sum(old), sum(new));
     }
 
-    /// One word, or a sum of words, becomes another.
+    /// Replaces one word, or a sum of words, by another.
     pub fn word(&mut self, old: u16, new: u16) {
         self.0 = add(self.0, add(!old, new));
     }
 
-    /// What a sum that is not complemented becomes.
+    /// Updates a sum that is not complemented.
     pub fn mend_sum(self, sum: u16) -> u16 {
         add(sum, self.0)
     }
 
-    /// What a finished checksum becomes (RFC 1624, equation 3).
+    /// Updates a finished checksum (RFC 1624, equation 3).
     pub fn mend(self, checksum: u16) -> u16 {
         !add(!checksum, self.0)
     }
 }
 
-/// The big-endian word at `at`, which must be inside.
+/// Reads the big-endian word at `at`, which must be in range.
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Writes the big-endian word at `at`, which must be inside.
+/// Writes the big-endian word at `at`, which must be in range.
 pub(crate) fn put_word(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
@@ -110,7 +111,7 @@ mod tests {
             let mut delta = Delta::default();
             delta.change(&bytes[6..16], &new);
             bytes[6..16].copy_from_slice(&new);
-            // Zero has two forms in ones' complement.
+            // Zero has two representations in ones' complement.
             prop_assert_eq!(add(sum(&bytes), delta.mend(before)), 0xffff);
         }
     }

@@ -1,22 +1,22 @@
-//! Where things are in an IP packet: just enough of IPv4 and IPv6 to find the transport header.
+//! Parses IPv4 and IPv6 headers just enough to find the transport header.
 
 use super::checksum::word;
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 
-/// Extension headers that are followed before a packet counts as malformed.
+/// Maximum number of extension headers; a packet with more counts as malformed.
 const MAX_EXTENSIONS: usize = 8;
 
 /// An IP header, with its extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ip {
     pub v6: bool,
-    /// Protocol of what follows the header, and of the whole for a later fragment.
+    /// Protocol after the headers; for a later fragment, of the fragmented packet.
     pub protocol: u8,
-    /// Where that begins.
+    /// Offset of the transport header.
     pub transport: usize,
-    /// Where the packet ends by its own account, at most the end of the bytes.
+    /// End of the packet according to its header, at most the end of the bytes.
     pub end: usize,
     pub fragment: Fragment,
 }
@@ -24,11 +24,11 @@ pub(crate) struct Ip {
 /// Whether a packet is part of a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fragment {
-    /// It is whole.
+    /// Not a fragment.
     Whole,
-    /// The first part, with the transport header.
+    /// The first fragment, with the transport header, and its identification.
     First(u32),
-    /// Another part, without.
+    /// A later fragment, without the transport header.
     Later(u32),
 }
 
@@ -43,12 +43,12 @@ impl Fragment {
 }
 
 impl Ip {
-    /// Reads the header; `None` when the bytes are no IP packet or are cut short.
+    /// Parses the header; `None` if the bytes are not an IP packet or are truncated.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         Self::parse_with(packet, true)
     }
 
-    /// Like [`Self::parse`] for the packet that an ICMP error quotes, which may be cut short.
+    /// Like [`Self::parse`] for the packet that an ICMP error quotes, which may be truncated.
     pub fn parse_quote(quote: &[u8]) -> Option<Self> {
         Self::parse_with(quote, false)
     }
@@ -100,7 +100,7 @@ impl Ip {
             let (count, unit) = match protocol {
                 // Hop-by-hop options, routing, destination options, mobility, HIP, shim6.
                 0 | 43 | 60 | 135 | 139 | 140 => length(8)?,
-                // The authentication header counts in words and leaves out two of them.
+                // The length of the authentication header is in words, minus two.
                 51 => {
                     let (count, _) = length(4)?;
                     (count + 1, 4)
@@ -132,7 +132,7 @@ impl Ip {
         None
     }
 
-    /// Source and destination address behind one another.
+    /// Returns the source address followed by the destination address.
     pub fn addresses<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
         if self.v6 { &packet[8..40] } else { &packet[12..20] }
     }

@@ -1,4 +1,4 @@
-//! Packets for tests, made and checked by `etherparse`: an implementation that is not ours.
+//! Test packets, built and checked by an independent implementation, `etherparse`.
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{
@@ -58,13 +58,14 @@ pub fn udp(ip: IpHeaders, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Where the transport header of a packet that was made here begins, and whether it is UDP.
+/// Returns the offset of the transport header of a packet built here, and whether it is UDP.
 pub fn transport(packet: &[u8]) -> (usize, bool) {
     let (ip, rest) = IpHeaders::from_slice(packet).unwrap();
     (packet.len() - rest.payload.len(), ip.next_header().unwrap() == IpNumber::UDP)
 }
 
-/// Leaves a finished packet's checksum to the device, and its segmentation where `size` is given.
+/// Leaves the checksum of a finished packet to the device; also its segmentation if `size` is
+/// given.
 pub fn offloaded(packet: &mut [u8], size: Option<u16>) -> Offload {
     let (start, udp) = transport(packet);
     let length = (packet.len() - start) as u16;
@@ -79,7 +80,7 @@ pub fn offloaded(packet: &mut [u8], size: Option<u16>) -> Offload {
     };
     let sum = sum.add_2bytes([0, if udp { 17 } else { 6 }]).add_2bytes(length.to_be_bytes());
     let offset = if udp { 6 } else { 16 };
-    // The sum is in memory order already.
+    // The sum is already in memory order.
     packet[start + offset..start + offset + 2]
         .copy_from_slice(&(!sum.ones_complement()).to_ne_bytes());
     Offload {
@@ -98,7 +99,7 @@ pub fn offloaded(packet: &mut [u8], size: Option<u16>) -> Offload {
     }
 }
 
-/// Panics unless every length and checksum of a wire packet is right.
+/// Panics unless all lengths and checksums of a wire packet are correct.
 pub fn verify(packet: &[u8]) {
     let sliced = SlicedPacket::from_ip(packet).expect("a valid packet");
     let net = sliced.net.as_ref().expect("an IP packet");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::sample::{V4, V6, offloaded, tcp, transport, udp, v4, v6, verify};
 use super::*;
 
-/// A packet as an application's socket would send it, before it is cut.
+/// A packet as a socket would send it, before segmentation.
 #[derive(Clone, Debug)]
 struct Whole {
     v6: bool,
@@ -25,7 +25,7 @@ impl Whole {
         }
     }
 
-    /// Segments of `size`; one of everything when there is none.
+    /// Returns the number of segments of `size` payload bytes, at least one.
     fn segments(&self, size: usize) -> usize {
         self.payload.len().div_ceil(size).max(1)
     }
@@ -41,7 +41,7 @@ impl Whole {
         (packet, offload)
     }
 
-    /// What segment `index` must be on a cable, made from nothing.
+    /// Builds segment `index` independently, as it must be on a cable.
     fn segment(&self, size: usize, index: usize) -> Vec<u8> {
         let end = self.payload.len().min((index + 1) * size);
         let payload = &self.payload[index * size..end];
@@ -80,7 +80,7 @@ prop_compose! {
     }
 }
 
-/// The bytes of a slice, as `writev` would send them.
+/// Returns the bytes of a slice, as `writev` would send them.
 fn bytes(packet: &[u8], part: &Slice, header: &HeaderBuffer) -> Vec<u8> {
     [part.header(header), &packet[part.payload.clone()]].concat()
 }
@@ -119,7 +119,7 @@ fn a_megabit_super_packet_by_hand() {
 }
 
 #[test]
-fn an_ordinary_packet_is_one_segment_whatever_it_is() {
+fn every_ordinary_packet_is_one_segment() {
     let offload = Offload::default();
     let one = plan(&[1, 2, 3], &offload).unwrap();
     assert_eq!((one.segments, one.segment, one.last), (1, 3, 3));
@@ -131,7 +131,8 @@ fn an_ordinary_packet_is_one_segment_whatever_it_is() {
 
 #[test]
 fn a_super_packet_without_a_sum_to_compute_gets_one() {
-    // Forwarded packets may come so: their checksum was verified and is not kept up to date.
+    // Forwarded packets may arrive like this: their checksum was verified and is not kept up to
+    // date.
     for v6 in [false, true] {
         let tcp = TcpHeader::new(1, 2, 3, 4);
         let whole = Whole { v6, udp: false, options: 0, tcp, id: 9, payload: vec![7; 5_000] };
@@ -173,7 +174,7 @@ fn a_datagrams_checksum_of_zero_is_written_as_ones() {
 }
 
 #[test]
-fn congestion_window_reduced_goes_with_the_first_run_only() {
+fn congestion_window_reduced_is_set_only_in_the_first_run() {
     let mut tcp = TcpHeader::new(1, 2, 3, 4);
     tcp.cwr = true;
     let whole = Whole { v6: true, udp: false, options: 0, tcp, id: 0, payload: vec![0; 4_000] };
@@ -201,7 +202,7 @@ fn headers_without_end_are_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn contradictory_headers_are_refused() {
     let whole = |v6, udp| Whole {
         v6,
         udp,
@@ -250,7 +251,7 @@ fn the_largest_packets_are_cut_at_their_last_byte() {
 
 proptest! {
     #[test]
-    fn every_segment_is_what_it_would_be_alone(whole in whole(), size in 200..=9_000_usize) {
+    fn every_segment_equals_one_that_is_built_alone(whole in whole(), size in 200..=9_000_usize) {
         let (packet, offload) = whole.build(size);
         let plan = plan(&packet, &offload).unwrap();
         prop_assert_eq!(plan.segments as usize, whole.segments(size));
@@ -328,7 +329,7 @@ proptest! {
         exercise(&packet, &header, &runs);
     }
 
-    /// Nearly right packets get further than noise does.
+    /// Slightly damaged packets get further than random bytes.
     #[test]
     fn damaged_packets_are_planned_or_refused(
         whole in whole(), size: u16,
@@ -340,7 +341,7 @@ proptest! {
         packet.truncate(packet.len() - cut.min(packet.len()));
         let mut header = offload.to_bytes();
         for (at, byte) in damage {
-            // Only headers matter to cutting.
+            // Segmentation depends only on headers.
             let at = at.index(header.len() + packet.len().min(120));
             if at < header.len() { header[at] = byte } else { packet[at - header.len()] = byte }
         }
@@ -348,7 +349,7 @@ proptest! {
     }
 }
 
-/// Plans, cuts and finishes whatever the bytes are.
+/// Plans, cuts and finishes, whatever the bytes are.
 fn exercise(packet: &[u8], header: &[u8; 10], runs: &[(u32, u32)]) {
     let offload = Offload::from_bytes(header);
     finish_checksum(&mut packet.to_vec(), &offload);

@@ -1,5 +1,5 @@
-//! Real TCP (smoltcp) over pipes in virtual time: one each way, or two with somebody between them
-//! who sees what passes. Tests of other crates include this file by its path; it needs `smoltcp` and
+//! Real TCP (smoltcp) over pipes in virtual time: one pipe per direction, or two with an observer
+//! between them. Tests of other crates include this file by its path; it needs `smoltcp` and
 //! `manyways-link` as dev-dependencies.
 #![allow(dead_code, reason = "not every test that includes this file uses all of it")]
 
@@ -24,15 +24,15 @@ struct Wire {
     sent: u64,
 }
 
-/// What passed between two pipes of a direction.
+/// A packet observed between two pipes of a direction.
 pub struct Passed {
     pub at: Time,
-    /// It is on its way to the device.
+    /// Whether it is sent towards the device.
     pub is_down: bool,
     pub bytes: Vec<u8>,
 }
 
-/// What a host sends and receives.
+/// Packets that a host sends and receives.
 #[derive(Default)]
 struct Port {
     received: VecDeque<Vec<u8>>,
@@ -61,7 +61,7 @@ impl Link {
         Self::chain(&[down], &[up], seed)
     }
 
-    /// Several pipes each way, those next to the sender first.
+    /// Creates a link with several pipes per direction; the first one is next to the sender.
     pub fn chain(down: &[&DirectionSpec], up: &[&DirectionSpec], seed: u64) -> Self {
         Self {
             device: Host::new([10, 0, 0, 1]),
@@ -72,27 +72,27 @@ impl Link {
         }
     }
 
-    /// Towards the device; of several, the first.
+    /// Returns the first pipe towards the device.
     pub fn down(&mut self) -> &mut Pipe {
         &mut self.down.pipes[0]
     }
 
-    /// From the device; of several, the first.
+    /// Returns the first pipe from the device.
     pub fn up(&mut self) -> &mut Pipe {
         &mut self.up.pipes[0]
     }
 
-    /// All pipes towards the device, and all from it.
+    /// Returns all pipes towards the device, and all from it.
     pub fn pipes(&self) -> [&[Pipe]; 2] {
         [&self.down.pipes, &self.up.pipes]
     }
 
-    /// What passed between two pipes since this was asked for last, in its order.
+    /// Returns the packets observed since the last call, in order.
     pub fn take_passed(&mut self) -> Vec<Passed> {
         std::mem::take(&mut self.passed)
     }
 
-    /// The device's socket connects to a new socket of the server: (device's, server's).
+    /// Connects a socket of the device to a new socket of the server: (device's, server's).
     pub fn connect(
         &mut self,
         port: u16,
@@ -109,7 +109,7 @@ impl Link {
         [self.device.sockets.add(caller), listener]
     }
 
-    /// Does all that is due at `now`. Call it again after sockets were used.
+    /// Processes all events due at `now`. Call again after using sockets.
     pub fn pump(&mut self, now: Time) {
         self.down.deliver(now, &mut self.device.port, |at, bytes| {
             self.passed.push(Passed { at, is_down: true, bytes: bytes.to_vec() });
@@ -123,7 +123,7 @@ impl Link {
         self.down.send(now, &mut self.server.port);
     }
 
-    /// When to call [`Link::pump`] next, later than `now`.
+    /// Returns the time for the next [`Link::pump`] call, later than `now`.
     pub fn next_wakeup(&mut self, now: Time) -> Option<Time> {
         let pipes = self.down.pipes.iter().chain(&self.up.pipes).filter_map(Pipe::next_wakeup);
         let hosts = [self.device.next_wakeup(now), self.server.next_wakeup(now)];
@@ -134,7 +134,7 @@ impl Link {
 
 impl Wire {
     fn new(specs: &[&DirectionSpec], seed: u64) -> Self {
-        // The same one alone is drawn the same way.
+        // A single pipe draws the same random numbers as the first of several.
         let pipe =
             |(index, spec): (usize, &&DirectionSpec)| Pipe::new(spec, seed + 2 * index as u64);
         let pipes = specs.iter().enumerate().map(pipe).collect();
@@ -192,7 +192,7 @@ impl Host {
         self.interface.poll(instant(now), &mut self.port, &mut self.sockets);
     }
 
-    /// smoltcp counts in microseconds: its next one is the earliest that it can tell from now.
+    /// smoltcp counts in microseconds: the earliest next wake-up is 1 µs after now.
     fn next_wakeup(&mut self, now: Time) -> Option<Time> {
         let at = self.interface.poll_at(instant(now), &self.sockets)?;
         let at = at.max(instant(now) + smoltcp::time::Duration::from_micros(1));

@@ -1,4 +1,4 @@
-//! Real TCP over pipes, in virtual time: what a link does must look right to those who use it.
+//! Real TCP over pipes in virtual time: the emulated link must look right to its users.
 
 mod link;
 
@@ -94,10 +94,10 @@ fn secs(secs: u64) -> Time {
 const BDP: QueueLimit = QueueLimit::Time(Span::from_millis(40));
 const DELAY: Span = Span::from_millis(20);
 
-/// smoltcp has no SACK, and takes seconds to recover from the losses of its slow start: the share is
-/// taken after that. Above some ten Mbit/s its Cubic loses several packets at once again and again,
-/// and waits for a timeout each time (41 % at 50 Mbit/s). Its Reno does not, and shows that the link
-/// is not to blame.
+/// smoltcp has no SACK and takes seconds to recover from the losses of its slow start, so the share
+/// is measured after that. Above about 10 Mbit/s its Cubic repeatedly loses several packets at once
+/// and waits for a timeout each time (41 % at 50 Mbit/s). Its Reno does not, which shows that the
+/// link is not the cause.
 #[test]
 fn bulk_tcp_fills_a_constant_rate() {
     let cubic = (CongestionControl::Cubic, secs(10));
@@ -112,7 +112,7 @@ fn bulk_tcp_fills_a_constant_rate() {
 
 #[test]
 fn bulk_tcp_fills_a_mahimahi_trace() {
-    // One opportunity a millisecond, but none in every fifth.
+    // One opportunity per millisecond, except in every fifth.
     let moments = (1..=1000).filter(|ms| ms % 5 != 0 || *ms == 1000).map(Span::from_millis);
     let trace =
         LinkTrace::opportunities(moments.collect(), Size::from_bytes(1_504), Span::from_secs(1));
@@ -127,7 +127,7 @@ fn bulk_tcp_fills_a_mahimahi_trace() {
 
 #[test]
 fn codel_keeps_the_queue_short_where_drop_tail_fills_it() {
-    // Reno needs a queue of a bandwidth-delay product to fill a link; CoDel leaves it less.
+    // Reno needs a queue of one bandwidth-delay product to fill a link; CoDel allows less.
     let backlog = |discipline, least| {
         let mut down = spec(constant(10), DELAY, QueueLimit::Time(Span::from_secs(1)));
         down.queue.discipline = discipline;

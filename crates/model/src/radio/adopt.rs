@@ -1,4 +1,4 @@
-//! A profile with the numbers that were found by measuring, and the rest of its own.
+//! Profiles with values replaced by measured ones.
 
 use manyways_unit::Span;
 
@@ -6,35 +6,34 @@ use super::powers::{Finding, Fitted, Powers, Quantity};
 use super::profile::{LONGEST, State};
 use super::{Direction, Energy, Power, Profile};
 
-/// There are more timers than states that have one.
+/// More timers were measured than the profile has states with a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found} timers were found, but the profile's radio has {known}")]
+#[error("the measurement has {found} timers, but the profile has {known}")]
 pub struct TooManyTimers {
-    /// How many were found.
     pub found: usize,
-    /// States that have one.
+    /// States of the profile with a timer.
     pub known: usize,
 }
 
-/// A profile with powers that were measured.
+/// A profile with measured powers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Adopted {
-    /// The profile.
     pub profile: Profile,
-    /// What was taken out of all powers for the rest of the device, in watts; `None` where that is not
-    /// known, so that it is in them.
+    /// Power of the rest of the device, in watts, subtracted from all measured powers. `None` if
+    /// the power of the last state was not determined; the measured powers then include the rest.
     pub rest: Option<f64>,
-    /// Quantities that came out negative and are zero in the profile.
+    /// Quantities that were negative after the subtraction and are zero in the profile.
     pub negative: Vec<Quantity>,
 }
 
 impl Profile {
-    /// The same radio with timers by when they end: seconds of silence, in order. Each takes the place of
-    /// that which ends nearest to it, and no two of the same one; the others last as long as they did.
-    /// `source` is theirs then.
+    /// Replaces timers by measured ones. `ends` are the times from the last packet to the end of
+    /// each timer, in seconds, ascending. Each value replaces the timer with the nearest end; no
+    /// timer is replaced twice. The other timers keep their durations. `source` is recorded for the
+    /// replaced timers.
     ///
     /// # Errors
-    /// Where there are more than it has.
+    /// Fails if there are more values than timers.
     pub fn with_timers(mut self, ends: &[f64], source: &str) -> Result<Self, TooManyTimers> {
         let known = self.states.len().saturating_sub(1);
         if ends.len() > known {
@@ -50,7 +49,7 @@ impl Profile {
             .collect();
         let mut next = 0;
         for (number, end) in ends.iter().enumerate() {
-            // Those that follow need one each.
+            // Each later value needs a timer too.
             let last = known - (ends.len() - number);
             let far = |place: &usize| (own[*place] - end).abs();
             let nearest = (next..=last).min_by(|one, other| far(one).total_cmp(&far(other)));
@@ -62,8 +61,9 @@ impl Profile {
         Ok(self)
     }
 
-    /// The same radio with the powers that are told and not vague ([`Profile::is_vague`]), without what
-    /// the rest of the device takes ([`Profile::rest_of_device`]). `source` is theirs then.
+    /// Replaces powers and energies by the determined values of `powers`, except vague ones
+    /// ([`Profile::is_vague`]), after subtraction of [`Profile::rest_of_device`]. `source` is
+    /// recorded for the replaced values.
     pub fn with_powers(mut self, powers: &Powers, source: &str) -> Adopted {
         let last = self.states.len().saturating_sub(1);
         let rest = self.rest_of_device(powers);
@@ -76,7 +76,8 @@ impl Profile {
             .iter()
             .filter_map(|(quantity, finding)| Some((*quantity, told(finding)?)))
             .filter(|(quantity, _)| !self.is_vague(powers, *quantity))
-            // What is above the profile's number there is the rest of the device.
+            // The excess over the profile's value in the last state is the power of the rest of the
+            // device.
             .filter(|(quantity, _)| *quantity != Quantity::State(last) || rest <= Some(0.0))
             .collect();
         let mut negative = Vec::new();
@@ -132,16 +133,17 @@ impl Profile {
         Adopted { profile: self, rest, negative }
     }
 
-    /// What the device takes beside its radio, in watts: as much as the monitor saw in the last state
-    /// above the profile's number. None where that state's power is not told.
+    /// Power of the device without its radio, in watts: the measured power of the last state minus
+    /// the profile's value, at least 0. `None` if the power of the last state was not determined.
     pub fn rest_of_device(&self, powers: &Powers) -> Option<f64> {
         let last = Quantity::State(self.states.len().checked_sub(1)?);
         let fitted = powers.told(last)?;
         Some((fitted.value - self.number(last)).max(0.0))
     }
 
-    /// Whether a number that is told is known no better than to a third of itself and of the profile's
-    /// own, which the profile keeps then. Powers count without the rest of the device.
+    /// Whether the standard error of a determined value exceeds one third of the larger of the
+    /// value and the profile's value. The profile keeps its own value then. Powers are compared
+    /// without the rest of the device.
     pub fn is_vague(&self, powers: &Powers, quantity: Quantity) -> bool {
         let Some(fitted) = powers.told(quantity) else { return false };
         let rest = if quantity.is_power() { self.rest_of_device(powers) } else { None };
@@ -149,7 +151,7 @@ impl Profile {
         fitted.error > (value.max(self.number(quantity)) / 3.0).max(FINEST)
     }
 
-    /// What the profile says of a quantity, in its unit.
+    /// The profile's value of a quantity, in the unit of that quantity.
     pub fn number(&self, quantity: Quantity) -> f64 {
         let transfer = &self.transfer;
         match quantity {
@@ -165,7 +167,7 @@ impl Profile {
 }
 
 impl State {
-    /// With what listening takes, over a cycle.
+    /// Mean power over a DRX cycle, including the on duration.
     pub fn mean_power(&self) -> Power {
         let watts = self.power.as_watts();
         let more = self.listens.map_or(0.0, |listens| {
@@ -175,7 +177,7 @@ impl State {
         Power::watts(watts + more)
     }
 
-    /// Listening and the rest stay to each other as they were.
+    /// Scales the power in the on duration by the same factor.
     fn set_mean_power(&mut self, watts: f64) {
         let before = self.mean_power().as_watts();
         let scaled = |power: Power| match before > 0.0 {
@@ -189,11 +191,11 @@ impl State {
     }
 }
 
-/// Watts or joules: what is finer is not measured.
+/// In watts or joules; finer differences are below the resolution of a measurement.
 const FINEST: f64 = 1e-6;
 
 fn fine(value: f64) -> f64 {
-    // 0.1 stays 0.1 that way.
+    // The detour through a whole number keeps 0.1 exactly 0.1.
     (value * 1e6).round() / 1e6
 }
 
@@ -202,11 +204,11 @@ fn set_timer(state: &mut State, seconds: f64, source: &str) {
     state.source = sourced(&["timer".to_owned()], source, &state.source);
 }
 
-/// Where numbers are from of which some were found anew.
+/// The source text of a state or transfer; `found` lists the replaced values.
 fn sourced(found: &[String], source: &str, before: &str) -> String {
     match found {
         [] => before.to_owned(),
-        _ => format!("{}: {source}; before that: {before}", found.join(", ")),
+        _ => format!("{}: {source}; previously: {before}", found.join(", ")),
     }
 }
 
@@ -224,32 +226,32 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_takes_the_place_of_that_which_ends_nearest() {
+    fn a_timer_replaces_the_one_with_the_nearest_end() {
         let lte = profile("lte").with_timers(&[11.576], "probes").unwrap();
         assert_eq!(timers(&lte), [0.1, 0.02, 11.456]);
         assert!((Choice::of(&lte).stay.released() - 11.576).abs() < 1e-9);
-        assert!(lte.states[2].source.starts_with("timer: probes; before that: lte.conf"));
+        assert!(lte.states[2].source.starts_with("timer: probes; previously: lte.conf"));
         assert!(!lte.states[0].source.contains("probes"));
-        // Connected for 10 s, and inactive for as long as before.
+        // Only the first timer changes; the inactive state keeps its duration.
         let nr = profile("5g-sa").with_timers(&[10.0], "probes").unwrap();
         assert_eq!(timers(&nr), [10.0, 4.8]);
         let hspa = |end| timers(&profile("att-hspa").with_timers(&[end], "probes").unwrap());
         assert_eq!((hspa(3.0), hspa(12.2)), (vec![3.0, 10.4], vec![6.2, 6.0]));
-        // Both near the same one.
+        // Both values are nearest to the same timer.
         let close = profile("lte").with_timers(&[9.0, 9.5], "probes").unwrap();
         assert_eq!(timers(&close), [0.1, 8.9, 0.5]);
         assert_eq!(profile("lte").with_timers(&[], "nothing").unwrap(), profile("lte"));
     }
 
     #[test]
-    fn as_many_timers_as_there_are_states_are_theirs() {
+    fn as_many_timers_as_states_replace_all() {
         let hspa = profile("att-hspa").with_timers(&[5.0, 17.5], "probes").unwrap();
         assert_eq!(timers(&hspa), [5.0, 12.5]);
         let fault = profile("att-hspa").with_timers(&[1.0, 2.0, 3.0], "probes").unwrap_err();
         assert_eq!(fault, TooManyTimers { found: 3, known: 2 });
     }
 
-    /// What was told, and 0.01 beside each.
+    /// Powers with these determined values, each with a standard error of 0.01.
     fn powers(told: &[(Quantity, f64)]) -> Powers {
         let fitted = |value| Finding::Told(Fitted { value, error: 0.01, free: value });
         Powers {
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rest_of_the_device_takes_is_taken_out() {
+    fn the_power_of_the_rest_of_the_device_is_subtracted() {
         let before = profile("att-hspa");
         let told = powers(&[
             (Quantity::Transfer(Direction::Up), 2.5),
@@ -279,7 +281,7 @@ mod tests {
         assert!((after.transfer.send.as_watts() - 1.7).abs() < 1e-12);
         assert_eq!(after.transfer.receive, before.transfer.receive);
         assert!((after.states[0].power.as_watts() - 1.1).abs() < 1e-12);
-        assert_eq!(after.states[1], before.states[1], "nothing was found of it");
+        assert_eq!(after.states[1], before.states[1], "the state was not measured");
         assert_eq!(after.states[2].power, before.states[2].power);
         assert_eq!(after.states[2].promotion, Energy::joules(0.7));
         assert_eq!(after.states[2].demotion, Energy::joules(0.3));
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_no_better_than_before_stays() {
+    fn vague_values_are_not_adopted() {
         let before = profile("lte");
         let mut seen = powers(&[
             (Quantity::PerMbit(Direction::Up), 0.1),
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_listens_goes_on_to() {
+    fn drx_keeps_its_ratio_of_powers() {
         let before = profile("lte");
         let mean = before.states[2].mean_power().as_watts();
         assert!((mean - (1.06 * 38.0 + 1.68 * 2.0) / 40.0).abs() < 1e-12);
@@ -343,7 +345,7 @@ mod tests {
         fitted.value = 0.0;
         let after = profile("lte").with_powers(&seen, "a monitor");
         let negative = [Quantity::PerMbit(Direction::Up), Quantity::Transfer(Direction::Up)];
-        assert_eq!(after.negative, negative, "less than what the rest of the device takes");
+        assert_eq!(after.negative, negative, "less than the rest of the device");
         assert_eq!(after.profile.transfer.send_per_mbit, Energy::ZERO);
         assert_eq!(after.profile.transfer.send, Power::watts(0.0));
     }

@@ -1,4 +1,4 @@
-//! Bursts of packets, and what kind each is.
+//! Bursts of packets and their classification.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,35 @@ use manyways_unit::{Span, Time};
 
 use super::{BURST_GAP, Packet};
 
-/// A burst that lasts longer than this is a long one.
+/// Longer bursts are [`Kind::Long`].
 pub const LONG: Span = Span::from_secs(5);
-/// One with at least so many bytes is a large one.
+/// Bytes from which a burst is [`Kind::Large`].
 pub const LARGE: u64 = 100_000;
-/// What comes more often is not called periodic.
+/// Seconds; shorter periods do not count as periodic.
 pub const LEAST_PERIOD: f64 = 10.0;
-/// Periods of one kind differ by no more than so many seconds.
+/// Maximum difference in seconds between a period and the mean of the previous ones.
 pub const TOLERANCE: f64 = 1.0;
-/// So many periods in a row are needed.
+/// Consecutive periods that are needed for [`Kind::Periodic`].
 pub const SAMPLES: usize = 3;
 
-/// What kind a burst is: the first of these that fits.
+/// Kind of a burst; the first matching rule in this order decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// It begins within a second behind something that the user did.
+    /// Starts within 1 s after an input of the user.
     User,
-    /// It has 100 kB or more.
+    /// At least [`LARGE`] bytes.
     Large,
-    /// The same application has begun one like it again and again, at even distances.
+    /// One of a series of bursts of the same application at equal intervals.
     Periodic,
-    /// It lasts for more than five seconds.
+    /// Lasts longer than [`LONG`].
     Long,
-    /// None of these.
     Other,
 }
 
 impl Kind {
-    /// All of them, in their order.
+    /// In the order of the rules.
     pub const ALL: [Self; 5] = [Self::User, Self::Large, Self::Periodic, Self::Long, Self::Other];
 
-    /// In a word.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -48,37 +46,36 @@ impl Kind {
     }
 }
 
-/// Bursts of a kind.
+/// Sums over the bursts of one kind.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Total {
-    /// How many.
     pub bursts: u64,
-    /// Their bytes.
     pub bytes: u64,
-    /// Seconds from the first packet of each to its last.
+    /// Seconds from the first to the last packet of each burst.
     pub secs: f64,
-    /// What they took, in whatever the caller counts.
+    /// Cost in the unit that the caller passes to [`Bursts::next`].
     pub spent: f64,
 }
 
-/// An application that begins bursts at even distances.
+/// Period of an application whose bursts start at equal intervals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Period {
-    /// The mean distance, in seconds.
+    /// Mean interval in seconds.
     pub every: f64,
-    /// How many bursts have it.
+    /// Number of bursts at this interval.
     pub bursts: u64,
 }
 
-/// Finds bursts and says what kind each is, by the rules and limits of AT&T's Video Optimizer: a
-/// silence of more than 1.5 s divides bursts. Where its rules do not say: a burst belongs to the
-/// application of its first packet; the period of an application is taken between the beginnings of
-/// its bursts; a run of periods goes on while each is within a second of the mean of those before.
+/// Splits a trace into bursts and classifies them by the rules and limits of AT&T's Video
+/// Optimizer: a gap of more than 1.5 s separates bursts. Choices that its rules leave open: a burst
+/// belongs to the application of its first packet; periods are measured between the starts of
+/// bursts; a run of periods continues while each period is within [`TOLERANCE`] of the mean of the
+/// previous ones.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
-    /// The one that goes on.
+    /// The burst that is not yet closed.
     current: Option<Burst>,
-    /// What the user did, and when; the latest behind.
+    /// Times of user inputs, ascending.
     inputs: Vec<Time>,
     totals: [Total; 5],
     runs: BTreeMap<u16, Run>,
@@ -93,28 +90,30 @@ struct Burst {
     total: Total,
 }
 
-/// Bursts of an application, one behind the other.
+/// Consecutive bursts of an application.
 #[derive(Clone, Debug, Default)]
 struct Run {
     last: Option<Time>,
-    /// Periods that go with each other so far: how many, and their sum.
+    /// Number and sum of the consistent periods so far.
     count: usize,
     sum: f64,
-    /// Bursts that are periodic once there are enough of them, each with the kind that it has else.
+    /// Bursts that become periodic after [`SAMPLES`] periods, each with its kind by the other
+    /// rules.
     waiting: Vec<(Kind, Total)>,
 }
 
 impl Bursts {
-    /// The user did something at these moments, in their order.
+    /// Creates a classifier; `inputs` are the times of user inputs, ascending.
     pub fn new(inputs: Vec<Time>) -> Self {
         Self { inputs, ..Self::default() }
     }
 
-    /// The next packet, and what it took: with the silence before it, if it ends one.
+    /// Adds a packet. `own` is the cost of the packet, `before` the cost of the gap before it if
+    /// that gap ends a burst.
     pub fn next(&mut self, packet: &Packet, before: f64, own: f64) {
         if let Some(burst) = &mut self.current {
             let gap = packet.at.since(burst.ends);
-            // A silence is spent for the burst before it.
+            // The cost of a gap belongs to the burst before it.
             burst.total.spent += before;
             if gap <= BURST_GAP {
                 burst.ends = burst.ends.max(packet.at);
@@ -128,7 +127,7 @@ impl Bursts {
         self.current = Some(Burst { app: packet.app, begins: packet.at, ends: packet.at, total });
     }
 
-    /// Nothing comes any more; what the last silence took.
+    /// Ends the trace; `spent` is the cost of the last tail.
     pub fn end(&mut self, spent: f64) {
         if let Some(burst) = &mut self.current {
             burst.total.spent += spent;
@@ -141,12 +140,12 @@ impl Bursts {
         }
     }
 
-    /// Bursts of each kind, in the order of [`Kind::ALL`].
+    /// Sums by kind, in the order of [`Kind::ALL`].
     pub fn totals(&self) -> [(Kind, Total); 5] {
         Kind::ALL.map(|kind| (kind, self.totals[kind as usize]))
     }
 
-    /// The applications that begin bursts at even distances.
+    /// Periods by application number.
     pub fn periods(&self) -> &BTreeMap<u16, Period> {
         &self.periods
     }
@@ -171,7 +170,7 @@ impl Bursts {
         last.is_some_and(|input| begins.since(*input) <= BEHIND)
     }
 
-    /// Counts it, now or when it is known whether it is periodic.
+    /// Counts the burst at once, or after it is known whether it is periodic.
     fn periodic(&mut self, burst: &Burst, kind: Kind) {
         let run = self.runs.entry(burst.app).or_default();
         let period = run.last.map(|last| burst.begins.since(last).as_secs_f64());
@@ -181,7 +180,7 @@ impl Bursts {
             period >= LEAST_PERIOD && (run.count == 0 || (period - mean).abs() <= TOLERANCE)
         });
         if !fits {
-            // What does not go with those before may be the first of another kind.
+            // A period that does not match the previous ones may start another run.
             let before = period.filter(|period| *period >= LEAST_PERIOD);
             let kept = usize::from(before.is_some()).min(run.waiting.len());
             let over = run.waiting.len() - kept;
@@ -251,15 +250,15 @@ mod tests {
             // Large: two packets within 1.5 s.
             (0.0, 60_000, 0),
             (1.5, 40_000, 0),
-            // Long: packets without a silence, for six seconds.
+            // Long: 6 s without a gap of more than 1.5 s.
             (20.0, 10, 0),
             (21.5, 10, 0),
             (23.0, 10, 0),
             (24.5, 10, 0),
             (26.0, 10, 0),
-            // Behind an input.
+            // Within 1 s after an input.
             (50.9, 10, 0),
-            // Too late for it.
+            // More than 1 s after the input.
             (53.0, 10, 0),
         ];
         let bursts = bursts(&packets, &[50.0]);
@@ -267,7 +266,7 @@ mod tests {
         let totals = bursts.totals();
         assert_eq!(totals[1].1.bytes, 100_000);
         assert!((totals[3].1.secs - 6.0).abs() < 1e-9);
-        // A burst has the silences within it and the one behind it.
+        // A burst includes the costs of its inner gaps and of the gap after it.
         assert_eq!(totals[1].1.spent, 2.0 + 20.0);
         assert_eq!(totals[4].1.spent, 1.0 + 10.0);
         let spent: f64 = totals.iter().map(|(_, total)| total.spent).sum();
@@ -275,17 +274,17 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_even_distances_is_periodic_from_the_first_on() {
+    fn bursts_at_equal_intervals_are_periodic() {
         let beats = |times: &[f64]| -> Vec<_> { times.iter().map(|at| (*at, 100, 1)).collect() };
-        // Three periods of 30 s, more or less.
+        // Three periods of about 30 s.
         let found = bursts(&beats(&[0.0, 30.0, 60.5, 90.0]), &[]);
         assert_eq!(counts(&found), [0, 0, 4, 0, 0]);
         assert!((found.periods()[&1].every - 30.0).abs() < 1e-9);
-        // The first distance is another one.
+        // The first interval does not match the others.
         assert_eq!(counts(&bursts(&beats(&[0.0, 60.0, 90.0, 120.0, 150.0]), &[])), [0, 0, 4, 0, 1]);
-        // Two of them are too few.
+        // Two periods are too few.
         assert_eq!(counts(&bursts(&beats(&[0.0, 30.0, 60.0]), &[])), [0, 0, 0, 0, 3]);
-        // Too often, and too uneven.
+        // The first series is too frequent, the second too irregular.
         assert_eq!(counts(&bursts(&beats(&[0.0, 9.0, 18.0, 27.0, 36.0]), &[])), [0, 0, 0, 0, 5]);
         let uneven = beats(&[0.0, 30.0, 61.5, 90.0, 121.5]);
         assert_eq!(counts(&bursts(&uneven, &[])), [0, 0, 0, 0, 5]);

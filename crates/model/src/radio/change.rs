@@ -1,4 +1,4 @@
-//! What if an application sent at other times?
+//! Shifted and removed sessions of an application, for what-if questions.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,43 +7,43 @@ use manyways_unit::{Span, Time};
 
 use super::{BURST_GAP, Packet};
 
-/// What becomes of the sessions of an application.
+/// A change to the sessions of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// They begin together, at the next multiple of so long a time since the first packet of the
-    /// trace: later than they would.
+    /// Delays each session to the next multiple of this interval, counted from the first packet of
+    /// the trace.
     Batch(Span),
-    /// With the first of them also all that would begin within so long a time behind it begin: sooner
-    /// than they would.
+    /// Starts all sessions that begin within this time after a first one together with that first
+    /// one.
     Prefetch(Span),
-    /// They are not there.
+    /// Removes the sessions.
     Drop,
 }
 
-/// How sessions were moved.
+/// Effect of a change on the sessions.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Moved {
-    /// Sessions that the change is about.
+    /// Sessions that the change applies to.
     pub sessions: u64,
-    /// Those that begin at another time now, or not at all.
+    /// Sessions that were shifted or removed.
     pub moved: u64,
-    /// Seconds of all of them.
+    /// Sum of all shifts, in seconds.
     pub secs: f64,
-    /// Seconds of the one that was moved the farthest.
+    /// Largest shift, in seconds.
     pub most: f64,
 }
 
-/// Changes a trace: packets in, packets out, both in order. All packets of a session move by the same
-/// time.
+/// Applies a change to a trace; input and output are in order of time. All packets of a session are
+/// shifted by the same time.
 ///
-/// A session ends with a silence of more than 1.5 s, also where its flow goes on: a heartbeat on a
-/// connection that stays is one. What it keeps grows with the length of a change and with the sessions
-/// that are going on.
+/// A session ends after a gap of more than 1.5 s, even if its flow continues: each heartbeat of a
+/// persistent connection is one session. Memory grows with the time of the change and the number of
+/// active sessions.
 #[derive(Clone, Debug)]
 pub struct Changed {
     change: Change,
     first: Option<Time>,
-    /// Prefetches: when the last one began.
+    /// Prefetch only: start of the last session that was not shifted.
     opened: Option<Time>,
     sessions: HashMap<u32, Going>,
     forgets_at: usize,
@@ -55,7 +55,7 @@ pub struct Changed {
 #[derive(Clone, Copy, Debug)]
 struct Going {
     seen: Time,
-    /// Where it began, and where it begins now.
+    /// Original and new start.
     was: Time,
     is: Time,
 }
@@ -63,7 +63,6 @@ struct Going {
 const SESSIONS: usize = 1_024;
 
 impl Changed {
-    /// Nothing has passed yet.
     pub fn new(change: Change) -> Self {
         Self {
             change,
@@ -77,8 +76,8 @@ impl Changed {
         }
     }
 
-    /// The next packet, and whether it is of an application that changes; what passes by then is
-    /// handed out.
+    /// Adds a packet; `changes` is true if its application is changed. Passes each packet whose new
+    /// position is final to `each`.
     pub fn next(&mut self, packet: Packet, changes: bool, mut each: impl FnMut(Packet)) {
         let now = packet.at;
         let first = *self.first.get_or_insert(now);
@@ -87,7 +86,7 @@ impl Changed {
             self.waiting.push(Reverse((at, self.count, Packet { at, ..packet })));
             self.count += 1;
         }
-        // Nothing that comes can be earlier than this.
+        // A later packet cannot get a time before this one.
         let ahead = if let Change::Prefetch(ahead) = self.change { ahead } else { Span::ZERO };
         let safe = Time::from_nanos(now.as_nanos().saturating_sub(ahead.as_nanos()));
         while let Some(Reverse((at, ..))) = self.waiting.peek()
@@ -98,19 +97,18 @@ impl Changed {
         }
     }
 
-    /// Nothing comes any more.
+    /// Ends the trace and passes the remaining packets to `each`.
     pub fn end(&mut self, mut each: impl FnMut(Packet)) {
         while let Some(Reverse((_, _, packet))) = self.waiting.pop() {
             each(packet);
         }
     }
 
-    /// How far sessions were moved so far.
     pub fn moved(&self) -> Moved {
         self.moved
     }
 
-    /// When it passes now; none where it does not.
+    /// New time of the packet; `None` if it is removed.
     fn place(&mut self, packet: &Packet, first: Time) -> Option<Time> {
         let now = packet.at;
         if self.sessions.len() >= self.forgets_at {
@@ -136,7 +134,7 @@ impl Changed {
         Some(going.is + now.since(going.was))
     }
 
-    /// When a session begins that would begin now.
+    /// New start of a session that starts at `now`.
     fn begin(&mut self, now: Time, first: Time) -> Time {
         let is = match self.change {
             Change::Batch(every) => {
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_batch_waits_for_its_time() {
-        // Multiples of ten seconds since the first packet.
+        // Multiples of 10 s since the first packet.
         let (out, moved) = run(Change::Batch(Span::from_secs(10)), &trace());
         let expected = [(1_000, 0), (8_000, 0), (11_000, 1), (11_000, 1), (11_200, 1), (31_000, 1)];
         assert_eq!(out, expected);
@@ -208,16 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_brings_what_comes_soon() {
+    fn a_prefetch_starts_sessions_that_would_begin_soon() {
         let (out, moved) = run(Change::Prefetch(Span::from_secs(10)), &trace());
         let expected = [(1_000, 0), (5_000, 1), (5_000, 1), (5_200, 1), (8_000, 0), (30_000, 1)];
         assert_eq!(out, expected);
         assert_eq!((moved.sessions, moved.moved, moved.most), (3, 1, 4.0));
     }
 
-    /// A connection that stays has a heartbeat every ten seconds: each is a session.
+    /// A persistent connection sends a heartbeat every 10 s; each one is a session.
     #[test]
-    fn a_silence_ends_a_session() {
+    fn a_gap_ends_a_session() {
         let beats: Vec<Packet> = (0..7).map(|beat| packet(10_000 * beat, 1, 9)).collect();
         let (out, moved) = run(Change::Batch(Span::from_secs(30)), &beats);
         let times: Vec<u64> = out.iter().map(|(at, _)| *at).collect();
@@ -226,16 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_not_there() {
+    fn dropped_sessions_are_removed() {
         let (out, moved) = run(Change::Drop, &trace());
         assert_eq!(out, [(1_000, 0), (8_000, 0)]);
         assert_eq!((moved.sessions, moved.moved), (3, 3));
     }
 
     proptest! {
-        /// Nothing is lost, everything is in order, and others stay where they are.
+        /// No packet is lost, the output is in order, and the packets of other applications keep
+        /// their times.
         #[test]
-        fn a_change_moves_only_what_it_is_about(
+        fn a_change_moves_only_its_sessions(
             gaps in prop::collection::vec((0_u64..20_000, 0_u16..2, 0_u32..20), 1..200),
             secs in 1_u64..60,
             is_batch: bool,

@@ -1,20 +1,19 @@
-//! Runs a policy while packets pass.
+//! Runs a policy on live traffic.
 //!
-//! A [`Controller`] is told each packet and says when to send the radio to sleep. It keeps two
-//! accounts, of what the radio takes that way and of what it would have taken with the network's timers
-//! alone. With packets that are told at once and a [`poll`](Controller::poll) at each
-//! [`next_wakeup`](Controller::next_wakeup) it does what a [`Simulation`](super::simulate::Simulation)
-//! of the same packets does.
+//! A [`Controller`] receives each packet and returns when to send the radio to idle. It keeps two
+//! accounts: the energy with its decisions, and the energy with the network's timers alone. If
+//! packets are reported without delay and [`poll`](Controller::poll) is called at each
+//! [`next_wakeup`](Controller::next_wakeup), its result equals that of a
+//! [`Simulation`](super::simulate::Simulation) of the same packets.
 //!
-//! Where its policy holds sessions back, who runs it tells it of those that can wait
-//! ([`Controller::begins`]) and keeps a gate for them, which is shut while the radio is released
-//! ([`Controller::gate`]). What waits there passes when the hold is over or something else has woken the
-//! radio, and for a second after that the gate stays open: what has passed needs a moment until it is
-//! seen.
+//! If the policy delays sessions, the caller reports each delay-tolerant session
+//! ([`Controller::begins`]) and keeps a gate for them that is shut while the radio is released
+//! ([`Controller::gate`]). Sessions that wait at the gate are released when the delay ends or when
+//! other traffic has caused a promotion. The gate then stays open for 1 s, because released
+//! sessions take time until their packets are seen.
 //!
-//! Where its decisions are followed, packets are not where they would have been without them: what the
-//! device sends waits for the radio to come back, and so does all that follows from it. See
-//! [`Controller::with_promotions`].
+//! If the decisions are carried out, the times of packets change: packets from the device wait for
+//! the promotion, and later packets depend on them. See [`Controller::with_promotions`].
 
 use manyways_unit::{Span, Time};
 
@@ -22,99 +21,98 @@ use super::meter::{Account, Meter};
 use super::policy::{NEVER, Policy};
 use super::{Direction, Packet, Profile};
 
-/// What was let go has sent its first packet after this, or sends none.
+/// Time within which a released session sends its first packet, if at all.
 const LET_GO: Span = Span::from_secs(1);
 
-/// Decides when a radio sleeps, as it happens.
+/// Decides during operation when a radio goes idle.
 #[derive(Clone, Debug)]
 pub struct Controller<P> {
     policy: P,
     meter: Meter,
     status_quo: Meter,
     burst_gap: f64,
-    /// When the network lets go of the radio: seconds behind the last packet.
+    /// Seconds from the last packet to the release by the network.
     released: f64,
-    /// From one sleep to the next, at least.
+    /// Minimum interval between fast dormancies.
     every: Span,
     earliest: Time,
     first: Time,
-    /// How long a packet that is sent waits for the radio, by the state that it finds; empty where
-    /// that is not looked at.
+    /// Promotion delay by state; empty without [`Controller::with_promotions`].
     delays: Vec<Span>,
-    /// The last packet, when it was carried at the earliest, and the wait after it.
+    /// Earliest time at which the last packet was carried, and the wait after it.
     last: Option<(Time, f64)>,
     asleep: Option<Asleep>,
     hold: Hold,
-    /// How often what waited was let go.
+    /// Number of releases of waiting sessions.
     opened: u64,
     false_sleeps: u64,
     overtaken: u64,
 }
 
-/// What becomes of sessions that can wait while the radio is released.
+/// Treatment of delay-tolerant sessions while the radio is released.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Hold {
-    /// None waits: the next one does.
+    /// No session waits; the next one will.
     Next,
-    /// Some wait until then.
+    /// Sessions wait until this time.
     Until(Time),
-    /// They were let go, and until then others pass as well.
+    /// The waiting sessions were released; other sessions also pass until this time.
     Passing(Time),
 }
 
-/// What is to become of sessions that can wait.
+/// State of the gate for delay-tolerant sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gate {
-    /// Those that begin now are to wait.
+    /// Sessions that begin now must wait.
     pub is_shut: bool,
-    /// How often those that wait were to be let go: when this grows they are, also where the gate is
-    /// shut again for others.
+    /// Number of releases so far. When it grows, the waiting sessions are released, even if the
+    /// gate is shut again for new ones.
     pub opened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Asleep {
     at: Time,
-    /// Seconds behind the last packet.
+    /// Seconds since the last packet.
     waited: f64,
 }
 
-/// The radio is to sleep now.
+/// Request for fast dormancy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sleep {
-    /// For so long nothing has passed.
+    /// Time since the last packet.
     pub idle: Span,
-    /// After so many seconds the policy wanted it.
+    /// The wait by the policy, in seconds.
     pub wait: f64,
 }
 
-/// A packet has brought the radio back.
+/// A promotion caused by a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wake {
-    /// For so long it had slept.
+    /// Time in idle.
     pub slept: Span,
-    /// This took no less than staying awake would have.
+    /// Whether going idle took at least the energy of staying connected.
     pub is_false: bool,
 }
 
-/// What a controller did.
+/// Result of a run.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Outcome {
-    /// What the radio took.
+    /// Energy with the controller's decisions.
     pub account: Account,
-    /// What it would have taken with the network's timers alone.
+    /// Energy with the network's timers alone.
     pub status_quo: Account,
-    /// Sleeps that took no less than staying awake would have.
+    /// Fast dormancies that took at least the energy of staying connected.
     pub false_sleeps: u64,
-    /// Packets of before a sleep that were told only after it.
+    /// Packets from before a fast dormancy that were reported after it.
     pub overtaken: u64,
     /// From the first packet to the last.
     pub lasts: Span,
 }
 
 impl<P: Policy> Controller<P> {
-    /// Nothing has passed yet. From one sleep to the next there will be at least `every`: one that
-    /// comes too soon is put off until then.
+    /// Creates a controller. Two fast dormancies are at least `every` apart; an earlier one is
+    /// postponed.
     pub fn new(profile: &Profile, policy: P, every: Span) -> Self {
         let meter = Meter::new(profile);
         Self {
@@ -136,17 +134,17 @@ impl<P: Policy> Controller<P> {
         }
     }
 
-    /// Lets for the time that the radio takes to come back, by its profile: a packet that the device
-    /// sends is seen when it begins to wait for that. Waits and gaps count from the end of it, as what
-    /// it takes is in the energy of the promotion already. Otherwise the answer to a packet that has
-    /// woken the radio would seem to be late, and the radio might be sent to sleep while it wakes up.
+    /// Accounts for the profile's promotion delays: a packet from the device is reported when it
+    /// starts to wait for the promotion. Waits and gaps count from the end of the promotion,
+    /// because the energy of that time belongs to the promotion. Otherwise the answer to the packet
+    /// would seem late, and the radio could be sent to idle during its promotion.
     pub fn with_promotions(self, profile: &Profile) -> Self {
         let delays = profile.states.iter().map(|state| state.promotion_delay).collect();
         Self { delays, ..self }
     }
 
-    /// A packet has passed: they are told in their order, each soon after it has, one that is earlier
-    /// than its predecessor is taken for as late. Says whether it has brought the radio back.
+    /// Adds a packet, soon after it passed and in order of time; an earlier time is replaced by
+    /// that of the previous packet. Returns the promotion that the packet caused.
     pub fn packet(&mut self, packet: &Packet) -> Option<Wake> {
         let Some((last, _)) = self.last else {
             self.first = packet.at;
@@ -173,7 +171,7 @@ impl<P: Policy> Controller<P> {
         let at = last.max(packet.at) + self.delay(packet, state);
         self.last = Some((at, self.policy.observe(packet, Some(gap))));
         if let Some(asleep) = late {
-            // It passed before the radio slept, which was for longer behind the packet before it.
+            // The packet passed before the dormancy, whose wait therefore counts from this packet.
             self.overtaken += 1;
             let waited = asleep.at.since(at).as_secs_f64();
             self.asleep = Some(Asleep { waited, ..asleep });
@@ -189,13 +187,13 @@ impl<P: Policy> Controller<P> {
         Some(Wake { slept: packet.at.since(asleep.at), is_false })
     }
 
-    /// The radio is awake, whoever has woken it.
+    /// The radio is connected, for any cause.
     fn wakes(&mut self, now: Time) {
         if let Hold::Until(_) = self.hold {
             self.let_go(now);
         }
         if let Hold::Passing(_) = self.hold {
-            // What was let go is on its way, and is not to wake it once more.
+            // Sessions were just released; their packets must not cause another promotion.
             self.earliest = self.earliest.max(now + Span::from_secs_f64(self.burst_gap));
         }
     }
@@ -205,18 +203,18 @@ impl<P: Policy> Controller<P> {
         self.opened += 1;
     }
 
-    /// Whether the radio is released, as far as is known.
+    /// Whether the radio is released, as far as the packets show.
     fn is_released(&self, now: Time) -> bool {
         let Some((last, _)) = self.last else { return true };
         self.asleep.is_some() || now.since(last).as_secs_f64() > self.released
     }
 
-    /// A session that can wait begins; `waits` where it found the gate shut. Where it is the first that
-    /// does: for how long it and those that come until then are to wait.
+    /// A delay-tolerant session begins; `waits` if it found the gate shut. Returns the delay if
+    /// this session is the first one to wait; the delay applies to later sessions too.
     pub fn begins(&mut self, now: Time, waits: bool) -> Option<Span> {
         let secs = now.as_secs_f64();
         self.policy.begins(secs);
-        // What found the gate shut may have been let go before this was told.
+        // A session that found the gate shut may already be released.
         if !waits || self.hold != Hold::Next || !self.is_released(now) {
             return None;
         }
@@ -229,13 +227,13 @@ impl<P: Policy> Controller<P> {
         Some(hold)
     }
 
-    /// Nobody holds sessions back any more: what waited has passed.
+    /// The gate was removed: its waiting sessions have passed.
     pub fn gate_lost(&mut self) {
         self.hold = Hold::Next;
     }
 
-    /// What is to become of sessions that can wait, from now until [`Controller::next_gate`], a packet,
-    /// a sleep or a session. The gate of a policy that holds nothing back is never shut.
+    /// The state of the gate from now until [`Controller::next_gate`], a packet, a fast dormancy or
+    /// a session. With a policy that does not delay sessions the gate is never shut.
     pub fn gate(&mut self, now: Time) -> Gate {
         let is_released = self.is_released(now);
         match self.hold {
@@ -247,7 +245,7 @@ impl<P: Policy> Controller<P> {
         Gate { is_shut: self.policy.holds() && is_released && !is_passing, opened: self.opened }
     }
 
-    /// When to look at the gate again, if nothing happens until then.
+    /// Time of the next call of [`Controller::gate`] if there is no other event.
     pub fn next_gate(&self, now: Time) -> Option<Time> {
         match (self.hold, self.last) {
             (Hold::Until(until) | Hold::Passing(until), _) => Some(until),
@@ -263,17 +261,17 @@ impl<P: Policy> Controller<P> {
         delay.copied().unwrap_or(Span::ZERO)
     }
 
-    /// Whether the radio is to sleep now, where every packet until now was told.
+    /// Whether the radio must go idle now, after all packets until `now` were reported.
     pub fn poll(&mut self, now: Time) -> Option<Sleep> {
         let due = self.next_wakeup().filter(|due| *due <= now)?;
         let (last, wait) = self.last?;
         let idle = now.since(last);
         if idle.as_secs_f64() >= self.released {
-            // Asked too late: the network has let go of it.
+            // The poll is late: the network has released the radio.
             self.last = Some((last, NEVER));
             return None;
         }
-        // A clock ticks in nanoseconds: the first behind the wait is just in time.
+        // Clocks count nanoseconds: the first one after the wait is on time.
         let is_in_time = now == due && due == behind(last, wait);
         let waited = if is_in_time { wait } else { idle.as_secs_f64() };
         self.asleep = Some(Asleep { at: now, waited });
@@ -281,7 +279,7 @@ impl<P: Policy> Controller<P> {
         Some(Sleep { idle, wait })
     }
 
-    /// When to poll, if no packet comes until then.
+    /// Time of the next [`Controller::poll`] if there is no packet before.
     pub fn next_wakeup(&self) -> Option<Time> {
         let can_sleep = |wait| self.asleep.is_none() && wait < self.released;
         let (last, wait) = self.last.filter(|(_, wait)| can_sleep(*wait))?;
@@ -289,8 +287,8 @@ impl<P: Policy> Controller<P> {
         (due.since(last).as_secs_f64() < self.released).then_some(due)
     }
 
-    /// The radio could not be sent to sleep after all: it is left to the network until the next packet.
-    /// Where one has passed already, the account keeps what it has.
+    /// Fast dormancy failed: the radio is left to the network's timers until the next packet. If a
+    /// packet has passed already, the account is unchanged.
     pub fn refused(&mut self) {
         if self.asleep.take().is_some()
             && let Some((_, wait)) = &mut self.last
@@ -299,8 +297,8 @@ impl<P: Policy> Controller<P> {
         }
     }
 
-    /// It is over. Both accounts end when the radio is released behind the last packet, whenever that
-    /// is; one that is awake stays so until then.
+    /// Ends both accounts at the release of the radio after the last packet; a radio that is
+    /// connected stays so until then.
     pub fn finish(mut self) -> Outcome {
         let lasts = self.last.map_or(Span::ZERO, |(last, _)| last.since(self.first));
         if self.last.is_some() {
@@ -317,11 +315,12 @@ impl<P: Policy> Controller<P> {
     }
 }
 
-/// The first moment that is strictly more than so many seconds later.
+/// The first time strictly more than `wait` seconds later.
 fn behind(last: Time, wait: f64) -> Time {
     let mut nanos = (wait * 1e9) as u64;
     let mut step = 1;
-    // Steps grow, as beyond a hundred days a nanosecond makes no difference to a number of seconds.
+    // Steps grow, because beyond about 100 days one nanosecond is less than the precision of a
+    // number of seconds.
     while nanos < u64::MAX && Span::from_nanos(nanos).as_secs_f64() <= wait {
         nanos = nanos.saturating_add(step);
         step *= 2;

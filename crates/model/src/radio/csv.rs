@@ -1,4 +1,4 @@
-//! A trace as lines of text: `time,bytes,direction[,app][,port][,flow]`.
+//! Packet traces as CSV: `time,bytes,direction[,app][,port][,flow]`.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -8,35 +8,33 @@ use manyways_unit::human::quoted;
 use super::session::{Apps, Sessions};
 use super::{App, Direction, Packet};
 
-/// The longest line, in bytes.
+/// In bytes.
 pub const MAX_LINE: usize = 4_096;
 
-/// What is wrong with a line.
+/// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
 pub struct CsvError {
-    /// Counted from one.
+    /// From 1.
     pub line: u64,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
-/// Reads line by line; it keeps no packets.
+/// Reads a trace line by line and keeps no packets in memory.
 ///
-/// The first line names the columns, in any order, and others may stand between them.
+/// The first line names the columns, in any order. Other columns are ignored.
 ///
 /// | Column | Value |
 /// |---|---|
-/// | `time` | seconds since any origin, or a time like `2026-01-31T12:00:00.5Z`; never before its predecessor |
+/// | `time` | seconds since any origin, or a time like `2026-01-31T12:00:00.5Z`; ascending |
 /// | `bytes` | a whole number |
 /// | `direction` | `up` or `down` |
 /// | `app` or `application` | a name; may be empty |
-/// | `port` | the number of the server's port; may be empty |
-/// | `flow` | a word, the same for all packets of a session; may be empty |
+/// | `port` | port number of the server; may be empty |
+/// | `flow` | any text, the same for all packets of a flow; may be empty |
 ///
-/// The table of packets that `manyways flows` exports as CSV is such a trace.
+/// The CSV export of the packets table of `manyways flows` has this format.
 #[derive(Clone, Debug)]
 pub struct Reader {
     line: u64,
@@ -58,10 +56,10 @@ struct Columns {
 }
 
 impl Reader {
-    /// Reads the line with the names of the columns.
+    /// Reads the header line.
     ///
     /// # Errors
-    /// Where one that is needed is missing.
+    /// Fails if a required column is missing or a column is ambiguous.
     pub fn new(header: &str) -> Result<Self, CsvError> {
         const HINT: &str = "the first line is time,bytes,direction[,app][,port][,flow]";
         let names = names(header)?;
@@ -88,15 +86,15 @@ impl Reader {
         })
     }
 
-    /// The applications by their numbers.
+    /// Applications, indexed by their numbers.
     pub fn apps(&self) -> &[App] {
         self.apps.all()
     }
 
-    /// Reads the next line; nothing where it is blank.
+    /// Reads the next line. Returns `None` if the line is blank.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if a value is missing, malformed or out of order.
     pub fn line(&mut self, text: &str) -> Result<Option<Packet>, CsvError> {
         self.line += 1;
         if text.trim().is_empty() {
@@ -116,7 +114,7 @@ impl Reader {
         if self.last.is_some_and(|last| at < last) {
             return Err(CsvError {
                 hint: Some("sort the lines by time".to_owned()),
-                ..wrong(self.line, "it is earlier than the line before".to_owned())
+                ..wrong(self.line, "the time is earlier than in the line before".to_owned())
             });
         }
         let bytes: u32 = field(columns.bytes).parse().map_err(|_| {
@@ -129,7 +127,7 @@ impl Reader {
             other => {
                 let sentence = format!("`{}` is not a direction", quoted(other));
                 return Err(CsvError {
-                    hint: Some("it is up, from the device, or down".to_owned()),
+                    hint: Some("a direction is up (from the device) or down".to_owned()),
                     ..wrong(self.line, sentence)
                 });
             }
@@ -138,7 +136,7 @@ impl Reader {
         let port = match port.is_empty() {
             true => None,
             false => Some(port.parse::<u16>().map_err(|_| {
-                wrong(self.line, format!("`{}` is not the number of a port", quoted(port)))
+                wrong(self.line, format!("`{}` is not a port number", quoted(port)))
             })?),
         };
         let app = self.apps.number(columns.app.map_or("", field), port);
@@ -151,15 +149,14 @@ impl Reader {
     }
 }
 
-/// The names of columns, in small letters.
+/// The column names of a header line, in lower case.
 pub(super) fn names(header: &str) -> Result<Vec<String>, CsvError> {
     let header = header.strip_prefix('\u{feff}').unwrap_or(header);
     let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
     Ok(fields.iter().map(|name| name.trim().to_lowercase()).collect())
 }
 
-/// The place of the column that has one of these names; none where there is none, and an error where
-/// there are several.
+/// Index of the column that has one of these names; `None` if there is none.
 pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, CsvError> {
     let mut places = (0..names.len()).filter(|place| wanted.contains(&&*names[*place]));
     let (first, second) = (places.next(), places.next());
@@ -167,14 +164,17 @@ pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, 
         None => Ok(first),
         Some((first, second)) => {
             let sentence = match names[first] == names[second] {
-                true => format!("there are two columns `{}`", quoted(&names[first])),
+                true => format!("the column `{}` occurs twice", quoted(&names[first])),
                 false => format!(
-                    "the columns `{}` and `{}` are for the same",
+                    "the columns `{}` and `{}` have the same meaning",
                     quoted(&names[first]),
                     quoted(&names[second])
                 ),
             };
-            Err(CsvError { hint: Some("remove or rename one".to_owned()), ..wrong(1, sentence) })
+            Err(CsvError {
+                hint: Some("remove or rename one of the columns".to_owned()),
+                ..wrong(1, sentence)
+            })
         }
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn wrong(line: u64, sentence: String) -> CsvError {
     CsvError { line, sentence, hint: None }
 }
 
-/// Seconds in digits, exactly; or a date and time in UTC.
+/// Parses decimal seconds, exactly, or a date and time in UTC (RFC 3339).
 pub fn time(text: &str) -> Option<Time> {
     if text.contains('T') {
         let moment = humantime::parse_rfc3339(text).ok()?;
@@ -197,16 +197,17 @@ pub fn time(text: &str) -> Option<Time> {
     }
     let nanos: String = part.chars().chain("000000000".chars()).take(9).collect();
     let secs = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
-    // The two largest numbers are one moment.
+    // `u64::MAX` is reserved.
     let nanos = secs.checked_add(nanos.parse().ok()?).filter(|nanos| *nanos < u64::MAX)?;
     Some(Time::from_nanos(nanos))
 }
 
-/// The values of a line, some of them in quotes (RFC 4180); a line break within quotes is none here.
+/// The values of a line, some of them quoted (RFC 4180). A line break within quotes is not
+/// supported.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut rest = line.trim_end_matches(['\r', '\n']);
     if rest.len() > MAX_LINE {
-        return Err(format!("it has more than {MAX_LINE} bytes"));
+        return Err(format!("the line has more than {MAX_LINE} bytes"));
     }
     let mut fields = Vec::new();
     loop {
@@ -215,7 +216,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
             rest = inside;
             loop {
                 let (part, behind) =
-                    rest.split_once('"').ok_or("a value in quotes does not end")?;
+                    rest.split_once('"').ok_or("a quoted value has no closing quote")?;
                 field.push_str(part);
                 match behind.strip_prefix('"') {
                     Some(more) => {
@@ -229,7 +230,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
                 }
             }
             if !rest.is_empty() && !rest.starts_with(',') {
-                return Err("something follows a value in quotes".to_owned());
+                return Err("text follows a quoted value".to_owned());
             }
         } else {
             let end = rest.find(',').unwrap_or(rest.len());

@@ -1,42 +1,41 @@
-//! What a radio takes when nothing passes.
+//! Energy of a radio while no packet is sent or received.
 
 use manyways_unit::Span;
 
 use super::{Energy, Profile};
 
-/// What a radio takes from the moment at which it is in some state, as it goes on to the ones behind
-/// it by their timers.
+/// Energy of a radio over the time since it entered a state, as its inactivity timers demote it
+/// through the later states.
 ///
-/// From the first state this is the tail. With what the packet at its end takes to bring the radio
-/// back, it is the E(t) of S. Deng and H. Balakrishnan (CoNEXT 2012; Deng's thesis, §4.4.1), whose
-/// `E_switch` is here the demotion into the released state and the promotion out of it. Like there, a
-/// state holds up to and including the end of its timer; other than there, the released state may
-/// take power (paging), and states between may take a promotion too.
+/// From the first state this is the tail. Together with the energy of the promotion at the end, it
+/// is E(t) of S. Deng and H. Balakrishnan (CoNEXT 2012; Deng's thesis, §4.4.1). Their `E_switch` is
+/// here the demotion into the released state and the promotion out of it. As in the paper, a state
+/// lasts up to and including the end of its timer. Unlike in the paper, the released state can take
+/// power (paging), and intermediate states can have promotions.
 #[derive(Clone, Debug)]
 pub struct Decay {
     steps: Vec<Step>,
 }
 
-/// From some time on, a state.
+/// One state, from the time at which its predecessor's timer ends.
 #[derive(Clone, Debug)]
 struct Step {
-    /// Its place in the profile.
+    /// Index in the profile.
     state: usize,
-    /// Seconds.
     begins: f64,
-    /// Joules until then, its demotion included.
+    /// Joules spent before, the demotion into this state included.
     before: f64,
-    /// Joules to enter it from the state before.
+    /// Joules of the demotion into this state.
     demotion: f64,
-    /// Watts where it does not listen.
+    /// Watts outside the on duration.
     power: f64,
     listens: Option<Cycle>,
-    /// Joules to be brought back out of it.
+    /// Joules of a promotion out of this state.
     promotion: f64,
     is_released: bool,
 }
 
-/// Seconds, seconds, and the watts above those of not listening.
+/// DRX cycle: seconds between on durations, seconds of an on duration, additional watts during one.
 #[derive(Clone, Copy, Debug)]
 struct Cycle {
     every: f64,
@@ -55,7 +54,7 @@ impl Step {
 }
 
 impl Cycle {
-    /// For how long it has listened.
+    /// Seconds of on duration within the first `secs` of the state.
     fn listening(&self, secs: f64) -> f64 {
         let cycles = (secs / self.every).floor();
         let rest = (secs - cycles * self.every).clamp(0.0, self.every);
@@ -64,8 +63,11 @@ impl Cycle {
 }
 
 impl Decay {
-    /// From the state at that place of a profile on, at its beginning; what it took to enter it is
-    /// not in it. The profile has to have that state.
+    /// The decay from the start of the state at this index of the profile, without the demotion
+    /// into it.
+    ///
+    /// # Panics
+    /// On use, if the profile does not have that state.
     pub fn from(profile: &Profile, state: usize) -> Self {
         let mut steps: Vec<Step> = Vec::new();
         let mut begins = 0.0;
@@ -97,46 +99,45 @@ impl Decay {
         Self { steps }
     }
 
-    /// The step of a moment: the last one that has begun before it.
+    /// The step at a time: the last one that begins strictly before `secs`, or the first one.
     fn step(&self, secs: f64) -> &Step {
         let behind = self.steps.iter().rev().find(|step| step.begins < secs);
         behind.unwrap_or(&self.steps[0])
     }
 
-    /// The place of the state that it is in after so many seconds.
+    /// Index of the state after `secs` seconds.
     pub fn state(&self, secs: f64) -> usize {
         self.step(secs).state
     }
 
-    /// Whether the network has let go of it by then.
+    /// Whether the network has released the connection before that time.
     pub fn is_released(&self, secs: f64) -> bool {
         self.step(secs).is_released
     }
 
-    /// When the network lets go of it, in seconds.
+    /// Seconds until the network releases the connection; infinite if it never does.
     pub fn released(&self) -> f64 {
         let released = self.steps.iter().find(|step| step.is_released);
         released.map_or(f64::INFINITY, |step| step.begins)
     }
 
-    /// Joules for so many seconds of silence.
+    /// Joules of a gap of `secs` seconds, without the promotion after it.
     pub fn energy(&self, secs: f64) -> f64 {
         let step = self.step(secs);
         step.before + step.energy((secs - step.begins).max(0.0))
     }
 
-    /// Joules that a packet takes then to bring it back.
+    /// Joules of the promotion if a packet ends the gap after `secs` seconds.
     pub fn promotion(&self, secs: f64) -> f64 {
         self.step(secs).promotion
     }
 
-    /// Joules for so many seconds of silence that a packet ends: E(t).
+    /// Joules of a gap that a packet ends after `secs` seconds, promotion included: E(t).
     pub fn cost(&self, secs: f64) -> f64 {
         self.energy(secs) + self.promotion(secs)
     }
 
-    /// The seconds and joules in each state of a silence of so many seconds, the demotion into it
-    /// apart: `(state, seconds, joules, demotion)`.
+    /// Energy of a gap by state: `(state, seconds, joules, joules of the demotion into it)`.
     pub fn parts(&self, secs: f64) -> impl Iterator<Item = (usize, f64, f64, f64)> {
         let steps = self.steps.iter().enumerate();
         steps.take_while(move |(number, step)| *number == 0 || step.begins < secs).map(
@@ -151,19 +152,18 @@ impl Decay {
     }
 }
 
-/// What a device decides between, after a packet.
+/// The two options of a device after a packet.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The timers of the network.
+    /// The decay by the network's timers.
     pub stay: Decay,
-    /// What follows once it has gone to sleep by itself.
+    /// The decay after fast dormancy.
     pub sleep: Decay,
-    /// Joules to go to sleep.
+    /// Joules of the demotion by fast dormancy.
     pub demotion: f64,
 }
 
 impl Choice {
-    /// That of a profile.
     pub fn of(profile: &Profile) -> Self {
         Self {
             stay: Decay::from(profile, 0),
@@ -172,20 +172,20 @@ impl Choice {
         }
     }
 
-    /// Joules to go to sleep and be brought back: `E_switch`.
+    /// Energy of fast dormancy and the promotion after it: `E_switch`.
     pub fn switch(&self) -> Energy {
         Energy::joules(self.demotion + self.sleep.promotion(0.0))
     }
 
-    /// More joules than any silence takes until the network has let go of the device, and the packet
-    /// that ends it.
+    /// Upper bound in joules of a gap up to the release by the network, including promotions.
     pub fn most(&self) -> f64 {
         let promotions: f64 = self.stay.steps.iter().map(|step| step.promotion).sum();
         self.stay.energy(self.stay.released()) + promotions
     }
 
-    /// Joules for a silence of so many seconds that a packet ends, where the device goes to sleep
-    /// after `wait`, unless the network has sent it to sleep by then or the packet comes no later.
+    /// Joules of a gap of `secs` seconds that a packet ends, with fast dormancy after `wait`
+    /// seconds. There is no fast dormancy if the packet arrives at or before `wait`, or if the
+    /// network releases the connection before.
     pub fn cost(&self, secs: f64, wait: f64) -> f64 {
         match wait < secs && wait < self.stay.released() {
             true => self.stay.energy(wait) + self.demotion + self.sleep.cost(secs - wait),
@@ -193,13 +193,14 @@ impl Choice {
         }
     }
 
-    /// The silence from which on it is worth to sleep at once: `t_threshold`, the least upper bound of
-    /// those for which it is not; infinite where it never is.
+    /// Gap length in seconds above which immediate fast dormancy saves energy: `t_threshold`, the
+    /// smallest upper bound of the gaps for which it does not. Infinite if it never saves energy.
     ///
-    /// Both costs are piecewise: within a piece the difference is found by halving.
+    /// Both costs are defined piecewise; within a piece, bisection finds the change of their
+    /// difference to positive.
     pub fn threshold(&self) -> f64 {
         let gain = |secs: f64| self.stay.cost(secs) - self.cost(secs, 0.0);
-        // Nothing changes any more once both are in their last state.
+        // After the last state of both is reached, the difference stays the same.
         let last = |decay: &Decay| decay.steps.last().map_or(0.0, |step| step.begins);
         let end = 2.0 * last(&self.stay).max(last(&self.sleep)) + 1.0;
         let mut edges: Vec<f64> = vec![0.0, end];
@@ -209,7 +210,7 @@ impl Choice {
         for pair in edges.windows(2) {
             let (mut low, mut high) = (pair[0], pair[1]);
             if gain(high) <= 0.0 {
-                // What begins just behind an edge may be worth it at once.
+                // The smallest gap that saves energy can be the one just above an edge.
                 if gain(high.next_up()) > 0.0 {
                     return high;
                 }

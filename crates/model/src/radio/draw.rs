@@ -1,45 +1,41 @@
-//! Numbers by chance, of the kinds that traffic has.
+//! Random numbers from the distributions that traffic models use.
 
 use manyways_unit::Random;
 
-/// How a number is drawn. All are at least zero where their parameters are.
+/// A distribution. Values are not negative if the parameters are not.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Draw {
-    /// Always this.
+    /// A constant.
     Always(f64),
-    /// Anything between the two.
+    /// Between the first and the second value.
     Uniform(f64, f64),
-    /// Exponential, cut off at `most`: waiting times between things that do not know each other.
+    /// Exponential, capped at `most`: intervals between independent events.
     Exponential {
-        /// Before it is cut off.
+        /// Mean before the cap.
         mean: f64,
-        /// What is above becomes this.
         most: f64,
     },
-    /// Log-normal, cut off at `most`: sizes, and the time that people take.
+    /// Log-normal, capped at `most`: sizes, and reaction times of users.
     LogNormal {
-        /// The middle.
         median: f64,
-        /// Standard deviation of its natural logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
-        /// What is above becomes this.
         most: f64,
     },
-    /// Pareto, cut off at `most`: the heavy tail.
+    /// Pareto, capped at `most`: heavy-tailed sizes.
     Pareto {
-        /// Nothing is below.
+        /// Scale: the smallest value.
         least: f64,
-        /// Its exponent: the smaller, the heavier.
+        /// Exponent; a smaller one gives a heavier tail.
         shape: f64,
-        /// What is above becomes this.
         most: f64,
     },
-    /// The first with that probability, else the second.
+    /// The first distribution with this probability, otherwise the second.
     Either(f64, &'static Draw, &'static Draw),
 }
 
 impl Draw {
-    /// Draws one.
+    /// Draws a value.
     pub fn from(&self, random: &mut Random) -> f64 {
         match *self {
             Self::Always(value) => value,
@@ -59,12 +55,12 @@ impl Draw {
     }
 }
 
-/// Uniform from 0 to 1, without 0.
+/// Uniform in (0, 1].
 fn rest(random: &mut Random) -> f64 {
     1.0 - random.unit()
 }
 
-/// Of mean 0 and standard deviation 1 (Box and Muller, Annals of Mathematical Statistics, 1958).
+/// A standard normal value (Box and Muller, Annals of Mathematical Statistics, 1958).
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * rest(random).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
@@ -84,7 +80,7 @@ mod tests {
         sorted[(share * sorted.len() as f64) as usize]
     }
 
-    /// Within two in a hundred: the error of a quantile of 40,000 is a fifth of that.
+    /// Within 2 %: five times the standard error of a quantile of 40 000 values.
     fn is_about(seen: f64, wanted: f64) -> bool {
         (seen / wanted - 1.0).abs() < 0.02
     }
@@ -104,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_beyond_the_most() {
+    fn no_value_exceeds_the_maximum() {
         for draw in [
             Draw::Exponential { mean: 3.0, most: 4.0 },
             Draw::LogNormal { median: 3.0, sigma: 1.0, most: 4.0 },
@@ -117,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn either_is_drawn_as_often_as_it_says() {
+    fn either_is_drawn_with_its_probability() {
         const FEW: Draw = Draw::Always(1.0);
         const MANY: Draw = Draw::Always(2.0);
         let ones = drawn(&Draw::Either(0.25, &FEW, &MANY));

@@ -1,98 +1,98 @@
-//! The timers of a radio, from round trips after silences.
+//! Estimates the release time of a radio from round-trip times after gaps.
 //!
-//! After a silence that was short the radio is still awake, and a packet and its answer take a usual
-//! round trip. After a longer one it has been released: it has to be paged and promoted first, and
-//! both take longer. So the silence from which on round trips are slow is the timer. Networks do not
-//! always let go at one and the same moment: between the first slow round trips and the last fast ones
-//! can be seconds, in which 5G is in its inactive state for some, so that both ends are told.
+//! After a short gap the radio is still connected, and a packet and its answer take the usual
+//! round-trip time. After a long gap the network has released the connection: paging and a
+//! promotion make the round trip longer. The gap length from which round trips are slow is the
+//! timer. Some networks do not release at a fixed time: the first slow round trips and the last
+//! fast ones can be seconds apart, for example while 5G is in RRC_INACTIVE. So both ends of the
+//! transition are estimated.
 //!
-//! The method is the one of RRC inference (F. Qian et al., "Characterizing radio resource allocation
-//! for 3G networks", IMC 2010; the probing of Mobilyzer, MobiSys 2015, §4.3.2); the estimate is ours: a
-//! likelihood instead of a threshold by eye.
+//! The method is RRC inference (F. Qian et al., "Characterizing radio resource allocation for 3G
+//! networks", IMC 2010; the probing of Mobilyzer, MobiSys 2015, §4.3.2). The estimate is ours: a
+//! likelihood instead of a threshold set by eye.
 
 use std::ops::Range;
 
 use manyways_unit::quantile::of_sorted;
 
-/// A silence and the round trip that ended it.
+/// A gap and the round trip after it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Probe {
-    /// Seconds without a packet.
+    /// Gap without packets, in seconds.
     pub idle: f64,
-    /// Seconds to the answer.
+    /// From the probe to its answer, in seconds.
     pub round_trip: f64,
 }
 
-/// A value and the interval that has it with a probability of 95 %, in seconds.
+/// A gap length in seconds with its 95 % confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The most likely value: a silence that was tried.
+    /// The most likely value, one of the tried gaps.
     pub value: f64,
-    /// The longest one before it.
+    /// The next shorter tried gap, or 0.
     pub before: f64,
-    /// Not below this…
+    /// Lower bound of the interval.
     pub least: f64,
-    /// …and not above this.
+    /// Upper bound of the interval.
     pub most: f64,
 }
 
-/// When a radio is released.
+/// Gap lengths at which the network releases the radio.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Released {
-    /// From this silence on some round trips are slow.
+    /// Shortest gap after which some round trips are slow.
     pub onset: Estimate,
-    /// From this one on all are.
+    /// Shortest gap from which the share of slow round trips no longer grows.
     pub completion: Estimate,
-    /// Round trips above this count as slow, in seconds.
+    /// Round trips above this limit are slow, in seconds.
     pub limit: f64,
-    /// The share of slow ones before, between and after; where there is nothing between, what is after.
+    /// Shares of slow round trips before the onset, between onset and completion, and after; the
+    /// last two are equal if onset and completion coincide.
     pub slow: [f64; 3],
-    /// The shortest usual round trips, in seconds (the second percentile).
+    /// Shortest usual round trip while connected, in seconds (2nd percentile).
     pub awake: f64,
-    /// How much longer the shortest ones are after the completion (the second percentile): the
-    /// promotion, and whatever of paging nobody is spared. Their mean says nothing of it, as it has half
-    /// a paging cycle in it.
+    /// Increase of the shortest round trips after the completion, in seconds (2nd percentile): the
+    /// promotion and the part of paging that every packet waits for. A mean would contain half a
+    /// paging cycle.
     pub promotion: f64,
 }
 
-/// Why no timer was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTimer {
-    /// Too little to say anything.
+    /// Too few usable probes or too few different gaps.
     #[error(
-        "{0} usable probes are too few: at least {LEAST_PROBES} of {LEAST_STEPS} different silences are needed"
+        "{0} usable probes are too few: at least {LEAST_PROBES} of {LEAST_STEPS} different gaps are needed"
     )]
     TooFew(usize),
-    /// Nothing changes.
-    #[error("round trips after long silences are no slower than after short ones")]
+    #[error("round trips after long gaps are not slower than after short ones")]
     NoChange,
 }
 
-/// Below this nothing is said.
+/// Minimum number of usable probes.
 pub const LEAST_PROBES: usize = 30;
-/// Different silences, at least.
+/// Minimum number of different gaps.
 pub const LEAST_STEPS: usize = 10;
-/// Where there are more, neighbours are taken together: every pair of them is looked at.
+/// With more steps, neighbours are merged, because every pair of steps is evaluated.
 const MOST_STEPS: usize = 1_000;
-/// The share of the silences, the shortest ones, after which the radio is taken for awake.
+/// Share of the probes, those with the shortest gaps, after which the radio counts as connected.
 const AWAKE_SHARE: f64 = 0.2;
-/// The share where that is too many.
+/// Share that is used if [`AWAKE_SHARE`] finds no change.
 const LEAST_AWAKE: f64 = 0.05;
-/// A round trip is slow that is so many times as long as all but one in fifty of those.
+/// A round trip is slow if it exceeds the [`QUANTILE`] of the connected ones by this factor.
 const SLOWER: f64 = 1.2;
 const QUANTILE: f64 = 0.98;
-/// Half of the 95th percentile of chi-square with one degree of freedom: how much less likely a
-/// parameter may be and still be in the interval.
+/// Half of the 95th percentile of the chi-square distribution with one degree of freedom: maximum
+/// decrease of the log-likelihood within the confidence interval.
 const DROP: f64 = 1.92;
-/// A change that is not so much more likely than none is none.
+/// Minimum gain of log-likelihood over a model without a change.
 const SURE: f64 = 10.0;
-/// And two moments that are not so much more likely than one are one.
+/// Minimum gain of log-likelihood of a gradual change over a sudden one.
 const SURE_OF_TWO: f64 = 6.0;
-/// No share is taken for quite certain.
+/// Added to both counts of a share, so that no share is 0 or 1.
 const DOUBT: f64 = 0.5;
 
-/// Probes of one silence, or of some that are next to each other, of which `idle` is the longest.
+/// Probes of one gap length, or of neighbouring lengths of which `idle` is the longest.
 #[derive(Clone, Copy)]
 struct Step {
     idle: f64,
@@ -100,15 +100,15 @@ struct Step {
     all: f64,
 }
 
-/// Finds when a radio is released. Probes of any order; those that are not finite or not positive are
-/// left out.
+/// Estimates when the network releases the radio. The probes can have any order; values that are
+/// not finite, negative gaps and round trips that are not positive are ignored.
 ///
-/// The share of slow round trips is taken to be one constant before the onset, another until the
-/// completion, and a third behind it; onset and completion are those under which what was seen is most
-/// likely, and their intervals those of the profile likelihood.
+/// The model has three constant shares of slow round trips: before the onset, up to the completion,
+/// and after it. Onset and completion are the maximum-likelihood estimates, with intervals from the
+/// profile likelihood.
 ///
 /// # Errors
-/// Where there is too little, or nothing changes.
+/// Fails if there are too few probes or no change is found.
 pub fn released(probes: &[Probe]) -> Result<Released, NoTimer> {
     let is_usable = |probe: &&Probe| {
         probe.idle.is_finite()
@@ -122,14 +122,14 @@ pub fn released(probes: &[Probe]) -> Result<Released, NoTimer> {
         return Err(NoTimer::TooFew(usable.len()));
     }
     let count = usable.len() as f64;
-    // Where it was asleep behind most of those that are taken for awake, fewer are.
+    // If most of the probes that should be connected were after a release, a smaller share is used.
     match within(&usable, (count * AWAKE_SHARE) as usize) {
         Err(NoTimer::NoChange) => within(&usable, (count * LEAST_AWAKE) as usize),
         found => found,
     }
 }
 
-/// The same for usable probes in the order of their silences, behind the first of which it was awake.
+/// The estimate for usable probes, sorted by gap; the first `awake` ones count as connected.
 fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     let count = usable.len();
     let awake = &usable[..awake.clamp(LEAST_STEPS, count)];
@@ -144,7 +144,7 @@ fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     let (fit, steps) = match size {
         1 => (Fit::of(&steps), steps),
         _ => {
-            // First roughly, and then again where it changes.
+            // A coarse estimate first, then a fine one around the change.
             let rough = Fit::of(&coarse(&steps, size, 0..0)).ok_or(NoTimer::NoChange)?;
             let from = rough.onset.1.saturating_sub(1) * size;
             let to = (rough.completion.2 + 1) * size;
@@ -155,7 +155,7 @@ fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     };
     let fit = fit.ok_or(NoTimer::NoChange)?;
     let at = |place: usize| steps.get(place).map_or(f64::INFINITY, |step| step.idle);
-    // The timer is between a silence and the one before it.
+    // The timer lies between a gap and the next shorter one.
     let before = |place: usize| steps.get(place.wrapping_sub(1)).map_or(0.0, |step| step.idle);
     let estimate = |(value, least, most): (usize, usize, usize)| Estimate {
         value: at(value),
@@ -193,7 +193,7 @@ fn steps(sorted: &[Probe], limit: f64) -> Vec<Step> {
     steps
 }
 
-/// So many each together, but for those in `fine`, which begins where some that are together do.
+/// Merges groups of `size` steps, except those in `fine`, which starts at a group boundary.
 fn coarse(steps: &[Step], size: usize, fine: Range<usize>) -> Vec<Step> {
     let together = |part: &[Step]| Step {
         idle: part.last().map_or(0.0, |step| step.idle),
@@ -209,7 +209,7 @@ fn coarse(steps: &[Step], size: usize, fine: Range<usize>) -> Vec<Step> {
         .collect()
 }
 
-/// Places of steps: the most likely one, and the first and last in the interval.
+/// Indices of steps: the most likely one, and the first and last of the confidence interval.
 struct Fit {
     onset: (usize, usize, usize),
     completion: (usize, usize, usize),
@@ -218,7 +218,7 @@ struct Fit {
 
 impl Fit {
     fn of(steps: &[Step]) -> Option<Self> {
-        // Slow ones and all, up to each place.
+        // Sums of slow and of all probes before each step.
         let mut sums = vec![(0.0, 0.0)];
         for step in steps {
             let (slow, all) = sums[sums.len() - 1];
@@ -234,9 +234,9 @@ impl Fit {
             slow * share.ln() + (all - slow) * (1.0 - share).ln()
         };
         let count = steps.len();
-        // At one moment, by place.
+        // Log-likelihood of a sudden change at each step.
         let mut sudden = vec![f64::NEG_INFINITY; count];
-        // Between two, by the place of either.
+        // Best log-likelihood of a gradual change, by its first and by its last step.
         let mut onsets = sudden.clone();
         let mut completions = sudden.clone();
         for (onset, completion) in
@@ -271,7 +271,8 @@ impl Fit {
     }
 }
 
-/// The likeliest place, with the first and the last that are likely enough; and how likely it is.
+/// The most likely step with the first and last one of its confidence interval, and its
+/// log-likelihood.
 fn interval(all: &[f64]) -> ((usize, usize, usize), f64) {
     let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let value = all.iter().position(|likely| *likely == most).unwrap_or(0);

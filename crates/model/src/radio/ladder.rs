@@ -1,14 +1,14 @@
-//! Which silences to keep, and when, to learn the timers of a radio: active inference.
+//! Active inference of a radio's timers: which gaps to probe, and when.
 //!
-//! A [`Ladder`] is a list of silences, from short to long, that are probed several times. [`Plan`]
-//! says what to do next, in whatever time it is told: keep still, or send the probe that ends the
-//! silence. In each round every silence comes once, in an order by chance, so that a network that
-//! becomes slower with time is not taken for a timer, and what was measured when somebody stops it
-//! covers all silences. Only a silence that nothing disturbs counts (Mobilyzer, MobiSys 2015, §4.3.2:
-//! packets of others would have kept the radio awake): when the interface's counter of packets moves,
-//! the silence begins anew, since what passed has woken the radio as a probe would have.
+//! A [`Ladder`] is a list of gap lengths, ascending, each of which is probed several times.
+//! [`Plan`] returns the next step at the time that the caller passes: wait, or send the probe that
+//! ends the gap. Each round contains every gap length once, in random order, so that a slow drift
+//! of the network does not look like a timer and an interrupted run covers all lengths. Only
+//! undisturbed gaps count, because packets of other programs keep the radio connected (Mobilyzer,
+//! MobiSys 2015, §4.3.2). If the interface's packet counter changes during a gap, the gap starts
+//! again.
 //!
-//! [`timers`] says what comes of it.
+//! [`timers`] estimates the timers from the results.
 
 use std::collections::VecDeque;
 
@@ -16,47 +16,43 @@ use manyways_unit::{Random, Span, Time};
 
 use super::infer::{NoTimer, Probe, Released, released};
 
-/// Silences from `least` to `most`, `step` apart.
+/// Gap lengths from `least` to `most` in steps of `step`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ladder {
-    /// The shortest one.
     pub least: Span,
-    /// None is longer.
+    /// Upper bound; the longest gap can be shorter by less than `step`.
     pub most: Span,
-    /// From one to the next.
     pub step: Span,
-    /// How often each is probed.
+    /// Probes of each length.
     pub rounds: u32,
 }
 
-/// Why a ladder makes no plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLadder {
-    /// No silence at all, or no round.
-    #[error("there is no silence to probe")]
+    /// No gap length, or zero rounds.
+    #[error("there is no gap to probe")]
     Empty,
-    /// More than can be meant.
-    #[error("these are more than {MOST_PROBES} probes")]
+    /// More than [`MOST_PROBES`] probes.
+    #[error("the plan has more than {MOST_PROBES} probes")]
     TooMany,
 }
 
-/// The most probes of a plan.
 pub const MOST_PROBES: u64 = 100_000;
-/// How often a silence is begun anew before another one has its turn.
+/// Restarts of a disturbed gap before another one is tried.
 const RESTARTS: u32 = 10;
-/// How often a silence has its turn in its round before it is given up.
+/// Attempts of a gap in its round before the gap is given up.
 const TURNS: u32 = 3;
-/// How often the counters are looked at: a disturbance is known this exactly.
+/// Interval between reads of the packet counter, and so the precision of a disturbance's time.
 pub const LOOK: Span = Span::from_millis(10);
-/// For at least so long after an answer, packets are still the probe's own (the end of a connection,
-/// an answer that was repeated).
+/// Minimum time after an answer in which packets count as the probe's own, such as the end of its
+/// connection or a repeated answer.
 const OWN: Span = Span::from_millis(100);
-/// A round trip of so long can have packets that a sender repeated.
+/// Round trips above this can contain retransmissions by the kernel.
 const REPEATED: Span = Span::from_millis(900);
 
 impl Ladder {
-    /// From 0.5 to 20 s in steps of 0.5 s, five times: about 35 minutes.
+    /// From 0.5 to 20 s in steps of 0.5 s, 5 rounds: about 35 minutes.
     pub const USUAL: Self = Self {
         least: Span::from_millis(500),
         most: Span::from_secs(20),
@@ -64,7 +60,7 @@ impl Ladder {
         rounds: 5,
     };
 
-    /// How many silences one round has; fewer than none cannot be told.
+    /// Gap lengths of one round, one of zero included.
     fn count(&self) -> Result<u64, BadLadder> {
         if self.rounds == 0 || self.most < self.least || self.most.is_zero() {
             return Err(BadLadder::Empty);
@@ -82,40 +78,39 @@ impl Ladder {
     }
 }
 
-/// What to do.
+/// The next step of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Send nothing, and look again at this moment.
+    /// Send nothing and call [`Plan::look`] again at this time.
     Look(Time),
-    /// Send a probe, now.
     Probe,
-    /// Nothing is left to do.
+    /// All probes are done or given up.
     Done,
 }
 
-/// A probe that ended a silence which nothing disturbed.
+/// A probe after an undisturbed gap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// The silence that was wanted.
+    /// The planned gap.
     pub idle: Span,
-    /// The one that was kept; a little longer.
+    /// The actual gap; slightly longer than planned.
     pub silence: Span,
-    /// Until the answer.
+    /// From the probe to its answer.
     pub round_trip: Span,
-    /// How often the silence was begun anew before.
+    /// Disturbed attempts before.
     pub restarts: u32,
 }
 
-/// One silence in one round.
+/// One gap length in one round.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     round: u32,
     idle: Span,
-    /// How often it had its turn in vain.
+    /// Failed attempts.
     failed: u32,
 }
 
-/// What is left to do of a ladder.
+/// The remaining probes of a ladder.
 #[derive(Clone, Debug)]
 pub struct Plan {
     turns: VecDeque<Turn>,
@@ -124,19 +119,19 @@ pub struct Plan {
     given_up: Vec<Span>,
     disturbed: u64,
     lost: u64,
-    /// When the last packet passed.
+    /// Time of the last packet.
     silent: Time,
     packets: u64,
-    /// What passes until then is the last probe's.
+    /// Packets until then count as the last probe's own.
     own: Time,
     restarts: u32,
 }
 
 impl Plan {
-    /// What is to be done of a ladder when those silences are done, in whatever order they were.
+    /// Creates a plan without the gaps in `done`, which an earlier run completed in any order.
     ///
     /// # Errors
-    /// Where the ladder has no rung, or too many.
+    /// Fails if the ladder has no gap or more than [`MOST_PROBES`] probes.
     pub fn new(ladder: &Ladder, seed: u64, done: &[Span]) -> Result<Self, BadLadder> {
         let count = ladder.count()?;
         let rungs = || (0..count).map(|rung| ladder.least + ladder.step * rung);
@@ -178,8 +173,8 @@ impl Plan {
         })
     }
 
-    /// A packet of our own has passed just now, and its answer: the first silence begins. `packets`
-    /// is the interface's counter, both directions together.
+    /// Starts the first gap, after an own packet and its answer. `packets` is the interface's
+    /// counter, both directions together.
     pub fn begin(&mut self, now: Time, packets: u64) {
         self.silent = now;
         self.packets = packets;
@@ -187,12 +182,12 @@ impl Plan {
         self.restarts = 0;
     }
 
-    /// Says what to do now, as the interface's counter stands at `packets`.
+    /// Returns the next step; `packets` is the interface's counter at `now`.
     pub fn look(&mut self, now: Time, packets: u64) -> Next {
         if packets != self.packets {
             self.packets = packets;
             self.silent = now;
-            // Late packets of our own begin it anew as well, but disturb nobody.
+            // Late packets of the own probe also restart the gap, but are not a disturbance.
             if now > self.own {
                 self.restart();
             }
@@ -202,9 +197,10 @@ impl Plan {
         if left.is_zero() { Next::Probe } else { Next::Look(now + left.min(LOOK)) }
     }
 
-    /// The probe that [`Plan::look`] asked for was sent at `sent` and is answered at `now`, or given
-    /// up for lost. It took so many packets of its own, and the counter stands at `packets`. Gives
-    /// what was measured, if nothing disturbed it.
+    /// Reports the probe that [`Plan::look`] requested: sent at `sent`, answered or given up at
+    /// `now` (`round_trip` is `None`). The probe itself took `own` packets, and the interface's
+    /// counter is at `packets`. Returns `None` if the probe was lost or other packets passed
+    /// meanwhile.
     pub fn probed(
         &mut self,
         sent: Time,
@@ -224,7 +220,7 @@ impl Plan {
             self.fail();
             return None;
         };
-        // Others' packets may have woken the radio for ours.
+        // Packets of other programs may have caused the promotion.
         if extra > 0 && round_trip < REPEATED {
             self.restart();
             return None;
@@ -243,7 +239,7 @@ impl Plan {
         }
     }
 
-    /// Another silence has its turn. This one comes again at the end of the round.
+    /// Continues with another gap. This one is tried again at the end of the round.
     fn fail(&mut self) {
         self.restarts = 0;
         let Some(mut turn) = self.turns.pop_front() else { return };
@@ -256,62 +252,60 @@ impl Plan {
         self.turns.insert(later.unwrap_or(self.turns.len()), turn);
     }
 
-    /// The silence that is being kept; none when nothing is left.
+    /// The current gap; `None` if none is left.
     pub fn idle(&self) -> Option<Span> {
         self.turns.front().map(|turn| turn.idle)
     }
 
-    /// All probes of the ladder.
+    /// Probes of the whole ladder.
     pub fn planned(&self) -> usize {
         self.planned
     }
 
-    /// Those that are done, those before this plan included.
+    /// Answered probes, including those of earlier runs.
     pub fn answered(&self) -> usize {
         self.answered
     }
 
-    /// The silences that are left, all together: the time that it takes, but for the answers.
+    /// Sum of the remaining gaps: the remaining time without the round trips.
     pub fn left(&self) -> Span {
         self.turns.iter().map(|turn| turn.idle).sum()
     }
 
-    /// Silences that others' packets broke.
+    /// Gaps disturbed by packets of other programs.
     pub fn disturbed(&self) -> u64 {
         self.disturbed
     }
 
-    /// Probes that were not answered.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Silences that were tried too often.
+    /// Gaps that failed in all attempts of a round.
     pub fn given_up(&self) -> &[Span] {
         &self.given_up
     }
 }
 
-/// One of a radio's timers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timer {
-    /// When it ends, against what is before it.
+    /// The end of the timer, estimated against the probes before it.
     pub ends: Released,
-    /// The shortest usual round trips behind it, in seconds (the second percentile).
+    /// Shortest usual round trip after the timer, in seconds (2nd percentile).
     pub round_trip: f64,
-    /// How much longer these are than those behind the shortest silences of all: what it takes at least
-    /// to be brought back.
+    /// Increase over the round trips after the shortest gaps, in seconds: a lower bound of the
+    /// promotion delay.
     pub promotion: f64,
 }
 
-/// The timers of a radio with any number of states, the shortest silence first: what [`released`] finds,
-/// and what it finds again before and behind that.
+/// All timers, the shortest first: the result of [`released`], applied again to the probes before
+/// and after each timer found.
 ///
 /// # Errors
-/// As [`released`], where not even one is found.
+/// Fails as [`released`] does if not one timer is found.
 pub fn timers(probes: &[Probe]) -> Result<Vec<Timer>, NoTimer> {
     let mut all = vec![released(probes)?];
-    // Each time fewer probes are looked at, so that it ends.
+    // Each part contains fewer probes, so the loop ends.
     let mut parts: Vec<(f64, f64)> =
         vec![(0.0, all[0].onset.value), (all[0].completion.value, f64::INFINITY)];
     while let Some((from, to)) = parts.pop() {

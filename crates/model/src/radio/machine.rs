@@ -1,4 +1,4 @@
-//! A radio that goes through its states as time passes, and what packets wait for it.
+//! Emulation of a radio's RRC states, and of the delay that they cause.
 
 use std::collections::VecDeque;
 
@@ -7,50 +7,48 @@ use manyways_unit::{Span, Time};
 use super::profile::{Listens, State};
 use super::{Direction, Profile};
 
-/// The radio resource control machine of a [`Profile`], in whatever time it is told.
+/// The RRC state machine of a [`Profile`], in virtual time.
 ///
-/// In the first state a packet passes at once. In a later one it waits for that state's promotion
-/// delay; what comes meanwhile waits with it, and all of it passes in the order in which it came. A
-/// packet towards the device finds it asleep where the state listens only now and then: it waits for
-/// the next time that the device listens, which is the state's beginning and every cycle from there,
-/// and for the promotion after that. A packet from the device waits for no listening, and brings
-/// along what does. While a packet waits no timer runs.
+/// In the first state a packet passes at once. In a later state a packet waits for the promotion
+/// delay of that state; packets that arrive meanwhile wait too, and all pass in order of arrival. A
+/// packet to the device waits in a state with DRX or paging for the next on duration. The on
+/// durations start when the state is entered and after each cycle from there. The promotion
+/// follows. A packet from the device does not wait for an on duration and ends the wait of packets
+/// to the device. No timer runs while a packet waits.
 ///
-/// The timers are those of [`Decay`](super::Decay), from the last packet that passed: a state holds
-/// up to and including the end of its timer. Time must not go back: an earlier `now` counts as the
-/// latest one seen.
+/// The timers are those of [`Decay`](super::Decay), from the last packet that passed: a state lasts
+/// up to and including the end of its timer. A `now` before the latest one is replaced by the
+/// latest one.
 ///
-/// Where this is simpler than radios are: a promotion takes as long as the profile says, every time
-/// and to the nanosecond; a demotion takes no time; and the device listens at once where it enters a
-/// state that listens.
+/// Simplifications: a promotion takes exactly the delay of the profile, a demotion takes no time,
+/// and a state with DRX starts with an on duration.
 #[derive(Clone, Debug)]
 pub struct Machine {
     states: Vec<State>,
     dormant: usize,
     now: Time,
-    /// The place of the state that it is in.
+    /// Index of the current state.
     state: usize,
-    /// From when on; in the first state, since the last packet.
+    /// Start of the current state; in the first state, time of the last packet.
     since: Time,
-    /// When what waits can pass.
+    /// End of the promotion for which packets wait.
     opens: Option<Time>,
     changes: VecDeque<Change>,
 }
 
-/// A state was left for another one, which are told by their places in the profile.
+/// A change of the state; the fields are indices in the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// When: the end of the timer, the moment of the device's wish, or the end of the promotion.
+    /// End of the timer, time of [`Machine::sleep`], or end of the promotion.
     pub at: Time,
-    /// The state before it.
     pub left: usize,
-    /// The state behind it; the first one after a promotion.
+    /// The new state; 0 after a promotion.
     pub entered: usize,
 }
 
 impl Machine {
-    /// Nothing has passed yet: it is in the last state, since [`Time::ZERO`]. The profile has at
-    /// least two states, as every profile that was read.
+    /// Creates a machine in the last state, since [`Time::ZERO`]. The profile has at least two
+    /// states, as every parsed profile does.
     pub fn new(profile: &Profile) -> Self {
         Self {
             states: profile.states.clone(),
@@ -63,10 +61,11 @@ impl Machine {
         }
     }
 
-    /// A packet comes, and passes at this moment, which is `now` or later.
+    /// Adds a packet and returns the time at which it passes, `now` or later.
     ///
-    /// It is the latest one: where the packet waits until the device listens, one that the device
-    /// sends itself before that can make it earlier. [`Machine::opens`] tells the present one.
+    /// The returned time is an upper bound: while the packet waits for an on duration, a packet
+    /// from the device can start the promotion earlier. [`Machine::opens`] returns the current
+    /// time.
     pub fn pass(&mut self, now: Time, direction: Direction) -> Time {
         self.advance(now);
         let now = self.now;
@@ -86,22 +85,22 @@ impl Machine {
         opens
     }
 
-    /// Data passes until then (a long one takes its time): in the first state, the timers start
-    /// there. In any other state nothing can pass, and it does nothing.
+    /// Extends a transfer to `until`: the timers of the first state start there. No effect in
+    /// another state.
     pub fn busy(&mut self, until: Time) {
-        // Not by way of the timers, which would not have run.
+        // [`Machine::advance`] would let the timers run during the transfer.
         if self.is_open() {
             self.since = self.since.max(until);
         }
     }
 
-    /// When what waits can pass; none where nothing waits.
+    /// Time at which the waiting packets pass; `None` if none waits.
     pub fn opens(&self) -> Option<Time> {
         self.opens
     }
 
-    /// The device wants to be dormant. Says whether it is then: not where the network has let go of
-    /// it already, nor where packets wait.
+    /// Fast dormancy. Returns `false` if the network has released the connection already or if
+    /// packets wait.
     pub fn sleep(&mut self, now: Time) -> bool {
         self.advance(now);
         let can = self.opens.is_none() && !self.states[self.state].is_released;
@@ -111,23 +110,23 @@ impl Machine {
         can
     }
 
-    /// The place of the state that it is in. Until a promotion has ended it is the one before.
+    /// Index of the current state. During a promotion this is the previous state.
     pub fn state(&mut self, now: Time) -> usize {
         self.advance(now);
         self.state
     }
 
-    /// When to call [`Machine::poll`] to learn of the next change.
+    /// Time of the next call of [`Machine::poll`].
     pub fn next_wakeup(&self) -> Option<Time> {
         if let Some(change) = self.changes.front() {
             return Some(change.at);
         }
-        // A state holds at the very end of its timer.
+        // A state lasts up to and including the end of its timer.
         let behind = |end: Time| end + Span::from_nanos(1);
         self.opens.or_else(|| self.end().map(behind))
     }
 
-    /// The next change up to `now`, in the order of time. Call it until it returns none.
+    /// The next change up to `now`, in order of time; to be called until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<Change> {
         self.advance(now);
         self.changes.pop_front()
@@ -137,7 +136,7 @@ impl Machine {
         self.state == 0 && self.opens.is_none()
     }
 
-    /// The end of the timer, where one runs.
+    /// `None` if the state has no timer or is the last one.
     fn end(&self) -> Option<Time> {
         let timer = self.states[self.state].timer?;
         (self.state + 1 < self.states.len()).then(|| self.since + timer)
@@ -164,7 +163,7 @@ impl Machine {
     }
 }
 
-/// When a state that began at `since` listens, from `now` on.
+/// Next time from `now` on within an on duration, for a state entered at `since`.
 fn next_time(listens: &Listens, since: Time, now: Time) -> Time {
     let cycle = listens.cycle.as_nanos();
     let Some(within) = now.since(since).as_nanos().checked_rem(cycle) else { return now };

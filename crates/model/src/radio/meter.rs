@@ -1,62 +1,61 @@
-//! Adds up what a radio takes, silence by silence.
+//! Sums the energy of a trace, gap by gap.
 
 use super::{Choice, Direction, Packet, Profile};
 
-/// What a radio has taken, in joules and seconds.
+/// Energy of a radio in joules, and times in seconds.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Account {
-    /// Packets.
     pub packets: u64,
-    /// Bytes that were sent, and that were received.
+    /// Sent, received.
     pub bytes: [u64; 2],
-    /// Seconds of transfers, by the direction of the packet that ended each of their gaps.
+    /// Seconds of transfers, by the direction of the packet at the end of each gap.
     pub transfer_secs: [f64; 2],
-    /// Joules of these, with what the bits themselves took.
+    /// Joules of transfers, including the energy per bit.
     pub transfer: [f64; 2],
-    /// Seconds in each state of the profile without a transfer.
+    /// Seconds in each state of the profile, without transfers.
     pub state_secs: Vec<f64>,
-    /// Joules of these.
+    /// Joules in each state of the profile, without transfers.
     pub states: Vec<f64>,
-    /// How many states are not released: the first ones.
+    /// Number of states before the first released one.
     pub awake: usize,
-    /// Joules to enter states, by timers and by the device.
+    /// Joules of demotions, by timers and by fast dormancy.
     pub demotions: f64,
-    /// Joules to be brought back by packets.
+    /// Joules of promotions.
     pub promotions: f64,
-    /// Packets that found the radio released, the first one among them.
+    /// Packets that found the radio released, including the first one.
     pub switches: u64,
-    /// How often the device itself went to sleep.
+    /// Number of fast dormancies.
     pub sleeps: u64,
-    /// Seconds for which it had waited before it did.
+    /// Sum of the waits before them, in seconds.
     pub waits: f64,
 }
 
 impl Account {
-    /// All of it, in joules.
+    /// In joules.
     pub fn total(&self) -> f64 {
         self.transfer.iter().chain(&self.states).sum::<f64>() + self.demotions + self.promotions
     }
 
-    /// What was spent to be awake without a transfer, and to go to sleep and be brought back, in
-    /// joules: what a policy can save.
+    /// Joules in connected states without a transfer, of demotions and of promotions: the part that
+    /// a policy can change.
     pub fn tail(&self) -> f64 {
         self.states[..self.awake].iter().sum::<f64>() + self.demotions + self.promotions
     }
 }
 
-/// Follows a trace. Its packets are where they are, whatever the radio does (open loop).
+/// Accounts a trace. The times of its packets do not depend on the radio (open loop).
 #[derive(Clone, Debug)]
 pub struct Meter {
     choice: Choice,
     burst_gap: f64,
-    /// Watts, and joules a bit, by direction.
+    /// Watts, and joules per bit, by direction.
     power: [f64; 2],
     bit: [f64; 2],
     account: Account,
 }
 
 impl Meter {
-    /// Nothing has passed yet: the radio is released.
+    /// Creates a meter of a radio that is released.
     pub fn new(profile: &Profile) -> Self {
         let transfer = &profile.transfer;
         let choice = Choice::of(profile);
@@ -76,12 +75,11 @@ impl Meter {
         }
     }
 
-    /// What there is to decide between.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// What was taken so far.
+    /// The energy so far.
     pub fn account(&self) -> &Account {
         &self.account
     }
@@ -94,18 +92,18 @@ impl Meter {
         way
     }
 
-    /// The first packet, which finds the radio in its last state.
+    /// Adds the first packet, which finds the radio in its last state.
     pub fn begin(&mut self, packet: &Packet) {
         self.carry(packet);
         self.account.promotions += self.choice.stay.promotion(f64::INFINITY);
         self.account.switches += 1;
     }
 
-    /// The next packet, so many seconds after the one before it, where the device was to go to sleep
-    /// strictly after `wait` seconds.
+    /// Adds a packet `gap` seconds after the previous one, with fast dormancy strictly after `wait`
+    /// seconds.
     ///
-    /// A gap that belongs to a transfer takes what a transfer takes; who sleeps in it pays for the
-    /// switch besides. Says whether the packet found the radio released.
+    /// A gap within a burst takes the power of a transfer; fast dormancy within it adds the energy
+    /// of the switch. Returns whether the packet found the radio released.
     #[inline]
     pub fn next(&mut self, packet: &Packet, gap: f64, wait: f64) -> bool {
         let way = self.carry(packet);
@@ -130,12 +128,12 @@ impl Meter {
         is_released
     }
 
-    /// Nothing comes any more: the radio goes through its tail, or to sleep before that, and the
-    /// account ends when it is released.
+    /// Ends the trace with a tail or fast dormancy after `wait` seconds. The account ends when the
+    /// radio is released.
     pub fn end(&mut self, wait: f64) {
         let released = self.choice.stay.released();
         let sleeps = wait < released;
-        // Just behind the timer, so that what it takes to be released is counted.
+        // Strictly after the timer, so that the demotion is included.
         let end = if sleeps { wait } else { released.next_up() };
         self.silence(end, sleeps.then_some(wait));
     }
@@ -146,7 +144,7 @@ impl Meter {
         self.account.waits += wait;
     }
 
-    /// Whether the radio is released at the end of it.
+    /// Returns whether the radio is released at the end.
     fn silence(&mut self, gap: f64, sleeps: Option<f64>) -> bool {
         let Self { choice, account, .. } = self;
         let awake = sleeps.unwrap_or(gap);
@@ -168,8 +166,8 @@ impl Meter {
     }
 }
 
-/// Knows what comes, and sleeps at once where that takes less: the least that can be had without
-/// delaying a packet. For a gap that is no part of a transfer this compares it with the threshold.
+/// The policy that knows the next gap and goes idle at once if that takes less energy: the lower
+/// bound without delaying packets. A gap outside of a burst is compared with the threshold.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     choice: Choice,
@@ -178,14 +176,14 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// That of a profile.
     pub fn new(profile: &Profile) -> Self {
         let choice = Choice::of(profile);
         let burst_gap = profile.transfer.burst_gap.as_secs_f64();
         Self { threshold: choice.threshold(), choice, burst_gap }
     }
 
-    /// Whether to sleep right after a packet that is followed by such a gap; none is the end.
+    /// Whether to go idle immediately before a gap of `gap` seconds; `None` is the end of the
+    /// trace.
     pub fn sleeps(&self, gap: Option<f64>) -> bool {
         match gap {
             Some(gap) => gap > self.threshold && gap > self.burst_gap,

@@ -1,28 +1,24 @@
-//! What passes the radio.
+//! Packets of a trace.
 
 use manyways_unit::Time;
 
-/// Which way a packet goes, as seen from the device.
+/// Direction, seen from the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
-    /// The device sends it.
+    /// Sent by the device.
     Up,
-    /// The device receives it.
+    /// Received by the device.
     Down,
 }
 
-/// A packet of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Packet {
-    /// When it passes.
     pub at: Time,
-    /// Which way it goes.
     pub direction: Direction,
-    /// Its length on the network layer, in bytes.
+    /// Length of the IP packet.
     pub bytes: u32,
-    /// The application that it belongs to: a place in the trace's list of names.
+    /// Index in the trace's list of applications.
     pub app: u16,
-    /// The session that it belongs to. All packets of a session are held back together or not at
-    /// all.
+    /// Number of the session. All packets of a session are delayed together or not at all.
     pub session: u32,
 }

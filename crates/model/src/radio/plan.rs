@@ -1,4 +1,4 @@
-//! Policies by name, as people choose them.
+//! Policies by name.
 
 use manyways_unit::human::quoted;
 use manyways_unit::nearest::nearest;
@@ -6,35 +6,28 @@ use manyways_unit::nearest::nearest;
 use super::policy::{Context, Holding, Learn, MakeIdle, Policy, Printed, StatusQuo, Timer};
 use super::{Choice, Profile};
 
-/// A number that can be chosen: its name, what it is unless something else is said, and the range.
+/// A parameter of a policy, with its default and range.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Number {
-    /// Its name.
     pub name: &'static str,
-    /// What it is unless something else is said; none where that depends on the trace.
+    /// `None` if the default depends on the trace.
     pub default: Option<f64>,
-    /// Not below this…
     pub least: f64,
-    /// …and not above this.
     pub most: f64,
-    /// Only whole numbers.
     pub is_whole: bool,
 }
 
-/// A policy that is known by its name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
-    /// Its name.
     pub name: &'static str,
-    /// What can be chosen of it.
     pub numbers: &'static [Number],
-    /// What it does.
+    /// One line for the user.
     pub about: &'static str,
-    /// It says what to hold back, and not when to sleep.
+    /// Whether the policy delays sessions, instead of deciding when to go idle.
     pub holds: bool,
 }
 
-/// The longest time that anything waits for: a day.
+/// One day, in seconds.
 const LONGEST: f64 = 86_400.0;
 
 const fn number(name: &'static str, default: Option<f64>, least: f64, most: f64) -> Number {
@@ -53,46 +46,41 @@ const fn holds(name: &'static str, numbers: &'static [Number], about: &'static s
     Known { name, numbers, about, holds: true }
 }
 
-/// All of them.
 pub const ALL: [Known; 10] = [
-    sleeps("status-quo", &[], "leaves it to the network's timers"),
+    sleeps("status-quo", &[], "leaves the release to the network's timers"),
     sleeps(
         "fixed",
         &[number("seconds", Some(4.5), 0.0, LONGEST)],
-        "sleeps after the same time each time (Falaki et al., IMC 2010)",
+        "goes idle after a constant time (Falaki et al., IMC 2010)",
     ),
     sleeps(
         "iat",
         &[number("p", Some(0.95), 0.0, 1.0)],
-        "sleeps after the p-quantile of the trace's own gaps",
+        "goes idle after the p-quantile of the trace's gaps",
     ),
-    sleeps("threshold", &[], "sleeps after the time from which on sleeping at once is worth it"),
-    sleeps("oracle", &[], "knows what comes: the least that takes that delays nothing"),
+    sleeps("threshold", &[], "goes idle after the gap above which immediate dormancy saves energy"),
+    sleeps("oracle", &[], "knows the next gap: the lower bound without delays"),
     sleeps(
         "makeidle",
         &[whole("n", 100.0, 65_536.0)],
-        "sleeps after what would have been best for the last n gaps (Deng's thesis, 4.4.2)",
+        "goes idle after the wait that was best for the last n gaps (Deng's thesis, 4.4.2)",
     ),
-    sleeps("printed", &[], "makeidle by its equations as they are printed: sleeps at once"),
-    sleeps(
-        "context",
-        &[],
-        "sleeps after what has been best after packets like the last one (ours)",
-    ),
+    sleeps("printed", &[], "makeidle by its equations as printed: goes idle at once"),
+    sleeps("context", &[], "goes idle after the wait that was best after similar packets (ours)"),
     holds(
         "makeactive-fixed",
         &[number("hold", None, 0.0, LONGEST)],
-        "holds back what can wait, for the same time each time (Deng's thesis, 4.5.1)",
+        "delays sessions by a constant time (Deng's thesis, 4.5.1)",
     ),
     holds(
         "makeactive",
         &[whole("experts", 10.0, 3_600.0), number("gamma", Some(0.008), 0.0, 1e6)],
-        "holds back what can wait, for as long as it has learnt (Deng's thesis, 4.5.2)",
+        "delays sessions by a learned time (Deng's thesis, 4.5.2)",
     ),
 ];
 
-/// A policy that is known by its name, or two: `makeidle+makeactive` sleeps like one and holds back
-/// like the other.
+/// A named policy, or two: `makeidle+makeactive` goes idle by the first and delays sessions by the
+/// second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
     sleeps: Sleeps,
@@ -113,7 +101,7 @@ enum Sleeps {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Holds {
-    /// As long as it says, or by the fixed bound.
+    /// Seconds; `None` is the fixed bound of the trace.
     Fixed(Option<f64>),
     Learn {
         experts: usize,
@@ -121,22 +109,20 @@ enum Holds {
     },
 }
 
-/// What a trace as a whole says, for the policies that are granted to know it before.
+/// Properties of a whole trace, for policies that need them in advance.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Learned {
-    /// The [`Plan::quantile`] of its gaps, in seconds; never where it has no gap.
+    /// The [`Plan::quantile`] of the trace's gaps, in seconds; [`NEVER`](super::policy::NEVER) if
+    /// the trace has no gap.
     pub gap: f64,
-    /// k: bursts from one release to the next where it is left to the network.
+    /// k: mean number of bursts from one release by the network to the next.
     pub bursts: f64,
 }
 
-/// Why there is no such policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct PlanError {
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: String,
 }
 
@@ -144,13 +130,14 @@ fn wrong(sentence: String, hint: impl Into<String>) -> PlanError {
     PlanError { sentence, hint: hint.into() }
 }
 
-const ORDER: &str = "write first who sleeps and then who holds back, as in makeidle+makeactive";
+const ORDER: &str =
+    "write the policy for idle first and the one for delays second, as in makeidle+makeactive";
 
 impl Plan {
-    /// The policy of that name, with other numbers than its own where some are given.
+    /// The policy of this name, with the given parameters instead of the defaults.
     ///
     /// # Errors
-    /// Where there is no such policy, or it has no such number.
+    /// Fails if the policy or one of its parameters is unknown, or a value is out of range.
     pub fn new(name: &str, given: &[(String, f64)]) -> Result<Self, PlanError> {
         let (sleeps, holds) = split(name)?;
         let known: Vec<&Number> =
@@ -159,10 +146,10 @@ impl Plan {
             let Some(number) = known.iter().find(|number| number.name == key) else {
                 let names: Vec<&str> = known.iter().map(|number| number.name).collect();
                 let hint = match names.is_empty() {
-                    true => "there is nothing to choose".to_owned(),
-                    false => format!("it has: {}", names.join(", ")),
+                    true => "the policy has no parameters".to_owned(),
+                    false => format!("its parameters are: {}", names.join(", ")),
                 };
-                return Err(wrong(format!("`{name}` has no `{}`", quoted(key)), hint));
+                return Err(wrong(format!("`{name}` has no parameter `{}`", quoted(key)), hint));
             };
             if !number.fits(*value) {
                 return Err(number.refuses(&value.to_string()));
@@ -194,11 +181,12 @@ impl Plan {
         Ok(Self { sleeps, holds })
     }
 
-    /// Reads `makeidle`, `makeidle:n=50`, `fixed:4.5`, `makeidle:50+makeactive:experts=20:gamma=0.01`.
-    /// A number without a name is the first one of its policy.
+    /// Parses `makeidle`, `makeidle:n=50`, `fixed:4.5`,
+    /// `makeidle:50+makeactive:experts=20:gamma=0.01`. A value without a name is for the policy's
+    /// first parameter.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// Fails as [`Plan::new`] does.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut names: Vec<&str> = Vec::new();
         let mut given = Vec::new();
@@ -212,8 +200,8 @@ impl Plan {
                     (Some((key, value)), _) => (key.trim(), value.trim()),
                     (None, Some(first)) => (first.name, word),
                     (None, None) => {
-                        let sentence = format!("`{}` has no number to choose", quoted(name));
-                        return Err(wrong(sentence, "write its name alone"));
+                        let sentence = format!("`{}` has no parameters", quoted(name));
+                        return Err(wrong(sentence, "write the name without a value"));
                     }
                 };
                 let number = known.and_then(|known| known.numbers.iter().find(|n| n.name == key));
@@ -230,13 +218,13 @@ impl Plan {
         Self::new(&names.join("+"), &given)
     }
 
-    /// Whether it holds anything back.
+    /// Whether the policy delays sessions.
     pub fn holds(&self) -> bool {
         self.holds.is_some()
     }
 
-    /// The longest time in seconds for which it holds anything back, where that is known beforehand; none
-    /// too where it holds nothing back.
+    /// Maximum delay of a session in seconds; `None` if unknown in advance, or if the policy does
+    /// not delay sessions.
     pub fn longest_hold(&self) -> Option<f64> {
         match self.holds? {
             Holds::Fixed(seconds) => seconds,
@@ -244,12 +232,12 @@ impl Plan {
         }
     }
 
-    /// Whether it knows what comes: it is no [`Policy`] then.
+    /// Whether this is the oracle, which does not implement [`Policy`].
     pub fn is_oracle(&self) -> bool {
         self.sleeps == Sleeps::Oracle
     }
 
-    /// How long it takes beside others, about: nanoseconds a packet.
+    /// Approximate computing time in nanoseconds per packet.
     pub fn weight(&self) -> u32 {
         let sleeps = match self.sleeps {
             Sleeps::MakeIdle { n } => 50 + 2 * n as u32,
@@ -259,12 +247,13 @@ impl Plan {
         sleeps + if self.holds() { 100 } else { 0 }
     }
 
-    /// The quantile of a trace's gaps that it asks for.
+    /// The quantile of a trace's gaps that the policy needs in [`Learned::gap`].
     pub fn quantile(&self) -> Option<f64> {
         if let Sleeps::Gaps { p } = self.sleeps { Some(p) } else { None }
     }
 
-    /// Ready to run. The oracle is none: it is asked by who runs it.
+    /// Creates the policy. For the oracle this is `StatusQuo`, because the caller evaluates the
+    /// oracle itself.
     pub fn policy(&self, profile: &Profile, learned: Learned) -> Box<dyn Policy + Send> {
         let choice = Choice::of(profile);
         let released = choice.stay.released();
@@ -291,20 +280,19 @@ impl Plan {
 }
 
 impl Number {
-    /// Whether it can be this.
     pub fn fits(&self, value: f64) -> bool {
         (self.least..=self.most).contains(&value) && !(self.is_whole && value.fract() != 0.0)
     }
 
-    /// Says that it cannot be this.
+    /// The error for a rejected value.
     pub fn refuses(&self, text: &str) -> PlanError {
         let kind = if self.is_whole { "a whole number" } else { "a number" };
         let sentence = format!("`{}` cannot be {}", self.name, quoted(text));
-        wrong(sentence, format!("it is {kind} from {} to {}", self.least, self.most))
+        wrong(sentence, format!("give {kind} from {} to {}", self.least, self.most))
     }
 }
 
-/// Who says when to sleep, and who holds back.
+/// The policy that decides when to go idle, and the one that delays sessions.
 fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanError> {
     let find = |name: &str| {
         let names = || ALL.iter().map(|known| known.name);
@@ -313,7 +301,7 @@ fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanErr
             let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
             let all: Vec<&str> = names().collect();
             let sentence = format!("there is no policy `{}`", quoted(name));
-            wrong(sentence, format!("{meant}they are: {}", all.join(", ")))
+            wrong(sentence, format!("{meant}the policies are: {}", all.join(", ")))
         })
     };
     let Some((one, other)) = name.split_once('+') else {
@@ -322,14 +310,14 @@ fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanErr
     };
     let (sleeps, holds) = (find(one)?, find(other)?);
     if sleeps.holds {
-        return Err(wrong(format!("`{one}` says nothing of when to sleep"), ORDER));
+        return Err(wrong(format!("`{one}` does not decide when to go idle"), ORDER));
     }
     if !holds.holds {
-        return Err(wrong(format!("`{other}` holds nothing back"), ORDER));
+        return Err(wrong(format!("`{other}` does not delay sessions"), ORDER));
     }
     if sleeps.name == "oracle" {
-        let hint = "it knows what comes only where nothing is held back";
-        return Err(wrong("`oracle` goes with no other policy".to_owned(), hint));
+        let hint = "the oracle knows the next gap only if sessions are not delayed";
+        return Err(wrong("`oracle` cannot be combined with another policy".to_owned(), hint));
     }
     Ok((sleeps, Some(holds)))
 }
@@ -364,17 +352,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_what_there_is() {
-        assert!(fault("makeidel").contains("did you mean `makeidle`? they are: status-quo, fixed"));
-        assert!(fault("makeidle:m=3").starts_with("`makeidle` has no `m`; it has: n"));
-        assert!(fault("oracle:3").starts_with("`oracle` has no number to choose"));
-        assert!(fault("makeidle:n=x").starts_with("`n` cannot be x; it is a whole number from 1"));
+    fn errors_name_the_fault_and_the_choices() {
+        assert!(
+            fault("makeidel")
+                .contains("did you mean `makeidle`? the policies are: status-quo, fixed")
+        );
+        assert!(
+            fault("makeidle:m=3")
+                .starts_with("`makeidle` has no parameter `m`; its parameters are: n")
+        );
+        assert!(fault("oracle:3").starts_with("`oracle` has no parameters"));
+        assert!(fault("makeidle:n=x").starts_with("`n` cannot be x; give a whole number from 1"));
         assert!(fault("makeidle:n=1.5").starts_with("`n` cannot be 1.5"));
         assert!(fault("fixed:-1").starts_with("`seconds` cannot be -1"));
         assert!(fault("fixed:NaN").starts_with("`seconds` cannot be NaN"));
-        assert!(fault("makeactive+makeidle").starts_with("`makeactive` says nothing"));
-        assert!(fault("makeidle+fixed").starts_with("`fixed` holds nothing back"));
-        assert!(fault("oracle+makeactive").starts_with("`oracle` goes with no other"));
+        assert!(fault("makeactive+makeidle").starts_with("`makeactive` does not decide"));
+        assert!(fault("makeidle+fixed").starts_with("`fixed` does not delay sessions"));
+        assert!(fault("oracle+makeactive").starts_with("`oracle` cannot be combined"));
         assert!(fault("").starts_with("there is no policy ``"));
         assert!(fault("makeidle+makeactive+makeactive").starts_with("there is no policy"));
     }

@@ -1,7 +1,8 @@
-//! When to let a radio sleep.
+//! When the radio goes idle.
 //!
-//! A [`Policy`] is told each packet and says how long to stay awake after it. None of them knows what
-//! comes; [`Oracle`](super::meter::Oracle) does, and is no policy.
+//! A [`Policy`] receives each packet and returns how long to stay connected after it. A policy does
+//! not know later packets. [`Oracle`](super::meter::Oracle) does, and therefore does not implement
+//! the trait.
 
 mod context;
 mod make_active;
@@ -15,26 +16,26 @@ pub use timer::{Printed, StatusQuo, Timer};
 
 use super::Packet;
 
-/// Leaves it to the timers of the network: a wait that never ends.
+/// Wait that leaves the release to the network's timers.
 pub const NEVER: f64 = f64::INFINITY;
 
-/// Decides, after each packet, when the radio may sleep.
+/// Decides after each packet when the radio goes idle.
 pub trait Policy {
-    /// This packet passed, so many seconds after the one before it; nothing is known before the first.
-    /// Says after how many seconds of silence to go to sleep, strictly after; [`NEVER`] where that is
-    /// left to the network.
+    /// Adds a packet, `gap` seconds after the previous one (`None` for the first). Returns the
+    /// seconds of idle time strictly after which to go idle, or [`NEVER`].
     fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64;
 
-    /// Whether it ever holds a session back: who does not is not asked about sessions.
+    /// Whether the policy delays sessions; if not, [`Policy::begins`] and [`Policy::hold`] are not
+    /// called.
     fn holds(&self) -> bool {
         false
     }
 
-    /// A session that can wait begins at that second, whether or not the radio is released.
+    /// A delay-tolerant session begins at this second, in any state of the radio.
     fn begins(&mut self, _now: f64) {}
 
-    /// The same session finds the radio released, and no other one is held back: for how many seconds
-    /// to hold it back, and those that come until then. Called after [`Policy::begins`].
+    /// The same session finds the radio released while no other one is delayed: returns the seconds
+    /// to delay it and those that follow meanwhile. Called after [`Policy::begins`].
     fn hold(&mut self, _now: f64) -> f64 {
         0.0
     }

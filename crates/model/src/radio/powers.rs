@@ -1,4 +1,4 @@
-//! The powers of a radio, from what a power monitor saw while packets passed.
+//! Fits the powers of a radio to a power monitor's samples and a packet trace.
 
 mod monitor;
 mod solve;
@@ -11,85 +11,84 @@ use self::solve::{Column, System, solve};
 use super::timeline::{Phase, Segment, Timeline};
 use super::{Direction, Energy, Packet, Power, Profile};
 
-/// The longest trace: so many windows.
+/// Maximum length of a trace in windows.
 pub const MAX_WINDOWS: usize = 1_000_000;
-/// The clocks of trace and monitor agree no better than this, nor than half a sample.
+/// Assumed minimum error between the clocks of trace and monitor; half a sample if that is longer.
 const CLOCKS: Span = Span::from_millis(10);
-/// Half a sample, and a little more: what happens at even times is on no edge then.
+/// Slightly more than half a sample, so that events at round times do not fall on a window's edge.
 const HALF: f64 = 0.53;
 
-/// A number of a profile that a power monitor can tell.
+/// A value of a profile that can be fitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Quantity {
-    /// The power of a transfer, by the direction of the packets that end its gaps, in watts.
+    /// Power of a transfer, by the direction of the packets that end its gaps, in watts.
     Transfer(Direction),
-    /// The energy of a million bits in a direction, in joules.
+    /// Energy per million bits in a direction, in joules.
     PerMbit(Direction),
-    /// The mean power of the state at that place of the profile, in watts, with all else that the
-    /// device takes.
+    /// Mean power of the state at this index of the profile, in watts, including the rest of the
+    /// device.
     State(usize),
-    /// The energy of a promotion out of a state, in joules.
+    /// Energy of a promotion out of a state, in joules.
     Promotion(usize),
-    /// The energy of a demotion into a state, in joules.
+    /// Energy of a demotion into a state, in joules.
     Demotion(usize),
 }
 
 impl Quantity {
-    /// Whether it is in watts, and not in joules.
+    /// Whether the unit is watts; otherwise joules.
     pub fn is_power(self) -> bool {
         matches!(self, Self::Transfer(_) | Self::State(_))
     }
 }
 
-/// A number that was fitted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fitted {
-    /// Watts, joules, or joules a million bits; never negative.
+    /// In watts, joules, or joules per million bits; never negative.
     pub value: f64,
-    /// Its standard error.
+    /// Standard error.
     pub error: f64,
-    /// What least squares gave without the bound at zero: the value itself, or less than nothing.
+    /// Result of least squares without the bound at zero; differs from `value` only if negative.
     pub free: f64,
 }
 
-/// What the trace and the monitor say of a quantity.
+/// Result for one quantity.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Finding {
-    /// Its value.
     Told(Fitted),
-    /// It never happens in the windows that were used.
+    /// Does not occur in the used windows.
     NotSeen,
-    /// It cannot be told apart from these: other values of them explain what was seen as well.
+    /// Not distinguishable from these: other combinations of values explain the samples equally
+    /// well.
     NotApart(Vec<Quantity>),
 }
 
 impl Fitted {
-    /// Whether least squares gave less than nothing.
+    /// Whether least squares without the bound was negative.
     pub fn is_bounded(&self) -> bool {
         self.free < 0.0
     }
 }
 
-/// What was fitted.
+/// Results of a fit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Powers {
-    /// Each quantity that the profile's radio has: transfers, bits, states, promotions, demotions.
+    /// Every quantity of the profile's radio: transfers, bits, states, promotions, demotions.
     pub numbers: Vec<(Quantity, Finding)>,
-    /// Windows that were used.
+    /// Number of used windows.
     pub windows: usize,
-    /// How long most of them are.
+    /// Median length of a window.
     pub window: Span,
-    /// How far apart the monitor's samples usually are.
+    /// Median interval between samples of the monitor.
     pub sampled: Span,
-    /// The share of the variance that is explained.
+    /// Explained share of the variance.
     pub explained: f64,
-    /// Seconds to add to the monitor's times, where that leaves less than half as much unexplained: about
-    /// half a sample, or less nothing.
+    /// Seconds to add to the monitor's times: plus or minus about half a sample. `None` unless that
+    /// more than halves the unexplained squares.
     pub offset: Option<f64>,
 }
 
 impl Powers {
-    /// The value of a quantity, where it is told.
+    /// The value of a quantity, if it was determined.
     pub fn told(&self, quantity: Quantity) -> Option<Fitted> {
         self.numbers.iter().find_map(|(one, finding)| match finding {
             Finding::Told(fitted) if *one == quantity => Some(*fitted),
@@ -98,61 +97,62 @@ impl Powers {
     }
 }
 
-/// Why nothing can be fitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPowers {
-    /// Trace and monitor have too little in common.
-    #[error("only {0} windows have both packets' states and samples of power: too few")]
+    /// Too few usable windows.
+    #[error("only {0} windows have both known states and samples of power: too few")]
     TooFew(usize),
-    /// There are too many windows.
-    #[error("the monitor's samples make more than {MAX_WINDOWS} windows")]
+    /// More than [`MAX_WINDOWS`] windows.
+    #[error("the monitor's samples fill more than {MAX_WINDOWS} windows")]
     TooLong,
 }
 
-/// Fits powers by least squares: in each window of time, the energy that the monitor saw is the sum of
-/// the states' powers by the time in each, of the bits, and of the promotions and demotions in it.
+/// Fits powers by least squares: in each window, the energy that the monitor measured is the sum of
+/// the states' powers by the time in each state, of the bits, and of the promotions and demotions
+/// in the window.
 ///
-/// Windows begin and end where samples do. States are those that the profile's timers give for the
-/// packets. Of its powers only those of listening are used: how much more or less than on average a
-/// stay that ends within a cycle listens is taken out of what was seen, and is in the errors. Windows
-/// have to be longer than a promotion takes.
+/// Windows start and end where samples do. The states follow from the profile's timers and the
+/// packets. The fit uses only the profile's ratio of powers within a DRX cycle: if a stay ends
+/// within a cycle, the deviation of its on durations from the mean is subtracted from the measured
+/// energy and enters the errors. Windows must be longer than a promotion.
 #[derive(Clone, Debug)]
 pub struct Fit {
     timeline: Timeline,
-    /// The mean power of each state in the profile.
+    /// Mean power of each state in the profile, in watts.
     means: Vec<f64>,
     quantities: Vec<Quantity>,
     sampled: Span,
-    /// The monitor's windows, and the same a little earlier and a little later.
+    /// The monitor's windows, unchanged, earlier and later.
     lanes: [Lane; 3],
-    /// How much earlier and later these are, in seconds.
+    /// Seconds by which the second and third are shifted.
     late: f64,
     first: Option<Time>,
 }
 
-/// Windows, and what happens in them.
+/// Windows with their rows of the design matrix.
 #[derive(Clone, Debug)]
 struct Lane {
     windows: Vec<Window>,
-    /// Of the first windows, what there is of each quantity, row by row.
+    /// Amount of each quantity in each window, row by row; ends at the last window with a segment.
     design: Vec<f64>,
-    /// Of these, how many nanoseconds have a known state.
+    /// Nanoseconds of each row in which the state is known.
     known: Vec<u64>,
-    /// The window of the last segment.
+    /// Index of the first window that the next segment can overlap.
     place: usize,
 }
 
 impl Fit {
-    /// Takes what a monitor saw, before the first packet of the trace.
+    /// Creates a fit of these samples, before the first packet of the trace.
     ///
     /// # Errors
-    /// Where that is too much.
+    /// Fails if there are too many windows.
     pub fn new(profile: &Profile, monitor: Monitor) -> Result<Self, NoPowers> {
         let (sampled, windows) = monitor.windows()?;
         let late = (HALF * sampled.as_secs_f64()).max(CLOCKS.as_secs_f64());
         let quantities = quantities(profile);
-        // Its segments' joules are what there is of each quantity: seconds tell a transfer's power.
+        // With powers of zero and energies of one joule, the joules of a segment are the amount of
+        // its energy quantity; the amount of a transfer's power is its seconds.
         let mut units = profile.clone();
         [units.transfer.send, units.transfer.receive] = [Power::watts(0.0); 2];
         let one = Energy::joules(1.0);
@@ -176,7 +176,7 @@ impl Fit {
         })
     }
 
-    /// The next packet of the trace.
+    /// Adds a packet of the trace.
     pub fn packet(&mut self, packet: &Packet) {
         self.first.get_or_insert(packet.at);
         let mut segments = Vec::new();
@@ -212,10 +212,10 @@ impl Fit {
         self.lanes.iter_mut().for_each(|lane| lane.add(&part, columns));
     }
 
-    /// All packets were told.
+    /// Ends the trace and fits.
     ///
     /// # Errors
-    /// Where trace and monitor have too little in common.
+    /// Fails if trace and monitor have too few windows in common.
     pub fn finish(mut self) -> Result<Powers, NoPowers> {
         let mut segments = Vec::new();
         self.timeline.end(|segment| segments.push(segment));
@@ -231,16 +231,16 @@ impl Fit {
         let (_, usual, _) = lengths.select_nth_unstable(windows / 2);
         let window = Span::from_nanos(*usual);
         let solved = solve(&system, &[earlier.0, later.0]);
-        // As the monitor saw it.
+        // As measured, without the correction.
         let seen = || system.seen.iter().zip(&system.assumed).map(|(seen, taken)| seen + taken);
         let squares: f64 = seen().map(|joules| joules * joules).sum();
         let [earlier, now, later] = solved.left;
         let best = if earlier < later { -self.late } else { self.late };
-        // What is left of rounding errors says nothing.
+        // Residuals from rounding errors are not evidence.
         let is_better = earlier.min(later) < now / 2.0 && now > 1e-12 * squares / windows as f64;
         let mean = seen().sum::<f64>() / windows as f64;
         let spread: f64 = seen().map(|joules| (joules - mean).powi(2)).sum();
-        // Where nothing but rounding errors varies nothing is explained.
+        // Without variance above rounding errors the explained share is 0.
         let explained = if spread > 1e-18 * squares { 1.0 - solved.rest / spread } else { 0.0 };
         let finding = |column| match column {
             Column::Absent => Finding::NotSeen,
@@ -261,13 +261,13 @@ impl Fit {
     }
 }
 
-/// A segment of the timeline in the columns of a design.
+/// A segment of the timeline, assigned to columns of the design matrix.
 struct Part {
     begins: u64,
     ends: u64,
-    /// Where its seconds go.
+    /// Column of its seconds.
     power: Option<usize>,
-    /// Where its joules go; out of what was seen where there is none.
+    /// Column of its joules; if `None`, the joules are subtracted from the measured energy.
     energy: Option<usize>,
     joules: f64,
 }
@@ -283,7 +283,7 @@ impl Lane {
         Self { windows, design: Vec::new(), known: Vec::new(), place: 0 }
     }
 
-    /// Segments come in the order of time.
+    /// Segments arrive in order of time.
     fn add(&mut self, part: &Part, columns: usize) {
         let Part { begins, ends, power, energy, joules } = *part;
         while self.windows.get(self.place).is_some_and(|window| window.ends <= begins) {
@@ -300,7 +300,7 @@ impl Lane {
                 self.design.resize((place + 1) * columns, 0.0);
             }
             let nanos = ends.min(window.ends).saturating_sub(begins.max(window.begins));
-            // What takes no time is in one window as a whole.
+            // A segment without duration is in one window only.
             let share = if begins == ends { 1.0 } else { nanos as f64 / (ends - begins) as f64 };
             let row = &mut self.design[place * columns..][..columns];
             if let Some(power) = power {
@@ -317,8 +317,8 @@ impl Lane {
         }
     }
 
-    /// The windows of which the states are known throughout, and how long they are. In which state the
-    /// `first` packet found the radio is not known.
+    /// The windows in which the states are known throughout, and their lengths. The state before
+    /// the `first` packet is unknown.
     fn system(self, columns: usize, first: u64) -> (System, Vec<u64>) {
         let mut system = System { columns, ..System::default() };
         let mut lengths = Vec::new();
@@ -340,8 +340,8 @@ impl Lane {
     }
 }
 
-/// What a radio has. Promotions and demotions are those that the profile gives an energy or a delay,
-/// and those of its first released state.
+/// The quantities of a radio. Promotions and demotions are those with an energy or delay in the
+/// profile, and those of the first released state.
 fn quantities(profile: &Profile) -> Vec<Quantity> {
     let ways = [Direction::Up, Direction::Down];
     let released = profile.states.iter().position(|state| state.is_released);

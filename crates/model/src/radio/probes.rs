@@ -1,4 +1,4 @@
-//! Round trips after silences, and samples of power, as lines of text.
+//! CSV readers for round trips after gaps, and for samples of power.
 
 use manyways_unit::Time;
 use manyways_unit::human::quoted;
@@ -6,37 +6,38 @@ use manyways_unit::human::quoted;
 use super::csv::{CsvError, MAX_LINE, names, place, split, time, wrong};
 use super::infer::Probe;
 
-/// The longest round trip, in seconds: a program that waits for so long has given up.
+/// In seconds; longer round trips are invalid.
 const MAX_ROUND_TRIP: f64 = 60.0;
-/// The longest silence before a probe, in seconds.
+/// In seconds.
 const MAX_SILENCE: f64 = 86_400.0;
-/// The largest power that a monitor sees, in watts.
+/// In watts.
 const MAX_POWER: f64 = 1e4;
 
 /// Reads probes line by line.
 ///
-/// The first line names the columns, in any order, and others may stand between them.
+/// The first line names the columns, in any order. Other columns are ignored.
 ///
 /// | Column | Value |
 /// |---|---|
-/// | `idle` or `interval` | seconds of silence before |
-/// | `round_trip` (seconds), or `rtt_ms`, `RTT2` or `RTT` (milliseconds) | the round trip behind it; none or 0 where nothing came back |
-/// | `KeepOrDrop` | if there: only rows with `YEP` count |
+/// | `idle` or `interval` | gap before the probe in seconds |
+/// | `round_trip` (seconds), or `rtt_ms`, `RTT2` or `RTT` (milliseconds) | round trip after the gap; empty or 0 if there was no answer |
+/// | `KeepOrDrop` | if present: only rows with `YEP` are read |
 ///
-/// Those with `interval`, `RTT2` and `KeepOrDrop` are the recordings of Narayanan et al., SIGCOMM 2021.
+/// Files with `interval`, `RTT2` and `KeepOrDrop` are the recordings of Narayanan et al., SIGCOMM
+/// 2021.
 #[derive(Clone, Debug)]
 pub struct Probes {
     line: u64,
     count: usize,
     idle: usize,
     round_trip: usize,
-    /// Seconds in a unit of the round trip.
+    /// Seconds per unit of the round-trip column.
     unit: f64,
     keep: Option<usize>,
 }
 
-/// Reads samples of a power monitor line by line: `time`, and `watts` (or `power_w`), or `milliwatts`
-/// (or `power_mw`). The time is that of the middle of a sample, and never before its predecessor.
+/// Reads samples of a power monitor line by line: `time`, and `watts` (or `power_w`), or
+/// `milliwatts` (or `power_mw`). The time is the middle of a sample; times ascend.
 #[derive(Clone, Debug)]
 pub struct Samples {
     line: u64,
@@ -47,7 +48,7 @@ pub struct Samples {
     last: Option<Time>,
 }
 
-/// The first of these columns that is there, and what goes with it.
+/// The first of these columns that exists, with its value.
 fn find<T: Copy>(
     names: &[String],
     wanted: &[(&str, T)],
@@ -82,10 +83,10 @@ fn number(text: &str, line: u64) -> Result<f64, CsvError> {
 }
 
 impl Probes {
-    /// Reads the line with the names of the columns.
+    /// Reads the header line.
     ///
     /// # Errors
-    /// Where one that is needed is missing.
+    /// Fails if a required column is missing or a column is ambiguous.
     pub fn new(header: &str) -> Result<Self, CsvError> {
         const HINT: &str = "the first line is idle,round_trip, both in seconds";
         const TRIPS: [(&str, f64); 4] =
@@ -97,10 +98,11 @@ impl Probes {
         Ok(Self { line: 1, count: names.len(), idle, round_trip, unit, keep })
     }
 
-    /// Reads the next line; nothing where it is blank, dropped, or nothing came back.
+    /// Reads the next line. Returns `None` if the line is blank or dropped, or if there was no
+    /// answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if a value is missing or malformed.
     pub fn line(&mut self, text: &str) -> Result<Option<Probe>, CsvError> {
         self.line += 1;
         let Some(fields) = fields(text, self.line, self.count)? else { return Ok(None) };
@@ -119,13 +121,13 @@ impl Probes {
             let unit = if self.unit < 1.0 { "ms" } else { "s" };
             let most = (MAX_ROUND_TRIP / self.unit).round();
             let sentence =
-                format!("`{}` is above the longest round trip, {most} {unit}", quoted(trip_text));
-            let hint = (self.unit == 1.0).then(|| "a column rtt_ms has milliseconds".to_owned());
+                format!("`{}` is above the maximum round trip, {most} {unit}", quoted(trip_text));
+            let hint =
+                (self.unit == 1.0).then(|| "for milliseconds, name the column rtt_ms".to_owned());
             return Err(CsvError { hint, ..wrong(self.line, sentence) });
         }
         if !(0.0..=MAX_SILENCE).contains(&idle) {
-            let sentence =
-                format!("`{}` is not a silence of 0 to {MAX_SILENCE} s", quoted(idle_text));
+            let sentence = format!("`{}` is not a gap of 0 to {MAX_SILENCE} s", quoted(idle_text));
             return Err(wrong(self.line, sentence));
         }
         Ok((round_trip > 0.0).then_some(Probe { idle, round_trip }))
@@ -133,10 +135,10 @@ impl Probes {
 }
 
 impl Samples {
-    /// Reads the line with the names of the columns.
+    /// Reads the header line.
     ///
     /// # Errors
-    /// Where one that is needed is missing.
+    /// Fails if a required column is missing or a column is ambiguous.
     pub fn new(header: &str) -> Result<Self, CsvError> {
         const HINT: &str = "the first line is time,watts";
         const POWERS: [(&str, f64); 4] =
@@ -147,10 +149,10 @@ impl Samples {
         Ok(Self { line: 1, count: names.len(), time, power, unit, last: None })
     }
 
-    /// Reads the next line, with its power in watts; nothing where it is blank.
+    /// Reads the next line: time and watts, or `None` if the line is blank.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if a value is missing, malformed or out of order.
     pub fn line(&mut self, text: &str) -> Result<Option<(Time, f64)>, CsvError> {
         self.line += 1;
         let Some(fields) = fields(text, self.line, self.count)? else { return Ok(None) };
@@ -171,7 +173,7 @@ impl Samples {
         if watts.abs() > MAX_POWER {
             let sentence = format!("`{}` is more than {MAX_POWER} W", quoted(text));
             return Err(CsvError {
-                hint: Some("a column milliwatts has milliwatts".to_owned()),
+                hint: Some("for milliwatts, name the column milliwatts".to_owned()),
                 ..wrong(self.line, sentence)
             });
         }
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         let fault = |error: CsvError| error.to_string();
         assert_eq!(fault(Probes::new("a,b").unwrap_err()), "line 1: there is no column `idle`");
         let mut probes = Probes::new("idle,rtt_ms").unwrap();
@@ -218,11 +220,11 @@ mod tests {
         assert_eq!(fault(probes.line("1,NaN").unwrap_err()), "line 4: `NaN` is not a number");
         assert_eq!(
             fault(probes.line("-1,1").unwrap_err()),
-            "line 5: `-1` is not a silence of 0 to 86400 s"
+            "line 5: `-1` is not a gap of 0 to 86400 s"
         );
         assert_eq!(fault(Samples::new("time").unwrap_err()), "line 1: there is no column `watts`");
         let error = probes.line("1,90000").unwrap_err();
-        assert_eq!(fault(error), "line 6: `90000` is above the longest round trip, 60000 ms");
+        assert_eq!(fault(error), "line 6: `90000` is above the maximum round trip, 60000 ms");
         for far in ["1,1e308", "1e308,1"] {
             let sentence = fault(probes.line(far).unwrap_err());
             assert!(sentence.contains("`1e308`") && sentence.len() < 80, "{sentence}");
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(sentence, "line 4: the time is earlier than in the line before");
         for twice in ["time,watts,time", "time,watts,watts"] {
             let sentence = fault(Samples::new(twice).unwrap_err());
-            assert!(sentence.starts_with("line 1: there are two columns"), "{sentence}");
+            assert!(sentence.contains("occurs twice"), "{sentence}");
         }
         assert!(Probes::new("idle,round_trip,Idle").is_err());
         let mut samples = Samples::new("time,watts").unwrap();

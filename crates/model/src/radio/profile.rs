@@ -1,4 +1,4 @@
-//! A radio as data: what it spends in which state, and when it leaves it.
+//! Radio profiles: power and timers of each state.
 
 mod read;
 mod write;
@@ -9,93 +9,88 @@ pub use self::read::{LONGEST, MAX_STATES, MAX_TEXT, MOST_ENERGY, MOST_POWER, Pro
 pub use self::write::write;
 use super::{Energy, Power};
 
-/// What kind of network a radio is for.
+/// Access technology of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Technology {
     /// UMTS and HSPA, or CDMA2000.
     ThreeG,
-    /// LTE.
     Lte,
     /// 5G New Radio, with or without an LTE anchor.
     Nr,
-    /// Wi-Fi.
     Wifi,
-    /// Bluetooth.
     Bluetooth,
 }
 
 /// A radio.
 ///
-/// Its states are in the order in which it goes through them when nothing passes, from the one in
-/// which data is transferred to the one in which it stays. A packet brings it back into the first.
+/// States are in the order of demotion without traffic, from the state that transfers data to the
+/// last one. A packet causes a promotion to the first state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
-    /// One line for people.
+    /// One line for the user.
     pub title: String,
-    /// What it is for.
     pub technology: Technology,
-    /// While packets follow each other.
+    /// Powers during transfers.
     pub transfer: Transfer,
     /// At least two.
     pub states: Vec<State>,
-    /// The state into which the device can go by itself (fast dormancy), by its place.
+    /// Index of the state of fast dormancy.
     pub dormant: usize,
 }
 
-/// What a transfer takes.
+/// Power and energy of transfers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Transfer {
-    /// While packets go out, and while they come in.
+    /// Power while sending.
     pub send: Power,
-    /// See [`Transfer::send`].
+    /// Power while receiving.
     pub receive: Power,
-    /// More for each million bits that go out: the same number as mW for each Mbit/s.
+    /// Additional energy per million bits sent; numerically mW per Mbit/s.
     pub send_per_mbit: Energy,
-    /// The same for what comes in.
+    /// Additional energy per million bits received.
     pub receive_per_mbit: Energy,
-    /// A gap of at most this between two packets belongs to a transfer.
+    /// Gaps up to this length belong to a transfer.
     pub burst_gap: Span,
-    /// Where these numbers are from.
+    /// Source of these values.
     pub source: String,
 }
 
-/// A state without a transfer.
+/// An RRC state without a transfer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// As its technology calls it.
+    /// Name in the specifications of its technology.
     pub name: String,
-    /// What it takes, but for when it listens.
+    /// Power outside the on duration.
     pub power: Power,
-    /// It listens again and again, as discontinuous reception and paging do.
+    /// DRX or paging cycle.
     pub listens: Option<Listens>,
-    /// It is left for the next one after so long without a packet. The last one has none.
+    /// Time without a packet until the next state; `None` in the last state.
     pub timer: Option<Span>,
-    /// What it takes to enter it, by a timer or by the device's own wish.
+    /// Energy of the demotion into this state, by timer or fast dormancy.
     pub demotion: Energy,
-    /// What it takes to be brought back by a packet, and how long that packet waits.
+    /// Energy of the promotion out of this state.
     pub promotion: Energy,
-    /// See [`State::promotion`].
+    /// Time that a packet waits for the promotion.
     pub promotion_delay: Span,
-    /// The network keeps nothing for the device here, so that coming back is a switch: what
-    /// signalling is counted by.
+    /// Whether the network has released the RRC connection, so that a promotion counts as a switch
+    /// (with its signalling).
     pub is_released: bool,
-    /// Where these numbers are from.
+    /// Source of these values.
     pub source: String,
 }
 
-/// Discontinuous reception: at the beginning of every cycle it listens.
+/// DRX or paging: the on duration at the start of each cycle.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Listens {
-    /// From one time to the next.
     pub cycle: Span,
-    /// For how long; at most the cycle.
+    /// On duration; at most the cycle.
     pub lasts: Span,
-    /// What that takes.
+    /// Power in the on duration.
     pub power: Power,
 }
 
 impl Profile {
-    /// The same radio, of which going to sleep and being brought back takes so many times as much.
+    /// Multiplies the energies of all demotions and promotions.
     pub fn with_switches(mut self, factor: f64) -> Self {
         for state in &mut self.states {
             state.demotion = Energy::joules(state.demotion.as_joules() * factor);
@@ -104,8 +99,8 @@ impl Profile {
         self
     }
 
-    /// The same radio, where to release it takes so large a share of what turning the data connection
-    /// off takes. Profiles have a half, as Deng's thesis does (§4.6.1).
+    /// Sets the energy of a release to this share of the energy of switching the data connection
+    /// off. Profiles contain one half, as Deng's thesis does (§4.6.1).
     pub fn with_turn_off(mut self, share: f64) -> Self {
         for state in &mut self.states {
             state.demotion = Energy::joules(state.demotion.as_joules() * share / 0.5);
@@ -123,7 +118,7 @@ impl Technology {
         ("bluetooth", Self::Bluetooth),
     ];
 
-    /// As a profile calls it.
+    /// Name in profile files.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
     }

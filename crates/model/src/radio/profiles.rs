@@ -1,8 +1,8 @@
-//! The profiles that come with it.
+//! Built-in profiles.
 
 use super::profile::{self, Profile, ProfileError};
 
-/// Names and texts, by name.
+/// Sorted by name.
 const ALL: [(&str, &str); 15] = [
     ("3g-i997", include_str!("../../profiles/3g-i997.toml")),
     ("3g-imap", include_str!("../../profiles/3g-imap.toml")),
@@ -21,15 +21,15 @@ const ALL: [(&str, &str); 15] = [
     ("wifi", include_str!("../../profiles/wifi.toml")),
 ];
 
-/// All names, and the text of each.
+/// Name and text of each profile.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.into_iter()
 }
 
-/// The profile of that name; none where there is no such name.
+/// The profile of this name; `None` if there is no such profile.
 ///
 /// # Errors
-/// None that a test would not find: they are all read there.
+/// Never fails in practice: a test reads every profile.
 pub fn named(name: &str) -> Option<Result<Profile, ProfileError>> {
     let (_, text) = ALL.iter().find(|(one, _)| *one == name)?;
     Some(profile::parse(text))
@@ -47,7 +47,7 @@ mod tests {
             assert!(!profile.transfer.source.is_empty(), "{name}");
             assert!(profile.states.iter().all(|state| !state.source.is_empty()), "{name}");
         }
-        assert!(all().is_sorted(), "they are listed by name");
+        assert!(all().is_sorted(), "the list is sorted by name");
         assert!(named("lte").is_some() && named("wimax").is_none());
     }
 

@@ -1,18 +1,18 @@
-//! Which packets belong together.
+//! Assigns packets to sessions and applications.
 
 use std::collections::HashMap;
 
 use manyways_unit::{Span, Time};
 
-/// Where no flow is known, what an application does after such a silence is a new session (the gap
-/// between bursts of AT&T's Video Optimizer).
+/// Without a flow, a longer gap of an application starts a new session (the gap between bursts of
+/// AT&T's Video Optimizer).
 pub const BURST_GAP: Span = Span::from_millis(1_500);
-/// More flows than this are not remembered: the next packet of each begins a new session.
+/// Limit of stored flows; beyond it the next packet of each starts a new session.
 const MAX_FLOWS: usize = 200_000;
-/// The most applications. The last one is all that come later, `(others)`.
+/// Limit of applications; the last one, `(others)`, contains all further ones.
 pub const MAX_APPS: usize = 10_000;
 
-/// Numbers sessions: by flow, or by silences of an application.
+/// Assigns session numbers by flow, or by gaps of an application.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     next: u32,
@@ -20,16 +20,16 @@ pub struct Sessions {
     bursts: HashMap<u16, (Time, u32)>,
 }
 
-/// Who sends and receives.
+/// An application and the server port of its traffic.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct App {
-    /// As the trace calls it; empty where it does not.
+    /// Name in the trace; empty if unknown.
     pub name: String,
-    /// The server's port, where the trace says it.
+    /// Port of the server, if the trace has it.
     pub port: Option<u16>,
 }
 
-/// Numbers applications: each pair of a name and a port.
+/// Assigns a number to each pair of name and port.
 #[derive(Clone, Debug, Default)]
 pub struct Apps {
     all: Vec<App>,
@@ -37,7 +37,7 @@ pub struct Apps {
 }
 
 impl Sessions {
-    /// The number of the session of a packet that passes now.
+    /// Session number of a packet.
     pub fn of(&mut self, at: Time, app: u16, flow: Option<u64>) -> u32 {
         if let Some(flow) = flow {
             if let Some(session) = self.flows.get(&flow) {
@@ -65,7 +65,7 @@ impl Sessions {
 }
 
 impl Apps {
-    /// The number of an application.
+    /// Number of an application.
     pub fn number(&mut self, name: &str, port: Option<u16>) -> u16 {
         if let Some(number) = self.numbers.get(&port).and_then(|names| names.get(name)) {
             return *number;
@@ -82,7 +82,7 @@ impl Apps {
         number
     }
 
-    /// By their numbers.
+    /// Applications, indexed by number.
     pub fn all(&self) -> &[App] {
         &self.all
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn stored_flows_and_applications_are_bounded() {
         let (mut sessions, mut apps) = (Sessions::default(), Apps::default());
         for number in 0..300_000 {
             sessions.of(Time::ZERO, 0, Some(number));

@@ -1,41 +1,40 @@
-//! Who the energy is for.
+//! Attributes energy to the owners of packets.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::{Choice, Direction, Packet, Profile};
 
-/// What an application, or whatever else owns packets, has caused.
+/// Energy of an owner of packets, such as an application.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Share {
-    /// Packets.
     pub packets: u64,
-    /// Bytes that were sent, and that were received.
+    /// Sent, received.
     pub bytes: [u64; 2],
-    /// Joules of transfers: the gaps that its packets ended, and their bits.
+    /// Joules of the gaps that its packets ended within transfers, and of their bits.
     pub transfer: f64,
-    /// Joules for which the radio stayed awake behind its packets, and to let it go then.
+    /// Joules of tails after its packets, including the demotions.
     pub tail: f64,
-    /// Joules to bring the radio back for its packets.
+    /// Joules of promotions for its packets.
     pub promotion: f64,
-    /// How often its packets found the radio released.
+    /// Packets that found the radio released.
     pub switches: u64,
 }
 
 impl Share {
-    /// All of it, in joules.
+    /// In joules.
     pub fn total(&self) -> f64 {
         self.transfer + self.tail + self.promotion
     }
 }
 
-/// Divides what a radio takes under the network's timers among the owners of its packets.
+/// Attributes the energy under the network's timers to the owners of packets.
 ///
-/// A silence belongs to whoever sent or received last, up to the moment at which the network lets go
-/// of the radio; what is taken behind that (paging) is nobody's. What brings it back belongs to whose
-/// packet does. These are the rules of Qian et al., "Profiling resource usage for mobile
-/// applications", MobiSys 2011. Who does not send at all does not save all of its share: others
-/// would have tails of their own in its place.
+/// The energy of a gap is attributed to the owner of the last packet until the network releases the
+/// radio. Energy after that (paging) is not attributed. A promotion is attributed to the owner of
+/// the packet that caused it. These are the rules of Qian et al., "Profiling resource usage for
+/// mobile applications", MobiSys 2011. An owner without traffic would not save its full share,
+/// because others would have more tails.
 #[derive(Clone, Debug)]
 pub struct Shares<K> {
     choice: Choice,
@@ -43,16 +42,16 @@ pub struct Shares<K> {
     power: [f64; 2],
     bit: [f64; 2],
     all: HashMap<K, Share>,
-    /// At most so many owners.
+    /// Maximum number of separate owners.
     most: usize,
-    /// All owners that came later.
+    /// Sum of all further owners.
     others: Share,
     idle: f64,
     last: Option<K>,
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    /// At most so many owners are told apart.
+    /// Distinguishes at most `most` owners.
     pub fn new(profile: &Profile, most: usize) -> Self {
         let transfer = &profile.transfer;
         Self {
@@ -76,8 +75,8 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         &mut self.others
     }
 
-    /// The next packet, so many seconds after the one before it. Says what the tail before it took, and
-    /// what is its own: transfer and promotion.
+    /// Adds a packet `gap` seconds after the previous one (`None` for the first). Returns the
+    /// energy of the tail before it, and the sum of its transfer and promotion.
     pub fn next(&mut self, owner: K, packet: &Packet, gap: Option<f64>) -> (f64, f64) {
         let mut tail = 0.0;
         let way = usize::from(packet.direction == Direction::Down);
@@ -106,7 +105,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         (tail, transfer + promotion)
     }
 
-    /// Nothing comes any more. Says what the last tail takes.
+    /// Ends the trace and returns the energy of the last tail.
     pub fn end(&mut self) -> f64 {
         self.silence(self.choice.stay.released().next_up())
     }
@@ -116,7 +115,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         let released = self.choice.stay.released();
         let all = self.choice.stay.energy(gap);
         let tail = match gap > released {
-            // With what it takes to be let go.
+            // Including the demotion to the released state.
             true => self.choice.stay.energy(released.next_up()),
             false => all,
         };
@@ -125,12 +124,12 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         tail
     }
 
-    /// Everybody's, and that of all who came later than those.
+    /// The share of each owner, and the sum of all further owners.
     pub fn all(&self) -> (&HashMap<K, Share>, &Share) {
         (&self.all, &self.others)
     }
 
-    /// Joules that are nobody's: of the radio while it is released.
+    /// Joules that are not attributed: of the released radio.
     pub fn idle(&self) -> f64 {
         self.idle
     }
@@ -146,7 +145,7 @@ mod tests {
     use crate::radio::{profiles, workload};
 
     #[test]
-    fn shares_add_up_to_what_the_radio_takes() {
+    fn shares_add_up_to_the_total() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
             let mut shares = Shares::new(&profile, 4);

@@ -1,4 +1,4 @@
-//! Runs a policy over a trace.
+//! Simulates a policy on a trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -10,62 +10,60 @@ use super::meter::{Account, Meter, Oracle};
 use super::policy::{NEVER, Policy};
 use super::{Packet, Profile};
 
-/// A session of which nothing passed for so long is a new one when something does: nobody has to
-/// remember it for longer.
+/// Gap after which a session counts as new, so that it need not be stored for longer.
 const FORGOTTEN: Span = Span::from_secs(900);
-/// Sessions that are remembered before it is looked for the first time what can be forgotten.
+/// Number of stored sessions at which old ones are removed for the first time.
 const SESSIONS: usize = 1_024;
 
-/// What a policy did.
+/// Result of a simulation.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Outcome {
-    /// What the radio took.
     pub account: Account,
-    /// How often it did what who knows what comes would have done.
+    /// Decisions compared with those of the oracle.
     pub switches: Switches,
-    /// How long sessions that could wait were held back.
+    /// Delays of the delay-tolerant sessions.
     pub delays: Delays,
     /// From the first packet to the last.
     pub lasts: Span,
 }
 
-/// Gaps between packets, by whether the radio was released in them, and whether it would have been by
-/// who knows what comes (§4.6.3 of Deng's thesis).
+/// Gaps between packets, by whether the radio was released in them, and whether the oracle would
+/// have released it (§4.6.3 of Deng's thesis).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Switches {
-    /// Released, and rightly so.
+    /// Released by both (N_TP).
     pub right: u64,
-    /// Released, and it should not have been.
+    /// Released, but not by the oracle: a false switch (N_FS).
     pub wrong: u64,
-    /// Not released, and rightly so.
+    /// Released by neither (N_TN).
     pub stayed: u64,
-    /// Not released, and it should have been.
+    /// Released only by the oracle: a missed switch (N_MS).
     pub missed: u64,
 }
 
-/// How long sessions were held back: of those that could wait, also those that were not.
+/// Delays of delay-tolerant sessions; those that were not delayed count too.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Delays {
-    /// Sessions.
+    /// Delay-tolerant sessions.
     pub count: u64,
-    /// Those that were held back.
+    /// Delayed sessions.
     pub held: u64,
-    /// Seconds of all together.
+    /// Sum of the delays in seconds.
     pub sum: f64,
-    /// Of those that were held back, how many by the number of hundredths of a second.
+    /// Number of delayed sessions by delay in hundredths of a second.
     hundredths: Vec<u64>,
 }
 
-/// Delays above this are counted as this.
+/// In seconds; longer delays count as this.
 const LONGEST_DELAY: f64 = 3_600.0;
 
 impl Switches {
-    /// N_FS / (N_FS + N_TN); none where it should have been released in every gap.
+    /// N_FS / (N_FS + N_TN); `None` if the oracle releases in every gap.
     pub fn false_rate(&self) -> Option<f64> {
         share(self.wrong, self.stayed)
     }
 
-    /// N_MS / (N_MS + N_TP); none where it should not have been released in any.
+    /// N_MS / (N_MS + N_TP); `None` if the oracle never releases.
     pub fn missed_rate(&self) -> Option<f64> {
         share(self.missed, self.right)
     }
@@ -76,7 +74,7 @@ fn share(part: u64, rest: u64) -> Option<f64> {
 }
 
 impl Delays {
-    /// One session more, which was held back for so long.
+    /// Adds a session with its delay.
     pub fn push(&mut self, delay: Span) {
         self.count += 1;
         let secs = delay.as_secs_f64();
@@ -91,7 +89,7 @@ impl Delays {
         }
     }
 
-    /// Those of another trace as well.
+    /// Adds the delays of another trace.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.held += other.held;
@@ -104,13 +102,12 @@ impl Delays {
         }
     }
 
-    /// Mean of those that were held back, in seconds.
+    /// Mean delay of the delayed sessions in seconds; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         (self.held > 0).then(|| self.sum / self.held as f64)
     }
 
-    /// The delay, in seconds to a hundredth, that so large a share of those that were held back does not
-    /// exceed.
+    /// The quantile of the delays of delayed sessions, in seconds with a resolution of 0.01 s.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = nearest_rank(self.held, share);
         let mut seen = 0;
@@ -122,20 +119,20 @@ impl Delays {
     }
 }
 
-/// Who decides.
+/// The decider of when to go idle.
 pub enum Decides<'a> {
-    /// Somebody who knows only what was.
+    /// A policy, which knows only the past.
     Policy(&'a mut dyn Policy),
-    /// Somebody who knows what comes, and delays nothing.
+    /// The oracle, which knows the next gap and does not delay sessions.
     Oracle,
 }
 
-/// A run: packets in, an [`Outcome`] out.
+/// A simulation: consumes packets and returns an [`Outcome`].
 ///
-/// Packets are where they are, whatever the radio does; only where a policy holds a session back, all
-/// packets of that session come so much later. A session can be held back if `tolerates` says so of its
-/// first packet, and only while the radio is released; when something else wakes the radio, all that
-/// was held back passes at once.
+/// The times of packets do not depend on the radio, except that all packets of a delayed session
+/// are shifted by its delay. A session can be delayed if `tolerates` is true for its first packet
+/// and the radio is released. When other traffic causes a promotion, all delayed sessions pass at
+/// once.
 pub struct Simulation<'p, 't> {
     meter: Meter,
     oracle: Oracle,
@@ -148,11 +145,11 @@ pub struct Simulation<'p, 't> {
     last: Option<(Time, f64)>,
     sessions: HashMap<u32, Session>,
     forgets_at: usize,
-    /// A session of which nothing passed for longer is a new one when something does.
+    /// Gap after which a session counts as new.
     forgets: Span,
-    /// Until when something is held back, and what, each with when its session began.
+    /// End of the current delay, and the delayed packets, each with the start of its session.
     held: Option<(Time, Vec<(Time, Packet)>)>,
-    /// Packets of sessions that were held back, by when they pass now.
+    /// Packets of delayed sessions, by their new times.
     coming: BinaryHeap<Reverse<(Time, u64, Packet)>>,
     count: u64,
 }
@@ -161,12 +158,12 @@ pub struct Simulation<'p, 't> {
 struct Session {
     begins: Time,
     seen: Time,
-    /// So much later than they are all its packets pass; none while it is held back.
+    /// Shift of all its packets; `None` while the session is delayed.
     later: Option<Span>,
 }
 
 impl<'p, 't> Simulation<'p, 't> {
-    /// Nothing has passed yet.
+    /// `tolerates` returns whether the session of a packet is delay-tolerant.
     pub fn new(
         profile: &Profile,
         decides: Decides<'p>,
@@ -190,13 +187,13 @@ impl<'p, 't> Simulation<'p, 't> {
         }
     }
 
-    /// Sessions end with a shorter silence: what comes behind it on the same flow may be held back again.
+    /// Ends sessions after a shorter gap: packets after it on the same flow can be delayed again.
     pub fn ending_sessions(mut self, silence: Span) -> Self {
         self.forgets = silence;
         self
     }
 
-    /// The next packet of the trace. One that is earlier than its predecessor is taken for as late.
+    /// Adds a packet of the trace; a time before the previous packet's is replaced by that one.
     pub fn push(&mut self, packet: Packet) {
         let is_holding = match &self.decides {
             Decides::Policy(policy) => policy.holds(),
@@ -208,7 +205,7 @@ impl<'p, 't> Simulation<'p, 't> {
         }
     }
 
-    /// The trace is over.
+    /// Ends the trace and returns the result.
     pub fn finish(mut self) -> Outcome {
         self.advance(Time::MAX);
         let lasts = self.last.map_or(Span::ZERO, |(last, _)| last.since(self.first));
@@ -227,7 +224,7 @@ impl<'p, 't> Simulation<'p, 't> {
         }
     }
 
-    /// It passes now.
+    /// The packet passes now.
     fn pass(&mut self, packet: Packet) {
         let gap = self.last.map(|(last, _)| packet.at.since(last).as_secs_f64());
         match (self.last, gap) {
@@ -259,7 +256,8 @@ impl<'p, 't> Simulation<'p, 't> {
         self.last = Some((at, wait));
     }
 
-    /// It passes now, later, or when what is held back passes.
+    /// The packet passes now, later by the shift of its session, or at the end of the current
+    /// delay.
     fn queue(&mut self, packet: Packet) {
         let now = packet.at;
         self.advance(now);
@@ -282,7 +280,7 @@ impl<'p, 't> Simulation<'p, 't> {
         }
     }
 
-    /// A session begins.
+    /// Starts a session.
     fn begin(&mut self, packet: &Packet) -> Session {
         let now = packet.at;
         let mut session = Session { begins: now, seen: now, later: Some(Span::ZERO) };
@@ -321,10 +319,10 @@ impl<'p, 't> Simulation<'p, 't> {
         self.count += 1;
     }
 
-    /// What is held back goes on its way.
+    /// Releases the delayed sessions.
     fn wake(&mut self, now: Time) {
         let Some((_, held)) = self.held.take() else { return };
-        // A flow may have begun several sessions meanwhile.
+        // A flow may have started several sessions meanwhile.
         let mut told = HashSet::new();
         for (begins, packet) in held {
             let later = now.since(begins);
@@ -339,7 +337,7 @@ impl<'p, 't> Simulation<'p, 't> {
         }
     }
 
-    /// All that passes until then.
+    /// Passes all packets up to `until`.
     fn advance(&mut self, until: Time) {
         loop {
             let opens = self.held.as_ref().map_or(Time::MAX, |(opens, _)| *opens);

@@ -1,32 +1,31 @@
-//! What has to be known of a whole trace before a policy runs over it.
+//! Properties of a whole trace that policies need in advance.
 
 use manyways_unit::quantile::nearest_rank;
 use manyways_unit::{Span, Time};
 
 use super::{Decay, Packet, Profile};
 
-/// A step of the histogram is a thousandth of its value.
+/// Bits of precision: a bucket is a thousandth of its value wide.
 const BITS: u32 = 10;
 
-/// Gaps between packets, as a histogram of bounded size: a quantile is right to a thousandth.
+/// Histogram of gaps between packets with bounded size; its quantiles are exact to one thousandth.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
     counts: Vec<u64>,
     all: u64,
 }
 
-/// Goes through a trace once.
+/// Reads a trace once.
 #[derive(Clone, Debug)]
 pub struct Survey {
     gaps: Gaps,
     last: Option<Time>,
-    /// For each radio: its burst gap, when it is released, how many gaps are longer than the first and
+    /// For each radio: burst gap, time of the release, gaps longer than the burst gap, gaps longer
     /// than both.
     radios: Vec<(f64, f64, u64, u64)>,
 }
 
 impl Gaps {
-    /// One more.
     pub fn push(&mut self, gap: Span) {
         let place = place(gap.as_nanos());
         if self.counts.len() <= place {
@@ -36,8 +35,8 @@ impl Gaps {
         self.all += 1;
     }
 
-    /// The gap that so large a share of them does not exceed, in seconds, rounded up by at most a
-    /// thousandth; none where there is no gap.
+    /// The quantile of the gaps in seconds, rounded up by at most a thousandth; `None` without
+    /// gaps.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = nearest_rank(self.all, share);
         let mut seen = 0;
@@ -49,16 +48,16 @@ impl Gaps {
     }
 }
 
-/// The step of a number of nanoseconds: those below 2^[`BITS`] have one each.
+/// Bucket of a number of nanoseconds; values below 2^[`BITS`] have one bucket each.
 fn place(nanos: u64) -> usize {
     let exponent = (64 - nanos.leading_zeros()).saturating_sub(BITS);
     ((u64::from(exponent) << BITS) + (nanos >> exponent)) as usize
 }
 
-/// The largest number of a step.
+/// The largest value of a bucket.
 fn end(place: usize) -> u64 {
     let place = place as u64;
-    // Behind the first 2^BITS steps, each exponent begins in the middle, at its highest bit.
+    // After the first 2^BITS buckets, each exponent starts in the middle, at its highest bit.
     let exponent = (0..=64 - u64::from(BITS))
         .rev()
         .find(|exponent| (exponent << BITS) + (u64::from(*exponent > 0) << (BITS - 1)) <= place)
@@ -68,7 +67,6 @@ fn end(place: usize) -> u64 {
 }
 
 impl Survey {
-    /// For these radios; nothing has passed yet.
     pub fn new<'a>(radios: impl IntoIterator<Item = &'a Profile>) -> Self {
         let radio = |profile: &Profile| {
             let released = Decay::from(profile, 0).released();
@@ -77,7 +75,6 @@ impl Survey {
         Self { gaps: Gaps::default(), last: None, radios: radios.into_iter().map(radio).collect() }
     }
 
-    /// The next packet.
     pub fn push(&mut self, packet: &Packet) {
         let last = self.last.map_or(packet.at, |last| last.max(packet.at));
         if let Some(before) = self.last {
@@ -92,13 +89,12 @@ impl Survey {
         self.last = Some(last);
     }
 
-    /// The gaps.
     pub fn gaps(&self) -> &Gaps {
         &self.gaps
     }
 
-    /// For the radio at that place, how many bursts come on average from one time at which the network
-    /// has released it to the next: k of MakeActive's fixed bound k·(t1 + t2).
+    /// Mean number of bursts from one release by the network to the next, for the radio at this
+    /// index: k of MakeActive's fixed bound k·(t1 + t2).
     pub fn bursts_per_period(&self, radio: usize) -> f64 {
         let (_, _, bursts, periods) = self.radios[radio];
         (bursts + 1) as f64 / (periods + 1) as f64
@@ -117,7 +113,7 @@ mod tests {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let mut survey = Survey::new([&profile]);
         let mut now = Time::ZERO;
-        // Three bursts, the last one a pair, and a silence; twice.
+        // Three bursts, the last one of two packets, then a long gap; twice.
         for millis in [0, 5_000, 5_000, 300, 60_000, 5_000, 5_000, 300] {
             now += Span::from_millis(millis);
             let packet = workload::heartbeats(Span::from_secs(1), 1, Span::ZERO).next().unwrap();

@@ -1,42 +1,39 @@
-//! In which state a radio is when, under the network's timers.
+//! States of a radio over time, under the network's timers.
 
 use manyways_unit::{Span, Time};
 
 use super::{Decay, Direction, Packet, Profile};
 
-/// What a radio does for a while.
+/// State or change of state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Packets follow each other; by the direction of the one that ends a gap.
+    /// A transfer, by the direction of the packet at the end of a gap.
     Transfer(Direction),
-    /// Nothing passes: the state at that place of the profile.
+    /// The state at this index of the profile, without packets.
     State(usize),
-    /// A packet brings it back out of the state at that place. That takes energy here, and no time:
-    /// packets are where they are.
+    /// The promotion out of the state at this index; takes energy but no time, because the times of
+    /// packets are fixed.
     Promotion(usize),
-    /// It enters the state at that place by a timer. Energy, and no time.
+    /// The demotion by a timer into the state at this index; takes energy but no time.
     Demotion(usize),
 }
 
-/// A while.
+/// A part of the timeline in one phase.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Segment {
-    /// When it begins.
     pub begins: Time,
-    /// When it ends; the same moment where it is only energy.
+    /// Equals `begins` if the segment has energy only.
     pub ends: Time,
-    /// What the radio does.
     pub phase: Phase,
-    /// What that takes.
     pub joules: f64,
 }
 
-/// A transfer's segment is no longer than this, or one gap between packets: a bit's energy is where it
-/// passes, to within this.
+/// Maximum length of a transfer's segment in seconds, unless one gap is longer; the energy of a bit
+/// is located with this precision.
 const PIECE: f64 = 0.1;
 
-/// Goes along with a trace. The joules of its segments add up to what the
-/// [`Meter`](super::meter::Meter) counts without a policy.
+/// Follows a trace. The sum of the joules of all segments equals the total of the
+/// [`Meter`](super::meter::Meter) without a policy.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     stay: Decay,
@@ -44,12 +41,11 @@ pub struct Timeline {
     power: [f64; 2],
     bit: [f64; 2],
     last: Option<Time>,
-    /// A transfer that may go on.
+    /// A transfer that may continue.
     transfer: Option<Segment>,
 }
 
 impl Timeline {
-    /// Nothing has passed yet.
     pub fn new(profile: &Profile) -> Self {
         let transfer = &profile.transfer;
         Self {
@@ -63,7 +59,7 @@ impl Timeline {
         }
     }
 
-    /// The next packet; what is over by then is handed out.
+    /// Adds a packet and passes each finished segment to `each`.
     pub fn next(&mut self, packet: &Packet, mut each: impl FnMut(Segment)) {
         let way = usize::from(packet.direction == Direction::Down);
         let bits = f64::from(packet.bytes) * 8.0 * self.bit[way];
@@ -109,7 +105,7 @@ impl Timeline {
         self.last = Some(at);
     }
 
-    /// Nothing comes any more: its tail ends.
+    /// Ends the trace with the last tail.
     pub fn end(&mut self, mut each: impl FnMut(Segment)) {
         self.transfer.take().into_iter().for_each(&mut each);
         let Some(last) = self.last else { return };
@@ -136,7 +132,7 @@ impl Timeline {
     }
 }
 
-/// Energy over time in a bounded number of steps, which grow wider when the trace grows longer.
+/// Energy over time in a bounded number of steps, whose width grows with the length of the trace.
 #[derive(Clone, Debug)]
 pub struct Steps {
     most: usize,
@@ -146,12 +142,12 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// At most so many, at least two; each so many seconds wide at first.
+    /// Creates at most `most` steps (at least two), each `width` seconds wide at first.
     pub fn new(most: usize, width: f64) -> Self {
         Self { most: most.max(2), width: width.max(1e-6), joules: Vec::new() }
     }
 
-    /// Adds energy that was spent from one moment to another, in seconds from the beginning.
+    /// Adds energy spent between two times, in seconds from the start.
     pub fn add(&mut self, from: f64, to: f64, joules: f64) {
         let to = to.max(from);
         while to >= self.width * self.most as f64 {
@@ -173,12 +169,12 @@ impl Steps {
         }
     }
 
-    /// How wide a step is, in seconds.
+    /// In seconds.
     pub fn width(&self) -> f64 {
         self.width
     }
 
-    /// When each step begins, in seconds, and the mean power in it, in watts.
+    /// Start of each step in seconds, and its mean power in watts.
     pub fn power(&self) -> impl Iterator<Item = (f64, f64)> {
         let steps = self.joules.iter().enumerate();
         steps.map(|(step, joules)| (step as f64 * self.width, joules / self.width))
@@ -247,7 +243,7 @@ mod tests {
         assert_eq!(seen, all);
     }
 
-    /// What passes is where it passes, also in a long transfer.
+    /// The segments of a long transfer are short, so that bits are located at their packets.
     #[test]
     fn a_transfer_comes_in_short_pieces() {
         let profile = profiles::named("lte").unwrap().unwrap();
@@ -258,7 +254,7 @@ mod tests {
             app: 0,
             session: 0,
         };
-        // 40 packets of a burst, and one 300 ms behind them.
+        // 40 packets of a burst, and one 300 ms after them.
         let packets = (0..40).map(|number| packet(10 * number, 1_000)).chain([packet(690, 500)]);
         let (segments, _) = run(&profile, packets);
         let transfer: Vec<&Segment> =
@@ -269,7 +265,7 @@ mod tests {
             parts.len() == 4 && parts.iter().all(|part| millis(part) <= 100.0),
             "{transfer:#?}"
         );
-        // The gap takes power, and the bits are where the packet is.
+        // The gap has the power of a transfer, and the energy of bits is at their packet.
         assert!(millis(long) == 300.0 && (long.joules - 0.3 * 1.2).abs() < 1e-12, "{long:?}");
         assert!(millis(last) == 0.0 && (last.joules - 0.004 * 0.05197).abs() < 1e-12, "{last:?}");
     }

@@ -1,22 +1,22 @@
-//! Which traffic may wait: a file of rules (TOML).
+//! Rules for delay-tolerant traffic (a TOML file).
 
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Fault, Table, document, place};
 
 use super::App;
 
-/// The longest file of rules, in bytes.
+/// Bytes of a rule file.
 pub const MAX_TEXT: usize = 64 << 10;
-/// The most rules in it, and the most entries of a rule's list.
+/// Limit of rules, and of entries in a list.
 pub const MAX_RULES: usize = 1_000;
 
-/// What may wait. Everything else never does.
+/// Rules for delay-tolerant traffic; all other traffic is never delayed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tolerant {
     rules: Vec<Rule>,
 }
 
-/// All that is given has to fit; of a list, any entry.
+/// All given criteria must match, each by any of its entries.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Rule {
     applications: Vec<String>,
@@ -24,22 +24,20 @@ struct Rule {
     ports: Vec<(u16, u16)>,
 }
 
-/// What is wrong with a file, and where.
+/// A fault in a rule file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct TolerantError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from one.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
 impl Tolerant {
-    /// These applications may wait, by their names; `*` stands for any characters.
+    /// Makes these applications delay-tolerant, by name; `*` matches any characters.
     pub fn applications(names: &[String]) -> Self {
         let applications = names.iter().map(|name| name.to_lowercase()).collect();
         match names.is_empty() {
@@ -48,19 +46,20 @@ impl Tolerant {
         }
     }
 
-    /// Reads a file: any number of `[[delay-tolerant]]`, each with one or more of these keys, whose
-    /// values are one entry or a list. All keys of a rule have to fit, and any entry of each.
+    /// Parses a file with any number of `[[delay-tolerant]]` tables, each with one or more of these
+    /// keys. A value is one entry or a list. All keys of a rule must match, each by any of its
+    /// entries.
     ///
-    /// | Key | Entry | Fits |
+    /// | Key | Entry | Matches |
     /// |---|---|---|
-    /// | `application` | `"mail"`, `"news*"` | the name that the trace has for it; `*` stands for any characters |
-    /// | `domain` | `"example.org"`, `"*.example.org"`, `".example.org"` | the name as the server's: itself; all below; both |
-    /// | `port` | `993`, `"5222-5228"` | the server's port, where the trace says it |
+    /// | `application` | `"mail"`, `"news*"` | the name in the trace; `*` matches any characters |
+    /// | `domain` | `"example.org"`, `"*.example.org"`, `".example.org"` | the name as that of the server: itself; all subdomains; both |
+    /// | `port` | `993`, `"5222-5228"` | the server's port, if the trace contains the port |
     ///
-    /// Small and capital letters are the same.
+    /// Case does not matter.
     ///
     /// # Errors
-    /// The first thing that is wrong, and where.
+    /// Returns the first fault and its place.
     pub fn parse(text: &str) -> Result<Self, TolerantError> {
         let read = match text.len() > MAX_TEXT {
             true => Err(Fault::new(0, format!("a file of rules has at most {MAX_TEXT} bytes"))),
@@ -72,18 +71,17 @@ impl Tolerant {
         })
     }
 
-    /// What either of them says.
+    /// The union of both rule sets.
     pub fn or(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self
     }
 
-    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether the sessions of an application may wait.
+    /// Whether the sessions of an application are delay-tolerant.
     pub fn may_wait(&self, app: &App) -> bool {
         let name = app.name.to_lowercase();
         self.rules.iter().any(|rule| rule.fits(&name, app.port))
@@ -101,7 +99,7 @@ impl Rule {
     }
 }
 
-/// A star stands for any characters, also for none.
+/// `*` matches any number of characters, including none.
 fn glob(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
@@ -139,8 +137,8 @@ fn rules(root: Table<'_>) -> Result<Tolerant, Fault> {
     const WHAT: &str = "delay-tolerant";
     let root = root.only(&[WHAT])?;
     let Some(entry) = root.entry(WHAT) else {
-        return Err(Fault::new(0, "there is no rule in it")
-            .hint("write [[delay-tolerant]] and below it application = \"mail\""));
+        return Err(Fault::new(0, "the file has no rule")
+            .hint("write [[delay-tolerant]] and, on the next line, application = \"mail\""));
     };
     let tables = entry.tables("a rule")?;
     if tables.len() > MAX_RULES {
@@ -155,8 +153,8 @@ fn rule(table: Table<'_>) -> Result<Rule, Fault> {
     let at = table.at;
     let table = table.only(&KEYS)?;
     if KEYS.iter().all(|key| table.entry(key).is_none()) {
-        return Err(Fault::new(at, "a rule says what may wait")
-            .hint("give it an application, a domain or a port"));
+        return Err(Fault::new(at, "the rule has no criterion")
+            .hint("add an application, a domain or a port"));
     }
     Ok(Rule {
         applications: each(&table, "application", word)?,
@@ -181,7 +179,7 @@ fn each<T>(
 fn word(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.one_line()?;
     match text.trim().is_empty() {
-        true => Err(entry.fault("it is empty")),
+        true => Err(entry.fault("the name is empty")),
         false => Ok(text.to_lowercase()),
     }
 }
@@ -192,14 +190,14 @@ fn domain(entry: &Entry<'_>) -> Result<String, Fault> {
     match rest.is_empty() || rest.contains(['*', ' ', '/', ':']) || rest.starts_with('.') {
         true => Err(entry
             .fault(format!("`{}` is not a domain", quoted(&text)))
-            .hint("write example.org, *.example.org for all below, or .example.org for both")),
+            .hint("write example.org, *.example.org for all subdomains, or .example.org for both")),
         false => Ok(text),
     }
 }
 
 fn ports(entry: &Entry<'_>) -> Result<(u16, u16), Fault> {
     let wrong = |text: &str| {
-        let sentence = format!("`{}` is neither a port nor several", quoted(text));
+        let sentence = format!("`{}` is not a port or a range of ports", quoted(text));
         entry.fault(sentence).hint("write 993 or \"5222-5228\"")
     };
     if let Ok(number) = entry.whole() {
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_themselves_or_what_is_below() {
+    fn domains_match_themselves_or_subdomains() {
         for (domain, name, expected) in [
             ("example.org", "example.org", true),
             ("example.org", "www.example.org", false),
@@ -289,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_name_their_place() {
         let fault = |text: &str| Tolerant::parse(text).unwrap_err().to_string();
-        assert_eq!(fault(""), "line 1, column 1: there is no rule in it");
-        assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: a rule says what may wait");
+        assert_eq!(fault(""), "line 1, column 1: the file has no rule");
+        assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: the rule has no criterion");
         let rule = |line: &str| fault(&format!("[[delay-tolerant]]\n{line}"));
         assert_eq!(
             rule("port = 70000"),
-            "line 2, column 8: port: `70000` is neither a port nor several"
+            "line 2, column 8: port: `70000` is not a port or a range of ports"
         );
         assert_eq!(
             rule("port = \"9-1\""),
-            "line 2, column 8: port: `9-1` is neither a port nor several"
+            "line 2, column 8: port: `9-1` is not a port or a range of ports"
         );
         assert_eq!(
             rule("domain = \"a*b.org\""),
@@ -310,7 +308,10 @@ mod tests {
             rule("application = []"),
             "line 2, column 15: application: a list has 1 to 1000 entries"
         );
-        assert_eq!(rule("application = \" \""), "line 2, column 15: application: it is empty");
+        assert_eq!(
+            rule("application = \" \""),
+            "line 2, column 15: application: the name is empty"
+        );
         assert!(rule("app = \"x\"").contains("app"), "{}", rule("app = \"x\""));
         assert!(fault(&"#".repeat(MAX_TEXT + 1)).contains("at most"));
     }

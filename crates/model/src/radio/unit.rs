@@ -1,40 +1,35 @@
-//! Power and energy: `916mW`, `1.1J`.
+//! Power and energy with units: `916mW`, `1.1J`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use manyways_unit::human::InvalidValue;
 
-/// Power in watts; finite and never negative where it was read.
+/// Power in watts; parsed values are finite and not negative.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Default, Debug)]
 pub struct Power(f64);
 
-/// Energy in joules; finite and never negative where it was read.
+/// Energy in joules; parsed values are finite and not negative.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Default, Debug)]
 pub struct Energy(f64);
 
 impl Power {
-    /// That many watts.
     pub const fn watts(watts: f64) -> Self {
         Self(watts)
     }
 
-    /// In watts.
     pub const fn as_watts(self) -> f64 {
         self.0
     }
 }
 
 impl Energy {
-    /// None.
     pub const ZERO: Self = Self(0.0);
 
-    /// That many joules.
     pub const fn joules(joules: f64) -> Self {
         Self(joules)
     }
 
-    /// In joules.
     pub const fn as_joules(self) -> f64 {
         self.0
     }
@@ -60,7 +55,7 @@ impl FromStr for Energy {
     }
 }
 
-/// A number and its unit, which may be left out only after zero.
+/// A number and its unit, which is optional only after zero.
 fn read(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -71,7 +66,7 @@ fn read(text: &str, units: &[(&str, f64)]) -> Option<f64> {
         true => (number == 0.0).then_some(1.0)?,
         false => units.iter().find(|(name, _)| *name == unit)?.1,
     };
-    // A division is exact where the decimal is: 916 mW are the number that 0.916 W are.
+    // A division gives the nearest value: 916 mW equals 0.916 W.
     let value = if factor < 1.0 { number / (1.0 / factor).round() } else { number };
     value.is_finite().then_some(value)
 }
@@ -88,7 +83,7 @@ impl fmt::Display for Energy {
     }
 }
 
-/// In thousandths where it is less than one; four digits at most.
+/// With the prefix milli below one; four digits at most.
 fn show(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     let (value, prefix) = if value < 1.0 { (value * 1e3, "m") } else { (value, "") };
     let digits = match value {
@@ -125,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read() {
+    fn displayed_values_are_parsed() {
         for (value, shown) in [
             (0.0, "0 mW"),
             (0.0205, "20.5 mW"),

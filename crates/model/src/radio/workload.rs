@@ -1,12 +1,13 @@
-//! Traces of what applications send and receive, made from a seed.
+//! Generates traces of applications from a seed.
 //!
-//! The traces of the study that the policies come from are not public. [`alone`] makes one of a
-//! single application as the study describes its seven categories, [`mixed`] the days of a user with
-//! several of them, and [`heartbeats`] packets at even distances, for which every energy can be
-//! worked out by hand. [`apps`] has the numbers.
+//! The traces of the study from which the policies come are not public. [`alone`] generates the
+//! trace of one application as the study describes its seven categories, [`mixed`] generates days
+//! of a user with several applications, and [`heartbeats`] generates packets at equal intervals,
+//! whose energy can be calculated by hand. [`apps`] contains the parameters.
 //!
-//! A trace comes in order, a packet at a time; as it grows longer, only a list of times at which the
-//! device is used grows with it. Seeds are of two kinds, and what was developed with one kind is judged by the other: [`is_held_back`].
+//! A trace is generated in order, packet by packet; only the list of times at which the device is
+//! used grows with its length. Seeds are of two kinds: policies are developed with one kind and
+//! evaluated with the other ([`is_held_back`]).
 
 pub mod apps;
 mod exchange;
@@ -21,38 +22,38 @@ use self::exchange::Player;
 pub use self::exchange::{Exchange, Path};
 use super::{Direction, Packet};
 
-/// Seeds below this are there to develop with.
+/// Seeds below this are for development.
 pub const HELD_BACK: u64 = 1_000;
 
 const DAY: f64 = 86_400.0;
 const HOUR: f64 = 3_600.0;
-/// Nothing happens more often than that: seconds.
+/// In seconds.
 const SHORTEST_WAIT: f64 = 0.01;
 
-/// Whether a seed is there only to judge by: nothing is developed with it.
+/// Whether a seed is for evaluation only.
 pub fn is_held_back(seed: u64) -> bool {
     seed >= HELD_BACK
 }
 
-/// A trace that is being made: its packets in order.
+/// A generator of a trace; iterates over its packets in order.
 #[derive(Clone, Debug)]
 pub struct Workload {
     names: Vec<String>,
     path: Path,
-    /// Seconds.
+    /// In seconds.
     lasts: f64,
     sources: Vec<Source>,
     visits: Vec<Visit>,
     sessions: u32,
-    /// Packets that exchanges have made and that nobody has had yet.
+    /// Generated packets that are not yet returned.
     coming: BinaryHeap<Reverse<Coming>>,
     count: u64,
 }
 
-/// By time, and then in the order in which they were made: microseconds, a number, the packet.
+/// Time in microseconds, number in order of generation, packet.
 type Coming = (u64, u64, Packet);
 
-/// A time for which somebody uses an application.
+/// A time in which the user uses an application.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     begin: f64,
@@ -60,23 +61,23 @@ struct Visit {
     app: usize,
 }
 
-/// An activity of an application of this user.
+/// An activity of one of the user's applications.
 #[derive(Clone, Debug)]
 struct Source {
     activity: Activity,
-    /// Of the names.
+    /// Index in the names.
     name: u16,
-    /// It happens in visits to this application only.
+    /// Application whose visits contain the activity; `None` for the background.
     visits_of: Option<usize>,
-    /// Waits are so many times as long.
+    /// Factor of all waits.
     pace: f64,
     random: Random,
-    /// Its next time; infinite where there is none.
+    /// Next time in seconds; infinite if there is none.
     next: f64,
 }
 
-/// Two hours, as in the study, or whatever is wished of one application alone. Where it is one that
-/// is used, it is used all the time.
+/// The trace of one application; the study uses two hours. An application with `is_used_alone` is
+/// in use all the time.
 pub fn alone(app: &App, seed: u64, lasts: Span) -> Workload {
     let mut workload = Workload::new(seed, lasts);
     let is_used = app.is_used_alone;
@@ -88,7 +89,7 @@ pub fn alone(app: &App, seed: u64, lasts: Span) -> Workload {
     workload
 }
 
-/// The days of a user, from midnight, with the applications that this user has.
+/// The days of a user, from midnight, with a random selection of applications.
 pub fn mixed(seed: u64, lasts: Span) -> Workload {
     let mut workload = Workload::new(seed, lasts);
     let mut random = Random::stream(seed, 1);
@@ -105,7 +106,7 @@ pub fn mixed(seed: u64, lasts: Span) -> Workload {
     workload
 }
 
-/// A packet of so many bytes from the device, again and again, the first at the beginning.
+/// A packet of `bytes` bytes from the device at each multiple of `every`, the first one at time 0.
 pub fn heartbeats(every: Span, bytes: u32, lasts: Span) -> impl Iterator<Item = Packet> {
     let step = every.as_nanos().max(1);
     (0..=lasts.as_nanos() / step).zip(0..).map(move |(number, session)| Packet {
@@ -138,8 +139,8 @@ impl Workload {
         }
     }
 
-    /// The applications by their numbers: what one does in the background bears its category's name,
-    /// and what it does in use `.use` behind that.
+    /// Application names by number: the category name for the background, with the suffix `.use`
+    /// for use.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -165,8 +166,8 @@ impl Workload {
         }
     }
 
-    /// Every source finds its first time: in the background somewhere in its first wait, as nobody
-    /// begins with the trace; in use at once.
+    /// Sets the first time of every source: in the background at a random part of the first wait,
+    /// because the application was active before the trace; in use at once.
     fn begin(&mut self) {
         for source in &mut self.sources {
             if source.visits_of.is_none() {
@@ -177,7 +178,7 @@ impl Workload {
         }
     }
 
-    /// The source whose turn is next, and when that is.
+    /// The source with the earliest time, and that time.
     fn first(&self) -> Option<(usize, f64)> {
         let times = self.sources.iter().map(|source| source.next).enumerate();
         let first = times.min_by(|one, other| one.1.total_cmp(&other.1))?;
@@ -215,7 +216,7 @@ impl Iterator for Workload {
     type Item = Packet;
 
     fn next(&mut self) -> Option<Packet> {
-        // No exchange makes packets that are earlier than itself.
+        // An exchange does not generate packets before its own start.
         while let Some((place, at)) = self.first() {
             let is_earlier = |coming: &Reverse<Coming>| coming.0.0 as f64 <= at * 1e6;
             if self.coming.peek().is_some_and(is_earlier) {
@@ -234,7 +235,7 @@ impl Source {
         (wait / rhythm).max(SHORTEST_WAIT)
     }
 
-    /// Moves its next time into a visit, where it has to be in one.
+    /// Moves the next time into a visit, if required.
     fn settle(&mut self, visits: &[Visit]) {
         let Some(app) = self.visits_of else { return };
         let visit = visits.iter().find(|visit| visit.app == app && visit.end > self.next);
@@ -242,12 +243,12 @@ impl Source {
     }
 }
 
-/// How much happens at a time of the day, where the trace begins at midnight.
+/// Relative activity at a time of day, for a trace that starts at midnight.
 fn rhythm(at: f64) -> f64 {
     user::RHYTHM[((at % DAY) / HOUR) as usize % user::RHYTHM.len()]
 }
 
-/// When somebody takes to the device, and for which application; never for two at once.
+/// Visits of a user to applications, which do not overlap.
 fn visits(random: &mut Random, lasts: f64, weights: &[f64]) -> Vec<Visit> {
     let wait = DAY / user::VISITS.from(random);
     let mut visits = Vec::new();
@@ -258,7 +259,7 @@ fn visits(random: &mut Random, lasts: f64, weights: &[f64]) -> Vec<Visit> {
         if now >= lasts {
             return visits;
         }
-        // By then the rhythm is another one, and a wait that has no memory begins anew.
+        // After an hour the rhythm has changed, and a memoryless wait can be drawn again.
         if waits > HOUR {
             continue;
         }
@@ -269,7 +270,7 @@ fn visits(random: &mut Random, lasts: f64, weights: &[f64]) -> Vec<Visit> {
     }
 }
 
-/// One of several, by weight.
+/// Draws an index by weight.
 fn pick(random: &mut Random, weights: &[f64]) -> usize {
     let mut left = random.unit() * weights.iter().sum::<f64>();
     let picked = weights.iter().position(|weight| {

@@ -5,17 +5,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Ping;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
-use manyways_unit::Span;
+use manyways_proto::happy_eyeballs::{DialConfig, DialInput, DialOutput, Dialer};
+use manyways_unit::{Span, Time};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};
@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsConnector;
 
 use super::PathSpec;
@@ -31,10 +32,6 @@ use super::late::{Cancelled, Frames, Late, Unread};
 use super::location::Origin;
 use super::path::Unresolved;
 
-/// The next address of a server is tried beside the one before it after this (RFC 8305 §5).
-const STAGGER: Duration = Duration::from_millis(250);
-/// At most so many addresses of a server are tried.
-const MOST_ADDRESSES: usize = 8;
 /// The window of a connection whose streams have this one. Where one stream takes over from
 /// another, what is left of the old one is still on its way: both windows together would overrun
 /// the queue. A window held back for an exact end counts too, so it has to be more than one.
@@ -204,63 +201,140 @@ pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, F
     }
 }
 
-/// A TCP connection to an address that the path's own name servers give.
-///
-/// While they are asked, it knocks at the addresses that another path has heard, if any: that saves
-/// a slow path a round trip where both are sent to the same servers.
+/// Connects over TCP to an address that the path's own name servers give. `proto::happy_eyeballs`
+/// decides which address is tried when, and connects speculatively to addresses that another path
+/// has resolved.
 async fn reach(means: &Means, origin: &Origin) -> Result<(TcpStream, SocketAddr), Fault> {
     let path = &*means.path;
-    if let Some(address) = origin.address() {
-        return connect(path, &servers(path, origin, vec![address])?).await;
-    }
-    let knocked = OnceLock::new();
-    let knock = async {
-        let heard = servers(path, origin, means.answers.hear(&origin.host).await)?;
-        connect(path, knocked.get_or_init(|| heard)).await
-    };
-    let own = path.names.lookup(&origin.host);
-    tokio::pin!(knock, own);
-    let mut early = None;
-    let own = loop {
-        tokio::select! {
-            biased;
-            own = &mut own => break own,
-            connected = &mut knock, if early.is_none() => early = Some(connected),
+    let started = Instant::now();
+    let now = || Time::ZERO + Span::from(started.elapsed());
+    let config = DialConfig::default();
+    let mut dialer = Dialer::new(config);
+    let mut attempts = Attempts::default();
+    let own = async {
+        match origin.address() {
+            Some(address) => Ok(vec![address]),
+            None => path.names.lookup(&origin.host).await.inspect(|own| {
+                means.answers.say(&origin.host, own);
+            }),
         }
     };
-    let own =
-        own.map_err(|Unresolved { words, again }| Fault { class: FaultClass::Dns, words, again })?;
-    means.answers.say(&origin.host, &own);
-    let own = servers(path, origin, own)?;
-    // One that could end at a server that is not this path's is worth nothing.
-    let fits = knocked.get().is_some_and(|knocked| knocked.iter().all(|it| own.contains(it)));
-    let early = match early {
-        None if fits => Some(knock.await),
-        early => early,
-    };
-    match early {
-        Some(Ok((stream, server))) if own.contains(&server) => Ok((stream, server)),
-        _ => connect(path, &own).await,
+    let other = means.answers.hear(&origin.host);
+    tokio::pin!(own, other);
+    let (mut has_own, mut has_other) = (false, origin.address().is_some());
+    loop {
+        while let Some(output) = dialer.poll(now()) {
+            match output {
+                DialOutput::Connect(server) => {
+                    if let Err(error) = attempts.start(path, server) {
+                        attempts.last_error = Some((error, server));
+                        dialer.handle(now(), DialInput::Failed(server));
+                    }
+                }
+                DialOutput::Abort => attempts = Attempts::default(),
+                DialOutput::Use(server) => {
+                    if let Some(stream) = attempts.take(server) {
+                        return Ok((stream, server));
+                    }
+                }
+                DialOutput::Failed => return Err(attempts.fault()),
+            }
+        }
+        let wakeup = dialer.next_wakeup();
+        let timer = async {
+            match wakeup {
+                Some(at) => sleep_until(started + at.since(Time::ZERO).into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            own = &mut own, if !has_own => {
+                has_own = true;
+                let own = own.map_err(|Unresolved { words, again }| {
+                    Fault { class: FaultClass::Dns, words, again }
+                })?;
+                let servers = servers(path, origin, config, &own);
+                if servers.is_empty() {
+                    let host = &origin.host;
+                    let words = format!("{host} has no address of a family that this path has");
+                    return Err(Fault::lasting(FaultClass::Connect, words));
+                }
+                dialer.handle(now(), DialInput::OwnAddresses(servers));
+            }
+            other = &mut other, if !has_own && !has_other => {
+                has_other = true;
+                let servers = servers(path, origin, config, &other);
+                dialer.handle(now(), DialInput::OtherAddresses(servers));
+            }
+            (server, connected) = attempts.next(), if !attempts.running.is_empty() => {
+                let input = match connected {
+                    Ok(stream) => {
+                        attempts.connected.push((server, stream));
+                        DialInput::Connected(server)
+                    }
+                    Err(error) => {
+                        attempts.last_error = Some((error, server));
+                        DialInput::Failed(server)
+                    }
+                };
+                dialer.handle(now(), input);
+            }
+            () = timer => {}
+        }
     }
 }
 
-/// Those addresses that this path can be bound for, in the order in which they are tried.
+/// The addresses of a server in the order in which the path tries them.
 fn servers(
     path: &PathSpec,
     origin: &Origin,
-    addresses: Vec<IpAddr>,
-) -> Result<Vec<SocketAddr>, Fault> {
-    let reachable = addresses.into_iter().filter(|address| path.has_family(*address));
-    let servers: Vec<SocketAddr> = interleave(reachable)
-        .into_iter()
-        .take(MOST_ADDRESSES)
-        .map(|address| SocketAddr::new(address, origin.port))
-        .collect();
-    if servers.is_empty() {
-        let words = format!("{} has no address of a family that this path has", origin.host);
-        return Err(Fault::lasting(FaultClass::Connect, words));
+    config: DialConfig,
+    addresses: &[IpAddr],
+) -> Vec<SocketAddr> {
+    let selected = config.select(addresses, |address| path.has_family(address));
+    selected.into_iter().map(|address| SocketAddr::new(address, origin.port)).collect()
+}
+
+/// The connection attempts of one path to one server.
+#[derive(Default)]
+struct Attempts {
+    running: JoinSet<(SocketAddr, io::Result<TcpStream>)>,
+    connected: Vec<(SocketAddr, TcpStream)>,
+    last_error: Option<(io::Error, SocketAddr)>,
+}
+
+impl Attempts {
+    fn start(&mut self, path: &PathSpec, server: SocketAddr) -> io::Result<()> {
+        let socket = socket(path, server)?;
+        self.running.spawn(async move { (server, socket.connect(server).await) });
+        Ok(())
     }
-    Ok(servers)
+
+    /// The next attempt that ends; waits for ever while none is under way.
+    async fn next(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(ended)) => return ended,
+                // A task of ours neither panics nor is it aborted while it is waited for.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn take(&mut self, server: SocketAddr) -> Option<TcpStream> {
+        let at = self.connected.iter().position(|(other, _)| *other == server)?;
+        Some(self.connected.swap_remove(at).1)
+    }
+
+    fn fault(self) -> Fault {
+        let words = match self.last_error {
+            Some((error, server)) => format!("no connection to {server}: {}", plain(&error)),
+            None => "no address to connect to".to_owned(),
+        };
+        Fault::passing(FaultClass::Connect, words)
+    }
 }
 
 /// A server that was reached, before HTTP begins.
@@ -391,47 +465,6 @@ where
     .await
 }
 
-/// Happy eyeballs, light: each address is tried a little after the one before it, or at once when
-/// that failed; the first that answers wins.
-async fn connect(
-    path: &PathSpec,
-    servers: &[SocketAddr],
-) -> Result<(TcpStream, SocketAddr), Fault> {
-    let mut attempts = JoinSet::new();
-    let mut waiting = servers.iter().copied();
-    let mut last = None;
-    loop {
-        let next = waiting.next();
-        if let Some(server) = next {
-            match socket(path, server) {
-                Ok(socket) => {
-                    attempts.spawn(async move { (socket.connect(server).await, server) });
-                }
-                Err(error) => {
-                    last = Some((error, server));
-                    continue;
-                }
-            }
-        }
-        let stagger = tokio::time::sleep(STAGGER);
-        tokio::select! {
-            joined = attempts.join_next() => match joined {
-                Some(Ok((Ok(stream), server))) => return Ok((stream, server)),
-                Some(Ok((Err(error), server))) => last = Some((error, server)),
-                Some(Err(_)) => {}
-                None if next.is_none() => break,
-                None => {}
-            },
-            () = stagger, if next.is_some() => {}
-        }
-    }
-    let words = match last {
-        Some((error, server)) => format!("no connection to {server}: {}", plain(&error)),
-        None => "no address to connect to".to_owned(),
-    };
-    Err(Fault::passing(FaultClass::Connect, words))
-}
-
 /// A socket whose packets leave through the path's interface.
 ///
 /// Binding to the interface needs no privilege since Linux 5.7; where it is refused, the source
@@ -477,22 +510,6 @@ fn bound(
     }
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-/// Alternates the families, beginning with the resolver's first choice (RFC 8305 §4).
-fn interleave(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
-    let addresses: Vec<IpAddr> = addresses.collect();
-    let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
-    let (first, second): (Vec<IpAddr>, Vec<IpAddr>) =
-        addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
-    let mut second = second.into_iter();
-    let mut mixed = Vec::new();
-    for address in first {
-        mixed.push(address);
-        mixed.extend(second.next());
-    }
-    mixed.extend(second);
-    mixed
 }
 
 fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
@@ -593,16 +610,6 @@ mod tests {
     use crate::fetch::location::Location;
     use crate::fetch::path::{Lookup, Names};
     use crate::fetch::tls::Trust;
-
-    #[test]
-    fn families_alternate() {
-        let list = |text: &str| -> Vec<IpAddr> {
-            text.split(' ').map(|address| address.parse().unwrap()).collect()
-        };
-        let mixed = interleave(list("::1 ::2 ::3 1.1.1.1").into_iter());
-        assert_eq!(mixed, list("::1 1.1.1.1 ::2 ::3"));
-        assert!(interleave(std::iter::empty()).is_empty());
-    }
 
     #[test]
     fn errors_lose_their_number() {

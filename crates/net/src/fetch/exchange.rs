@@ -1,7 +1,6 @@
 //! One request and its answer, over HTTP/1.1 or HTTP/2.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{FlowControl, Reason, RecvStream, SendStream};
@@ -9,7 +8,10 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use manyways_proto::fetch::{ContentRange, Fault, FaultClass, Head, Range, Validator};
+use manyways_proto::fetch::{
+    ContentRange, Fault, FaultClass, Head, Range, RedirectConfig, RedirectError, Redirects, Scheme,
+    Validator,
+};
 use tokio::sync::Notify;
 
 use super::dial::{Connection, Sender, plain};
@@ -18,12 +20,6 @@ use super::late::{Cancelled, Late};
 use super::location::Location;
 use super::worker::Ask;
 
-/// A chain of redirects may be so long.
-const MOST_REDIRECTS: u32 = 10;
-/// The body of a redirect is read to keep the connection, if it is no longer than this…
-const REDIRECT_BODY: u64 = 64 * 1024;
-/// …and comes within this time.
-const REDIRECT_TIME: Duration = Duration::from_secs(1);
 /// Of the whole object, also in the answer to a range request (RFC 9530 §3). `Content-Digest` would be of
 /// the part.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
@@ -253,11 +249,11 @@ impl Answer {
         Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
     }
 
-    /// Reads a short body away, to keep the connection.
-    pub(super) async fn skip(self) -> Option<Connection> {
+    /// Reads and discards a short body, to keep the connection.
+    pub(super) async fn skip(self, config: &RedirectConfig) -> Option<Connection> {
         let mut body = self.body;
         let read = async {
-            let mut left = REDIRECT_BODY;
+            let mut left = config.max_body.as_bytes();
             while let Ok(Some(bytes)) = body.next().await {
                 left = left.checked_sub(bytes.len() as u64)?;
                 body.taken();
@@ -265,7 +261,7 @@ impl Answer {
             }
             Some(())
         };
-        match tokio::time::timeout(REDIRECT_TIME, read).await {
+        match tokio::time::timeout(config.max_body_time.into(), read).await {
             Ok(Some(())) => body.connection.take(),
             _ => None,
         }
@@ -363,19 +359,29 @@ impl Body {
     }
 }
 
-/// Where a redirect leads.
-pub(super) fn follow(from: &Location, target: &str, hops: u32) -> Result<Location, Fault> {
+/// Where a redirect leads, if it is followed.
+pub(super) fn follow(
+    from: &Location,
+    target: &str,
+    redirects: &mut Redirects,
+) -> Result<Location, Fault> {
     let unfit = |words: String| Fault::lasting(FaultClass::Unfit, words);
-    if hops > MOST_REDIRECTS {
-        return Err(unfit(format!("the server redirects more than {MOST_REDIRECTS} times")));
-    }
     let to = from
         .join(target)
         .map_err(|error| unfit(format!("the server redirects to an unusable address: {error}")))?;
-    if from.origin().secure && !to.origin().secure {
-        return Err(unfit(format!("the server redirects from https to {to}, which is not safe")));
+    let scheme = |location: &Location| match location.origin().secure {
+        true => Scheme::Https,
+        false => Scheme::Http,
+    };
+    match redirects.follow(scheme(from), scheme(&to)) {
+        Ok(()) => Ok(to),
+        Err(RedirectError::TooMany(most)) => {
+            Err(unfit(format!("the server redirects more than {most} times")))
+        }
+        Err(RedirectError::Downgrade) => {
+            Err(unfit(format!("the server redirects from https to {to}, which is not safe")))
+        }
     }
-    Ok(to)
 }
 
 fn http1_fault(error: &hyper::Error) -> Fault {

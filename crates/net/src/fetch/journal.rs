@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use manyways_proto::fetch::{PathId, Range, RequestId};
+use manyways_proto::fetch::{Coalescer, PathId, Piece, Range, RequestId};
 use manyways_record::event::Record;
 use manyways_unit::{Span, Time};
 
@@ -11,29 +11,20 @@ use super::PathSpec;
 use super::event::TransferEvent;
 use super::report::Event;
 
-/// Pieces that follow each other so closely are one in the log.
-const TOGETHER: Span = Span::from_millis(5);
-
 /// Knows every request that is under way, and keeps records where somebody wants them.
 pub(super) struct Journal {
     names: Option<Vec<String>>,
-    requests: BTreeMap<RequestId, Entry>,
+    requests: BTreeMap<RequestId, ActiveRequest>,
     records: Vec<Record<TransferEvent>>,
 }
 
 /// A request that is under way.
-struct Entry {
+struct ActiveRequest {
     path: PathId,
-    /// The next byte to come.
-    at: u64,
-    /// Where it is to end.
+    /// One past the last byte that it is to bring.
     end: u64,
-    expected: Option<Span>,
-    /// Pieces that are not in the log yet: where they begin, and when the first came.
-    piece: Option<(u64, Time)>,
-    /// When the last piece came.
-    last: Time,
-    begun: bool,
+    expected_delay: Option<Span>,
+    pieces: Coalescer,
 }
 
 impl Journal {
@@ -51,7 +42,7 @@ impl Journal {
 
     /// The path of a request that is under way.
     pub(super) fn path_of(&self, request: RequestId) -> Option<PathId> {
-        self.requests.get(&request).map(|entry| entry.path)
+        self.requests.get(&request).map(|active| active.path)
     }
 
     pub(super) fn request(
@@ -62,22 +53,23 @@ impl Journal {
         range: Option<Range>,
         expected: Option<Span>,
     ) {
-        let (at, end) = range.map_or((0, u64::MAX), |range| (range.start, range.end));
-        let entry = Entry { path, at, end, expected, piece: None, last: now, begun: false };
-        self.requests.insert(request, entry);
+        let (from, end) = range.map_or((0, u64::MAX), |range| (range.start, range.end));
+        let pieces = Coalescer::new(from);
+        let active = ActiveRequest { path, end, expected_delay: expected, pieces };
+        self.requests.insert(request, active);
         self.record(now, path, |path| TransferEvent::Request {
             transfer: 0,
             path,
             request: request.0,
-            from: at,
+            from,
             to: range.map(|range| range.end),
         });
     }
 
     pub(super) fn response(&mut self, now: Time, request: RequestId, status: u16) {
-        let Some(entry) = self.requests.get(&request) else { return };
-        let expected_seconds = entry.expected.map(Span::as_secs_f64);
-        self.record(now, entry.path, |path| TransferEvent::Response {
+        let Some(active) = self.requests.get(&request) else { return };
+        let expected_seconds = active.expected_delay.map(Span::as_secs_f64);
+        self.record(now, active.path, |path| TransferEvent::Response {
             transfer: 0,
             path,
             request: request.0,
@@ -87,26 +79,17 @@ impl Journal {
     }
 
     pub(super) fn received(&mut self, now: Time, request: RequestId, length: u64) {
-        let Some(entry) = self.requests.get_mut(&request) else { return };
-        if entry.piece.is_some_and(|(_, since)| now.since(since) >= TOGETHER) {
-            self.flush(request);
-        }
-        let Some(entry) = self.requests.get_mut(&request) else { return };
-        let first = entry.piece.is_none() && !entry.begun;
-        entry.piece.get_or_insert((entry.at, now));
-        entry.at += length;
-        entry.last = now;
-        entry.begun = true;
-        if first {
-            // When an answer began is what a log is read for.
-            self.flush(request);
+        let Some(active) = self.requests.get_mut(&request) else { return };
+        let path = active.path;
+        if let Some(piece) = active.pieces.add(now, length) {
+            self.record_piece(request, path, piece);
         }
     }
 
     pub(super) fn range_end(&mut self, now: Time, request: RequestId, end: u64) {
-        let Some(entry) = self.requests.get_mut(&request) else { return };
-        entry.end = end;
-        let path = entry.path;
+        let Some(active) = self.requests.get_mut(&request) else { return };
+        active.end = end;
+        let path = active.path;
         self.record(now, path, |path| TransferEvent::RangeEnd {
             transfer: 0,
             path,
@@ -117,14 +100,17 @@ impl Journal {
 
     /// Nothing more is wanted of it.
     pub(super) fn cancelled(&mut self, now: Time, request: RequestId) {
-        let cut = self.requests.get(&request).is_some_and(|entry| entry.at >= entry.end);
+        let cut = self
+            .requests
+            .get(&request)
+            .is_some_and(|active| active.pieces.next_offset() >= active.end);
         self.end(now, request, if cut { "cut" } else { "cancelled" });
     }
 
     pub(super) fn end(&mut self, now: Time, request: RequestId, how: &str) {
         self.flush(request);
-        let Some(entry) = self.requests.remove(&request) else { return };
-        self.record(now, entry.path, |path| TransferEvent::RequestEnd {
+        let Some(active) = self.requests.remove(&request) else { return };
+        self.record(now, active.path, |path| TransferEvent::RequestEnd {
             transfer: 0,
             path,
             request: request.0,
@@ -149,10 +135,15 @@ impl Journal {
     }
 
     fn flush(&mut self, request: RequestId) {
-        let Some(entry) = self.requests.get_mut(&request) else { return };
-        let Some((from, _)) = entry.piece.take() else { return };
-        let (path, to, last) = (entry.path, entry.at, entry.last);
-        self.record(last, path, |path| TransferEvent::Received {
+        let Some(active) = self.requests.get_mut(&request) else { return };
+        let path = active.path;
+        if let Some(piece) = active.pieces.flush() {
+            self.record_piece(request, path, piece);
+        }
+    }
+
+    fn record_piece(&mut self, request: RequestId, path: PathId, Piece { from, to, at }: Piece) {
+        self.record(at, path, |path| TransferEvent::Received {
             transfer: 0,
             path,
             request: request.0,

@@ -98,6 +98,11 @@ impl PathSpec {
         }
     }
 
+    /// This host itself: the kernel chooses the address, and the host resolves the name.
+    pub fn loopback() -> Self {
+        Self { name: "lo".to_owned(), mptcp: false, ..Self::kernel_mptcp() }
+    }
+
     /// One connection of the kernel's Multipath TCP: the kernel chooses the networks.
     pub fn kernel_mptcp() -> Self {
         Self {

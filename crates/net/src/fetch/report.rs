@@ -251,7 +251,7 @@ fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
 
 /// Each network has name servers of its own, but what they say is the same.
 fn without_witness(words: &str) -> &str {
-    words.split(", says ").next().unwrap_or(words)
+    words.split(", according to ").next().unwrap_or(words)
 }
 
 impl FetchError {
@@ -396,8 +396,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_failure_has_its_hint() {
-        let one = "the name a does not exist, says 10.0.0.1";
-        let other = "the name a does not exist, says 10.0.0.2";
+        let one = "the name a does not exist, according to 10.0.0.1";
+        let other = "the name a does not exist, according to 10.0.0.2";
         let (words, hint) = failed(&[(FaultClass::Dns, one), (FaultClass::Dns, other)]);
         assert_eq!(words, "every network failed (the name a does not exist)");
         assert!(hint.contains("spelling"), "{hint}");

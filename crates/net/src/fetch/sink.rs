@@ -11,7 +11,7 @@ use manyways_proto::fetch::Ranges;
 
 use super::dial::plain;
 use super::resume::{ResumeError, Saved};
-pub(super) use files::Files;
+pub(super) use files::{Files, PART_SUFFIX, RESUME_SUFFIX, with_suffix};
 pub use stream::Body;
 pub(super) use stream::Stream;
 
@@ -158,10 +158,10 @@ impl Sink {
         }
     }
 
-    /// The object is whole, and so much of it is lasting.
-    pub(super) fn finish(&mut self, length: u64, lasting: u64) -> Result<(), SinkError> {
+    /// The object is complete; `is_synced` makes it durable before it gets its name.
+    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         match self {
-            Self::Files(files) => files.finish(length, lasting),
+            Self::Files(files) => files.finish(length, is_synced),
             Self::Stream(_) => Ok(()),
         }
     }

@@ -16,7 +16,9 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use manyways_proto::fetch::{Fault, FaultClass, Head, PathId, Range, RequestId, Validator};
+use manyways_proto::fetch::{
+    Fault, FaultClass, Head, PathId, Range, RedirectConfig, Redirects, RequestId, Validator,
+};
 use manyways_unit::Span;
 use tokio::sync::{mpsc, oneshot};
 
@@ -342,7 +344,7 @@ async fn perform(
     if let Some(moved) = &held.lock().moved {
         ask.location = Arc::new(moved.clone());
     }
-    let mut hops = 0;
+    let mut redirects = Redirects::new(RedirectConfig::default());
     loop {
         let reused = held.take(ask.location.origin());
         let fresh = reused.is_none();
@@ -362,16 +364,15 @@ async fn perform(
             Err(broken) => return Err(broken),
         };
         if let Some(target) = answer.redirect() {
-            hops += 1;
-            let location = exchange::follow(&ask.location, &target, hops)?;
+            let location = exchange::follow(&ask.location, &target, &mut redirects)?;
             reporter.say(What::Moved(location.clone())).await;
             ask.location = Arc::new(location);
-            if let Some(connection) = answer.skip().await {
+            if let Some(connection) = answer.skip(redirects.config()).await {
                 held.put(connection);
             }
             continue;
         }
-        if hops > 0 {
+        if redirects.is_redirected() {
             held.lock().moved = Some((*ask.location).clone());
         }
         let (head, announced, mut body) = answer.split();

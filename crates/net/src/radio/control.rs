@@ -1,9 +1,9 @@
-//! `manyways radio control`: sends a radio to sleep as a policy says, while packets pass.
+//! `manyways radio control`: sends a radio to idle by a policy while packets pass.
 //!
-//! One thread waits for the kernel to say that packets passed, for the end of a policy's wait and for
-//! signals. Packets come in batches, up to [`LATENCY`] late; before the radio is sent to sleep the
-//! kernel is asked whether there is one that was not told yet. So a sleep is never too soon, and where
-//! a wait is shorter than that, late by what is left of it.
+//! One thread waits for packets reported by the kernel, for the end of the policy's wait, and for
+//! signals. Packets arrive in batches, up to [`LATENCY`] late. Before fast dormancy the thread
+//! checks for packets that are not yet reported. So dormancy is never too early; a wait shorter
+//! than the latency is late by at most the difference.
 
 mod bond;
 mod exec;
@@ -30,100 +30,94 @@ pub use self::exec::{Ended, Exec, How};
 pub use self::source::{OpenError, Source, Watch};
 use crate::bond::hold::Told;
 
-/// How often it is looked whether an interface that is down has come or gone.
+/// Interval of checks whether an interface is up and exists.
 const TICK: Span = Span::from_secs(1);
 const SOURCE: u64 = 0;
 const SIGNAL: u64 = 1;
 const COMMAND: u64 = 2;
 const BOND: u64 = 3;
 
-/// What to do, beside what the policy decides.
+/// Settings in addition to the policy.
 #[derive(Debug)]
 pub struct Options {
-    /// How the radio is sent to sleep; without a command it is only told when it would be.
+    /// Command that sends the radio to idle; `None` reports the decisions only.
     pub exec: Option<Exec>,
-    /// Who holds back what can wait while the radio sleeps, where the policy says so.
+    /// Bond client that delays delay-tolerant connections, if the policy delays sessions.
     pub bond: Option<Bond>,
-    /// From one sleep to the next, at least.
+    /// Minimum interval between fast dormancies.
     pub every: Span,
-    /// Stop after so long; otherwise when a signal comes.
+    /// Run time; `None` runs until a signal.
     pub duration: Option<Span>,
 }
 
-/// Something has happened.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The radio is sent to sleep.
+    /// Fast dormancy.
     Sleep(control::Sleep),
-    /// A packet has brought it back.
+    /// A promotion caused by a packet.
     Wake(control::Wake),
-    /// A command is over.
     Command(Ended),
-    /// The interface went down.
     Down,
-    /// Connections that can wait are held back for so long, from this first one on.
+    /// Delay-tolerant connections are delayed by this time, from the first one on.
     Hold(Span),
-    /// One of them passes, having waited for so long.
+    /// A delayed connection passes after this delay.
     Pass(Span),
-    /// The bond has gone, or is back; what it held back has passed.
+    /// The control connection to the bond was lost or restored; connections delayed before have
+    /// passed.
     Bond {
-        /// It is there.
         is_there: bool,
     },
 }
 
-/// Who is told.
+/// Receiver of events.
 pub trait Listener {
-    /// At this time since the beginning. An error ends the control, as nobody listens any more.
+    /// `at` is the time since the start. An error ends the run, because events can no longer be
+    /// reported.
     fn event(&mut self, at: Time, event: &Event) -> io::Result<()>;
 }
 
-/// What was done.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// By the model.
+    /// Result of the model.
     pub control: control::Outcome,
-    /// How long it took.
     pub lasts: Span,
-    /// Processor time of this process for it; that of commands is not in it.
+    /// CPU time of this process for the run, without commands.
     pub cpu: Span,
-    /// How often the thread had something to do.
+    /// Number of wake-ups of the thread.
     pub wakeups: u64,
-    /// Packets for which there was no room: that they passed is not known.
+    /// Packets that the kernel dropped for lack of buffer space; the model does not know them.
     pub missed: u64,
-    /// Commands that were begun, and those of them that failed, were killed, or did not even begin.
+    /// Started commands, and those of them that failed, were killed, or could not be started.
     pub commands: u64,
     /// See [`Outcome::commands`].
     pub failed: u64,
-    /// Connections that could wait, and how long those did that were held back.
+    /// Delay-tolerant connections and their delays.
     pub delays: Delays,
-    /// Connections that were held back, and of which the application did not want to wait.
+    /// Delayed connections that the application closed before they passed.
     pub given_up: u64,
-    /// Why it ended where nobody wanted it to.
+    /// The failure that ended the run, if any.
     pub fault: Option<String>,
 }
 
-/// Why it cannot go on.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The system fails.
+    /// A system call failed.
     #[error("cannot watch {interface}: {error}")]
     System {
-        /// What was watched.
         interface: String,
-        /// Why not.
         #[source]
         error: io::Error,
     },
-    /// Nobody hears what happens.
-    #[error("cannot write what happens: {0}")]
+    /// The [`Listener`] failed.
+    #[error("cannot write events: {0}")]
     Listener(#[source] io::Error),
 }
 
-/// Sends the radio behind an interface to sleep whenever the policy says so, until time is up, a signal
-/// comes or the interface is gone. A command that runs then is killed.
+/// Sends the radio of an interface to idle when the policy decides so, until the duration ends, a
+/// signal arrives or the interface is removed. A running command is killed then.
 pub fn run(
     mut source: Source,
     profile: &Profile,
@@ -147,7 +141,7 @@ pub fn run(
     let deadline = options.duration.map(|duration| clock.now() + duration);
     let mut controller = Controller::new(profile, policy, options.every);
     if options.exec.is_some() {
-        // What is only said delays nothing.
+        // Decisions that are only reported do not delay packets.
         controller = controller.with_promotions(profile);
     }
     let Options { exec, bond, .. } = options;
@@ -163,7 +157,7 @@ pub fn run(
             let is_over = pump.outcome.fault.is_some()
                 || deadline.is_some_and(|deadline| now >= deadline)
                 || termination.now().map_err(system)?.is_some();
-            // What passed until now may still be on its way.
+            // Packets that passed until now can still be in the kernel's ring.
             ends = is_over.then(|| now + LATENCY + LATENCY);
         }
         if let Some(ends) = ends
@@ -173,7 +167,7 @@ pub fn run(
         }
         let mut until = ends.or(deadline).unwrap_or(Time::MAX);
         if let Some(due) = pump.due().filter(|_| ends.is_none()) {
-            // Of the packets before this moment all are told, or the next ones will not take long.
+            // All packets before this time are reported, or the next ones will be soon.
             match due > now || source.is_current().map_err(system)? {
                 true => pump.poll(now, &poller).map_err(|error| error.into(&interface))?,
                 false => until = until.min(now + LATENCY),
@@ -194,7 +188,7 @@ pub fn run(
             tick = now + TICK;
             let is_up = source.is_up().map_err(system)?;
             if is_up.is_none() {
-                pump.outcome.fault = Some("the interface is not there any more".to_owned());
+                pump.outcome.fault = Some("the interface was removed".to_owned());
             } else if is_up == Some(false) && !was_down {
                 pump.tell(now, &Event::Down).map_err(|error| error.into(&interface))?;
             }
@@ -215,7 +209,6 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Who failed.
 enum Fault {
     System(io::Error),
     Listener(io::Error),
@@ -230,7 +223,7 @@ impl Fault {
     }
 }
 
-/// What happens between two waits.
+/// State between two waits.
 struct Pump<'a, P> {
     controller: Controller<P>,
     exec: Option<Exec>,
@@ -244,7 +237,7 @@ impl<P: Policy> Pump<'_, P> {
         self.listener.event(now, event).map_err(Fault::Listener)
     }
 
-    /// What has passed.
+    /// Passes new packets to the controller.
     fn take(&mut self, source: &mut Source, clock: &Clock) -> Result<(), Fault> {
         let Self { controller, listener, .. } = self;
         let mut told = Ok(());
@@ -259,13 +252,13 @@ impl<P: Policy> Pump<'_, P> {
         told
     }
 
-    /// When to ask the policy: not while a command runs, of which nobody knows what it does.
+    /// Time of the next poll of the policy; `None` while a command runs, whose effect is unknown.
     fn due(&self) -> Option<Time> {
         let is_busy = self.exec.as_ref().is_some_and(Exec::is_running);
         self.controller.next_wakeup().filter(|_| !is_busy)
     }
 
-    /// When a command has run for too long.
+    /// Time at which a running command is killed.
     fn patience(&self) -> Option<Time> {
         self.exec.as_ref().and_then(Exec::until)
     }
@@ -281,7 +274,8 @@ impl<P: Policy> Pump<'_, P> {
         }
     }
 
-    /// Holds back what can wait, or lets it go. Says when to look again, if nothing happens until then.
+    /// Updates the gate of the bond. Returns the time of the next update if there is no other
+    /// event.
     fn bond(&mut self, now: Time, poller: &Poller) -> Result<Option<Time>, Fault> {
         let Some(mut bond) = self.bond.take() else { return Ok(None) };
         if bond.seek(now)
@@ -295,7 +289,7 @@ impl<P: Policy> Pump<'_, P> {
         }
         let kept = bond.keep(now, self.controller.gate(now));
         if let Some(error) = end.or(kept.err()) {
-            tracing::warn!("the bond does not hold anything back any more: {error}");
+            tracing::warn!("bond: control connection lost, connections are not delayed: {error}");
             self.controller.gate_lost();
             self.tell(now, &Event::Bond { is_there: false })?;
         }
@@ -327,7 +321,7 @@ impl<P: Policy> Pump<'_, P> {
         }
     }
 
-    /// Whether a command is over, or should be.
+    /// Checks whether the running command has ended or must be killed.
     fn command(&mut self, now: Time) -> Result<(), Fault> {
         let Some(exec) = &mut self.exec else { return Ok(()) };
         let ended = exec.poll(now).map_err(Fault::System)?;

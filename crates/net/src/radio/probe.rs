@@ -1,11 +1,11 @@
-//! The timers of a radio, probed on an interface that is there.
+//! Probes the timers of a radio on a network interface.
 //!
-//! A [`Line`] sends probes over one interface, bound to it, and counts what passes it; [`run`] does
-//! with it what a [`Plan`] says, and a [`Record`] keeps what comes of it, line by line, so that a run
-//! that was stopped goes on later.
+//! A [`Line`] sends probes bound to one interface and counts the packets of the interface. [`run`]
+//! executes a [`Plan`] on it. A [`Record`] stores the results line by line, so that an interrupted
+//! run can be resumed.
 //!
-//! A probe is an ICMP echo, or a TCP connection that is dropped as soon as it is there: an answer that
-//! refuses it is an answer too. Nobody has to run a server for it.
+//! A probe is an ICMP echo, or a TCP connection that is reset after its handshake. A refused
+//! connection is an answer too. No special server is needed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,30 +19,27 @@ use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// How long an answer may take. Paging and a promotion take three seconds and more.
+/// Timeout of an answer; paging and a promotion can take more than 3 s.
 pub const PATIENCE: Span = Span::from_secs(10);
-/// After so many probes in a row without an answer, nobody answers.
+/// Consecutive lost probes after which the target counts as unreachable.
 const MOST_LOST: u32 = 8;
-/// The largest file that is read.
+/// In bytes.
 const MOST_RECORD: u64 = 64 << 20;
-/// The first line of a file.
 const HEADER: &str = "idle,round_trip,silence,restarts,time\n";
-/// Those that are asked by TCP where nobody says.
+/// Default TCP ports.
 const PORTS: [u16; 2] = [443, 80];
-/// What an echo carries: as little as others send.
+/// Payload bytes of an echo.
 const ECHO: usize = 16;
 
-/// How a probe asks.
+/// Kind of probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// An ICMP echo.
     Echo,
-    /// A TCP connection to that port.
+    /// A TCP connection to this port.
     Connect(u16),
 }
 
 impl Method {
-    /// In words.
     pub fn words(self) -> String {
         match self {
             Self::Echo => "ICMP echo".to_owned(),
@@ -51,31 +48,27 @@ impl Method {
     }
 }
 
-/// Why it cannot be probed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The kernel does not count for an interface of that name.
+    /// The kernel does not have counters of this interface.
     #[error("there is no interface {0}")]
     NoInterface(String),
-    /// Nothing came back.
+    /// No answer; the second value names the tried methods.
     #[error("{0} does not answer {1}")]
     Silent(IpAddr, String),
-    /// It stopped answering.
-    #[error("{MOST_LOST} probes in a row had no answer")]
+    /// The target no longer answers.
+    #[error("{MOST_LOST} consecutive probes had no answer")]
     Lost,
-    /// The kernel.
     #[error("cannot send probes: {0}")]
     Send(#[source] io::Error),
-    /// The counters.
-    #[error("cannot read how many packets have passed: {0}")]
+    #[error("cannot read the packet counters: {0}")]
     Count(#[source] io::Error),
-    /// What was measured.
-    #[error("cannot write down what was measured: {0}")]
+    #[error("cannot write the results: {0}")]
     Record(#[source] io::Error),
 }
 
-/// One interface, and whom to ask over it.
+/// An interface, and the target of its probes.
 #[derive(Debug)]
 pub struct Line {
     interface: String,
@@ -83,24 +76,24 @@ pub struct Line {
     target: IpAddr,
     method: Method,
     clock: Clock,
-    /// Of echoes.
+    /// For ICMP echoes.
     socket: Option<Socket>,
     sequence: u16,
 }
 
-/// What became of a probe.
+/// Result of a probe.
 struct Answer {
     round_trip: Option<Span>,
-    /// The packets of its own.
+    /// Packets of the probe itself, both directions.
     own: u64,
 }
 
 impl Line {
-    /// Finds out how `target` answers over the interface, by an echo first, then on the usual ports,
-    /// or only on that `port`. The radio is awake then.
+    /// Finds a method by which `target` answers over the interface: an echo first, then the default
+    /// ports, or only `port`. The radio is connected afterwards.
     ///
     /// # Errors
-    /// Where it does not, or this user may send nothing there.
+    /// Fails if the target does not answer, or if sending is not permitted.
     pub fn open(
         interface: &str,
         sources: &[IpAddr],
@@ -120,7 +113,7 @@ impl Line {
         let methods: Vec<Method> = match port {
             Some(port) => vec![Method::Connect(port)],
             None => {
-                // Where users may send no echoes, the ports are left.
+                // Without permission for echoes only the ports remain.
                 line.socket = line.echoes().ok();
                 let echo = line.socket.is_some().then_some(Method::Echo);
                 echo.into_iter().chain(PORTS.map(Method::Connect)).collect()
@@ -144,13 +137,12 @@ impl Line {
         })
     }
 
-    /// How it asks.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// How many packets the interface has sent and received, as the kernel says for the network
-    /// namespace of this thread.
+    /// Packets of the interface in both directions, from the kernel's counters in this thread's
+    /// network namespace.
     fn packets(&self) -> Result<u64, ProbeError> {
         let text =
             std::fs::read_to_string("/proc/thread-self/net/dev").map_err(ProbeError::Count)?;
@@ -162,7 +154,8 @@ impl Line {
         let domain = if self.target.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, kind, Some(protocol))?;
         match socket.bind_device(Some(self.interface.as_bytes())) {
-            // Before Linux 5.7 only root may; then the source address has to do.
+            // Before Linux 5.7 only root can bind to an interface; the source address is used
+            // instead.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied && self.source.is_some() => {}
             other => other?,
@@ -187,14 +180,14 @@ impl Line {
 
     fn connect(&self, port: u16) -> io::Result<Answer> {
         let socket = self.bound(Type::STREAM, Protocol::TCP)?;
-        // Dropped, it ends with one packet and no answer.
+        // A reset closes the connection with one packet and no answer.
         socket.set_linger(Some(Duration::ZERO))?;
         let target: SockAddr = SocketAddr::new(self.target, port).into();
         let sent = self.clock.now();
         let connected = socket.connect_timeout(&target, PATIENCE.into());
         let round_trip = Some(self.clock.now().since(sent));
         match connected {
-            // SYN, SYN and ACK, ACK, and the RST of the end.
+            // SYN, SYN-ACK, ACK and RST.
             Ok(()) => Ok(Answer { round_trip, own: 4 }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Ok(Answer { round_trip, own: 2 })
@@ -208,7 +201,7 @@ impl Line {
         let Some(socket) = &self.socket else { return Err(io::ErrorKind::Unsupported.into()) };
         self.sequence = self.sequence.wrapping_add(1);
         let (request, reply) = if self.target.is_ipv4() { (8, 0) } else { (128, 129) };
-        // The kernel fills in identifier and checksum.
+        // The kernel sets identifier and checksum.
         let [high, low] = self.sequence.to_be_bytes();
         let mut packet = [0; 8 + ECHO];
         (packet[0], packet[6], packet[7]) = (request, high, low);
@@ -233,7 +226,7 @@ impl Line {
                 }
                 Err(error) => return Err(error),
             };
-            // One that comes after our patience has another number.
+            // An answer after the timeout has another sequence number.
             if length >= 8 && answer[0] == reply && answer[6..8] == packet[6..8] {
                 let round_trip = Some(self.clock.now().since(sent));
                 return Ok(Answer { round_trip, own: 2 });
@@ -242,13 +235,13 @@ impl Line {
     }
 }
 
-/// Whether an error means that nobody answered this one, and the next may be answered.
+/// Whether an error means a lost probe, so that the next one can succeed.
 fn is_silence(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), HostUnreachable | NetworkUnreachable | TimedOut | WouldBlock)
 }
 
-/// Packets of an interface, both ways, in what `/proc/net/dev` says.
+/// Packets of an interface in both directions, from the text of `/proc/net/dev`.
 fn counted(text: &str, interface: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| {
         let (name, rest) = line.split_once(':')?;
@@ -258,10 +251,10 @@ fn counted(text: &str, interface: &str) -> Option<u64> {
     Some(field(1)?.wrapping_add(field(9)?))
 }
 
-/// What was measured, in a file: CSV, a line each, in seconds.
+/// Results of probes in a CSV file, one line each, in seconds.
 ///
-/// `idle` is the silence that was wanted and `silence` the one that was kept, `restarts` says how
-/// often others' packets broke it before, and `time` is when the answer came, since 1970.
+/// `idle` is the planned gap, `silence` the actual one, `restarts` the number of disturbed attempts
+/// before, and `time` the Unix time of the answer.
 #[derive(Debug)]
 pub struct Record {
     file: File,
@@ -269,11 +262,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins a file, or goes on with it.
+    /// Creates a file, or continues an existing one with `resume`.
     ///
     /// # Errors
-    /// `AlreadyExists` where it is there and `resume` is not said, `InvalidData` where it is no such
-    /// file, and what the system says.
+    /// `AlreadyExists` if the file exists and `resume` is false, `InvalidData` if it has another
+    /// format, and errors of the system.
     pub fn open(path: &Path, resume: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true);
@@ -289,19 +282,19 @@ impl Record {
         }
         let probes = recorded(&text).ok_or(io::ErrorKind::InvalidData)?;
         if !text.ends_with('\n') {
-            // Whoever wrote it was killed amid a line.
+            // The process that wrote the file was killed within a line.
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             file.set_len(whole as u64)?;
         }
         Ok(Self { file, probes })
     }
 
-    /// Everything in it.
+    /// All probes in the file.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
 
-    /// The silences in it, as a plan wants to know them.
+    /// The planned gaps in the file, for [`Plan::new`].
     pub fn done(&self) -> Vec<Span> {
         self.probes.iter().map(|probe| Span::from_secs_f64(probe.idle)).collect()
     }
@@ -309,21 +302,21 @@ impl Record {
     fn add(&mut self, sample: &Sample, time: Span) -> io::Result<()> {
         let [idle, round_trip, silence] =
             [sample.idle, sample.round_trip, sample.silence].map(Span::as_secs_f64);
-        // One write a line: it is there as a whole, whenever we are killed.
+        // One write per line, so that a killed process leaves whole lines.
         let line = format!(
             "{idle},{round_trip:.6},{silence:.6},{},{:.3}\n",
             sample.restarts,
             time.as_secs_f64()
         );
         self.file.write_all(line.as_bytes())?;
-        // As the file has it: who goes on with it comes to the same.
+        // Rounded as in the file, so that a resumed run has the same result.
         self.probes.extend(probe(&line));
         Ok(())
     }
 }
 
-/// The probes in the text of such a file; none where it is something else. Lines that are none are
-/// passed over, and so is a last one without its end.
+/// The probes in the text of a file; `None` if it has another format. Malformed lines and a last
+/// line without line end are ignored.
 fn recorded(text: &str) -> Option<Vec<Probe>> {
     let lines = text.strip_prefix(HEADER)?.split_inclusive('\n');
     Some(lines.filter(|line| line.ends_with('\n')).filter_map(probe).collect())
@@ -337,11 +330,11 @@ fn probe(line: &str) -> Option<Probe> {
     (is_time(idle) && is_time(round_trip)).then_some(Probe { idle, round_trip })
 }
 
-/// Does what a plan says, until it is done or `pause` says no; then it was stopped. `pause` waits for
-/// so long, and is told how the plan stands.
+/// Executes a plan until it is done or `pause` returns `false`. `pause` waits for the given time
+/// and receives the plan's state.
 ///
 /// # Errors
-/// Where nobody answers any more, or the system fails; what was measured is kept.
+/// Fails if the target no longer answers or a system call fails; the recorded results remain.
 pub fn run(
     line: &mut Line,
     plan: &mut Plan,
@@ -349,7 +342,7 @@ pub fn run(
     pause: &mut dyn FnMut(&Plan, Span) -> bool,
 ) -> Result<bool, ProbeError> {
     let mut lost = 0;
-    // It has been silent for a while since the line was opened.
+    // Time has passed since the line was opened.
     let woken = line.ask().map_err(ProbeError::Send)?;
     if woken.round_trip.is_none() {
         tracing::debug!("the first probe was lost");
@@ -385,12 +378,12 @@ pub fn run(
     }
 }
 
-/// An address to connect to from what a user wrote: a host, and the port where there is one.
+/// Splits a user's target into host and optional port.
 ///
 /// # Errors
-/// Where that is no port.
+/// Fails if the port is not a number up to 65 535.
 pub fn host_and_port(text: &str) -> Result<(&str, Option<u16>), std::num::ParseIntError> {
-    // An IPv6 address has colons of its own, and brackets where a port follows.
+    // An IPv6 address contains colons, and has brackets if a port follows.
     if text.parse::<Ipv6Addr>().is_ok() {
         return Ok((text, None));
     }

@@ -1,4 +1,5 @@
-//! Policies over a trace, on all cores. The trace is read once for all of them, and never whole.
+//! Runs policies over a trace on all cores. The trace is read once for all policies and never held
+//! in memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,41 +12,39 @@ use manyways_model::radio::{App, Packet, Profile, Survey, Tolerant};
 
 use super::trace::{Progress, Seen, Trace, TraceError};
 
-/// Packets that go from who reads to who runs together.
+/// Packets per message from the reader to the workers.
 const PIECE: usize = 8_192;
-/// Pieces that wait for each who runs.
+/// Messages in each worker's queue.
 const WAITING: usize = 4;
-/// At most so many decisions of a run are kept.
+/// Maximum number of stored decisions of a run.
 const KEPT: usize = 2_048;
 
-/// A run: a policy on a radio.
+/// A policy on a radio.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// The radio's place.
+    /// Index of the profile.
     pub profile: usize,
-    /// The policy.
     pub plan: Plan,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// What it did.
     pub outcome: Outcome,
-    /// Some of its waits, with the seconds since the first packet; infinite where it left it to the
-    /// network.
+    /// Sample of the policy's waits: seconds since the first packet, and seconds of the wait
+    /// (infinite if left to the network).
     pub waits: Vec<(f64, f64)>,
-    /// Some of the times for which it held sessions back.
+    /// Sample of the delays of sessions, in the same form.
     pub holds: Vec<(f64, f64)>,
 }
 
-/// Runs all of them over a trace; `keeps` says whether some of their decisions are kept.
+/// Runs all jobs over a trace; `keeps` selects whether decisions are stored.
 ///
-/// What a policy is granted to know of the trace before, and which of its applications may wait, is
-/// found in a pass of its own, where any of them needs that.
+/// A first pass determines the trace properties that policies need in advance, and the
+/// delay-tolerant applications, if any job needs them.
 ///
 /// # Errors
-/// What is wrong with the trace.
+/// Returns the fault of the trace.
 pub fn run(
     trace: &mut Trace,
     profiles: &[Profile],
@@ -64,7 +63,7 @@ pub fn run(
     let tolerates = |packet: &Packet| may_wait.get(usize::from(packet.app)) == Some(&true);
     let threads = threads.clamp(1, jobs.len().max(1));
     let mut shares: Vec<Vec<usize>> = vec![Vec::new(); threads];
-    // What takes longest is dealt out first.
+    // The slowest jobs are distributed first.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|job| std::cmp::Reverse(jobs[*job].plan.weight()));
     for (turn, job) in order.into_iter().enumerate() {
@@ -120,7 +119,7 @@ pub fn run(
         let send = |piece: &mut Vec<Packet>| {
             let whole = Arc::new(std::mem::replace(piece, Vec::with_capacity(PIECE)));
             for sender in &senders {
-                // Who has fallen over says so where it is joined.
+                // A panic of a worker is reported by the join.
                 let _ = sender.send(whole.clone());
             }
         };
@@ -147,7 +146,7 @@ pub fn run(
     Ok((seen, all))
 }
 
-/// A policy of which some decisions are kept.
+/// A policy whose decisions are stored.
 struct Kept {
     policy: Box<dyn Policy + Send>,
     keeps: bool,
@@ -185,7 +184,7 @@ impl Policy for Kept {
     }
 }
 
-/// Every so many-th value, so that there are not too many.
+/// Stores every n-th value, with n growing to limit the number.
 struct Thin {
     points: Vec<(f64, f64)>,
     every: u64,
@@ -228,7 +227,7 @@ mod tests {
         Trace::made(Made { app: app.to_owned(), seed: 3, lasts }).unwrap()
     }
 
-    /// As many threads as one likes, and the same as by hand.
+    /// With any number of threads the result equals that of a plain loop.
     #[test]
     fn threads_make_no_difference() {
         let names = ["att-hspa", "verizon-lte"];

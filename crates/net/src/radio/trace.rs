@@ -1,5 +1,5 @@
-//! Traces of packets: tables of `manyways flows --packets`, captures, lines of text, and those that
-//! are made from a seed.
+//! Packet traces: tables of `manyways flows --packets`, captures, CSV, and traces generated from a
+//! seed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,54 +24,51 @@ use thiserror::Error;
 
 use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
 
-/// Packets of tables and captures are put in order within so many of them.
+/// Packets of tables and captures are sorted within a window of this many packets.
 const WINDOW: usize = 4_096;
-/// Only every so many packets it is looked whether to stop.
+/// Packets between two checks for a stop.
 const LOOK: u64 = 4_096;
-/// What a trace can be.
+/// Hint for a file of another format.
 const FORMS: &str =
     "give a capture, a packet table or its folder, a CSV file, or - for standard input";
-/// What Parquet files begin with.
+/// First bytes of a Parquet file.
 const PARQUET: [u8; 4] = *b"PAR1";
-/// What the folders of captures that are looked through are called, before the number of their process.
+/// Name prefix of temporary folders for captures; the process number follows.
 const FOLDER: &str = "manyways-radio-";
 const PACKETS: &str = "packets";
 
-/// How a trace is to be read.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// In captures, these addresses are the device's. Where there are none, whoever begins a flow is.
+    /// Addresses of the device in captures. If empty, the device is the endpoint that starts a
+    /// flow.
     pub local: Vec<Prefix>,
-    /// Only packets of this kind of network, where the trace tells: `wifi`, `cellular`, `bluetooth`
-    /// or `ethernet`.
+    /// Selects packets of one kind of network, if the trace has that information: `wifi`,
+    /// `cellular`, `bluetooth` or `ethernet`.
     pub network: Option<&'static str>,
 }
 
-/// How far it is, and whether to go on.
+/// Progress of reading, and a request to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Packets that were read.
+    /// Packets read so far.
     pub packets: Arc<AtomicU64>,
-    /// Set it to stop as if the trace ended here.
+    /// If set, reading stops as if the trace ended there.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Packets that were handed out.
+    /// Packets passed to the caller.
     pub packets: u64,
     /// Packets of other kinds of networks.
     pub left_out: u64,
-    /// When the first one passes.
     pub first: Option<Time>,
-    /// When the last one does.
     pub last: Option<Time>,
-    /// It was told to stop.
+    /// Whether reading was stopped.
     pub is_stopped: bool,
 }
 
-/// A trace, which can be read again and again.
+/// A trace that can be read repeatedly.
 #[derive(Debug)]
 pub struct Trace {
     name: String,
@@ -79,7 +76,7 @@ pub struct Trace {
     wanted: Wanted,
     apps: Vec<App>,
     faults: Vec<String>,
-    /// A capture or a stream was stopped: the trace is what was read of it until then.
+    /// Whether reading of a capture or stream was stopped; the trace ends there.
     is_cut: bool,
 }
 
@@ -90,132 +87,109 @@ enum Form {
     Made(Made),
 }
 
-/// What goes when a table is needed no more.
+/// Temporary files that are removed with the trace.
 #[derive(Debug)]
 enum Kept {
     Nothing,
-    Spool(#[allow(dead_code, reason = "as long as it is there, its file is")] Spool),
-    Folder(#[allow(dead_code, reason = "as long as it is there, so is it")] TempFolder),
+    Spool(#[allow(dead_code, reason = "keeps the file until drop")] Spool),
+    Folder(#[allow(dead_code, reason = "keeps the folder until drop")] TempFolder),
 }
 
-/// A trace that is made from a seed.
+/// Parameters of a generated trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     /// `mixed-day`, or the name of an application.
     pub app: String,
     /// See [`workload::is_held_back`].
     pub seed: u64,
-    /// How long it is.
     pub lasts: Span,
 }
 
-/// Why a trace cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// It cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A line is wrong.
     #[error("{name}, {error}")]
     Line {
-        /// Where.
         name: String,
-        /// What is wrong.
         #[source]
         error: CsvError,
     },
-    /// It cannot be read on.
     #[error("cannot read {name}: {error}")]
     Read {
-        /// What.
         name: String,
-        /// What the system says.
         #[source]
         error: io::Error,
     },
-    /// Its tables cannot be read.
     #[error(transparent)]
     Tables(#[from] TablesError),
-    /// There is no table of packets.
     #[error("{0} has no table of packets")]
     NoPackets(String),
-    /// There is no packet in it.
     #[error("there is no packet in {0}")]
     Empty(String),
-    /// Packets are not in the order of their times.
-    #[error("{name}: packet {number} is earlier than those before it")]
+    #[error("{name}: packet {number} is earlier than the packets before it")]
     Unsorted {
-        /// Where.
         name: String,
-        /// Counted from one.
+        /// From 1.
         number: u64,
     },
-    /// A packet lacks something.
     #[error("{name}: packet {number} has no {what}")]
     Lacks {
-        /// Where.
         name: String,
-        /// Counted from one.
+        /// From 1.
         number: u64,
-        /// What.
+        /// Name of the missing value.
         what: &'static str,
     },
-    /// A capture cannot be looked through.
-    #[error("cannot look through {name}: {why}")]
-    Capture {
-        /// Which.
-        name: String,
-        /// What is in the way.
-        why: String,
-    },
-    /// There is no such application to make a trace of.
-    #[error("there is no trace `{0}` to be made")]
+    /// The analysis of a capture failed.
+    #[error("cannot analyse {name}: {why}")]
+    Capture { name: String, why: String },
+    /// The application of a generated trace is unknown.
+    #[error("there is no trace model `{0}`")]
     Unknown(String),
 }
 
 impl TraceError {
-    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            // Commands for captures also take folders and patterns.
+            // The hint for captures would also name folders and patterns.
             Self::Source(SourceError::Compressed { .. }) => {
-                "decompress the file first; gzip and zstd need no such step".to_owned()
+                "decompress the file first, or use gzip or zstd, which are read directly".to_owned()
             }
             Self::Source(_) => FORMS.to_owned(),
             Self::Line { error, .. } => error.hint.clone().unwrap_or_else(|| {
-                "a trace is CSV: time,bytes,direction[,app][,port][,flow]".to_owned()
+                "the columns of a CSV trace are time,bytes,direction[,app][,port][,flow]".to_owned()
             }),
             Self::Read { .. } => FORMS.to_owned(),
             Self::Tables(TablesError::Version { .. }) => {
                 "write the tables again with this version of manyways".to_owned()
             }
             Self::Tables(_) => {
-                "a folder must have the tables of: manyways flows CAPTURE -o DIR --packets"
+                "write the tables of the folder with: manyways flows CAPTURE -o DIR --packets"
                     .to_owned()
             }
             Self::NoPackets(_) => {
                 "write one with: manyways flows CAPTURE -o DIR --packets".to_owned()
             }
-            Self::Empty(_) => "a trace has at least one packet".to_owned(),
-            Self::Unsorted { .. } => "sort it by time first".to_owned(),
+            Self::Empty(_) => "give a trace with at least one packet".to_owned(),
+            Self::Unsorted { .. } => "sort the trace by time first".to_owned(),
             Self::Lacks { .. } => {
-                "each packet has a time, a number of bytes and a direction".to_owned()
+                "give each packet a time, a number of bytes and a direction".to_owned()
             }
-            Self::Capture { .. } => "manyways flows says more about it".to_owned(),
+            Self::Capture { .. } => "run manyways flows on the capture for details".to_owned(),
             Self::Unknown(_) => {
                 let names: Vec<&str> = APPS.iter().map(|app| app.name).collect();
-                format!("it is mixed-day, or one of {}", names.join(", "))
+                format!("use mixed-day, or one of {}", names.join(", "))
             }
         }
     }
 }
 
 impl Made {
-    /// The packets.
     ///
     /// # Errors
-    /// Where there is no such application.
+    /// Fails if the application is unknown.
     pub fn begin(&self) -> Result<Workload, TraceError> {
         if self.app == "mixed-day" {
             return Ok(workload::mixed(self.seed, self.lasts));
@@ -227,11 +201,11 @@ impl Made {
 }
 
 impl Trace {
-    /// Opens a file, the folder of `manyways flows -o`, or `-` for standard input. A capture is looked
-    /// through at once.
+    /// Opens a file, a folder of `manyways flows -o`, or `-` for standard input. A capture is
+    /// analysed at once.
     ///
     /// # Errors
-    /// Where it is nothing that can be read, or a capture whose analysis fails.
+    /// Fails if the format is unknown, or if the analysis of a capture fails.
     pub fn open(path: &Path, wanted: &Wanted, progress: &Progress) -> Result<Self, TraceError> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
@@ -251,7 +225,7 @@ impl Trace {
             trace.form = Form::Table { tables, _kept: Kept::Nothing };
             return Ok(trace);
         }
-        // What can be read only once is kept.
+        // Streams are stored, because they can be read only once.
         let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file());
         let unread = |error| TraceError::Read { name: name.clone(), error };
         let input = match (is_stdin, is_stream) {
@@ -260,7 +234,7 @@ impl Trace {
             (false, false) => None,
         };
         let spool = input.map(|input| input.and_then(Spool::take)).transpose().map_err(unread)?;
-        // A stream that was stopped is a short trace. All of that is read.
+        // A stopped stream is a short trace, and all of it is read.
         trace.is_cut = spool.is_some() && progress.stop.load(Ordering::Relaxed);
         let place = spool.as_ref().map_or(path.to_owned(), Spool::path);
         let length = fs::metadata(&place).map_or(0, |found| found.len());
@@ -276,7 +250,8 @@ impl Trace {
             magic if count == 4 && CAPTURES.contains(&magic) => {
                 let stop = if trace.is_cut { Arc::default() } else { progress.stop.clone() };
                 let (folder, faults) = look_through(&name, source, wanted, stop)?;
-                // Where a stream was stopped within a packet, the cut is no fault of the capture.
+                // If a stream was stopped within a packet, the truncation is not a fault of the
+                // capture.
                 trace.faults = if trace.is_cut { Vec::new() } else { faults };
                 trace.is_cut |= progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
@@ -292,10 +267,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// A trace that is made each time it is read.
+    /// A trace that is generated at each reading.
     ///
     /// # Errors
-    /// Where there is no such application.
+    /// Fails if the application is unknown.
     pub fn made(made: Made) -> Result<Self, TraceError> {
         made.begin()?;
         Ok(Self {
@@ -308,25 +283,25 @@ impl Trace {
         })
     }
 
-    /// What it is called.
+    /// Path or description for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a capture's analysis could not read; what was before that is in the trace.
+    /// Faults found by the analysis of a capture; packets before them are in the trace.
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
 
-    /// The applications of the last reading by their numbers.
+    /// Applications of the last reading, indexed by number.
     pub fn apps(&self) -> &[App] {
         &self.apps
     }
 
-    /// Hands out all packets, from the first one on, in their order.
+    /// Passes all packets to the callback, in order from the first one.
     ///
     /// # Errors
-    /// What is wrong with it. What was handed out until then is right.
+    /// Returns the first fault; packets passed before are valid.
     pub fn read(
         &mut self,
         progress: &Progress,
@@ -373,7 +348,7 @@ impl Trace {
     }
 }
 
-/// As much as there is.
+/// Reads until the buffer is full or the input ends.
 fn fill(read: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut count = 0;
     while count < into.len() {
@@ -403,17 +378,22 @@ fn lines(
     loop {
         line.clear();
         number += 1;
-        // One byte more than a line and its end may have, so that the reader sees that it is too long.
+        // One byte more than a line with its end can have, so that the reader detects a line that
+        // is too long.
         let room = csv::MAX_LINE as u64 + 3;
         if lines.by_ref().take(room).read_until(b'\n', &mut line).map_err(unread)? == 0 {
             break;
         }
-        // A stream that was stopped ends within a line.
+        // A stopped stream can end within a line.
         if is_cut && line.last() != Some(&b'\n') {
             break;
         }
         let text = str::from_utf8(&line).map_err(|_| {
-            wrong(CsvError { line: number, sentence: "it is not text".to_owned(), hint: None })
+            wrong(CsvError {
+                line: number,
+                sentence: "the line is not UTF-8 text".to_owned(),
+                hint: None,
+            })
         })?;
         match &mut reader {
             None => reader = Some(csv::Reader::new(text).map_err(wrong)?),
@@ -429,18 +409,18 @@ fn lines(
     Ok(reader.map_or_else(Vec::new, |reader| reader.apps().to_vec()))
 }
 
-/// Goes through a table of packets.
+/// Reads a table of packets.
 struct Rows {
     name: String,
     network: Option<&'static str>,
-    /// The server's port of each flow.
+    /// Server port of each flow.
     ports: HashMap<u64, u16>,
     apps: Apps,
     sessions: Sessions,
     number: u64,
     left_out: u64,
     last: Time,
-    /// Read and not yet handed out, so that what is a little late finds its place.
+    /// Packets read and not yet passed on, so that slightly late ones are put in order.
     waiting: BinaryHeap<Reverse<(Time, u64, Packet)>>,
 }
 
@@ -502,7 +482,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Whether to go on.
+    /// Returns whether to continue.
     fn batch(
         &mut self,
         batch: &Batch,
@@ -536,7 +516,8 @@ impl Rows {
             let flow = if let Value::Count(flow) = flow { Some(*flow) } else { None };
             let port = flow.and_then(|flow| self.ports.get(&flow).copied());
             let app = self.apps.number(&text(application).unwrap_or_default(), port);
-            // Its session is made when it is handed out: those count by the order of times.
+            // The session number is assigned when the packet is passed on, because sessions depend
+            // on the order of time.
             let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
             let session = flow.map_or(0, |flow| self.sessions.of(*at, app, Some(flow)));
             if *at < self.last {
@@ -557,7 +538,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Without a flow, silences make sessions.
+    /// Without a flow, gaps separate sessions.
     fn numbered(&mut self, packet: Packet) -> Packet {
         match packet.session {
             0 => Packet { session: self.sessions.of(packet.at, packet.app, None), ..packet },
@@ -566,7 +547,7 @@ impl Rows {
     }
 }
 
-/// Standard input, kept in a file without a name so that it can be read again.
+/// Standard input, stored in an unnamed file so that it can be read repeatedly.
 #[derive(Debug)]
 struct Spool(File);
 
@@ -579,13 +560,13 @@ impl Spool {
         Ok(Self(file))
     }
 
-    /// By which it is opened anew.
+    /// A path by which the file can be opened again.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
 
-/// A folder that goes when nobody needs it.
+/// A temporary folder that is removed when dropped.
 #[derive(Debug)]
 struct TempFolder(PathBuf);
 
@@ -596,7 +577,7 @@ impl TempFolder {
         sweep(&home);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = home.join(format!("{FOLDER}{}-{count}", std::process::id()));
-        // What is in it is nobody else's.
+        // Private to this user.
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
@@ -608,7 +589,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// What processes that were killed have left goes.
+/// Removes folders of killed processes.
 fn sweep(home: &Path) {
     for entry in fs::read_dir(home).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -621,7 +602,7 @@ fn sweep(home: &Path) {
     }
 }
 
-/// Makes a capture's packets a table, and says what could not be read.
+/// Writes a capture's packets to a table, and returns the faults.
 fn look_through(
     name: &str,
     source: Source,

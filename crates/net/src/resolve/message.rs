@@ -1,45 +1,66 @@
-//! Questions and answers as bytes, and the hosts file. Pure.
+//! DNS queries and answers as bytes, and the hosts file. Pure.
 
+use std::fmt;
 use std::net::IpAddr;
 
+pub use manyways_proto::resolve::Family;
 use simple_dns::rdata::{OPT, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
 
 /// The longest chain of aliases that is followed inside one answer.
-const ALIAS_LIMIT: usize = 16;
-/// The most addresses that are taken from one answer.
-pub const ADDRESS_LIMIT: usize = 32;
+const MAX_ALIASES: usize = 16;
+/// The most addresses that are read from one answer.
+pub const MAX_ADDRESSES: usize = 32;
 /// The most records that an answer may claim to hold.
-const RECORD_LIMIT: u16 = 512;
-/// What fits every link in one packet (RFC 9715).
-pub(super) const UDP_SIZE: u16 = 1232;
+const MAX_RECORDS: u16 = 512;
+/// The largest datagram that every link carries without fragmentation (RFC 9715).
+const UDP_SIZE: u16 = 1232;
 
-/// The family that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// `A` records.
-    V4,
-    /// `AAAA` records.
-    V6,
-}
-
-/// What a server's answer says.
+/// The content of a name server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The name's addresses, none when it exists without one in this family.
+pub enum DnsAnswer {
+    /// The addresses of the name; empty if the name has none in this family.
     Addresses(Vec<IpAddr>),
-    /// There is no such name.
+    /// The name does not exist.
     NoSuchName,
-    /// The answer was cut: ask again over TCP.
+    /// Longer than a datagram: to be queried over TCP.
     Truncated,
-    /// The server does not want to or cannot answer; the text says which.
-    Unhelpful(&'static str),
-    /// It is not an answer to this question.
-    Foreign,
+    /// The server cannot answer or refuses to.
+    Failed(ResponseCode),
+    /// Not an answer to this query.
+    Unrelated,
 }
 
-/// The bytes of a question. The name must be one that [`is_host_name`] accepts.
-pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
+/// An error that a name server reports (RFC 1035 §4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResponseCode {
+    /// SERVFAIL.
+    ServerFailure,
+    /// REFUSED.
+    Refused,
+    /// FORMERR.
+    FormatError,
+    /// NOTIMP.
+    NotImplemented,
+    /// Any other.
+    Other,
+}
+
+impl fmt::Display for ResponseCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ServerFailure => "the server reports a failure (SERVFAIL)",
+            Self::Refused => "the server refuses to answer (REFUSED)",
+            Self::FormatError => "the server cannot parse the query (FORMERR)",
+            Self::NotImplemented => "the server does not support the query (NOTIMP)",
+            Self::Other => "the server answers with an error",
+        })
+    }
+}
+
+/// Encodes a query. `None` unless [`is_host_name`] accepts the name.
+pub fn encode_query(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
     let kind = match family {
@@ -56,40 +77,40 @@ pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     packet.build_bytes_vec().ok()
 }
 
-/// Reads a server's answer to the question with this number, name and family. For any bytes.
-pub fn read_answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Answer {
-    let counted = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-    // The library makes room for what the header claims before it looks.
-    if [6, 8, 10].into_iter().any(|at| counted(at) > RECORD_LIMIT) || counted(4) > 1 {
-        return Answer::Foreign;
+/// Parses the answer to the query with this number, name and family. Accepts any bytes.
+pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsAnswer {
+    let count = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    // The library allocates for the number of records that the header claims.
+    if [6, 8, 10].into_iter().any(|at| count(at) > MAX_RECORDS) || count(4) > 1 {
+        return DnsAnswer::Unrelated;
     }
-    let Ok(packet) = Packet::parse(bytes) else { return Answer::Foreign };
+    let Ok(packet) = Packet::parse(bytes) else { return DnsAnswer::Unrelated };
     if packet.id() != id || !packet.has_flags(PacketFlag::RESPONSE) {
-        return Answer::Foreign;
+        return DnsAnswer::Unrelated;
     }
     let text = |name: &Name<'_>| name.to_string().to_ascii_lowercase();
-    let asked = name.trim_end_matches('.').to_ascii_lowercase();
+    let queried = name.trim_end_matches('.').to_ascii_lowercase();
     match packet.questions.first() {
-        Some(question) if text(&question.qname) != asked => return Answer::Foreign,
+        Some(question) if text(&question.qname) != queried => return DnsAnswer::Unrelated,
         Some(_) => {}
-        // A server that could not read the question cannot repeat it.
+        // A server that could not parse the query cannot repeat it.
         None if packet.rcode() == RCODE::FormatError => {}
-        None => return Answer::Foreign,
+        None => return DnsAnswer::Unrelated,
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
-        return Answer::Truncated;
+        return DnsAnswer::Truncated;
     }
     match packet.rcode() {
         RCODE::NoError => {}
-        RCODE::NameError => return Answer::NoSuchName,
-        RCODE::ServerFailure => return Answer::Unhelpful("it reports a failure (SERVFAIL)"),
-        RCODE::Refused => return Answer::Unhelpful("it refuses to answer (REFUSED)"),
-        RCODE::FormatError => return Answer::Unhelpful("it does not understand (FORMERR)"),
-        RCODE::NotImplemented => return Answer::Unhelpful("it cannot do that (NOTIMP)"),
-        _ => return Answer::Unhelpful("it answers with an error"),
+        RCODE::NameError => return DnsAnswer::NoSuchName,
+        RCODE::ServerFailure => return DnsAnswer::Failed(ResponseCode::ServerFailure),
+        RCODE::Refused => return DnsAnswer::Failed(ResponseCode::Refused),
+        RCODE::FormatError => return DnsAnswer::Failed(ResponseCode::FormatError),
+        RCODE::NotImplemented => return DnsAnswer::Failed(ResponseCode::NotImplemented),
+        _ => return DnsAnswer::Failed(ResponseCode::Other),
     }
-    let mut owner = asked;
-    for _ in 0..ALIAS_LIMIT {
+    let mut owner = queried;
+    for _ in 0..MAX_ALIASES {
         let alias = packet.answers.iter().find_map(|record| match &record.rdata {
             RData::CNAME(target) if text(&record.name) == owner => Some(text(&target.0)),
             _ => None,
@@ -106,14 +127,14 @@ pub fn read_answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Answer 
             (RData::AAAA(a), Family::V6) => IpAddr::V6(a.address.into()),
             _ => continue,
         };
-        if addresses.len() < ADDRESS_LIMIT && !addresses.contains(&address) {
+        if addresses.len() < MAX_ADDRESSES && !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    Answer::Addresses(addresses)
+    DnsAnswer::Addresses(addresses)
 }
 
-/// Whether this can be asked for: labels of letters, digits, hyphens and underscores, at most 63
+/// Whether this name can be queried: labels of letters, digits, hyphens and underscores, at most 63
 /// bytes each and 253 together. Other scripts must come in their `xn--` form.
 pub fn is_host_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -126,18 +147,18 @@ pub fn is_host_name(name: &str) -> bool {
         })
 }
 
-/// The addresses that a hosts file gives `name`.
-pub fn hosts(bytes: &[u8], name: &str) -> Vec<IpAddr> {
+/// The addresses of `name` in a hosts file.
+pub fn addresses_in_hosts(bytes: &[u8], name: &str) -> Vec<IpAddr> {
     let name = name.trim_end_matches('.');
     let text = String::from_utf8_lossy(bytes);
     let mut addresses = Vec::new();
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
         let Some(address) = words.next() else { continue };
-        // A zone belongs to an interface, which is not known here.
+        // A zone names an interface, which is unknown here.
         let Ok(address) = address.parse::<IpAddr>() else { continue };
         if words.any(|word| word.eq_ignore_ascii_case(name))
-            && addresses.len() < ADDRESS_LIMIT
+            && addresses.len() < MAX_ADDRESSES
             && !addresses.contains(&address)
         {
             addresses.push(address);

@@ -81,6 +81,8 @@ pub struct Config {
     pub pause: Span,
     /// How often a download that cannot be continued is begun anew.
     pub restarts: u32,
+    /// How often a shell reports progress.
+    pub progress_interval: Span,
     /// What an earlier run left: the object, and the bytes that are there.
     pub resume: Option<(Object, Ranges)>,
 }
@@ -105,6 +107,7 @@ impl Default for Config {
             attempts: 5,
             pause: Span::from_millis(250),
             restarts: 2,
+            progress_interval: Span::from_millis(100),
             resume: None,
         }
     }

@@ -9,8 +9,7 @@ use pyo3::types::PyDict;
 
 use super::wrong;
 
-/// Names of policies, their numbers with what these are unless something else is said, and what each
-/// does.
+/// Returns the names of the policies, their parameters with the defaults, and their descriptions.
 #[pyfunction]
 pub fn plans(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyDict>, &'static str)>> {
     let tell = |known: &plan::Known| {
@@ -23,15 +22,15 @@ pub fn plans(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyDict>, &
     ALL.iter().map(tell).collect()
 }
 
-/// A policy that is known by its name, or two: `makeidle+makeactive` sleeps like one and holds back
-/// like the other.
+/// A named policy, or a combination of two: `makeidle+makeactive` goes idle like the first and
+/// delays sessions like the second.
 #[pyclass(frozen)]
 #[derive(Clone)]
 pub struct Plan(pub(super) plan::Plan);
 
 #[pymethods]
 impl Plan {
-    /// Raises ValueError where there is no such policy, or it has no such number.
+    /// Raises ValueError if the policy or a parameter does not exist.
     #[new]
     fn new(name: &str, numbers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let told = |error: PlanError| wrong(&error.sentence, &error.hint);
@@ -41,10 +40,10 @@ impl Plan {
             let number = ALL.iter().flat_map(|known| known.numbers).find(|one| one.name == key);
             let text = || value.str().map_or_else(|_| String::new(), |text| text.to_string());
             let read = value.extract::<f64>().ok();
-            // What is no number at all is said by the number, where there is one of that name.
+            // For a value that is not a number, the parameter, if it exists, provides the error.
             let value = match (read, number) {
                 (None, Some(number)) => return Err(told(number.refuses(&text()))),
-                // As Python writes it.
+                // Python's spelling of the value.
                 (Some(value), Some(number)) if value.is_nan() || value.is_infinite() => {
                     return Err(told(number.refuses(&text())));
                 }
@@ -55,14 +54,14 @@ impl Plan {
         plan::Plan::new(name, &given).map(Self).map_err(told)
     }
 
-    /// Whether it holds anything back.
+    /// Whether the policy delays sessions.
     fn holds(&self) -> bool {
         self.0.holds()
     }
 }
 
 impl Plan {
-    /// Ready to run over a trace. The oracle is none: it is asked by who runs it.
+    /// Creates the policy for a trace. The Oracle is not created here: the caller evaluates it.
     pub(super) fn policy(
         &self,
         profile: &Profile,
@@ -81,8 +80,8 @@ fn gaps(packets: &[Packet]) -> impl Iterator<Item = f64> {
     packets.windows(2).map(|pair| pair[1].at.since(pair[0].at).as_secs_f64())
 }
 
-/// The shortest gap that at least the share p of all gaps does not exceed. A trace without a gap
-/// leaves it to the network.
+/// Returns the shortest gap that at least the fraction p of all gaps does not exceed. A trace
+/// without a gap leaves the radio to the network's timers.
 fn quantile(packets: &[Packet], p: f64) -> f64 {
     let mut gaps: Vec<f64> = gaps(packets).collect();
     if gaps.is_empty() {
@@ -92,8 +91,8 @@ fn quantile(packets: &[Packet], p: f64) -> f64 {
     *gaps.select_nth_unstable_by(rank - 1, f64::total_cmp).1
 }
 
-/// The mean number of bursts from one release to the next where it is left to the network. A burst is
-/// what a transfer is: packets with gaps of at most the profile's own.
+/// Returns the mean number of bursts from one release to the next with the network's timers. A
+/// burst consists of packets with gaps of at most the profile's burst gap.
 fn bursts(profile: &Profile, choice: &Choice, packets: &[Packet]) -> f64 {
     let burst_gap = profile.transfer.burst_gap.as_secs_f64();
     let bursts = 1 + gaps(packets).filter(|gap| *gap > burst_gap).count();

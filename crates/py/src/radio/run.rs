@@ -1,4 +1,4 @@
-//! A policy runs over a trace.
+//! Runs a policy over a trace.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,18 +12,18 @@ use pyo3::types::{PyDict, PyString};
 use super::trace::{PIECE, Trace};
 use super::{Plan, Radio, same, wrong};
 
-/// What Python gives for a policy.
+/// A policy as passed by Python.
 #[derive(FromPyObject)]
 pub enum Given<'py> {
-    /// One that is here.
+    /// A named policy.
     Plan(Py<Plan>),
-    /// A wait for each packet.
+    /// One wait for each packet.
     Waits(PyBuffer<f64>),
-    /// An object with `observe`.
+    /// A Python object with an `observe` method.
     Object(Bound<'py, PyAny>),
 }
 
-/// Gives what it came to.
+/// Returns the outcome.
 pub fn run<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -64,7 +64,7 @@ pub fn run<'py>(
                 None => Ok(()),
             };
             let mut policy = Called::new(&object, trace, &failed)?;
-            // Nothing goes on behind an error.
+            // Nothing runs after an error.
             pump(profile, Decides::Policy(&mut policy), &tolerates, packets, &stop)
                 .and_then(|outcome| stop().map(|()| outcome))?
         }
@@ -72,12 +72,12 @@ pub fn run<'py>(
     told(py, profile, &outcome)
 }
 
-/// Whether it is no wait.
+/// Whether the number is not a valid wait.
 fn is_none(wait: f64) -> bool {
     wait.is_nan() || wait < 0.0
 }
 
-/// Raises ValueError where one of them is none.
+/// Raises ValueError if a wait is invalid.
 pub fn check_waits(waits: &[f64]) -> PyResult<()> {
     match waits.iter().enumerate().find(|(_, wait)| is_none(**wait)) {
         Some((row, wait)) => Err(no_wait(&wait.to_string(), row)),
@@ -89,7 +89,7 @@ fn interrupted() -> PyResult<()> {
     Python::attach(|py| py.check_signals())
 }
 
-/// Every so often it asks whether to stop.
+/// Feeds the packets, and checks after each [`PIECE`] whether to stop.
 fn pump(
     profile: &Profile,
     decides: Decides<'_>,
@@ -105,7 +105,7 @@ fn pump(
     Ok(simulation.finish())
 }
 
-/// Waits that are known before.
+/// Waits that are known in advance.
 struct Waits<'w> {
     waits: std::slice::Iter<'w, f64>,
 }
@@ -116,7 +116,7 @@ impl Policy for Waits<'_> {
     }
 }
 
-/// Asks an object of Python's.
+/// Calls the methods of a Python object.
 struct Called<'py, 'e> {
     py: Python<'py>,
     observe: Bound<'py, PyAny>,
@@ -124,7 +124,7 @@ struct Called<'py, 'e> {
     hold: Option<Bound<'py, PyAny>>,
     names: Vec<Bound<'py, PyString>>,
     directions: [Bound<'py, PyString>; 2],
-    /// How many packets it has been told of.
+    /// Number of packets passed to `observe`.
     count: Cell<usize>,
     failed: &'e RefCell<Option<PyErr>>,
 }
@@ -140,7 +140,7 @@ impl<'py, 'e> Called<'py, 'e> {
         let Some(observe) = method("observe")? else {
             let hint =
                 "give a name, waits, or an object with observe(time, direction, bytes, app, gap)";
-            return Err(wrong("that is no policy", hint));
+            return Err(wrong("the object is not a policy", hint));
         };
         Ok(Self {
             py,
@@ -154,7 +154,7 @@ impl<'py, 'e> Called<'py, 'e> {
         })
     }
 
-    /// What it says, unless something went wrong before.
+    /// Returns the answer of the object; `otherwise` if this or an earlier call failed.
     fn ask(&self, ask: impl FnOnce() -> PyResult<f64>, otherwise: f64) -> f64 {
         if self.failed.borrow().is_some() {
             return otherwise;
@@ -206,8 +206,8 @@ impl Policy for Called<'_, '_> {
             let said = hold.call1((now,))?;
             let secs: Option<f64> = said.extract().ok();
             secs.filter(|secs| (0.0..=86_400.0).contains(secs)).ok_or_else(|| {
-                let sentence = format!("nothing can be held back for {} s", text(&said));
-                wrong(&sentence, "it is a number from 0 to 86400")
+                let sentence = format!("a delay of {} s is invalid", text(&said));
+                wrong(&sentence, "return a number from 0 to 86400")
             })
         };
         self.ask(ask, 0.0)
@@ -220,7 +220,7 @@ fn text(of: &Bound<'_, PyAny>) -> String {
 
 fn no_wait(wait: &str, row: usize) -> PyErr {
     let sentence = format!("the wait after packet {row} is {wait}");
-    wrong(&sentence, "it is a number of seconds, 0 or more; infinity leaves it to the network")
+    wrong(&sentence, "give numbers of seconds, 0 or more; infinity leaves the radio to the network")
 }
 
 fn told<'py>(

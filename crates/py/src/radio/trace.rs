@@ -1,4 +1,4 @@
-//! A trace of packets, from columns, from lines of text, or made from a seed.
+//! Packet traces from columns, from lines of text, or generated from a seed.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,18 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::{same, unknown, wrong};
 
-/// More packets are not made, and not read.
+/// Maximum number of packets that are generated or read.
 const MOST_PACKETS: usize = 1 << 28;
-/// Nothing is made that lasts longer: a year.
+/// Maximum duration of a generated trace in seconds: a year.
 const LONGEST: f64 = 366.0 * 86_400.0;
-/// A row without a flow.
+/// Marks a row without a flow.
 const NO_FLOW: u32 = u32::MAX;
-/// Packets between two looks at whether somebody wants it to end.
+/// Packets between two checks for an interrupt.
 pub(super) const PIECE: usize = 1 << 20;
-/// What a day of a user is called, beside the applications.
+/// Name of the workload of a user's day, in addition to the applications.
 const MIXED: &str = "mixed-day";
 
-/// Packets in order. Their times count from the first one, so that seconds are exact.
+/// Packets in order. Times count from the first packet, so that seconds are exact.
 #[pyclass(frozen)]
 pub struct Trace {
     pub(super) packets: Vec<Packet>,
@@ -33,7 +33,7 @@ pub struct Trace {
     begins: u64,
 }
 
-/// Times as they are given.
+/// Times as given by the caller.
 #[derive(FromPyObject)]
 enum Times {
     Nanos(PyBuffer<i64>),
@@ -42,9 +42,9 @@ enum Times {
 
 #[pymethods]
 impl Trace {
-    /// Of columns: times (nanoseconds as 64-bit integers, or seconds as 64-bit numbers), bytes,
-    /// directions (0 from the device, 1 to it), and places in the list of names and of flows, where
-    /// those are known. Raises ValueError where a row makes no sense.
+    /// Creates a trace from columns: times (nanoseconds as 64-bit integers, or seconds as 64-bit
+    /// numbers), bytes, directions (0 from the device, 1 to it), and indexes of names and of flows,
+    /// if known. Raises ValueError if a row is invalid.
     #[staticmethod]
     fn columns(
         py: Python<'_>,
@@ -85,7 +85,7 @@ impl Trace {
         {
             let Ok(bytes) = u32::try_from(*bytes) else {
                 let sentence = format!("row {row} has {bytes} bytes");
-                return Err(wrong(&sentence, "it is a whole number from 0 to 4294967295"));
+                return Err(wrong(&sentence, "give whole numbers from 0 to 4294967295"));
             };
             let at = Time::from_nanos(time - begins);
             let app = usize::try_from(*app).unwrap_or_default().min(last) as u16;
@@ -100,14 +100,14 @@ impl Trace {
         Self::of(packets, names, begins)
     }
 
-    /// Of lines of text, `time,bytes,direction[,app][,flow]`. Raises ValueError where a line makes no
-    /// sense.
+    /// Creates a trace from lines of text, `time,bytes,direction[,app][,flow]`. Raises ValueError
+    /// if a line is invalid.
     #[staticmethod]
     fn csv(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
         let mut lines = text.split(|byte| *byte == b'\n').zip(1_u64..);
         let words = |(line, number): (&[u8], u64)| match std::str::from_utf8(line) {
             Ok(line) => Ok(line.to_owned()),
-            Err(_) => Err(wrong(&format!("line {number} is no text"), "it is read as UTF-8")),
+            Err(_) => Err(wrong(&format!("line {number} is not text"), "encode the text in UTF-8")),
         };
         let told = |error: csv::CsvError| super::told(&error, error.hint.as_deref());
         let header = lines.next().map(words).transpose()?.unwrap_or_default();
@@ -129,8 +129,8 @@ impl Trace {
         Self::of(packets, names, begins)
     }
 
-    /// Made from a seed. Raises ValueError where there is no such application, or nothing can last so
-    /// long.
+    /// Generates a trace from a seed. Raises ValueError if the application does not exist or the
+    /// duration is too long.
     #[staticmethod]
     fn workload(py: Python<'_>, app: &str, seed: u64, seconds: f64) -> PyResult<Self> {
         let lasts = lasting(seconds)?;
@@ -143,16 +143,16 @@ impl Trace {
         Self::made(py, workload, names)
     }
 
-    /// Packets of so many bytes from the device at even distances. Raises ValueError where those are
-    /// no distances.
+    /// Generates packets of `bytes` bytes from the device at a constant interval. Raises ValueError
+    /// if the interval is invalid.
     #[staticmethod]
     fn heartbeats(py: Python<'_>, every: f64, bytes: u32, seconds: f64) -> PyResult<Self> {
         let lasts = lasting(seconds)?;
         if !(1e-9..=LONGEST).contains(&every) {
-            let sentence = format!("a heartbeat every {every} s is none");
-            return Err(wrong(&sentence, "it is more than 0 s and at most a year"));
+            let sentence = format!("a heartbeat interval of {every} s is invalid");
+            return Err(wrong(&sentence, "give an interval of more than 0 s and at most a year"));
         }
-        // Told before all of them are made.
+        // Checked before the packets are generated.
         if seconds / every >= MOST_PACKETS as f64 {
             return Err(too_many());
         }
@@ -164,18 +164,18 @@ impl Trace {
         self.packets.len()
     }
 
-    /// Seconds from the first packet to the last.
+    /// Returns the seconds from the first packet to the last.
     fn duration(&self) -> f64 {
         self.packets.last().map_or(0.0, |last| last.at.as_secs_f64())
     }
 
-    /// The names of the applications; the name of one that is not known is empty.
+    /// Returns the names of the applications; the name of an unknown application is empty.
     fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// Its columns, as the bytes of numbers: `time` in nanoseconds, `bytes`, `direction` and `app` by
-    /// places, `flow`, and `seconds` and `gap`, which is NaN for the first packet.
+    /// Returns a column as the bytes of its numbers: `time` in nanoseconds, `bytes`, `direction`
+    /// and `app` as indexes, `flow`, `seconds`, and `gap`, which is NaN for the first packet.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> Bound<'py, PyBytes> {
         let all = &self.packets;
         let begins = self.begins;
@@ -198,9 +198,9 @@ impl Trace {
         PyBytes::new(py, &bytes)
     }
 
-    /// Runs a policy: a plan, waits as 64-bit numbers, or an object with `observe`. What belongs to
-    /// these applications can be held back. Gives what it came to. Raises ValueError where a wait makes
-    /// no sense, and whatever the object raises.
+    /// Runs a policy: a plan, waits as 64-bit numbers, or an object with `observe`. Sessions of
+    /// these applications may be delayed. Returns the outcome. Raises ValueError if a wait is
+    /// invalid, and any exception that the object raises.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -212,7 +212,7 @@ impl Trace {
     }
 }
 
-/// The names of what can be made.
+/// Returns the names of the workloads that can be generated.
 #[pyfunction]
 pub fn workloads() -> Vec<&'static str> {
     APPS.iter().map(|app| app.name).chain([MIXED]).collect()
@@ -223,9 +223,9 @@ impl Trace {
         let Some(last) = packets.last() else {
             return Err(wrong("the trace has no packets", "give at least one"));
         };
-        // Arrow has nanoseconds until then.
+        // Arrow's nanosecond timestamps end then.
         if begins.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
-            return Err(wrong("the trace ends too late", "times go until the year 2262"));
+            return Err(wrong("the trace ends too late", "use times before the year 2262"));
         }
         Ok(Self { packets, names, begins })
     }
@@ -256,7 +256,7 @@ impl Trace {
 }
 
 fn too_many() -> PyErr {
-    wrong(&format!("that makes more than {MOST_PACKETS} packets"), "make a shorter trace")
+    wrong(&format!("the trace has more than {MOST_PACKETS} packets"), "make a shorter trace")
 }
 
 fn put<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
@@ -271,8 +271,8 @@ fn is_down(packet: &Packet) -> bool {
 
 fn lasting(seconds: f64) -> PyResult<Span> {
     if !(0.0..=LONGEST).contains(&seconds) {
-        let sentence = format!("a trace of {seconds} s cannot be made");
-        return Err(wrong(&sentence, "it lasts from 0 s to a year"));
+        let sentence = format!("a duration of {seconds} s is invalid");
+        return Err(wrong(&sentence, "give a duration from 0 s to a year"));
     }
     Ok(Span::from_secs_f64(seconds))
 }
@@ -290,7 +290,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
     let mut last = 0;
     let times = times.iter().enumerate().map(|(row, secs)| {
         if secs.is_nan() {
-            let hint = "leave out the rows without one";
+            let hint = "omit the rows without a time";
             return Err(wrong(&format!("the time of row {row} is not a number"), hint));
         }
         if *secs < 0.0 {
@@ -298,8 +298,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
         }
         let nanos = (*secs * 1e9).round();
         if nanos >= i64::MAX as f64 {
-            let hint =
-                "numbers with a point are taken for seconds, and whole numbers for nanoseconds";
+            let hint = "floating-point numbers are seconds, integers are nanoseconds";
             return Err(wrong(&format!("the time of row {row} is too late"), hint));
         }
         ordered(row, &mut last, nanos as u64)
@@ -308,7 +307,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
 }
 
 fn negative(row: usize) -> PyErr {
-    wrong(&format!("the time of row {row} is negative"), "times count from an origin before them")
+    wrong(&format!("the time of row {row} is negative"), "use an origin before the first time")
 }
 
 fn ordered(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
@@ -320,7 +319,7 @@ fn ordered(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
     Ok(now)
 }
 
-/// Numbers sessions: by flow, or by silences of an application where there is none.
+/// Numbers sessions: by flow, or by gaps of an application without flows.
 struct Sessions {
     next: u32,
     bursts: HashMap<u16, (Time, u32)>,

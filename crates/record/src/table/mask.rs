@@ -1,9 +1,9 @@
-//! Whose flows they are, hidden: addresses keep what they have in common, names become numbers.
+//! Anonymization: addresses keep their common prefixes, names and flow numbers become keyed hashes.
 //!
-//! Addresses are hidden as Crypto-PAn does (Xu, Fan, Ammar and Moon, ICNP 2002): two addresses that
-//! share so many leading bits share as many when hidden, so that networks stay networks. Whoever
-//! has the key can find the addresses again; whoever has not, but knows some of them and what they
-//! became, knows the networks of others.
+//! Addresses are anonymized with Crypto-PAn (Xu, Fan, Ammar and Moon, ICNP 2002): two addresses
+//! with n common leading bits still have exactly n common leading bits, so that prefixes are
+//! preserved. The owner of the key can recover the addresses. An attacker without the key who knows
+//! some addresses and their pseudonyms learns the prefixes of other addresses.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use sha2::Sha256;
 
 use super::{Kind, Value};
 
-/// So many addresses are remembered as they are hidden; each takes many steps to hide.
+/// Maximum number of cached pseudonyms; computing one takes a cipher call for each bit.
 const REMEMBERED: usize = 1 << 16;
 
-/// Hides addresses, names and numbers of flows.
+/// Anonymizes addresses, names and numbers of flows.
 pub struct Mask {
     cipher: Aes128,
     pad: u128,
@@ -28,7 +28,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// A mask with this key.
+    /// Creates a mask from a key.
     pub fn new(key: &[u8; 32]) -> Self {
         let [first, second] = [0, 16].map(|at| key[at..].first_chunk().copied().unwrap_or([0; 16]));
         // HMAC pads keys that are shorter than a block with zeros (RFC 2104).
@@ -44,21 +44,21 @@ impl Mask {
         }
     }
 
-    /// What becomes of a value of this kind.
+    /// Returns the value, anonymized if its kind requires it.
     pub fn hide<'a>(&mut self, kind: Kind, value: Value<'a>) -> Value<'a> {
         match (kind, value) {
             (Kind::Address, Value::Text(text)) => {
                 let hidden: Vec<String> = text.split(' ').map(|one| self.name(one)).collect();
                 Value::Text(Cow::Owned(hidden.join(" ")))
             }
-            // Where a server has no name, its address stands in its place.
+            // If a server has no name, its address is used as the name.
             (Kind::Name, Value::Text(text)) => Value::Text(Cow::Owned(self.name(&text))),
             (Kind::Flow, Value::Count(flow)) => Value::Count(self.flow(flow)),
             (_, value) => value,
         }
     }
 
-    /// What becomes of a name, or of an address in the place of one.
+    /// Returns the pseudonym of a name or of an address in the place of a name.
     pub fn name(&mut self, text: &str) -> String {
         match text.parse() {
             Ok(address) => self.hidden(address).to_string(),
@@ -66,7 +66,7 @@ impl Mask {
         }
     }
 
-    /// What becomes of the number of a flow.
+    /// Returns the pseudonym of a flow number, below 2^63.
     pub fn flow(&self, flow: u64) -> u64 {
         self.number(&flow.to_be_bytes()) >> 1
     }
@@ -89,7 +89,8 @@ impl Mask {
         hidden
     }
 
-    /// The first so many bits, each turned or not by what is before it.
+    /// Anonymizes the first `length` bits: each bit is flipped or not, depending on the bits before
+    /// it.
     fn bits(&self, address: u128, length: u32) -> u128 {
         let mut turned = 0;
         for place in 0..length {
@@ -151,8 +152,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_addresses_have_in_common_stays(one: u32, bits in 0_u32..=32, rest: u32) {
-            // Another address that shares so many leading bits, and differs in the next one.
+        fn common_prefixes_of_addresses_are_preserved(one: u32, bits in 0_u32..=32, rest: u32) {
+            // Another address with exactly `bits` common leading bits.
             let flip = 0x8000_0000_u32.checked_shr(bits).unwrap_or(0);
             let other = one ^ flip ^ (rest & flip.wrapping_sub(1) & u32::MAX.checked_shr(bits).unwrap_or(0));
             let mut mask = Mask::new(&[3; 32]);

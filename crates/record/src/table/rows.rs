@@ -1,12 +1,12 @@
-//! The rows of a batch again, one by one, for formats that are written row by row.
+//! Iterates over the rows of a batch, for formats that are written row by row.
 
 use manyways_unit::Time;
 
 use super::{Batch, Data, Kind, Value, Values};
 
 impl Batch {
-    /// A batch of these columns; none where they have not as many rows, or not as many values, as
-    /// they say.
+    /// Creates a batch from columns; `None` if they differ in rows, or a column has more or fewer
+    /// values than present rows.
     pub fn of_columns(columns: Vec<Values>) -> Option<Self> {
         let rows = columns.first().map_or(0, |values| values.present.len());
         let is_whole = |values: &Values| {
@@ -16,7 +16,8 @@ impl Batch {
         columns.iter().all(is_whole).then_some(Self { columns, rows, is_masked: false })
     }
 
-    /// Its rows. Columns are of these kinds; one without a kind is left out of all rows.
+    /// Iterates over the rows. `kinds` has the kind of each column; columns after the last kind are
+    /// omitted.
     pub fn iter<'a>(&'a self, kinds: &[Kind]) -> Rows<'a> {
         let columns = self.columns.iter().zip(kinds);
         let columns = columns.map(|(values, kind)| Cursor { values, kind: *kind, next: 0 });
@@ -25,7 +26,6 @@ impl Batch {
 }
 
 impl Data {
-    /// How many values there are.
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(all) => all.len(),
@@ -35,12 +35,11 @@ impl Data {
         }
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value at this place. What does not go with the kind counts as absent.
+    /// Returns the value at this index. A value that does not match the kind counts as absent.
     fn at(&self, place: usize, kind: Kind) -> Option<Value<'_>> {
         Some(match self {
             Self::Whole(all) => {
@@ -60,7 +59,7 @@ impl Data {
     }
 }
 
-/// See [`Batch::iter`]. Spans come as numbers of seconds.
+/// See [`Batch::iter`]. Spans are returned as numbers of seconds.
 pub struct Rows<'a> {
     columns: Vec<Cursor<'a>>,
     rows: std::ops::Range<usize>,
@@ -69,7 +68,7 @@ pub struct Rows<'a> {
 struct Cursor<'a> {
     values: &'a Values,
     kind: Kind,
-    /// The place of the next value that is there.
+    /// Index of the next present value.
     next: usize,
 }
 
@@ -109,7 +108,7 @@ mod tests {
         let time = Value::Time(Time::from_nanos(7));
         assert_eq!(rows[0], [Value::from("one"), Value::Absent]);
         assert_eq!(rows[1], [Value::Absent, time]);
-        // Nothing is before 1970.
+        // A time before 1970 cannot be represented.
         assert_eq!(rows[2], [Value::from("two"), Value::Absent]);
         assert_eq!(rows.len(), 3);
         let short = Values { present: vec![true], data: Data::Flag(vec![true]) };

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A request for places `from` to `to`, which came evenly in so many pieces.
+/// Returns a request for offsets `from` to `to`, received evenly in `pieces` pieces.
 fn request(colour: usize, sent: f64, over: f64, from: f64, to: f64, pieces: usize) -> Request {
     let part = |index: usize| index as f64 / pieces as f64;
     let first = sent + 0.05;
@@ -36,7 +36,7 @@ fn chart(requests: Vec<Request>) -> Ranges {
 }
 
 #[test]
-fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
+fn every_request_is_drawn_and_marked_if_marks_are_distinguishable() {
     for count in [1, 40, 2000] {
         let part = |index: usize| 8.0 * index as f64 / count as f64;
         let requests = (0..count).map(|index| {
@@ -45,9 +45,9 @@ fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
         });
         let picture = chart(requests.collect()).draw().standalone();
         assert_eq!(picture.matches("class=\"line came stroke-").count(), count, "{count}");
-        // One shape a link, however many requests it had.
+        // One shape per link, for any number of requests.
         assert_eq!(picture.matches("class=\"open fill-").count(), count.min(2), "{count}");
-        // One mark more explains them.
+        // One further mark is in the legend.
         let marks = if count <= MARKS { count + 1 } else { 0 };
         assert_eq!(picture.matches("<circle").count(), marks, "{count}");
         for label in [">one<", ">two<", ">Wi-Fi 5 MB<", ">1 request<", ">5.00 s<", ">seconds<"] {
@@ -57,20 +57,20 @@ fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
 }
 
 #[test]
-fn many_pieces_draw_only_what_can_be_seen() {
+fn many_pieces_draw_only_visible_points() {
     let few = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 500)]).draw().standalone().len();
     let many = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 100_000)]).draw().standalone().len();
     assert!(many < 3 * few, "{few} {many}");
 }
 
 #[test]
-fn the_column_is_the_file_in_the_colours_of_who_brought_it_first() {
+fn the_column_has_the_colours_of_the_first_deliveries() {
     let panel = |requests| chart(requests).panels.remove(0);
     let wifi = request(0, 0.0, 3.0, 0.0, 4.0, 10);
-    // Later than the other, and over a part of it.
+    // Later than the other request, and for a part of the same range.
     let lte = request(1, 3.0, 4.0, 2.0, 8.0, 10);
     assert_eq!(panel(vec![wifi.clone(), lte]).column(8.0), [(0, 0.0, 0.5), (1, 0.5, 1.0)]);
-    // A part that nobody brought stays empty.
+    // A part that no link delivered stays empty.
     let late = request(1, 0.0, 3.0, 6.0, 8.0, 1);
     assert_eq!(panel(vec![wifi, late]).column(8.0), [(0, 0.0, 0.5), (1, 0.75, 1.0)]);
     assert_eq!(panel(Vec::new()).column(8.0), []);
@@ -85,9 +85,9 @@ fn a_line_breaks_where_bytes_are_missing() {
 }
 
 #[test]
-fn what_is_open_ends_where_the_request_ends_from_now_on() {
+fn the_open_area_ends_at_the_changed_end() {
     let mut asked = request(0, 0.0, 2.0, 0.0, 4.0, 1);
-    // All was asked for, then half of it was wanted.
+    // The whole file was requested, then the end was moved to the middle.
     (asked.to, asked.changes) = (8.0, vec![(1.0, 4.0)]);
     let area = asked.open(8.0, |time| 100.0 * time, |place| 100.0 * place);
     let lower = [(0.0, 0.0), (5.0, 0.0), (200.0, 400.0), (200.0, 400.0)];

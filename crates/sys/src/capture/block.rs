@@ -1,46 +1,46 @@
-//! The frames of a block, as `linux/if_packet.h` lays them out. The numbers in it are the kernel's
-//! own, and yet none is followed out of the block.
+//! Parses the frames of a block, with the layout of `linux/if_packet.h`. Although the kernel writes
+//! the offsets, no offset is followed beyond the block.
 
 use manyways_unit::Time;
 
-/// Where in a block it says how many frames it has, and where the first one is.
+/// Offsets in a block of the number of frames, and of the offset of the first frame.
 const COUNT: usize = 12;
 const FIRST: usize = 16;
-/// The header of a frame, and behind it the address of its link.
+/// Bytes of a frame's header, and offset of the link-layer address after it.
 const HEADER: usize = 48;
 const ADDRESS: usize = HEADER + 20;
 
-/// A frame as it passed.
+/// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When, since the Unix epoch.
+    /// Time since the Unix epoch.
     pub at: Time,
-    /// Its bytes, at most as many as the snap length.
+    /// Captured bytes, at most the snap length.
     pub bytes: &'a [u8],
-    /// How many it had.
+    /// Original length in bytes.
     pub length: usize,
-    /// The tag of a VLAN that was taken out of it: its protocol, and the rest.
+    /// VLAN tag that was removed from the frame: its protocol, and the tag control information.
     pub vlan: Option<(u16, u16)>,
-    /// What it carries, by Ethernet's number.
+    /// EtherType of the payload.
     pub protocol: u16,
-    /// The number of its interface.
+    /// Index of the interface.
     pub interface: u32,
-    /// What its device is, by ARP's number (`ARPHRD_`).
+    /// Type of the device: an `ARPHRD_` number.
     pub hardware: u16,
-    /// To whom it was sent (`PACKET_`): 0 is us, 4 is from us.
+    /// Packet type (`PACKET_`): 0 is for this host, 4 is sent by this host.
     pub kind: u8,
-    /// The link's address of its sender, with its length.
+    /// Link-layer address of the sender, and its length.
     pub address: ([u8; 8], u8),
 }
 
-/// The frames of a block that the kernel has handed over.
+/// Iterates over the frames of a block that the kernel has released.
 pub(super) fn frames(block: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     let count = u32_at(block, COUNT).unwrap_or(0);
     let mut next = u32_at(block, FIRST).map(|first| first as usize);
     (0..count).map_while(move |_| {
         let begin = next.take()?;
         let header = block.get(begin..)?;
-        // Nothing is behind the last one.
+        // The last frame has no successor.
         let step = u32_at(header, 0)? as usize;
         next = (step > 0).then_some(begin.checked_add(step)?);
         frame(header)
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A block with these frames: their content, status, and the tag.
+    /// Builds a block of these frames: content, status and VLAN tag.
     fn block(frames: &[(&[u8], u32, [u16; 2])]) -> Vec<u8> {
         let mut block = vec![0; 48];
         block[12..16].copy_from_slice(&(frames.len() as u32).to_ne_bytes());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_is_what_the_kernel_wrote() {
+    fn each_frame_matches_the_kernels_layout() {
         let tagged = libc::TP_STATUS_VLAN_VALID;
         let whole = tagged | libc::TP_STATUS_VLAN_TPID_VALID;
         let block = block(&[(b"one", 1, [5, 6]), (b"", tagged, [5, 6]), (b"33", whole, [5, 6])]);

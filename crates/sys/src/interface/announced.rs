@@ -1,32 +1,33 @@
-//! What a network said of itself when the host joined it, as DHCP clients and network managers
-//! wrote it down: name servers, and whether it is metered.
+//! Parses what DHCP clients and network managers recorded about a network: name servers, and
+//! whether it is metered.
 //!
-//! Every reader takes bytes and never fails: these files belong to others, and what cannot be
-//! read is as good as absent. At most [`SERVER_LIMIT`] name servers are kept.
+//! Every parser takes bytes and never fails: other programs own these files, and unreadable content
+//! counts as absent. At most [`SERVER_LIMIT`] name servers are kept.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::Metered;
 
-/// The most name servers that are kept of one source.
+/// Maximum number of name servers of one source.
 pub const SERVER_LIMIT: usize = 8;
 
-/// What a network announced.
+/// Properties that a network announced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announced {
-    /// Its name servers in order.
+    /// Name servers in order.
     pub dns: Vec<IpAddr>,
-    /// Whether it said that it is metered (Android's hotspots do, in DHCP option 43).
+    /// Whether the network announced that it is metered (Android hotspots do, in DHCP option 43).
     pub metered: bool,
-    /// The address that the host was given, where the file tells: a lease for an address that
-    /// the interface no longer has is stale.
+    /// The address that the network assigned to the host; `None` if the file has none. A lease for
+    /// an address that the interface no longer has is stale.
     pub address: Option<IpAddr>,
 }
 
-/// A phone that shares its mobile network says this in DHCP's vendor option.
+/// Value of the DHCP vendor option of a phone that shares its mobile network.
 const ANDROID_METERED: &str = "ANDROID_METERED";
 
-/// `/etc/resolv.conf`, and the per-interface files of `resolvconf`, which look the same.
+/// Parses `/etc/resolv.conf`, and the per-interface files of `resolvconf`, which have the same
+/// format.
 pub fn resolv_conf(bytes: &[u8]) -> Announced {
     let text = String::from_utf8_lossy(bytes);
     let servers = text.lines().filter_map(|line| {
@@ -36,9 +37,9 @@ pub fn resolv_conf(bytes: &[u8]) -> Announced {
     Announced { dns: addresses(servers), ..Announced::default() }
 }
 
-/// The state files of systemd: `/run/systemd/resolve/netif/INDEX` (`SERVERS=`),
+/// Parses the state files of systemd: `/run/systemd/resolve/netif/INDEX` (`SERVERS=`),
 /// `/run/systemd/netif/links/INDEX` (`DNS=`), and its leases (`DNS=`, `ADDRESS=`,
-/// `VENDOR_SPECIFIC=`), whose format NetworkManager's own DHCP client shares.
+/// `VENDOR_SPECIFIC=`). NetworkManager's internal DHCP client uses the same format.
 pub fn systemd_state(bytes: &[u8]) -> Announced {
     let text = String::from_utf8_lossy(bytes);
     let mut announced = Announced::default();
@@ -53,8 +54,8 @@ pub fn systemd_state(bytes: &[u8]) -> Announced {
     announced
 }
 
-/// NetworkManager's `/run/NetworkManager/devices/INDEX`, whose sections `dhcp4` and `dhcp6` hold
-/// the options that the DHCP server sent.
+/// Parses NetworkManager's `/run/NetworkManager/devices/INDEX`, whose sections `dhcp4` and `dhcp6`
+/// contain the options that the DHCP server sent.
 pub fn network_manager_device(bytes: &[u8]) -> Announced {
     let text = String::from_utf8_lossy(bytes);
     let mut section = "";
@@ -85,7 +86,7 @@ pub fn network_manager_device(bytes: &[u8]) -> Announced {
     announced
 }
 
-/// The leases of ISC `dhclient` for `interface`. The file is a log: the last lease counts.
+/// Parses the leases of ISC `dhclient` for `interface`. The file is a log: the last lease counts.
 pub fn dhclient_leases(bytes: &[u8], interface: &str) -> Announced {
     let text = String::from_utf8_lossy(bytes);
     let mut last = Announced::default();
@@ -97,7 +98,7 @@ pub fn dhclient_leases(bytes: &[u8], interface: &str) -> Announced {
         }
         let Some((announced, ours)) = &mut lease else { continue };
         if line == "}" {
-            // A DHCPv6 lease closes its inner blocks first; they hold nothing that is wanted.
+            // A DHCPv6 lease closes its inner blocks first; they contain no relevant options.
             if *ours && (!announced.dns.is_empty() || announced.address.is_some()) {
                 last = std::mem::take(announced);
             }
@@ -126,19 +127,18 @@ pub fn dhclient_leases(bytes: &[u8], interface: &str) -> Announced {
     last
 }
 
-/// What NetworkManager says of one device.
+/// NetworkManager's properties of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Managed {
-    /// The device's name.
     pub name: String,
-    /// Its name servers in order.
+    /// Name servers in order.
     pub dns: Vec<IpAddr>,
-    /// Whether it is metered, where it says so or guesses.
+    /// Whether it is metered, configured or guessed; `None` if unknown.
     pub metered: Option<Metered>,
 }
 
-/// What `nmcli --terse --fields GENERAL.DEVICE,GENERAL.METERED,IP4.DNS,IP6.DNS device show`
-/// prints.
+/// Parses the output of `nmcli --terse --fields GENERAL.DEVICE,GENERAL.METERED,IP4.DNS,IP6.DNS
+/// device show`.
 pub fn nmcli(bytes: &[u8]) -> Vec<Managed> {
     let guess = |metered| Metered::Guessed { metered, why: "NetworkManager guesses so" };
     let text = String::from_utf8_lossy(bytes);
@@ -177,9 +177,9 @@ fn addresses<'a>(words: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
     found
 }
 
-/// One server as any of these files may write it: `192.0.2.1`, `fe80::1%wlan0`,
-/// `192.0.2.1:53#dns.example`, `[2001:db8::1]:53%2`. The zone is left out: it is the interface
-/// that the file is about. A port other than 53 is left out with its server.
+/// Parses one server in the notation of any of these files: `192.0.2.1`, `fe80::1%wlan0`,
+/// `192.0.2.1:53#dns.example`, `[2001:db8::1]:53%2`. The zone is ignored: it is the interface of
+/// the file. A server with a port other than 53 is skipped.
 fn address(word: &str) -> Option<IpAddr> {
     let word = word.split(['#', '%']).next()?;
     let ip = match word.strip_prefix('[') {
@@ -200,7 +200,7 @@ fn says_metered(option: &[u8]) -> bool {
     option.windows(ANDROID_METERED.len()).any(|part| part == ANDROID_METERED.as_bytes())
 }
 
-/// `41:4e:44` or `414e44`; an option is 255 bytes at most.
+/// Parses `41:4e:44` or `414e44`; an option has at most 255 bytes.
 fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .bytes()

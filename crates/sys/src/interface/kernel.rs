@@ -1,4 +1,4 @@
-//! The questions that discovery asks the kernel over netlink. None changes anything.
+//! Netlink queries for the discovery of interfaces. None of them changes anything.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use manyways_unit::Prefix;
 
-/// More messages than any dump of ours needs; a dump that is longer is cut off.
+/// Maximum number of messages of a dump; a longer dump is truncated.
 const DUMP_LIMIT: usize = 100_000;
 
 pub(super) struct Kernel {
@@ -24,13 +24,13 @@ pub(super) struct Kernel {
     sequence: u32,
 }
 
-/// What a link dump says of one interface.
+/// Properties of one interface in a link dump.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Link {
     pub index: u32,
     pub name: String,
     pub alias: String,
-    /// The driver's word for a software device: `tun`, `bridge`, `wireguard`.
+    /// The driver's name of a software device: `tun`, `bridge`, `wireguard`.
     pub software: Option<String>,
     /// The ARPHRD_ number.
     pub hardware: u16,
@@ -46,13 +46,13 @@ pub(super) struct Link {
 pub(super) struct Address {
     pub index: u32,
     pub ip: IpAddr,
-    /// The network that it makes reachable; on a point-to-point link the peer's side.
+    /// The network that the address makes reachable; on a point-to-point link the peer's side.
     pub subnet: Prefix,
-    /// Deprecated, still being checked for duplicates, or found to be one.
+    /// Deprecated, under duplicate address detection, or a duplicate.
     pub unfit: bool,
     /// An IPv6 privacy address.
     pub temporary: bool,
-    /// Whether it is good beyond its own link.
+    /// Whether the address is valid beyond its link.
     pub routable: bool,
 }
 
@@ -64,16 +64,16 @@ pub(super) struct DefaultRoute {
     pub metric: u32,
 }
 
-/// How the kernel would send a packet.
+/// Route of a packet, as chosen by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Out of one of these interfaces, each with its gateway.
+    /// Through one of these interfaces, each with its gateway.
     Out(Vec<(u32, Option<IpAddr>)>),
     /// To this host itself.
     Local,
     /// No route.
     Nowhere,
-    /// A rule or route says no.
+    /// A rule or route forbids the destination.
     Forbidden,
 }
 
@@ -114,14 +114,14 @@ impl Kernel {
         Ok(addresses)
     }
 
-    /// The default routes of every table, best metric first.
+    /// Returns the default routes of all tables, best metric first.
     pub(super) fn default_routes(&mut self) -> io::Result<Vec<DefaultRoute>> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut question = RouteMessage::default();
             question.header.address_family = family;
-            // The second byte of a route message is the prefix length. A router may hold a
-            // million routes: those that are no default route are not worth the parsing.
+            // The second byte of a route message is the prefix length. A router may have a million
+            // routes: parsing only default routes is sufficient.
             let is_default = |payload: &[u8]| payload.get(1) == Some(&0);
             let found = self.dump(RouteNetlinkMessage::GetRoute(question), is_default, |message| {
                 if let RouteNetlinkMessage::NewRoute(route) = message
@@ -154,8 +154,8 @@ impl Kernel {
         Ok(routes)
     }
 
-    /// The way that the kernel would choose to `destination` for a socket bound to the address
-    /// `source` and the interface `out`, as far as given.
+    /// Returns the route that the kernel would choose to `destination` for a socket bound to the
+    /// address `source` and the interface `out`, if given.
     pub(super) fn way(
         &mut self,
         destination: IpAddr,
@@ -167,9 +167,9 @@ impl Kernel {
         question.header.address_family =
             if destination.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         question.header.destination_prefix_length = bits;
-        // The matching entry of a table is asked for, not the outcome: for IPv4 with an
-        // interface given and no route, the outcome is the kernel's last resort, to look for
-        // the destination on the link itself.
+        // Requests the matching entry of a table, not the result: for IPv4 with an interface and
+        // without a route, the result would be the kernel's fallback, which looks for the
+        // destination on the link itself.
         question.header.flags = RouteFlags::FibMatch;
         question.attributes.push(RouteAttribute::Destination(destination.into()));
         if let Some(source) = source {
@@ -196,7 +196,8 @@ impl Kernel {
             Ok(()) => Ok(way),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EACCES) => Ok(Way::Forbidden),
-                // What blackhole routes answer with, but also a source that is gone by now.
+                // Answer for blackhole routes, but also for a source address that was removed
+                // meanwhile.
                 Some(
                     libc::ENETUNREACH
                     | libc::EHOSTUNREACH
@@ -243,7 +244,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads until the end of the answer. A message that cannot be decoded is left out: one odd
+    /// Reads until the end of the answer. A message that cannot be parsed is skipped: one unusual
     /// device must not hide the others.
     fn receive(
         &mut self,
@@ -289,10 +290,10 @@ impl Kernel {
     }
 }
 
-/// Bytes of a message's header.
+/// Bytes of a message header.
 pub(crate) const HEADER: usize = 16;
 
-/// The messages of one datagram, header and all, each with its type and sequence number.
+/// Iterates over the messages of one datagram, including headers, with type and sequence number.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -301,13 +302,13 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8]
             return None;
         }
         let (message, after) = rest.split_at(length);
-        // Messages are padded to four bytes, the last one perhaps not.
+        // Messages are padded to four bytes, the last one possibly not.
         rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
         Some((kind, sequence, message))
     })
 }
 
-/// Length, type and sequence number.
+/// Returns length, type and sequence number.
 fn header(bytes: &[u8]) -> Option<(usize, u16, u32)> {
     let length = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -352,7 +353,7 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     let (mut local, mut address) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link the other one is the peer's.
+            // On a point-to-point link the other address is the peer's.
             AddressAttribute::Local(ip) => local = Some(*ip),
             AddressAttribute::Address(ip) => address = Some(*ip),
             AddressAttribute::Flags(all) => flags = *all,
@@ -360,7 +361,7 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
         }
     }
     let ip = local.or(address)?;
-    // An optimistic address may be used while it is still being checked.
+    // An optimistic address may be used during duplicate address detection.
     let unchecked =
         flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
     Some(Address {

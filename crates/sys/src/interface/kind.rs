@@ -1,4 +1,4 @@
-//! What sort of network an interface leads to, from what its driver shows.
+//! Derives the kind of an interface's network from the properties of its driver.
 
 use std::fs;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::path::Path;
 use super::Kind;
 use super::kernel::Link;
 
-/// What `/sys/class/net/NAME` shows; empty where it belongs to another network namespace.
+/// Content of `/sys/class/net/NAME`; empty if it belongs to another network namespace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     wireless: bool,
     /// `DEVTYPE` of the `uevent` file.
     device_type: String,
     driver: String,
-    /// Whether there is hardware, or a hypervisor's idea of it, behind the interface.
+    /// Whether real or virtualized hardware backs the interface.
     device: bool,
 }
 
 impl Facts {
     pub(super) fn read(link: &Link) -> Self {
         let folder = Path::new("/sys/class/net").join(&link.name);
-        // A sysfs shows the namespace it was mounted in, which need not be ours.
+        // A sysfs shows the namespace in which it was mounted, which may be another one.
         let same = fs::read_to_string(folder.join("ifindex"))
             .is_ok_and(|index| index.trim() == link.index.to_string());
         if !same {
@@ -73,8 +73,8 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
         "qmi_wwan" | "cdc_mbim" | "huawei_cdc_ncm" | "sierra_net" | "hso" | "mhi_net" | "iosm"
         | "t7xx" => return Kind::Cellular,
         "rndis_host" | "ipheth" => return Kind::UsbTether,
-        // Dongles use these drivers too; the kernel calls a device `usb0` when its address
-        // was made up on the spot, which a dongle's is not and a phone's is.
+        // Dongles use these drivers, too. The kernel names a device `usb0` if its MAC address was
+        // generated, which is true of phones and not of dongles.
         "cdc_ether" | "cdc_ncm" | "cdc_eem" | "cdc_subset" if link.name.starts_with("usb") => {
             return Kind::UsbTether;
         }
@@ -87,7 +87,7 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
         ) => return Kind::Tunnel,
         Some("rmnet" | "wwan") => return Kind::Cellular,
         Some("ppp") => return ppp(&link.name),
-        // These are wires with a number or a bundle of wires.
+        // Wires with a number, or a bundle of wires.
         Some("vlan" | "bond" | "team" | "macvlan" | "ipvlan") => return Kind::Ethernet,
         Some(_) => return Kind::Virtual,
         None => {}
@@ -106,7 +106,8 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
         },
         hardware::ETHER if link.name.starts_with("wwan") => Kind::Cellular,
         hardware::ETHER => match Kind::of_name(&link.name) {
-            // Without a device to look at (another namespace's sysfs) the name is all there is.
+            // Without device information (the sysfs of another namespace), only the name is
+            // available.
             Some(kind) if !facts.device => kind,
             _ => Kind::Ethernet,
         },
@@ -114,7 +115,7 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
     }
 }
 
-/// PPP carries modems, DSL and VPNs; only a name can tell.
+/// Modems, DSL and VPNs use PPP; only the name distinguishes them.
 fn ppp(name: &str) -> Kind {
     match Kind::of_name(name) {
         Some(kind) => kind,
@@ -135,12 +136,12 @@ impl Kind {
         Self::Other,
     ];
 
-    /// The kind whose [`Kind::word`] this is.
+    /// Returns the kind with this [`Kind::word`].
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// What an interface with such a name usually is: `wlan0`, `wwan0`, `lte`, `eth0`.
+    /// Returns the usual kind of an interface with this name: `wlan0`, `wwan0`, `lte`, `eth0`.
     pub fn of_name(name: &str) -> Option<Self> {
         const NAMES: [(&str, Kind); 19] = [
             ("wifi", Kind::Wifi),
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_tells_what_the_name_hides() {
+    fn the_driver_overrides_the_name() {
         let plain = Facts { device: true, ..Facts::default() };
         let cases = [
             (link("enp3s0", None, 1), Facts { wireless: true, ..plain.clone() }, Kind::Wifi),

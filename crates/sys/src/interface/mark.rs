@@ -1,5 +1,5 @@
-//! What an emulated link says of itself in its `ifalias`, because a TUN device has no driver
-//! that would.
+//! Properties of an emulated link in its `ifalias`, because a TUN device has no driver that
+//! provides them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,21 +8,20 @@ use super::Kind;
 
 const PREFIX: &str = "manyways:";
 
-/// The facts that an emulator writes into an interface's alias, as text such as
-/// `manyways:kind=wifi,metered=no,dns=10.0.1.1,dns=fd00:1::1`. The kernel keeps up to 255 bytes
-/// of it, enough for four name servers.
+/// Properties that an emulator writes into an interface's alias, as text such as
+/// `manyways:kind=wifi,metered=no,dns=10.0.1.1,dns=fd00:1::1`. The kernel stores up to 255 bytes,
+/// enough for four name servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// What the link stands for.
+    /// Kind of network that the link emulates.
     pub kind: Option<Kind>,
-    /// Whether it counts as metered.
     pub metered: Option<bool>,
-    /// Its name servers, the first one is asked first.
+    /// Name servers; the first one is queried first.
     pub dns: Vec<IpAddr>,
 }
 
 impl Mark {
-    /// Reads an alias; none when it is not ours. What it does not know it passes over.
+    /// Parses an alias; `None` if it has another format. Unknown keys are ignored.
     pub fn parse(alias: &str) -> Option<Self> {
         let mut mark = Self::default();
         for (key, value) in alias.strip_prefix(PREFIX)?.split(',').filter_map(|p| p.split_once('='))
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_mark_parses_back() {
         let mark = Mark {
             kind: Some(Kind::Cellular),
             metered: Some(true),

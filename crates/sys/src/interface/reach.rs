@@ -1,5 +1,5 @@
-//! Whether a socket bound to an interface and one of its addresses reaches a destination: the
-//! same questions that the kernel asks itself, when it sends and when the answer comes back.
+//! Whether a socket bound to an interface and one of its addresses reaches a destination: the same
+//! route lookups as the kernel's, when sending and when the answer arrives.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::Unusable;
 use super::kernel::{Address, Kernel, Link, Way};
 
-/// Addresses that stand for the internet at large: two of the DNS root servers for each family.
-/// Nothing is ever sent to them, the kernel only says which way it would go. Two, because a VPN
-/// may route one half of the address space; documentation addresses would not do, since test
-/// networks use them.
+/// Examples of internet addresses: two DNS root servers for each family. No packet is sent to them;
+/// they are only used for route lookups. Two, because a VPN may route one half of the address
+/// space. Documentation addresses are unsuitable, because test networks use them.
 const ANYWHERE: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
     IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129)),
@@ -19,16 +18,16 @@ const ANYWHERE: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0x7fd, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// What came of the questions about one interface.
+/// Results of the lookups for one interface.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     pub addresses: Vec<IpAddr>,
     pub stranded: Vec<(IpAddr, Unusable)>,
-    /// Next hops that the kernel named on the way.
+    /// Next hops that the kernel returned.
     pub gateways: Vec<IpAddr>,
 }
 
-/// Asks for each of the `addresses` of `link`, in their order.
+/// Looks up the routes of each of the `addresses` of `link`, in their order.
 pub(super) fn ask(
     kernel: &mut Kernel,
     link: &Link,
@@ -48,7 +47,7 @@ pub(super) fn ask(
                     reach.gateways.extend(gateway);
                     break;
                 }
-                // The more telling reason wins over "no route".
+                // A more informative reason replaces "no route".
                 Err(Unusable::NoRoute) => {}
                 Err(other) => why = other,
             }
@@ -75,8 +74,8 @@ fn one(
             _ => Err(Unusable::Loopback),
         });
     }
-    // A lookup that must leave by an interface skips the loopback routes, and finds the default
-    // route; no host sends such packets out.
+    // A lookup with an output interface skips the loopback routes and finds the default route; no
+    // host sends these packets out.
     if destination.is_loopback() {
         return Ok(Err(Unusable::NoRoute));
     }
@@ -87,8 +86,8 @@ fn one(
     if let Way::Out(hops) = &way
         && through(hops).is_none()
     {
-        // With a source given, IPv6 takes the interface as a wish, where for a bound socket it
-        // is a must. Without one it is a must, though rules that look at the source are skipped.
+        // With a source, IPv6 treats the interface as a preference, although it is mandatory for a
+        // bound socket. Without a source it is mandatory, but rules by source are skipped.
         way = kernel.way(destination, None, Some(link.index))?;
     }
     let gateway = match &way {
@@ -97,15 +96,15 @@ fn one(
         Way::Local | Way::Nowhere => None,
     };
     let Some(gateway) = gateway else {
-        // For IPv4 with an interface given, "forbidden" is answered as "nowhere".
+        // For IPv4 with an interface, "forbidden" is returned as "no route".
         return Ok(Err(match kernel.way(destination, Some(source), None)? {
             Way::Forbidden => Unusable::Forbidden,
             _ => Unusable::NoRoute,
         }));
     };
     if source.is_ipv4() && strict_reverse_path(&link.name) {
-        // The filter looks up the way back to where a packet came from, with the rules that
-        // look at our address but not at an interface.
+        // The filter looks up the route back to the sender of a packet, with the rules that match
+        // the local address but not with those that match an interface.
         let back = kernel.way(destination, Some(source), None)?;
         let Way::Out(hops) = &back else {
             return Ok(Err(filtered(link, None)));
@@ -124,14 +123,14 @@ fn filtered(link: &Link, expected: Option<String>) -> Unusable {
     Unusable::StrictReversePath { interface: link.name.clone(), expected }
 }
 
-/// The kernel takes the larger of the two settings; 1 is strict, 2 is loose.
+/// The kernel uses the larger of the two settings; 1 is strict, 2 is loose.
 fn strict_reverse_path(interface: &str) -> bool {
     let setting = |of: &str| setting("ipv4", of, "rp_filter");
     setting("all").max(setting(interface)) == 1
 }
 
-/// The addresses to offer as sources, the best first: IPv4 before IPv6, global before unique
-/// local ones, and privacy addresses first where the host prefers them.
+/// Returns the addresses usable as sources, best first: IPv4 before IPv6, global before unique
+/// local ones, and privacy addresses first if the host prefers them.
 pub(super) fn sources(link: &Link, addresses: &[Address]) -> Vec<IpAddr> {
     let privacy = setting("ipv6", &link.name, "use_tempaddr") >= 2;
     let mut fit: Vec<&Address> = addresses
@@ -146,7 +145,8 @@ pub(super) fn sources(link: &Link, addresses: &[Address]) -> Vec<IpAddr> {
     fit.into_iter().map(|address| address.ip).collect()
 }
 
-/// Zero, the kernel's own default for both settings that are read here, where it cannot be read.
+/// Returns a setting, or zero, the kernel's default for both settings read here, if it cannot be
+/// read.
 fn setting(family: &str, interface: &str, name: &str) -> i64 {
     fs::read_to_string(format!("/proc/sys/net/{family}/conf/{interface}/{name}"))
         .ok()

@@ -1,4 +1,4 @@
-//! Where DHCP clients and network managers keep what a network announced.
+//! Reads the files in which DHCP clients and network managers record announced properties.
 
 use std::fs;
 use std::io::Read;
@@ -13,26 +13,26 @@ use super::announced::{self, Announced, Managed};
 use super::kernel::Link;
 use super::{DnsSource, Metered};
 
-/// A file of this kind that is larger is no such file.
+/// Maximum size of a file; a larger one is not of this kind.
 const FILE_LIMIT: u64 = 1 << 20;
-/// NetworkManager answers in milliseconds when it is well.
+/// Timeout; NetworkManager normally answers within milliseconds.
 const NMCLI_PATIENCE: Duration = Duration::from_secs(1);
 
-/// All that is known on this host besides the kernel.
+/// All information on this host apart from the kernel's.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     network_manager: Vec<Managed>,
     host: Vec<IpAddr>,
 }
 
-/// What is known of one interface.
+/// Recorded properties of one interface.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub dns: Vec<IpAddr>,
     pub dns_source: Option<DnsSource>,
-    /// The network itself said so.
+    /// Whether the network announced that it is metered.
     pub announced_metered: bool,
-    /// NetworkManager's word.
+    /// NetworkManager's setting or guess; `None` if unknown.
     pub managed_metered: Option<Metered>,
 }
 
@@ -44,8 +44,7 @@ impl Records {
             Vec::new()
         };
         let mut host = announced::resolv_conf(&bytes(Path::new("/etc/resolv.conf"))).dns;
-        // A stub on this host hides the servers that it asks, and asks them over whichever
-        // network it likes.
+        // A local stub resolver hides its upstream servers, and queries them over any network.
         if !host.is_empty() && host.iter().all(IpAddr::is_loopback) {
             let behind =
                 announced::resolv_conf(&bytes(Path::new("/run/systemd/resolve/resolv.conf")));
@@ -56,17 +55,17 @@ impl Records {
         Self { network_manager, host }
     }
 
-    /// The name servers of the host as a whole.
+    /// Returns the name servers of the host as a whole.
     pub(super) fn host(&self) -> &[IpAddr] {
         &self.host
     }
 
-    /// What was written down about `link`, which has the `addresses` now.
+    /// Returns the recorded properties of `link`, whose current addresses are `addresses`.
     pub(super) fn of(&self, link: &Link, addresses: &[IpAddr]) -> Record {
         let Link { index, name, .. } = link;
         let managed = self.network_manager.iter().find(|device| device.name == *name);
         let state = |path: String| announced::systemd_state(&bytes(Path::new(&path)));
-        // Best first: what somebody decided goes before what a network proposed.
+        // Best first: configured values precede announced ones.
         let mut sources =
             vec![(DnsSource::Resolved, state(format!("/run/systemd/resolve/netif/{index}")))];
         sources.extend(managed.map(|managed| {
@@ -111,7 +110,7 @@ impl Records {
 }
 
 impl Record {
-    /// The first source that has name servers counts.
+    /// The first source with name servers counts.
     fn of(sources: Vec<(DnsSource, Announced)>, addresses: &[IpAddr]) -> Self {
         let mut record = Self::default();
         for (name, source) in sources {
@@ -127,7 +126,8 @@ impl Record {
     }
 }
 
-/// A lease for an address that the interface does not have is a memory of another network.
+/// Whether a lease is current: a lease for an address that the interface does not have belongs to
+/// another network.
 fn current(announced: &Announced, addresses: &[IpAddr]) -> bool {
     announced.address.is_none_or(|address| addresses.contains(&address))
 }
@@ -135,7 +135,7 @@ fn current(announced: &Announced, addresses: &[IpAddr]) -> bool {
 fn bytes(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = fs::File::open(path) {
-        // Half a file is read as far as it goes.
+        // A partially read file is used as far as it was read.
         let _ = file.take(FILE_LIMIT).read_to_end(&mut bytes);
     }
     bytes
@@ -152,8 +152,8 @@ fn folder(path: &str) -> Vec<PathBuf> {
     files
 }
 
-/// NetworkManager's tool, because its state files do not say whether a network is metered and
-/// D-Bus from here would be a library of its own. Empty when it does not answer soon.
+/// Runs NetworkManager's tool, because its state files do not contain whether a network is metered,
+/// and D-Bus would need another library. Empty if the tool does not answer in time.
 fn nmcli() -> Vec<u8> {
     let fields = "GENERAL.DEVICE,GENERAL.METERED,IP4.DNS,IP6.DNS";
     let child = Command::new("nmcli")
@@ -169,18 +169,19 @@ fn nmcli() -> Vec<u8> {
     }
 }
 
-/// What a child prints, or nothing when it takes longer than `patience`; it is gone afterwards.
+/// Returns the output of a child, or nothing if it takes longer than `patience`. The child has then
+/// ended.
 fn output_within(mut child: Child, patience: Duration) -> Vec<u8> {
     let Some(stdout) = child.stdout.take() else { return Vec::new() };
     let (sender, receiver) = mpsc::channel();
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.take(FILE_LIMIT).read_to_end(&mut bytes);
-        // Nobody listens any more when it came too late.
+        // After the timeout the receiver is closed.
         let _ = sender.send(read.map(|_| bytes).unwrap_or_default());
     });
     let bytes = receiver.recv_timeout(patience).unwrap_or_default();
-    // Killing it also ends the reader, at the end of the pipe.
+    // Killing the child also ends the reader, at the end of the pipe.
     let _ = child.kill();
     let _ = child.wait();
     let _ = reader.join();

@@ -1,4 +1,4 @@
-//! Discovery inside network namespaces without a name, built with `ip`; they go with the thread.
+//! Discovery inside unnamed network namespaces, built with `ip`; they end with the thread.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,8 @@ use std::process::Command;
 use super::*;
 use crate::netns::NetNs;
 
-/// Builds a namespace with `steps`, each the words after `ip`, or after `sysctl` where they start
-/// so, and gives what discovery finds there. None where this user may not make one.
+/// Builds a namespace with `steps`, each the arguments of `ip`, or of `sysctl` if they start with
+/// that word. Returns the discovered interfaces; `None` if this user may not create namespaces.
 fn discover(steps: &[&str], destinations: &[&str]) -> Option<Vec<Interface>> {
     let namespace = match NetNs::create() {
         Ok(namespace) => namespace,
@@ -43,8 +43,8 @@ fn ips(words: &[&str]) -> Vec<IpAddr> {
     words.iter().map(|word| word.parse().unwrap()).collect()
 }
 
-/// Two networks that are up, dual-stack, and without any route yet. The other ends of the pairs
-/// are in the same namespace; nothing is sent over them.
+/// Two dual-stack networks that are up and have no routes. The other ends of the pairs are in the
+/// same namespace; no packets are sent over them.
 const TWO: &[&str] = &[
     "link set lo up",
     "link add wifi type veth peer name ap",
@@ -106,7 +106,7 @@ fn the_second_default_route_of_ipv6_is_a_way_for_a_bound_socket() {
 }
 
 #[test]
-fn a_network_without_a_route_says_so() {
+fn a_network_without_a_route_is_unusable() {
     let Some(found) = two(&["route add default via 10.0.1.1"]) else { return };
     assert_eq!(named(&found, "wifi").usable, Ok(()));
     let lte = named(&found, "lte");
@@ -116,7 +116,7 @@ fn a_network_without_a_route_says_so() {
 }
 
 #[test]
-fn a_table_of_its_own_with_a_source_rule_is_a_way_out() {
+fn a_separate_table_with_a_source_rule_is_usable() {
     let Some(found) = two(&[
         "route add default via 10.0.1.1",
         "-6 route add default via fd00:1::1 dev wifi",
@@ -134,7 +134,7 @@ fn a_table_of_its_own_with_a_source_rule_is_a_way_out() {
 }
 
 #[test]
-fn a_table_of_its_own_with_an_interface_rule_is_a_way_out() {
+fn a_separate_table_with_an_interface_rule_is_usable() {
     let Some(found) = two(&[
         "route add default via 10.0.1.1",
         "-6 route add default via fd00:1::1 dev wifi",
@@ -167,7 +167,7 @@ fn the_strict_reverse_path_filter_kills_the_second_network() {
     let Some(found) = two(&strict("sysctl ipv4.conf.lte.rp_filter=1")) else { return };
     assert_eq!(named(&found, "wifi").usable, Ok(()));
     assert_eq!(named(&found, "lte").usable, expected);
-    // "all" counts as well, and the larger value wins: 2 is loose.
+    // "all" counts as well, and the larger value applies: 2 is loose.
     let found = two(&strict("sysctl ipv4.conf.all.rp_filter=1")).unwrap();
     assert_eq!(named(&found, "wifi").usable, Ok(()));
     assert_eq!(named(&found, "lte").usable, expected);
@@ -177,7 +177,8 @@ fn the_strict_reverse_path_filter_kills_the_second_network() {
     ]
     .concat();
     assert_eq!(named(&two(&loose).unwrap(), "lte").usable, Ok(()));
-    // With a rule for its address the way back leads through it, and strict is no obstacle.
+    // With a rule for its address the way back leads through it, and strict filtering drops
+    // nothing.
     let ruled = [
         strict("sysctl ipv4.conf.all.rp_filter=1").as_slice(),
         &["route add default via 10.0.2.1 dev lte table 102", "rule add from 10.0.2.2 lookup 102"],
@@ -287,7 +288,7 @@ fn a_forbidden_way_is_not_a_way() {
 }
 
 #[test]
-fn an_emulated_link_says_what_it_is() {
+fn an_emulated_link_reports_its_properties() {
     let mark = Mark {
         kind: Some(Kind::Cellular),
         metered: Some(true),
@@ -319,12 +320,12 @@ fn guesses_about_metered_networks_say_why() {
 }
 
 #[test]
-fn reasons_say_what_to_do() {
+fn reasons_have_hints() {
     let mut why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
     assert!(why.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
-    assert!(why.to_string().ends_with("come back on it"));
+    assert!(why.to_string().ends_with("arrive on it"));
     if let Unusable::StrictReversePath { expected, .. } = &mut why {
         *expected = Some("wifi".into());
     }
-    assert!(why.to_string().ends_with("as the way back leads through wifi"));
+    assert!(why.to_string().ends_with("because the route back uses wifi"));
 }

@@ -1,4 +1,4 @@
-//! Being told by the kernel that a link, an address or a route has changed, within milliseconds.
+//! Notifications from the kernel about changed links, addresses and routes, within milliseconds.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -13,16 +13,16 @@ use super::kernel::{Link, messages, read_link};
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `_ROUTE` and `_RULE`, and those of IPv6.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 
-/// Types of messages, of `linux/rtnetlink.h`: of links, addresses, routes and rules, new and gone.
+/// Message types of `linux/rtnetlink.h`: new and deleted links, addresses, routes and rules.
 const LINKS: [u16; 2] = [16, 17];
 const ADDRESSES: [u16; 2] = [20, 21];
 const ROUTES: [u16; 4] = [24, 25, 32, 33];
 
-/// Room for the hundreds of messages that come at once when a network manager starts.
+/// Receive buffer for the hundreds of messages at the start of a network manager.
 const BUFFER: usize = 1 << 20;
-/// More than one notification takes; that of a link is some kilobytes.
+/// Larger than any notification; that of a link takes some kilobytes.
 const DATAGRAM: usize = 1 << 16;
-/// Datagrams that one call reads: where routes change without end, there are other things to do.
+/// Maximum number of datagrams of one call, so that endless route changes do not block the caller.
 const AT_ONCE: usize = 1024;
 
 /// A subscription to changes in the network namespace of the thread that opened it.
@@ -31,44 +31,42 @@ pub struct Watch {
     buffer: Vec<u8>,
 }
 
-/// What has changed since one looked last.
+/// Changes since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The links that said something, each with what it said last. It may be as it was before.
+    /// Links with a notification, each with its latest state, which may be unchanged.
     pub links: Vec<LinkChange>,
-    /// Addresses have come or gone, or may be used now.
+    /// Addresses were added, removed or became usable.
     pub addresses: bool,
-    /// Routes or routing rules have come or gone. (A route of IPv4 that goes with its link goes
-    /// without a word.)
+    /// Routes or routing rules were added or removed. (The kernel removes IPv4 routes of a removed
+    /// link without a notification.)
     pub routes: bool,
-    /// More has happened than the kernel could keep: look at everything again.
+    /// Notifications were lost: read the whole state again.
     pub overflowed: bool,
 }
 
-/// A link's new state.
+/// New state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// The kernel's number for it.
+    /// Interface index of the kernel.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Whether it is switched on.
+    /// Whether the interface is up (administratively).
     pub up: bool,
-    /// Whether there is a cable, or an access point.
+    /// Whether a cable or an access point is connected.
     pub carrier: bool,
-    /// Whether it is no more.
+    /// Whether the link was removed.
     pub gone: bool,
 }
 
 impl LinkChange {
-    /// Whether packets can leave through it.
+    /// Whether packets can leave through the link.
     pub fn works(&self) -> bool {
         self.up && self.carrier && !self.gone
     }
 }
 
 impl Changes {
-    /// Whether there is nothing to look at.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -83,7 +81,7 @@ impl Changes {
                 Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link))) => {
                     self.link(&link, true);
                 }
-                // Of a kernel that is newer than we are.
+                // A message of a newer kernel.
                 _ => self.overflowed = true,
             }
         }
@@ -92,7 +90,7 @@ impl Changes {
     }
 
     fn link(&mut self, message: &LinkMessage, gone: bool) {
-        // Bridges say of their ports that they have gone, when they are ports no more.
+        // Bridges report that a port is deleted when it leaves the bridge.
         if message.header.interface_family == AddressFamily::Bridge {
             return;
         }
@@ -103,18 +101,18 @@ impl Changes {
 }
 
 impl Watch {
-    /// Subscribes; changes from now on are told.
+    /// Subscribes to changes from now on.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        // Where less is allowed, the kernel gives less.
+        // The kernel silently reduces the size to its limit.
         let _ = socket.set_rx_buf_sz(BUFFER as libc::c_int);
         socket.set_non_blocking(true)?;
         socket.bind(&SocketAddr::new(0, GROUPS))?;
         Ok(Self { socket, buffer: Vec::with_capacity(DATAGRAM) })
     }
 
-    /// What has changed since the last call; does not wait. Wait for the descriptor to be readable
-    /// (through [`AsFd`]) before it is called again.
+    /// Returns the changes since the last call; does not wait. Before the next call, wait until the
+    /// descriptor is readable (through [`AsFd`]).
     pub fn read_changes(&mut self) -> io::Result<Changes> {
         let mut changes = Changes::default();
         for _ in 0..AT_ONCE {
@@ -129,7 +127,7 @@ impl Watch {
                 }
                 Err(error) => return Err(error),
             };
-            // Any process can write to a netlink socket; only the kernel is number 0.
+            // Any process can write to a netlink socket; only the kernel has port 0.
             if sender.port_number() != 0 {
                 continue;
             }
@@ -167,7 +165,7 @@ mod tests {
         assert!(status.success(), "ip {command}");
     }
 
-    /// Reads until `wanted` has come; all that came until then.
+    /// Reads until `wanted` holds; returns all changes until then.
     fn until(watch: &mut Watch, wanted: impl Fn(&Changes) -> bool) -> Changes {
         loop {
             let mut fds = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn links_addresses_and_routes_are_told() {
+    fn changes_of_links_addresses_and_routes_are_reported() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: making a network namespace needs root");
             return;
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_said() {
+    fn lost_notifications_are_reported() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: making a network namespace needs root");
             return;
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_leaves_its_bridge_is_not_gone() {
+    fn a_port_that_leaves_its_bridge_is_not_removed() {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Bridge;
         let mut changes = Changes::default();

@@ -1,4 +1,4 @@
-//! Asking the kernel for a socket by its addresses: `linux/inet_diag.h`.
+//! Queries the kernel for a socket by its addresses: `linux/inet_diag.h`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::interface::kernel::{HEADER, messages};
 
 /// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
 const BY_FAMILY: u16 = 20;
-/// Sockets of one port that are looked at.
+/// Maximum number of sockets of one port that are checked.
 const MOST: usize = 10_000;
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER: usize = 72;
@@ -20,7 +20,7 @@ const ANSWER: usize = 72;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) uid: u32,
-    /// Zero where it belongs to no process any more.
+    /// Zero if it no longer belongs to a process.
     pub(super) inode: u32,
 }
 
@@ -42,7 +42,8 @@ pub(super) fn find(
     }
 }
 
-/// The exact connection. The kernel finds sockets of IPv6 that talk IPv4 by their IPv4 addresses.
+/// Finds the exact connection. The kernel finds IPv6 sockets with IPv4 traffic by their IPv4
+/// addresses.
 fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
     let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let question = Question {
@@ -54,7 +55,7 @@ fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
     };
     let mut found = None;
     let asked = question.ask(socket, |answer| {
-        // Where there is no such connection, a listener of that port answers.
+        // If the connection does not exist, the kernel returns a listener of its port.
         if answer.local == local && answer.remote == remote {
             found = Some(answer.found);
         }
@@ -66,8 +67,8 @@ fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
     }
 }
 
-/// Sockets for datagrams are asked for by their port: in the exact question, kernels disagree on
-/// which address is whose, and an open socket has none of the two.
+/// Datagram sockets are queried by their port: for an exact query, kernels disagree about the order
+/// of the addresses, and an unconnected socket has neither.
 fn udp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
     let families: &[i32] =
         if local.is_ipv4() { &[libc::AF_INET, libc::AF_INET6] } else { &[libc::AF_INET6] };
@@ -93,7 +94,7 @@ fn udp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
     Ok(best.map(|(_, found)| found))
 }
 
-/// How well an end of a socket fits: 1 exactly, 0 when it is open to all, none not at all.
+/// Returns how well an end of a socket matches: 1 exactly, 0 if unspecified, `None` if it differs.
 fn fit(end: SocketAddr, wanted: SocketAddr) -> Option<u8> {
     if end == wanted {
         Some(1)
@@ -109,7 +110,7 @@ struct Question {
     family: i32,
     protocol: i32,
     flags: u16,
-    /// Of the local and the remote end; zero is any, in a dump.
+    /// Of the local and the remote end; in a dump, zero matches any.
     ports: (u16, u16),
     addresses: ([u8; 16], [u8; 16]),
 }
@@ -155,7 +156,7 @@ impl Question {
 
     fn bytes(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(HEADER + 56);
-        // The header; its length comes last.
+        // The header; its length is set last.
         text.extend([0; 4]);
         text.extend(BY_FAMILY.to_ne_bytes());
         text.extend(self.flags.to_ne_bytes());
@@ -176,7 +177,7 @@ impl Question {
     }
 }
 
-/// Reads a `struct inet_diag_msg`.
+/// Parses a `struct inet_diag_msg`.
 fn read(payload: &[u8]) -> Option<Answer> {
     let text: &[u8; ANSWER] = payload.first_chunk()?;
     let port = |at: usize| u16::from_be_bytes([text[at], text[at + 1]]);
@@ -208,7 +209,7 @@ fn bytes(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Without zone and flow, and of IPv4 where it is meant.
+/// Removes zone and flow label, and converts IPv4-mapped addresses to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! `TCP_INFO`: what TCP thinks of a path.
+//! `TCP_INFO`: TCP's measurements of a path.
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -6,59 +6,59 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use manyways_unit::{Rate, Size, Span};
 
-/// What TCP measures on a connection and has under way. What an old kernel does not say is zero,
-/// or none.
+/// State and measurements of a TCP connection. Values that an old kernel does not provide are zero
+/// or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpState {
-    /// The smoothed round trip; none before the first sample.
+    /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Span>,
-    /// How much it varies (mean deviation); none before the first sample.
+    /// Mean deviation of the round-trip time; `None` before the first sample.
     pub rtt_var: Option<Span>,
-    /// The smallest one of the last minutes (Linux 4.6).
+    /// Minimum round-trip time of the last minutes (Linux 4.6); `None` before the first sample.
     pub min_rtt: Option<Span>,
-    /// How long TCP waits for an acknowledgement before it sends again.
+    /// Retransmission timeout.
     pub rto: Span,
-    /// Packets that may be under way at once.
+    /// Congestion window in packets.
     pub cwnd: u32,
-    /// Below so many packets the window grows by one with each that is acknowledged.
+    /// Slow start threshold in packets.
     pub ssthresh: u32,
-    /// The largest payload of a packet.
+    /// Maximum payload of a packet.
     pub mss: Size,
-    /// Packets under way: sent and not acknowledged, those that are taken for lost included.
+    /// Packets in flight: sent and not acknowledged, including those considered lost.
     pub unacked: u32,
-    /// Packets of those that arrived out of order.
+    /// Packets of `unacked` that were acknowledged by SACK.
     pub sacked: u32,
-    /// Packets of those that are taken for lost now.
+    /// Packets of `unacked` that are considered lost.
     pub lost: u32,
     /// Bytes in the send buffer that were never sent (Linux 4.6).
     pub unsent: Size,
-    /// The rate at which data was delivered lately; zero before the first sample (Linux 4.9).
+    /// Latest delivery rate; zero before the first sample (Linux 4.9).
     pub delivery_rate: Rate,
-    /// Whether that rate was limited by how much there was to send, and not by the path.
+    /// Whether `delivery_rate` was limited by the application, not by the path.
     pub app_limited: bool,
-    /// Bytes that the far end acknowledged, from the start on (Linux 4.1).
+    /// Bytes acknowledged by the peer, since the start (Linux 4.1).
     pub bytes_acked: Size,
-    /// Bytes that were sent, each counted once, from the start on (Linux 4.19).
+    /// Bytes sent, without retransmissions, since the start (Linux 4.19).
     pub bytes_sent: Size,
-    /// Bytes that were received in order, from the start on (Linux 4.1).
+    /// Bytes received in order, since the start (Linux 4.1).
     pub bytes_received: Size,
-    /// Timeouts in a row without an acknowledgement: the connection stalls when this is not zero.
+    /// Consecutive timeouts without an acknowledgment; the connection stalls if this is not zero.
     pub retransmits: u32,
-    /// Packets that were sent again, from the start on.
+    /// Retransmitted packets, since the start.
     pub total_retrans: u32,
-    /// Packets with data that were sent, those again included, from the start on (Linux 4.6).
+    /// Packets with data that were sent, including retransmissions, since the start (Linux 4.6).
     pub data_packets: u32,
-    /// Time since the last data was sent, in the kernel's ticks of 1 to 10 ms.
+    /// Time since the last data was sent, in kernel ticks of 1 to 10 ms.
     pub last_data_sent: Span,
-    /// Time since the last data was received, in such ticks.
+    /// Time since the last data was received, in kernel ticks of 1 to 10 ms.
     pub last_data_recv: Span,
-    /// Time since the last acknowledgement came, in such ticks.
+    /// Time since the last acknowledgment was received, in kernel ticks of 1 to 10 ms.
     pub last_ack_recv: Span,
 }
 
-/// The start of `struct tcp_info` of `linux/tcp.h`, which only ever grows at its end. libc's own
-/// ends where that of 2009 did.
+/// The start of `struct tcp_info` of `linux/tcp.h`, which only grows at its end. The struct in libc
+/// ends at the version of 2009.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct TcpInfo {
@@ -69,7 +69,7 @@ struct TcpInfo {
     backoff: u8,
     options: u8,
     window_scales: u8,
-    /// Bit fields: whether the delivery rate is app-limited, and how Fast Open failed.
+    /// Bit fields: whether the delivery rate is application-limited, and how Fast Open failed.
     flags: u8,
     rto: u32,
     ato: u32,
@@ -95,7 +95,7 @@ struct TcpInfo {
     rcv_rtt: u32,
     rcv_space: u32,
     total_retrans: u32,
-    // From here on not every kernel says it.
+    // Older kernels do not provide the following fields.
     pacing_rate: u64,
     max_pacing_rate: u64,
     bytes_acked: u64,
@@ -116,7 +116,7 @@ struct TcpInfo {
     bytes_retrans: u64,
 }
 
-// What the kernel's header says on every architecture that aligns u64 to 8 bytes.
+// Offsets of the kernel's header on every architecture that aligns u64 to 8 bytes.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(offset_of!(TcpInfo, rtt) == 68);
@@ -126,27 +126,27 @@ const _: () = {
     assert!(size_of::<TcpInfo>() == 216);
 };
 
-/// The first of the bit fields in [`TcpInfo::flags`].
+/// The first bit field in [`TcpInfo::flags`].
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
-/// What TCP measures on this connection and has under way.
+/// Returns TCP's state and measurements of a connection.
 ///
 /// # Errors
-/// Where the descriptor is not a TCP socket.
+/// If the descriptor is not a TCP socket.
 pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     let (info, length) = tcp_info(socket)?;
     Ok(interpret(&info, length))
 }
 
-/// The smoothed round trip that TCP measures on this connection, `None` before the first sample.
+/// Returns the smoothed round-trip time of a connection; `None` before the first sample.
 ///
 /// # Errors
-/// Where the descriptor is not a TCP socket.
+/// If the descriptor is not a TCP socket.
 pub fn tcp_round_trip(socket: BorrowedFd<'_>) -> io::Result<Option<Span>> {
     Ok(tcp_state(socket)?.rtt)
 }
 
-/// The block, zero where the kernel did not write, and how many bytes it did write.
+/// Returns the struct, zero where the kernel did not write, and the number of bytes written.
 fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(TcpInfo, usize)> {
     let mut info = MaybeUninit::<TcpInfo>::zeroed();
     let mut length = size_of::<TcpInfo>() as libc::socklen_t;
@@ -171,7 +171,7 @@ fn interpret(info: &TcpInfo, length: usize) -> TcpState {
     let micros = |value: u32| Span::from_micros(u64::from(value));
     let millis = |value: u32| Span::from_millis(u64::from(value));
     let sampled = info.rtt > 0;
-    // Before the first sample the kernel writes the largest number.
+    // Before the first sample the kernel reports the largest number.
     let has_min = length >= offset_of!(TcpInfo, min_rtt) + size_of::<u32>()
         && !matches!(info.min_rtt, 0 | u32::MAX);
     TcpState {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_acknowledged_and_what_does_not_fit_is_unsent() {
+    fn received_bytes_are_acknowledged_and_bytes_beyond_the_window_unsent() {
         let (mut near, mut far) = pair();
         let mut answer = [0; 1000];
         near.write_all(&[7; 1000]).unwrap();
@@ -232,7 +232,7 @@ mod tests {
         far.write_all(&answer).unwrap();
         near.read_exact(&mut answer).unwrap();
         let state = tcp_state(near.as_fd()).unwrap();
-        // The handshake's SYN counts as one.
+        // The handshake's SYN counts as one byte.
         assert!(state.bytes_acked.as_bytes() >= 1000, "{state:?}");
         assert_eq!(state.bytes_received.as_bytes(), 1000);
         assert!(state.cwnd > 0 && state.mss.as_bytes() > 500, "{state:?}");
@@ -244,11 +244,11 @@ mod tests {
         while near.write(&[7; 65_536]).is_ok() {}
         assert_eq!(near.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
         let state = tcp_state(near.as_fd()).unwrap();
-        assert!(state.unsent > Size::ZERO, "nobody reads: {state:?}");
+        assert!(state.unsent > Size::ZERO, "no reader: {state:?}");
     }
 
     #[test]
-    fn an_older_kernel_says_less() {
+    fn an_older_kernel_provides_fewer_values() {
         let (near, _far) = pair();
         let (mut info, _) = tcp_info(near.as_fd()).unwrap();
         info.min_rtt = 0;

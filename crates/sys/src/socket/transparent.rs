@@ -1,8 +1,8 @@
-//! Sockets that stand in for other hosts: they take connections and datagrams that were meant for
-//! somebody else, and answer in that one's name. They need `CAP_NET_ADMIN` when they are made, and
-//! rules that bring the traffic to them: [`crate::tproxy`].
+//! Sockets that accept connections and datagrams for other hosts, and answer with their addresses.
+//! They need `CAP_NET_ADMIN` when they are created, and rules that redirect the traffic to them:
+//! [`crate::tproxy`].
 //!
-//! All of them block, as those of the standard library do when they are new.
+//! All of them are blocking, like new sockets of the standard library.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket};
@@ -14,13 +14,13 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel keeps for us until they are accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// A listener for connections to anywhere. What it accepts has the original destination as its
-/// local address. IPv6 only, where `at` is of IPv6.
+/// Creates a listener for connections to any destination. Accepted connections have the original
+/// destination as their local address. IPv6 only, if `at` is an IPv6 address.
 ///
-/// The connections inherit the mark that is given here.
+/// The connections inherit `mark`.
 pub fn transparent_tcp_listener(at: SocketAddr, mark: Option<u32>) -> io::Result<TcpListener> {
     let socket = transparent(at, Type::STREAM, Protocol::TCP, mark)?;
     socket.bind(&at.into())?;
@@ -28,8 +28,8 @@ pub fn transparent_tcp_listener(at: SocketAddr, mark: Option<u32>) -> io::Result
     Ok(socket.into())
 }
 
-/// A socket for datagrams to anywhere; read it with [`recv_with_original`]. IPv6 only, where `at`
-/// is of IPv6.
+/// Creates a socket for datagrams to any destination; read it with [`recv_with_original`]. IPv6
+/// only, if `at` is an IPv6 address.
 pub fn transparent_udp(at: SocketAddr, mark: Option<u32>) -> io::Result<UdpSocket> {
     let socket = transparent(at, Type::DGRAM, Protocol::UDP, mark)?;
     if at.is_ipv4() {
@@ -41,10 +41,11 @@ pub fn transparent_udp(at: SocketAddr, mark: Option<u32>) -> io::Result<UdpSocke
     Ok(socket.into())
 }
 
-/// A socket for datagrams in the name of `source`, which is an address of another host. Leave it
-/// unconnected: the kernel gives what comes for a connected one to that and to no listener.
+/// Creates a socket that sends datagrams from `source`, an address of another host. Leave it
+/// unconnected: the kernel delivers incoming datagrams to a connected socket instead of the
+/// listener.
 ///
-/// Several of them may have the same source.
+/// Several sockets may have the same source.
 pub fn transparent_udp_from(source: SocketAddr, mark: Option<u32>) -> io::Result<UdpSocket> {
     let socket = transparent(source, Type::DGRAM, Protocol::UDP, mark)?;
     socket.bind(&source.into())?;
@@ -71,26 +72,25 @@ fn transparent(
     Ok(socket)
 }
 
-/// One datagram that was meant for somebody else.
+/// One datagram for another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its bytes in the buffer.
+    /// Bytes in the buffer.
     pub length: usize,
-    /// Whether it was longer than the buffer, so that its end is lost.
+    /// Whether the datagram was longer than the buffer, so that its end is lost.
     pub truncated: bool,
-    /// Who sent it.
     pub source: SocketAddr,
-    /// Whom it was meant for.
+    /// The original destination.
     pub destination: SocketAddr,
 }
 
 /// Reads one datagram from a socket of [`transparent_udp`].
 ///
 /// # Errors
-/// `InvalidData` where the kernel names no original destination: the socket is another one.
+/// `InvalidData` if the kernel reports no original destination: the socket is of another kind.
 pub fn recv_with_original(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut parts = [IoSliceMut::new(buffer)];
-    // Once for each family: a socket of IPv6 that is open to IPv4 gets either.
+    // Space for both families: an IPv6 socket that also accepts IPv4 gets either.
     let mut space = nix::cmsg_space!(libc::sockaddr_in, libc::sockaddr_in6);
     let message = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),
@@ -105,7 +105,7 @@ pub fn recv_with_original(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Resu
         _ => None,
     });
     let (Some(source), Some(destination)) = (source, destination) else {
-        let sentence = "the kernel does not say where this datagram was meant to go";
+        let sentence = "the kernel reports no original destination of this datagram";
         return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
     };
     Ok(Received {
@@ -120,7 +120,7 @@ fn v4(address: SocketAddrV4) -> SocketAddr {
     SocketAddr::V4(address)
 }
 
-/// The flow label and the like are of this packet alone; the zone counts for link-local addresses.
+/// Drops the flow label; the zone counts only for link-local addresses.
 fn v6(address: SocketAddrV6) -> SocketAddr {
     let zone = if address.ip().is_unicast_link_local() { address.scope_id() } else { 0 };
     SocketAddr::V6(SocketAddrV6::new(*address.ip(), address.port(), 0, zone))
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_says_whom_it_was_meant_for() {
+    fn a_datagram_has_its_original_destination() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: needs root");
             return;

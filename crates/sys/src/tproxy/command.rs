@@ -1,4 +1,4 @@
-//! Running `nft` and `ip`.
+//! Runs `nft` and `ip`.
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -11,12 +11,12 @@ pub(super) fn nft(script: &str) -> Result<(), Error> {
     run("nft", &["-f", "-"], script).map(drop)
 }
 
-/// Whether the kernel would take these `nft` commands; nothing is changed.
+/// Checks whether the kernel accepts these `nft` commands, without changes.
 pub(super) fn nft_would(script: &str) -> Result<(), Error> {
     run("nft", &["-c", "-f", "-"], script).map(drop)
 }
 
-/// The table without its counters, as text; none where there is no such table.
+/// Returns the table without its counters, as text; `None` if it does not exist.
 pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
     match run("nft", &["-n", "-s", "list", "table", "inet", name], "") {
         Ok(text) => Ok(Some(text)),
@@ -25,7 +25,7 @@ pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-/// Runs one `ip` command; gives what it writes.
+/// Runs one `ip` command; returns its output.
 pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
     run("ip", arguments, "")
 }
@@ -33,12 +33,12 @@ pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
 fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String, Error> {
     let mut child = Command::new(program)
         .args(arguments)
-        // What it complains about is read by us.
+        // Error messages are parsed in English.
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C ends a whole group: the rules are to be taken out all the same.
+        // Ctrl-C ends a whole process group: the rules must be removed even then.
         .process_group(0)
         .spawn()
         .map_err(|error| match (error.kind(), program) {
@@ -47,7 +47,7 @@ fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String,
             _ => Error::NotRun { program, error },
         })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that stops reading says why on its standard error.
+        // A program that stops reading prints the reason on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| Error::NotRun { program, error })?;
@@ -58,7 +58,7 @@ fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String,
     if said.contains("Operation not permitted") {
         return Err(Error::NotPermitted);
     }
-    // Below the complaint, nft repeats the script.
+    // nft repeats the script after the error message.
     let said = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
     Err(Error::Refused { program, said: said.trim().to_owned() })
 }

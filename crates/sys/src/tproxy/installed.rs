@@ -1,4 +1,4 @@
-//! Putting the rules in, looking whether they are still there, and taking them out.
+//! Installs, checks and removes the rules.
 
 use std::fmt;
 use std::fs;
@@ -7,67 +7,65 @@ use super::script::{self, HOLDER};
 use super::{Error, Names, Rules, Targets, command, probe};
 use manyways_unit::Prefix;
 
-/// The families as `ip` wants them.
+/// Options of `ip` for the families.
 const FAMILIES: [&str; 2] = ["-4", "-6"];
 
-/// Rules that are in place; dropping this takes them out, and [`Installed::remove`] says how that
-/// went.
+/// Installed rules. Dropping this removes them; [`Installed::remove`] also returns the result.
 #[derive(Debug)]
 pub struct Installed {
     names: Names,
     to: Targets,
-    /// The chains as `nft` printed them right after they were made.
+    /// The chains as printed by `nft` right after their creation.
     chains: String,
-    /// The families that the kernel has, each with the routing rules as `ip` printed them.
+    /// The families that the kernel supports, each with the routing rules as printed by `ip`.
     families: Vec<(&'static str, Vec<String>)>,
     removed: bool,
 }
 
-/// A part of the rules that is not as we made it.
+/// A part of the rules that is missing or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// The nftables table: somebody has flushed the ruleset.
+    /// The nftables table: the ruleset was flushed.
     Table,
-    /// The chains of the table were changed, or a cgroup that they name has gone.
+    /// The chains of the table were changed, or a cgroup that they name was removed.
     Chains,
-    /// A routing rule of IPv4.
+    /// An IPv4 routing rule.
     RuleV4,
-    /// A routing rule of IPv6.
+    /// An IPv6 routing rule.
     RuleV6,
-    /// The route of IPv4.
+    /// The IPv4 route.
     RouteV4,
-    /// The route of IPv6.
+    /// The IPv6 route.
     RouteV6,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Table => "the nftables table is gone",
+            Self::Table => "the nftables table is missing",
             Self::Chains => "the chains of the nftables table were changed",
-            Self::RuleV4 => "a routing rule of IPv4 is gone",
-            Self::RuleV6 => "a routing rule of IPv6 is gone",
-            Self::RouteV4 => "the route of IPv4 is gone",
-            Self::RouteV6 => "the route of IPv6 is gone",
+            Self::RuleV4 => "an IPv4 routing rule is missing",
+            Self::RuleV6 => "an IPv6 routing rule is missing",
+            Self::RouteV4 => "the IPv4 route is missing",
+            Self::RouteV6 => "the IPv6 route is missing",
         })
     }
 }
 
 impl Rules {
-    /// Puts the rules in, in place of those of the same names that this process or one that is dead
-    /// has put in. They hold from now on for [`Rules::patience`]. (Whether a process lives is judged
-    /// by what `/proc` shows: two in different PID namespaces take each other for dead.)
+    /// Installs the rules and replaces rules of the same names that this process or a dead one has
+    /// installed. They apply from now on for [`Rules::patience`]. (Whether a process lives is read
+    /// from `/proc`: two processes in different PID namespaces consider each other dead.)
     ///
-    /// Connections that are there go on as they began; flows of datagrams do too, where the kernel
-    /// tracked them before.
+    /// Existing connections continue unchanged, and so do flows of datagrams that the kernel
+    /// tracked before.
     ///
-    /// # Errors
-    /// [`Error::InUse`] where another living process holds them; [`Error::Taken`] where another
-    /// program uses the routing table or the rule's priority; what the kernel or the host lacks.
-    /// Nothing is left behind then.
+    /// [`Error::InUse`] if another living process holds the rules; [`Error::Taken`] if another
+    /// program uses the routing table or the rule's priority; other errors for features that the
+    /// kernel or the host lacks. Nothing is left installed then.
     pub fn install(&self) -> Result<Installed, Error> {
-        // First, because it finds senseless rules before anything is changed.
+        // First, because it detects invalid rules before any change.
         let before = command::nft_table(&self.names.nft)?;
         let script = script::table(self, own(), before.is_none())?;
         let routing = script::routing(self)?;
@@ -76,7 +74,7 @@ impl Rules {
         for family in &families {
             free_numbers(&self.names, family)?;
         }
-        // Ours from here on, and taken out again where a step fails.
+        // Owned from here on, and removed again if a step fails.
         let mut installed = Installed {
             names: self.names.clone(),
             to: self.to,
@@ -84,7 +82,7 @@ impl Rules {
             families: families.into_iter().map(|family| (family, Vec::new())).collect(),
             removed: false,
         };
-        // Without a mark on any packet these do nothing yet.
+        // Without a mark on any packet these have no effect yet.
         for (family, rules) in &mut installed.families {
             route(&self.names, &routing, family)?;
             *rules = rules_at(&self.names, family)?;
@@ -92,7 +90,7 @@ impl Rules {
         if let Err(error) = command::nft(&script) {
             let raced = command::nft_table(&self.names.nft).ok().flatten();
             if let Err(in_use) = free(raced.as_deref()) {
-                // The other one needs the routes that are there now.
+                // The other process needs the existing routes.
                 installed.removed = true;
                 return Err(in_use);
             }
@@ -108,32 +106,31 @@ impl Rules {
 }
 
 impl Installed {
-    /// Says that the proxy lives: the rules hold for [`Rules::patience`] from now on. Call it a few
-    /// times in that time, from the very loop that serves the proxy's sockets.
+    /// Extends the lifetime of the rules: they apply for [`Rules::patience`] from now on. Call
+    /// several times in this interval, from the loop that serves the proxy's sockets.
     ///
     /// # Errors
-    /// Where the table is gone, among others: [`Installed::mend`].
+    /// If the table was removed, among others: [`Installed::mend`].
     pub fn refresh(&self) -> Result<(), Error> {
         command::nft(&script::alive(&self.names, &self.to))
     }
 
-    /// Lets new traffic pass by as if the proxy were dead, until the next [`Installed::refresh`];
-    /// connections that it has go on.
+    /// Treats new traffic as if the proxy were dead, until the next [`Installed::refresh`].
+    /// Existing connections of the proxy continue.
     pub fn pause(&self) -> Result<(), Error> {
         command::nft(&script::not_alive(&self.names))
     }
 
-    /// Says anew which destinations are reached directly, as when the host has moved to another
-    /// network.
+    /// Replaces the destinations that are reached directly, for example after a change of network.
     pub fn set_direct(&self, direct: &[Prefix]) -> Result<(), Error> {
         command::nft(&script::direct(&self.names, direct))
     }
 
-    /// Puts other rules in place of these, which differ in no name and select the same traffic. At
-    /// no time are there none, and connections go on as they began.
+    /// Replaces the rules by others with the same names and the same selected traffic. There is no
+    /// time without rules, and connections continue.
     ///
     /// # Errors
-    /// Where the table is no longer this process's, among others; it stays as it was then.
+    /// If the table no longer belongs to this process, among others; it stays unchanged then.
     pub fn replace(&mut self, rules: &Rules) -> Result<(), Error> {
         let before = command::nft_table(&self.names.nft)?;
         free(before.as_deref())?;
@@ -143,7 +140,8 @@ impl Installed {
         Ok(())
     }
 
-    /// What is no longer as it was installed; empty when all is whole. [`Installed::mend`] mends it.
+    /// Returns the parts that differ from the installation; empty if there are none.
+    /// [`Installed::mend`] restores them.
     pub fn check(&self) -> Result<Vec<Missing>, Error> {
         let mut missing = Vec::new();
         match command::nft_table(&self.names.nft)? {
@@ -167,18 +165,18 @@ impl Installed {
         Ok(missing)
     }
 
-    /// Puts back what somebody has taken away or changed; says what it was. `rules` are those that
-    /// were installed, or put in their place since. Connections go on where they still can.
+    /// Restores parts that were removed or changed, and returns them. `rules` are the installed
+    /// rules, or their latest replacement. Connections continue if possible.
     ///
     /// # Errors
-    /// Those of [`Rules::install`]. What is there stays then.
+    /// Those of [`Rules::install`]. Existing parts stay then.
     pub fn mend(&mut self, rules: &Rules) -> Result<Vec<Missing>, Error> {
         let missing = self.check()?;
         if missing.is_empty() {
             return Ok(missing);
         }
         let routing = script::routing(rules)?;
-        // Before the table, as when they were installed: a mark needs a route.
+        // Before the table, as in the installation: a mark needs a route.
         for (family, there) in &mut self.families {
             free_numbers(&self.names, family)?;
             route(&self.names, &routing, family)?;
@@ -190,7 +188,7 @@ impl Installed {
         Ok(missing)
     }
 
-    /// Takes the rules out, and says how that went. One that fails is tried again.
+    /// Removes the rules and returns the result. A failed removal is retried.
     pub fn remove(mut self) -> Result<(), Error> {
         self.removed = true;
         surely_take_out(&self.names).map(drop)
@@ -205,30 +203,29 @@ impl Drop for Installed {
     }
 }
 
-/// Whether a process that is dead has left rules of these names. Where it cannot be known, it has not.
+/// Whether a dead process has left rules of these names; false if unknown.
 pub fn is_left(names: &Names) -> bool {
     matches!(command::nft_table(&names.nft), Ok(Some(table)) if free(Some(&table)).is_ok())
 }
 
-/// Takes out what this process, or one that was killed, left in place; says whether there was
-/// anything.
+/// Removes rules that this process, or a killed one, left; returns whether there were any.
 ///
 /// # Errors
-/// [`Error::InUse`] where another living process holds the rules.
+/// [`Error::InUse`] if another living process holds the rules.
 pub fn remove(names: &Names) -> Result<bool, Error> {
     free(command::nft_table(&names.nft)?.as_deref())?;
     surely_take_out(names)
 }
 
-/// Again where it fails: who ends a whole service may end the programs that are started for this,
-/// each of them once.
+/// Tries three times: a service manager that ends a whole service may also end the programs that
+/// are started for the removal, each of them once.
 fn surely_take_out(names: &Names) -> Result<bool, Error> {
     take_out(names).or_else(|_| take_out(names)).or_else(|_| take_out(names))
 }
 
 fn take_out(names: &Names) -> Result<bool, Error> {
     let mut found = false;
-    // The table first: a mark without a route would send packets astray.
+    // The table first: a mark without a route would misroute packets.
     if command::nft_table(&names.nft)?.is_some() {
         found = true;
         command::nft(&format!("delete table inet {}\n", names.nft))?;
@@ -252,8 +249,8 @@ fn take_out(names: &Names) -> Result<bool, Error> {
     Ok(found)
 }
 
-/// The route and the rules that lead to it, in place of those of an earlier run, perhaps with other
-/// marks.
+/// Sets the route and the rules that lead to it, and replaces those of an earlier run, which may
+/// have other marks.
 fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error> {
     let (priority, number) = (names.priority.to_string(), names.route_table.to_string());
     let which = ["route", "replace", "local", "default", "dev", "lo", "table", &number];
@@ -263,7 +260,7 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
         .map(|rule| format!("{priority}:\tfrom all {} lookup {number}", rule.join(" ")))
         .collect();
     let there = rules_at(names, family)?;
-    // Connections that are under way need them at every moment.
+    // Existing connections need the rules at every moment.
     if there == wanted {
         return Ok(());
     }
@@ -278,13 +275,13 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
     Ok(())
 }
 
-/// This process, as the table names its holder.
+/// Returns the id and start time of this process, which the table contains as its holder.
 fn own() -> (i32, u64) {
     let pid = std::process::id() as i32;
     (pid, started(pid).unwrap_or(0))
 }
 
-/// Whether nobody else who lives holds the table with this text.
+/// Returns an error if another living process holds the table with this text.
 fn free(table: Option<&str>) -> Result<(), Error> {
     let holder = table.and_then(|table| {
         let (_, after) = table.split_once(HOLDER)?;
@@ -301,7 +298,7 @@ fn free(table: Option<&str>) -> Result<(), Error> {
     }
 }
 
-/// Whether nobody else uses the routing rule's priority and the table.
+/// Returns an error if another program uses the routing rule's priority or the table.
 fn free_numbers(names: &Names, family: &str) -> Result<(), Error> {
     let rules = rules_at(names, family)?;
     if let Some(other) = rules.into_iter().find(|rule| !is_ours(names, rule)) {
@@ -318,7 +315,7 @@ fn free_numbers(names: &Names, family: &str) -> Result<(), Error> {
 
 fn rules_at(names: &Names, family: &str) -> Result<Vec<String>, Error> {
     let text = command::ip(&["-N", family, "rule", "show", "pref", &names.priority.to_string()])?;
-    // What is said of a rule whose interface is not there at the moment.
+    // Marker of a rule whose interface does not exist at the moment.
     Ok(lines(&text.replace(" [detached]", "")))
 }
 
@@ -332,14 +329,14 @@ fn routes(names: &Names, family: &str) -> Result<Vec<String>, Error> {
     let number = names.route_table.to_string();
     match command::ip(&["-N", family, "route", "show", "table", &number]) {
         Ok(text) => Ok(lines(&text)),
-        // The word for a table that nobody has put a route into.
+        // Error message for a table without any route.
         Err(Error::Refused { said, .. }) if said.contains("does not exist") => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
 fn is_our_route(route: &str) -> bool {
-    // Without names for numbers, "local" is the type 2.
+    // Without names for numbers, the type "local" is 2.
     route.starts_with("local default dev lo ") || route.starts_with("2 default dev lo ")
 }
 
@@ -347,7 +344,7 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// The chains of a printed table. Its sets change without anybody's doing.
+/// Returns the chains of a printed table. Its sets are omitted, because they change over time.
 fn chains(table: &str) -> String {
     let mut kept = String::new();
     let mut inside = false;
@@ -362,16 +359,16 @@ fn chains(table: &str) -> String {
     kept
 }
 
-/// The families that this kernel has.
+/// Returns the families that this kernel supports.
 fn families() -> Vec<&'static str> {
     let has = |family: &&str| *family == "-4" || fs::exists("/proc/net/if_inet6").unwrap_or(false);
     FAMILIES.into_iter().filter(has).collect()
 }
 
-/// When a process was started, in ticks since the machine was: with it, a number that was given to
-/// another process since is told from the first. None where there is no such process.
+/// Returns when a process was started, in ticks since boot. The start time distinguishes processes
+/// that had the same id. `None` if the process does not exist.
 fn started(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, which may hold anything, ends at the last bracket.
+    // The name, which can contain any characters, ends at the last parenthesis.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

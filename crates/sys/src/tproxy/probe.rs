@@ -1,4 +1,4 @@
-//! What this kernel can and cannot do.
+//! Detects features of the kernel.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, command};
 
-/// What the rules are made of, and the module that each needs.
+/// Features that the rules need, with the module and an example rule of each.
 const PARTS: [(&str, &str, &str); 7] = [
     ("nftables for IPv4 and IPv6 at once", "nf_tables", ""),
     ("transparent proxying", "nft_tproxy", "meta l4proto tcp tproxy ip to 127.0.0.1:1"),
@@ -17,7 +17,8 @@ const PARTS: [(&str, &str, &str); 7] = [
     ("users of sockets", "nft_meta", "meta skuid 0"),
 ];
 
-/// The part that is lacking, if one is, for the error of a whole that was refused.
+/// Returns the error for the first missing feature, after the whole was rejected; `None` if all
+/// exist.
 pub(super) fn lacking() -> Option<Error> {
     PARTS.into_iter().find_map(|(what, module, rule)| {
         let hook = if rule.contains("skuid") { "output" } else { "prerouting" };
@@ -32,38 +33,38 @@ pub(super) fn lacking() -> Option<Error> {
     })
 }
 
-/// Why cgroups cannot be matched; the `Display` is the end of a sentence.
+/// Reasons why cgroups cannot be matched; the `Display` is the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoCgroups {
-    /// Only the first version is in use.
+    /// Only version 1 is in use.
     #[error("this host has no cgroup2 hierarchy: select by user or by address")]
     NotMounted,
-    /// `nft` looks for cgroups below `/sys/fs/cgroup` only.
+    /// `nft` searches cgroups only below `/sys/fs/cgroup`.
     #[error("the cgroup2 hierarchy is at {}, where nft does not look: select by user or by address", .at.display())]
     Elsewhere {
-        /// Where it is.
+        /// Mount point of the hierarchy.
         at: PathBuf,
     },
-    /// The kernel or `nft` does not know how.
+    /// The kernel or `nft` does not support it.
     #[error("nftables cannot match cgroups here ({said}): select by user or by address")]
     Refused {
-        /// What `nft` said.
+        /// Error message of `nft`.
         said: String,
     },
-    /// There is no such cgroup.
+    /// The cgroup does not exist.
     #[error("there is no such cgroup: make it first, or select by user or by address")]
     NoSuch,
-    /// The root of the hierarchy holds every process.
-    #[error("it is the root, which holds everybody: select all")]
+    /// The root of the hierarchy contains every process.
+    #[error("it is the root, which contains every process: select all")]
     Root,
 }
 
-/// A cgroup as `nft` wants it.
+/// A cgroup in the notation of `nft`.
 pub(super) struct Cgroup {
-    /// Its path below `/sys/fs/cgroup`.
+    /// Path below `/sys/fs/cgroup`.
     pub(super) path: String,
-    /// How deep it is in its hierarchy.
+    /// Depth in the hierarchy.
     pub(super) level: usize,
 }
 
@@ -84,12 +85,13 @@ pub(super) fn cgroup(path: &str) -> Result<Cgroup, NoCgroups> {
     Ok(Cgroup { path: found.to_string_lossy().into_owned(), level: parts.len() })
 }
 
-/// Whether [`super::Selection::Cgroup`] works on this host, and why it does not. Without the right
-/// to change the firewall it says what can be said without.
+/// Checks whether [`super::Selection::Cgroup`] works on this host, and returns the reason if not.
+/// Without the permission to change the firewall, only the other conditions are checked.
 pub fn can_match_cgroup() -> Result<(), NoCgroups> {
     let root = root()?;
     let folder = Path::new(MOUNTS).join(&root.below);
-    // Any cgroup will do to ask with; a hierarchy of nothing but its root has none to select.
+    // Any cgroup is suitable for the check; a hierarchy that consists of its root has none to
+    // select.
     let Some(any) = fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -111,11 +113,11 @@ pub fn can_match_cgroup() -> Result<(), NoCgroups> {
     }
 }
 
-/// Where `nft` looks for cgroups.
+/// Folder in which `nft` searches cgroups.
 const MOUNTS: &str = "/sys/fs/cgroup";
 
 struct Root {
-    /// Empty, or on a host of both versions often `unified`.
+    /// Empty, or often `unified` on a host with both versions.
     below: PathBuf,
 }
 
@@ -128,8 +130,8 @@ fn root() -> Result<Root, NoCgroups> {
     }
 }
 
-/// Where the root of the cgroup2 hierarchy is mounted, by `/proc/PID/mountinfo`. Below
-/// `/sys/fs/cgroup`, where it is there too.
+/// Returns the mount point of the root of the cgroup2 hierarchy, from `/proc/PID/mountinfo`.
+/// Prefers one below `/sys/fs/cgroup`.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let mut points = mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;

@@ -1,11 +1,11 @@
-//! The rules as text for `nft -f`.
+//! Generates the rules as text for `nft -f`.
 
 use std::fmt::{self, Display, Write as _};
 
 use super::{Error, Names, Rules, Selection, Target, Targets, WhenDead, probe};
 use manyways_unit::Prefix;
 
-/// Never taken, whatever the settings: what does not leave the link, or the host.
+/// Never redirected, whatever the settings: traffic that does not leave the link or the host.
 pub(super) const NEVER: [(&str, &str); 7] = [
     ("0.0.0.0/8", "this host itself"),
     ("127.0.0.0/8", "loopback"),
@@ -16,23 +16,24 @@ pub(super) const NEVER: [(&str, &str); 7] = [
     ("ff00::/8", "multicast"),
 ];
 
-/// Begins the name of the chain that says whose rules these are.
+/// Prefix of the name of the chain that contains the holder of the rules.
 pub(super) const HOLDER: &str = "held_by_";
 
-/// Right before the hooks that mangle, so that the last word on a mark is somebody else's.
+/// Directly before the mangle hooks, so that other programs can still change the marks.
 const PRIORITY: &str = "priority mangle - 5; policy accept;";
 
-/// Packets of TCP other than a connection's first. Their connection was decided on; most of those
-/// that end one no longer belong to a process that could be asked for.
+/// TCP packets other than the first of a connection. Their connection was decided before; most
+/// packets that end one no longer belong to a process that could be matched.
 const LATER: &str = "tcp flags & (syn | ack) != syn";
 
-/// The whole table. `holder` is the process that keeps it alive: its id and its start.
+/// Generates the whole table. `holder` is the process that keeps it alive: its id and its start
+/// time.
 pub(super) fn table(rules: &Rules, holder: (i32, u64), create: bool) -> Result<String, Error> {
     let names = &rules.names;
     check(names)?;
     let name = &names.nft;
     let mut text = if create {
-        // An error where it is there, which is what two that start at once need.
+        // An error if it exists, which prevents two processes from installing at once.
         format!("create table inet {name}\n")
     } else {
         format!("table inet {name}\ndelete table inet {name}\n")
@@ -61,13 +62,13 @@ flags interval
         "meta l4proto != { tcp, udp } accept".to_owned(),
         "ct state { invalid, untracked } accept".to_owned(),
         "ct direction reply accept".to_owned(),
-        // Not what is unreachable: the proxy may well know a way.
+        // Not `unreachable`: the proxy may have a route.
         "fib daddr type { local, broadcast, anycast, multicast, blackhole, prohibit } accept"
             .to_owned(),
         "ip daddr @direct4 accept".to_owned(),
         "ip6 daddr @direct6 accept".to_owned(),
         "udp dport { 67, 68, 546, 547 } accept".to_owned(),
-        // What was under way before the rules were there goes on as it began.
+        // Connections from before the installation continue unchanged.
         format!("{LATER} ct mark & {mark:#x} == 0 accept"),
         format!("meta l4proto udp ct state != new ct mark & {mark:#x} == 0 accept"),
     ];
@@ -85,7 +86,8 @@ flags interval
     Ok(text)
 }
 
-/// What this host sends: marked in `output`, handed over where it comes in again, in `loopback`.
+/// Outgoing traffic of this host: marked in `output`, passed to the proxy in `loopback`, where it
+/// enters.
 fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
     let selected = selected(rules)?;
     if selected.is_empty() {
@@ -120,9 +122,9 @@ fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
 
     let mut to_proxy = hand_over(&rules.to, "accept");
     to_proxy.push(format!("{LATER} reject with tcp reset"));
-    // No socket took what is new, so the proxy is dead. The kernel sends a connection's first
-    // packet again, which then is decided on by the set that this empties. (A datagram is lost: an
-    // ICMP answer in the destination's name cannot be sent from this hook.)
+    // No socket accepted a new connection, so the proxy is dead. The kernel retransmits the first
+    // packet of a connection, which is then decided by the set that this rule empties. (A datagram
+    // is lost: an ICMP answer with the destination's address cannot be sent from this hook.)
     to_proxy.push(format!("ct mark set ct mark & {:#x}", !mark));
     to_proxy.push("delete @alive { meta nfproto . meta l4proto }".to_owned());
     if rules.when_dead == WhenDead::Closed {
@@ -139,8 +141,8 @@ fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
     Ok(())
 }
 
-/// What comes in on other interfaces, handed over right there. Without a socket that takes it, it
-/// has not been marked, and simply goes on.
+/// Traffic that enters on other interfaces, passed to the proxy at once. Without a socket that
+/// accepts it, it has no mark and is forwarded.
 fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
     let interfaces = interfaces(rules)?;
     if interfaces.is_empty() {
@@ -171,9 +173,9 @@ fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the routing rules select, in the words of `ip rule`. With `src_valid_mark`, which VPNs set,
-/// the way back to a packet's source is looked up by the packet's mark: that of local traffic would
-/// make all that comes in look as if it came from here.
+/// Returns the selectors of the routing rules, as arguments of `ip rule`. With `src_valid_mark`,
+/// which VPNs set, the kernel looks up the route back to a packet's source with the packet's mark.
+/// The mark of local traffic would make all incoming packets look as if they came from this host.
 pub(super) fn routing(rules: &Rules) -> Result<Vec<Vec<String>>, Error> {
     let words = |mark: u32| ["fwmark".to_owned(), format!("{mark:#x}/{mark:#x}")];
     let mut all = Vec::new();
@@ -186,26 +188,26 @@ pub(super) fn routing(rules: &Rules) -> Result<Vec<Vec<String>>, Error> {
     Ok(all)
 }
 
-/// The set that says that the proxy lives, as full as it was first.
+/// Fills the set that indicates a living proxy, with a new expiry.
 pub(super) fn alive(names: &Names, to: &Targets) -> String {
     let living: Vec<String> = kinds(to)
         .into_iter()
         .filter(|(_, _, target)| *target != Target::Direct)
         .map(|(family, protocol, _)| format!("{family} . {protocol}"))
         .collect();
-    // Emptied first: to add an element that is there gives it no new lease of life on all kernels.
+    // Emptied first: adding an existing element does not renew its expiry on all kernels.
     fill(&names.nft, "alive", &living)
 }
 
-/// The set that says that the proxy lives, empty: as if it were dead.
+/// Empties the set that indicates a living proxy, as if it were dead.
 pub(super) fn not_alive(names: &Names) -> String {
     fill(&names.nft, "alive", &Vec::<String>::new())
 }
 
-/// The sets of destinations that are reached directly.
+/// Fills the sets of destinations that are reached directly.
 pub(super) fn direct(names: &Names, prefixes: &[Prefix]) -> String {
     let never = super::never().map(|(prefix, _)| prefix);
-    // Sets of intervals want no overlaps.
+    // Sets of intervals must not contain overlaps.
     let all = Prefix::merge(prefixes.iter().copied().chain(never).collect());
     let (v4, v6): (Vec<Prefix>, Vec<Prefix>) =
         all.into_iter().partition(|prefix| prefix.address().is_ipv4());
@@ -228,7 +230,7 @@ fn chain(text: &mut String, name: &str, rules: &[String]) {
     text.push_str("}\n");
 }
 
-/// Families and protocols, as nftables names them, and where their traffic goes.
+/// Returns families and protocols, as nftables names them, with their target.
 fn kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
     [
         ("ipv4", "tcp", to.tcp_v4),
@@ -238,7 +240,7 @@ fn kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
     ]
 }
 
-/// A verdict for every kind of traffic that has this target.
+/// Returns a rule with the verdict for each kind of traffic with this target.
 fn only(to: &Targets, target: Target, verdict: &str) -> Vec<String> {
     let of_target = kinds(to).into_iter().filter(|(_, _, own)| *own == target);
     of_target
@@ -268,7 +270,7 @@ fn otherwise(when_dead: WhenDead) -> String {
     }
 }
 
-/// The interfaces whose traffic is selected, once each.
+/// Returns the interfaces whose traffic is selected, once each.
 fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for selection in &rules.what {
@@ -284,7 +286,7 @@ fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
     Ok(all)
 }
 
-/// The beginnings of the rules that select what this host sends.
+/// Returns the conditions of the rules that select outgoing traffic of this host.
 fn selected(rules: &Rules) -> Result<Vec<String>, Error> {
     let all = rules.what.iter().map(conditions).collect::<Result<Vec<_>, _>>()?;
     Ok(all.concat())
@@ -316,7 +318,7 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
     })
 }
 
-/// nftables has quotes, but no way to write a quote within them.
+/// nftables has quoted strings, but no escape for a quote within them.
 fn quoted(text: &str, what: &str) -> Result<String, Error> {
     if text.is_empty() || text.contains(|c: char| c == '"' || c == '*' || c.is_control()) {
         return Err(Error::Senseless(format!("{text:?} cannot be {what}")));
@@ -331,7 +333,7 @@ fn check(names: &Names) -> Result<(), Error> {
         return Err(Error::Senseless(sentence));
     }
     if names.mark == 0 || names.own_mark == 0 || names.mark & names.own_mark != 0 {
-        let sentence = "the two marks need bits of their own".to_owned();
+        let sentence = "the two marks must be non-zero and share no bits".to_owned();
         return Err(Error::Senseless(sentence));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Rules in namespaces without a name: a host with one link to the rest of the world, where one
-//! server says `direct` to everybody, and a proxy on the host that says what it was asked for.
+//! Rules in unnamed namespaces: a host with one link to other hosts, of which one server answers
+//! `direct` to every client, and a proxy on the host that answers with the requested destination.
 
 mod world;
 
@@ -14,7 +14,7 @@ use world::{Proxy, V4, V6, World, ask_tcp, ask_udp, connect, udp_until};
 
 use super::*;
 
-/// Set in the process that is to be killed.
+/// Set in the process that will be killed.
 const CHILD: &str = "MANYWAYS_TEST_TPROXY_CHILD";
 
 /// Longer than any test.
@@ -32,7 +32,7 @@ fn rules(proxy: &Proxy) -> Rules {
     }
 }
 
-/// Rules that are good to be looked at.
+/// Returns valid rules that are only inspected.
 fn without_proxy() -> Rules {
     Rules {
         names: Names::default(),
@@ -61,7 +61,7 @@ fn all_that_the_host_sends_arrives_with_its_original_destination() {
         let proxy = Proxy::start();
         let rules = rules(&proxy).install().unwrap();
         for to in [V4, V6] {
-            // One after the other, so that leftovers of the first are met by the next.
+            // One after the other, so that the next query meets leftovers of the previous one.
             for _ in 0..3 {
                 assert_eq!(ask_tcp(to).unwrap(), proxied(to));
                 assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
@@ -82,7 +82,7 @@ fn a_batch_of_datagrams_and_a_large_one_arrive_as_they_were_sent() {
         let _installed = rules(&proxy).install().unwrap();
         for (any, to) in [("0.0.0.0:0", V4), ("[::]:0", V6)] {
             let socket = world::datagrams(any, to);
-            // As libraries for QUIC send.
+            // Libraries for QUIC send like this.
             setsockopt(&socket, UdpGsoSegment, &1200).unwrap();
             socket.send(&[7; 3000]).unwrap();
             let mut buffer = [0; 64];
@@ -124,7 +124,7 @@ fn other_targets_take_the_place_of_those_before_and_connections_go_on() {
 }
 
 #[test]
-fn what_is_excluded_passes_by() {
+fn excluded_traffic_is_not_redirected() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -138,12 +138,12 @@ fn what_is_excluded_passes_by() {
             assert_eq!(world::as_user(4242, || ask_tcp(to)).unwrap(), "direct");
             assert_eq!(world::as_user(4243, || ask_tcp(to)).unwrap(), proxied(to));
         }
-        // The host's own address, and one of its subnet that is private.
+        // The host's own address, and a private address of its subnet.
         let listener = TcpListener::bind(world::OWN).unwrap();
         let near = connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(near.local_addr().unwrap(), listener.accept().unwrap().1);
         assert_eq!(ask_tcp(world::PRIVATE).unwrap(), "direct");
-        // Who chooses an interface means it.
+        // A socket bound to an interface is not redirected.
         assert_eq!(world::ask_tcp_through(V4, "wan").unwrap(), "direct");
         assert_eq!(world::ask_tcp_through(V6, "wan").unwrap(), "direct");
         installed.set_direct(&[]).unwrap();
@@ -161,7 +161,7 @@ fn what_is_excluded_passes_by() {
 }
 
 #[test]
-fn only_what_is_selected_is_taken() {
+fn only_selected_traffic_is_redirected() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -226,7 +226,7 @@ fn nothing_is_left_after_removal() {
 }
 
 #[test]
-fn a_connection_from_before_goes_on_as_it_began() {
+fn connections_from_before_the_installation_continue() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let mut echo = connect(world::ECHO).unwrap();
@@ -242,7 +242,7 @@ fn a_connection_from_before_goes_on_as_it_began() {
         echo.write_all(b"pong").unwrap();
         echo.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"pong");
-        // The host serves: the first packet that the rules see is one of its answers.
+        // The host is the server: the first packet that the rules see is one of its answers.
         inside.write_all(b"data").unwrap();
         served.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"data");
@@ -260,7 +260,7 @@ fn without_its_proxy_traffic_flows_directly() {
         let installed = rules(&proxy).install().unwrap();
         assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
         drop(proxy);
-        // The first packet finds out, and is sent again.
+        // The first packet detects the dead proxy, and is retransmitted.
         for to in [V4, V6] {
             assert_eq!(ask_tcp(to).unwrap(), "direct");
             assert_eq!(udp_until(to, "direct"), "direct");
@@ -305,7 +305,7 @@ fn without_its_proxy_traffic_is_rejected_when_that_is_wanted() {
             for _ in 0..2 {
                 assert_eq!(ask_tcp(to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
             }
-            // The datagram that finds out is lost; the next ones are rejected.
+            // The datagram that detects the dead proxy is lost; the next ones are rejected.
             let _ = ask_udp(to, None);
             assert_ne!(ask_udp(to, None).unwrap_err().kind(), ErrorKind::WouldBlock);
         }
@@ -315,7 +315,7 @@ fn without_its_proxy_traffic_is_rejected_when_that_is_wanted() {
 }
 
 #[test]
-fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
+fn forwarded_traffic_is_redirected_and_passes_without_a_proxy() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -328,7 +328,7 @@ fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
         }
         let own = vec![Selection::All, Selection::From(vec!["lan".to_owned()])];
         let both = Rules { what: own, ..rules.clone() }.install().unwrap();
-        // Such as VPNs set, and distributions.
+        // Settings of VPNs and distributions.
         for (setting, value) in [("rp_filter", "1"), ("src_valid_mark", "1")] {
             for of in ["all", "lan", "wan"] {
                 fs::write(format!("/proc/sys/net/ipv4/conf/{of}/{setting}"), value).unwrap();
@@ -396,7 +396,7 @@ fn a_cgroup_is_selected_where_the_host_can() {
 }
 
 #[test]
-fn what_somebody_takes_away_is_missed_and_put_back() {
+fn removed_parts_are_detected_and_restored() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -439,7 +439,7 @@ fn numbers_that_others_use_are_refused_and_left_alone() {
 }
 
 #[test]
-fn without_rights_or_programs_the_error_says_so() {
+fn missing_permissions_and_programs_are_reported() {
     let names = Names::default();
     match std::env::var(CHILD).as_deref() {
         Ok("plain") => {
@@ -457,7 +457,7 @@ fn without_rights_or_programs_the_error_says_so() {
                 {
                     let output = Command::new(std::env::current_exe().unwrap())
                         .args(["--exact", "--nocapture"])
-                        .arg("tproxy::tests::without_rights_or_programs_the_error_says_so")
+                        .arg("tproxy::tests::missing_permissions_and_programs_are_reported")
                         .env(CHILD, case)
                         .env("PATH", path)
                         .output()
@@ -488,7 +488,7 @@ fn nonsense_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_killed_process_leaves_what_the_next_one_takes_over() {
+fn rules_of_a_killed_process_are_taken_over() {
     if std::env::var_os(CHILD).is_some() {
         let proxy = Proxy::start();
         let _installed = rules(&proxy).install().unwrap();
@@ -502,7 +502,7 @@ fn a_killed_process_leaves_what_the_next_one_takes_over() {
         let before = world::everything();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg("tproxy::tests::a_killed_process_leaves_what_the_next_one_takes_over")
+            .arg("tproxy::tests::rules_of_a_killed_process_are_taken_over")
             .env(CHILD, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -536,7 +536,7 @@ fn a_killed_process_leaves_what_the_next_one_takes_over() {
     });
 }
 
-/// Takes the far end's stream along, so that an answer can be awaited.
+/// Runs work on the other hosts; `far` returns a stream, so that a test can wait for an answer.
 impl World {
     fn far(&self, work: impl FnOnce() -> io::Result<TcpStream> + Send) -> io::Result<TcpStream> {
         self.far.run(work)

@@ -67,7 +67,7 @@ fn every_key() {
 }
 
 #[test]
-fn one_direction_goes_before_both_wherever_it_stands() {
+fn a_setting_of_one_direction_overrides_that_of_both() {
     for text in ["a:down-delay=9ms,delay=1ms", "a:delay=1ms,down-delay=9ms"] {
         let link = link(text);
         assert_eq!(link.down.delay, DelaySpec::Constant(Span::from_millis(9)), "{text}");
@@ -103,9 +103,9 @@ fn a_radio_is_a_name_or_a_file() {
         assert_eq!(link(&format!("a:rrc={file}")).radio, radio(file, Some("hello\n")));
     }
     assert_eq!(wrong("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
-    let sentence = "rrc: cannot read `broken.toml`: it is not UTF-8";
+    let sentence = "rrc: cannot read `broken.toml`: the file is not UTF-8 text";
     assert_eq!(wrong("a:rrc=broken.toml").to_string(), sentence);
-    // Its sleep is for a link that runs, its profile for one that does not.
+    // A radio can sleep only while its link runs; its profile is set only before.
     let error = wrong("a:rrc=dormant");
     assert_eq!(error, LinkError::NotYet);
     assert!(error.hint().unwrap().contains("rrc=lte"));
@@ -119,7 +119,7 @@ fn a_radio_is_a_name_or_a_file() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_what_to_do() {
+fn errors_have_a_message_and_a_hint() {
     let said = |text: &str| {
         let error = wrong(text);
         (error.to_string(), error.hint().unwrap_or_default())
@@ -127,7 +127,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
     let (sentence, hint) = said("wifi:deley=1ms");
     assert_eq!(
         (sentence.as_str(), hint.as_str()),
-        ("a link has no `deley`", "did you mean `delay`?")
+        ("a link has no key `deley`", "did you mean `delay`?")
     );
     let (_, hint) = said("wifi:colour=red");
     assert!(hint.starts_with("the keys are down, up, delay"), "{hint}");
@@ -142,7 +142,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
     assert_eq!(hint, "name the format, like trace:mahimahi:FILE");
     assert_eq!(
         said("a:delay=trace:lte.down").0,
-        "delay: `lte.down`: a `mahimahi` trace says nothing about delay"
+        "delay: `lte.down`: a `mahimahi` trace contains no delay"
     );
     for text in [
         "a:down=10",
@@ -174,7 +174,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_running_link_changes_what_can_change() {
+fn a_running_link_accepts_only_some_settings() {
     let read = changes(["up-loss=1%", "loss=none", "state=silent"], &mut files).unwrap();
     assert_eq!(
         read,
@@ -291,7 +291,7 @@ fn links() -> impl Strategy<Value = LinkSpec> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_as_the_same(spec in links()) {
+    fn written_links_parse_back_to_the_same_value(spec in links()) {
         prop_assert_eq!(link(&spec.to_string()), spec);
     }
 

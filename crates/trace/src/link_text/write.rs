@@ -1,4 +1,4 @@
-//! Links and changes back in words, exactly: what is written reads back as the same.
+//! Formats links and changes as text that parses back to the same value.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use crate::scenario::{
 use manyways_unit::{Rate, Size, Span};
 
 impl fmt::Display for LinkSpec {
-    /// `NAME:key=value,…` as [`LinkSpec::parse`] reads it, without what is as by default.
+    /// Formats `NAME:key=value,…` for [`LinkSpec::parse`], without settings that have their
+    /// default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::new("");
         let mut words: Vec<String> = Vec::new();
@@ -72,7 +73,7 @@ impl fmt::Display for LinkSpec {
 }
 
 impl fmt::Display for Change {
-    /// `key=value` as `lab set` takes it.
+    /// Formats `key=value` for `lab set`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.direction() {
             Some(Direction::Down) => f.write_str("down-")?,
@@ -132,7 +133,7 @@ fn capacity(spec: &CapacitySpec) -> String {
     }
 }
 
-/// The shortest decimal that reads back; 1 needs its percent sign.
+/// Formats the shortest decimal that parses back; 1 needs its percent sign.
 fn probability(p: f64) -> String {
     if p == 1.0 { "100%".to_owned() } else { p.to_string() }
 }
@@ -152,7 +153,7 @@ fn size(size: Size) -> String {
     in_unit(size.as_bytes(), &[("MiB", 1 << 20), ("KiB", 1 << 10), ("KB", 1_000), ("B", 1)])
 }
 
-/// In the largest unit in which it is whole.
+/// Formats a value in the largest unit in which it is a whole number.
 fn in_unit(value: u64, units: &[(&str, u64)]) -> String {
     units
         .iter()

@@ -1,4 +1,4 @@
-//! The scenario file (TOML): text in, a [`Scenario`] or the place that is wrong out.
+//! Parses scenario files (TOML): text in, a [`Scenario`] or an error with its position out.
 
 use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
 use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, one_way, setting};
@@ -6,14 +6,14 @@ use manyways_unit::Span;
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
 
-/// The longest scenario file, in bytes.
+/// Maximum size of a scenario file in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
-/// The most links of a scenario.
+/// Maximum number of links of a scenario.
 pub const MAX_LINKS: usize = 16;
-/// The most hosts of a scenario.
+/// Maximum number of hosts of a scenario.
 pub const MAX_HOSTS: usize = 64;
 
-/// What is wrong with a scenario file, and where.
+/// An error in a scenario file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct ScenarioError {
@@ -21,13 +21,13 @@ pub struct ScenarioError {
     pub line: usize,
     /// In characters, counted from one.
     pub column: usize,
-    /// What is wrong.
+    /// The error message.
     pub sentence: String,
-    /// What the user can do about it.
+    /// Advice for the user; `None` if there is none.
     pub hint: Option<String>,
 }
 
-/// Reads a scenario file; `read` opens the files that it names, relative to the scenario.
+/// Parses a scenario file; `read` opens the files that it names, relative to the scenario.
 ///
 /// | Key | Value | Default |
 /// |---|---|---|
@@ -56,8 +56,8 @@ pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioErro
     })
 }
 
-/// Where the file says what the radio of a link is, for its owner to say what is wrong with it: line
-/// and column as in [`ScenarioError`]. None where the text is not the one that was read.
+/// Returns the position of the radio setting of a link, for error messages of the owner of the
+/// profiles: line and column as in [`ScenarioError`]. `None` if `text` has no such setting.
 pub fn place_of_radio(text: &str, link: &str) -> Option<(usize, usize)> {
     let at = document(text, "the scenario", |root| {
         let table = root.required("link")?.table("the links")?;
@@ -182,7 +182,7 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
                 None => (text, None),
             };
             if name.len() > 253 || !name.split('.').all(is_label) {
-                let sentence = format!("`{}` is no host name", quoted(name));
+                let sentence = format!("`{}` is not a host name", quoted(name));
                 return Err(Fault::new(at, sentence)
                     .hint("write a name like www.example.lab, or cdn.lab@wifi for one link"));
             }
@@ -191,7 +191,7 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
             }
             let name = (name.to_owned(), link.map(str::to_owned));
             if host.names.contains(&name) {
-                return Err(Fault::new(at, format!("the name `{text}` stands here twice")));
+                return Err(Fault::new(at, format!("the name `{text}` is given twice")));
             }
             host.names.push(name);
         }
@@ -243,7 +243,7 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
     }
     if settings.is_empty() {
         return Err(Fault::new(table.at, "the event changes nothing")
-            .hint("add what changes, like state = \"silent\" or down = \"2mbit\""));
+            .hint("add a change, like state = \"silent\" or down = \"2mbit\""));
     }
     settings.sort_by_key(Change::one_way);
     Ok(Event { at, link: name.to_owned(), change: settings })
@@ -312,12 +312,12 @@ fn expectations(
         .collect()
 }
 
-/// `<= 2.5` as operator and bound.
+/// Parses a comparison like `<= 2.5` into operator and bound.
 fn comparison(entry: &Entry<'_>) -> Result<(String, f64), Fault> {
     let text = entry.string()?.trim();
     let invalid = || {
         entry
-            .fault(format!("`{}` is no comparison", quoted(text)))
+            .fault(format!("`{}` is not a comparison", quoted(text)))
             .hint("write <, <=, ==, >= or > and a number, like \"<= 2.5\"")
     };
     let op = ["<=", "==", ">=", "<", ">"].into_iter().find(|op| text.starts_with(op));
@@ -346,19 +346,19 @@ fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), F
     })
 }
 
-/// A name of a scenario or workload.
+/// Parses the name of a scenario or workload.
 fn slug(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.string()?;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {
         return Err(entry
-            .fault(format!("`{}` is no name", quoted(text)))
+            .fault(format!("`{}` is not a name", quoted(text)))
             .hint("a name has 1 to 64 small letters, digits and hyphens"));
     }
     Ok(text.to_owned())
 }
 
-/// A label of a host name.
+/// Whether the text is a valid label of a host name.
 fn is_label(label: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&label.len())
@@ -370,7 +370,7 @@ fn is_label(label: &str) -> bool {
 fn congestion_control(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.string()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    // The kernel's TCP_CA_NAME_MAX is 16 with the closing zero.
+    // The kernel's TCP_CA_NAME_MAX is 16, including the terminating zero.
     if text.is_empty() || text.len() > 15 || !text.bytes().all(fits) {
         return Err(entry
             .fault(format!("`{}` cannot name a congestion control", quoted(text)))

@@ -17,7 +17,7 @@ struct Entry {
     latency: f64,
 }
 
-/// A number that is not negative and that every unit here can hold.
+/// A number from 0 to 1e12, so that it fits into every unit here.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let number = f64::deserialize(deserializer)?;
     if (0.0..=1e12).contains(&number) {
@@ -39,7 +39,7 @@ pub(super) fn delays(bytes: &[u8]) -> Result<Steps<Span>, TraceError> {
     }
 }
 
-/// Entries that last no time are left out.
+/// Entries with a duration of zero are omitted.
 fn steps<T>(bytes: &[u8], value: impl Fn(&Entry) -> T) -> Result<Steps<T>, TraceError> {
     let entries: Vec<Entry> = serde_json::from_slice(bytes).map_err(|error| {
         let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,11 +1,11 @@
-//! The formats of one entry a line.
+//! The formats with one entry per line.
 
 use super::{MAHIMAHI_PACKET, MAX_DELAY, MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
 use crate::{InvalidTrace, LinkTrace, Steps};
 use manyways_unit::human::{decimal, quoted};
 use manyways_unit::{Rate, Span};
 
-/// Lines with content and their numbers; blank lines and `#` comments are left out.
+/// Iterates over lines with content and their numbers; blank lines and `#` comments are skipped.
 fn content(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), TraceError>> {
     bytes.split(|byte| *byte == b'\n').enumerate().filter_map(|(index, line)| {
         let line = line.trim_ascii();
@@ -14,7 +14,7 @@ fn content(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), TraceErro
         }
         Some(match std::str::from_utf8(line) {
             Ok(text) => Ok((index + 1, text)),
-            Err(_) => Err(TraceError::line(index + 1, "this is no text")),
+            Err(_) => Err(TraceError::line(index + 1, "the line is not UTF-8 text")),
         })
     })
 }
@@ -25,14 +25,17 @@ pub(super) fn mahimahi(bytes: &[u8]) -> Result<LinkTrace, TraceError> {
     for line in content(bytes) {
         let (line, text) = line?;
         let millis: u64 = text.parse().map_err(|_| {
-            TraceError::line(line, format!("`{}` is no whole number of milliseconds", quoted(text)))
+            TraceError::line(
+                line,
+                format!("`{}` is not a whole number of milliseconds", quoted(text)),
+            )
         })?;
         let stamp = Span::from_millis(millis);
         if stamp > MAX_PERIOD {
             return Err(too_long(line));
         }
         if at.last().is_some_and(|last| *last > stamp) {
-            return Err(TraceError::line(line, "the time is earlier than on the line before"));
+            return Err(TraceError::line(line, "the time is earlier than on the previous line"));
         }
         if at.len() == MAX_ENTRIES {
             return Err(too_many(line));
@@ -99,23 +102,23 @@ fn table<T>(
             continue;
         }
         let time = decimal(time_text, 1_000_000_000).map(Span::from_nanos).ok_or_else(|| {
-            TraceError::line(line, format!("`{}` is no number of seconds", quoted(time_text)))
+            TraceError::line(line, format!("`{}` is not a number of seconds", quoted(time_text)))
         })?;
         let value = value(value_text).ok_or_else(|| {
             let value_text = quoted(value_text);
             TraceError::line(
                 line,
-                format!("`{value_text}` is no possible number of {}", columns.value),
+                format!("`{value_text}` is not a possible number of {}", columns.value),
             )
         })?;
         let start = *start.get_or_insert(time);
-        // Earlier than the start saturates to zero, which is not later than the first step.
+        // Times before the start saturate to zero, which is not later than the first step.
         let since = time - start;
         if since > MAX_PERIOD {
             return Err(too_long(line));
         }
         if steps.last().is_some_and(|last| last.0 >= since) {
-            return Err(TraceError::line(line, "the time is not later than on the line before"));
+            return Err(TraceError::line(line, "the time is not later than on the previous line"));
         }
         if steps.len() == MAX_ENTRIES {
             return Err(too_many(line));

@@ -20,13 +20,13 @@ fn mahimahi() {
     let trace = capacity(b"0\n0\n3\n10\n", None).unwrap();
     let at = vec![ms(0), ms(0), ms(3), ms(10)];
     assert_eq!(trace, LinkTrace::Opportunities { at, size: MAHIMAHI_PACKET, period: ms(10) });
-    assert_eq!(wrong("5\n4\n"), "line 2: the time is earlier than on the line before");
+    assert_eq!(wrong("5\n4\n"), "line 2: the time is earlier than on the previous line");
     assert_eq!(
         wrong("0\n0\n"),
         "line 2: the last time is the trace's period and must be more than 0"
     );
-    assert_eq!(wrong("1\n2.5\n"), "line 2: `2.5` is no whole number of milliseconds");
-    assert_eq!(wrong("1\n-2\n"), "line 2: `-2` is no whole number of milliseconds");
+    assert_eq!(wrong("1\n2.5\n"), "line 2: `2.5` is not a whole number of milliseconds");
+    assert_eq!(wrong("1\n-2\n"), "line 2: `-2` is not a whole number of milliseconds");
     assert_eq!(wrong("1\n99999999999\n"), "line 2: a trace lasts at most 3600000 s");
 }
 
@@ -39,13 +39,13 @@ fn bytes_a_second() {
     );
     assert_eq!(steps.period(), ms(5000));
     assert_eq!(rates("second,bytes\n0,1\n").steps(), [(ms(0), Rate::from_bps(8))]);
-    assert_eq!(wrong("1,2\n1,3\n"), "line 2: the time is not later than on the line before");
+    assert_eq!(wrong("1,2\n1,3\n"), "line 2: the time is not later than on the previous line");
     assert_eq!(
         wrong("1,2\n2;3\n"),
         "line 2: seconds and bytes a second parted by a comma were expected"
     );
-    assert_eq!(wrong("1,2\nsecond,bytes\n"), "line 2: `second` is no number of seconds");
-    assert_eq!(wrong("1,-2\n"), "line 1: `-2` is no possible number of bytes a second");
+    assert_eq!(wrong("1,2\nsecond,bytes\n"), "line 2: `second` is not a number of seconds");
+    assert_eq!(wrong("1,-2\n"), "line 1: `-2` is not a possible number of bytes a second");
     assert_eq!(wrong("second,bytes\n"), "the trace is empty");
 }
 
@@ -55,8 +55,8 @@ fn mbit_a_second() {
     assert_eq!(steps.steps(), [(ms(0), Rate::from_mbps(45)), (ms(1500), Rate::from_kbps(500))]);
     assert_eq!(steps.period(), ms(3000));
     assert_eq!(rates("7 3").period(), ms(1000));
-    assert_eq!(wrong("0 1\n1 nan\n"), "line 2: `nan` is no possible number of Mbit/s");
-    assert_eq!(wrong("0 1\n1 9999999\n"), "line 2: `9999999` is no possible number of Mbit/s");
+    assert_eq!(wrong("0 1\n1 nan\n"), "line 2: `nan` is not a possible number of Mbit/s");
+    assert_eq!(wrong("0 1\n1 9999999\n"), "line 2: `9999999` is not a possible number of Mbit/s");
     assert_eq!(
         wrong("0 1\n1\n"),
         "line 2: seconds and Mbit/s parted by a space or tab were expected"
@@ -87,11 +87,11 @@ fn delays() {
     assert_eq!(steps.steps(), [(ms(0), ms(40)), (ms(1000), Span::from_micros(60_500))]);
     assert_eq!(
         delay(b"1\n2\n", None).unwrap_err().to_string(),
-        "a `mahimahi` trace says nothing about delay"
+        "a `mahimahi` trace contains no delay"
     );
     assert_eq!(
         capacity(b"0 40\n", Some(Format::Ms)).unwrap_err().to_string(),
-        "a `ms` trace says nothing about capacity"
+        "a `ms` trace contains no capacity"
     );
 }
 
@@ -108,11 +108,14 @@ fn a_named_format_is_not_guessed() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn invalid_traces_are_refused() {
     assert_eq!(wrong(""), "the trace is empty");
     assert_eq!(wrong("# nothing\n"), "the trace is empty");
     assert!(wrong("hello\n").starts_with("the format of the trace is unknown"));
-    assert_eq!(capacity(b"1\n\xff\n", None), Err(TraceError::line(2, "this is no text")));
+    assert_eq!(
+        capacity(b"1\n\xff\n", None),
+        Err(TraceError::line(2, "the line is not UTF-8 text"))
+    );
     assert_eq!(capacity(&vec![b'\n'; MAX_BYTES + 1], None), Err(TraceError::TooLarge));
     assert_eq!(delay(b"\n\n", None), Err(TraceError::Empty));
     let zero = r#"[{"duration_ms": 0, "bandwidth_kbps": 1, "latency_ms": 1}]"#;

@@ -1,27 +1,27 @@
-//! L2CAP's packets, put together from the parts that pass the HCI (vol 3, part A, 7.2).
+//! Reassembles L2CAP packets from HCI fragments (vol 3, part A, 7.2).
 
 use manyways_unit::Time;
 
 use super::rest::Rest;
 
-/// The length and the channel before what a packet carries.
+/// Length and channel ID before the payload of an L2CAP packet.
 pub(super) const HEADER: usize = 4;
 
-/// A packet that is not complete yet: one for each direction of a connection, as parts never mix.
-/// It holds at most the 65,539 bytes that a packet can have.
+/// An incomplete packet, one for each direction of a connection because fragments of two packets
+/// are never interleaved. Holds at most 65,539 bytes, the maximum of a packet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembly {
-    /// What is known from its beginning on.
+    /// Captured bytes from the start of the packet.
     bytes: Vec<u8>,
-    /// So many of these came in its first part.
+    /// Number of `bytes` that belong to the first fragment.
     sure: usize,
-    /// So many bytes of it passed; none are expected while this is nothing.
+    /// Number of received bytes, captured or not; `None` while no packet is expected.
     length: Option<usize>,
-    /// When the last of them did.
+    /// Time of the last fragment.
     last: Time,
 }
 
-/// A packet of L2CAP, or its beginning where the rest never came.
+/// An L2CAP packet, or its beginning if the rest is missing.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     pub(super) bytes: Vec<u8>,
@@ -29,28 +29,28 @@ pub(super) struct Whole {
     pub(super) at: Time,
 }
 
-/// What a part did.
+/// Effect of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// More is to come.
+    /// More fragments are missing.
     Part,
-    /// It was the last one.
+    /// The packet is complete.
     Last,
-    /// It goes on with nothing.
+    /// The fragment continues no known packet.
     Orphan,
-    /// It is longer than what was left to come.
+    /// The fragment is longer than the rest of the packet.
     TooLong,
-    /// It was cut before it says how long the packet is.
+    /// The capture truncated the length field.
     Headless,
 }
 
-/// How long the whole packet is, by its beginning.
+/// Length of the whole packet with its header, from its first bytes.
 pub(super) fn whole_length(rest: Rest<'_>) -> Option<usize> {
     rest.u16(0).map(|length| HEADER + usize::from(length))
 }
 
 impl Assembly {
-    /// The first part of a packet.
+    /// Adds the first fragment of a packet.
     pub(super) fn begin(&mut self, now: Time, part: Rest<'_>) -> Added {
         self.bytes.clear();
         self.sure = part.bytes.len();
@@ -58,10 +58,10 @@ impl Assembly {
         self.add(now, part)
     }
 
-    /// The next part.
+    /// Adds the next fragment.
     pub(super) fn add(&mut self, now: Time, part: Rest<'_>) -> Added {
         let Some(before) = self.length else { return Added::Orphan };
-        // Where a part was cut, what follows has no place.
+        // Bytes after a truncated fragment would have a wrong offset.
         if self.bytes.len() == before {
             self.bytes.extend_from_slice(part.bytes);
         }
@@ -70,7 +70,7 @@ impl Assembly {
         match whole_length(Rest::new(&self.bytes, length)) {
             Some(whole) if length < whole => Added::Part,
             Some(whole) if length == whole => Added::Last,
-            // One byte of the length may come in the next part.
+            // The second byte of the length may be in the next fragment.
             None if length < 2 => Added::Part,
             Some(_) => Added::TooLong,
             None => {
@@ -80,7 +80,7 @@ impl Assembly {
         }
     }
 
-    /// What is there after the last part.
+    /// Removes and returns the packet after its last fragment.
     pub(super) fn take(&mut self) -> Option<Whole> {
         self.length.take()?;
         let length = whole_length(Rest::new(&self.bytes, self.bytes.len()))?;
@@ -89,19 +89,19 @@ impl Assembly {
         Some(Whole { bytes, length, at: self.last })
     }
 
-    /// What is there of a packet that stays incomplete. Where parts are missing, those that came
-    /// after its first one may be another packet's.
+    /// Removes and returns the beginning of an incomplete packet. Fragments after the first may
+    /// belong to another packet if some are missing.
     pub(super) fn take_incomplete(&mut self) -> Option<Whole> {
         self.bytes.truncate(self.sure);
         self.take()
     }
 
-    /// The next packet can use the room of this one.
+    /// Keeps the allocation of `whole` for the next packet.
     pub(super) fn reuse(&mut self, whole: Whole) {
         self.bytes = whole.bytes;
     }
 
-    /// The channel of the packet on its way, and the first byte of what that carries.
+    /// Channel ID of the incomplete packet and the first byte of its payload.
     pub(super) fn header(&self) -> Option<(u16, Option<u8>)> {
         self.length?;
         let rest = Rest::new(&self.bytes, self.bytes.len());

@@ -1,35 +1,36 @@
-//! A channel of L2CAP.
+//! L2CAP channels.
 
 use super::control::Direction;
 use super::rest::Rest;
 use super::rfcomm::Session;
 
-/// The first number that is given to a channel when it is opened; those below are fixed.
+/// First dynamically allocated channel ID; lower ones are fixed.
 pub(super) const FIRST_DYNAMIC: u16 = 0x40;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
-    /// The number that packets of each direction are addressed to.
+    /// Destination channel ID of packets in each direction.
     pub(super) to: [u16; 2],
-    /// What it is for, where its request was captured.
+    /// `None` if the connection request was not captured.
     pub(super) psm: Option<u16>,
-    /// It has credits and segments (vol 3, part A, 3.4).
+    /// Whether the channel has credits and segments (vol 3, part A, 3.4).
     pub(super) is_credit_based: bool,
-    /// The mode that each side asked for last (5.4). Where nobody does, it is the basic one.
+    /// Mode that each side requested last (5.4); 0 is basic mode, the default.
     pub(super) modes: [u8; 2],
-    /// How much of a message of each direction is to come in the next segments.
+    /// Remaining bytes of a message in each direction; `None` if the message boundaries are
+    /// unknown.
     pub(super) left: [Option<usize>; 2],
     pub(super) session: Session,
 }
 
 impl Channel {
-    /// Its packets are nothing but what it carries.
+    /// Whether packets carry the payload only, without ERTM or streaming headers.
     pub(super) fn is_basic(&self) -> bool {
         self.modes == [0, 0]
     }
 
-    /// What a segment carries: the first one of each message has that one's length before it. None
-    /// where it is not known which this is.
+    /// Removes the message length before the first segment of a message and returns the payload.
+    /// `None` if the message boundaries are unknown.
     pub(super) fn segment<'a>(
         &mut self,
         direction: Direction,

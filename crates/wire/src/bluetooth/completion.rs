@@ -1,24 +1,25 @@
-//! How long packets are with the controller: from the host until the other end has acknowledged
-//! them, which the controller says when it has room again (vol 4, part E, 4.1.1).
+//! Completion times: from the host sending a packet to the controller until the peer has
+//! acknowledged the packet, which the controller reports when a buffer is free again (vol 4, part
+//! E, 4.1.1).
 
 use std::collections::VecDeque;
 
 use manyways_unit::{Span, Time};
 
-/// So many packets may be with a controller; of more, the oldest are forgotten. Controllers have
-/// room for some ten.
+/// Maximum number of packets in a controller that are remembered; the oldest is forgotten first.
+/// Controllers have about ten buffers.
 pub const OUTSTANDING: usize = 256;
-/// Where packets went to the controller before or beside what was captured, nobody knows which of
-/// them are completed first. After so long without any, none of those can be left.
+/// Idle time after which the controller is taken to have no more packets that were not captured.
+/// With uncaptured packets in the controller, completions cannot be attributed to packets.
 pub const QUIET: Span = Span::from_secs(2);
 
-/// Packets that are with the controller.
+/// Packets that the host has sent to the controller and that are not completed.
 #[derive(Clone, Debug)]
 pub(super) struct Outstanding<T> {
     sent: VecDeque<(Time, T)>,
-    /// All packets that are there were captured.
+    /// Whether all packets in the controller were captured.
     is_complete: bool,
-    /// When the last one came or went.
+    /// When a packet was last sent or completed.
     last: Time,
 }
 
@@ -27,7 +28,7 @@ impl<T> Outstanding<T> {
         Self { sent: VecDeque::new(), is_complete, last: now }
     }
 
-    /// The host sends one.
+    /// Records a packet that the host sends.
     pub(super) fn push(&mut self, now: Time, of: T) {
         if self.sent.is_empty() && now.since(self.last) >= QUIET {
             self.is_complete = true;
@@ -40,7 +41,7 @@ impl<T> Outstanding<T> {
         self.last = now;
     }
 
-    /// So many are completed: says how long each took, where that is known.
+    /// Completes `count` packets and calls `each` with their completion times, if these are known.
     pub(super) fn complete(&mut self, now: Time, count: u16, mut each: impl FnMut(Span, T)) {
         for _ in 0..count {
             let Some((at, of)) = self.sent.pop_front() else {
@@ -54,7 +55,7 @@ impl<T> Outstanding<T> {
         self.last = now;
     }
 
-    /// Some may have passed without being captured.
+    /// Discards all packets, because the capture has lost some.
     pub(super) fn misses(&mut self, now: Time) {
         self.sent.clear();
         self.is_complete = false;

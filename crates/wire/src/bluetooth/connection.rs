@@ -15,9 +15,9 @@ use super::signalling::{self, Request};
 use super::stream::Ending;
 use super::streams::{Key, Streams};
 
-/// So many channels a connection may have at a time; of more, the oldest is forgotten.
+/// Maximum number of channels of a connection; the oldest is forgotten first.
 pub const CHANNELS: usize = 64;
-/// So many requests for channels may wait for an answer; of more, the oldest are forgotten.
+/// Maximum number of channel requests without an answer; the oldest is forgotten first.
 pub const REQUESTS: usize = 32;
 
 #[derive(Clone, Debug)]
@@ -26,13 +26,13 @@ pub(super) struct Connection {
     pub(super) channels: Vec<Channel>,
     pub(super) requests: VecDeque<Request>,
     pub(super) streams: Streams,
-    /// The channel of each packet, and the first byte of what that carries.
+    /// Channel ID of each packet, and the first byte of its payload.
     outstanding: Outstanding<Option<(u16, Option<u8>)>>,
     last: Time,
 }
 
 impl Connection {
-    /// One whose beginning was captured, or not.
+    /// Creates a connection; `is_from_start` if its beginning was captured.
     pub(super) fn new(
         adapter: u16,
         handle: u16,
@@ -54,12 +54,12 @@ impl Connection {
         self.streams.peer
     }
 
-    /// When a packet of data passed last.
+    /// Time of the last ACL data packet.
     pub(super) fn last(&self) -> Time {
         self.last
     }
 
-    /// A packet of data passes: one of L2CAP, or a part of it.
+    /// Processes an ACL data packet: an L2CAP packet or a fragment of one.
     pub(super) fn passes(
         &mut self,
         direction: Direction,
@@ -80,7 +80,7 @@ impl Connection {
             };
             self.outstanding.push(out.now, header);
         }
-        // Most packets come in one part, and are not copied.
+        // Most packets have one fragment and are not copied.
         if !is_continued && whole_length(part) == Some(part.length) {
             return self.packet(direction, out.now, part, false, out);
         }
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// The controller has sent so many packets.
+    /// Processes the completion of `count` packets by the controller.
     pub(super) fn completes(&mut self, now: Time, count: u16) {
         let Self { outstanding, channels, streams, .. } = self;
         outstanding.complete(now, count, |span: Span, header| {
@@ -120,7 +120,7 @@ impl Connection {
         });
     }
 
-    /// The capture lost so many packets, of this connection or others.
+    /// Records that the capture lost `count` packets, of this connection or of others.
     pub(super) fn misses(&mut self, count: u64, out: &mut Out<'_>) {
         self.gives_up(Direction::Sent, out);
         self.gives_up(Direction::Received, out);
@@ -132,14 +132,14 @@ impl Connection {
         }
     }
 
-    /// It is over, and all that it carries.
+    /// Ends the connection and its streams.
     pub(super) fn ends(mut self, ending: Ending, out: &mut Out<'_>) {
         self.gives_up(Direction::Sent, out);
         self.gives_up(Direction::Received, out);
         self.streams.end_all(ending, out);
     }
 
-    /// A channel is open: with so long packets, and so many credits, in each direction.
+    /// Opens a channel with the MTU and the initial credits of each direction.
     pub(super) fn opens(
         &mut self,
         channel: Channel,
@@ -150,7 +150,7 @@ impl Connection {
         for direction in [Direction::Sent, Direction::Received] {
             let cid = channel.to[direction.index()];
             self.closes(direction, cid, Ending::Closed, out);
-            // What passed without a channel was another one.
+            // Data before the opening belonged to an earlier channel with this ID.
             self.streams.end_channel(direction, cid, Ending::Closed, out);
         }
         if let (true, Some(oldest)) = (self.channels.len() >= CHANNELS, self.channels.first()) {
@@ -166,7 +166,7 @@ impl Connection {
         self.channels.push(channel);
     }
 
-    /// The channel that packets of this direction are addressed to so is over.
+    /// Closes the channel with destination ID `cid` in this direction.
     pub(super) fn closes(
         &mut self,
         direction: Direction,
@@ -181,8 +181,8 @@ impl Connection {
         }
     }
 
-    /// No more parts come of a packet. What was there of it passed nevertheless: more often the
-    /// capture missed a part than that the host or its controller did not send it.
+    /// Ends an incomplete packet. Its captured beginning counts as data: a fragment missed by the
+    /// capture is more likely than one that was never sent.
     fn gives_up(&mut self, direction: Direction, out: &mut Out<'_>) {
         self.takes(direction, true, out);
     }
@@ -196,7 +196,7 @@ impl Connection {
         self.assemblies[direction.index()].reuse(whole);
     }
 
-    /// A packet of L2CAP (vol 3, part A, 3).
+    /// Reads an L2CAP packet (vol 3, part A, 3).
     fn packet(
         &mut self,
         direction: Direction,

@@ -1,4 +1,4 @@
-//! Messages that control something.
+//! Control messages.
 
 use std::fmt;
 
@@ -6,45 +6,42 @@ use manyways_unit::Time;
 
 /// A message that controls a connection, a channel or a stream.
 ///
-/// Events that come with every packet of data (completed packets, credits beside data) are none of
-/// these; they are in what a stream adds up to.
+/// Messages that accompany every data packet (completed packets, credits next to data) are not
+/// included; they are part of the summary of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// When it passed; where it came in parts, when the last one did.
+    /// Time of the message, or of its last fragment.
     pub at: Time,
-    /// Who speaks.
+    /// Protocol of the message.
     pub layer: Layer,
-    /// What its specification calls it.
+    /// Name in the specification.
     pub name: &'static str,
-    /// Which of the host's adapters it passed.
+    /// Index of the host's adapter.
     pub adapter: u16,
-    /// The connection that it is about or came over.
+    /// Handle of the connection that the message is about or was received over.
     pub handle: Option<u16>,
-    /// The other end, where it is known.
+    /// `None` if unknown.
     pub peer: Option<Address>,
-    /// The L2CAP channel that it came over, by the number that it was addressed to.
+    /// Destination L2CAP channel ID of the message.
     pub cid: Option<u16>,
-    /// The RFCOMM stream that it is about; 0 is the session itself.
+    /// RFCOMM stream that the message is about; 0 is the session itself.
     pub dlci: Option<u8>,
-    /// Which way it went.
     pub direction: Option<Direction>,
-    /// What it says, as far as it was captured: numbers as they are sent, in the units of their
-    /// specification.
+    /// Captured parameters: raw numbers in the units of the specification.
     pub values: Vec<(&'static str, u64)>,
 }
 
-/// Who speaks in a control message.
+/// Protocol of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// The host to its controller, or back.
+    /// Between the host and its controller.
     Hci,
-    /// L2CAP's signalling.
+    /// L2CAP signalling.
     L2cap,
-    /// RFCOMM.
     Rfcomm,
 }
 
-/// Which way something went, as seen by the host that captured.
+/// Direction of a packet, seen from the capturing host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the host.
@@ -53,22 +50,22 @@ pub enum Direction {
     Received,
 }
 
-/// A device's address.
+/// A Bluetooth device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(
-    /// In the order in which it is written.
+    /// Most significant byte first, as the address is written.
     pub [u8; 6],
 );
 
 impl Control {
-    /// One of its values.
+    /// The parameter `name`.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.values.iter().find(|(of, _)| *of == name).map(|(_, value)| *value)
     }
 }
 
 impl Direction {
-    /// The other one.
+    /// The opposite direction.
     pub fn back(self) -> Self {
         match self {
             Self::Sent => Self::Received,
@@ -76,7 +73,7 @@ impl Direction {
         }
     }
 
-    /// Its place where there is something for each direction.
+    /// Index into arrays with one entry for each direction.
     pub(super) fn index(self) -> usize {
         self as usize
     }

@@ -1,27 +1,27 @@
-//! Credits: how many packets a sender may still send before the receiver allows more.
+//! Credits: number of packets that a sender may send before the receiver grants more.
 
 use manyways_unit::{Span, Time};
 
-/// What became of a sender's credits while its stream was open.
+/// Credits of a sender while its stream was open.
 ///
-/// It is as the host knew it: what the other end sends is behind its own knowledge by the way
-/// through the air.
+/// The counts are those of the capturing host. If the peer is the sender, its own counts differ by
+/// the delay over the air.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credits {
-    /// How many it got, those at the beginning included.
+    /// Number of granted credits, including the initial ones.
     pub granted: u64,
-    /// How many it used: one for each packet.
+    /// Number of used credits, one for each packet.
     pub spent: u64,
-    /// How often it had none.
+    /// How often the sender had no credits.
     pub stalls: u64,
-    /// How long it had none altogether, whether or not it had something to send.
+    /// Total time without credits, whether or not data was waiting.
     pub stalled: Span,
-    /// Since when it has none.
+    /// `None` while the sender has credits.
     pub stalled_since: Option<Time>,
 }
 
 impl Credits {
-    /// A sender that may begin with so many.
+    /// Creates the credits of a sender with `granted` initial credits.
     pub(super) fn new(now: Time, granted: u64) -> Self {
         let mut credits =
             Self { granted, spent: 0, stalls: 0, stalled: Span::ZERO, stalled_since: None };
@@ -29,7 +29,6 @@ impl Credits {
         credits
     }
 
-    /// It gets more.
     pub(super) fn grant(&mut self, now: Time, count: u64) {
         self.granted = self.granted.saturating_add(count);
         if let (true, Some(since)) = (count > 0, self.stalled_since) {
@@ -38,7 +37,7 @@ impl Credits {
         }
     }
 
-    /// It uses one. False when it had none: then some grant was not captured.
+    /// Uses one credit. Returns false if there was none, because a grant was not captured.
     pub(super) fn spend(&mut self, now: Time) -> bool {
         if self.spent >= self.granted {
             return false;
@@ -48,7 +47,7 @@ impl Credits {
         true
     }
 
-    /// Its stream is over.
+    /// Ends the stream, and with it a stall.
     pub(super) fn end(&mut self, now: Time) {
         if let Some(since) = self.stalled_since.take() {
             self.stalled += now.since(since);

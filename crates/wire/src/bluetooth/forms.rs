@@ -1,8 +1,8 @@
-//! What control messages say, and where in them.
+//! Layouts of control messages.
 
 use super::rest::Rest;
 
-/// Where a message says what: the place and the width of each number, in bytes.
+/// Layout of a message: name, offset and width in bytes of each number.
 pub(super) struct Form {
     pub(super) code: u16,
     pub(super) name: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Form {
 type Fields = &'static [(&'static str, usize, usize)];
 
 impl Form {
-    /// The numbers that were captured.
+    /// The captured numbers.
     pub(super) fn values(&self, rest: Rest<'_>) -> Vec<(&'static str, u64)> {
         let value = |(name, at, width): &(&'static str, usize, usize)| {
             Some((*name, rest.number(*at, *width)?))
@@ -22,18 +22,18 @@ impl Form {
         self.fields.iter().filter_map(value).collect()
     }
 
-    /// The one of this code.
+    /// The form with this code.
     pub(super) fn of(forms: &'static [Self], code: u16) -> Option<&'static Self> {
         forms.iter().find(|form| form.code == code)
     }
 }
 
-/// About a connection by its handle.
+/// Form of a message about a connection, with the handle at offset `at`.
 const fn handle(code: u16, name: &'static str, at: usize, fields: Fields) -> Form {
     Form { code, name, handle: Some(at), address: None, fields }
 }
 
-/// About a device by its address.
+/// Form of a message about a device, with the address at offset `at`.
 const fn address(code: u16, name: &'static str, at: usize, fields: Fields) -> Form {
     Form { code, name, handle: None, address: Some(at), fields }
 }
@@ -42,12 +42,12 @@ const fn plain(code: u16, name: &'static str, fields: Fields) -> Form {
     Form { code, name, handle: None, address: None, fields }
 }
 
-/// About a new connection.
+/// Form of a message about a new connection, with the offsets of handle and address.
 const fn both(code: u16, name: &'static str, at: [usize; 2], fields: Fields) -> Form {
     Form { code, name, handle: Some(at[0]), address: Some(at[1]), fields }
 }
 
-/// Commands (vol 4, part E, 7.1 to 7.8), without their headers.
+/// Commands without their headers (vol 4, part E, 7.1 to 7.8).
 pub(super) const COMMANDS: &[Form] = &[
     address(0x0405, "Create Connection", 0, &[]),
     handle(0x0406, "Disconnect", 0, &[("reason", 2, 1)]),
@@ -84,7 +84,7 @@ pub(super) const COMMANDS: &[Form] = &[
     address(0x2043, "LE Extended Create Connection", 3, &[]),
 ];
 
-/// Events (vol 4, part E, 7.7), without their headers.
+/// Events without their headers (vol 4, part E, 7.7).
 pub(super) const EVENTS: &[Form] = &[
     both(0x03, "Connection Complete", [1, 3], &[("status", 0, 1), ("link type", 9, 1)]),
     address(0x04, "Connection Request", 0, &[("class of device", 6, 3), ("link type", 9, 1)]),
@@ -106,7 +106,7 @@ pub(super) const EVENTS: &[Form] = &[
     handle(0x38, "Link Supervision Timeout Changed", 0, &[("timeout", 2, 2)]),
 ];
 
-/// What Bluetooth LE adds (7.7.65); the number of the event comes first.
+/// LE meta events (7.7.65), starting with the subevent code.
 pub(super) const LE_EVENTS: &[Form] = &[
     both(
         0x01,
@@ -142,7 +142,7 @@ const ENHANCED: Fields = &[
     ("timeout", 28, 2),
 ];
 
-/// L2CAP's signals (vol 3, part A, 4), without their headers.
+/// L2CAP signals without their headers (vol 3, part A, 4).
 pub(super) const SIGNALS: &[Form] = &[
     plain(0x01, "Command Reject", &[("reason", 0, 2)]),
     plain(0x02, "Connection Request", &[("psm", 0, 2), ("scid", 2, 2)]),

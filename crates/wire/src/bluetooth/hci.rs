@@ -1,4 +1,4 @@
-//! The host controller interface (vol 4, part E): what kind of packet passed, commands and events.
+//! The host controller interface (vol 4, part E): packet types, commands and events.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,6 @@ pub(super) struct Passed<'a> {
     pub(super) rest: Rest<'a>,
 }
 
-/// Of which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Command,
@@ -72,13 +71,13 @@ fn sent(is_sent: bool) -> Direction {
     if is_sent { Direction::Sent } else { Direction::Received }
 }
 
-/// The number at the end of a name, or the first adapter.
+/// The number at the end of an interface name; 0 if there is none.
 fn numbered(name: &str) -> u16 {
     let prefix = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     name.get(prefix.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// The kind that comes before a packet (vol 4, part A, 2).
+/// Reads the packet type before a packet (vol 4, part A, 2).
 fn typed(rest: &mut Rest<'_>) -> Option<Kind> {
     let kind = match rest.u8(0)? {
         1 => Kind::Command,
@@ -128,7 +127,7 @@ pub(super) fn event(
         code => (EVENTS, code),
     };
     let Some(form) = Form::of(forms, code.into()) else { return };
-    // A connection that is over is known while this is said, and a new one after it.
+    // The message needs a connection that it ends, and comes before one that it creates.
     says(form, adapter, Direction::Received, parameters, connections, out);
     let number = |at| parameters.u8(at);
     let (is_new, handle_at) = match (is_le, code) {
@@ -151,7 +150,7 @@ pub(super) fn event(
     super::begins(connections, (adapter, handle), connection, out);
 }
 
-/// After a reset no connection is left (vol 4, part E, 7.3.2).
+/// After a reset, the controller has no connections (vol 4, part E, 7.3.2).
 fn command_complete(
     adapter: u16,
     parameters: Rest<'_>,
@@ -168,7 +167,7 @@ fn command_complete(
     }
 }
 
-/// The controller has sent packets, and has room for as many (7.7.19).
+/// Processes the event Number Of Completed Packets (7.7.19).
 fn completed(adapter: u16, parameters: Rest<'_>, connections: &mut Connections, out: &mut Out<'_>) {
     for index in 0..usize::from(parameters.u8(0).unwrap_or(0)) {
         let at = 1 + 4 * index;

@@ -1,13 +1,13 @@
-//! What is left to read of a packet. Bluetooth's numbers have their lower byte first.
+//! The unread rest of a packet. Bluetooth is little-endian.
 
 use super::control::Address;
 
-/// The rest of a packet, of which the end may not have been captured.
+/// The rest of a packet, whose end may not have been captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest<'a> {
-    /// As much of it as was captured.
+    /// The captured bytes.
     pub(super) bytes: &'a [u8],
-    /// How long it is, never shorter than what is there.
+    /// Length in bytes, captured or not; at least the length of `bytes`.
     pub(super) length: usize,
 }
 
@@ -16,13 +16,13 @@ impl<'a> Rest<'a> {
         Self { bytes, length: length.max(bytes.len()) }
     }
 
-    /// Without its first `count` bytes, captured or not.
+    /// Skips `count` bytes, captured or not.
     pub(super) fn after(self, count: usize) -> Option<Self> {
         let length = self.length.checked_sub(count)?;
         Some(Self { bytes: self.bytes.get(count..).unwrap_or_default(), length })
     }
 
-    /// Its first bytes, which are so many whatever was captured.
+    /// The first `count` bytes, captured or not.
     pub(super) fn first(self, count: usize) -> Self {
         let there = self.bytes.len().min(count);
         Self { bytes: self.bytes.get(..there).unwrap_or_default(), length: count }
@@ -36,7 +36,7 @@ impl<'a> Rest<'a> {
         self.bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
     }
 
-    /// A number of at most eight bytes.
+    /// Reads a number of at most eight bytes.
     pub(super) fn number(self, at: usize, width: usize) -> Option<u64> {
         let bytes = self.bytes.get(at..at.checked_add(width)?)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))

@@ -1,5 +1,5 @@
-//! RFCOMM: streams over a channel, as TS 07.10 of 3GPP frames them and RFCOMM 1.2 gives them
-//! credits.
+//! RFCOMM: streams over an L2CAP channel, with the frames of 3GPP TS 07.10 and the credits of
+//! RFCOMM 1.2.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::stream::Ending;
 use super::streams::Streams;
 use super::{Event, Out};
 
-/// What a channel for RFCOMM is opened with.
+/// PSM of RFCOMM channels.
 pub(super) const PSM: u16 = 3;
 
-/// What is known of the streams of a channel: at most 64, as their numbers have six bits.
+/// The streams of a channel: at most 64, because a DLCI has six bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     links: BTreeMap<u8, Link>,
 }
 
-/// A frame, as it passes.
+/// An RFCOMM frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed<'a> {
-    /// The channel.
+    /// Destination channel ID in each direction.
     pub(super) to: [u16; 2],
     pub(super) direction: Direction,
     pub(super) at: Time,
@@ -31,12 +31,12 @@ pub(super) struct Passed<'a> {
     pub(super) is_incomplete: bool,
 }
 
-/// What is agreed on about a stream.
+/// Negotiated parameters of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
-    /// It has credits, by the answer to what was proposed.
+    /// Whether the stream has credits; `None` until the proposal is answered.
     has_credits: Option<bool>,
-    /// What the sender of each direction begins with.
+    /// Initial credits of the sender of each direction.
     granted: [Option<u8>; 2],
     frame_size: Option<u16>,
     asked: Option<Asked>,
@@ -48,7 +48,7 @@ enum Asked {
     Close,
 }
 
-/// TS 07.10, 5.2.1, without the bit that asks for an answer.
+/// Frame types (TS 07.10, 5.2.1), without the P/F bit.
 const SABM: u8 = 0x2f;
 const UA: u8 = 0x63;
 const DM: u8 = 0x0f;
@@ -56,7 +56,7 @@ const DISC: u8 = 0x43;
 const UIH: u8 = 0xef;
 const POLL: u8 = 0x10;
 
-/// Messages about streams (5.4.6).
+/// Messages on the control channel (5.4.6).
 const PN: u8 = 0x20;
 const MESSAGES: &[(u8, &str)] = &[
     (PN, "PN"),
@@ -91,7 +91,7 @@ impl Session {
         let is_credit =
             kind == UIH && control & POLL != 0 && dlci != 0 && has_credits != Some(false);
         let begin = header + usize::from(is_credit);
-        // The check sum is behind it all.
+        // The last byte is the checksum.
         if rest.length != begin + length + 1 {
             out.counts.broken += 1;
             return;
@@ -112,12 +112,12 @@ impl Session {
         }
     }
 
-    /// The capture lost packets.
+    /// Forgets initial credits, because the capture lost packets.
     pub(super) fn misses(&mut self) {
         self.links.values_mut().for_each(|link| link.granted = [None, None]);
     }
 
-    /// A stream is opened or closed.
+    /// Processes a frame that opens or closes a stream.
     fn turns(
         &mut self,
         kind: u8,
@@ -150,7 +150,7 @@ impl Session {
         let directions = [Direction::Sent, Direction::Received];
         for (direction, cid) in directions.into_iter().zip(passed.to) {
             match dlci {
-                // With the session all of its streams.
+                // Closing the session closes all its streams.
                 0 => streams.end_carried(direction, cid, Ending::Closed, out),
                 _ => streams.end((direction, cid, Some(dlci)), Ending::Closed, out),
             }
@@ -161,7 +161,7 @@ impl Session {
         }
     }
 
-    /// A message about streams.
+    /// Processes a message on the control channel.
     fn message(
         &mut self,
         passed: Passed<'_>,
@@ -174,7 +174,7 @@ impl Session {
             return;
         };
         let (message, is_command) = (first >> 2, first & 2 != 0);
-        // None of those that are read has a longer length.
+        // None of the messages that are read needs a two-byte length.
         let value = info.after(2).filter(|_| length & 1 == 1);
         let Some(value) = value.filter(|value| usize::from(length >> 1) <= value.length) else {
             out.counts.broken += 1;
@@ -209,13 +209,13 @@ impl Session {
         says(passed, name.unwrap_or("Unknown Message"), about.unwrap_or(0), values, streams, out);
     }
 
-    /// Whether a stream has credits, and how many at first (RFCOMM 1.2, 5.5.3).
+    /// Reads PN: credit-based flow control and the initial credits (RFCOMM 1.2, 5.5.3).
     fn negotiates(&mut self, direction: Direction, is_command: bool, dlci: u8, value: Rest<'_>) {
         let link = self.links.entry(dlci).or_default();
         let agrees = value.u8(1).map(|flow| flow >> 4 == if is_command { 0xf } else { 0xe });
         link.granted[direction.back().index()] = value.u8(7).map(|count| count & 7);
         link.frame_size = value.u16(4);
-        // A proposal opens the question anew.
+        // A new proposal invalidates the previous agreement.
         link.has_credits = if is_command { None } else { agrees };
     }
 }
@@ -228,7 +228,7 @@ impl Link {
         for direction in [Direction::Sent, Direction::Received] {
             let index = direction.index();
             let key = (direction, passed.to[index], Some(dlci));
-            // One whose end was not captured.
+            // An earlier stream with this key, whose end was not captured.
             streams.end(key, Ending::Closed, out);
             let granted = self.granted[index].filter(|_| self.has_credits == Some(true));
             let stream = streams.begin(key, Some(PSM), out);
@@ -237,7 +237,7 @@ impl Link {
     }
 }
 
-/// A frame that carries bytes, and uses a credit.
+/// Processes a frame with data, which uses a credit.
 fn carries(passed: Passed<'_>, dlci: u8, info: Rest<'_>, streams: &mut Streams, out: &mut Out<'_>) {
     let Passed { to, direction, at, is_incomplete, .. } = passed;
     let stream = streams.begin((direction, to[direction.index()], Some(dlci)), Some(PSM), out);
@@ -246,7 +246,7 @@ fn carries(passed: Passed<'_>, dlci: u8, info: Rest<'_>, streams: &mut Streams, 
     (out.data)(stream.data(at, info));
 }
 
-/// A frame that gives the other end credits. Where it does nothing else it is a message.
+/// Processes credits for the peer. A frame without data is reported as a control message.
 fn grants(
     passed: Passed<'_>,
     dlci: u8,

@@ -1,4 +1,4 @@
-//! L2CAP's signals: which channels there are, and for what (vol 3, part A, 4).
+//! L2CAP signalling: opening, configuring and closing channels (vol 3, part A, 4).
 
 use manyways_unit::Time;
 
@@ -10,29 +10,27 @@ use super::rest::Rest;
 use super::stream::Ending;
 use super::{Event, Out};
 
-/// The channels that signals pass, of BR/EDR and of LE.
+/// Signalling channels of BR/EDR and LE.
 pub(super) const CIDS: [u16; 2] = [1, 5];
-/// So many signals of one packet are read. Hosts send one at a time.
+/// Maximum number of signals read from one packet. Hosts send one at a time.
 pub const COMMANDS: usize = 32;
-/// So many channels one request can ask for (4.25).
+/// Maximum number of channels in one request (4.25).
 const AT_ONCE: usize = 5;
 
-/// A channel, or some, that one side wants.
+/// A request of one side for one or more channels.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// Which way it went.
     direction: Direction,
     id: u8,
     psm: Option<u16>,
-    /// The numbers that the one who asks has given them.
+    /// Channel IDs at the requester.
     scids: Vec<u16>,
-    /// The longest packet that he takes.
+    /// Longest packet that the requester accepts.
     mtu: Option<u16>,
-    /// How many packets he takes at first.
+    /// Initial credits that the requester grants.
     credits: Option<u16>,
 }
 
-/// A signal.
 #[derive(Clone, Copy)]
 struct Signal<'a> {
     direction: Direction,
@@ -129,7 +127,7 @@ impl Connection {
         self.requests.push_back(request);
     }
 
-    /// The request of this number, which is answered now.
+    /// Removes and returns the request that an answer with this identifier belongs to.
     fn request(&mut self, direction: Direction, id: u8) -> Option<Request> {
         let is_it = |request: &Request| request.direction == direction && request.id == id;
         let place = self.requests.iter().position(is_it)?;
@@ -139,7 +137,7 @@ impl Connection {
     fn answers(&mut self, signal: Signal<'_>, out: &mut Out<'_>) {
         let Signal { direction, id, says } = signal;
         let Some(result) = says.u16(4) else { return };
-        // It is pending.
+        // The result is "connection pending".
         if result == 1 {
             return;
         }
@@ -148,7 +146,7 @@ impl Connection {
         if result != 0 {
             return;
         }
-        // Where only the answer was captured, there is a channel, but nobody knows for what.
+        // Without the request, the PSM of the channel is unknown.
         let psm = request.filter(|it| it.scids == [scid]).and_then(|it| it.psm);
         let channel = Channel { to: ends(direction, scid, dcid), psm, ..Channel::default() };
         self.opens(channel, [None; 2], [None; 2], out);
@@ -161,7 +159,7 @@ impl Connection {
             0x15 if says.u16(8) == Some(0) => {
                 (says.u16(0).into_iter().collect(), says.u16(2), says.u16(6))
             }
-            // Some of them may be refused: those have no number.
+            // A refused channel has the ID 0.
             0x18 => (cids(says).collect(), says.u16(0), says.u16(4)),
             _ => return,
         };
@@ -173,7 +171,7 @@ impl Connection {
                 left: [Some(0), Some(0)],
                 ..Channel::default()
             };
-            // What one says of himself is for what the other sends.
+            // Each side states the MTU and the credits for packets of its peer.
             let mtu = ends(direction, request.mtu, mtu);
             let credits = ends(direction, request.credits, credits);
             self.opens(channel, mtu, credits.map(|credits| credits.map(u64::from)), out);
@@ -198,7 +196,7 @@ impl Connection {
     }
 
     fn disconnects(&mut self, signal: Signal<'_>, out: &mut Out<'_>) {
-        // It answers with its own number first, which the other's packets are addressed to.
+        // The responder's channel ID is first; packets of the peer are addressed to that ID.
         if let (Some(own), Some(others)) = (signal.says.u16(0), signal.says.u16(2)) {
             self.closes(signal.direction.back(), own, Ending::Closed, out);
             self.closes(signal.direction, others, Ending::Closed, out);
@@ -221,8 +219,8 @@ impl Request {
     }
 }
 
-/// What an answer of this direction and its request say, for each direction of packets: each side
-/// says what the other's packets are addressed to.
+/// Orders the values of a request and its answer by direction of packets: each side states the
+/// values for packets of its peer.
 fn ends<T>(answer: Direction, of_request: T, of_answer: T) -> [T; 2] {
     match answer {
         Direction::Sent => [of_request, of_answer],
@@ -230,12 +228,12 @@ fn ends<T>(answer: Direction, of_request: T, of_answer: T) -> [T; 2] {
     }
 }
 
-/// The numbers of several channels.
+/// The channel IDs of a message about several channels.
 fn cids(says: Rest<'_>) -> impl Iterator<Item = u16> {
     (0..AT_ONCE).map_while(move |index| says.u16(8 + 2 * index))
 }
 
-/// What a request for a configuration asks for (5).
+/// Options of a configuration request (5).
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     mtu: Option<u16>,

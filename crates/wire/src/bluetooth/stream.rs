@@ -1,4 +1,4 @@
-//! One direction of a channel, or of one of RFCOMM's streams.
+//! One direction of an L2CAP channel or of an RFCOMM stream.
 
 use manyways_unit::{Span, Time};
 
@@ -8,86 +8,80 @@ use super::rest::Rest;
 use crate::stream::Piece;
 use manyways_unit::Samples;
 
-/// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
-    /// Its number: no two streams of a host have the same, while all others are used again.
+    /// Unique in a [`super::Host`]; all other identifiers are reused.
     pub number: u64,
-    /// Which of the host's adapters it passes.
+    /// Index of the host's adapter.
     pub adapter: u16,
-    /// The connection that carries it.
+    /// Handle of the connection.
     pub handle: u16,
-    /// The L2CAP channel, by the number that packets of this direction are addressed to.
+    /// Destination L2CAP channel ID of packets in this direction.
     pub cid: u16,
-    /// The stream of RFCOMM, where it is one. The channel of the service is half of it.
+    /// The RFCOMM stream; `None` for an L2CAP channel. The server channel is half of this number.
     pub dlci: Option<u8>,
-    /// Which way it goes.
     pub direction: Direction,
 }
 
 /// The next bytes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Which stream.
     pub stream: StreamId,
-    /// What its channel is for, where its opening was captured.
+    /// `None` if the opening of the channel was not captured.
     pub psm: Option<u16>,
-    /// The bytes. Where a packet came in parts, they have the time of the last one.
+    /// The bytes, with the time of the last fragment of their packet.
     pub piece: Piece<'a>,
 }
 
-/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
-    /// Its ends closed it.
+    /// Closed by one of the endpoints.
     Closed,
     /// The connection ended, or the controller was reset.
     Disconnected,
-    /// It had not when the capture did.
+    /// Still open at the end of the capture.
     Finished,
-    /// It may go on, but others were in the way.
+    /// Removed because of a limit; the stream itself may continue.
     Evicted,
 }
 
-/// What a stream added up to.
+/// Statistics of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamSummary {
-    /// Which stream.
     pub id: StreamId,
-    /// The other end, where it is known.
+    /// `None` if unknown.
     pub peer: Option<Address>,
-    /// What its channel is for, where its opening was captured and it has a PSM.
+    /// `None` if the opening of the channel was not captured, or if the channel has no PSM.
     pub psm: Option<u16>,
-    /// When it was opened, where that was captured.
+    /// `None` if the opening was not captured.
     pub opened: Option<Time>,
-    /// When its first packet with data passed.
+    /// Time of the first packet with data.
     pub first: Option<Time>,
-    /// When its last one did.
+    /// Time of the last packet with data.
     pub last: Option<Time>,
-    /// When it was over, and how.
     pub ended: (Time, Ending),
-    /// Its packets with data. Of a channel that carries RFCOMM all frames are counted.
+    /// Number of packets with data. For a channel with RFCOMM, all frames count.
     pub packets: u64,
-    /// The bytes in them, captured or not.
+    /// Bytes in these packets, captured or not.
     pub bytes: u64,
-    /// How many of these were not captured.
+    /// Bytes that were not captured.
     pub uncaptured: u64,
-    /// Packets whose last parts never came.
+    /// Packets whose last fragments are missing.
     pub incomplete: u64,
-    /// Packets of the connection, of whatever stream, that the capture lost meanwhile.
+    /// Packets that the capture lost during the stream, of any connection.
     pub missed: u64,
-    /// The longest packet that its receiver takes, where it said so.
+    /// Longest packet that the receiver accepts; `None` if not stated.
     pub mtu: Option<u16>,
-    /// What became of its credits; none where it has none, or where not all of that was captured.
+    /// `None` if the stream has no credits, or if some of its packets or grants are missing.
     pub credits: Option<Credits>,
-    /// How long its packets were with the controller; of what the host sends only.
+    /// Completion times of packets in the controller; only for sent packets.
     pub completion: Samples,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     summary: StreamSummary,
-    /// What the connection had missed when it began.
+    /// Packets that the capture had lost when the stream began.
     missed_before: u64,
 }
 
@@ -129,12 +123,12 @@ impl Stream {
         self.summary.mtu = Some(mtu);
     }
 
-    /// When something happened to it last.
+    /// When the stream had its last packet, or was opened.
     pub(super) fn last(&self) -> Option<Time> {
         self.summary.last.or(self.summary.opened)
     }
 
-    /// A packet with data passes.
+    /// Counts a packet with data.
     pub(super) fn add(&mut self, at: Time, payload: Rest<'_>, is_incomplete: bool) {
         let summary = &mut self.summary;
         summary.first = summary.first.or(Some(at));
@@ -145,7 +139,7 @@ impl Stream {
         summary.incomplete += u64::from(is_incomplete);
     }
 
-    /// As what it goes on to whoever reads it.
+    /// The bytes as passed to the caller.
     pub(super) fn data<'a>(&self, at: Time, payload: Rest<'a>) -> Data<'a> {
         let piece = Piece { at, bytes: payload.bytes, length: payload.length as u64 };
         Data { stream: self.summary.id, psm: self.summary.psm, piece }
@@ -163,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// Nobody knows any more how many it has.
+    /// Marks the number of credits as unknown.
     pub(super) fn forget_credits(&mut self) {
         self.summary.credits = None;
     }
@@ -184,7 +178,7 @@ impl Stream {
 }
 
 impl StreamId {
-    /// RFCOMM's server channel.
+    /// Server channel of RFCOMM; `None` for an L2CAP channel.
     pub fn server_channel(&self) -> Option<u8> {
         self.dlci.map(|dlci| dlci >> 1)
     }

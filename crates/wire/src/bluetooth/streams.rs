@@ -6,12 +6,11 @@ use super::control::{Address, Direction};
 use super::stream::{Ending, Stream, StreamId};
 use super::{Event, Out};
 
-/// So many streams a connection may have at a time, each direction counted; of more, the one that
-/// was used longest ago is given up.
+/// Maximum number of streams of a connection, each direction counted; the least recently used one
+/// is evicted first.
 pub const STREAMS: usize = 256;
 
-/// Which stream of a connection: the channel by the number that packets are addressed to, and
-/// RFCOMM's number.
+/// Direction, destination channel ID and DLCI (`None` for the L2CAP channel itself).
 pub(super) type Key = (Direction, u16, Option<u8>);
 
 #[derive(Clone, Debug)]
@@ -19,7 +18,7 @@ pub(super) struct Streams {
     pub(super) adapter: u16,
     pub(super) handle: u16,
     pub(super) peer: Option<Address>,
-    /// So many packets of the connection, or of others, the capture lost.
+    /// Packets that the capture lost, of this connection or of others.
     missed: u64,
     streams: BTreeMap<Key, Stream>,
 }
@@ -29,12 +28,11 @@ impl Streams {
         Self { adapter, handle, peer, missed: 0, streams: BTreeMap::new() }
     }
 
-    /// One that is there.
     pub(super) fn find(&mut self, key: Key) -> Option<&mut Stream> {
         self.streams.get_mut(&key)
     }
 
-    /// One that is there from now on.
+    /// Returns the stream, and creates it if necessary.
     pub(super) fn begin(&mut self, key: Key, psm: Option<u16>, out: &mut Out<'_>) -> &mut Stream {
         if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
             let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.last());
@@ -53,7 +51,6 @@ impl Streams {
         })
     }
 
-    /// One is over.
     pub(super) fn end(&mut self, key: Key, ending: Ending, out: &mut Out<'_>) {
         if let Some(stream) = self.streams.remove(&key) {
             let summary = stream.end(out.now, ending, self.missed);
@@ -61,7 +58,7 @@ impl Streams {
         }
     }
 
-    /// All of a channel are over: those of RFCOMM that it carries first.
+    /// Ends a channel: first the RFCOMM streams that it carries, then the channel itself.
     pub(super) fn end_channel(
         &mut self,
         direction: Direction,
@@ -73,7 +70,7 @@ impl Streams {
         self.end((direction, cid, None), ending, out);
     }
 
-    /// All of RFCOMM that a channel carries are over.
+    /// Ends all RFCOMM streams that a channel carries.
     pub(super) fn end_carried(
         &mut self,
         direction: Direction,
@@ -91,7 +88,7 @@ impl Streams {
         keys.into_iter().for_each(|key| self.end(key, ending, out));
     }
 
-    /// The capture lost packets, of whichever stream.
+    /// Records that the capture lost `count` packets of any stream.
     pub(super) fn misses(&mut self, count: u64) {
         self.missed = self.missed.saturating_add(count);
         self.streams.values_mut().for_each(Stream::forget_credits);

@@ -1,4 +1,4 @@
-//! What Android and Linux write of Bluetooth's HCI. All numbers have their upper byte first.
+//! btsnoop, the format of Android and Linux for Bluetooth HCI. All numbers are big-endian.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, S
 
 pub(super) const MAGIC: &[u8] = b"btsnoop\0";
 pub(super) const HEADER: usize = 16;
-/// The bytes before a packet.
+/// Length of a record header.
 const BEFORE: usize = 24;
 /// The Unix epoch in microseconds since the year 0.
 const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
@@ -17,27 +17,27 @@ const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
 #[derive(Clone, Debug)]
 pub(super) struct Btsnoop {
     framing: Framing,
-    /// The packets that the capture had lost before the last one.
+    /// Cumulative number of drops in the last record.
     lost: u32,
-    /// The interfaces of the monitor, by adapter and kind.
+    /// Index of the interface for each adapter and link type of the monitor.
     monitored: HashMap<(u32, LinkType), usize>,
 }
 
-/// How a packet says what it is.
+/// Where a record has its packet type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// In the record's flags.
+    /// In the flags of the record.
     Flags,
-    /// In its first byte.
+    /// In the first byte of the packet.
     H4,
-    /// In the record's flags, as Linux's monitor numbers them.
+    /// In the flags of the record, with the opcodes of the Linux monitor.
     Monitor,
-    /// In ways that are not read here.
+    /// Not supported.
     Other,
 }
 
 impl Btsnoop {
-    /// What the header of the file says.
+    /// Reads the header of the file.
     pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Vec<Interface>), Broken> {
         if !header.starts_with(MAGIC) {
             return Err(Broken::Unknown);
@@ -49,9 +49,9 @@ impl Btsnoop {
         let (framing, links) = match Order::Big.u32(header, 12) {
             1001 => (Framing::Flags, vec![LinkType::HCI_DATA, LinkType::HCI_CONTROL]),
             1002 => (Framing::H4, vec![LinkType::HCI_H4]),
-            // There is an interface for each kind of each adapter, once a packet is of it.
+            // One interface for each adapter and link type, added with the first packet.
             2001 => (Framing::Monitor, vec![]),
-            // It may be anything, so that its packets are counted.
+            // Packets of unknown types are returned, so that they are counted.
             other => (Framing::Other, vec![LinkType(u16::try_from(other).unwrap_or(u16::MAX))]),
         };
         let of = |link| named(String::new(), link);
@@ -85,7 +85,7 @@ impl Btsnoop {
             Framing::H4 | Framing::Other => (0, Some(flags & 1 == 0)),
             Framing::Monitor => match self.of_monitor(flags, interfaces)? {
                 Some(place) => (place, sent_by_opcode(flags as u16)),
-                // It is described before a packet is of it.
+                // The interface is described before the first packet that uses it.
                 None => return Ok(Step::Other(0)),
             },
         };
@@ -102,8 +102,8 @@ impl Btsnoop {
         Ok(Step::Packet(packet, end))
     }
 
-    /// The interface of a packet of the monitor, which Linux names by the number of its adapter. None
-    /// where it was not there yet.
+    /// The interface of a monitor packet, named after its adapter as in Linux. `None` if it was
+    /// added by this call.
     fn of_monitor(
         &mut self,
         flags: u32,
@@ -132,8 +132,7 @@ fn named(name: String, link: LinkType) -> Interface {
     Interface { link, snap: 0, name, lost: 0 }
 }
 
-/// The monitor's flags are an adapter and one of its opcodes: commands and data that are sent are
-/// even, but for isochronous ones.
+/// Direction by opcode of the monitor; `None` for records that are not packets.
 fn sent_by_opcode(opcode: u16) -> Option<bool> {
     match opcode {
         2 | 4 | 6 | 18 => Some(true),

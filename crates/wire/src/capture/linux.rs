@@ -1,47 +1,48 @@
-//! Frames as Linux hands them to whoever captures: what its network cards and its devices took away
-//! is put back, so that they are what a file would have.
+//! Frames as read from a Linux packet socket, converted to the form that capture files have: VLAN
+//! tags that the network card removed are inserted again.
 
 use super::LinkType;
 
-/// The frame is going out.
+/// PACKET_OUTGOING (packet(7)).
 const OUTGOING: u8 = 4;
-/// Where a VLAN's tag is in an Ethernet frame: behind both addresses.
+/// Offset of a VLAN tag in an Ethernet frame: after both addresses.
 const TAG: usize = 12;
-/// The bytes of the second cooked header.
+/// Length of the cooked header, version 2.
 const COOKED: usize = 20;
-/// The hardware number of a loopback device.
+/// ARPHRD_LOOPBACK.
 const LOOPBACK: u16 = 772;
 
-/// What Linux says of a frame beside its bytes.
+/// Metadata of a frame from the kernel (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// What it carries, by Ethernet's number.
+    /// EtherType of the content.
     pub protocol: u16,
-    /// The number of its interface.
+    /// Interface index.
     pub interface: u32,
-    /// What its device is, by ARP's number.
+    /// ARP hardware type of the interface.
     pub hardware: u16,
-    /// To whom it was sent: 0 is us, 4 is from us.
+    /// Packet type: 0 is addressed to this host, 4 is sent by this host.
     pub kind: u8,
-    /// The link's address of its sender, with its length.
+    /// Link-layer address of the sender, and its length.
     pub address: ([u8; 8], u8),
-    /// The tag that was taken out: its protocol, and the rest of it.
+    /// The removed VLAN tag: EtherType and tag control information.
     pub vlan: Option<(u16, u16)>,
 }
 
 impl Told {
-    /// Whether this host sends it.
+    /// Whether this host sends the frame.
     pub fn is_sent(&self) -> bool {
         self.kind == OUTGOING
     }
 
-    /// What a loopback device sends it gets as well: once is enough.
+    /// Whether the frame is a duplicate: a loopback interface delivers each sent frame as received,
+    /// too.
     pub fn is_copy(&self) -> bool {
         self.hardware == LOOPBACK && self.is_sent()
     }
 
-    /// Writes the frame as files of this link type have it, `bytes` being what Linux gave of it;
-    /// says how many bytes are added to its length.
+    /// Writes the frame as in files of this link type, from the `bytes` that the kernel returned.
+    /// Returns the number of bytes added to the frame.
     pub fn write(&self, link: LinkType, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let tag = self.vlan.map(|(protocol, tag)| {
             let ([a, b], [c, d]) = (protocol.to_be_bytes(), tag.to_be_bytes());
@@ -81,12 +82,12 @@ impl Told {
 }
 
 impl LinkType {
-    /// How packets begin that are taken from a device of this kind as they are, by ARP's number.
-    /// None where only a cooked header is sure to be understood.
+    /// Link type of raw frames of an interface with this ARP hardware type. `None` if only the
+    /// cooked header is known to work.
     pub fn of_device(hardware: u16) -> Option<Self> {
         match hardware {
             1 | LOOPBACK => Some(Self::ETHERNET),
-            // Tunnels without a header of their own, as TUN and WireGuard, and modems.
+            // Interfaces without a link-layer header: TUN, WireGuard, modems.
             0xfffe | 519 => Some(Self::RAW),
             801 => Some(Self::WIFI),
             803 => Some(Self::RADIOTAP),
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
     use crate::frame;
 
-    /// An IPv4 packet without content, of a protocol that nobody has.
+    /// An IPv4 packet without payload, of an unassigned protocol.
     fn ip() -> Vec<u8> {
         let mut ip = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0];
         ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_was_taken_out_is_put_back() {
+    fn a_removed_vlan_tag_is_inserted_again() {
         let mut bytes = vec![1; 12];
         bytes.extend([0x08, 0x00]);
         bytes.extend(ip());
@@ -128,11 +129,11 @@ mod tests {
         assert_eq!(out[..18], [&[1; 12][..], &[0x81, 0, 0x20, 7, 0x08, 0]].concat());
         assert_eq!(out[18..], ip());
         assert_eq!(read(LinkType::ETHERNET, &told, &bytes, bytes.len()), Some((253, 20)));
-        // One of a provider, in a frame that has another one left in it.
+        // A provider tag, in a frame that still contains another tag.
         let inner = [&bytes[..12], &out[12..]].concat();
         let told = Told { vlan: Some((0x88a8, 1)), ..Told::default() };
         assert_eq!(read(LinkType::ETHERNET, &told, &inner, inner.len()), Some((253, 20)));
-        // Too short for a tag to have a place in it.
+        // Too short for a tag.
         assert_eq!(read(LinkType::ETHERNET, &told, &bytes[..11], 11), None);
     }
 
@@ -160,13 +161,13 @@ mod tests {
             [of(1), of(LOOPBACK), of(0xfffe)].map(Option::unwrap),
             [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW]
         );
-        // PPP, and a tunnel of IP in IP.
+        // PPP, and an IP-in-IP tunnel.
         assert_eq!((of(512), of(768)), (None, None));
     }
 
     proptest! {
         #[test]
-        fn whatever_is_given_is_all_there(
+        fn all_input_is_preserved(
             bytes in prop::collection::vec(any::<u8>(), 0..40),
             vlan in prop::option::of((any::<u16>(), any::<u16>())),
             link in prop::sample::select(vec![

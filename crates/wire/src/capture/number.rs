@@ -1,10 +1,10 @@
-//! Numbers in a file, and the times that they stand for.
+//! Numbers in a file, and timestamps.
 
 use manyways_unit::Time;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// Which byte of a number comes first.
+/// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -12,7 +12,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The number at `at`; zero where the bytes end before that.
+    /// The number at `at`; 0 if `bytes` end before.
     pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
         match self {
@@ -21,7 +21,7 @@ impl Order {
         }
     }
 
-    /// The number at `at`; zero where the bytes end before that.
+    /// The number at `at`; 0 if `bytes` end before.
     pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
         match self {
@@ -30,7 +30,7 @@ impl Order {
         }
     }
 
-    /// The numbers that these bytes are.
+    /// The four numbers in `bytes`.
     #[inline]
     pub(super) fn four(self, bytes: &[u8; 16]) -> [u32; 4] {
         let number = |at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
@@ -41,7 +41,7 @@ impl Order {
         }
     }
 
-    /// The number at `at`; zero where the bytes end before that.
+    /// The number at `at`; 0 if `bytes` end before.
     pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
         match self {
@@ -51,19 +51,20 @@ impl Order {
     }
 }
 
-/// How long a tick of a clock is.
+/// Resolution of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// So many nanoseconds.
+    /// Nanoseconds per tick.
     Nanos(u64),
-    /// So many are a nanosecond.
+    /// Ticks per nanosecond.
     PerNano(u64),
-    /// A second is two to the power of so many, at most 127.
+    /// 2^-n seconds per tick, for n up to 127.
     Binary(u8),
 }
 
 impl Tick {
-    /// What the option of pcapng says: the exponent of ten or, with the highest bit, of two.
+    /// Reads the option `if_tsresol` of pcapng: a negative exponent of ten or, with the highest
+    /// bit, of two.
     pub(super) fn of_option(byte: u8) -> Self {
         let exponent = u32::from(byte & 0x7f);
         if byte & 0x80 != 0 {
@@ -71,15 +72,15 @@ impl Tick {
         }
         match exponent {
             0..=9 => Self::Nanos(10_u64.pow(9 - exponent)),
-            // Where a nanosecond has more ticks than can be counted, all of them are none.
+            // If the number of ticks per nanosecond overflows, all times are 0.
             _ => Self::PerNano(10_u64.checked_pow(exponent - 9).unwrap_or(u64::MAX)),
         }
     }
 
-    /// The time after so many ticks, and so many seconds.
+    /// The time after this number of ticks and seconds.
     #[inline]
     pub(super) fn time(self, ticks: u64, seconds: i64) -> Time {
-        // As nearly all: both products are below 2^62, as a tick has no more than 2^30 ns.
+        // The common case: both products are below 2^62, because a tick has at most 2^30 ns.
         if let (Self::Nanos(nanos), Ok(ticks), Ok(seconds)) =
             (self, u32::try_from(ticks), u32::try_from(seconds))
         {
@@ -95,7 +96,7 @@ impl Tick {
             Self::PerNano(ticks_per_nano) => u128::from(ticks / ticks_per_nano),
             Self::Binary(exponent) => (u128::from(ticks) * u128::from(NANOS_PER_SEC)) >> exponent,
         };
-        // Both are below 2^95 and 2^93.
+        // The terms are below 2^95 and 2^93.
         let nanos = nanos as i128 + i128::from(seconds) * i128::from(NANOS_PER_SEC);
         Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }

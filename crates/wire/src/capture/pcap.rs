@@ -1,11 +1,11 @@
-//! The old format: a header, then packets, all of one interface.
+//! pcap: a file header, then packets of one interface.
 
 use super::number::{Order, Tick};
 use super::{BLOCK_LIMIT, Broken, Interface, LinkType, Packet, Step};
 
 pub(super) const HEADER: usize = 24;
 
-/// Microseconds, nanoseconds, and microseconds with a longer header for each packet (Kuznetsov's).
+/// Microseconds, nanoseconds, and microseconds with a longer packet header (Kuznetsov).
 const MICROS: u32 = 0xa1b2_c3d4;
 const NANOS: u32 = 0xa1b2_3c4d;
 const LONGER: u32 = 0xa1b2_cd34;
@@ -14,7 +14,7 @@ const LONGER: u32 = 0xa1b2_cd34;
 pub(super) struct Pcap {
     order: Order,
     tick: Tick,
-    /// The bytes before a packet.
+    /// Length of a packet header.
     before: usize,
 }
 
@@ -30,7 +30,7 @@ fn order(bytes: [u8; 4]) -> Option<(Order, u32)> {
 }
 
 impl Pcap {
-    /// What the header of the file says.
+    /// Reads the header of the file.
     pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Interface), Broken> {
         let magic = *header.first_chunk().unwrap_or(&[0; 4]);
         let (order, magic) = order(magic).ok_or(Broken::Unknown)?;
@@ -40,7 +40,7 @@ impl Pcap {
         }
         let tick = Tick::Nanos(if magic == NANOS { 1 } else { 1_000 });
         let before = if magic == LONGER { 24 } else { 16 };
-        // The upper half says how long the checksums of frames are, which nobody reads here.
+        // The upper half is the length of the frame check sequence, which is not used.
         let link = LinkType(order.u32(header, 20) as u16);
         let snap = order.u32(header, 16);
         let interface = Interface { link: registered(link), snap, name: String::new(), lost: 0 };
@@ -75,7 +75,7 @@ impl Pcap {
     }
 }
 
-/// Some systems write their own numbers of IP without a link.
+/// Maps the system-specific numbers for raw IP to the registered one.
 pub(super) fn registered(link: LinkType) -> LinkType {
     match link.0 {
         12 | 14 => LinkType::RAW,

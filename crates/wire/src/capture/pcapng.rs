@@ -1,4 +1,4 @@
-//! The newer format: sections of blocks, with options.
+//! pcapng: sections of blocks with options.
 
 use manyways_unit::Time;
 
@@ -6,7 +6,7 @@ use super::number::{Order, Tick};
 use super::pcap::registered;
 use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
 
-/// How a section's first block begins, in either byte order.
+/// Type of the section header block, a palindrome in both byte orders.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const INTERFACE: u32 = 1;
@@ -14,25 +14,25 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// A block's type and its length, which stands at its end again.
+/// Block type and length; the length is repeated at the end of the block.
 const FRAME: usize = 12;
-/// A section's type, its length, its order and its version.
+/// Type, length, byte order and version of a section header block.
 const SECTION_HEAD: usize = 16;
-/// Where a packet's bytes begin in the content of its block.
+/// Offset of the packet bytes in the content of a packet block.
 const PACKET_BEGINS: usize = 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Pcapng {
     order: Order,
     clocks: Vec<Clock>,
-    /// How many of these are of sections before this one: each numbers its own from zero.
+    /// Number of `clocks` of earlier sections; each section numbers its interfaces from 0.
     earlier: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     tick: Tick,
-    /// Where it begins, in seconds after the epoch.
+    /// Offset of the clock, in seconds since the Unix epoch.
     offset: i64,
 }
 
@@ -86,7 +86,7 @@ impl Pcapng {
         }
     }
 
-    /// A section says in which order its numbers are; its interfaces are counted anew.
+    /// Reads the byte order of a section, whose interfaces are numbered from 0 again.
     fn begin_section(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         const MAGIC: u32 = 0x1a2b_3c4d;
         let mut orders = [Order::Little, Order::Big].into_iter();
@@ -123,13 +123,13 @@ impl Pcapng {
         Ok(())
     }
 
-    /// What an interface counted; the last such block has it all.
+    /// Reads interface statistics; the last block for an interface has the final counts.
     fn count(&self, content: &[u8], interfaces: &mut [Interface]) {
         let interface = self.order.u32(content, 0);
         let Some(index) = self.index(interface) else { return };
         let mut lost = 0_u64;
         for (kind, value) in self.options(content.get(12..).unwrap_or_default()) {
-            // What the interface dropped, and what the system did.
+            // Packets dropped by the interface (`isb_ifdrop`) and by the system (`isb_osdrop`).
             if matches!(kind, 5 | 7) && value.len() == 8 {
                 lost = lost.saturating_add(self.order.u64(value, 0));
             }
@@ -142,7 +142,7 @@ impl Pcapng {
         (index < self.clocks.len()).then_some(index)
     }
 
-    /// A packet's block: the older kind differs in its first four bytes only.
+    /// Reads a packet block; the obsolete type differs only in its first four bytes.
     fn packet<'a>(
         &self,
         content: &'a [u8],
@@ -152,14 +152,14 @@ impl Pcapng {
     ) -> Result<Step<'a>, Broken> {
         let (interface, lost_before) = match (is_old, self.order.u16(content, 2)) {
             (false, _) => (self.order.u32(content, 0), 0),
-            // All bits mean that nobody knows.
+            // 0xffff means unknown.
             (true, u16::MAX) => (self.order.u16(content, 0).into(), 0),
             (true, lost) => (self.order.u16(content, 0).into(), lost.into()),
         };
         let index = self.index(interface).ok_or(Broken::Interface(interface))?;
         let captured = self.order.u32(content, 12);
         let too_long = Broken::Length { what: "a packet", length: captured.into() };
-        // A block's length has a limit, and so has what lies within it.
+        // `get` rejects a length beyond the end of the block.
         let ends = PACKET_BEGINS.saturating_add(captured as usize);
         let there = content.get(PACKET_BEGINS..ends).ok_or(too_long)?;
         let clock = self.clocks[index];
@@ -191,7 +191,7 @@ impl Pcapng {
         Ok(Step::Packet(packet, whole))
     }
 
-    /// A packet of the first interface without a time of its own.
+    /// Reads a packet of interface 0 without a timestamp.
     fn simple_packet<'a>(
         &self,
         content: &'a [u8],
@@ -219,12 +219,12 @@ impl Pcapng {
         Ok(Step::Packet(packet, whole))
     }
 
-    /// Times are two numbers, the upper one first in either byte order.
+    /// A timestamp: two 32-bit numbers, the upper one first in both byte orders.
     fn ticks(&self, content: &[u8], at: usize) -> u64 {
         u64::from(self.order.u32(content, at)) << 32 | u64::from(self.order.u32(content, at + 4))
     }
 
-    /// Kinds and values, up to the end or what is none.
+    /// Codes and values of the options, until the end of the list or the first invalid option.
     fn options<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (u16, &'a [u8])> {
         let (order, mut rest) = (self.order, bytes);
         std::iter::from_fn(move || {

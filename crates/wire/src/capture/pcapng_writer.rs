@@ -1,6 +1,6 @@
-//! The few pcapng blocks that a capture needs, in the machine's byte order.
+//! Writes the pcapng blocks of a capture, in native byte order.
 
-/// Timestamps count nanoseconds: ten to the minus nine of a second.
+/// Timestamps in units of 10^-9 s (`if_tsresol`).
 const NANOSECONDS: u8 = 9;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -10,29 +10,29 @@ const PACKET: u32 = 6;
 
 const COMMENT: u16 = 1;
 
-/// Which way a packet went, seen from the device.
+/// Direction of a packet, seen from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Inbound = 1,
     Outbound = 2,
 }
 
-/// Section header: the file's first block.
+/// Writes the section header block, the first of a file.
 pub fn section(out: &mut Vec<u8>) {
     block(out, SECTION, |out| {
         out.extend_from_slice(&0x1a2b_3c4d_u32.to_ne_bytes());
         out.extend_from_slice(&1_u16.to_ne_bytes());
         out.extend_from_slice(&0_u16.to_ne_bytes());
-        // Of unknown length, so that it can grow.
+        // Unknown length, so that the section can grow.
         out.extend_from_slice(&u64::MAX.to_ne_bytes());
         option(out, 4, concat!("manyways ", env!("CARGO_PKG_VERSION")).as_bytes());
         end(out);
     });
 }
 
-/// Interface description; there is one interface a file, number 0, because libpcap refuses a second
-/// one of the same link type (it compares the number in the file with its own). `link` is the
-/// registry's number of how packets begin, and `snap` the most bytes of one, where that is not zero.
+/// Writes the interface description block. A file has one interface, number 0, because libpcap
+/// rejects a second one: libpcap compares the registered link type with its own number. `link` is
+/// the registered link-layer type, and `snap` the snap length, 0 for none.
 pub fn interface(out: &mut Vec<u8>, name: &str, link: u16, snap: u32) {
     block(out, INTERFACE, |out| {
         out.extend_from_slice(&link.to_ne_bytes());
@@ -44,8 +44,8 @@ pub fn interface(out: &mut Vec<u8>, name: &str, link: u16, snap: u32) {
     });
 }
 
-/// Enhanced packet; `at` counts nanoseconds since the Unix epoch. It had `length` bytes, of which
-/// these are there.
+/// Writes an enhanced packet block; `at` is in nanoseconds since the Unix epoch, `length` is the
+/// original length of the packet in bytes.
 pub fn packet(
     out: &mut Vec<u8>,
     at: u64,
@@ -67,7 +67,7 @@ pub fn packet(
     });
 }
 
-/// Interface statistics, from `start` to `end` in nanoseconds since the Unix epoch.
+/// Writes the interface statistics block, with times in nanoseconds since the Unix epoch.
 pub fn statistics(out: &mut Vec<u8>, start: u64, end_of_capture: u64, received: u64, missed: u64) {
     let stamp = |at: u64| {
         let mut bytes = [0; 8];
@@ -86,7 +86,7 @@ pub fn statistics(out: &mut Vec<u8>, start: u64, end_of_capture: u64, received: 
     });
 }
 
-/// A block: its kind, its length before and after, and what `fill` puts between.
+/// Writes a block: type, length, the content that `fill` appends, and the length again.
 fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     out.extend_from_slice(&kind.to_ne_bytes());
@@ -98,7 +98,7 @@ fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // Names come from people; the length must fit its field.
+    // Names and comments have no bound; the length field has 16 bits.
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend_from_slice(&code.to_ne_bytes());
     out.extend_from_slice(&(value.len() as u16).to_ne_bytes());
@@ -109,7 +109,7 @@ fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 4]);
 }
 
-/// Blocks count in words of four bytes.
+/// Pads to a multiple of four bytes.
 fn padded(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
     out.resize(out.len().next_multiple_of(4), 0);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers of a file in either order.
+/// Writes numbers in either byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Writer {
     is_big: bool,
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// What is remembered of a packet here.
+/// The checked properties of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     nanos: u64,
@@ -93,8 +93,8 @@ impl From<Packet<'_>> for Seen {
     }
 }
 
-/// All packets, how many bytes were read, and why no more were; given at most `most` more bytes at
-/// a time than were asked for.
+/// Reads all packets. Returns the reader, the packets, the number of bytes read, and the error; the
+/// input grows by at most `most` bytes more than requested.
 fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) {
     let (mut reader, mut seen, mut at) = (Reader::default(), Vec::new(), 0);
     let mut end = most.min(file.len());
@@ -124,7 +124,7 @@ fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) 
 fn whole(file: &[u8]) -> (Reader, Vec<Seen>) {
     let (reader, seen, at, broken) = read(file, file.len());
     assert_eq!((at, broken), (file.len(), None));
-    assert_eq!(read(file, 1).1, seen, "byte by byte it is the same");
+    assert_eq!(read(file, 1).1, seen, "the same byte by byte");
     (reader, seen)
 }
 
@@ -135,12 +135,12 @@ fn seen(nanos: u64, bytes: &[u8], length: usize) -> Seen {
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn the_old_format_in_both_orders_and_its_kinds() {
+fn pcap_variants_are_read_in_both_byte_orders() {
     for writer in [LITTLE, BIG] {
         for (magic, nanos, more) in
             [(0xa1b2_c3d4, 1_000, 0), (0xa1b2_3c4d, 1, 0), (0xa1b2_cd34, 1_000, 8)]
         {
-            // The upper half of the last field says how long checksums are.
+            // The upper half of the last field is the length of the frame check sequence.
             let mut file = writer.pcap(magic, 0x1400_0071);
             for (fraction, bytes) in [(7, &b"abc"[..]), (999, &[])] {
                 file.extend(writer.u32s(&[3, fraction, bytes.len() as u32, 1500]));
@@ -161,7 +161,7 @@ fn the_old_format_in_both_orders_and_its_kinds() {
 }
 
 #[test]
-fn the_numbers_that_systems_have_of_ip_without_a_link_are_one() {
+fn system_specific_numbers_for_raw_ip_are_unified() {
     for link in [12, 14, 101] {
         let (reader, _) = whole(&LITTLE.pcap(0xa1b2_c3d4, link));
         assert_eq!(reader.interfaces()[0].link, LinkType::RAW);
@@ -169,7 +169,7 @@ fn the_numbers_that_systems_have_of_ip_without_a_link_are_one() {
 }
 
 #[test]
-fn a_packet_is_never_shorter_than_what_is_there_of_it() {
+fn the_original_length_is_at_least_the_captured_length() {
     let mut file = LITTLE.pcap(0xa1b2_c3d4, 1);
     file.extend(LITTLE.u32s(&[0, 0, 4, 2]));
     file.extend(b"abcd");
@@ -204,7 +204,7 @@ fn sections_of_either_order_number_their_own_interfaces() {
 }
 
 #[test]
-fn a_clock_has_its_own_ticks_and_its_own_beginning() {
+fn each_interface_has_its_clock_resolution_and_offset() {
     let nanos = |resolution: u8, offset: i64, ticks: u64| {
         let offset = LITTLE.u64(offset as u64);
         let options: [(u16, &[u8]); 2] = [(9, &[resolution]), (14, &offset)];
@@ -221,7 +221,7 @@ fn a_clock_has_its_own_ticks_and_its_own_beginning() {
     assert_eq!(nanos(0x80 | 10, 0, 512), SECOND / 2);
     assert_eq!(nanos(0x80 | 32, 0, 3 << 31), 3 * SECOND / 2);
     assert_eq!(nanos(6, -3, 5_000_000), 2 * SECOND);
-    // What cannot be is as near to it as a time can be.
+    // Times outside the range are replaced by the nearest possible time.
     assert_eq!(nanos(6, -6, 5_000_000), 0);
     assert_eq!(nanos(0, i64::MAX, u64::MAX), Time::MAX.as_nanos());
     assert_eq!(nanos(100, 0, u64::MAX), 1);
@@ -229,21 +229,21 @@ fn a_clock_has_its_own_ticks_and_its_own_beginning() {
 }
 
 #[test]
-fn blocks_say_who_sent_and_what_was_lost() {
+fn blocks_give_direction_and_drops() {
     for writer in [LITTLE, BIG] {
         let mut file = writer.section();
         file.extend(writer.interface(1, 4, &[]));
         let (inward, outward, lost) = (writer.u32(1), writer.u32(2), writer.u64(3));
         file.extend(writer.packet(0, 1, b"in", &[(1, b"a comment"), (2, &inward)]));
         file.extend(writer.packet(0, 2, b"out", &[(2, &outward), (4, &lost)]));
-        // The old block of a packet: a 16-bit interface, and what was lost before it.
+        // The obsolete packet block: a 16-bit interface, and the number of drops before the packet.
         let old = [writer.u16(0), writer.u16(5), writer.u32s(&[0, 3, 2, 9]), b"ab".into()].concat();
         file.extend(writer.block(2, &old));
         let old = [writer.u16(0), vec![255; 2], writer.u32s(&[0, 4, 0, 9])].concat();
         file.extend(writer.block(2, &old));
-        // One without a time, cut to the interface's length.
+        // A packet without a time, truncated to the snap length.
         file.extend(writer.block(3, &[&writer.u32(60)[..], b"abcd"].concat()));
-        file.extend(writer.block(0x0000_0bad, b"somebody's own"));
+        file.extend(writer.block(0x0000_0bad, b"custom content"));
         let counts: [(u16, &[u8]); 3] =
             [(4, &writer.u64(100)), (5, &writer.u64(7)), (7, &writer.u64(2))];
         let content = [writer.u32s(&[0, 0, 0]), writer.options(&counts)].concat();
@@ -263,13 +263,13 @@ fn blocks_say_who_sent_and_what_was_lost() {
     }
 }
 
-/// A file of btsnoop with a record for each of these: flags, drops so far, bytes.
+/// A btsnoop file with a record for each entry: flags, drops so far, bytes.
 fn btsnoop(link: u32, records: &[(u32, u32, &[u8])]) -> Vec<u8> {
     let mut file = [&b"btsnoop\0"[..], &BIG.u32s(&[1, link])].concat();
     for (flags, drops, bytes) in records {
         let length = bytes.len() as u32;
         file.extend(BIG.u32s(&[length + 3, length, *flags, *drops]));
-        // A millisecond after the epoch.
+        // One millisecond after the epoch.
         file.extend(BIG.u64(0x00dc_ddb3_0f2f_8000 + 1_000));
         file.extend(*bytes);
     }
@@ -277,7 +277,7 @@ fn btsnoop(link: u32, records: &[(u32, u32, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn bluetooth_with_and_without_types() {
+fn bluetooth_is_read_with_and_without_packet_types() {
     let packet = |interface, is_sent, lost, bytes: &[u8]| Seen {
         nanos: 1_000_000,
         interface,
@@ -310,49 +310,49 @@ fn bluetooth_with_and_without_types() {
     let interfaces: Vec<_> = reader.interfaces().iter().map(|i| (&i.name[..], i.link)).collect();
     let data = LinkType::HCI_DATA;
     assert_eq!(interfaces, [("hci0", data), ("hci1", data), ("hci0", LinkType::HCI_NOTE)]);
-    // Others are counted by who reads, not refused.
+    // Unknown types are not rejected; the caller counts them.
     assert_eq!(whole(&btsnoop(1003, &[(0, 0, b"?")])).0.interfaces()[0].link, LinkType(1003));
 }
 
 fn why(file: &[u8]) -> String {
     let (_, _, _, broken) = read(file, file.len());
-    broken.expect("it is broken").to_string()
+    broken.expect("the file is broken").to_string()
 }
 
 #[test]
-fn what_is_broken_is_said() {
-    assert!(why(b"GIF89a and so on").starts_with("this is no capture"));
-    assert!(why(b"\x1f\x8b\x08\0").starts_with("this is no capture"));
+fn broken_files_yield_an_error() {
+    assert!(why(b"GIF89a and so on").starts_with("not a capture"));
+    assert!(why(b"\x1f\x8b\x08\0").starts_with("not a capture"));
     let mut newer = LITTLE.pcap(0xa1b2_c3d4, 1);
     newer[4] = 3;
-    assert_eq!(why(&newer), "pcap in version 3 is not known here");
+    assert_eq!(why(&newer), "pcap version 3 is not supported");
     let absurd = [LITTLE.pcap(0xa1b2_c3d4, 1), LITTLE.u32s(&[0, 0, u32::MAX, 5])].concat();
-    assert_eq!(why(&absurd), "a packet of 4294967295 bytes cannot be");
+    assert_eq!(why(&absurd), "invalid length of a packet: 4294967295 bytes");
     let first = BIG.section();
     for length in [0_u32, 8, 13, 1 << 30] {
         let file = [first.clone(), BIG.u32s(&[6, length, 0])].concat();
-        assert_eq!(why(&file), format!("a block of {length} bytes cannot be"));
+        assert_eq!(why(&file), format!("invalid length of a block: {length} bytes"));
     }
     let mut file = [first.clone(), BIG.block(77, b"abcd")].concat();
     let end = file.len() - 1;
     file[end] = 20;
-    assert_eq!(why(&file), "a block says at its beginning that it has 16 bytes, and 20 at its end");
+    assert_eq!(why(&file), "the lengths at the two ends of a block differ: 16 and 20 bytes");
     let early = [first.clone(), BIG.packet(0, 0, b"", &[])].concat();
-    assert_eq!(why(&early), "a packet passed interface 0, which nothing before it describes");
-    // The interfaces of a section are not those of the next.
+    assert_eq!(why(&early), "a packet refers to interface 0 before its description");
+    // Each section has its own interfaces.
     let known = [first.clone(), BIG.interface(1, 0, &[]), BIG.packet(0, 0, b"", &[])].concat();
     let twice = [&known[..], &first, &BIG.packet(0, 0, b"", &[])].concat();
     assert_eq!(read(&twice, twice.len()).1.len(), 1);
-    assert!(why(&twice).starts_with("a packet passed interface 0"));
+    assert!(why(&twice).starts_with("a packet refers to interface 0"));
     let short = [first.clone(), BIG.block(1, b"abcd")].concat();
-    assert_eq!(why(&short), "the description of an interface of 16 bytes cannot be");
+    assert_eq!(why(&short), "invalid length of the description of an interface: 16 bytes");
     let said = BIG.u32s(&[0, 0, 0, 500, 500]);
     let longer = [first, BIG.interface(1, 0, &[]), BIG.block(6, &said)].concat();
-    assert_eq!(why(&longer), "a packet of 500 bytes cannot be");
+    assert_eq!(why(&longer), "invalid length of a packet: 500 bytes");
 }
 
 #[test]
-fn what_is_cut_is_read_up_to_there() {
+fn a_truncated_file_is_read_to_its_end() {
     let mut file = LITTLE.section();
     file.extend(LITTLE.interface(1, 0, &[]));
     let first = file.len();
@@ -368,7 +368,7 @@ fn what_is_cut_is_read_up_to_there() {
 }
 
 #[test]
-fn zeros_behind_the_last_packet_are_an_end_that_was_never_written() {
+fn zeros_after_the_last_packet_are_an_error() {
     let packet = BIG.u32s(&[1, 0, 4, 60, 0x4500_0000]);
     let pcapng = [LITTLE.section(), LITTLE.interface(1, 0, &[])].concat();
     let pcapng = [pcapng, LITTLE.packet(0, 7, b"four", &[])].concat();
@@ -379,7 +379,7 @@ fn zeros_behind_the_last_packet_are_an_end_that_was_never_written() {
         let (_, found, at, broken) = read(&file, file.len());
         assert_eq!((found.len(), at, broken), (1, written.len(), Some(Broken::Zeros)));
     }
-    // A packet without a byte is one where it has a time.
+    // An empty packet with a time is valid.
     let empty = [BIG.pcap(0xa1b2_c3d4, 1), BIG.u32s(&[1, 0, 0, 0])].concat();
     assert_eq!(whole(&empty).1.len(), 1);
 }
@@ -396,7 +396,7 @@ fn interfaces_have_a_limit() {
     assert_eq!(read(&file, file.len()).3, Some(Broken::Interfaces));
 }
 
-/// Some of every format.
+/// One file of each format.
 fn samples() -> Vec<Vec<u8>> {
     let mut old = LITTLE.pcap(0xa1b2_c3d4, 1);
     old.extend(LITTLE.u32s(&[1, 2, 3, 4]));
@@ -410,7 +410,7 @@ fn samples() -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_panic_and_no_answer_depends_on_how_they_come(
+    fn no_input_panics_and_results_do_not_depend_on_the_pieces(
         sample in 0_usize..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         more in prop::collection::vec(any::<u8>(), 0..40),
@@ -428,13 +428,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_capture_or_one(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_yield_a_capture_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         read(&bytes, bytes.len().max(1));
     }
 }
 
 #[test]
-fn the_name_of_an_interface_says_what_network_it_is() {
+fn the_interface_name_gives_the_kind_of_network() {
     let network = |name: &str| {
         Interface { link: LinkType::RAW, snap: 0, name: name.to_owned(), lost: 0 }.network()
     };

@@ -1,4 +1,4 @@
-//! Which host has which address, and what it says of itself.
+//! Leases: which host has which address, and the facts about the host.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -8,36 +8,35 @@ use manyways_unit::{Span, Time};
 use super::{Facts, Hardware, Kind, Message};
 use manyways_unit::LruMap;
 
-/// What [`Leases`] may hold, and for how long.
+/// Memory and time limits of [`Leases`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLimits {
-    /// So many exchanges that wait for a server's word.
+    /// Maximum number of exchanges that wait for the server's reply.
     pub exchanges: usize,
-    /// So many addresses; of more, the one goes that was granted longest ago.
+    /// Maximum number of addresses; the lease granted longest ago is removed first.
     pub leases: usize,
-    /// A host that gets no answer for so long gets none.
+    /// Time without a reply after which an exchange has failed.
     pub patience: Span,
 }
 
-/// A host has an address.
+/// An address that a host has or had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The address.
     pub address: Ipv4Addr,
-    /// When it was granted first, as far as that passed.
+    /// When the address was first granted in the capture.
     pub from: Time,
-    /// When it ends, or did; [`Time::MAX`] for never. None when that was not said.
+    /// When the lease ends or ended; [`Time::MAX`] if never. `None` if unknown.
     pub until: Option<Time>,
-    /// The host.
+    /// Hardware address of the host.
     pub hardware: Hardware,
-    /// What the host says of itself; nothing where none of its messages passed.
+    /// Facts from the host's messages; empty if none was captured.
     pub facts: Facts,
-    /// Whether the server's word passed. If not, the host asked for this address, and neither an
-    /// answer passed nor that it was refused.
+    /// Whether the server's DHCPACK was captured. If not, the host requested this address and
+    /// neither an answer nor a refusal was captured.
     pub is_confirmed: bool,
 }
 
-/// Joins what hosts ask for with what servers grant.
+/// Joins requests of hosts with the leases that servers grant.
 #[derive(Debug, Default)]
 pub struct Leases {
     limits: LeaseLimits,
@@ -46,31 +45,30 @@ pub struct Leases {
     over: VecDeque<Lease>,
 }
 
-/// What a host said in an exchange so far.
+/// An exchange that waits for the server's reply.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// When it did last.
+    /// When the client's last message was captured.
     at: Time,
-    /// The address that it asked a server for, or has.
+    /// The address that the client requested or has.
     address: Option<Ipv4Addr>,
     facts: Facts,
 }
 
 impl Default for LeaseLimits {
-    /// 4,096 exchanges and 32,768 addresses, and a minute for an answer: at most about 120 MB when
-    /// every text is as long as can be, and commonly a tenth of it.
+    /// 4,096 exchanges, 32,768 addresses and one minute for a reply: at most about 120 MB if each
+    /// text has its maximum length, typically a tenth of that.
     fn default() -> Self {
         Self { exchanges: 1 << 12, leases: 1 << 15, patience: Span::from_secs(60) }
     }
 }
 
 impl Leases {
-    /// Empty, with these limits.
     pub fn new(limits: LeaseLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// A datagram between the ports 67 and 68 passes.
+    /// Processes a datagram between the ports 67 and 68.
     pub fn handle(&mut self, now: Time, message: &Message) {
         self.give_up(now);
         let Some(kind) = message.kind else { return };
@@ -84,7 +82,7 @@ impl Leases {
             }
             (true, Kind::Ack) => {
                 let exchange = self.exchanges.remove(&key);
-                // Who has an address already is only told the other parameters.
+                // Replies to DHCPINFORM assign no address; the client keeps its own.
                 let Some(address) = message.assigned.or(message.client) else { return };
                 let lease = message.lease.filter(|_| message.assigned.is_some());
                 self.grant(Lease {
@@ -104,20 +102,20 @@ impl Leases {
         }
     }
 
-    /// Whether a host had this address then, of those that have one now, and which.
+    /// The current lease of `address`, if a host had the address at `then`.
     pub fn holder(&self, then: Time, address: Ipv4Addr) -> Option<&Lease> {
         self.leases
             .get(&address)
             .filter(|lease| lease.from <= then && lease.until.is_none_or(|until| then < until))
     }
 
-    /// A lease that is over, was followed by another one, or has no room any more, in no order.
-    /// They wait here without a limit: to be called after each message.
+    /// Returns the next lease that has ended, was replaced, or was removed because of the limits,
+    /// in no particular order. Leases wait here without a limit: call this after each message.
     pub fn poll(&mut self) -> Option<Lease> {
         self.over.pop_front()
     }
 
-    /// Nothing passes any more: all leases come out as they are.
+    /// Ends the capture and returns all leases in their current state.
     pub fn finish(&mut self) {
         while let Some((key, exchange)) = self.exchanges.pop_oldest() {
             self.assume(key, exchange);
@@ -132,7 +130,7 @@ impl Leases {
         let exchange = self.exchanges.renew(key, empty);
         exchange.at = now;
         exchange.facts.learn(message.facts.clone());
-        // What a host that looks for servers asks for is a wish.
+        // The address in a DHCPDISCOVER is only a preference.
         if message.kind != Some(Kind::Discover) {
             exchange.address = message.client.or(message.requested).or(exchange.address);
         }
@@ -151,8 +149,8 @@ impl Leases {
         }
     }
 
-    /// No answer passed. Captures that see only what hosts send are like that, and mostly a host
-    /// gets what it asks for by name.
+    /// Assumes that the server granted an address although no reply was captured: some capture
+    /// points see only the clients, and most hosts get the address that they request.
     fn assume(&mut self, (_, hardware): (u32, Hardware), exchange: Exchange) {
         let Exchange { at, address, facts } = exchange;
         if let Some(address) = address {
@@ -196,7 +194,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// It ends now, unless it had before.
+    /// Ends the lease at `now`, unless it ended earlier.
     fn end(&mut self, now: Time) {
         self.until = Some(self.until.map_or(now, |until| until.min(now)));
     }

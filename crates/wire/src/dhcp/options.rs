@@ -1,4 +1,4 @@
-//! The options of a message, as far as they are there.
+//! The options of a message, as far as they were captured.
 
 use std::fmt::Write;
 
@@ -7,21 +7,21 @@ use manyways_unit::Span;
 use super::{Facts, Kind};
 use crate::escape::escape;
 
-/// The options begin here.
+/// Offset of the first option.
 pub(super) const BEGIN: usize = 240;
-/// What comes before them in a message that has them.
+/// Magic cookie before the options (RFC 2131, 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// The most bytes of an option, which may come in parts.
+/// Maximum length of an option, which may be split into parts.
 const OPTION_LIMIT: usize = 255;
 
 const PAD: u8 = 0;
 const OVERLOAD: u8 = 52;
 const END: u8 = 255;
 
-/// Those options that matter here.
+/// The options that [`super::Message`] needs.
 #[derive(Debug, Default)]
 pub(super) struct Options {
-    /// Their beginning is there.
+    /// Whether the magic cookie is present.
     pub is_dhcp: bool,
     pub kind: Option<Kind>,
     pub requested: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads what is there, and says whether that is all.
+    /// Reads the captured options; the flag is true if they are complete.
     pub(super) fn read(message: &[u8]) -> (Self, bool) {
         let is_dhcp = message.get(BEGIN - COOKIE.len()..BEGIN) == Some(&COOKIE);
         let mut options = Self { is_dhcp, ..Self::default() };
@@ -41,9 +41,10 @@ impl Options {
             return (options, false);
         }
         let mut is_whole = options.read_field(message.get(BEGIN..).unwrap_or_default());
-        // The fields for names may hold more of them, in this order (RFC 2131, 4.1).
+        // With option overload, `file` and `sname` hold more options, in this order (RFC 2131,
+        // 4.1).
         for (bit, field) in [(1, 108..236), (2, 44..108)] {
-            // Behind what is missing they would be taken for the first ones.
+            // After missing options, the parts of an option would be joined in the wrong order.
             if options.overload & bit != 0 && is_whole {
                 is_whole = options.read_field(message.get(field).unwrap_or_default());
             }
@@ -51,7 +52,7 @@ impl Options {
         (options, is_whole)
     }
 
-    /// Whether the field came to its end.
+    /// Returns whether the field has its END option.
     fn read_field(&mut self, mut field: &[u8]) -> bool {
         loop {
             match field {
@@ -69,7 +70,7 @@ impl Options {
         }
     }
 
-    /// Parts of an option that is there more than once are one option (RFC 3396).
+    /// Adds a value; the values of a repeated option are concatenated (RFC 3396).
     fn add(&mut self, code: u8, value: &[u8]) {
         let known = match code {
             12 => &mut self.hostname,
@@ -91,7 +92,7 @@ impl Options {
         known.extend(value.iter().take(room));
     }
 
-    /// All ones are for ever (RFC 2131, 3.3).
+    /// The lease time in seconds; 0xffffffff means infinity (RFC 2131, 3.3).
     pub(super) fn lease(&self) -> Option<Span> {
         let seconds = u32::from_be_bytes(*self.lease.first_chunk()?);
         Some(if seconds == u32::MAX { Span::MAX } else { Span::from_secs(seconds.into()) })
@@ -111,7 +112,7 @@ impl Options {
     }
 }
 
-/// The zeros that some hosts send at the end of a text do not belong to it (RFC 2132, 2).
+/// Converts an option to text, without the NULs that some hosts append (RFC 2132, 2).
 fn text(bytes: &[u8]) -> Option<Box<str>> {
     let end = bytes.iter().rposition(|byte| *byte != 0)?;
     let mut text = String::new();

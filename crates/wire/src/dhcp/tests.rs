@@ -9,7 +9,7 @@ const NINE: [u8; 4] = [192, 0, 2, 9];
 const EIGHT: [u8; 4] = [192, 0, 2, 8];
 const NONE: [u8; 4] = [0; 4];
 
-/// A message with these options; a host has `client` and is given `assigned`.
+/// A message with these options; the addresses are `ciaddr` and `yiaddr`.
 fn message(
     kind: u8,
     exchange: u32,
@@ -78,7 +78,7 @@ fn phone() -> Facts {
 }
 
 #[test]
-fn a_host_says_what_it_is() {
+fn a_client_reports_facts_about_itself() {
     let said = read(&discover(PHONE, 7)).unwrap();
     assert_eq!((said.is_reply, said.kind, said.exchange), (false, Some(Kind::Discover), 7));
     assert_eq!((said.client, said.assigned, said.requested), (None, None, Some(NINE.into())));
@@ -93,7 +93,7 @@ fn a_host_says_what_it_is() {
 }
 
 #[test]
-fn texts_fit_on_a_line() {
+fn texts_are_escaped() {
     let odd: [(u8, &[u8]); 3] = [(12, b"J\xc3\xbcrgen\\\n\0\0"), (60, b"\0\0"), (55, b"")];
     let said = read(&message(1, 7, PHONE, [NONE; 2], &odd)).unwrap().facts;
     assert_eq!(said.hostname.as_deref(), Some("J\\195\\188rgen\\\\\\010"));
@@ -106,11 +106,11 @@ fn texts_fit_on_a_line() {
 }
 
 #[test]
-fn options_come_in_parts_and_in_other_fields() {
+fn options_may_be_split_and_may_overload_other_fields() {
     let parts: [(u8, &[u8]); 3] = [(55, &[1, 3]), (0, b""), (55, &[6])];
     let mut bytes = message(1, 7, PHONE, [NONE; 2], &parts);
     assert_eq!(read(&bytes).unwrap().facts.fingerprint.as_deref(), Some("1,3,6"));
-    // Into the place for a file's name, then into that for a server's.
+    // First in the field `file`, then in `sname`.
     bytes.pop();
     bytes.extend([52, 1, 3, 255]);
     bytes[108..112].copy_from_slice(&[55, 1, 15, 255]);
@@ -123,17 +123,16 @@ fn options_come_in_parts_and_in_other_fields() {
         bytes[at] = overload;
         assert_eq!(read(&bytes).unwrap().facts.fingerprint.as_deref(), Some(list));
     }
-    // The place has no end.
+    // The field has no END option.
     bytes[at] = 2;
     bytes[44..48].copy_from_slice(&[55, 80, 42, 255]);
     let said = read(&bytes).unwrap();
     assert_eq!((said.facts.fingerprint.as_deref(), said.is_partial), (Some("1,3,6"), true));
 }
 
-/// What a field for names says of the kind counts only behind all options, and so not where some of
-/// these are missing.
+/// The message type in `file` or `sname` is used only after complete options.
 #[test]
-fn what_is_cut_is_not_taken_from_behind() {
+fn overloaded_fields_are_ignored_after_missing_options() {
     let mut bytes = message(1, 7, PHONE, [NONE; 2], &[]);
     bytes.truncate(240);
     bytes.extend([52, 1, 1, 53, 1, 3, 255]);
@@ -147,7 +146,7 @@ fn what_is_cut_is_not_taken_from_behind() {
 }
 
 #[test]
-fn what_is_cut_says_what_is_there() {
+fn a_truncated_message_is_read_as_far_as_possible() {
     let bytes = discover(PHONE, 7);
     let whole = read(&bytes).unwrap();
     for cut in 0..bytes.len() {
@@ -161,20 +160,20 @@ fn what_is_cut_says_what_is_there() {
         found(said.facts.fingerprint == whole.facts.fingerprint, 243 + 8);
         found(said.facts.vendor == whole.facts.vendor, 243 + 8 + 17);
         found(said.facts.hostname == whole.facts.hostname, 243 + 8 + 17 + 15);
-        // The same bytes as all that was sent are a broken message, or none.
+        // The same bytes as a complete message are broken or not DHCP.
         assert_eq!(read(&bytes[..cut]).is_some(), cut >= 240);
     }
 }
 
 #[test]
-fn other_messages_are_none() {
+fn other_messages_are_rejected() {
     let good = discover(PHONE, 7);
     for (at, value) in [(0, 0), (0, 3), (2, 17), (236, 0), (239, 0)] {
         let mut bad = good.clone();
         bad[at] = value;
         assert_eq!(read(&bad), None, "{value} at {at}");
     }
-    // No Ethernet, and an address of another length.
+    // Not Ethernet, and an address of another length.
     for (at, value) in [(1, 6), (2, 8)] {
         let mut other = good.clone();
         other[at] = value;
@@ -192,7 +191,7 @@ fn a_host_and_its_address_are_joined() {
     pass(&mut leases, 10, &offer);
     assert_eq!(leases.holder(seconds(11), EIGHT.into()), None);
     pass(&mut leases, 11, &request(PHONE, 7, NINE));
-    // Of another exchange, and of another host in the same.
+    // Of another exchange, and of another host in the same exchange.
     pass(&mut leases, 11, &discover(LAPTOP, 8));
     pass(&mut leases, 12, &ack(PHONE, 7, NINE, 100));
     pass(&mut leases, 12, &ack(LAPTOP, 7, EIGHT, 100));
@@ -218,7 +217,7 @@ fn a_lease_is_renewed_until_it_ends() {
     let mut leases = Leases::default();
     pass(&mut leases, 0, &discover(PHONE, 7));
     pass(&mut leases, 0, &ack(PHONE, 7, NINE, 100));
-    // By what says less of itself, and by a server whose host was not heard.
+    // With fewer facts, and from a server whose client was not captured.
     pass(&mut leases, 50, &message(3, 8, PHONE, [NINE, NONE], &[(55, &[1, 2])]));
     pass(&mut leases, 50, &ack(PHONE, 8, NINE, 100));
     pass(&mut leases, 150, &ack(PHONE, 9, NINE, 100));
@@ -226,33 +225,33 @@ fn a_lease_is_renewed_until_it_ends() {
     assert_eq!((held.from, held.until), (seconds(0), Some(seconds(250))));
     let facts = Facts { fingerprint: Some("1,2".into()), ..phone() };
     assert_eq!(held.facts, facts);
-    // Another host cannot release it, and what has ended begins anew.
+    // Another host cannot release the address; after its end, a lease starts again.
     pass(&mut leases, 200, &message(7, 9, LAPTOP, [NINE, NONE], &[]));
     assert_eq!(leases.poll(), None);
     pass(&mut leases, 300, &ack(PHONE, 10, NINE, 100));
     assert_eq!(drain(&mut leases)[0].until, Some(seconds(250)));
     pass(&mut leases, 350, &message(7, 11, PHONE, [NINE, NONE], &[]));
     assert_eq!(drain(&mut leases)[0].until, Some(seconds(350)));
-    // Another host gets it before its end.
+    // Another host receives the address before the end of the lease.
     pass(&mut leases, 400, &ack(PHONE, 12, NINE, u32::MAX));
     assert_eq!(leases.holder(seconds(401), NINE.into()).unwrap().until, Some(Time::MAX));
     pass(&mut leases, 410, &ack(LAPTOP, 13, NINE, 100));
     assert_eq!(drain(&mut leases)[0].until, Some(seconds(410)));
-    // It finds that somebody else uses it.
+    // The host finds that the address is in use.
     pass(&mut leases, 411, &message(4, 14, LAPTOP, [NONE; 2], &[(50, &NINE)]));
     assert_eq!(drain(&mut leases)[0].until, Some(seconds(411)));
     assert_eq!(all(leases), []);
 }
 
 #[test]
-fn a_host_that_has_an_address_tells_of_itself() {
+fn a_dhcpinform_adds_facts_and_no_lease_time() {
     let mut leases = Leases::default();
     pass(&mut leases, 0, &message(8, 7, PHONE, [NINE, NONE], &ASKS));
-    // An answer that grants nothing has no lease, whatever it says.
+    // An ACK that assigns no address has no lease time, whatever its options.
     pass(&mut leases, 1, &message(5, 7, PHONE, [NINE, NONE], &[(51, &[0, 0, 0, 9])]));
     let held = leases.holder(seconds(1_000), NINE.into()).unwrap();
     assert_eq!((held.from, held.until, &held.facts), (seconds(1), None, &phone()));
-    // Nor does it end one, or make one longer.
+    // An ACK like this neither ends a lease nor extends it.
     pass(&mut leases, 10, &ack(PHONE, 8, NINE, 100));
     pass(&mut leases, 20, &message(5, 9, PHONE, [NINE, NONE], &[]));
     let held = leases.holder(seconds(20), NINE.into()).unwrap();
@@ -260,7 +259,7 @@ fn a_host_that_has_an_address_tells_of_itself() {
 }
 
 #[test]
-fn what_is_not_answered_is_assumed_and_what_is_refused_is_not() {
+fn an_unanswered_request_counts_as_a_lease_and_a_refused_one_does_not() {
     let mut leases = Leases::default();
     pass(&mut leases, 0, &discover(PHONE, 7));
     pass(&mut leases, 1, &request(PHONE, 7, NINE));
@@ -271,11 +270,11 @@ fn what_is_not_answered_is_assumed_and_what_is_refused_is_not() {
     let held = leases.holder(seconds(61), NINE.into()).unwrap();
     assert_eq!((held.from, held.until, held.is_confirmed), (seconds(1), None, false));
     assert_eq!(held.facts, phone());
-    // The server's word, later.
+    // The server's ACK, later.
     pass(&mut leases, 70, &ack(PHONE, 10, NINE, 100));
     let held = leases.holder(seconds(70), NINE.into()).unwrap();
     assert_eq!((held.from, held.until, held.is_confirmed), (seconds(1), Some(seconds(170)), true));
-    // It asks for longer and is refused.
+    // The host requests an extension and is refused.
     pass(&mut leases, 80, &message(3, 11, PHONE, [NINE, NONE], &[]));
     pass(&mut leases, 81, &message(6, 11, PHONE, [NONE; 2], &[]));
     let all = all(leases);
@@ -283,7 +282,7 @@ fn what_is_not_answered_is_assumed_and_what_is_refused_is_not() {
 }
 
 #[test]
-fn there_are_limits() {
+fn limits_bound_exchanges_and_leases() {
     let limits = LeaseLimits { exchanges: 10, leases: 20, ..LeaseLimits::default() };
     let mut leases = Leases::new(limits);
     let mut came = 0;
@@ -298,7 +297,7 @@ fn there_are_limits() {
 
 proptest! {
     #[test]
-    fn any_change_and_any_cut_is_read(
+    fn any_changed_or_truncated_message_is_read(
         changes in prop::collection::vec((0_usize..300, any::<u8>()), 0..8),
         cut in 0_usize..300,
         kind in 0_u8..9,

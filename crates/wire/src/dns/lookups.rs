@@ -1,4 +1,4 @@
-//! Questions to name servers with what became of them, as a capture point can tell.
+//! DNS lookups: queries and their responses at a capture point.
 
 mod lookup;
 mod resolved;
@@ -16,31 +16,30 @@ pub use resolved::Resolved;
 use super::message::Message;
 use manyways_unit::LruMap;
 
-/// Name servers listen here.
+/// Port of name servers.
 const PORT: u16 = 53;
-/// And here each host of a link, to questions to all of them (RFC 6762).
+/// Port of multicast DNS (RFC 6762).
 const MULTICAST_PORT: u16 = 5353;
 
-/// What [`Lookups`] may hold, and for how long.
+/// Memory and time limits of [`Lookups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupLimits {
-    /// So many questions at a time; of more, those go first that were answered, and then the one
-    /// that was asked first.
+    /// Maximum number of lookups. Answered ones are removed first, then the one queried first.
     pub lookups: usize,
-    /// What is not answered for so long after it was asked first is unanswered.
+    /// Time after the first query until a lookup counts as unanswered.
     pub patience: Span,
-    /// What was answered is kept for so long, as it may be asked or answered again: the question of
-    /// a client that did not get the answer, and the answer to a question that was asked twice.
+    /// Time for which an answered lookup is kept, because the query may be retransmitted by a
+    /// client that missed the response, and then answered again.
     pub settling: Span,
 }
 
-/// Joins the questions and the answers that pass a capture point.
+/// Joins queries and responses at a capture point.
 #[derive(Debug, Default)]
 pub struct Lookups {
     limits: LookupLimits,
-    /// Those without an answer, in the order in which they were asked first.
+    /// Lookups without a response, in the order of their first query.
     waiting: LruMap<Key, Lookup>,
-    /// Those with one, in the order in which they were answered first.
+    /// Lookups with a response, in the order of their first response.
     settled: LruMap<Key, Lookup>,
     over: VecDeque<Lookup>,
     evicted: u64,
@@ -56,32 +55,31 @@ struct Key {
     id: u16,
 }
 
-/// What became of a message.
+/// Result of processing a message.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// It is a question to a name server, or an answer to one.
+    /// Whether the message is a query to a name server, or its response.
     pub is_dns: bool,
-    /// What it says of names, for [`Resolutions`](super::Resolutions).
+    /// Names in the message, for [`Resolutions`](super::Resolutions).
     pub resolved: Option<Resolved>,
 }
 
 impl Default for LookupLimits {
-    /// 65,536 questions, 30 seconds for an answer and 5 for another: at most about 200 MB when all
-    /// that is said is as long as can be, and commonly a fifth of it.
+    /// 65,536 lookups, 30 s until the response and 5 s afterwards: at most about 200 MB if all
+    /// names have maximum length, typically a fifth of that.
     fn default() -> Self {
         Self { lookups: 1 << 16, patience: Span::from_secs(30), settling: Span::from_secs(5) }
     }
 }
 
 impl Lookups {
-    /// Empty, with these limits.
     pub fn new(limits: LookupLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// A message passes: a datagram's, or one of a stream as [`framed`](super::framed) finds it. It
-    /// has `length` bytes, of which `message` are those that were captured. Only messages to or
-    /// from port 53 are read.
+    /// Processes a message: the payload of a datagram, or a message of a stream from
+    /// [`framed`](super::framed). The message has `length` bytes, of which `message` were captured.
+    /// Only messages to or from port 53 are read.
     pub fn handle(
         &mut self,
         now: Time,
@@ -119,18 +117,18 @@ impl Lookups {
         Heard { is_dns: true, resolved }
     }
 
-    /// Time goes by without a message: questions that waited long enough are over.
+    /// Ends lookups whose time is over, without a message.
     pub fn advance(&mut self, now: Time) {
         self.expire(now);
     }
 
-    /// A question of which no more is expected, in no order. They wait here without a limit: to be
-    /// called after each message.
+    /// Returns the next ended lookup, in no particular order. Lookups wait here without a limit:
+    /// call this after each message.
     pub fn poll(&mut self) -> Option<Lookup> {
         self.over.pop_front()
     }
 
-    /// Nothing passes any more: what has no answer gets none.
+    /// Ends the capture: lookups without a response stay unanswered.
     pub fn finish(&mut self) {
         for held in [&mut self.settled, &mut self.waiting] {
             while let Some((_, lookup)) = held.pop_oldest() {
@@ -139,29 +137,28 @@ impl Lookups {
         }
     }
 
-    /// How many questions are held, with answers and without.
+    /// Number of lookups in memory, with and without a response.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.settled.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// So many questions had to go unanswered before their time, as there were too many.
+    /// Number of lookups removed without a response because of the limit.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// So many messages to or from a name server could not be read, or are no questions and answers
-    /// but other operations (RFC 1996, RFC 2136).
+    /// Number of messages on port 53 that could not be read, or that have another opcode (RFC 1996,
+    /// RFC 2136).
     pub fn unread(&self) -> u64 {
         self.unread
     }
 
-    /// So many messages were for the hosts of a link (RFC 6762). They are answered by who likes to,
-    /// and are no lookups.
+    /// Number of multicast DNS messages (RFC 6762). Any host may answer them, so they are not
+    /// lookups.
     pub fn multicast(&self) -> u64 {
         self.multicast
     }
@@ -174,7 +171,7 @@ impl Lookups {
                 return;
             }
         }
-        // The number is used again.
+        // The client reused the ID for another query.
         self.over.extend(self.waiting.remove(&key));
         self.over.extend(self.settled.remove(&key));
         self.waiting.insert(key, key.lookup(Some(now), question));
@@ -188,7 +185,7 @@ impl Lookups {
         } else {
             let mut lookup = match self.waiting.get(&key) {
                 Some(lookup) if !lookup.may_ask(question) => {
-                    // It has the number of a question and answers another: nobody is to believe it.
+                    // A response to another question with the ID of this query: not trusted.
                     let mut stray = key.lookup(None, question.clone());
                     stray.reply = Some(Reply::read(now, message));
                     self.over.push_back(stray);
@@ -205,7 +202,7 @@ impl Lookups {
         Resolved::read(key.client.ip(), message)
     }
 
-    /// Each is looked at once, when its time is over.
+    /// Each lookup is examined once, when its time is over.
     fn expire(&mut self, now: Time) {
         let LookupLimits { patience, settling, .. } = self.limits;
         let is_late =
@@ -233,7 +230,7 @@ impl Lookups {
 }
 
 impl Key {
-    /// What it is the key of, when it was asked for at this time, if it was.
+    /// Creates a lookup; `asked` is `None` if the query was not captured.
     fn lookup(self, asked: Option<Time>, question: Option<Question>) -> Lookup {
         let Self { client, server, transport, id } = self;
         Lookup {
@@ -250,8 +247,8 @@ impl Key {
     }
 }
 
-/// Whether it is a question or an answer to one, and nothing that is broken before its end. That
-/// which says that a message was no question may have none.
+/// Whether the message is a standard query or its response, and is readable up to its end. An error
+/// response may have no question.
 fn is_question(message: &Message, is_cut: bool) -> bool {
     let has_none = message.counts.is_some_and(|[questions, ..]| questions == 0);
     message.operation() == 0 && (is_cut || has_none || message.question.is_some())

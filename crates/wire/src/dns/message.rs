@@ -1,4 +1,4 @@
-//! What is inside a message of RFC 1035, as far as it is there: captures cut packets.
+//! DNS messages (RFC 1035), complete or truncated by the capture.
 
 use std::net::IpAddr;
 
@@ -7,35 +7,35 @@ use manyways_unit::Span;
 use super::{Code, Kind, Question};
 use crate::escape::escape;
 
-/// The most records that are read of one message.
+/// Maximum number of records read in each section of a message.
 pub(super) const RECORD_LIMIT: u16 = 512;
-/// A name has at most so many bytes in a message (RFC 1035, 3.1).
+/// Maximum length of a name on the wire (RFC 1035, 3.1).
 const WIRE_LIMIT: usize = 255;
-/// A name has at most so many labels, each of which may be elsewhere.
+/// Maximum number of compression pointers in a name; a name has at most 127 labels.
 const JUMP_LIMIT: usize = 128;
 const HEADER: usize = 12;
 const IN: u16 = 1;
 
-/// A message, or its beginning.
 #[derive(Debug)]
 pub(super) struct Message {
     pub id: u16,
     flags: u16,
-    /// How many questions, answers, authorities and additional records its header claims.
+    /// Numbers of questions, answers, authorities and additional records in the header; `None` if
+    /// truncated.
     pub counts: Option<[u16; 4]>,
-    /// The first question, when it is there in full.
+    /// The first question, if complete.
     pub question: Option<Question>,
-    /// As many answers as are there in full.
+    /// The complete records of the answer section.
     pub answers: Vec<Record>,
-    /// All that the header claims was there and could be read.
+    /// Whether all records of the header's counts were present and readable.
     pub is_whole: bool,
-    /// The upper bits of its code, when there is an OPT record (RFC 6891, 6.1.3).
+    /// Upper bits of the rcode, from the OPT record (RFC 6891, 6.1.3).
     extended: u8,
 }
 
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Whose it is, as text in lower case.
+    /// Owner name as text in lower case.
     pub owner: String,
     pub class: u16,
     pub lifetime: Span,
@@ -45,17 +45,17 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) enum Data {
     Address(IpAddr),
-    /// The owner is another name for this one.
+    /// CNAME: the canonical name of the owner.
     Alias(String),
-    /// An address has this name.
+    /// PTR: the name of an address.
     Pointer(String),
-    /// The OPT record with the upper bits of the message's code.
+    /// OPT: the upper bits of the rcode.
     Options(u8),
     Other,
 }
 
 impl Message {
-    /// Reads what is there; none when not even the flags are.
+    /// Reads a message; `None` if ID or flags are incomplete.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let counts = || {
             let [q, a, n, r] = [4, 6, 8, 10].map(|at| number(bytes, at));
@@ -78,7 +78,7 @@ impl Message {
         self.flags & 0x8000 != 0
     }
 
-    /// What it is about: 0 for an ordinary question.
+    /// The opcode; 0 is a standard query.
     pub(super) fn operation(&self) -> u16 {
         self.flags >> 11 & 0xf
     }
@@ -91,12 +91,12 @@ impl Message {
         Code(u16::from(self.extended) << 4 | self.flags & 0xf)
     }
 
-    /// The answers of the class of the Internet.
+    /// Answers of class IN.
     pub(super) fn internet(&self) -> impl Iterator<Item = &Record> + Clone {
         self.answers.iter().filter(|record| record.class == IN)
     }
 
-    /// None at the first thing that is not there.
+    /// Stops with `None` at the first missing or invalid part.
     fn read_sections(&mut self, bytes: &[u8]) -> Option<()> {
         let [questions, answers, authorities, additional] = self.counts?;
         let mut at = HEADER;
@@ -126,7 +126,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The record at this place and where it ends.
+/// Reads the record at `at` and returns its end.
 fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     let (owner, at) = name(bytes, at)?;
     let [kind, class] = [number(bytes, at)?, number(bytes, at + 2)?];
@@ -134,7 +134,7 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     let begin = at + 10;
     let end = begin + usize::from(number(bytes, at + 8)?);
     let data = bytes.get(begin..end)?;
-    // A name may point to what is before it, but has to end where the record does.
+    // A name may contain a pointer to earlier bytes, but must end with the record.
     let named = || name(bytes, begin).filter(|(_, here)| *here == end).map(|(name, _)| name);
     let data = match Kind(kind) {
         Kind::A => Data::Address(<[u8; 4]>::try_from(data).ok()?.into()),
@@ -147,13 +147,13 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     Some((Record { owner, class, lifetime: lifetime(ttl), data }, end))
 }
 
-/// A lifetime with its first bit set is none at all (RFC 2181, 8).
+/// A TTL with the most significant bit set counts as 0 (RFC 2181, 8).
 fn lifetime(seconds: u32) -> Span {
     i32::try_from(seconds).map_or(Span::ZERO, |_| Span::from_secs(seconds.into()))
 }
 
-/// The name at this place, as text in lower case, and where what follows it begins. A pointer leads
-/// to what is before the labels that lead to it (RFC 1035, 4.1.4), so that this ends.
+/// Reads the name at `at`, as text in lower case, and returns the offset after the name. Each
+/// pointer must lead to before the labels that contain it (RFC 1035, 4.1.4), which rules out loops.
 fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
     let (mut text, mut wire) = (String::new(), 1);
     let (mut here, mut begin, mut end, mut jumps) = (at, at, None, 0);

@@ -1,4 +1,4 @@
-//! Which names an address was asked by.
+//! The names that an address was resolved from.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use manyways_unit::{Span, Time};
 use super::Answered;
 use crate::HostName;
 
-/// What a [`Names`] remembers at most.
+/// Memory limits and durations of [`Names`] and [`super::Resolutions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many addresses.
+    /// Maximum number of addresses.
     pub addresses: usize,
-    /// How many names an address. An address of a content network serves many.
+    /// Maximum number of names of an address. An address of a content network serves many.
     pub names: usize,
-    /// A name is remembered at least for so long, however short-lived its answer is: applications
-    /// keep addresses for longer than they may.
+    /// Minimum time for which a name is kept, even if its TTL is shorter: applications keep
+    /// addresses beyond the TTL.
     pub shortest: Span,
-    /// A name is remembered at most for so long, which counts more than `shortest`.
+    /// Maximum time for which a name is kept; overrides `shortest`.
     pub longest: Span,
 }
 
 impl Default for Limits {
-    /// 4096 addresses with 4 names each, for 5 minutes to a day: at most about 5 MB.
+    /// 4,096 addresses with 4 names each, for 5 minutes to one day: at most about 5 MB.
     fn default() -> Self {
         Self {
             addresses: 4096,
@@ -34,34 +34,34 @@ impl Default for Limits {
     }
 }
 
-/// Remembers from answers of name servers which names an address was asked by. When there are too
-/// many, what has expired goes first, and then what was not heard of for the longest time.
+/// Keeps the names that an address was resolved from. At the limit, expired entries are removed
+/// first, then those not seen for the longest time.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     limits: Limits,
     addresses: HashMap<IpAddr, Entry>,
-    /// The addresses by when they were heard of last.
+    /// Addresses in the order of their last response.
     heard: BTreeMap<u64, IpAddr>,
-    /// How often an address was heard of: where the next one goes in `heard`.
+    /// Number of responses so far; the next key in `heard`.
     count: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Its key in [`Names::heard`].
+    /// Key in [`Names::heard`].
     heard: u64,
-    /// The names and when each expires; the one that was heard of last is the first.
+    /// Names with their expiry times, the most recent first.
     names: Vec<(HostName, Time)>,
 }
 
 impl Names {
-    /// An empty memory with these limits.
+    /// Creates an empty memory.
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Remembers what was answered at `now`. Where a name was known for an address, it is now the
-    /// newest one there.
+    /// Stores the names of a response received at `now`. A known name of an address becomes its
+    /// most recent one.
     pub fn learn(&mut self, now: Time, answered: &Answered) {
         if self.addresses.len() + answered.addresses.len() > self.limits.addresses {
             self.forget_expired(now);
@@ -86,23 +86,22 @@ impl Names {
         }
     }
 
-    /// The names by which this address was asked for and that hold at `now`, the newest first.
+    /// The names of an address that are valid at `now`, the most recent first.
     pub fn all(&self, now: Time, address: IpAddr) -> impl Iterator<Item = &HostName> {
         let names = self.addresses.get(&address).map_or(&[][..], |entry| &entry.names);
         names.iter().filter(move |(_, expiry)| *expiry > now).map(|(name, _)| name)
     }
 
-    /// The name by which this address was asked for last, of those that hold at `now`.
+    /// The most recent name of an address that is valid at `now`.
     pub fn newest(&self, now: Time, address: IpAddr) -> Option<&HostName> {
         self.all(now, address).next()
     }
 
-    /// How many addresses are remembered, those included that have expired since.
+    /// Number of addresses in memory, including expired ones.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_name_wins_and_the_older_ones_stay_behind_it() {
+    fn the_newest_name_is_first_and_older_ones_follow() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1, 2], 50));
         names.learn(seconds(1), &answered("b.example", &[1], 50));
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn to_hear_of_a_name_again_keeps_it_for_longer() {
+    fn a_repeated_name_is_kept_longer() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1], 50));
         names.learn(seconds(40), &answered("a.example", &[1], 50));
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_goes_first_and_then_what_was_not_heard_of_for_longest() {
+    fn expired_entries_are_removed_first_then_the_oldest() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1], 100));
         names.learn(seconds(1), &answered("b.example", &[2], 10));
@@ -208,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_holds_more_than_it_may_and_always_the_newest(
+        fn the_memory_keeps_the_newest_names_within_its_limits(
             steps in prop::collection::vec(
                 (0_u64..40, "[a-e]", prop::collection::vec(0_u8..9, 1..3), 0_u64..120), 1..60),
         ) {

@@ -1,33 +1,30 @@
-//! Numbers of the protocol and how people call them (the IANA registry "Domain Name System
-//! Parameters").
+//! Record types and rcodes with their names (IANA registry "Domain Name System (DNS) Parameters").
 
 use std::fmt;
 
-/// What is asked about a name: the number of a record type. It is written by its name, or else as
-/// `TYPE` and the number (RFC 3597, 5).
+/// A resource record type. `Display` writes its name, or `TYPE` and the number (RFC 3597, 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub u16);
 
-/// How a question was answered: the RCODE, with its extension where the answer has one (RFC 6891,
-/// 6.1.3).
+/// The rcode of a response, with its extension if present (RFC 6891, 6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(pub u16);
 
 impl Kind {
-    /// An IPv4 address.
+    /// IPv4 address.
     pub const A: Self = Self(1);
-    /// The name that the one asked for is an alias of.
+    /// Canonical name of an alias.
     pub const CNAME: Self = Self(5);
-    /// The name of an address.
+    /// Name of an address.
     pub const PTR: Self = Self(12);
-    /// An IPv6 address.
+    /// IPv6 address.
     pub const AAAA: Self = Self(28);
-    /// What a message says about itself.
+    /// Pseudo-record with parameters of the message (RFC 6891).
     pub const OPT: Self = Self(41);
-    /// How a web site is to be reached.
+    /// Connection parameters of a web site (RFC 9460).
     pub const HTTPS: Self = Self(65);
 
-    /// Its name in the registry, for those that are seen in the wild.
+    /// Name in the registry; `None` for rare types.
     pub fn name(self) -> Option<&'static str> {
         Some(match self.0 {
             1 => "A",
@@ -89,12 +86,12 @@ impl fmt::Display for Kind {
 }
 
 impl Code {
-    /// There is an answer, if only that there is no such record.
+    /// The name exists, even if it has no record of the queried type.
     pub const NO_ERROR: Self = Self(0);
-    /// There is no such name.
+    /// NXDOMAIN: the name does not exist.
     pub const NO_NAME: Self = Self(3);
 
-    /// Its name in the registry.
+    /// Name in the registry.
     pub fn name(self) -> Option<&'static str> {
         const NAMES: [&str; 12] = [
             "NOERROR",

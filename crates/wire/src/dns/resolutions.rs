@@ -1,4 +1,4 @@
-//! Which name a client asked for before it went to an address.
+//! The name that a client resolved before it connected to an address.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -9,18 +9,17 @@ use super::{Limits, Resolved};
 use crate::HostName;
 use manyways_unit::LruMap;
 
-/// Who asked for a name.
+/// The host that resolved a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AskedBy {
-    /// The client itself.
     Client,
-    /// Another one, or the client from another of its addresses.
+    /// Another client, or the same client from another address.
     Another,
 }
 
-/// Remembers from what name servers answered which client asked for an address by which name, and
-/// when. Flows are known by their ends when they are over, and so may be asked about later: what is
-/// told is what was known when they began.
+/// Keeps, from responses of name servers, the names that each client resolved to an address, and
+/// when. Flows are processed after their end, so queries for names give the time at which the flow
+/// began.
 #[derive(Clone, Debug)]
 pub struct Resolutions {
     own: History<(IpAddr, IpAddr)>,
@@ -31,7 +30,7 @@ pub struct Resolutions {
 #[derive(Clone, Debug)]
 struct History<K> {
     limits: Limits,
-    /// For each the names, the one that was heard of last first.
+    /// Names for each key, the most recent first.
     entries: LruMap<K, Vec<Held>>,
 }
 
@@ -43,17 +42,17 @@ struct Held {
 }
 
 impl Default for Resolutions {
-    /// 262,144 pairs of a client and an address, as many addresses whoever asked, and as many names
-    /// of addresses, with 4 names each, for 5 minutes to a day: at most about 800 MB when all
-    /// names are as long as can be, and commonly a fifth of it.
+    /// 262,144 pairs of client and address, as many addresses for all clients, and as many names of
+    /// addresses, with 4 names each, for 5 minutes to one day: at most about 800 MB if all names
+    /// have maximum length, typically a fifth of that.
     fn default() -> Self {
         Self::new(Limits { addresses: 1 << 18, ..Limits::default() })
     }
 }
 
 impl Resolutions {
-    /// An empty memory. The limit to addresses is one to pairs of a client and an address, too, and
-    /// of more, what was not heard of for the longest time goes first.
+    /// Creates an empty memory. The limit of addresses also applies to pairs of client and address.
+    /// At the limit, entries not seen for the longest time are removed first.
     pub fn new(limits: Limits) -> Self {
         Self {
             own: History::new(limits),
@@ -62,7 +61,7 @@ impl Resolutions {
         }
     }
 
-    /// Remembers what was answered at `now`.
+    /// Stores the names of a response received at `now`.
     pub fn learn(&mut self, now: Time, resolved: &Resolved) {
         match resolved {
             Resolved::Addresses { client, answered } => {
@@ -77,8 +76,8 @@ impl Resolutions {
         }
     }
 
-    /// The name by which this client had asked for this address last, of those that held when a
-    /// flow between them began at `then`; else the one by which another had.
+    /// The most recent name that was valid at `then`, the start of a flow, and that this client had
+    /// resolved to the address; otherwise, the most recent one of another client.
     pub fn name(
         &self,
         then: Time,
@@ -89,19 +88,17 @@ impl Resolutions {
         own.or_else(|| self.any.newest(then, address).map(|name| (name, AskedBy::Another)))
     }
 
-    /// The name of this address that somebody asked for and got last, whenever that was: networks
-    /// rarely give their addresses other names.
+    /// The most recent name from a PTR lookup of the address, at any time, because networks rarely
+    /// rename their addresses.
     pub fn reverse(&self, address: IpAddr) -> Option<&HostName> {
         self.pointers.entries.get(&address)?.first().map(|held| &held.name)
     }
 
-    /// How many pairs of a client and an address are remembered, and how many addresses with names
-    /// of their own.
+    /// Number of pairs of client and address, and number of addresses with a PTR name.
     pub fn len(&self) -> (usize, usize) {
         (self.own.entries.len(), self.pointers.entries.len())
     }
 
-    /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
@@ -116,7 +113,7 @@ impl<K: Copy + Eq + Hash> History<K> {
         let until = now + lifetime.max(self.limits.shortest).min(self.limits.longest);
         let names = self.entries.renew(key, || Vec::with_capacity(1));
         match names.first_mut() {
-            // It held all the time, and does so for longer.
+            // The name was valid without interruption; its validity is extended.
             Some(last) if last.name == *name && last.until >= now => {
                 last.until = last.until.max(until);
             }
@@ -165,7 +162,7 @@ mod tests {
     use AskedBy::{Another, Client};
 
     #[test]
-    fn a_client_goes_where_it_asked_for_and_not_where_another_did() {
+    fn a_clients_own_lookup_has_precedence_over_others() {
         let mut memory = Resolutions::default();
         learn(&mut memory, 10, 1, "a.example", 9, 60);
         learn(&mut memory, 20, 2, "b.example", 9, 60);
@@ -177,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_when_a_flow_began_is_told_later() {
+    fn names_are_those_valid_at_the_start_of_a_flow() {
         let mut memory = Resolutions::default();
         for (now, what) in [(10, "a.example"), (20, "b.example"), (30, "a.example")] {
             learn(&mut memory, now, 1, what, 9, 60);
@@ -186,10 +183,10 @@ mod tests {
         assert_eq!(name(&memory, 10, 1, 9), Some(("a.example", Client)));
         assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
         assert_eq!(name(&memory, 35, 1, 9), Some(("a.example", Client)));
-        // To hear of it again makes no other entry.
+        // A repeated response adds no entry.
         (40..90).for_each(|now| learn(&mut memory, now, 1, "a.example", 9, 60));
         assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
-        // Nor does a shorter lifetime take what a longer one gave.
+        // A shorter lifetime does not shorten the validity.
         learn(&mut memory, 100, 1, "a.example", 9, 1_000);
         learn(&mut memory, 101, 1, "a.example", 9, 0);
         assert_eq!(name(&memory, 1_099, 1, 9), Some(("a.example", Client)));
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_name_that_somebody_was_told() {
+    fn a_ptr_record_names_an_address() {
         let mut memory = Resolutions::default();
         for (now, name) in [(1, "one.example"), (2, "two.example")] {
             let (name, lifetime) = (host(name), Span::ZERO);
@@ -219,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_limits() {
+    fn the_memory_has_limits() {
         let limits = Limits { addresses: 3, names: 2, ..Limits::default() };
         let mut memory = Resolutions::new(limits);
         for client in 0..100 {

@@ -42,7 +42,7 @@ fn answered(name: &str, addresses: &[(&str, u64)]) -> Option<Answered> {
 }
 
 #[test]
-fn a_question_says_what_it_asks_for() {
+fn a_query_has_its_id_name_and_type() {
     for (kind, number) in [(TYPE::A, 1), (TYPE::AAAA, 28), (TYPE::HTTPS, 65)] {
         let name = HostName::parse(b"www.example.com").unwrap();
         let bytes = bytes(&query("WWW.example.com", kind));
@@ -53,7 +53,7 @@ fn a_question_says_what_it_asks_for() {
 }
 
 #[test]
-fn addresses_come_with_their_lifetimes_and_each_once() {
+fn addresses_are_distinct_and_have_lifetimes() {
     let six = RData::AAAA(AAAA { address: 1 });
     let packet = reply(
         "A.example",
@@ -71,11 +71,11 @@ fn addresses_come_with_their_lifetimes_and_each_once() {
 }
 
 #[test]
-fn aliases_lead_back_to_the_name_that_was_asked_for() {
+fn addresses_of_aliases_belong_to_the_queried_name() {
     let packet = reply(
         "www.example.com",
         vec![
-            // A server may put them in any order.
+            // Servers may send the records in any order.
             ("edge.cdn.example", 300, a(1)),
             ("www.example.com", 20, cname("Shop.CDN.example")),
             ("shop.cdn.example", 600, cname("edge.cdn.example")),
@@ -97,17 +97,17 @@ fn aliases_in_a_circle_end() {
 }
 
 #[test]
-fn many_addresses_are_cut() {
+fn the_number_of_addresses_is_limited() {
     let packet = reply("a.example", (0..200).map(|n| ("a.example", 60, a(n))).collect());
     let addresses = answer(&bytes(&packet)).unwrap().addresses;
     assert_eq!(addresses.len(), ADDRESS_LIMIT);
 }
 
 #[test]
-fn errors_and_other_messages_say_nothing() {
+fn errors_and_other_messages_yield_no_answer() {
     let good = bytes(&reply("a.example", vec![("a.example", 60, a(1))]));
     assert!(answer(&good).is_some());
-    // A query, another operation, no such name, no question, two, and more records than it has.
+    // A query, another opcode, NXDOMAIN, no question, two questions, and more records than present.
     for (at, value) in [(2, 0), (2, 0xa0), (3, 3), (5, 0), (5, 2), (7, 2), (6, 0xff), (10, 0xff)] {
         let mut bad = good.clone();
         bad[at] = value;
@@ -127,11 +127,11 @@ fn errors_and_other_messages_say_nothing() {
 }
 
 #[test]
-fn what_is_no_host_is_not_asked_for() {
+fn names_that_are_not_host_names_are_rejected() {
     for name in ["1.2.0.192", "a b.example", "a\\.b", ""] {
         assert_eq!(answer(&bytes(&reply(name, Vec::new()))), None, "{name}");
     }
-    // A label with a dot in it is not two labels.
+    // A dot inside a label does not split the label.
     let mut trick = bytes(&reply("axb.example", Vec::new()));
     trick[14] = b'.';
     assert_eq!(answer(&trick), None);
@@ -180,8 +180,8 @@ proptest! {
     }
 }
 
-/// What another reader takes for an answer, which refuses more than this one does: what is behind
-/// the header's counts, and records that matter to nobody.
+/// The same response as read by another parser, which also rejects trailing bytes and invalid
+/// records that do not matter here.
 fn as_others_read(bytes: &[u8]) -> Option<(u16, String, usize)> {
     let packet = Packet::parse(bytes).ok()?;
     let name = packet.questions.first()?.qname.to_string().to_ascii_lowercase();
@@ -190,7 +190,7 @@ fn as_others_read(bytes: &[u8]) -> Option<(u16, String, usize)> {
 
 proptest! {
     #[test]
-    fn another_reader_finds_the_same(
+    fn another_parser_reads_the_same(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
     ) {
         let packet = reply(

@@ -1,4 +1,4 @@
-//! Names of addresses that files tell of: a resolver's log, or a hosts file.
+//! Names of addresses from files: the log of a resolver, or a hosts file.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,24 +10,24 @@ use super::AskedBy;
 use crate::HostName;
 use manyways_unit::human::unix_seconds;
 
-/// The most lines with names.
+/// Maximum number of lines with names.
 pub const TOLD_LIMIT: usize = 4_000_000;
-/// So long after it was told a name is believed: applications keep addresses.
+/// Time for which a name from a log is valid; applications keep addresses beyond the TTL.
 const HELD: Span = Span::from_secs(24 * 60 * 60);
-/// Logs are stamped when the answer is on its way, and often in whole seconds.
+/// Logs have the time at which the response was sent, often in whole seconds.
 const SLACK: Span = Span::from_secs(1);
-/// What the first line begins with where it only names the fields.
+/// Beginning of an optional first line with the names of the fields.
 const HEAD: &str = "time,";
 
-/// Which names addresses have, as files tell.
+/// Names of addresses from files.
 ///
-/// A line is one of a hosts file, `address name alias…`, or has commas: `time,client,name,address`,
-/// of which time and client may be empty, and the address may be several with spaces between. The
-/// time is in seconds since 1970. A line with a time holds for flows of the following day, until
-/// another one for the same client and address; one without a time holds always. `#` begins a
-/// comment, and a first line may name the fields.
+/// A line is either a line of a hosts file, `address name alias…`, or has four fields with commas:
+/// `time,client,name,address`. Time and client may be empty, and the address field may have several
+/// addresses separated by spaces. The time is in seconds since 1970. A line with a time is valid
+/// for one day, or until the next line for the same client and address; a line without a time is
+/// always valid. `#` begins a comment, and the first line may name the fields.
 ///
-/// A line takes at most 200 bytes of memory, and each different name its text once.
+/// Memory: at most 200 bytes for each line, and the text of each distinct name once.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     own: History<(IpAddr, IpAddr)>,
@@ -37,54 +37,53 @@ pub struct Told {
     lines: usize,
 }
 
-/// The names of each.
+/// Names by key.
 #[derive(Clone, Debug)]
 struct History<K> {
-    /// When it was told, and the name.
+    /// Times and names of lines with a time.
     dated: HashMap<K, Vec<(Time, HostName)>>,
     always: HashMap<K, HostName>,
 }
 
-/// What is wrong with a file of names, and where.
+/// An error in a file of names, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct ToldError {
-    /// The line, counted from 1.
+    /// Counted from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub fault: ToldFault,
 }
 
-/// What is wrong with a line of a file of names.
+/// An error in a line of a file of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToldFault {
-    /// It is no text.
-    #[error("this is not UTF-8: save the file as UTF-8 text")]
+    /// The line is not UTF-8.
+    #[error("not UTF-8: save the file as UTF-8 text")]
     Text,
-    /// It is neither kind of line.
+    /// The line has neither of the two formats.
     #[error("a line is `time,client,name,address`, or `address name` as in a hosts file")]
     Fields,
-    /// The time is none.
-    #[error("the time must be seconds since 1970, with up to 9 decimals, or nothing")]
+    /// Invalid time.
+    #[error("the time must be seconds since 1970, with up to 9 decimals, or empty")]
     Time,
-    /// The client's address is none.
-    #[error("the client must be an address, or nothing")]
+    /// Invalid address of the client.
+    #[error("the client must be an address, or empty")]
     Client,
-    /// The name is none.
-    #[error("the name must be a host's name")]
+    /// Invalid name.
+    #[error("the name must be a host name")]
     Name,
-    /// An address is none.
-    #[error("the address must be one of IPv4 or IPv6")]
+    /// Invalid address.
+    #[error("the address must be an IPv4 or IPv6 address")]
     Address,
-    /// There are too many.
-    #[error("there are more than {TOLD_LIMIT} lines with names")]
+    /// More than [`TOLD_LIMIT`] lines.
+    #[error("more than {TOLD_LIMIT} lines with names")]
     Many,
 }
 
 impl Told {
-    /// Takes what another file tells. Of two lines for the same time the later counts; of two lines
-    /// of hosts for the same address the earlier, as resolvers do.
+    /// Adds the names of a file. Of two lines with the same time the later one is used; of two
+    /// hosts-file lines for an address the earlier one, as resolvers do.
     pub fn read(&mut self, file: &[u8]) -> Result<(), ToldError> {
         for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
             self.line(bytes, line == 1).map_err(|fault| ToldError { line, fault })?;
@@ -94,18 +93,17 @@ impl Told {
         Ok(())
     }
 
-    /// How many lines with names there were.
+    /// Number of lines with names.
     pub fn len(&self) -> usize {
         self.lines
     }
 
-    /// Whether there was none.
     pub fn is_empty(&self) -> bool {
         self.lines == 0
     }
 
-    /// The name by which somebody had asked for an address, of those that held at that time: the
-    /// last one that this client had asked for, or else the last one of anybody.
+    /// The most recent name of an address that was valid at `then`: of this client, or otherwise of
+    /// any client.
     pub fn name(
         &self,
         then: Time,
@@ -116,7 +114,7 @@ impl Told {
         own.or_else(|| self.any.newest(address, then).map(|name| (name, AskedBy::Another)))
     }
 
-    /// The name that an address always has.
+    /// The name of an address from a hosts file.
     pub fn host(&self, address: IpAddr) -> Option<&HostName> {
         self.hosts.get(&address)
     }
@@ -138,7 +136,7 @@ impl Told {
         let (Some(address), Some(name)) = (words.next(), words.next()) else {
             return Err(ToldFault::Fields);
         };
-        // Of an address of one link, a hosts file names the link.
+        // A link-local address in a hosts file has the interface after `%`.
         let address = address.split_once('%').map_or(address, |(address, _)| address);
         let (address, name) = (self::address(address)?, self.name_of(name)?);
         self.hosts.entry(address).or_insert(name);
@@ -179,7 +177,7 @@ impl Told {
         Ok(())
     }
 
-    /// Many lines have the same name.
+    /// Shares the text of names that occur in several lines.
     fn name_of(&mut self, text: &str) -> Result<HostName, ToldFault> {
         if let Some(name) = self.names.get(text) {
             return Ok(name.clone());
@@ -210,7 +208,7 @@ impl<K: Eq + Hash> History<K> {
         }
     }
 
-    /// What is of the same time stays in its order.
+    /// Stable: entries with the same time keep their order.
     fn sort(&mut self) {
         self.dated.values_mut().for_each(|names| names.sort_by_key(|(since, _)| *since));
     }
@@ -233,7 +231,7 @@ mod tests {
         100,10.0.0.1,a.example.,192.0.2.1 192.0.2.2\r\n\
         200.5,10.0.0.2,B.example,192.0.2.1\n\
         \n# by hand\n\
-        300,,c.example,2001:db8::1 # of anybody\n\
+        300,,c.example,2001:db8::1 # of any client\n\
         ,10.0.0.1,d.example,192.0.2.3\n\
         90000,10.0.0.1,e.example,192.0.2.3\n\
         ,,f.example,192.0.2.4\n\
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_goes_where_it_asked_for() {
+    fn a_clients_own_name_has_precedence() {
         let told = told(LOG);
         assert_eq!(told.len(), 9);
         let own = |name: &str| Some((name.to_owned(), AskedBy::Client));
@@ -269,13 +267,13 @@ mod tests {
         assert_eq!(name(&told, 250, "10.0.0.9", "192.0.2.1"), other("b.example"));
         assert_eq!(name(&told, 150, "10.0.0.9", "192.0.2.1"), other("a.example"));
         assert_eq!(name(&told, 300, "10.0.0.9", "2001:db8::1"), other("c.example"));
-        // A log may be stamped a little late, and no more.
+        // A log may be late by at most one second.
         assert_eq!(name(&told, 99, "10.0.0.1", "192.0.2.1"), own("a.example"));
         assert_eq!(name(&told, 98, "10.0.0.1", "192.0.2.1"), None);
-        // A day later it is forgotten.
+        // After one day the name is forgotten.
         assert_eq!(name(&told, 86_499, "10.0.0.1", "192.0.2.1"), own("a.example"));
         assert_eq!(name(&told, 86_601, "10.0.0.1", "192.0.2.1"), None);
-        // What has no time is not, but for a while.
+        // A line without a time is always valid, except while one with a time applies.
         assert_eq!(name(&told, 5, "10.0.0.1", "192.0.2.3"), own("d.example"));
         assert_eq!(name(&told, 90_001, "10.0.0.1", "192.0.2.3"), own("e.example"));
         assert_eq!(name(&told, 900_000, "10.0.0.1", "192.0.2.3"), own("d.example"));
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_by_line() {
+    fn errors_name_their_line() {
         let fault = |file: &[u8]| {
             let error = Told::default().read(file).unwrap_err();
             (error.line, error.fault)
@@ -307,6 +305,6 @@ mod tests {
         assert_eq!(fault(b"a.example 192.0.2.1"), (1, ToldFault::Address));
         assert_eq!(fault(b"#\n\xff"), (2, ToldFault::Text));
         let text = Told::default().read(b"1,me,a,b").unwrap_err().to_string();
-        assert_eq!(text, "line 1: the client must be an address, or nothing");
+        assert_eq!(text, "line 1: the client must be an address, or empty");
     }
 }

@@ -1,4 +1,4 @@
-//! Packets that came in parts, put together again.
+//! Reassembly of IP fragments.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -7,33 +7,33 @@ use manyways_unit::{Span, Time};
 
 use super::{Datagram, Fragment};
 
-/// So many packets may be incomplete at a time; of more, the oldest are forgotten.
+/// Maximum number of incomplete packets; the oldest is forgotten first.
 const INCOMPLETE: usize = 1_024;
-/// So many parts a packet may have.
+/// Maximum number of fragments of a packet.
 const PARTS: usize = 64;
-/// So long a packet may be incomplete, as in Linux.
+/// Time after which an incomplete packet is discarded, as in Linux.
 const PATIENCE: Span = Span::from_secs(30);
-/// No packet is longer.
+/// Maximum length of a packet.
 const LONGEST: usize = 65_535;
 
-/// The parts that came so far of packets that are not complete yet.
+/// Fragments of packets that are not complete yet.
 #[derive(Debug, Default)]
 pub struct Fragments {
     packets: HashMap<Key, Packet>,
-    /// The oldest first; some of these are complete by now.
+    /// Oldest first; packets that are complete by now may remain in the queue.
     order: VecDeque<(Time, Key)>,
 }
 
-/// A packet that is complete.
+/// A reassembled packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// What it carries, up to where a part of it was cut by the capture.
+    /// The payload up to the first byte that was not captured.
     pub payload: Vec<u8>,
-    /// How many bytes it carries, captured or not.
+    /// Number of payload bytes, captured or not.
     pub carried: usize,
-    /// In how many parts it came.
+    /// Number of fragments.
     pub parts: usize,
-    /// How many bytes these have, with their headers.
+    /// Number of bytes of all fragments, with their headers.
     pub length: usize,
 }
 
@@ -47,7 +47,7 @@ struct Key {
 #[derive(Debug, Default)]
 struct Packet {
     parts: Vec<Part>,
-    /// How many bytes it has, once its last part is here.
+    /// Payload length; `None` until the last fragment has arrived.
     length: Option<usize>,
 }
 
@@ -55,14 +55,14 @@ struct Packet {
 struct Part {
     begin: usize,
     length: usize,
-    /// The same with its headers.
+    /// Length with the IP headers.
     whole: usize,
-    /// As much of it as was captured.
+    /// The captured bytes.
     bytes: Vec<u8>,
 }
 
 impl Fragments {
-    /// Adds a part. What comes back is the packet that it completes.
+    /// Adds a fragment. Returns the packet if the fragment completes it.
     pub fn add(&mut self, now: Time, datagram: &Datagram<'_>, part: Fragment) -> Option<Whole> {
         self.forget(now);
         let (begin, length) = (part.offset as usize, datagram.carried);
@@ -98,7 +98,7 @@ impl Fragments {
 }
 
 impl Packet {
-    /// Of parts that are here already, the first is kept.
+    /// Adds a fragment; of fragments with the same offset, the first is kept.
     fn add(&mut self, part: Part) {
         let place = self.parts.partition_point(|other| other.begin < part.begin);
         let is_here = self.parts.get(place).is_some_and(|other| other.begin == part.begin);
@@ -121,7 +121,7 @@ impl Packet {
         }
         let mut payload = Vec::new();
         for part in &self.parts {
-            // Where a part was cut, what follows has no place.
+            // After a truncated fragment, later bytes would have a wrong offset.
             let Some(overlap) = payload.len().checked_sub(part.begin) else { break };
             payload.extend_from_slice(part.bytes.get(overlap..).unwrap_or_default());
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_make_a_packet() {
+    fn fragments_in_any_order_are_reassembled() {
         let parts = [
             (&b"abcdefgh"[..], at(0, true)),
             (&b"ijklmnop"[..], at(8, true)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_ends_what_is_there() {
+    fn the_payload_ends_at_a_truncated_fragment() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcd", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 8), at(8, false));
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_come_twice_or_overlap_change_nothing() {
+    fn duplicate_and_overlapping_fragments_have_no_effect() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcdefgh", 8), at(0, true)), None);
         assert_eq!(fragments.add(Time::ZERO, &part(b"ABCDEFGH", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 4), at(8, false));
         assert_eq!(whole.unwrap().payload, b"abcdefghijkl");
-        // The second begins within the first.
+        // The second fragment begins within the first.
         assert_eq!(fragments.add(Time::ZERO, &part(&[1; 16], 16), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(&[2; 16], 16), at(8, false)).unwrap();
         assert_eq!(whole.payload, [[1; 16], [2; 16]].concat()[..24]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_not_kept_for_ever() {
+    fn incomplete_packets_are_discarded() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcdefgh", 8), at(0, true)), None);
         let late = Time::ZERO + Span::from_secs(31);
@@ -213,7 +213,7 @@ mod tests {
             assert!(fragments.packets.len() <= INCOMPLETE + 1);
         }
         assert!(fragments.order.len() <= INCOMPLETE + 1);
-        // And no packet is longer than can be, nor has more parts.
+        // Too long a packet, and too many fragments.
         assert_eq!(
             fragments.add(late, &part(&[0; 8], 8), Fragment { id: 1, ..at(65_528, false) }),
             None

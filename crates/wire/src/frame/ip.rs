@@ -1,13 +1,13 @@
-//! IP, with what stands between its header and what it carries.
+//! IP headers and the extension headers after them.
 //!
-//! Packets in captures are cut anywhere, and merged ones say zero as their length. A packet comes
-//! out wherever its addresses are there.
+//! Captured packets can be truncated anywhere, and packets merged by offloads have the length 0. A
+//! packet is returned whenever its addresses were captured.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Datagram, Fragment, Rest};
 
-/// So many extension headers are read through.
+/// Maximum number of extension headers.
 const EXTENSIONS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
@@ -19,7 +19,7 @@ const MOBILITY: u8 = 135;
 const HOST_IDENTITY: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// The packet that a rest begins with; none where it has no header of one.
+/// Reads an IP packet of either version; `None` if the header is invalid or incomplete.
 pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
     match rest.u8(0)? >> 4 {
         4 => v4(rest),
@@ -28,7 +28,7 @@ pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
     }
 }
 
-/// The same of one that has to be of version 4.
+/// Reads an IPv4 packet.
 #[inline(always)]
 pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
     let fixed: &[u8; 20] = rest.bytes.first_chunk()?;
@@ -86,7 +86,7 @@ fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
     Some(packet.carrying(rest, rest.u8(6)?, HEADER))
 }
 
-/// What a packet's own header says.
+/// Fields of the fixed IP header.
 struct Packet {
     source: IpAddr,
     destination: IpAddr,
@@ -98,10 +98,11 @@ struct Packet {
 }
 
 impl Packet {
-    /// With what it carries: `protocol`, or what follows the extensions that begin with it `at`.
+    /// Skips extension headers and returns the datagram; `protocol` is the type of the header at
+    /// `at`.
     fn carrying(mut self, rest: Rest<'_>, mut protocol: u8, mut at: usize) -> Datagram<'_> {
         for _ in 0..EXTENSIONS {
-            // What follows in a later fragment is no header.
+            // The payload of a later fragment does not start with a header.
             if self.fragment.is_some_and(|part| part.offset > 0) {
                 break;
             }
@@ -118,7 +119,7 @@ impl Packet {
                     let Some((part, id)) = rest.u16(at + 2).zip(rest.u32(at + 4)) else { break };
                     let part =
                         Fragment { id, offset: (part & 0xfff8).into(), has_more: part & 1 == 1 };
-                    // Some put that header before whole packets.
+                    // Atomic fragments (RFC 6946): whole packets with a fragment header.
                     self.fragment = Some(part).filter(|part| part.has_more || part.offset > 0);
                     at += 8;
                 }
@@ -129,7 +130,7 @@ impl Packet {
         self.with(rest, protocol, at)
     }
 
-    /// With what it carries, which begins there.
+    /// Returns the datagram whose payload begins at `at`.
     #[inline]
     fn with(self, rest: Rest<'_>, protocol: u8, at: usize) -> Datagram<'_> {
         let length = self.length.max(at);

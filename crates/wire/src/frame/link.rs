@@ -1,17 +1,17 @@
-//! What stands before IP on a link.
+//! Link-layer headers before IP.
 
 use super::{Layer, Opaque, Rest};
 use crate::capture::LinkType;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// Ethernet within another one (Transparent Ethernet Bridging).
+/// Transparent Ethernet Bridging: Ethernet inside another protocol.
 pub(super) const BRIDGED: u16 = 0x6558;
-/// Under this an Ethernet frame says its length where others say a protocol.
+/// Values of the type field below this are lengths of IEEE 802.3 frames.
 const LEAST_PROTOCOL: u16 = 0x0600;
 const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
 
-/// What is behind the header of such a link.
+/// Reads the header of a link type and returns the rest after the header.
 pub(super) fn behind(link: LinkType, rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     let found = match link {
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Some((Layer::Ip, rest)),
@@ -28,7 +28,7 @@ pub(super) fn behind(link: LinkType, rest: Rest<'_>) -> Result<(Layer, Rest<'_>)
     found.ok_or(Opaque::Broken)
 }
 
-/// What is behind the header that such a number stands for.
+/// Reads the header of an EtherType and returns the rest after the header.
 pub(super) fn behind_ether(protocol: u16, rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     let found = match protocol {
         IPV4 | IPV6 => Some((Layer::Ip, rest)),
@@ -42,7 +42,7 @@ pub(super) fn behind_ether(protocol: u16, rest: Rest<'_>) -> Result<(Layer, Rest
     found.ok_or(Opaque::Broken)
 }
 
-/// VLANs, those of providers, and what was used before these had a number.
+/// Whether an EtherType is a VLAN tag: 802.1Q, 802.1ad, and the values used before 802.1ad.
 pub(super) fn is_vlan(protocol: u16) -> bool {
     matches!(protocol, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
@@ -51,7 +51,7 @@ fn ether((protocol, rest): (u16, Rest<'_>)) -> (Layer, Rest<'_>) {
     (Layer::Ether(protocol), rest)
 }
 
-/// What is behind one of Linux's cooked headers, whose small numbers are Linux's own.
+/// Continues after a Linux cooked header; values below 0x0600 are defined by Linux.
 fn cooked(protocol: Option<u16>, rest: Option<Rest<'_>>) -> Result<(Layer, Rest<'_>), Opaque> {
     match protocol.zip(rest).ok_or(Opaque::Broken)? {
         (1 | 4, rest) => llc(rest),
@@ -60,7 +60,7 @@ fn cooked(protocol: Option<u16>, rest: Option<Rest<'_>>) -> Result<(Layer, Rest<
     }
 }
 
-/// What is behind the link control of IEEE 802.2.
+/// Reads the LLC header (IEEE 802.2).
 fn llc(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     if !rest.bytes.starts_with(&SNAP) {
         return Err(if rest.bytes.len() < SNAP.len() { Opaque::Broken } else { Opaque::Control });
@@ -71,11 +71,11 @@ fn llc(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     }
 }
 
-/// The address family in four bytes, whose order is that of the machine that captured.
+/// Reads the address family, four bytes in the byte order of the capturing host.
 fn family(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     let number = rest.u32(0)?;
     let number = if number > 0xffff { number.swap_bytes() } else { number };
-    // IPv6 has another number in each of the BSDs and on macOS. What it is, IP says again.
+    // IPv6 has a different number on each BSD and on macOS; the IP header contains the version.
     let layer = match number {
         2 | 10 | 24 | 28 | 30 => Layer::Ip,
         _ => Layer::Ether(u16::try_from(number).unwrap_or(u16::MAX)),
@@ -87,7 +87,7 @@ fn ppp(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     let framed = rest.bytes.starts_with(&[0xff, 0x03]);
     let rest = rest.after(if framed { 2 } else { 0 }).ok_or(Opaque::Broken)?;
     let first = rest.u8(0).ok_or(Opaque::Broken)?;
-    // An odd first byte is the whole number, with its upper half left out.
+    // An odd first byte is a compressed protocol field of one byte (RFC 1661, 6.5).
     let (protocol, taken) = match first & 1 {
         1 => (first.into(), 1),
         _ => (rest.u16(0).ok_or(Opaque::Broken)?, 2),
@@ -97,7 +97,7 @@ fn ppp(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
         0x0021 | 0x0057 => Ok((Layer::Ip, rest)),
         0x0281 | 0x0283 => Ok((Layer::Ether(0x8847), rest)),
         0x0053 => Err(Opaque::Encrypted),
-        // Half of the framing: that number is nobody's.
+        // A part of the framing only: 0x00ff is not assigned.
         0x00ff => Err(Opaque::Broken),
         _ => Err(Opaque::Control),
     }
@@ -105,7 +105,7 @@ fn ppp(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
 
 fn pppoe(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     let (head, inner) = rest.u16(0).zip(rest.after(6)).ok_or(Opaque::Broken)?;
-    // Version 1, type 1, and the code of a session's data.
+    // Version 1, type 1, and the code of session data.
     if head != 0x1100 {
         return Err(Opaque::Control);
     }
@@ -118,7 +118,8 @@ fn mpls(mut rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
         is_last = rest.u8(2)? & 1 == 1;
         rest = rest.after(4)?;
     }
-    // Nothing says what follows. A zero begins the control word of a wire for Ethernet.
+    // MPLS does not identify the payload. A zero nibble begins the control word of an Ethernet
+    // pseudowire.
     match rest.u8(0)? >> 4 {
         4 | 6 => Some((Layer::Ip, rest)),
         0 => Some((Layer::Link(LinkType::ETHERNET), rest.after(4)?)),
@@ -131,13 +132,13 @@ fn radiotap(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     Some((Layer::Link(LinkType::WIFI), rest.after(usize::from(length).max(8))?))
 }
 
-/// IEEE 802.11, whose numbers have their lower byte first.
+/// Reads IEEE 802.11, which is little-endian.
 fn wifi(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     const DATA: u8 = 2;
     let kind = rest.u8(0).ok_or(Opaque::Broken)?;
     let flags = rest.u8(1).ok_or(Opaque::Broken)?;
     let (subtype, is_bridged) = (kind >> 4, flags & 3 == 3);
-    // The third bit of a subtype says that there is no data.
+    // The third bit of the subtype marks frames without data.
     if kind & 3 != 0 || kind >> 2 & 3 != DATA || subtype & 4 != 0 {
         return Err(Opaque::Control);
     }
@@ -148,7 +149,7 @@ fn wifi(rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     if subtype & 8 != 0 {
         let control = rest.u8(header).ok_or(Opaque::Broken)?;
         if control & 0x80 != 0 {
-            // Several frames in one.
+            // An aggregate of several frames (A-MSDU).
             return Err(Opaque::Control);
         }
         header += if flags & 0x80 != 0 { 6 } else { 2 };

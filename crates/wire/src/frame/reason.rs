@@ -1,12 +1,12 @@
-//! Why no IP packet comes out of a frame, in words.
+//! Texts for the reasons why a frame yields no IP packet.
 
 use std::fmt;
 
 use super::Opaque;
 use crate::capture::LinkType;
 
-/// Numbers of protocols behind Ethernet's header: IEEE's, and below 0x0600 those that Linux has made
-/// up for its cooked headers (`linux/if_ether.h`).
+/// EtherTypes: IEEE values, and below 0x0600 those that Linux defines for cooked headers
+/// (`linux/if_ether.h`).
 const PROTOCOLS: [(u16, &str); 31] = [
     (0x0003, "Linux: all protocols"),
     (0x000c, "CAN"),
@@ -41,24 +41,24 @@ const PROTOCOLS: [(u16, &str); 31] = [
     (0x9000, "loopback test"),
 ];
 
-/// Link types of the registry that are not read here.
+/// Registered link types that are not read.
 const LINKS: [(u16, &str); 20] = [
     (6, "Token Ring"),
     (10, "FDDI"),
     (50, "PPP in HDLC"),
     (104, "Cisco HDLC"),
     (107, "Frame Relay"),
-    (119, "IEEE 802.11 behind Prism's header"),
+    (119, "IEEE 802.11 with Prism header"),
     (143, "DOCSIS"),
-    (163, "IEEE 802.11 behind AVS's header"),
-    (189, "USB of Linux"),
+    (163, "IEEE 802.11 with AVS header"),
+    (189, "Linux USB"),
     (192, "PPI"),
     (195, "IEEE 802.15.4"),
-    (220, "USB of Linux"),
+    (220, "Linux USB"),
     (227, "CAN"),
     (230, "IEEE 802.15.4"),
     (239, "NFLOG"),
-    (249, "USB of Windows"),
+    (249, "Windows USB"),
     (251, "Bluetooth LE"),
     (252, "exported PDUs"),
     (253, "netlink"),
@@ -66,8 +66,7 @@ const LINKS: [(u16, &str); 20] = [
 ];
 
 impl Opaque {
-    /// The kind of reason, the same for all numbers: `link-type`, `ethertype`, `control`, `encrypted`
-    /// or `broken`.
+    /// Stable name of the reason: `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Link(_) => "link-type",
@@ -78,7 +77,7 @@ impl Opaque {
         }
     }
 
-    /// The number of the link type or of the protocol.
+    /// The link type or the EtherType.
     pub fn number(self) -> Option<u16> {
         match self {
             Self::Link(LinkType(number)) | Self::Protocol(number) => Some(number),
@@ -86,7 +85,7 @@ impl Opaque {
         }
     }
 
-    /// The name that belongs to [`Opaque::number`], where it is a well-known one.
+    /// The name of [`Opaque::number`]; `None` if unknown.
     pub fn name(self) -> Option<&'static str> {
         let (names, number): (&[(u16, &str)], u16) = match self {
             Self::Link(LinkType(number)) => (&LINKS, number),
@@ -106,7 +105,7 @@ impl fmt::Display for Opaque {
             (Self::Protocol(number), None) => write!(f, "ethertype {number:#06x}"),
             (Self::Control, _) => f.write_str("control frames of the link"),
             (Self::Encrypted, _) => f.write_str("encrypted by the link"),
-            (Self::Broken, _) => f.write_str("cut or broken before IP"),
+            (Self::Broken, _) => f.write_str("truncated or broken before IP"),
         }
     }
 }

@@ -37,7 +37,7 @@ fn read(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Opaque> {
     datagram(link, frame, frame.len())
 }
 
-/// The one that is in most frames here.
+/// Checks that the frame contains the IP packet used by most of these tests.
 fn is_the_packet(link: LinkType, frame: &[u8]) {
     let found = read(link, frame).unwrap_or_else(|why| panic!("{link:?}: {why:?}"));
     let expected = Datagram {
@@ -54,7 +54,7 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
         is_tunnelled: found.is_tunnelled,
     };
     assert_eq!(found, expected, "{link:?}");
-    // However little of it is there, it is the same packet or none.
+    // A shorter part of the frame contains the same packet or none.
     for end in 0..frame.len() {
         match datagram(link, &frame[..end], frame.len()) {
             Ok(cut) if !found.is_tunnelled || cut.is_tunnelled => {
@@ -68,14 +68,14 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
 }
 
 #[test]
-fn ip_behind_every_link() {
+fn ip_is_found_on_every_link_type() {
     let packet = v4(6, b"payload");
     let after = |head: &[u8]| [head, &packet].concat();
     for link in [LinkType::RAW, LinkType::IPV4] {
         is_the_packet(link, &packet);
     }
     is_the_packet(LinkType::ETHERNET, &ethernet(0x0800, &packet));
-    // The least length of a frame is filled up with anything.
+    // Ethernet frames are padded to their minimum length.
     let padded = [ethernet(0x0800, &packet), vec![0xee; 19]].concat();
     assert_eq!(read(LinkType::ETHERNET, &padded).unwrap().payload, b"payload");
     is_the_packet(LinkType::SLL, &after(&[&[0; 14][..], &[8, 0]].concat()));
@@ -99,7 +99,7 @@ fn ip_behind_every_link() {
 }
 
 #[test]
-fn ip_behind_what_ethernet_wraps() {
+fn ip_is_found_inside_vlans_pppoe_and_mpls() {
     let packet = v4(6, b"payload");
     let after = |head: &[u8]| [head, &packet].concat();
     let vlans = after(&[0, 5, 0x81, 0, 0, 6, 8, 0]);
@@ -113,7 +113,7 @@ fn ip_behind_what_ethernet_wraps() {
     is_the_packet(LinkType::ETHERNET, &ethernet(0x8847, &labels));
     let wire = [&[0, 1, 0x31, 64, 0, 0, 0, 0][..], &ethernet(0x0800, &packet)].concat();
     is_the_packet(LinkType::ETHERNET, &ethernet(0x8847, &wire));
-    // The length of IEEE 802.3, and what fills the frame behind it.
+    // The length field of IEEE 802.3, and padding after the packet.
     let snap = after(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
     is_the_packet(LinkType::ETHERNET, &ethernet(snap.len() as u16, &snap));
 }
@@ -138,7 +138,7 @@ fn ip_in_tunnels() {
     let mut native = vec![0, 0x10, 3, 0, 0, 0, 0, 0];
     native.extend([&[8, 1][..], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat());
     raw(&udp(40_000, 5247, &after(&native)));
-    // In each other.
+    // Nested tunnels.
     let inner = udp(2152, 2152, &after(&[0x30, 0xff, 0, 27, 0, 0, 0, 1]));
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(0x0800, &inner)].concat();
     let found = udp(50_000, 4789, &vxlan);
@@ -205,7 +205,7 @@ fn extension_headers_and_fragments() {
     let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more });
     assert_eq!(fragment(&part(0, 1)), expected(0, true));
     assert_eq!(fragment(&part(64, 0)), expected(64, false));
-    assert_eq!(fragment(&part(0, 0)), None, "it is whole");
+    assert_eq!(fragment(&part(0, 0)), None, "not a fragment");
     assert_eq!(read(LinkType::RAW, &part(64, 1)).unwrap().carried, 8);
 
     let mut packet = v4(51, &[&[6, 1][..], &[0; 10], b"payload"].concat());
@@ -213,11 +213,11 @@ fn extension_headers_and_fragments() {
     [packet[6], packet[7]] = [0x20, 3];
     let found = read(LinkType::RAW, &packet).unwrap();
     assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true }));
-    assert_eq!((found.protocol, found.carried), (51, 19), "what is in a later part is no header");
+    assert_eq!((found.protocol, found.carried), (51, 19), "a later fragment has no header");
 }
 
 #[test]
-fn merged_packets_say_no_length() {
+fn merged_packets_have_no_length() {
     for mut packet in [v4(6, &[7; 90]), v6(6, &[7; 90])] {
         let field = if packet[0] >> 4 == 4 { 2..4 } else { 4..6 };
         packet[field].fill(0);
@@ -228,7 +228,7 @@ fn merged_packets_say_no_length() {
 }
 
 #[test]
-fn what_is_no_packet_is_said() {
+fn frames_without_ip_have_a_reason() {
     let beacon = [0x80, 0, 0, 0];
     let null = [0x48, 1, 0, 0];
     let protected = [0x08, 0x41, 0, 0];
@@ -252,7 +252,7 @@ fn what_is_no_packet_is_said() {
 
 proptest! {
     #[test]
-    fn any_bytes_behind_any_link(
+    fn any_bytes_on_any_link_type_are_read(
         link in prop::sample::select(vec![0_u16, 1, 9, 51, 101, 105, 108, 113, 127, 228, 276]),
         beginning in prop::sample::select(vec![
             ethernet(0x8100, &[]),

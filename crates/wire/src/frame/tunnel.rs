@@ -1,4 +1,4 @@
-//! What a packet carries that is a packet itself.
+//! Tunnels: packets inside packets.
 
 use super::link::BRIDGED;
 use super::{Datagram, Layer, Rest};
@@ -13,7 +13,7 @@ const GTP: u16 = 2152;
 const VXLAN: u16 = 4789;
 const CAPWAP: u16 = 5247;
 
-/// What begins in this packet, where it is a tunnel's that can be read.
+/// The content of a tunnel packet; `None` if the packet is not a tunnel that can be read.
 pub(super) fn inside<'a>(outer: &Datagram<'a>) -> Option<(Layer, Rest<'a>)> {
     if outer.fragment.is_some_and(|part| part.offset > 0) {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn inside<'a>(outer: &Datagram<'a>) -> Option<(Layer, Rest<'a>)> {
         UDP => {
             let content = rest.after(8)?;
             let ports = [rest.u16(0)?, rest.u16(2)?];
-            // The one who sends takes any port with VXLAN.
+            // The source port of VXLAN is arbitrary.
             match ports {
                 [_, VXLAN] => vxlan(content),
                 _ if ports.contains(&GTP) => gtp(content),
@@ -39,7 +39,7 @@ pub(super) fn inside<'a>(outer: &Datagram<'a>) -> Option<(Layer, Rest<'a>)> {
 
 fn gre(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     let (flags, protocol) = (rest.u16(0)?, rest.u16(2)?);
-    // Version 0, without the source routes that nobody uses.
+    // Version 0 without source routes, which are deprecated (RFC 2784).
     if flags & 0x4007 != 0 {
         return None;
     }
@@ -48,7 +48,7 @@ fn gre(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
 }
 
 fn vxlan(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
-    // It has the number of a network, and zeros where it must.
+    // The flag for a valid VNI is set, and reserved bits are zero.
     let (flags, number) = (rest.u32(0)?, rest.u32(4)?);
     if flags != 0x0800_0000 || number & 0xff != 0 {
         return None;
@@ -56,7 +56,7 @@ fn vxlan(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     Some((Layer::Ether(BRIDGED), rest.after(8)?))
 }
 
-/// The user's part of GTP, version 1.
+/// Reads GTP-U, version 1.
 fn gtp(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     const USER_DATA: u8 = 0xff;
     let flags = rest.u8(0)?;
@@ -80,13 +80,13 @@ fn gtp(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     matches!(inner.u8(0)? >> 4, 4 | 6).then_some((Layer::Ip, inner))
 }
 
-/// What an access point sends to its controller.
+/// Reads data packets between an access point and its controller (CAPWAP, RFC 5415).
 fn capwap(rest: Rest<'_>) -> Option<(Layer, Rest<'_>)> {
     let head = rest.u32(0)?;
     let (preamble, length) = (head >> 24, head >> 19 & 0x1f);
     let [is_native, is_fragment, is_keep_alive] = [0x100, 0x80, 0x08].map(|bit| head & bit != 0);
     let is_first = rest.u16(6)? & 0xfff8 == 0;
-    // Not encrypted, and not a later part of a frame.
+    // Not encrypted, and not a later fragment.
     if preamble != 0 || length < 2 || is_keep_alive || is_fragment && !is_first {
         return None;
     }

@@ -1,10 +1,10 @@
-//! The VLANs that a frame is in.
+//! VLAN tags of a frame.
 
 use super::{DEPTH, Rest};
 use crate::capture::LinkType;
 
-/// The numbers of its VLANs (IEEE 802.1Q), the outer one first; none where the link has no such tags.
-/// Those inside of tunnels do not count.
+/// The VLAN IDs (IEEE 802.1Q), outermost first; empty if the link type has no tags. Tags inside
+/// tunnels are ignored.
 pub fn vlans(link: LinkType, frame: &[u8]) -> impl Iterator<Item = u16> + '_ {
     let rest = Rest { bytes: frame, length: frame.len() };
     let mut next = match link {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_read_one_behind_the_other_until_they_are_cut() {
+    fn nested_tags_are_read_until_they_are_truncated() {
         let tagged = [0x88, 0xa8, 0x20, 0x64, 0x81, 0x00, 0xa0, 0xc8, 0x08, 0x00, 0x45];
         let frame = [&[0; 12][..], &tagged].concat();
         let of = |frame: &[u8]| vlans(LinkType::ETHERNET, frame).collect::<Vec<_>>();

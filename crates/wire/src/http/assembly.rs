@@ -1,4 +1,4 @@
-//! The bytes of a head, until all of them are there or it is clear that they never will be.
+//! Collects the bytes of a header until the header is complete or can no longer become complete.
 
 use std::borrow::Cow;
 
@@ -8,81 +8,80 @@ use super::fields;
 use super::rest::Rest;
 use manyways_unit::ThinVec;
 
-/// The longest head. nginx takes requests up to this, Apache and Node shorter ones.
+/// Maximum length of a header. nginx accepts requests up to this length; the limits of Apache and
+/// Node are lower.
 pub const HEAD_LIMIT: usize = 32 * 1024;
-/// Whether a head begins here shows within so many bytes.
+/// Number of bytes within which the beginning of a header is recognized.
 const BEGINNING: usize = 48;
 
-/// What a head is of.
+/// The expected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A request, where one is due.
+    /// A request, at a position where a request must begin.
     Request,
-    /// A request, where it may as well be something else.
+    /// A request, at a position where other data is possible.
     LikelyRequest,
-    /// A response.
     Response,
 }
 
-/// A head as far as it is there. No byte is looked at more than a few times, however small the
-/// pieces are.
+/// A header that is incomplete. Each byte is read only a few times, however small the pieces are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembly {
     held: ThinVec<u8>,
     line: Line,
-    /// Its beginning and its first line are those of a head.
+    /// Whether the beginning and the first line are those of a header.
     is_begun: bool,
     has_line: bool,
-    /// When its first and its last bytes passed.
+    /// Times of the first and the last bytes.
     pub(super) times: Option<(Time, Time)>,
-    /// What it is in was not followed up to here.
+    /// Whether the stream was not followed up to this point.
     pub(super) is_guess: bool,
-    /// Something else was unfinished as it began.
+    /// Whether another message was unfinished when this header began.
     pub(super) is_behind: bool,
 }
 
-/// What the line that is not finished yet has.
+/// Content of the current, unfinished line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     Nothing,
     OnlyReturn,
-    /// So begins a head: empty lines before it are skipped.
+    /// The initial state: empty lines before a header are skipped.
     #[default]
     Something,
 }
 
-/// What a piece adds.
+/// Result of adding a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken<'a> {
-    /// All of it belongs to the head, of which more is missing.
+    /// The whole piece belongs to the header, which is still incomplete.
     More,
-    /// Here is the whole head.
+    /// The complete header.
     Whole(Cow<'a, [u8]>),
-    /// Here is the head's beginning. The rest was not captured, or it is too long.
+    /// The beginning of the header. The rest was not captured, or the header is too long.
     Cut(Cow<'a, [u8]>),
-    /// It is no head. What was held is gone, and the piece's bytes are still there.
+    /// Not a header. Held bytes are discarded; the bytes of the piece are not consumed.
     Not {
-        /// How many bytes were held.
+        /// Number of discarded bytes.
         held: usize,
-        /// It begins as TLS does, or HTTP/2.
+        /// Whether the bytes begin like TLS or HTTP/2.
         is_other: bool,
     },
 }
 
 impl Assembly {
-    /// At a place where a head may begin.
+    /// Creates an assembly at a position where a header may begin.
     pub(super) fn guess() -> Self {
         Self { is_guess: true, ..Self::default() }
     }
 
-    /// What is held of it, when nothing more will come.
+    /// The collected bytes, when no more will arrive.
     pub(super) fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// Goes on with what is left of a piece.
+    /// Continues with the rest of a piece.
     pub(super) fn take<'a>(&mut self, kind: Kind, rest: &mut Rest<'a>) -> Taken<'a> {
-        // RFC 9112, 2.2: an empty line before a request is to be ignored.
+        // Empty lines before a request are ignored (RFC 9112, 2.2).
         if self.held.is_empty() && !self.is_guess {
             let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
             let empty = rest.bytes.iter().take_while(|byte| is_line_end(byte)).count();
@@ -140,7 +139,7 @@ impl Assembly {
         Taken::More
     }
 
-    /// Whether what is held begins a head together with what is new.
+    /// Whether the held bytes and `new` begin a header; `None` if undecided.
     fn begins(&self, kind: Kind, new: &[u8]) -> Option<bool> {
         fields::begins(kind, &self.beginning(new))
     }

@@ -1,32 +1,32 @@
-//! A body in chunks (RFC 9112, 7.1), of which only the lengths are kept.
+//! A chunked body (RFC 9112, 7.1), of which only lengths are kept.
 
 use super::assembly::HEAD_LIMIT;
 use super::rest::Rest;
 
-/// The longest line before a chunk, extensions included; its length has at most 15 digits.
+/// Maximum length of the line before a chunk, including extensions. The size has at most 15 digits.
 const LINE_LIMIT: u32 = 4096;
 const DIGIT_LIMIT: u8 = 15;
 
-/// Where in a body of chunks one is.
+/// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chunked {
     part: Part,
-    /// What the line says so far, then what is left of the chunk.
+    /// Chunk size as read so far, then the remaining bytes of the chunk.
     size: u64,
-    /// How many bytes the line, or all lines behind the last chunk, have so far.
+    /// Number of bytes of the current line, or of the trailer section.
     line: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// The length of a chunk, of which so many digits passed.
+    /// The size of a chunk, with the number of digits read.
     Size(u8),
-    /// What follows it in its line.
+    /// The rest of the line after the size.
     Extension,
     Data,
-    /// The end of the line behind a chunk.
+    /// The end of line after a chunk.
     DataEnd,
-    /// Fields behind the last chunk, until an empty line.
+    /// Trailer fields, up to an empty line.
     Trailer {
         is_empty: bool,
     },
@@ -38,30 +38,28 @@ impl Default for Part {
     }
 }
 
-/// What becomes of the body.
+/// State of the body after a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It goes on.
     More,
-    /// This was its end.
+    /// The body is complete.
     Done,
-    /// Where its next chunk begins is not known: the bytes that say it are not there, or say
-    /// something else.
+    /// The position of the next chunk is unknown: the bytes of its size are missing or invalid.
     Lost,
 }
 
-/// So much of a piece belongs to the body.
+/// Bytes of a piece that belong to the body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took {
-    /// All of it.
+    /// All bytes of the body.
     pub(super) length: u64,
-    /// What is no framing.
+    /// Bytes without chunk framing.
     pub(super) content: u64,
 }
 
 impl Chunked {
-    /// Goes on with what is left of a piece. Where it is lost, the bytes that it does not
-    /// understand are still there.
+    /// Continues with the rest of a piece. After [`Step::Lost`], the invalid bytes are not
+    /// consumed.
     pub(super) fn take(&mut self, rest: &mut Rest<'_>) -> (Step, Took) {
         let mut took = Took::default();
         while !rest.is_empty() {
@@ -132,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of these bytes, in parts of so many; how many are not taken, and the content.
+    /// Reads the bytes in pieces of `most`. Returns the last step, the number of bytes not
+    /// consumed, and the length of the content.
     fn follow(bytes: &[u8], most: usize) -> (Step, usize, u64) {
         let (mut chunked, mut taken, mut content) = (Chunked::default(), 0, 0);
         for part in bytes.chunks(most) {
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_end_with_an_empty_one_wherever_they_are_cut() {
+    fn an_empty_chunk_ends_the_body_in_pieces_of_any_size() {
         let digits = "00000000000000a\r\n0123456789\r\n0\r\n\r\n";
         let extended = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(4092));
         for (body, expected) in [

@@ -1,4 +1,4 @@
-//! What a head says, or what is there of one.
+//! Reads headers, complete or truncated.
 
 use std::borrow::Cow;
 
@@ -13,15 +13,16 @@ use super::{
     absolute, host,
 };
 
-/// So much is kept of what a client calls itself.
+/// Maximum number of characters kept of a `User-Agent`.
 pub const AGENT_LIMIT: usize = 256;
-/// The longest content type that is kept. RFC 6838 (4.2) recommends names of at most 64.
+/// Maximum length of a content type that is kept. RFC 6838 (4.2) recommends names of at most 64
+/// characters.
 pub const CONTENT_TYPE_LIMIT: usize = 128;
-/// The longest list of content codings that is kept.
+/// Maximum length of a list of content codings that is kept.
 pub const CODING_LIMIT: usize = 64;
 
-/// The registered methods that are in use. Where the rest of a line is missing, or where a request
-/// need not begin, others are not believed.
+/// Registered methods in use. Only these are accepted if the rest of the line is missing, or at a
+/// position where other data is possible.
 const METHODS: [&str; 26] = [
     "GET",
     "HEAD",
@@ -50,24 +51,24 @@ const METHODS: [&str; 26] = [
     "MKCALENDAR",
     "ACL",
 ];
-/// How a status line begins; a `d` is any digit.
+/// Beginning of a status line; `d` is any digit.
 const STATUS_LINE: &[u8] = b"HTTP/1.d ddd";
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// How long a message says that its body is (RFC 9112, 6.3).
+/// Message body length (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// It has no field for that.
+    /// Without a length field.
     Unsaid,
     Length(u64),
     Chunked,
-    /// Coded in a way that has no end of its own.
+    /// With a transfer coding that does not delimit the body.
     Endless,
-    /// It contradicts itself.
+    /// With contradictory fields.
     Broken,
 }
 
-/// Whether these bytes begin a head; none while that is open.
+/// Whether `bytes` begin a header; `None` if undecided.
 pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
     match kind {
         Kind::Request => {
@@ -105,7 +106,7 @@ pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether this is the first line of such a head, its end included.
+/// Whether `line`, including its line end, is a valid first line.
 pub(super) fn is_first_line(kind: Kind, line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     match kind {
@@ -116,12 +117,12 @@ pub(super) fn is_first_line(kind: Kind, line: &[u8]) -> bool {
     }
 }
 
-/// Whether a client's bytes begin as TLS does, or HTTP/2.
+/// Whether the bytes of a client begin like TLS or HTTP/2.
 pub(super) fn is_other(bytes: &[u8]) -> bool {
     bytes.first() == Some(&TLS_HANDSHAKE) || bytes.starts_with(b"PRI * ")
 }
 
-/// Reads a request's head, or the beginning of one. Its times and lengths are left to the caller.
+/// Reads the header of a request, complete or truncated. The caller sets times and lengths.
 pub(super) fn request(bytes: &[u8], is_whole: bool) -> Option<(Request, Body)> {
     let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
     if let Some(read) = read_request(&with_end(bytes, is_whole)?, &mut fields) {
@@ -133,7 +134,7 @@ pub(super) fn request(bytes: &[u8], is_whole: bool) -> Option<(Request, Body)> {
     Some((Request { is_cut: true, ..request }, Body::Broken))
 }
 
-/// Reads a response's head, or the beginning of one, as [`request`] does.
+/// Reads the header of a response like [`request`].
 pub(super) fn response(bytes: &[u8], is_whole: bool) -> Option<(Response, Body)> {
     if begins(Kind::Response, bytes) != Some(true) {
         return None;
@@ -148,7 +149,7 @@ pub(super) fn response(bytes: &[u8], is_whole: bool) -> Option<(Response, Body)>
     Some((Response { is_cut: true, ..response }, Body::Broken))
 }
 
-/// A head that ends: where it was cut, it ends behind its last whole line.
+/// Terminates a truncated header after its last complete line.
 fn with_end(bytes: &[u8], is_whole: bool) -> Option<Cow<'_, [u8]>> {
     if is_whole {
         return Some(bytes.into());
@@ -235,7 +236,7 @@ fn no_request() -> Request {
     }
 }
 
-/// One of which nothing is known.
+/// A response without known properties.
 pub(super) fn no_response() -> Response {
     Response {
         status: None,
@@ -263,7 +264,7 @@ fn is_method(byte: u8) -> bool {
     byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')
 }
 
-/// What [`Request::resource`] is.
+/// Computes [`Request::resource`].
 fn resource(authority: &Authority, target: &str) -> Option<u64> {
     let path = match target.split_once("://") {
         Some((_, rest)) if absolute(target).is_some() => {
@@ -289,7 +290,7 @@ fn first<'f>(fields: &'f [Header<'_>], name: &str) -> Option<&'f [u8]> {
 }
 
 fn body(fields: &[Header<'_>]) -> Body {
-    // A transfer coding counts more than a length does.
+    // A transfer coding overrides `Content-Length` (RFC 9112, 6.3).
     if let Some(codings) = all(fields, "transfer-encoding").last() {
         let last = codings.rsplit(|byte| *byte == b',').next().unwrap_or_default();
         let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
@@ -302,7 +303,7 @@ fn body(fields: &[Header<'_>]) -> Body {
     }
 }
 
-/// A length that is none, or another length beside it.
+/// An invalid length, or two different lengths.
 struct Contradiction;
 
 fn declared(fields: &[Header<'_>]) -> Result<Option<u64>, Contradiction> {
@@ -318,7 +319,7 @@ fn declared(fields: &[Header<'_>]) -> Result<Option<u64>, Contradiction> {
     Ok(Some(length))
 }
 
-/// At most so many characters, those replaced that cannot be printed.
+/// At most `most` characters; unprintable bytes become `?`.
 fn text(value: &[u8], most: usize) -> Option<Box<str>> {
     let printed = |byte: &u8| match byte {
         b' '..=b'~' => char::from(*byte),
@@ -328,7 +329,7 @@ fn text(value: &[u8], most: usize) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// The type without its parameters.
+/// The media type without parameters.
 fn content_type(value: &[u8]) -> Option<Box<str>> {
     let name = value.split(|byte| *byte == b';').next()?.trim_ascii();
     let at = name.iter().position(|byte| *byte == b'/')?;
@@ -349,13 +350,13 @@ fn lower(value: &[u8]) -> Option<Box<str>> {
     std::str::from_utf8(value).ok().map(|text| text.to_ascii_lowercase().into())
 }
 
-/// RFC 9110, 5.6.2.
+/// Whether `bytes` are a token (RFC 9110, 5.6.2).
 fn is_token(bytes: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !bytes.is_empty() && bytes.iter().all(is_letter)
 }
 
-/// What frames the body of this answer (RFC 9112, 6.3); none where that cannot be told.
+/// How the body of a response is delimited (RFC 9112, 6.3); `None` if unknown.
 pub(super) fn framing(method: Option<&str>, status: Option<u16>, body: Body) -> Option<Framing> {
     if method == Some("HEAD") || matches!(status, Some(100..=199 | 204 | 304)) {
         return Some(Framing::Bodiless);

@@ -1,32 +1,31 @@
-//! Which part of something is asked for, and which one comes (RFC 9110, 14).
+//! Range requests and their parts (RFC 9110, 14).
 
-/// The bytes that a request asks for in its `Range` field.
+/// The value of a `Range` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// From the first to the last one, or to the end.
+    /// From `first` to `last`, or to the end.
     From {
-        /// The first one's place.
+        /// Offset of the first byte.
         first: u64,
-        /// The last one's, where it is said.
+        /// Offset of the last byte; `None` for the end.
         last: Option<u64>,
     },
-    /// So many at the end.
+    /// A suffix range: this number of bytes at the end.
     Last(u64),
-    /// More than one range.
     Several,
 }
 
-/// The bytes that an answer has by its `Content-Range` field.
+/// The value of a `Content-Range` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The places of the first and the last one; none where the range could not be satisfied.
+    /// Offsets of the first and the last byte; `None` if the range was not satisfiable.
     pub part: Option<(u64, u64)>,
-    /// How many the whole has, where that is known.
+    /// Complete length; `None` if unknown.
     pub whole: Option<u64>,
 }
 
 impl Asked {
-    /// Reads the value of a `Range` field; none when it is not one of bytes.
+    /// Reads the value of a `Range` field; `None` if the unit is not bytes.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let ranges = unit(value, b'=')?;
         if ranges.contains(&b',') {
@@ -44,7 +43,7 @@ impl Asked {
 }
 
 impl ContentRange {
-    /// Reads the value of a `Content-Range` field; none when it is not one of bytes.
+    /// Reads the value of a `Content-Range` field; `None` if the unit is not bytes.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let (part, whole) = split(unit(value, b' ')?, b'/')?;
         let whole = match whole {
@@ -70,7 +69,7 @@ impl ContentRange {
     }
 }
 
-/// A number in digits only.
+/// Reads a number that consists of digits only.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -78,13 +77,13 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// What follows the unit, which must be bytes.
+/// Skips the unit, which must be `bytes`.
 fn unit(value: &[u8], between: u8) -> Option<&[u8]> {
     let (unit, rest) = split(value, between)?;
     unit.eq_ignore_ascii_case(b"bytes").then_some(rest)
 }
 
-/// The trimmed parts before and behind the first byte of this kind.
+/// The trimmed parts before and after the first `between`.
 fn split(value: &[u8], between: u8) -> Option<(&[u8], &[u8])> {
     let at = value.iter().position(|byte| *byte == between)?;
     let (before, behind) = (value.get(..at)?, value.get(at + 1..)?);
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_asks_for_one_range_or_for_several() {
+    fn a_range_field_has_one_range_or_several() {
         let from = |first, last| Some(Asked::From { first, last });
         for (value, expected) in [
             ("bytes=0-499", from(0, Some(499))),
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_which_part_of_how_much_it_is() {
+    fn a_content_range_gives_the_part_and_the_complete_length() {
         let range = |part, whole| Some(ContentRange { part, whole });
         for (value, expected) in [
             ("bytes 0-499/1234", range(Some((0, 499)), Some(1234))),

@@ -1,10 +1,10 @@
-//! What is left of a piece while it is read.
+//! The unread rest of a piece.
 
 use manyways_unit::Time;
 
 use crate::stream::Piece;
 
-/// Bytes that are known, and behind them some that are not.
+/// Captured bytes, followed by bytes that were not captured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest<'a> {
     pub(super) at: Time,
@@ -23,7 +23,7 @@ impl<'a> Rest<'a> {
         self.bytes.is_empty() && self.unknown == 0
     }
 
-    /// Goes past so many bytes, or all that there are; says how many those were.
+    /// Skips at most `most` bytes and returns the number of skipped bytes.
     pub(super) fn skip(&mut self, most: u64) -> u64 {
         let known = usize::try_from(most).unwrap_or(usize::MAX).min(self.bytes.len());
         self.bytes = &self.bytes[known..];

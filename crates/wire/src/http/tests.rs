@@ -10,7 +10,7 @@ fn request(host: &str, port: Option<u16>) -> Peek<Head> {
     Peek::Complete(Head::Request(Some(named(host, port))))
 }
 
-/// Every beginning says `More`, or the same as the whole.
+/// Checks that each beginning of `bytes` yields `More`, or the result for all bytes.
 fn check_every_beginning(bytes: &[u8], expected: &Peek<Head>) {
     assert_eq!(&head(bytes), expected);
     for end in 0..bytes.len() {
@@ -22,7 +22,7 @@ fn check_every_beginning(bytes: &[u8], expected: &Peek<Head>) {
 }
 
 #[test]
-fn the_host_field_says_whom_a_request_is_for() {
+fn the_host_field_gives_the_authority() {
     let get = b"GET /a://b HTTP/1.1\r\nAccept: */*\r\nhOST: \t WWW.Example.com:8080 \r\n\r\nbody";
     check_every_beginning(get, &request("www.example.com", Some(8080)));
     let old = b"\r\nPOST / HTTP/1.0\nHost:a.example.:\n\n";
@@ -30,7 +30,7 @@ fn the_host_field_says_whom_a_request_is_for() {
 }
 
 #[test]
-fn an_absolute_url_counts_more_than_the_host_field() {
+fn an_absolute_url_overrides_the_host_field() {
     for (target, expected) in [
         ("http://b.example/x?y", request("b.example", None)),
         ("HTTPS://me:secret@B.example:444", request("b.example", Some(444))),
@@ -46,7 +46,7 @@ fn an_absolute_url_counts_more_than_the_host_field() {
 }
 
 #[test]
-fn connect_says_where_its_tunnel_goes_and_where_its_head_ends() {
+fn connect_gives_the_target_and_the_length_of_the_header() {
     let bytes = b"CONNECT a.example:443 HTTP/1.1\r\nHost: b.example\r\n\r\n\x16\x03\x01";
     let target = named("a.example", Some(443));
     let expected = Head::Connect { target, length: bytes.len() - 3 };
@@ -64,7 +64,7 @@ fn connect_says_where_its_tunnel_goes_and_where_its_head_ends() {
 }
 
 #[test]
-fn http_2_has_no_name_here() {
+fn http_2_yields_no_name() {
     check_every_beginning(PREFACE, &Peek::Complete(Head::Http2));
     assert_eq!(head(&[PREFACE, b"\0\0\x12\x04\0"].concat()).complete(), Some(Head::Http2));
     assert_eq!(Head::Http2.name(), None);
@@ -76,7 +76,7 @@ fn http_2_has_no_name_here() {
 }
 
 #[test]
-fn a_request_that_contradicts_itself_is_for_nobody() {
+fn a_contradictory_request_has_no_authority() {
     for fields in [
         "",
         "Host:\r\n",
@@ -107,7 +107,7 @@ fn an_address_is_not_a_name() {
 }
 
 #[test]
-fn what_is_not_http_is_said_early() {
+fn other_protocols_are_rejected_early() {
     let words = "x".repeat(40);
     for bytes in [
         &b"\x16\x03\x01"[..],

@@ -1,4 +1,4 @@
-//! A request and what was answered to it.
+//! A request and its response.
 
 use std::borrow::Cow;
 
@@ -6,156 +6,154 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{Asked, Authority, ContentRange};
 
-/// A request and its answer, as far as they passed.
+/// A request and its response, as far as captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// How many came before it on its connection.
+    /// Number of earlier exchanges on the connection.
     pub index: u64,
-    /// None where the answer passed and no request to it, as when the capture began later, or
-    /// when a server closes an idle connection with a word.
+    /// `None` if only the response was captured: the capture began later, or the server sent a
+    /// response without a request before it closed an idle connection.
     pub request: Option<Request>,
-    /// None where nothing of one passed, interim ones aside.
+    /// `None` if no final response was captured.
     pub response: Option<Response>,
-    /// The request began before an earlier one was answered whole. None where that cannot be
-    /// known: of a request that did not pass, and where nothing of the server did.
+    /// Whether the request began before an earlier response was complete. `None` if the request or
+    /// all bytes of the server are missing.
     pub is_pipelined: Option<bool>,
-    /// An interim answer came before: 100 (Continue), 103 (Early Hints).
+    /// Whether an interim response preceded: 100 (Continue), 103 (Early Hints).
     pub has_interim: bool,
-    /// How it ended.
     pub ending: Ending,
 }
 
-/// What was asked. What a cut head does not say is none.
+/// A request. Values missing from a truncated header are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The method, at most 32 letters.
+    /// At most 32 characters.
     pub method: Cow<'static, str>,
-    /// Whom it is for, by its absolute URL or else by its `Host` field.
+    /// Authority of the absolute URL, or of the `Host` field.
     pub host: Option<Authority>,
-    /// A number that is the same for what has the same host and target: the first 8 bytes, the
-    /// most significant first, of the SHA-256 of the host in lower case and the target from its
-    /// path on. The query counts, since players ask for all videos by one path and name the video
-    /// in the query; which bytes of it a flow fetches is in the `Range` field. The port does not.
-    /// It hides a URL no better than the number of URLs that a reader can try.
+    /// Identifies host and target: the first 8 bytes, big-endian, of the SHA-256 of the host in
+    /// lower case and the target without scheme and authority. The query is included, because video
+    /// players use one path for all videos and name the video in the query. The port and the
+    /// requested range are not included. The hash protects a URL only against readers that cannot
+    /// try all likely URLs.
     pub resource: Option<u64>,
-    /// What the client calls itself: at most [`AGENT_LIMIT`](super::AGENT_LIMIT) letters.
+    /// The `User-Agent` field, at most [`AGENT_LIMIT`](super::AGENT_LIMIT) characters.
     pub agent: Option<Box<str>>,
-    /// Which part it wants.
+    /// The requested range.
     pub range: Option<Box<Asked>>,
-    /// When its first byte passed.
+    /// Time of the first byte.
     pub first: Time,
-    /// When its last byte passed, of those that passed until it was answered whole.
+    /// Time of the last byte captured before the response was complete.
     pub last: Time,
-    /// Its bytes until then, head and body.
+    /// Bytes of header and body up to that time.
     pub length: u64,
-    /// Its head was not all there, or could not be read.
+    /// Whether the header was truncated or could not be read.
     pub is_cut: bool,
-    /// It passed up to its end. Never known of a cut one.
+    /// Whether the end of the request was captured; never true for a truncated header.
     pub is_whole: bool,
 }
 
-/// What was answered. What a cut head does not say is none.
+/// A response. Values missing from a truncated header are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status, 200 say; none where bytes passed of which no head is known.
+    /// Status code; `None` if bytes without a known header were captured.
     pub status: Option<u16>,
     /// Type and subtype in lower case, without parameters: at most
-    /// [`CONTENT_TYPE_LIMIT`](super::CONTENT_TYPE_LIMIT) letters.
+    /// [`CONTENT_TYPE_LIMIT`](super::CONTENT_TYPE_LIMIT) characters.
     pub content_type: Option<Box<str>>,
-    /// The content's codings in lower case, `gzip` say: at most
-    /// [`CODING_LIMIT`](super::CODING_LIMIT) letters.
+    /// Content codings in lower case, for example `gzip`: at most
+    /// [`CODING_LIMIT`](super::CODING_LIMIT) characters.
     pub coding: Option<Box<str>>,
-    /// The length that it declares, also where no body may follow.
+    /// The value of `Content-Length`, even if the response has no body.
     pub declared: Option<u64>,
-    /// What says where its body ends; none where that could not be read.
+    /// How the body is delimited; `None` if unknown.
     pub framing: Option<Framing>,
-    /// How much of its body passed.
+    /// Captured part of the body.
     pub seen: Seen,
-    /// Which part of the whole it is.
+    /// The range that the body contains.
     pub content_range: Option<Box<ContentRange>>,
-    /// When its first byte passed, not that of an interim answer before it.
+    /// Time of the first byte of the final response.
     pub first: Time,
-    /// When its last byte passed: t′ of the paper on campus Wi-Fi (section 4).
+    /// Time of the last byte: t′ in section 4 of the paper on campus Wi-Fi.
     pub last: Time,
-    /// All its bytes, of heads, interim answers and framing, too.
+    /// Number of bytes, including headers, interim responses and framing.
     pub length: u64,
-    /// Its head was not all there, or could not be read.
+    /// Whether the header was truncated or could not be read.
     pub is_cut: bool,
 }
 
-/// What says where a body ends (RFC 9112, 6.3).
+/// How a body is delimited (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
-    /// There is none, by the method or the status.
+    /// No body, because of the method or the status code.
     Bodiless,
-    /// `Content-Length`.
     Length,
-    /// Its chunks.
+    /// By chunks.
     Chunked,
-    /// The end of the connection.
+    /// By the end of the connection.
     Close,
 }
 
-/// How much of a body passed.
+/// Number of counted bytes of a body, and what they include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// So many bytes of its content, as it is coded.
+    /// Content, still coded.
     Content(u64),
-    /// So many bytes of chunks with their framing, which could not be followed.
+    /// Content and chunk framing, which could not be followed.
     Framed(u64),
-    /// So many with the head, whose end is not known.
+    /// Body and header, because the end of the header is unknown.
     WithHead(u64),
 }
 
-/// How a transaction ended.
+/// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
-    /// The answer passed up to its end.
+    /// The complete response was captured.
     Whole,
-    /// The answer's end is not known: it was taken for what passed until the next began, or until
-    /// the connection ended.
+    /// The end of the response is unknown; it is taken to be the start of the next response or the
+    /// end of the connection.
     Guessed,
-    /// The answer ends HTTP on this connection: an upgrade, or a tunnel.
+    /// The response ended HTTP on the connection: an upgrade or a tunnel.
     Switched,
-    /// The server closed before.
+    /// The server closed the connection before the end of the response.
     Early,
-    /// The connection was reset before.
+    /// The connection was reset before the end of the response.
     Reset,
-    /// The connection went on when the capture ended.
+    /// The connection was still open at the end of the capture.
     Open,
-    /// Nothing of the server passed here.
+    /// No byte of the server was captured.
     Unseen,
 }
 
-/// What the transactions of a connection add up to: those that ended.
+/// Statistics of the ended exchanges of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many requests passed, those included that have not ended.
+    /// Number of captured requests, including unfinished ones.
     pub requests: u64,
-    /// How many of them were answered, at least in part. What follows is of these.
+    /// Number of requests with at least a partial response. The other values are about these.
     pub answered: u64,
-    /// How long something was asked for and not there yet: the sum of t′ᵢ − tᵢ. Time in which more
-    /// than one request was open counts once.
+    /// Total time from a request to the end of its response: the sum of t′ᵢ − tᵢ. Time in which
+    /// several requests were open counts once.
     pub downloading: Span,
-    /// The bytes of their answers.
+    /// Bytes of the responses.
     pub downloaded: Size,
-    /// How long nothing was open between an answer's last byte and the next request: T_G.
+    /// Total time between the end of a response and the next request, without an open request: T_G.
     pub between: Span,
-    /// When the first request began, t₁, answered or not.
+    /// Start of the first request, t₁, with or without a response.
     pub first_request: Option<Time>,
-    /// When the last byte of an answer passed, t′ₙ.
+    /// Time of the last byte of a response, t′ₙ.
     pub last_data: Option<Time>,
 }
 
 impl Transaction {
-    /// From the request's first byte to the answer's first: the application response time at the
-    /// capture point.
+    /// From the first byte of the request to the first byte of the response: the application
+    /// response time at the capture point.
     pub fn response_time(&self) -> Option<Span> {
         let (request, response) = (self.request.as_ref()?, self.response.as_ref()?);
         Some(response.first.since(request.first))
     }
 
-    /// From the request's first byte to the answer's last.
+    /// From the first byte of the request to the last byte of the response.
     pub fn downloading(&self) -> Option<Span> {
         let (request, response) = (self.request.as_ref()?, self.response.as_ref()?);
         Some(response.last.since(request.first))
@@ -163,7 +161,7 @@ impl Transaction {
 }
 
 impl Seen {
-    /// The content's length, where it is known.
+    /// Length of the content; `None` if unknown.
     pub fn content(self) -> Option<u64> {
         match self {
             Self::Content(length) => Some(length),
@@ -171,7 +169,7 @@ impl Seen {
         }
     }
 
-    /// What was counted.
+    /// Number of counted bytes of any kind.
     pub fn counted(self) -> u64 {
         let (Self::Content(length) | Self::Framed(length) | Self::WithHead(length)) = self;
         length
@@ -179,12 +177,12 @@ impl Seen {
 }
 
 impl Summary {
-    /// The servicing rate: what was downloaded by how long that took. None where nothing was.
+    /// Servicing rate: downloaded bytes divided by the download time. `None` without a download.
     pub fn servicing_rate(&self) -> Option<Rate> {
         (!self.downloading.is_zero()).then(|| Rate::of(self.downloaded, self.downloading))
     }
 
-    /// Counts one that ended.
+    /// Counts an ended exchange.
     pub(super) fn add(&mut self, request: Option<&Request>, response: Option<&Response>) {
         let Some(response) = response else { return };
         let before = self.last_data;

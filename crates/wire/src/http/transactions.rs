@@ -1,4 +1,4 @@
-//! What is asked and answered on one connection, followed as its bytes pass.
+//! The exchanges of one connection, followed packet by packet.
 
 mod client;
 mod server;
@@ -12,36 +12,36 @@ use super::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
 use crate::stream::{End, Piece};
 use manyways_unit::ThinVec;
 
-/// So many requests that wait for their answers are kept. What is answered beyond that has no
-/// request. Clients that do so at all have a handful.
+/// Maximum number of requests that wait for responses. Further requests are not kept, so that their
+/// responses have no request. Pipelining clients have a handful.
 pub const OUTSTANDING: usize = 64;
-/// At so many places HTTP could have begun and did not, before it is taken for something else. A
-/// capture that begins within a body needs two of them.
+/// Number of positions without HTTP, at which HTTP could have begun, after which the connection is
+/// taken for another protocol. A capture that begins within a body needs two.
 const MISS_LIMIT: u8 = 3;
 
-/// Follows the HTTP/1 transactions of one connection.
+/// Follows the HTTP/1 exchanges of one connection.
 ///
-/// It is told of the bytes of both directions in the order in which they passed, as far as the
-/// order within each direction allows: of a request before its answer. Where bytes are not known
-/// it goes on by what is: a body of known length by that; after a head that was cut, and in a body
-/// whose chunks were, all that the server sends counts for the answer until the client's next
-/// request. Between transactions it holds no more than itself, and at most a head of
-/// [`HEAD_LIMIT`](super::HEAD_LIMIT) bytes each way and [`OUTSTANDING`] requests otherwise.
+/// Input: the bytes of both directions, ordered within each direction, and each request before its
+/// response. Missing bytes are handled as far as possible: a body of known length continues by its
+/// length; after a truncated header or broken chunk framing, all bytes of the server belong to the
+/// response until the next request. Memory: between exchanges only this value, otherwise at most
+/// one header of [`HEAD_LIMIT`](super::HEAD_LIMIT) bytes in each direction and [`OUTSTANDING`]
+/// requests.
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
     client: Reading,
     server: Reading,
-    /// Those that have not ended, the one that is answered first.
+    /// Exchanges that have not ended, the oldest first.
     open: ThinVec<Box<Exchange>>,
-    /// Requests behind them that there was no room for.
+    /// Number of later requests that were not kept.
     unkept: u64,
-    /// The request that is being sent was kept.
+    /// Whether the request being sent was kept.
     is_kept: bool,
     ended: ThinVec<Box<Transaction>>,
     count: u64,
-    /// Who sent last.
+    /// The endpoint that sent last.
     last: Option<End>,
-    /// The client sent something after the latest answer began.
+    /// Whether the client has sent data since the latest response began.
     has_asked: bool,
     has_server: bool,
     is_http: Option<bool>,
@@ -50,36 +50,37 @@ pub struct Transactions {
     summary: Summary,
 }
 
-/// Where in its messages an end is.
+/// Position of one direction within its messages.
 #[derive(Clone, Debug)]
 enum Reading {
     Head(Assembly),
-    /// A body that has so many bytes more.
+    /// A body with this number of remaining bytes.
     Left(u64),
     Chunked(Chunked),
-    /// A body up to the connection's end.
+    /// A body that ends with the connection.
     Endless,
-    /// In something whose end is not known.
+    /// Data whose end is unknown.
     Lost {
-        /// A head may begin with the next byte: some before it are unknown, or the other end spoke.
+        /// Whether a header may begin with the next byte: after missing bytes, or after data of the
+        /// other endpoint.
         is_place: bool,
     },
-    /// It sends no more.
+    /// After the FIN.
     Closed,
 }
 
-/// A transaction that has not ended.
+/// An exchange that has not ended.
 #[derive(Clone, Debug, Default)]
 struct Exchange {
     request: Option<Request>,
     is_behind: bool,
     response: Option<Response>,
     has_interim: bool,
-    /// The bytes of interim answers, then those of all heads.
+    /// Bytes of interim responses, later of all headers.
     heads: u64,
-    /// What was in the body's chunks.
+    /// Bytes of content in chunks.
     content: u64,
-    /// Where the next of them begins is not known.
+    /// Whether the chunk framing was lost.
     is_lost: bool,
 }
 
@@ -90,7 +91,7 @@ impl Default for Reading {
 }
 
 impl Transactions {
-    /// Goes on with the next bytes of one direction. [`Self::poll`] has what ended with them.
+    /// Processes the next bytes of one direction. [`Self::poll`] returns the exchanges that ended.
     pub fn handle(&mut self, from: End, piece: &Piece<'_>) {
         let mut rest = Rest::new(piece);
         if rest.is_empty() || self.is_over {
@@ -120,7 +121,7 @@ impl Transactions {
         }
     }
 
-    /// This end sends no more: its FIN passed, and all before it.
+    /// Ends one direction: all bytes and the FIN were processed.
     pub fn closed(&mut self, from: End) {
         if self.is_over {
             return;
@@ -143,53 +144,53 @@ impl Transactions {
         }
     }
 
-    /// The connection was reset.
+    /// Ends the connection because of a reset.
     pub fn reset(&mut self) {
         self.end_all(Ending::Reset);
     }
 
-    /// Nothing more will come: the connection is forgotten, or the capture ends.
+    /// Ends the connection because it is forgotten or the capture ends.
     pub fn finish(&mut self) {
         let is_closed = matches!(self.server, Reading::Closed);
         self.end_all(if is_closed { Ending::Early } else { Ending::Open });
     }
 
-    /// The next transaction that ended. To be asked until there is none after each call of the
-    /// others.
+    /// Returns the next ended exchange. Call this until it returns `None`, after each call of the
+    /// other methods.
     #[inline]
     pub fn poll(&mut self) -> Option<Transaction> {
         self.ended.remove(0).map(|ended| *ended)
     }
 
-    /// Whether this is HTTP/1; none while neither end has shown it. An end of which no byte is
-    /// known never does.
+    /// Whether the connection is HTTP/1; `None` as long as neither direction has shown it. A
+    /// direction without captured bytes never shows it.
     pub fn is_http(&self) -> Option<bool> {
         self.is_http
     }
 
-    /// No transaction comes any more, but for those that [`Self::poll`] has: it is something else,
-    /// became something else, was reset or was finished.
+    /// Whether no further exchange will end, except those that [`Self::poll`] still returns: the
+    /// connection is or has become another protocol, was reset, or was finished.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// What those add up to that ended.
+    /// Statistics of the ended exchanges.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Whether what begins now begins before something else was answered whole.
+    /// Whether a message that begins now begins before an earlier response is complete.
     fn is_behind(&self) -> bool {
         let is_idle = self.open.is_empty() && self.unkept == 0;
         !is_idle && !self.is_last_guessed()
     }
 
-    /// Whether all that is open is one answer whose end is not known, so that a request ends it.
+    /// Whether the only open exchange is a response of unknown end, so that a new request ends it.
     fn is_last_guessed(&self) -> bool {
         self.open.len() == 1 && self.unkept == 0 && self.is_guessing()
     }
 
-    /// Whether an answer passes whose end is not known.
+    /// Whether the current response has an unknown end.
     fn is_guessing(&self) -> bool {
         let is_lost = match &self.server {
             Reading::Lost { .. } => true,
@@ -199,7 +200,7 @@ impl Transactions {
         is_lost && self.open.first().is_some_and(|open| open.response.is_some())
     }
 
-    /// A message could have begun and did not.
+    /// Counts a position at which a message could have begun but did not.
     fn miss(&mut self, is_other: bool) {
         if self.is_http.is_some() {
             return;
@@ -216,7 +217,7 @@ impl Transactions {
         (self.client, self.server) = (Reading::Closed, Reading::Closed);
     }
 
-    /// Ends the transaction that is answered.
+    /// Ends the exchange whose response is current.
     fn end(&mut self, ending: Ending) {
         self.server = Reading::default();
         if let Some(open) = self.open.remove(0) {

@@ -1,120 +1,121 @@
-//! What an option of MPTCP says (RFC 8684, 3; version 0 is RFC 6824).
+//! MPTCP options by subtype (RFC 8684, 3; version 0 is RFC 6824).
 
 use std::net::IpAddr;
 
-/// An option of MPTCP, by its subtype.
+/// An MPTCP option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subtype<'a> {
-    /// A connection can have several subflows (MP_CAPABLE).
+    /// MP_CAPABLE: sets up an MPTCP connection.
     Capable(Capable),
-    /// One more subflow of a connection (MP_JOIN).
+    /// MP_JOIN: adds a subflow to a connection.
     Join(Join),
-    /// How the bytes of a subflow are numbered in the connection (DSS).
+    /// DSS: maps sequence numbers of a subflow to data sequence numbers.
     Sequence(Sequence),
-    /// The sender has one more address (ADD_ADDR).
+    /// ADD_ADDR: announces an address of the sender.
     AddAddress(AddAddress<'a>),
-    /// The addresses of these numbers are the sender's no more (REMOVE_ADDR).
+    /// REMOVE_ADDR: the address IDs that the sender no longer has.
     RemoveAddress(&'a [u8]),
-    /// The sender wants a subflow to be a backup, or no more (MP_PRIO).
+    /// MP_PRIO: changes the priority of a subflow.
     Priority {
-        /// To be one.
+        /// Whether the subflow is now a backup.
         is_backup: bool,
-        /// The subflow of this address of the sender, or else the one that this passes in.
+        /// Address ID of the subflow; `None` for the subflow that carries the option.
         address: Option<u8>,
     },
-    /// A checksum was wrong from this byte of the connection on (MP_FAIL).
+    /// MP_FAIL: the data sequence number from which on a checksum was wrong.
     Fail(u64),
-    /// The whole connection is to end at once; with the receiver's key (MP_FASTCLOSE).
+    /// MP_FASTCLOSE: closes the whole connection at once; with the receiver's key.
     FastClose(u64),
-    /// Why this subflow is reset (MP_TCPRST).
+    /// MP_TCPRST: the reason of a reset of this subflow.
     Reset {
-        /// The other end may try again: what happened is not for ever.
+        /// Whether the cause is temporary, so that the peer may try again.
         is_transient: bool,
-        /// The reason's number in the registry of RFC 8684, 3.6.
+        /// Reason code (RFC 8684, 3.6).
         reason: u8,
     },
-    /// Something else, or of a length that it cannot have.
+    /// An unknown subtype, or an option of invalid length.
     Other(u8),
 }
 
-/// How a connection begins.
+/// The content of MP_CAPABLE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capable {
-    /// The protocol's version.
+    /// Version of MPTCP.
     pub version: u8,
-    /// The flags A to H, A being the highest bit.
+    /// The flags A to H; A is the highest bit.
     pub flags: u8,
-    /// The sender's key; in a SYN of version 1 it is not there.
+    /// The sender's key; absent in a SYN of version 1.
     pub key: Option<u64>,
-    /// The receiver's key, in what ends the handshake.
+    /// The receiver's key, in the last segment of the handshake.
     pub peer_key: Option<u64>,
-    /// So many bytes come with it, in version 1: they are the connection's first.
+    /// Data-level length, in version 1: number of bytes in this segment, the first of the
+    /// connection.
     pub length: Option<u16>,
 }
 
 impl Capable {
-    /// The sender wants checksums.
+    /// Whether the sender requires checksums.
     pub fn wants_checksums(&self) -> bool {
         self.flags & 0x80 != 0
     }
 
-    /// No subflow may go to the address and port that this comes from (version 1).
+    /// Whether no subflow may be opened to the source address and port of this segment (version 1).
     pub fn forbids_joins(&self) -> bool {
         self.flags & 0x20 != 0
     }
 }
 
-/// How a subflow joins a connection.
+/// The content of MP_JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// In a SYN.
+    /// The option in a SYN.
     Ask {
-        /// It is for when others fail.
+        /// Whether the subflow is a backup.
         is_backup: bool,
-        /// The number of the sender's address.
+        /// ID of the sender's address.
         address: u8,
-        /// What the receiver calls the connection.
+        /// Token that identifies the connection at the receiver.
         token: u32,
-        /// The sender's random number.
+        /// Random number of the sender.
         nonce: u32,
     },
-    /// In its answer.
+    /// The option in a SYN/ACK.
     Answer {
-        /// It is for when others fail.
+        /// Whether the subflow is a backup.
         is_backup: bool,
-        /// The number of the sender's address.
+        /// ID of the sender's address.
         address: u8,
-        /// The first half of a hash of both keys and numbers.
+        /// The leftmost 64 bits of the HMAC.
         hmac: u64,
-        /// The sender's random number.
+        /// Random number of the sender.
         nonce: u32,
     },
-    /// In what ends the handshake: a hash of both keys and numbers.
+    /// The option in the third segment of the handshake: the HMAC.
     Confirm([u8; 20]),
 }
 
-/// How bytes are numbered.
+/// The content of DSS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The sender has all of the connection's bytes before this one.
+    /// Data ACK: the next data sequence number that the sender expects.
     pub ack: Option<Number>,
-    /// The numbers of bytes of this subflow.
+    /// `None` if the option maps no bytes.
     pub mapping: Option<Mapping>,
-    /// The sender's last byte was sent.
+    /// DATA_FIN: the sender has no more data.
     pub is_last: bool,
 }
 
-/// The number of a byte of a connection.
+/// A data sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// The lower half of it.
+    /// The lower 32 bits.
     Short(u32),
-    /// All of it.
+    /// All 64 bits.
     Long(u64),
 }
 
 impl Number {
-    /// The lower half.
+    /// The lower 32 bits.
     pub fn low(self) -> u32 {
         match self {
             Self::Short(low) => low,
@@ -123,38 +124,37 @@ impl Number {
     }
 }
 
-/// Bytes of a subflow and which ones of the connection they are.
+/// Maps bytes of a subflow to data sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The first one's number in the connection.
+    /// Data sequence number of the first byte.
     pub data: Number,
-    /// Its number in the subflow, where the byte behind the SYN has number 1; zero where the end of
-    /// the connection comes alone.
+    /// Relative sequence number of the first byte in the subflow; the byte after the SYN has number
+    /// 1. 0 for a DATA_FIN without data.
     pub subflow: u32,
-    /// How many they are, the end of the connection included. Zero says that this subflow's bytes
-    /// are those of the connection from here on: the ends fall back to TCP.
+    /// Number of bytes, including the DATA_FIN. 0 is the infinite mapping: the endpoints fall back
+    /// to TCP.
     pub length: u16,
-    /// The checksum over them, where one was agreed on.
+    /// Checksum of the mapping, if checksums were negotiated.
     pub checksum: Option<u16>,
 }
 
-/// An address that can be connected to.
+/// The content of ADD_ADDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddAddress<'a> {
-    /// It only says that the other end's address was heard of.
+    /// Whether the option echoes an address announced by the peer.
     pub is_echo: bool,
-    /// Its number.
+    /// ID of the address.
     pub id: u8,
-    /// What it is.
     pub address: IpAddr,
-    /// The port, where it is not that of the first subflow.
+    /// `None` for the port of the first subflow.
     pub port: Option<u16>,
-    /// The end of a hash that shows who says so; not in version 0 and not in an echo.
+    /// Truncated HMAC that authenticates the address; absent in version 0 and in echoes.
     pub hmac: Option<&'a [u8; 8]>,
 }
 
 impl<'a> Subtype<'a> {
-    /// Reads what [`crate::tcp::Options::mptcp`] finds. None only where nothing is there.
+    /// Reads an option that [`crate::tcp::Options::mptcp`] returned. `None` only if it is empty.
     pub fn read(content: &'a [u8]) -> Option<Self> {
         let (first, rest) = content.split_first()?;
         let low = first & 0xf;
@@ -188,7 +188,7 @@ fn capable(version: u8, rest: &[u8]) -> Option<Capable> {
         peer_key: eight(rest, 9),
         length: two(rest, 17),
     };
-    // A checksum may come behind the length.
+    // A checksum may follow the length.
     matches!(rest.len(), 1 | 9 | 17 | 19 | 21).then_some(said)
 }
 
@@ -229,7 +229,8 @@ fn sequence(rest: &[u8]) -> Option<Sequence> {
     Some(Sequence { ack, mapping, is_last: has(0x10) })
 }
 
-/// The lengths tell the family; version 0 says it in four bits that are flags in version 1.
+/// Derives the address family from the length: the field for it in version 0 has become flags in
+/// version 1.
 fn add_address(low: u8, rest: &[u8]) -> Option<AddAddress<'_>> {
     let (id, rest) = rest.split_first()?;
     let (address, rest) = match rest.len() {

@@ -1,24 +1,24 @@
-//! The beginning of a stream out of pieces in any order.
+//! Reassembly of the beginning of a stream.
 
 use std::ops::Range;
 
 use crate::LIMIT;
 
-/// The most pieces with gaps between them. Browsers cut their hello into a dozen on purpose, so
-/// that nobody on the way relies on its shape.
+/// Maximum number of pieces with gaps between them. Browsers split their ClientHello into a dozen
+/// pieces, to keep middleboxes from relying on its shape.
 const PIECE_LIMIT: usize = 64;
 
-/// Bytes of a stream's first [`LIMIT`], some of which are there.
+/// The first [`LIMIT`] bytes of a stream, some of which may be missing.
 #[derive(Default)]
 pub(super) struct Assembly {
-    /// All of them up to the last that is there; zeros where one is missing.
+    /// All bytes up to the last received one; zeros for missing bytes.
     bytes: Vec<u8>,
-    /// Which are there: in order, with gaps between.
+    /// Received ranges in ascending order, with gaps between them.
     there: Vec<Range<usize>>,
 }
 
 impl Assembly {
-    /// Puts a piece at its place. None when it would be too much.
+    /// Inserts a piece. `None` if a limit would be exceeded.
     pub(super) fn insert(&mut self, at: usize, piece: &[u8]) -> Option<()> {
         let end = at.checked_add(piece.len()).filter(|end| *end <= LIMIT)?;
         if piece.is_empty() {
@@ -28,7 +28,7 @@ impl Assembly {
             self.bytes.resize(end, 0);
         }
         self.bytes[at..end].copy_from_slice(piece);
-        // Those that it touches become one with it.
+        // Adjacent and overlapping ranges are merged.
         let first = self.there.partition_point(|range| range.end < at);
         let after = self.there.partition_point(|range| range.start <= end);
         let mut whole = at..end;
@@ -39,7 +39,7 @@ impl Assembly {
         (self.there.len() <= PIECE_LIMIT).then_some(())
     }
 
-    /// The bytes from the first on to the first that is missing.
+    /// The bytes from the beginning up to the first gap.
     pub(super) fn beginning(&self) -> &[u8] {
         match self.there.first() {
             Some(range) if range.start == 0 => &self.bytes[..range.end],
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_or_in_too_many_pieces_is_refused() {
+    fn pieces_beyond_the_limits_are_rejected() {
         let mut assembly = Assembly::default();
         assert_eq!(assembly.insert(LIMIT, b"x"), None);
         assert_eq!(assembly.insert(usize::MAX, b"x"), None);
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_beginning_is_what_was_put_there(
+        fn the_beginning_has_the_inserted_bytes(
             pieces in prop::collection::vec((0_usize..100, 0_usize..30), 1..20),
         ) {
             let stream: Vec<u8> = (0..130).collect();

@@ -1,4 +1,4 @@
-//! The frames in an Initial packet (RFC 9000, 12.4 and 19).
+//! Frames in an Initial packet (RFC 9000, 12.4 and 19).
 
 use super::assembly::Assembly;
 
@@ -8,8 +8,8 @@ const ACK: u8 = 0x02;
 const ACK_ECN: u8 = 0x03;
 const CRYPTO: u8 = 0x06;
 
-/// Puts what a packet carries of the hello into its place. None when it carries what no client puts
-/// there, ends in a frame or says more than is looked at.
+/// Inserts the CRYPTO data of a packet into the ClientHello. `None` if a frame is not allowed in a
+/// client's Initial packet, is truncated, or exceeds a limit.
 pub(super) fn read(frames: &[u8], hello: &mut Assembly) -> Option<()> {
     let mut fields = Fields(frames);
     while !fields.0.is_empty() {
@@ -21,7 +21,7 @@ pub(super) fn read(frames: &[u8], hello: &mut Assembly) -> Option<()> {
                 let length = fields.number()?;
                 hello.insert(at, fields.bytes(length)?)?;
             }
-            // CONNECTION_CLOSE, which ends it, and all that is not allowed here.
+            // CONNECTION_CLOSE, and frames that are not allowed here.
             _ => return None,
         }
     }
@@ -40,7 +40,7 @@ fn acknowledgement(fields: &mut Fields<'_>, ecn: bool) -> Option<()> {
     Some(())
 }
 
-/// What is left to read.
+/// The unread bytes.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -56,13 +56,13 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    /// Bytes behind one with their length, which may be at most `limit`.
+    /// Bytes after their length of one byte, which must be at most `limit`.
     pub(super) fn short_bytes(&mut self, limit: usize) -> Option<&'a [u8]> {
         let length = usize::from(self.byte()?);
         if length > limit { None } else { self.bytes(length) }
     }
 
-    /// A number of 1, 2, 4 or 8 bytes (RFC 9000, 16).
+    /// A variable-length integer of 1, 2, 4 or 8 bytes (RFC 9000, 16).
     pub(super) fn number(&mut self) -> Option<usize> {
         let first = self.byte()?;
         let more = self.bytes((1 << (first >> 6)) - 1)?;

@@ -1,78 +1,79 @@
-//! The headers of all packets in a datagram (RFC 8999; RFC 9000, 12.2 and 17; RFC 9369, 3.2).
+//! Headers of all packets in a datagram (RFC 8999; RFC 9000, 12.2 and 17; RFC 9369, 3.2).
 
 use super::frame::Fields;
 
 /// The versions whose headers are known.
 pub const ONE: u32 = 1;
 pub const TWO: u32 = 0x6b33_43cf;
-/// The drafts that came to be version 1, and have its headers.
+/// The last drafts of version 1, with the same headers.
 pub const DRAFTS: std::ops::RangeInclusive<u32> = 0xff00_001b..=0xff00_0022;
-/// The longest connection id of these versions.
+/// Maximum length of a connection ID in these versions.
 const ID_LIMIT: usize = 20;
-/// So many packets of a datagram are looked at. There is one for each of four sets of keys.
+/// Maximum number of packets read from a datagram. There are four sets of keys, with one packet
+/// each.
 const PACKET_LIMIT: usize = 6;
 
-/// A packet, as much as its header says.
+/// The header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     Long(Long<'a>),
     Short(Short),
 }
 
-/// A packet of those that begin a connection.
+/// A packet with a long header, as used during connection establishment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Long<'a> {
     pub version: u32,
     pub kind: Kind,
-    /// The bit that is always set in what a stranger sends (RFC 9287).
+    /// The fixed bit, which is set unless the peer allows other values (RFC 9287).
     pub is_fixed: bool,
     pub destination: &'a [u8],
     pub source: &'a [u8],
-    /// How many bytes it has, where it says so.
+    /// Length of the packet in bytes; `None` without a length field, or if the field was truncated.
     pub length: Option<usize>,
 }
 
-/// What a long header is.
+/// Packet type of a long header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Initial,
     ZeroRtt,
     Handshake,
     Retry,
-    /// Of versions (RFC 8999, 6).
+    /// Version Negotiation (RFC 8999, 6).
     Negotiation,
-    /// It has a version of which no more is known.
+    /// A packet of an unknown version.
     Unknown,
 }
 
-/// A packet of an established connection.
+/// A packet with a short header, as used after connection establishment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
     pub is_fixed: bool,
     pub spin: bool,
-    /// How many bytes it has: all that are left.
+    /// Length in bytes: the rest of the datagram.
     pub length: usize,
 }
 
-/// The packets of a datagram, as far as they can be told apart.
+/// Iterator over the packets of a datagram.
 pub struct Packets<'a> {
     rest: &'a [u8],
-    /// How long the rest is, captured or not.
+    /// Length of the rest, captured or not.
     length: usize,
-    /// All packets of a datagram are for the same connection id.
+    /// All packets of a datagram have the same destination connection ID.
     destination: Option<&'a [u8]>,
     left: usize,
 }
 
 impl Long<'_> {
-    /// Whether this is a packet of a known version, with a type that the version defines.
+    /// Whether the version is known and defines the type of the packet.
     pub fn is_known(&self) -> bool {
         !matches!(self.kind, Kind::Unknown | Kind::Negotiation)
     }
 }
 
 impl<'a> Packets<'a> {
-    /// Those of a datagram of that length, of which `captured` is there.
+    /// The packets of a datagram of `length` bytes, of which `captured` was captured.
     pub fn of(captured: &'a [u8], length: usize) -> Self {
         let length = length.max(captured.len());
         Self { rest: captured, length, destination: None, left: PACKET_LIMIT }
@@ -87,7 +88,7 @@ impl<'a> Iterator for Packets<'a> {
         let first = *self.rest.first()?;
         let is_fixed = first & 0x40 != 0;
         if first & 0x80 == 0 {
-            // Behind others, what is for nobody else is a packet; all else is padding.
+            // After other packets, bytes with another connection ID are padding.
             let is_packet = self
                 .destination
                 .is_none_or(|id| is_fixed && self.rest.get(1..1 + id.len()) == Some(id));
@@ -109,8 +110,8 @@ impl<'a> Iterator for Packets<'a> {
 }
 
 impl<'a> Long<'a> {
-    /// The packet that these bytes begin with. None where it is cut within its ids, and where it
-    /// says what no packet of its version can say.
+    /// Reads a long header. `None` if the header is truncated within its connection IDs, or is
+    /// invalid in its version.
     fn parse(captured: &'a [u8], whole: usize) -> Option<Self> {
         let mut fields = Fields(captured);
         let first = fields.byte()?;

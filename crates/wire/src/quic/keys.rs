@@ -1,4 +1,4 @@
-//! The keys of a client's first packets, which everybody on the way can make (RFC 9001, 5).
+//! Keys of a client's Initial packets, which any observer can derive (RFC 9001, 5).
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -7,19 +7,19 @@ use aes_gcm::aead::{Aead, Payload};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-/// The bytes of an AEAD nonce (RFC 9001, 5.3).
+/// Length of an AEAD nonce (RFC 9001, 5.3).
 const NONCE_LEN: usize = 12;
 
-/// The versions of QUIC whose first packets can be read.
+/// Versions of QUIC whose Initial packets can be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// RFC 9001.
+    /// Version 1 (RFC 9001).
     One,
-    /// RFC 9369.
+    /// Version 2 (RFC 9369).
     Two,
 }
 
-/// What opens a client's Initial packets.
+/// Keys for a client's Initial packets.
 pub(super) struct Keys {
     header: Aes128,
     payload: Aes128Gcm,
@@ -40,7 +40,7 @@ impl Version {
         }
     }
 
-    /// The labels of the key, of the IV and of the key for headers.
+    /// Labels of the key, of the IV and of the header protection key.
     fn labels(self) -> [&'static str; 3] {
         match self {
             Self::One => ["quic key", "quic iv", "quic hp"],
@@ -50,7 +50,7 @@ impl Version {
 }
 
 impl Keys {
-    /// The keys of a client whose first packet is addressed to this connection id.
+    /// Derives the keys from the destination connection ID of the client's first packet.
     pub(super) fn of_client(version: Version, destination: &[u8]) -> Option<Self> {
         let initial = Hkdf::<Sha256>::new(Some(&version.salt()), destination);
         let mut secret = [0; 32];
@@ -68,14 +68,14 @@ impl Keys {
         Some(Self { header, payload, iv: nonce })
     }
 
-    /// What hides the first byte and the number of a packet (RFC 9001, 5.4).
+    /// The header protection mask (RFC 9001, 5.4).
     pub(super) fn mask(&self, sample: &[u8]) -> Option<[u8; 5]> {
         let mut block = aes::Block::try_from(sample).ok()?;
         self.header.encrypt_block(&mut block);
         block.first_chunk().copied()
     }
 
-    /// Opens what a packet of this number carries behind this header.
+    /// Decrypts the payload of a packet.
     pub(super) fn open(&self, number: u32, header: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = self.iv;
         for (byte, number) in nonce[NONCE_LEN - 4..].iter_mut().zip(number.to_be_bytes()) {
@@ -85,7 +85,7 @@ impl Keys {
     }
 }
 
-/// HKDF-Expand-Label without a context (RFC 8446, 7.1).
+/// HKDF-Expand-Label with an empty context (RFC 8446, 7.1).
 fn expand(secret: &Hkdf<Sha256>, label: &str, out: &mut [u8]) -> Option<()> {
     const PREFIX: &str = "tls13 ";
     let length = u16::try_from(out.len()).ok()?.to_be_bytes();

@@ -3,30 +3,30 @@
 use super::frame::Fields;
 use super::keys::{Keys, Version};
 
-/// The longest connection id.
+/// Maximum length of a connection ID.
 const ID_LIMIT: usize = 20;
-/// Where the sample for the header's mask begins, from the packet's number on, and its length.
+/// Offset of the header protection sample from the packet number, and its length (RFC 9001, 5.4.2).
 const SAMPLE: (usize, usize) = (4, 16);
 
-/// An Initial packet, still sealed.
+/// An encrypted Initial packet.
 pub(super) struct Initial<'a> {
     pub(super) version: Version,
-    /// The connection id that it is addressed to.
+    /// Destination connection ID.
     pub(super) destination: &'a [u8],
-    /// From its first byte on; the number follows.
+    /// The header before the packet number.
     header: &'a [u8],
-    /// The number and what is sealed.
+    /// Packet number and encrypted payload.
     rest: &'a [u8],
 }
 
 impl<'a> Initial<'a> {
-    /// The packet that a datagram begins with, and what comes after it.
+    /// Reads the packet at the beginning of a datagram, and returns the bytes after it.
     pub(super) fn parse(datagram: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut fields = Fields(datagram);
         let first = fields.byte()?;
         let version = fields.bytes(4)?;
         let kind = first >> 4 & 3;
-        // The second version renames the types, so that nobody takes the first for granted.
+        // Version 2 renumbers the packet types, to prevent ossification (RFC 9369, 3.2).
         let version = match (u32::from_be_bytes(*version.first_chunk()?), kind) {
             (1, 0) => Version::One,
             (0x6b33_43cf, 1) => Version::Two,
@@ -45,7 +45,7 @@ impl<'a> Initial<'a> {
         Some((Self { version, destination, header, rest }, fields.0))
     }
 
-    /// What it carries, when these are its keys.
+    /// Decrypts the payload; `None` if the keys are wrong.
     pub(super) fn open(&self, keys: &Keys) -> Option<Vec<u8>> {
         let (at, length) = SAMPLE;
         let [mask, masks @ ..] = keys.mask(self.rest.get(at..at + length)?)?;
@@ -53,7 +53,7 @@ impl<'a> Initial<'a> {
         let first = header.first_mut()?;
         *first ^= mask & 0x0f;
         let (hidden, sealed) = self.rest.split_at(usize::from(*first & 3) + 1);
-        // Nothing was acknowledged yet, so that the whole number is there, not just its end.
+        // Before the first acknowledgment, the packet number is not abbreviated.
         let mut number = 0;
         for (byte, mask) in hidden.iter().zip(masks) {
             header.push(byte ^ mask);

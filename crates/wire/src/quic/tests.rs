@@ -5,7 +5,7 @@ use super::*;
 use crate::sample::{ID, crypto, hello, message, sealed};
 
 fn shop(said: Peek<ClientHello>) {
-    let hello = said.complete().expect("the whole hello is there");
+    let hello = said.complete().expect("the hello is complete");
     assert_eq!(hello.server_name.map(|name| name.to_string()).as_deref(), Some("shop.example.com"));
     assert_eq!(hello.protocols, [b"h3"]);
 }
@@ -23,7 +23,7 @@ fn the_first_packet_of_either_version_shows_the_name() {
     for version in [Version::V1, Version::V2] {
         let datagram = sealed(version, ID, 0, &[], &crypto(0, &hello(version)));
         shop(Initials::new().datagram(&datagram));
-        // With packets of other kinds behind it, and a number other than zero.
+        // With packets of other types after the Initial packet, and a packet number other than 0.
         let token = [7; 100];
         let mut datagram = sealed(version, ID, 0x0102_0304, &token, &crypto(0, &hello(version)));
         datagram.extend_from_slice(b"\xe3something else");
@@ -38,7 +38,7 @@ fn pieces_in_any_order_among_other_frames_are_joined() {
     let frames = [
         &[1, 0, 0][..],
         &crypto(b, &hello[b..]),
-        // Two ranges are acknowledged; then the same with counts of marks.
+        // Two acknowledged ranges; then the same with ECN counts.
         &[2, 9, 0, 1, 1, 2, 3],
         &[3, 9, 0, 1, 1, 2, 3, 4, 5, 6],
         &crypto(0, &hello[..a]),
@@ -75,17 +75,17 @@ fn the_keys_stay_those_of_the_first_packet() {
     let hello = hello(Version::V1);
     let mut initials = Initials::new();
     more(initials.datagram(&one(&crypto(0, &hello[..20]))), hello.len());
-    // The server has given itself a shorter id meanwhile.
+    // The server has chosen a shorter connection ID in the meantime.
     let later = sealed(Version::V1, b"abc", 1, &[], &crypto(20, &hello[20..]));
     shop(initials.datagram(&later));
 }
 
 #[test]
-fn after_a_retry_there_are_new_keys() {
+fn a_retry_changes_the_keys() {
     let hello = hello(Version::V1);
     let frames = crypto(0, &hello[..20]);
     let mut other = sealed(Version::V1, ID, 0, &[], &frames);
-    // What is sealed for one id cannot be opened by another.
+    // The keys of one connection ID do not decrypt packets of another.
     other[6] ^= 1;
     assert_eq!(Initials::new().datagram(&other), Peek::No);
 
@@ -96,10 +96,10 @@ fn after_a_retry_there_are_new_keys() {
 }
 
 #[test]
-fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
+fn other_datagrams_are_rejected_at_once() {
     let good = one(&crypto(0, &hello(Version::V1)));
-    // Another version, type, form, a connection id that is too long, another token's length, and
-    // a length that is more than there is.
+    // Another version, type and header form, a connection ID that is too long, another token
+    // length, and a length beyond the datagram.
     for (at, to) in [(4, 9), (0, 0xe3), (0, 0x43), (5, 21), (15, 0x4f), (17, 0x7f)] {
         let mut bad = good.clone();
         bad[at] = to;
@@ -113,7 +113,7 @@ fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
 }
 
 #[test]
-fn frames_that_lie_end_it() {
+fn invalid_frames_are_rejected() {
     for frames in [
         &[0x1c, 0, 0, 0][..],
         &[0x08, 0],
@@ -121,22 +121,22 @@ fn frames_that_lie_end_it() {
         &crypto(16 * 1024, b"x"),
         &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0],
         &crypto(0, &[2; 60]),
-        // A hello of a byte more than is looked at.
+        // A ClientHello that is one byte too long.
         &crypto(0, &[1, 0, 0x3f, 0xfd, 3, 3]),
     ] {
         let mut initials = Initials::new();
         let datagram = one(frames);
         assert_eq!(initials.datagram(&datagram), Peek::No, "{frames:x?}");
         let good = one(&crypto(0, &hello(Version::V1)));
-        assert_eq!(initials.datagram(&good), Peek::No, "it has given up");
+        assert_eq!(initials.datagram(&good), Peek::No, "reading has ended");
     }
-    // A count of ranges that would take for ever.
+    // A number of ranges that would take too long to read.
     let ranges = [&[2, 0, 0][..], &[0xff; 8], &[0]].concat();
     assert_eq!(Initials::new().datagram(&one(&ranges)), Peek::No);
 }
 
 #[test]
-fn it_gives_up_after_many_datagrams() {
+fn reading_ends_after_the_maximum_of_datagrams() {
     let hello = message(&[]);
     let mut initials = Initials::new();
     let nothing = one(&crypto(0, &hello[..10]));
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_cut_in_any_order_says_the_same(
+    fn results_do_not_depend_on_split_and_order(
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         order in any::<u64>(),
         datagrams in 1_usize..6,

@@ -1,29 +1,27 @@
-//! The bytes of one direction of a connection, in the order of the stream.
+//! Bytes of one direction of a connection, in stream order.
 
 use manyways_unit::Time;
 
-/// The next bytes of a stream: they begin where the piece before them ends.
+/// The next bytes of a stream: the first byte follows the last byte of the previous piece.
 ///
-/// Of some only the beginning is there, as captures cut packets, and of some nothing, as captures
-/// miss packets. So `length` counts, and `bytes` is what is known of it.
+/// Captures truncate packets and miss packets, so `bytes` may be shorter than `length`, or empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// When they passed first. Bytes that came out of order have an earlier time than some before
-    /// them.
+    /// Time of the first copy. Earlier than that of preceding bytes if the packets were reordered.
     pub at: Time,
-    /// As much of their beginning as was captured: at most `length` bytes.
+    /// The captured bytes from the beginning of the piece: at most `length` bytes.
     pub bytes: &'a [u8],
-    /// How many they are.
+    /// Number of bytes, captured or not.
     pub length: u64,
 }
 
 impl<'a> Piece<'a> {
-    /// All of `bytes`, which passed at this time.
+    /// A piece captured completely at `at`.
     pub fn whole(at: Time, bytes: &'a [u8]) -> Self {
         Self { at, bytes, length: bytes.len() as u64 }
     }
 
-    /// So many bytes of which none was captured.
+    /// A piece of `length` bytes of which none was captured.
     pub fn unknown(at: Time, length: u64) -> Self {
         Self { at, bytes: &[], length }
     }

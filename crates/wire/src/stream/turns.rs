@@ -1,4 +1,4 @@
-//! Requests and responses, inferred from nothing but who sends.
+//! Exchange detection: requests and responses, inferred from the direction of data only.
 
 use manyways_unit::{Size, Span, Time};
 
@@ -6,31 +6,31 @@ use manyways_unit::ThinVec;
 
 use super::End;
 
-/// So many parts of requests are told apart while they wait for an answer; more of them are one.
+/// Maximum number of separate parts of waiting requests; further parts are merged.
 const WAITING: usize = 16;
-/// An answer passes later than its question.
+/// A response is captured later than its request.
 const INSTANT: Span = Span::from_nanos(1);
 
-/// A request and what came back for it, as far as changes of direction tell: what the client sends
-/// in a row is taken for one request, and what the server sends until it answers the next one for
+/// A request and its response, inferred from changes of direction: consecutive bytes of the client
+/// count as one request, and bytes of the server until the response to the next request count as
 /// its response.
 ///
-/// It is a guess about what cannot be read. Requests in a pipeline look like one, a client that
-/// confirms something in the middle of a download cuts it in two, and what a protocol says for
-/// itself (settings, windows, session tickets) looks like any other.
+/// An estimate for encrypted or unknown protocols. Pipelined requests look like one request, a
+/// client that confirms data during a download splits the exchange, and control messages of a
+/// protocol (settings, windows, session tickets) look like data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The first byte of the request.
+    /// First byte of the request.
     pub began: Time,
-    /// The latest byte of the request.
+    /// Latest byte of the request.
     pub asked: Time,
-    /// The first byte of the response.
+    /// First byte of the response.
     pub answered: Time,
-    /// The latest byte of the response.
+    /// Latest byte of the response.
     pub last: Time,
-    /// What the client sent.
+    /// Bytes from the client.
     pub request: Size,
-    /// What the server sent.
+    /// Bytes from the server.
     pub response: Size,
 }
 
@@ -41,22 +41,21 @@ impl Exchange {
     }
 }
 
-/// Tells requests and responses of one connection apart. It keeps the one that is going on, and a few
+/// Separates the requests and responses of one connection. Keeps the current exchange and a few
 /// parts of the next request, however long the connection is.
 ///
-/// While a request goes to the server, what the server sent before still passes. So bytes answer a
-/// request only when the server can know it: see [`hears`](Turns::hears). What comes sooner belongs to
-/// the response before.
+/// While a request is on the path to the server, earlier data of the server still arrives. So bytes
+/// answer a request only if the server can have received the request (see [`hears`](Turns::hears)).
+/// Earlier bytes belong to the previous response.
 ///
-/// An exchange is over when the next one is answered, or at the [`end`](Turns::end). At most one is
-/// over with each call of [`handle`](Turns::handle): who does not [`poll`](Turns::poll) after it loses
-/// that one to the next.
+/// An exchange ends when the next request is answered, or at the [`end`](Turns::end). Each call of
+/// [`handle`](Turns::handle) ends at most one exchange. A caller that does not
+/// [`poll`](Turns::poll) afterwards loses the exchange when the next one ends.
 #[derive(Clone, Debug)]
 pub struct Turns {
     now: Option<Turn>,
-    /// What the client sent and the server has not answered.
+    /// Data of the client that the server has not answered.
     asked: ThinVec<Asked>,
-    /// Taken at once.
     done: Option<Box<Exchange>>,
     count: u64,
     /// See [`Turns::hears`].
@@ -64,18 +63,17 @@ pub struct Turns {
     way: Span,
 }
 
-/// A part of a request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Time,
     bytes: Size,
 }
 
-/// What is going on.
+/// The current exchange.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     exchange: Exchange,
-    /// What passed until then the server knew when it answered.
+    /// Time until which the server had received the client's data when it answered.
     known: Time,
 }
 
@@ -87,14 +85,14 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// What the server sends from now on it sends when it has all that the client sent until `heard`,
-    /// and nothing that passed less than `way` before: the way to the server and back. Unless this
-    /// is said, the server has all at once.
+    /// Sets which data of the client the server can have received when it sends from now on: data
+    /// captured until `heard` and at least `way` earlier, the round-trip time from the capture
+    /// point to the server. By default, the server receives all data at once.
     pub fn hears(&mut self, heard: Time, way: Span) {
         (self.heard, self.way) = (heard, way.max(INSTANT));
     }
 
-    /// That end sent so many bytes at that time. None are nothing.
+    /// Processes `bytes` bytes that an endpoint sent at `at`; 0 bytes have no effect.
     pub fn handle(&mut self, at: Time, from: End, bytes: u64) {
         if bytes == 0 {
             return;
@@ -107,8 +105,8 @@ impl Turns {
     }
 
     fn asks(&mut self, at: Time, bytes: Size) {
-        // Bytes are told in the order of the stream. Those that came to the server before it answered,
-        // and are told after that since something before them was missing, belong to the same request.
+        // Bytes are processed in stream order. Bytes that reached the server before its response,
+        // and are processed later because earlier bytes were missing, belong to the same request.
         if let Some(turn) = self.now.as_mut().filter(|turn| at <= turn.known) {
             let exchange = &mut turn.exchange;
             exchange.began = exchange.began.min(at);
@@ -139,10 +137,10 @@ impl Turns {
             self.now = Some(Turn { exchange, known });
             return;
         }
-        // Nobody asked for what passed before the question did.
+        // Data captured before the request does not answer it.
         let turn = self.now.as_mut().filter(|turn| at >= turn.exchange.began);
         let Some(Turn { exchange, known: knew }) = turn else { return };
-        // It passed first, and is told later as something before it was missing.
+        // Captured earlier, but processed later because earlier bytes were missing.
         if at < exchange.answered && exchange.asked <= known {
             (exchange.answered, *knew) = (at, known.min(*knew));
         }
@@ -150,7 +148,7 @@ impl Turns {
         exchange.response += bytes;
     }
 
-    /// The connection is over, or what is known of it. A request without a response is no exchange.
+    /// Ends the connection. A request without a response is not an exchange.
     pub fn end(&mut self) {
         self.asked = ThinVec::default();
         self.over();
@@ -162,12 +160,12 @@ impl Turns {
         self.done = Some(Box::new(exchange));
     }
 
-    /// The exchange that is over, once.
+    /// Returns the exchange that has ended, once.
     pub fn poll(&mut self) -> Option<Exchange> {
         self.done.take().map(|done| *done)
     }
 
-    /// How many are over.
+    /// Number of ended exchanges.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -184,7 +182,7 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// What is given out when so many bytes pass at these times.
+    /// The exchanges of these parts, given as time, sender and number of bytes.
     fn told(parts: &[(u64, End, u64)]) -> (Vec<Exchange>, Turns) {
         let mut turns = Turns::default();
         let mut all = Vec::new();
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_end_sends_in_a_row_is_one_turn() {
+    fn consecutive_data_of_an_endpoint_is_one_message() {
         let (all, _) = told(&[
             (10, Client, 100),
             (12, Client, 50),
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_given_out_when_the_next_one_is_answered() {
+    fn an_exchange_ends_when_the_next_one_is_answered() {
         let mut turns = Turns::default();
         turns.handle(ms(1), Client, 1);
         turns.handle(ms(2), Server, 1);
@@ -237,8 +235,8 @@ mod tests {
         assert_eq!((turns.poll(), turns.count()), (None, 2));
     }
 
-    /// What is given out when the server is so far away, and has heard what passed until then when it
-    /// sends: the times of `told`, with that one for each of the server's.
+    /// The exchanges with a server at distance `way`. Each part of the server has a fourth value:
+    /// the time until which the server has received the client's data.
     fn from_afar(way: u64, parts: &[(u64, End, u64, u64)]) -> Vec<Exchange> {
         let mut turns = Turns::default();
         let mut all = Vec::new();
@@ -254,10 +252,10 @@ mod tests {
         all
     }
 
-    /// A client that asks again, or confirms something, while a response of 20 ms comes from a server
+    /// A client that repeats a request, or confirms data, during a response of 20 ms from a server
     /// 40 ms away.
     #[test]
-    fn what_was_on_its_way_when_the_client_spoke_is_of_the_response_before() {
+    fn data_in_flight_at_a_request_belongs_to_the_previous_response() {
         let parts = [
             (0, Client, 300, 0),
             (40, Server, 1_000, 0),
@@ -270,14 +268,14 @@ mod tests {
         let expected =
             [exchange([0, 0, 40, 60], 300, 3_000), exchange([50, 50, 90, 95], 200, 1_000)];
         assert_eq!(from_afar(40, &parts), expected);
-        // Each of both is enough: how far it is, or what the server says that it has.
+        // Either value is sufficient: the distance, or the acknowledged time.
         assert_eq!(from_afar(0, &parts), expected);
         let all_heard = parts.map(|(at, from, bytes, _)| (at, from, bytes, 1_000));
         assert_eq!(from_afar(40, &all_heard), expected);
     }
 
     #[test]
-    fn an_answer_is_to_as_much_of_a_row_as_the_server_had() {
+    fn a_response_answers_the_data_that_the_server_had_received() {
         let all = from_afar(
             40,
             &[
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_stops_to_talk_is_answered() {
+    fn a_client_that_sends_all_the_time_is_answered() {
         let mut turns = Turns::default();
         let mut all = Vec::new();
         for at in 0..1_000 {
@@ -312,20 +310,21 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_no_response() {
+    fn data_without_a_request_is_not_a_response() {
         let (all, turns) = told(&[(5, Server, 20), (6, Server, 20), (9, Client, 1)]);
         assert_eq!((all.as_slice(), turns.count()), (&[][..], 0));
-        // Passed before the question, but told after it.
+        // Captured before the request, but processed afterwards.
         let (all, _) = told(&[(9, Client, 1), (8, Server, 20), (11, Server, 2)]);
         assert_eq!(all, [exchange([9, 9, 11, 11], 1, 2)]);
     }
 
     #[test]
-    fn times_that_go_back_in_a_stream_change_no_turn() {
-        // The second packet of the request passed first; the first one again at 30.
+    fn reordered_packets_do_not_change_exchanges() {
+        // The second packet of the request was captured first; the first one was retransmitted at
+        // 30.
         let (all, _) = told(&[(30, Client, 5), (20, Client, 5), (50, Server, 1), (45, Server, 1)]);
         assert_eq!(all, [exchange([20, 30, 45, 50], 10, 2)]);
-        // A part of the request is told after the answer that passed after it.
+        // A part of the request is processed after the response, which was captured later.
         let (all, _) = told(&[(20, Client, 5), (50, Server, 1), (30, Client, 5), (60, Server, 1)]);
         assert_eq!(all, [exchange([20, 30, 50, 60], 10, 2)]);
         let (all, _) = told(&[(20, Client, 5), (50, Server, 1), (50, Client, 5), (60, Server, 1)]);
@@ -334,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_made_up_and_no_time_is_out_of_order(
+        fn exchanges_have_ordered_times_and_only_observed_bytes(
             parts in prop::collection::vec((0_u64..50, any::<bool>(), 0_u64..9), 0..60),
         ) {
             let parts: Vec<_> = parts
@@ -354,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn how_bytes_are_cut_does_not_matter(
+        fn results_do_not_depend_on_piece_boundaries(
             parts in prop::collection::vec((0_u64..50, any::<bool>(), 2_u64..9), 0..40),
         ) {
             let parts: Vec<_> = parts

@@ -1,4 +1,4 @@
-//! A header's options.
+//! TCP options.
 
 use super::Seq;
 
@@ -11,10 +11,11 @@ const SACK: u8 = 5;
 const STAMPS: u8 = 8;
 const MPTCP: u8 = 30;
 
-/// The largest scale that a window can have (RFC 7323, 2.3): larger ones mean this one.
+/// Largest valid window scale; larger values count as this one (RFC 7323, 2.3).
 const MOST_SCALE: u8 = 14;
 
-/// The options of a segment, read when they are asked for: most segments have time stamps only.
+/// The options of a segment. Only timestamps are read at once, because most segments have no other
+/// option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -22,16 +23,17 @@ pub struct Options<'a> {
     is_cut: bool,
 }
 
-/// What RFC 7323's option says.
+/// The timestamps option (RFC 7323, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
-    /// The sender's clock.
+    /// TSval: the sender's clock.
     pub value: u32,
-    /// The last one that came from the other end.
+    /// TSecr: the most recent TSval received from the peer.
     pub echo: u32,
 }
 
-/// What came in out of order: up to four ranges, each from its first byte to that after its last.
+/// The blocks of the SACK option (RFC 2018): at most four ranges, each from its first sequence
+/// number to the one after its last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(Seq, Seq); 4],
@@ -41,7 +43,7 @@ pub struct SackBlocks {
 impl<'a> Options<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8], is_cut: bool) -> Self {
-        // As most senders write it, in front and at a multiple of four.
+        // Most senders put the timestamps first, aligned to four bytes.
         let stamps = match bytes {
             [NOTHING, NOTHING, STAMPS, 10, rest @ ..] => read_stamps(rest),
             [] => None,
@@ -50,29 +52,29 @@ impl<'a> Options<'a> {
         Self { bytes, stamps, is_cut }
     }
 
-    /// There are the usual stamps, and nothing else.
+    /// Whether the segment has timestamps and no space for another option of more than two bytes.
     #[inline]
     pub fn is_usual(&self) -> bool {
         self.bytes.len() <= 12 && self.stamps.is_some()
     }
 
-    /// How many bytes they take, as far as they were captured.
+    /// Number of captured option bytes.
     pub fn length(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The clocks of both ends.
+    /// The timestamps, or `None` if the segment has none.
     pub fn stamps(&self) -> Option<Stamps> {
         self.stamps
     }
 
-    /// The largest payload that the sender takes; in a SYN.
+    /// Maximum segment size that the sender accepts; only in a SYN.
     pub fn mss(&self) -> Option<u16> {
         let content = self.find(MSS)?;
         (content.len() == 2).then(|| u16::from_be_bytes([content[0], content[1]]))
     }
 
-    /// By how many bits the sender's windows are shifted, at most 14; in a SYN.
+    /// Shift of the sender's windows in bits, at most 14; only in a SYN.
     pub fn window_scale(&self) -> Option<u8> {
         match self.find(SCALE)? {
             [scale] => Some((*scale).min(MOST_SCALE)),
@@ -80,12 +82,12 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The sender understands SACK; in a SYN.
+    /// Whether the sender supports SACK; only in a SYN.
     pub fn is_sack_permitted(&self) -> bool {
         self.find(SACK_PERMITTED).is_some()
     }
 
-    /// What the sender has beyond its acknowledgement.
+    /// Blocks that arrived above the cumulative acknowledgment.
     pub fn sack(&self) -> SackBlocks {
         let mut found = SackBlocks::default();
         for block in self.find(SACK).unwrap_or_default().chunks_exact(8).take(4) {
@@ -98,19 +100,18 @@ impl<'a> Options<'a> {
         found
     }
 
-    /// Whether some of them were not captured.
+    /// Whether some options were not captured.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether there is an option of MPTCP, or may have been as they were cut. It costs nothing where
-    /// there are stamps only, as in most segments.
+    /// Whether the segment has an MPTCP option, or may have one because the options were truncated.
+    /// The check is cheap for segments with timestamps only.
     pub fn may_have_mptcp(&self) -> bool {
         self.is_cut || !self.is_usual() && self.mptcp().next().is_some()
     }
 
-    /// What its options of MPTCP hold, without kind and length; those that were cut are not there.
-    /// [`crate::mptcp::Subtype`] reads them.
+    /// The captured MPTCP options, without kind and length. [`crate::mptcp::Subtype`] reads them.
     pub fn mptcp(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         each(self.bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
     }
@@ -121,7 +122,7 @@ impl<'a> Options<'a> {
 }
 
 impl SackBlocks {
-    /// The ranges, the latest first.
+    /// The blocks in the order of the option: the most recent first.
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
         &self.blocks[..self.count]
     }
@@ -132,7 +133,7 @@ fn find(bytes: &[u8], wanted: u8) -> Option<&[u8]> {
     each(bytes).find(|(kind, _)| *kind == wanted).map(|(_, content)| content)
 }
 
-/// Kinds and contents, up to the end or what is none.
+/// Kinds and contents of the options, until the end of the list or the first invalid option.
 fn each(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

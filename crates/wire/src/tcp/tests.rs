@@ -16,7 +16,7 @@ fn options(bytes: &[u8]) -> Options<'_> {
 }
 
 #[test]
-fn a_segment_and_what_is_cut_of_it() {
+fn a_segment_is_read_complete_or_truncated() {
     let bytes = [header(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]), b"hello".to_vec()].concat();
     let segment = Segment::read(&bytes, bytes.len()).unwrap();
     assert_eq!((segment.from, segment.to, segment.window), (8080, 80, 512));
@@ -40,7 +40,7 @@ fn a_segment_and_what_is_cut_of_it() {
 }
 
 #[test]
-fn a_header_that_cannot_be_is_none() {
+fn an_invalid_header_is_rejected() {
     let mut short = header(&[]);
     short[12] = 0x40;
     assert_eq!(Segment::read(&short, 40), None);
@@ -95,11 +95,11 @@ fn sack_has_up_to_four_ranges() {
     let four = [&[5, 34][..], &numbers(&[1, 2, 3, 4, 5, 6, 7, 8])].concat();
     assert_eq!(options(&four).sack().as_slice().len(), 4);
     assert!(options(&[5, 6, 0, 0, 0, 1]).sack().as_slice().is_empty(), "half of a range");
-    assert!(options(&three[..30]).sack().as_slice().is_empty(), "a capture cut it");
+    assert!(options(&three[..30]).sack().as_slice().is_empty(), "truncated by the capture");
 }
 
 #[test]
-fn options_of_mptcp_are_found_among_others() {
+fn mptcp_options_are_found_among_other_options() {
     let said = |bytes: &[u8]| {
         let read = options(bytes);
         let found: Vec<Vec<u8>> = read.mptcp().map(<[u8]>::to_vec).collect();
@@ -111,11 +111,11 @@ fn options_of_mptcp_are_found_among_others() {
     assert_eq!(said(&stamps), [[0; 0]; 0]);
     assert_eq!(said(&[&stamps[..], &syn].concat()), [[0x01, 0x81]]);
     assert_eq!(said(&[&numbered[..], &stamps, &syn].concat()), [[0x20, 0], [0x01, 0x81]]);
-    assert_eq!(said(&[&stamps[..], &syn[..3]].concat()), [[0; 0]; 0], "a capture cut it");
+    assert_eq!(said(&[&stamps[..], &syn[..3]].concat()), [[0; 0]; 0], "truncated by the capture");
 }
 
 #[test]
-fn what_is_no_option_ends_them() {
+fn an_invalid_option_ends_the_list() {
     for broken in [&[8, 0, 2, 4][..], &[8, 1], &[2, 4, 5], &[0, 0, 2, 4, 5, 180], &[3]] {
         let read = options(broken);
         assert_eq!((read.mss(), read.stamps()), (None, None), "{broken:?}");
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn a_number_near_another_is_found_again(near in any::<u64>(), step in -(1_i64 << 31)..1 << 31) {
+    fn a_wrapped_number_is_restored_near_its_neighbour(near in any::<u64>(), step in -(1_i64 << 31)..1 << 31) {
         let number = near.wrapping_add_signed(step);
         prop_assert_eq!(Seq(number as u32).unwrap(near), number);
     }

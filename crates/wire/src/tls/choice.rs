@@ -1,4 +1,4 @@
-//! What a server's hello says (RFC 8446, 4.1.3; RFC 5246, 7.4.1.3).
+//! The ServerHello (RFC 8446, 4.1.3; RFC 5246, 7.4.1.3).
 
 use super::Version;
 use super::fields::{End, Fields};
@@ -7,36 +7,35 @@ use crate::LIMIT;
 
 const SERVER_HELLO: u8 = 2;
 const PRE_SHARED_KEY: u16 = 41;
-/// What stands for the random number in a hello that asks the client to say hello again: SHA-256
-/// of `HelloRetryRequest` (RFC 8446, 4.1.3).
+/// The random value of a HelloRetryRequest: SHA-256 of `HelloRetryRequest` (RFC 8446, 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
-/// So many bytes of a random number are enough to tell it from that.
+/// Number of random bytes that suffice to recognize a HelloRetryRequest.
 const ENOUGH: usize = 8;
 
-/// What a server chose from what it was offered. What is none was not there, or was cut off.
+/// The choices of a server. A value is `None` if missing or truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// All of the hello was there.
+    /// Whether the complete ServerHello was captured.
     pub is_whole: bool,
-    /// The version that is spoken.
+    /// Negotiated version.
     pub version: Option<Version>,
-    /// The cipher suite, as it is on the wire.
+    /// Cipher suite, as on the wire.
     pub suite: Option<u16>,
-    /// The protocol inside (ALPN). From TLS 1.3 on it is secret.
+    /// Negotiated protocol (ALPN); encrypted since TLS 1.3.
     pub protocol: Option<Vec<u8>>,
-    /// It asks the client for another hello, and chooses then; none when that is cut off.
+    /// Whether the message is a HelloRetryRequest; `None` if truncated before.
     pub(super) asks_again: Option<bool>,
-    /// It goes on from a key that both have (TLS 1.3).
+    /// Whether the server accepted a pre-shared key (TLS 1.3).
     pub(super) takes_key: bool,
     pub(super) session: Option<Vec<u8>>,
 }
 
 impl Choice {
-    /// Reads a handshake message of which the end may be missing. None when it is no server's
-    /// hello, or is broken.
+    /// Reads a handshake message, complete or truncated. `None` if the message is not a ServerHello
+    /// or is invalid.
     pub(super) fn read(message: &[u8]) -> Option<Self> {
         let whole = hello::whole(message).filter(|whole| *whole <= LIMIT)?;
         if message.first() != Some(&SERVER_HELLO) {
@@ -51,8 +50,8 @@ impl Choice {
             Err(End::Missing) => {}
             Err(End::Broken) => return None,
         }
-        // TLS 1.3 says its version in an extension, and its suites are for no other version
-        // (RFC 8446, B.4). What is cut may still have said it.
+        // TLS 1.3 is announced in an extension, and its cipher suites belong to no other version
+        // (RFC 8446, B.4). A truncated message may have had the extension.
         if choice.version.is_none() {
             let is_old =
                 choice.is_whole || legacy.is_some_and(|version| version < Version::TLS_1_2);
@@ -80,7 +79,7 @@ impl Choice {
         self.session = Some(session.bytes()?.to_vec());
         self.suite = Some(body.number(2)? as u16);
         body.number(1)?;
-        // Before TLS 1.2 nothing had to follow.
+        // Extensions are optional before TLS 1.3.
         let length = if body.length == 0 { 0 } else { body.number(2)? };
         let mut extensions = body.part(length)?;
         if body.length != 0 {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_of_it_is_read() {
+    fn a_truncated_server_hello_is_read_as_far_as_possible() {
         let [share, version] = [extension(51, &[1; 36]), extension(43, &[3, 4])];
         let key = extension(41, &[0, 0]);
         let message = message([7; 32], 0x1301, &[share, version, key]);
@@ -129,7 +128,7 @@ mod tests {
         for end in 4..message.len() {
             let choice = Choice::read(&message[..end]).unwrap();
             assert!(!choice.is_whole && !choice.takes_key);
-            // The suite alone says the version.
+            // The cipher suite alone determines the version.
             let is_suite_there = end >= 4 + 2 + 32 + 33 + 2;
             assert_eq!(choice.suite.is_some(), is_suite_there, "{end}");
             assert_eq!(choice.version.is_some(), is_suite_there, "{end}");
@@ -139,20 +138,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_hello_that_may_be_of_any_version_has_none() {
+    fn an_ambiguous_truncated_hello_has_no_version() {
         let mut message = message([7; 32], 0xc02f, &[extension(35, &[]), alpn(&["h2"])]);
         let whole = Choice::read(&message).unwrap();
         assert_eq!(whole.version, Some(Version::TLS_1_2));
         assert_eq!(whole.protocol.as_deref(), Some(&b"h2"[..]));
         let cut = &message[..message.len() - 1];
         assert_eq!(Choice::read(cut).unwrap().version, None);
-        // What says less than TLS 1.2 means it.
+        // A legacy version below TLS 1.2 is the actual version.
         message[5] = 1;
         assert_eq!(Choice::read(&message[..60]).unwrap().version, Some(Version::TLS_1_0));
     }
 
     #[test]
-    fn a_request_for_another_hello_is_known_by_its_number() {
+    fn a_hello_retry_request_is_recognized_by_its_random() {
         let message = message(RETRY, 0x1301, &[extension(43, &[3, 4])]);
         assert_eq!(Choice::read(&message).unwrap().asks_again, Some(true));
         let asks = |known: usize| Choice::read(&message[..6 + known]).unwrap().asks_again;
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_none() {
+    fn invalid_server_hellos_are_rejected() {
         let good = message([7; 32], 0x1301, &[extension(43, &[3, 4])]);
         for (at, to) in [(0, 1), (1, 1), (4, 2), (38, 33), (75, 1), (79, 9)] {
             let mut bad = good.clone();

@@ -1,22 +1,22 @@
-//! Bytes that are cut into fields by lengths within them.
+//! Fields with a length before them.
 
-/// Why a field could not be read.
+/// Reason why a field could not be read.
 pub(super) enum End {
-    /// It is not there yet.
+    /// The field is truncated.
     Missing,
-    /// It does not fit into what it is a part of.
+    /// The field is longer than the structure around it.
     Broken,
 }
 
-/// Bytes of which only the first may be there.
+/// A sequence of bytes that may be truncated.
 pub(super) struct Fields<'a> {
     pub(super) there: &'a [u8],
-    /// How many there are when all are there: at least `there.len()`.
+    /// Number of bytes without truncation; at least `there.len()`.
     pub(super) length: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// The next `length` bytes, as many of them as are there.
+    /// The next `length` bytes, as far as present.
     pub(super) fn part(&mut self, length: usize) -> Result<Fields<'a>, End> {
         if length > self.length {
             return Err(End::Broken);
@@ -27,13 +27,13 @@ impl<'a> Fields<'a> {
         Ok(Fields { there, length })
     }
 
-    /// The next bytes, of which a number of `width` bytes before them says how many they are.
+    /// The next bytes, with their number in `width` bytes before them.
     pub(super) fn sized(&mut self, width: usize) -> Result<Fields<'a>, End> {
         let length = self.number(width)?;
         self.part(length)
     }
 
-    /// All of it.
+    /// All bytes, if none is missing.
     pub(super) fn bytes(self) -> Result<&'a [u8], End> {
         if self.there.len() < self.length { Err(End::Missing) } else { Ok(self.there) }
     }
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
         Ok(bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// What is there as numbers of two bytes.
+    /// The available bytes as 16-bit numbers.
     pub(super) fn numbers(&self) -> Vec<u16> {
         let pairs = self.there.chunks_exact(2);
         pairs

@@ -1,55 +1,54 @@
-//! The fields of a client's hello, of which the end may be missing.
+//! Reads a ClientHello, complete or truncated.
 
 use super::fields::{End, Fields};
 use super::{ClientHello, PROTOCOL_LIMIT};
 use crate::{HostName, LIMIT};
 
 const CLIENT_HELLO: u8 = 1;
-/// The type and the length of a handshake message.
+/// Type and length of a handshake message.
 pub(super) const HEADER: usize = 4;
-/// The shortest hello: version, random, no session, one cipher suite, one compression method.
+/// Length of the shortest body: version, random, empty session ID, one cipher suite, one
+/// compression method.
 const SHORTEST: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
 
 pub(super) const SERVER_NAME: u16 = 0;
 const SIGNATURE_ALGORITHMS: u16 = 13;
 pub(super) const ALPN: u16 = 16;
 pub(super) const SUPPORTED_VERSIONS: u16 = 43;
-/// The only kind of server name that there is.
+/// The only defined type of a server name (RFC 6066, 3).
 const HOST_NAME: u8 = 0;
 
-/// Why a hello could not be read.
+/// Reason why a ClientHello could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The rest is missing; the message has at least so many bytes.
+    /// The message is incomplete and has at least `whole` bytes.
     Short { whole: usize },
-    /// It is no client's hello, or none that is worth to wait for.
+    /// The message is not a ClientHello, or is invalid or too long.
     Broken,
 }
 
-/// How many bytes the handshake message has that begins so, its header included; none when that is
-/// not known yet.
+/// Length of the handshake message including its header; `None` if the header is incomplete.
 pub(crate) fn whole(message: &[u8]) -> Option<usize> {
     let [_, length @ ..] = message.first_chunk::<HEADER>()?;
     let [high, middle, low] = length.map(usize::from);
     Some(HEADER + (high << 16 | middle << 8 | low))
 }
 
-/// How much of a hello is read.
+/// How much of a ClientHello is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Up to the name and the protocols.
+    /// Until name and protocols are known.
     Name,
-    /// All of it.
     All,
 }
 
-/// What a hello says, as far as it was read. What is none was not there, or not yet.
+/// The values read from a ClientHello. A value is `None` or empty if it is missing or not yet read.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) version: u16,
     pub(super) session: Option<Vec<u8>>,
     pub(super) suites: Vec<u16>,
-    /// Their kinds, in order.
+    /// Types in the order of the message.
     pub(super) extensions: Vec<u16>,
     pub(super) name: Option<Option<HostName>>,
     pub(super) protocols: Option<Vec<Vec<u8>>>,
@@ -57,8 +56,8 @@ pub(super) struct Draft {
     pub(super) signatures: Vec<u16>,
 }
 
-/// Reads a handshake message that may end early. As soon as the name and the protocols are known,
-/// the rest is not looked at: keys are long, and may be in another packet.
+/// Reads a handshake message that may be truncated. Stops as soon as the name and the protocols are
+/// known, because key shares are long and may be in another packet.
 pub(crate) fn read(message: &[u8]) -> Result<ClientHello, Stop> {
     let mut draft = Draft::default();
     walk(message, Depth::Name, &mut draft)?;
@@ -66,7 +65,7 @@ pub(crate) fn read(message: &[u8]) -> Result<ClientHello, Stop> {
     Ok(ClientHello { server_name: name.flatten(), protocols: protocols.unwrap_or_default() })
 }
 
-/// Reads a handshake message that may end early into a draft, which holds what is there even then.
+/// Reads a handshake message that may be truncated; `draft` keeps the values read before the end.
 pub(super) fn walk(message: &[u8], depth: Depth, draft: &mut Draft) -> Result<(), Stop> {
     if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
         return Err(Stop::Broken);
@@ -112,7 +111,7 @@ fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), En
         return Err(End::Broken);
     }
 
-    // Before TLS 1.2 nothing had to follow.
+    // Extensions are optional before TLS 1.3.
     let length = if body.length == 0 { 0 } else { body.number(2)? };
     let mut extensions = body.part(length)?;
     if body.length != 0 {
@@ -124,7 +123,8 @@ fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), En
         if is_all {
             draft.extensions.push(kind);
         }
-        // None may come twice; if one does, the first counts, as it may have been reported.
+        // Duplicate extensions are forbidden; the first one is used, because it may already have
+        // been reported.
         match kind {
             SERVER_NAME if draft.name.is_none() => draft.name = Some(server_name(value)?),
             ALPN if draft.protocols.is_none() => draft.protocols = Some(protocol_list(value)?),
@@ -134,7 +134,7 @@ fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), En
             SIGNATURE_ALGORITHMS if is_all && draft.signatures.is_empty() => {
                 draft.signatures = number_list(value, 2)?;
             }
-            // All that matters of it is that it is there, and all of it.
+            // Only the type matters, but the extension must be complete.
             _ if is_all => drop(value.bytes()?),
             _ => {}
         }
@@ -142,7 +142,7 @@ fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), En
     Ok(())
 }
 
-/// A list of numbers of two bytes behind its own length.
+/// A list of 16-bit numbers after its length.
 fn number_list(mut value: Fields<'_>, width: usize) -> Result<Vec<u16>, End> {
     let list = value.sized(width)?;
     let numbers = list.numbers();

@@ -1,5 +1,5 @@
-//! JA4: a short text that is the same for the hellos of one client program (FoxIO, JA4 TLS client
-//! fingerprint: version, name, counts and protocol in the clear, then two hashes).
+//! JA4: a fingerprint that is the same for all ClientHellos of one client program (FoxIO, JA4 TLS
+//! client fingerprint: version, name, counts and protocol in clear text, then two hashes).
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use super::hello::{ALPN, Draft, SERVER_NAME};
 use super::{Carrier, Version, is_grease};
 
-/// How much of a hash is shown, in digits.
+/// Number of hexadecimal digits of a hash.
 const SHOWN: usize = 12;
 
-/// The fingerprint of a whole hello.
+/// The fingerprint of a complete ClientHello.
 pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
     let mut suites = known(&hello.suites);
     let mut extensions = known(&hello.extensions);
@@ -25,7 +25,7 @@ pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
     };
     let newest = hello.versions.iter().flatten().copied().filter(|version| !is_grease(*version));
     let version = version(Version(newest.max().unwrap_or(hello.version)));
-    // That there is a name counts, and not whether it is a good one.
+    // The presence of a name counts, not its validity.
     let name = if extensions.contains(&SERVER_NAME) { 'd' } else { 'i' };
     let protocol = hello.protocols.iter().flatten().next().map_or(&[][..], Vec::as_slice);
     let counts = [suites.len(), extensions.len()].map(|count| count.min(99));
@@ -42,7 +42,7 @@ pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
     format!("{start}_{}_{}", hash(&list(&suites)), hash(&said))
 }
 
-/// Those that are not made up.
+/// The numbers without GREASE values.
 fn known(numbers: &[u16]) -> Vec<u16> {
     numbers.iter().copied().filter(|number| !is_grease(*number)).collect()
 }
@@ -58,8 +58,8 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-/// The first and the last character of a protocol's name; of its bytes in hex when one of the two
-/// is neither a letter nor a digit.
+/// The first and the last character of a protocol name, or of its hexadecimal form if one of the
+/// two is neither a letter nor a digit.
 fn ends(name: &[u8]) -> String {
     let (Some(first), Some(last)) = (name.first(), name.last()) else { return "00".to_owned() };
     if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() {
@@ -71,13 +71,13 @@ fn ends(name: &[u8]) -> String {
 fn list(numbers: &[u16]) -> String {
     let mut text = String::with_capacity(numbers.len() * 5);
     for (place, number) in numbers.iter().enumerate() {
-        // To write into a text never fails.
+        // Writing to a `String` never fails.
         let _ = write!(text, "{}{number:04x}", if place == 0 { "" } else { "," });
     }
     text
 }
 
-/// The beginning of the hash of a text; zeros for none.
+/// The beginning of the hash of a text; zeros for an empty text.
 fn hash(text: &str) -> String {
     if text.is_empty() {
         return "0".repeat(SHOWN);

@@ -1,4 +1,4 @@
-//! All that a client's hello says.
+//! The offer of a client: all values of a ClientHello.
 
 use std::fmt;
 
@@ -6,27 +6,22 @@ use super::hello::{self, Depth, Draft, Stop};
 use super::{Carrier, ja4};
 use crate::HostName;
 
-/// The most versions that are taken from one hello.
+/// Maximum number of versions read from a ClientHello.
 pub const VERSION_LIMIT: usize = 16;
 
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 const ENCRYPTED_HELLO: u16 = 0xfe0d;
 
-/// A version of TLS as it is on the wire.
+/// A TLS version, as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u16);
 
 impl Version {
-    /// SSL 3.0.
     pub const SSL_3_0: Self = Self(0x300);
-    /// TLS 1.0.
     pub const TLS_1_0: Self = Self(0x301);
-    /// TLS 1.1.
     pub const TLS_1_1: Self = Self(0x302);
-    /// TLS 1.2.
     pub const TLS_1_2: Self = Self(0x303);
-    /// TLS 1.3.
     pub const TLS_1_3: Self = Self(0x304);
 }
 
@@ -40,44 +35,43 @@ impl fmt::Display for Version {
     }
 }
 
-/// Whether a number is one of those that are made up so that servers get used to new ones
-/// (RFC 8701).
+/// Whether a number is a GREASE value, reserved to keep servers tolerant of new values (RFC 8701).
 pub fn is_grease(number: u16) -> bool {
     number & 0x0f0f == 0x0a0a && number >> 8 == number & 0xff
 }
 
-/// What a client offers, from as much of its hello as there is. Where that is cut, what is none or
-/// empty may only be missing.
+/// The values of a ClientHello, complete or truncated. In a truncated one, empty values may only be
+/// missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// All of the hello was there.
+    /// Whether the complete ClientHello was captured.
     pub is_whole: bool,
-    /// The version in the hello's own field, which says at most TLS 1.2.
+    /// `legacy_version`, at most TLS 1.2.
     pub legacy_version: Version,
-    /// The versions that it really offers, where it lists them; without made-up ones, and none
-    /// after the first [`VERSION_LIMIT`].
+    /// The listed versions (`supported_versions`) without GREASE values; at most the first
+    /// [`VERSION_LIMIT`].
     pub versions: Box<[Version]>,
     /// As in [`ClientHello`](super::ClientHello).
     pub server_name: Option<HostName>,
     /// As in [`ClientHello`](super::ClientHello).
     pub protocols: Box<[Vec<u8>]>,
-    /// The real hello is encrypted within this one (ECH), or it looks as if (GREASE of ECH looks
-    /// the same, which is what it is for).
+    /// Whether the message has an Encrypted ClientHello, or a GREASE value of that extension, which
+    /// looks the same by design.
     pub encrypts_hello: bool,
-    /// It has a key of an earlier session (TLS 1.3).
+    /// Whether the client has a pre-shared key of an earlier session (TLS 1.3).
     pub has_key: bool,
-    /// It sends data before the server has answered.
+    /// Whether the client sends early data.
     pub sends_early: bool,
-    /// JA4, of a whole hello only.
+    /// JA4 fingerprint; `None` if truncated.
     pub ja4: Option<Box<str>>,
-    /// The session that it would go on with (before TLS 1.3); none when it is cut before.
+    /// Session ID for resumption (before TLS 1.3); `None` if truncated before.
     pub(super) session: Option<Box<[u8]>>,
 }
 
 impl Offer {
-    /// Reads a handshake message of which the end may be missing: the inside of TLS records, or of
-    /// CRYPTO frames of QUIC. None when it is no client's hello, or is broken, or would be longer
-    /// than [`LIMIT`](crate::LIMIT), or when there is not even its version.
+    /// Reads a handshake message, complete or truncated: the content of TLS records or of QUIC
+    /// CRYPTO frames. `None` if the message is not a ClientHello, is invalid, is longer than
+    /// [`LIMIT`](crate::LIMIT), or ends before its version.
     pub fn read(message: &[u8], carrier: Carrier) -> Option<Self> {
         let mut draft = Draft::default();
         let is_whole = match hello::walk(message, Depth::All, &mut draft) {
@@ -104,7 +98,7 @@ impl Offer {
         })
     }
 
-    /// The newest version that it offers; none where the hello is cut and lists none before.
+    /// The newest offered version; `None` if the list was truncated.
     pub fn newest_version(&self) -> Option<Version> {
         let listed = self.versions.iter().max().copied();
         listed.or(self.is_whole.then_some(self.legacy_version))

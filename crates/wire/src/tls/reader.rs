@@ -1,4 +1,4 @@
-//! Records of one direction, of which parts may be unknown (RFC 8446, 5.1; RFC 5246, 6.2).
+//! TLS records of one direction with missing bytes (RFC 8446, 5.1; RFC 5246, 6.2).
 
 use std::num::NonZeroU8;
 
@@ -10,59 +10,59 @@ pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
 pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
-/// RFC 6520. It may come behind others, but nothing is ever taken for a record because of it.
+/// RFC 6520. Accepted after other records, but never used to find a record boundary.
 const HEARTBEAT: u8 = 24;
-/// A record's type, version and length.
+/// Type, version and length of a record.
 pub(super) const HEADER: usize = 5;
-/// The most that a record carries: TLS 1.2 may add so much to what it seals.
+/// Maximum length of a record; TLS 1.2 allows an expansion of 2,048 bytes.
 const LENGTH_LIMIT: u16 = (1 << 14) + 2048;
 
-/// What comes next in a direction.
+/// The next part of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
-    /// A record whose header is there.
+    /// A record with a complete header.
     Record(Record),
-    /// So many bytes inside of the record before, of which these are known.
+    /// A number of bytes of the current record, of which `bytes` were captured.
     Body { at: Time, bytes: &'a [u8], length: u64 },
-    /// So many bytes of which nobody knows in what record they are.
+    /// A number of bytes whose record is unknown.
     Stray { at: Time, length: u64 },
 }
 
-/// The header of a record.
+/// The header of a TLS record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Its first byte.
+    /// Time of the first byte.
     pub(super) at: Time,
-    /// The last byte of its header.
+    /// Time of the last byte of the header.
     pub(super) known: Time,
     pub(super) kind: u8,
     pub(super) length: u16,
 }
 
-/// Goes from record to record. Where a header is not known, it does not know where the next one is
-/// either, until one is at the beginning of a piece. That is where a packet begins, and where
-/// senders begin what they have to say; one in some ten million packets of random bytes begins like
-/// that as well.
+/// Follows record boundaries. After a missing header, the next boundary is unknown until a piece
+/// begins with a header. Pieces begin where packets begin, and senders begin their messages there.
+/// Of ten million packets of random bytes, about one begins like a header by chance.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     header: [u8; HEADER],
     filled: u8,
     began: Time,
-    /// How much of the record is still to come.
+    /// Remaining bytes of the current record.
     left: u16,
     is_lost: bool,
-    /// One more than the version in the last header: there is a reader for each direction.
+    /// One more than the minor version of the last header; compact, because each connection has two
+    /// readers.
     minor: Option<NonZeroU8>,
-    /// How often it did not know any more where the next record is.
+    /// How often the record boundary was lost.
     losses: u32,
-    /// What was there could be no record.
+    /// Whether bytes were found that cannot be a record.
     is_wrong: bool,
-    /// How often it looked for a header at the beginning of a piece, and there was none.
+    /// Number of pieces, after a loss, that did not begin with a header.
     tries: u8,
 }
 
 impl Reader {
-    /// At the beginning of a stream, or anywhere in one.
+    /// Creates a reader at the beginning of a stream, or within a stream if `is_midway`.
     pub(super) fn new(is_midway: bool) -> Self {
         Self {
             header: [0; HEADER],
@@ -85,12 +85,12 @@ impl Reader {
         self.tries
     }
 
-    /// What it began with was there and could be no record.
+    /// Whether the stream began with bytes that cannot be a record.
     pub(super) fn is_wrong_from_start(&self) -> bool {
         self.is_wrong && self.minor.is_none()
     }
 
-    /// Tells what is in the next piece.
+    /// Reads the next piece and calls `tell` for each part.
     pub(super) fn handle<'a>(&mut self, piece: &Piece<'a>, mut tell: impl FnMut(Part<'a>)) {
         let at = piece.at;
         let mut length = piece.length;
@@ -150,10 +150,10 @@ impl Reader {
         self.losses = self.losses.saturating_add(1);
     }
 
-    /// Looks whether a piece begins with a whole header.
+    /// Checks whether a piece begins with a complete header.
     fn look(&mut self, bytes: &[u8]) {
         let header = bytes.first_chunk::<HEADER>();
-        // TLS 1.2 and later say 3, the others what they said before.
+        // Minor version 3 since TLS 1.2; earlier versions repeat their own number.
         self.is_lost = !header.is_some_and(|header| {
             let is_same =
                 header[2] == 3 || self.minor.is_some_and(|one| one.get() - 1 == header[2]);
@@ -165,9 +165,9 @@ impl Reader {
     }
 }
 
-/// Whether a record may begin like that.
+/// Whether `header`, complete or not, is a valid record header.
 fn may_begin(header: &[u8], last_kind: u8) -> bool {
-    // 3 is SSL 3.0 and all that came after it.
+    // 3 is the major version of SSL 3.0 and all TLS versions.
     header.iter().zip(0..).all(|(byte, place)| match place {
         0 => (CHANGE_CIPHER_SPEC..=last_kind).contains(byte),
         1 => *byte == 3,

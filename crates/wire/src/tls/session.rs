@@ -1,4 +1,4 @@
-//! One TLS connection over TCP, as it looks from outside.
+//! One TLS connection over TCP, seen by an observer.
 
 mod sender;
 mod story;
@@ -13,18 +13,17 @@ use crate::stream::{End, Exchange, Piece};
 use sender::Sender;
 use story::Story;
 
-/// The most alerts that are kept.
+/// Maximum number of alerts that are kept.
 pub const ALERT_LIMIT: usize = 4;
-/// After so many packets of a direction that do not begin with a record, what began in the middle
-/// is not taken for TLS.
+/// Number of packets of one direction that do not begin with a record after which a connection
+/// captured midway is not taken for TLS.
 pub const TRIES: u8 = 64;
 
-/// One TLS connection over TCP, followed from the pieces of its two directions.
+/// Follows one TLS connection over TCP from the pieces of both directions.
 ///
-/// The first message of each end is read; of all that follows only the headers of records are,
-/// which are in the clear. Where a header was not captured, the boundaries of records are lost until
-/// a packet begins with one; [`losses`](Session::losses) counts that. Memory is bounded: nothing
-/// grows with the connection but numbers.
+/// Reads the first message of each endpoint, and afterwards only record headers, which are not
+/// encrypted. If a header was not captured, record boundaries are lost until a packet begins with a
+/// header; [`losses`](Session::losses) counts these gaps. Memory does not grow with the connection.
 #[derive(Clone, Debug)]
 pub struct Session {
     client: Half,
@@ -32,52 +31,50 @@ pub struct Session {
     story: Story,
 }
 
-/// One direction.
 #[derive(Clone, Debug)]
 struct Half {
     reader: Reader,
     sender: Sender,
 }
 
-/// When the parts of a session passed.
+/// Times of the phases of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// The first byte of the client's hello.
+    /// First byte of the ClientHello.
     pub client_hello: Option<Time>,
-    /// The first byte of the server's first hello, which may ask for another hello of the client.
+    /// First byte of the first ServerHello, which may be a HelloRetryRequest.
     pub server_hello: Option<Time>,
-    /// The handshake is over, as far as can be seen. From TLS 1.3 on: the first byte of the first
-    /// sealed record that the client sends after the server's hello, which is its Finished message,
-    /// or in the same flight when it has a certificate as well. With early data, which looks the
-    /// same, the first one that has the length of a Finished message. Before TLS 1.3: the Finished
-    /// message that came second, which is the first handshake record after its sender changed to the
-    /// new keys: the server's, or the client's when a session is resumed. Where that was not captured,
-    /// the session ticket right before it. None when neither was, even if what follows shows that
-    /// the handshake is over.
+    /// End of the handshake, as far as visible. TLS 1.3: first byte of the client's first encrypted
+    /// record after the ServerHello, which contains the Finished message or, with a client
+    /// certificate, is in the same flight; with early data, which looks the same, the first record
+    /// with the length of a Finished message. Earlier versions: the second Finished message, which
+    /// is the first handshake record after its sender's ChangeCipherSpec (of the server, or of the
+    /// client in a resumed session); if that record was not captured, the session ticket directly
+    /// before it. `None` if neither was captured, even if later records show that the handshake has
+    /// ended.
     pub over: Option<Time>,
-    /// The client's first data: after the handshake, or before TLS 1.3 also within (false start).
-    /// Early data is not among it.
+    /// First application data of the client after the handshake, or before TLS 1.3 also within the
+    /// handshake (false start). Excludes early data.
     pub client_data: Option<Time>,
-    /// The server's. What it sends in TLS 1.3 before the handshake is over looks like the handshake,
-    /// and is not among it.
+    /// First application data of the server. In TLS 1.3, excludes data before the end of the
+    /// handshake, which looks like handshake messages.
     pub server_data: Option<Time>,
 }
 
-/// An alert in the clear.
+/// An unencrypted alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Its first byte.
+    /// Time of the first byte.
     pub at: Time,
-    /// Who sent it.
     pub from: End,
-    /// 1: a warning. 2: fatal.
+    /// 1 is a warning, 2 is fatal.
     pub level: u8,
-    /// What it is about, as it is on the wire.
+    /// Alert description, as on the wire (RFC 8446, 6).
     pub description: u8,
 }
 
 impl Default for Session {
-    /// From the first byte of the connection.
+    /// Creates a session that begins with the first byte of the connection.
     fn default() -> Self {
         Self::new(false)
     }
@@ -90,12 +87,12 @@ impl Session {
         Self { client: half(End::Client), server: half(End::Server), story: Story::default() }
     }
 
-    /// From somewhere in the connection: its beginning was not captured.
+    /// Creates a session for a connection whose beginning was not captured.
     pub fn midway() -> Self {
         Self::new(true)
     }
 
-    /// The next bytes that an end sent. At most one exchange is over with them.
+    /// Processes the next bytes of an endpoint. Ends at most one exchange.
     pub fn handle(&mut self, from: End, piece: &Piece<'_>) {
         if self.story.is_tls == Some(false) {
             return;
@@ -115,14 +112,14 @@ impl Session {
         }
     }
 
-    /// What the server sends from now on it sends when it has what the client sent until `heard`, and
-    /// nothing that passed less than `way` before: see
+    /// Sets which bytes of the client the server can have received when it sends from now on: those
+    /// captured until `heard` and at least `way` earlier. See
     /// [`Turns::hears`](crate::stream::Turns::hears).
     pub fn hears(&mut self, heard: Time, way: Span) {
         self.story.turns.hears(heard, way);
     }
 
-    /// The connection is over, or what is known of it.
+    /// Ends the connection.
     pub fn end(&mut self) {
         let Self { client, server, story } = self;
         client.sender.finish(&mut |sender, heard| {
@@ -134,50 +131,51 @@ impl Session {
         story.turns.end();
     }
 
-    /// The exchange that is over, once; to be asked after each call of [`handle`](Self::handle) and
-    /// of [`end`](Self::end). It is inferred: see [`Exchange`]. Its sizes are those of the records,
-    /// headers and seals included. The first one of TLS 1.3 is the least sure, since servers send
-    /// session tickets then, which look like a response, as do the settings of HTTP/2.
+    /// Returns the exchange that has ended, once. Call this after each call of
+    /// [`handle`](Self::handle) and [`end`](Self::end). Exchanges are inferred (see [`Exchange`]);
+    /// sizes include record headers and authentication tags. The first exchange in TLS 1.3 is the
+    /// least certain, because session tickets and HTTP/2 settings of the server look like a
+    /// response.
     pub fn poll(&mut self) -> Option<Exchange> {
         self.story.turns.poll()
     }
 
-    /// Whether it is TLS; none when that is not known yet. What is no TLS is mostly known from the
-    /// first byte of either end, and after [`TRIES`] packets at the latest; no more is read then.
+    /// Whether the connection is TLS; `None` as long as this is unknown. Other protocols are
+    /// usually recognized by the first byte of either endpoint, and after [`TRIES`] packets at the
+    /// latest; later bytes are not read.
     pub fn is_tls(&self) -> Option<bool> {
         self.story.is_tls
     }
 
-    /// What the client offers in its first hello, once that is there, or as much of it as was
-    /// captured.
+    /// The client's offer in its first ClientHello, as soon as it is complete or its captured part
+    /// has ended.
     pub fn offer(&self) -> Option<&Offer> {
         self.story.offer.as_deref()
     }
 
-    /// What the server chose, likewise.
+    /// The server's choice; `None` as long as no ServerHello was read.
     pub fn choice(&self) -> Option<&Choice> {
         self.story.choice.as_deref()
     }
 
-    /// The version that is spoken, where the server's hello says it. That all is sealed after it
-    /// says so as well, as only TLS 1.3 does that.
+    /// Negotiated version, from the ServerHello. A client that encrypts everything after the
+    /// ServerHello also shows TLS 1.3.
     pub fn version(&self) -> Option<Version> {
         self.story.version()
     }
 
-    /// The server asked for a second hello (HelloRetryRequest).
+    /// Whether the server sent a HelloRetryRequest; `None` if unknown.
     pub fn asks_again(&self) -> Option<bool> {
         self.story.asks_again
     }
 
-    /// The session goes on from an earlier one. In TLS 1.3: from a key that both had before, as
-    /// earlier sessions leave. Before that: the server confirmed the session that the client named;
-    /// where it named none, the client made no new keys.
+    /// Whether the session resumes an earlier one; `None` if unknown. TLS 1.3: the server accepted
+    /// a pre-shared key. Earlier versions: the server confirmed the client's session ID; if the
+    /// client sent none, whether the client sent no key exchange.
     pub fn is_resumed(&self) -> Option<bool> {
         self.story.is_resumed(&self.client.sender)
     }
 
-    /// When the parts of the session passed.
     pub fn times(&self) -> Times {
         let [client, server] = [&self.client.sender, &self.server.sender];
         Times {
@@ -189,30 +187,30 @@ impl Session {
         }
     }
 
-    /// From the client's hello until the handshake was over, at the capture point.
+    /// From the ClientHello to the end of the handshake, at the capture point.
     pub fn handshake_time(&self) -> Option<Span> {
         let times = self.times();
         times.client_hello.zip(times.over).map(|(hello, over)| over.since(hello))
     }
 
-    /// The first [`ALERT_LIMIT`] alerts in the clear.
+    /// The first [`ALERT_LIMIT`] unencrypted alerts.
     pub fn alerts(&self) -> &[Alert] {
         &self.story.alerts
     }
 
-    /// Who was first to end the session in order, and when: an alert in the clear that says so, or
-    /// a sealed one of the kind that nearly always does. In TLS 1.3, and where the version is not
-    /// known, it is inferred from a record that has the length of an alert that TLS 1.3 seals.
+    /// Time and sender of the first orderly close: an unencrypted close_notify, or an encrypted
+    /// alert, which nearly always is a close_notify. In TLS 1.3 and for an unknown version, a
+    /// record with the length of an encrypted alert counts.
     pub fn closed(&self) -> Option<(Time, End)> {
         self.story.closed.zip(self.story.closed_by)
     }
 
-    /// How often the boundaries of records were lost, as a header was not captured or was none.
+    /// How often record boundaries were lost, because a header was not captured or is invalid.
     pub fn losses(&self) -> u64 {
         self.client.reader.losses() + self.server.reader.losses()
     }
 
-    /// How many exchanges are over.
+    /// Number of ended exchanges.
     pub fn exchanges(&self) -> u64 {
         self.story.turns.count()
     }

@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 use super::*;
 use crate::sample::{alpn, config, extension, message, records, sized, sni};
 
-/// What rustls sends first, in records of at most `record` bytes, their headers included.
+/// The first flight of rustls, in records of at most `record` bytes including their headers.
 fn rustls(server: &str, protocols: &[&str], record: Option<usize>) -> Vec<u8> {
     let mut config = Arc::unwrap_or_clone(config(protocols));
     config.max_fragment_size = record;
@@ -25,7 +25,8 @@ fn expected(name: Option<&str>, protocols: &[&str]) -> ClientHello {
     }
 }
 
-/// Every beginning says `More`, or the same as the whole; and a hint never asks for more than that.
+/// Checks that each beginning of `bytes` yields `More`, or the complete result, and that `More`
+/// never requests more than that needs.
 fn check_every_beginning(bytes: &[u8], expected: &ClientHello) {
     assert_eq!(client_hello(bytes), Peek::Complete(expected.clone()));
     for end in 0..bytes.len() {
@@ -38,7 +39,7 @@ fn check_every_beginning(bytes: &[u8], expected: &ClientHello) {
 }
 
 #[test]
-fn the_hello_of_a_real_client_is_read_from_its_first_bytes_on() {
+fn the_hello_of_rustls_is_read_from_its_first_bytes() {
     let bytes = rustls("Shop.Example.com", &["h2", "http/1.1"], None);
     check_every_beginning(&bytes, &expected(Some("shop.example.com"), &["h2", "http/1.1"]));
     let bytes = rustls("a.example", &[], None);
@@ -57,7 +58,7 @@ fn a_hello_may_be_spread_over_records() {
 }
 
 #[test]
-fn long_keys_and_made_up_extensions_change_nothing() {
+fn long_key_shares_and_grease_extensions_have_no_effect() {
     let grease = extension(0x2a2a, &[]);
     let share = extension(51, &[1; 1300]);
     let ech = extension(0xfe0d, &[2; 300]);
@@ -67,17 +68,17 @@ fn long_keys_and_made_up_extensions_change_nothing() {
 }
 
 #[test]
-fn the_answer_does_not_wait_for_long_keys() {
+fn the_result_does_not_wait_for_long_key_shares() {
     let keys = extension(51, &[1; 1300]);
     let hello = message(&[sni(b"a.example"), alpn(&["h2"]), keys, extension(45, &[1, 1])]);
     let bytes = records(&hello, 1 << 14);
     assert!(matches!(client_hello(&bytes[..400]), Peek::Complete(_)));
-    let Peek::More(whole) = client_hello(&bytes[..60]) else { panic!("it is not all there") };
+    let Peek::More(whole) = client_hello(&bytes[..60]) else { panic!("the hello is incomplete") };
     assert_eq!(whole, bytes.len());
 }
 
 #[test]
-fn what_follows_the_hello_is_not_looked_at() {
+fn bytes_after_the_hello_are_ignored() {
     let mut bytes = records(&message(&[sni(b"a.example")]), 100);
     bytes.extend_from_slice(b"early data, or anything");
     assert_eq!(client_hello(&bytes), Peek::Complete(expected(Some("a.example"), &[])));
@@ -91,7 +92,7 @@ fn a_hello_without_extensions_has_no_name() {
 }
 
 #[test]
-fn what_is_no_name_is_left_out() {
+fn invalid_server_names_are_ignored() {
     let far = "a.".repeat(128);
     let names = [&b"192.0.2.1"[..], b"", b"a b", b"a/../b", b"\0", b"::1", far.as_bytes()];
     for name in names {
@@ -101,16 +102,16 @@ fn what_is_no_name_is_left_out() {
 }
 
 #[test]
-fn what_is_not_tls_is_said_at_once() {
+fn other_protocols_are_recognized_at_once() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n"[..],
         b"\x16\x02",
         b"\x15\x03\x01\0\x02\x01\0",
-        // A server's hello; an empty record; a record that is too long.
+        // A ServerHello, an empty record, and a record that is too long.
         b"\x16\x03\x03\0\x7a\x02",
         b"\x16\x03\x01\0\0",
         b"\x16\x03\x01\x40\x01",
-        // A hello that is too short, and one that is too long to wait for.
+        // A ClientHello that is too short, and one that is too long.
         b"\x16\x03\x01\0\x10\x01\0\0\x0c",
         b"\x16\x03\x01\x02\0\x01\x01\0\0\x03\x03",
     ] {
@@ -120,9 +121,10 @@ fn what_is_not_tls_is_said_at_once() {
 }
 
 #[test]
-fn lengths_that_lie_end_it() {
+fn inconsistent_lengths_are_rejected() {
     let good = message(&[sni(b"a.example"), alpn(&["h2"])]);
-    // The session, the suites, the methods, the extensions, and inside of these.
+    // The lengths of session ID, cipher suites, compression methods and extensions, and those
+    // inside extensions.
     for at in [38, 71, 72, 77, 79, 80, 83, 84, 85, 86, 88, 89] {
         let mut bad = good.clone();
         bad[at] = 0xff;
@@ -131,7 +133,7 @@ fn lengths_that_lie_end_it() {
 }
 
 #[test]
-fn fields_beyond_what_is_allowed_end_it() {
+fn fields_beyond_their_limits_are_rejected() {
     let start = [&[3, 3][..], &[7; 32]].concat();
     let rest = [&sized(2, &[0, 10])[..], &sized(1, &[0])].concat();
     let extensions = sized(2, &[sni(b"a.example"), alpn(&["h2"])].concat());
@@ -143,7 +145,7 @@ fn fields_beyond_what_is_allowed_end_it() {
 }
 
 #[test]
-fn a_record_of_something_else_between_ends_it() {
+fn another_record_type_ends_the_hello() {
     let message = message(&[extension(51, &[1; 600]), sni(b"a.example")]);
     let mut bytes = records(&message[..300], 300);
     bytes.extend_from_slice(b"\x17\x03\x03\0\x01\0");
@@ -151,7 +153,7 @@ fn a_record_of_something_else_between_ends_it() {
 }
 
 #[test]
-fn many_protocols_are_cut() {
+fn the_number_of_protocols_is_limited() {
     let bytes = records(&message(&[alpn(&["x"; 500]), sni(b"a.example")]), 1 << 14);
     let hello = client_hello(&bytes).complete().unwrap();
     assert_eq!(hello, expected(Some("a.example"), &["x"; PROTOCOL_LIMIT]));
@@ -173,7 +175,7 @@ proptest! {
         size in 1_usize..600,
         order in any::<[prop::sample::Index; 2]>(),
     ) {
-        // Without a last label of letters, 0xa would be an address.
+        // If the last label is not a word, a name like 0xa is an address.
         let name = format!("{}.example", labels.join("."));
         let protocols: Vec<&str> = protocols.iter().map(String::as_str).collect();
         let mut extensions: Vec<Vec<u8>> =

@@ -1,4 +1,4 @@
-//! What was found, for machines; docs/align.md says what each field is.
+//! Result of an alignment as JSON; docs/align.md documents the fields.
 
 use manyways_capture::Alignment;
 use manyways_flows::align::report::Paired;
@@ -110,7 +110,7 @@ pub fn way(way: Way) -> &'static str {
     }
 }
 
-/// What a stream is called at a point.
+/// Name of a stream at a point.
 pub fn name(points: &[Point], point: usize, track: usize) -> String {
     let track = points.get(point).and_then(|point| point.tracks.get(track));
     track.map(|track| track.name().to_owned()).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is said of these arguments, in a folder with files of these names.
+/// Error for these arguments, in a folder with files of these names.
 fn told(captures: &[&str], same_clock: &[&str]) -> Result<Vec<(Place, u32)>, (String, bool)> {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c", "d", "x=y"] {
@@ -35,7 +35,7 @@ fn arguments_name_points_and_clocks() {
     let expected = vec![(Server, 0), (PhoneIn, 1), (PhoneOut, 1), (Wearable, 3)];
     assert_eq!(told(&all, &[]), Ok(expected));
     assert_eq!(told(&["a", "x=y", "c"], &["a", "c"]), Ok(vec![(Other, 0), (Other, 1), (Other, 0)]));
-    // By their places as well, and the phone's other capture goes with its clock.
+    // Also by their places; the other capture of the phone has the same clock.
     let clocks = |same: &[&str]| -> Vec<u32> {
         told(&all, same).unwrap().into_iter().map(|(_, clock)| clock).collect()
     };
@@ -51,12 +51,12 @@ fn what_makes_no_sense_is_said() {
         sentence
     };
     assert_eq!(usage(&["a"], &[]), "one capture alone cannot be aligned");
-    assert_eq!(usage(&["watch=a", "b"], &[]), "watch is no place");
+    assert_eq!(usage(&["watch=a", "b"], &[]), "watch is not a place");
     assert_eq!(usage(&["wearable=a", "server=b"], &[]), "server is out of order");
     assert_eq!(usage(&["server=a", "server=b"], &[]), "server is out of order");
     assert_eq!(
         usage(&["a", "b"], &["a", "e"]),
-        "--same-clock names e, which is none of the captures"
+        "--same-clock names e, which is not one of the captures"
     );
     let (sentence, is_usage) = told(&["a", "none"], &[]).unwrap_err();
     assert!(!is_usage && sentence.starts_with("cannot read none"), "{sentence}");

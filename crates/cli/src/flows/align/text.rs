@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! Result of an alignment as text.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use manyways_unit::human::printable;
 
 use super::document::{bytes, name};
 
-/// So many streams of a pair are named, the longest first.
+/// Maximum number of streams per pair, longest first.
 const STREAMS: usize = 8;
 
 pub fn text(alignment: &Alignment) -> String {
@@ -66,7 +66,7 @@ pub fn text(alignment: &Alignment) -> String {
     text
 }
 
-/// The name of a place, as arguments have it.
+/// The name of a place in arguments.
 pub fn place(place: Place) -> &'static str {
     match place {
         Place::Server => "server",
@@ -77,7 +77,7 @@ pub fn place(place: Place) -> &'static str {
     }
 }
 
-/// How many streams with bytes passed there.
+/// Number of streams with bytes at a point.
 pub fn streams(point: &Point) -> usize {
     let has_bytes = |origin: &manyways_flows::align::Origin| origin.carries == Carries::Bytes;
     point.tracks.iter().filter(|track| track.origin().is_none_or(has_bytes)).count()
@@ -164,18 +164,17 @@ fn line(part: &Part, labels: &[String; 2]) -> String {
     )
 }
 
-/// What of it may be believed.
+/// Explanation of the accuracy.
 fn believed(part: &Part) -> String {
     match part.trust {
-        Trust::OneClock => "both times are of one clock: believe it as it is".to_owned(),
+        Trust::OneClock => "both times are of one clock: exact".to_owned(),
         Trust::Within(bound) => format!(
             "of two clocks: all of these may be too long or too short by the same time, up to {}; \
              differences among them are right",
             span(bound)
         ),
         Trust::AboveLeast => {
-            "of two clocks and one way only: each says how much longer it took than the shortest"
-                .to_owned()
+            "of two clocks and one direction only: each is relative to the shortest".to_owned()
         }
         Trust::Unsteady => "a clock is not steady: do not rely on these".to_owned(),
     }

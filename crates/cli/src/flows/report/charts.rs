@@ -1,4 +1,4 @@
-//! The charts of a report.
+//! Charts of a report.
 
 use manyways_capture::Outcome;
 use manyways_flows::analysis::{Class, Distribution, Overview, Quantity, WINDOWS};
@@ -12,11 +12,11 @@ use manyways_report::curves::{Axis, Curves, Line};
 use manyways_report::number::{bits_per_second, cut, seconds, share, span};
 use manyways_report::svg::Drawing;
 
-/// So many servers have bars of their own.
+/// Maximum number of servers with a bar.
 const SERVERS: usize = 5;
-/// So many characters of a name stand left of a bar.
+/// Maximum length of a name beside a bar, in characters.
 const NAME: usize = 22;
-/// Limits by their colours: what the network does first, what is nobody's fault last.
+/// Limits with their colours: those of the network first, those that are not a fault last.
 pub const LIMITS: [Limit; 6] = [
     Limit::Congestion,
     Limit::Loss,
@@ -26,7 +26,8 @@ pub const LIMITS: [Limit; 6] = [
     Limit::Application,
 ];
 
-/// How much passed when; none where nothing did, or at one moment.
+/// Chart of the volume over time. `None` without traffic, or with traffic at a single point in
+/// time.
 pub fn timeline(outcome: &Outcome) -> Option<Drawing> {
     let timeline = &outcome.counters.timeline;
     let begin = timeline.bins().next()?.0;
@@ -48,7 +49,7 @@ pub fn timeline(outcome: &Outcome) -> Option<Drawing> {
         let since = at.since(begin);
         let values = [volume.flows[1], volume.flows[0], rest(volume.flows, volume.all)];
         for (line, bytes) in lines.iter_mut().zip(values) {
-            // Nothing passed in the bins that are left out.
+            // Omitted bins have no traffic.
             if since > end {
                 line.points.push((place(end), 0.0));
             }
@@ -74,8 +75,8 @@ pub fn timeline(outcome: &Outcome) -> Option<Drawing> {
     Some(chart.draw())
 }
 
-/// What limits servers: all of them, by the clients' devices, and those with the
-/// most bytes.
+/// Chart of the limits of servers: all servers, by kind of client device, and those with the most
+/// bytes.
 pub fn limits(outcome: &Outcome, overview: &Overview) -> Option<Drawing> {
     let all = &outcome.summary.limited_by;
     if all.all().is_zero() {
@@ -135,13 +136,13 @@ fn words(limited_by: &LimitedBy) -> String {
     LIMITS.map(part).join(", ")
 }
 
-/// How spans are distributed; none where there are none.
+/// Chart of the distribution of times. `None` without samples.
 pub fn spans(title: &str, all: &[(&str, &Distribution<Span>)], of: &str) -> Option<Drawing> {
     let axis = Axis::logarithmic("", seconds);
     curves(title, axis, all, Span::as_secs_f64, span, of)
 }
 
-/// How rates are distributed.
+/// Chart of the distribution of rates.
 pub fn rates(found: &Distribution<Rate>) -> Option<Drawing> {
     let axis = Axis::logarithmic("", bits_per_second);
     let number = |rate: Rate| rate.as_bps() as f64;
@@ -161,7 +162,7 @@ fn curves<Q: Quantity>(
     let mut lines = Vec::new();
     for (name, found) in all {
         let Some((least, median)) = found.least().zip(found.median()) else { continue };
-        // One value is no line: the table has it.
+        // A single value is not a line; the table contains it.
         if found.count() < 2 {
             continue;
         }
@@ -182,7 +183,7 @@ fn curves<Q: Quantity>(
     Some(chart.draw())
 }
 
-/// How many flows begin with which window.
+/// Chart of flows by initial window.
 pub fn windows(overview: &Overview) -> Option<Drawing> {
     let found = &overview.first_windows;
     let most = *found.last_key_value()?.0;

@@ -10,7 +10,7 @@ use super::*;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 
-/// A capture with this many conversations of HTTP with a server that is called so.
+/// A capture with this number of HTTP conversations with a server of this name.
 fn capture(flows: u8, host: &str) -> Vec<u8> {
     let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -107,7 +107,7 @@ fn the_numbers_are_those_of_the_summary() {
     let page = html(&outcome, &PLAIN);
     let median = summary.local_rtt.median().unwrap();
     for words in [
-        "What passed in office.pcap".to_owned(),
+        "Traffic in office.pcap".to_owned(),
         format!("{} packets", counters.packets),
         "2023-11-14 22:13:20 UTC".to_owned(),
         "<th scope=\"row\">local</th><td class=\"figure\">6</td>".to_owned(),
@@ -120,12 +120,12 @@ fn the_numbers_are_those_of_the_summary() {
     ] {
         assert!(page.contains(&words), "{words}");
     }
-    // The summary on the terminal says the same.
+    // The summary on the terminal has the same numbers.
     let text = summary::text(&outcome, &[], None);
     assert!(text.contains(&format!("local {:.1} ms", median.as_millis_f64())), "{text}");
 }
 
-/// A run over so many captures, each a minute after the one before.
+/// A run over this number of captures, each one minute after the previous one.
 fn of_captures(number: u64) -> Outcome {
     let at = |millis| Time::from_millis(1_700_000_000_000 + millis);
     let captures = (0..number).map(|index| Capture {
@@ -190,7 +190,7 @@ fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
         assert!(text.contains(&format!("{words} ")), "{words}: {text}");
         assert!(page.contains(&format!("<li>{words}: ")), "{words} is not explained: {page}");
     }
-    // What limits the slowest flows is one of these, whatever their round trip is.
+    // The limit of the slowest flows is one of these, for any round-trip time.
     for limit in [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp] {
         let (mut limited_by, busy) = (LimitedBy::default(), Span::from_secs(4));
         limited_by.add(limit, Span::from_secs(3));
@@ -243,7 +243,7 @@ fn nothing_of_whom_is_hidden_leaks() {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("match a filter") && page.contains("could not be read"), "{page}");
-    // Nor in what the summary names.
+    // Nor in the names of the summary.
     let document = serde_json::to_string(&summary::document(&outcome, &[], false)).unwrap();
     assert!(!document.contains("example") && !document.contains("192.0.2."), "{document}");
     assert!(!summary::text(&outcome, &[], None).contains("example"));

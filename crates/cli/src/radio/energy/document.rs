@@ -1,4 +1,4 @@
-//! The result for programs.
+//! The result as JSON.
 
 use manyways_model::radio::Share;
 use serde::Serialize;
@@ -9,11 +9,11 @@ use super::{Battery, total};
 #[derive(Serialize)]
 pub struct Document {
     schema: &'static str,
-    /// Stopped by a signal: all of it is of what was read until then.
+    /// Whether a signal stopped the run; all values are of the packets read until then.
     stopped: bool,
-    /// Whether all radios are one device.
+    /// Whether all radios belong to one device.
     device: bool,
-    /// Of all radios, where they are one device.
+    /// Sum of all radios, if they belong to one device.
     joules: Option<f64>,
     voltage: f64,
     battery_mah: Option<f64>,
@@ -25,15 +25,15 @@ struct Radio {
     trace: String,
     profile: String,
     packets: u64,
-    /// Of other kinds of networks.
+    /// Packets of other kinds of networks.
     left_out: u64,
     up_bytes: u64,
     down_bytes: u64,
     seconds: f64,
     joules: f64,
-    /// To be awake without a transfer, to go to sleep and to be brought back.
+    /// Energy of connected states without a transfer, demotions and promotions.
     tail_joules: f64,
-    /// What transfers took, by direction.
+    /// Energy of transfers by direction.
     send_joules: f64,
     receive_joules: f64,
     send_seconds: f64,
@@ -47,7 +47,7 @@ struct Radio {
     mah: f64,
     mah_a_day: Option<f64>,
     battery_share_a_day: Option<f64>,
-    /// What the radio takes while it is released.
+    /// Energy of the released radio.
     idle_joules: f64,
     divided_among: &'static str,
     owners: Vec<Owner>,
@@ -64,7 +64,7 @@ struct State {
 
 #[derive(Serialize)]
 struct Owner {
-    /// None for all that are not told apart.
+    /// `None` for the sum of further owners.
     name: Option<String>,
     packets: u64,
     up_bytes: u64,

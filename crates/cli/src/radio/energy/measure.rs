@@ -1,4 +1,4 @@
-//! Goes through a trace with everything that is to be known of it.
+//! Reads a trace once and computes all results of `radio energy`.
 
 use std::collections::HashMap;
 
@@ -14,63 +14,61 @@ use manyways_unit::Time;
 use crate::radio::known::Known;
 use crate::radio::traces::failure;
 
-/// What energy is divided among.
+/// Owners to which energy is attributed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// Applications, as the trace calls them.
+    /// Applications by their names in the trace
     Application,
-    /// Flows, or sessions where the trace has no flows.
+    /// Flows, or sessions if the trace has no flows
     Flow,
 }
 
-/// What came out.
 pub struct Measured {
     pub trace: String,
     pub known: Known,
     pub seen: Seen,
     pub account: Account,
-    /// The greatest first.
+    /// By energy, descending.
     pub owners: Vec<(String, Share)>,
-    /// Owners that are not told apart, as they are too many.
+    /// Sum of owners beyond [`OWNERS`].
     pub others: Share,
     pub idle: f64,
     pub bursts: [(Kind, Total); 5],
-    /// The most bursts first.
+    /// By number of bursts, descending.
     pub periods: Vec<(String, Period)>,
-    /// Energy over all of it.
+    /// Energy over the whole trace.
     pub steps: Steps,
-    /// The beginning, exactly.
+    /// The first segments of the timeline.
     pub head: Vec<Segment>,
     pub by: By,
 }
 
-/// So many owners are told apart.
+/// Maximum number of separate owners.
 const OWNERS: usize = 50_000;
 /// Steps of the report's timeline.
 const STEPS: usize = 1_200;
-/// So many pieces of the beginning are drawn exactly.
+/// Segments from the start that are drawn individually.
 const HEAD: usize = 400;
 
 impl Measured {
-    /// From the first packet to the last.
+    /// Seconds from the first packet to the last.
     pub fn lasts(&self) -> f64 {
         let span = self.seen.first.zip(self.seen.last);
         span.map_or(0.0, |(first, last)| last.since(first).as_secs_f64())
     }
 
-    /// Joules a day; none for a trace that is too short to tell.
+    /// Joules a day; `None` if the trace is too short.
     pub fn a_day(&self) -> Option<f64> {
         const SHORTEST: f64 = 600.0;
         let lasts = self.lasts();
         (lasts >= SHORTEST).then(|| self.account.total() / lasts * 86_400.0)
     }
 
-    /// The states' names.
     pub fn states(&self) -> Vec<String> {
         self.known.profile.states.iter().map(|state| state.name.clone()).collect()
     }
 
-    /// What each part took: name, seconds where it has some, joules.
+    /// Parts of the energy: name, seconds if the part takes time, joules.
     pub fn parts(&self) -> Vec<(String, Option<f64>, f64)> {
         let account = &self.account;
         let mut parts = vec![
@@ -80,20 +78,20 @@ impl Measured {
         for (place, state) in self.states().into_iter().enumerate() {
             parts.push((state, Some(account.state_secs[place]), account.states[place]));
         }
-        parts.push(("released".to_owned(), None, account.demotions));
-        parts.push(("brought back".to_owned(), None, account.promotions));
+        parts.push(("demotions".to_owned(), None, account.demotions));
+        parts.push(("promotions".to_owned(), None, account.promotions));
         parts
     }
 }
 
-/// The name of what a radio does.
+/// Name of a phase.
 pub fn phase(phase: Phase, states: &[String]) -> String {
     match phase {
         Phase::Transfer(Direction::Up) => "sending".to_owned(),
         Phase::Transfer(Direction::Down) => "receiving".to_owned(),
         Phase::State(place) => states.get(place).cloned().unwrap_or_default(),
-        Phase::Promotion(_) => "brought back".to_owned(),
-        Phase::Demotion(_) => "released".to_owned(),
+        Phase::Promotion(_) => "promotion".to_owned(),
+        Phase::Demotion(_) => "demotion".to_owned(),
     }
 }
 
@@ -116,7 +114,7 @@ pub fn measure(
     let mut fault = None;
     let mut first: Option<Time> = None;
     let mut last: Option<Time> = None;
-    // Whose a flow is, and when it began.
+    // Application and start of each flow.
     let mut flows: HashMap<u32, (u16, Time)> = HashMap::new();
     let mut take = |segment: Segment, first: Time| {
         let from = segment.begins.since(first).as_secs_f64();
@@ -169,7 +167,7 @@ pub fn measure(
     let unnamed = || "(no name)".to_owned();
     let mut owners: HashMap<String, Share> = HashMap::new();
     let (all, others) = shares.all();
-    // Sums do not depend on the order of a hash.
+    // Sorted, so that sums do not depend on the order of a hash map.
     let mut all: Vec<(&u32, &Share)> = all.iter().collect();
     all.sort_by_key(|(owner, _)| **owner);
     for (owner, share) in all {

@@ -1,4 +1,4 @@
-//! The result as a page.
+//! The result as an HTML page.
 
 use manyways_model::radio::timeline::Phase;
 
@@ -11,26 +11,26 @@ use manyways_report::number::{bytes, count, joules, percent, seconds};
 use manyways_report::svg::Drawing;
 use manyways_report::{self as report, Column, Page};
 
-/// So many seconds of the beginning are drawn exactly, if it has that many pieces.
+/// Seconds from the start that are drawn individually.
 const CLOSE: f64 = 120.0;
-/// Pieces below this are not drawn, in seconds.
+/// Shorter segments are not drawn, in seconds.
 const SHORT: f64 = 5e-3;
 
 pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usize) -> String {
-    let lead = "What the radio took for a trace of packets, and what for.";
-    let mut page = Page::new("Where the radio's energy goes", lead);
-    // Radios that are alternatives do not add up.
+    let lead = "Energy of the radio for a packet trace, by cause.";
+    let mut page = Page::new("Energy of the radio", lead);
+    // Alternative radios do not add up.
     if is_device || measured.len() == 1 {
         let switches = measured.iter().map(|one| one.account.switches).sum();
         let mut highlights = vec![("Energy".to_owned(), joules(total(measured)))];
         if let Some(days) = days(measured) {
             highlights.push(("A day".to_owned(), a_day(days, battery)));
         }
-        highlights.push(("Brought back".to_owned(), count(switches)));
+        highlights.push(("Switches".to_owned(), count(switches)));
         page.highlights(&highlights);
     }
-    page.heading("What for");
-    page.figure(&shares(measured), "Shares of the energy; behind a bar how much it is.");
+    page.heading("Causes");
+    page.figure(&shares(measured), "Shares of the energy; the label after a bar is the energy.");
     for one in measured {
         page.heading(&format!("{} on {}", one.trace, one.known.name));
         page.notes(&[
@@ -50,7 +50,7 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
         if let Some(drawing) = beginning(one) {
             page.figure(
                 &drawing,
-                "The beginning, in the radio's states. To bring it back takes no time here.",
+                "The first seconds, by the radio's states. Promotions take no time here.",
             );
         }
         owners(&mut page, one, top);
@@ -60,9 +60,8 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
 }
 
 fn shares(measured: &[Measured]) -> Drawing {
-    // Radios differ in their states: what they have in common are transfer, awake, asleep, switches.
-    let legend =
-        ["transfer", "awake without one", "released", "let go and brought back"].map(str::to_owned);
+    // Radios have different states; common to all are transfer, connected, released, switches.
+    let legend = ["transfer", "connected, no transfer", "released", "switches"].map(str::to_owned);
     let bars = measured.iter().map(|one| {
         let account = &one.account;
         let all = account.total().max(f64::MIN_POSITIVE);
@@ -83,10 +82,11 @@ fn shares(measured: &[Measured]) -> Drawing {
         }
     });
     Bars {
-        title: "What the energy is for".to_owned(),
-        description: "A bar for each radio, divided into transfers, the time awake without one, \
-                      the time released, and changes of state."
-            .to_owned(),
+        title: "Energy by cause".to_owned(),
+        description:
+            "A bar for each radio, divided into transfers, connected time without a transfer, \
+                      released time, and switches."
+                .to_owned(),
         axis: "share of the energy".to_owned(),
         mark: None,
         legend: legend.to_vec(),
@@ -113,7 +113,7 @@ fn over_time(one: &Measured) -> Drawing {
     let points = one.steps.power().map(|(at, watts)| (at / unit, watts)).collect();
     Curves {
         title: "Power over time".to_owned(),
-        description: "The radio's mean power in each step.".to_owned(),
+        description: "Mean power of the radio in each step.".to_owned(),
         across: Axis::linear(&format!("{words} since the first packet")),
         up: Axis::linear("W"),
         lines: vec![Line { name: String::new(), points, is_filled: true }],
@@ -121,7 +121,7 @@ fn over_time(one: &Measured) -> Drawing {
     .draw()
 }
 
-/// Power by state, until the pieces that were kept end.
+/// Power by state, until the end of the stored segments.
 fn beginning(one: &Measured) -> Option<Drawing> {
     let first = one.head.first()?.begins;
     let since = |time: manyways_unit::Time| time.since(first).as_secs_f64();
@@ -145,11 +145,11 @@ fn beginning(one: &Measured) -> Option<Drawing> {
         let mut points = vec![(0.0, 0.0)];
         for segment in &one.head {
             let (from, to) = (since(segment.begins), since(segment.ends));
-            // A packet that takes energy and hardly any time would be a needle.
+            // A packet with energy but hardly any time would be a spike.
             if segment.phase != *wanted || to - from < SHORT || from > end {
                 continue;
             }
-            // One that goes on has no notch.
+            // A segment that continues the previous one has no gap.
             points.pop_if(|last| *last == (from, 0.0) && from > 0.0);
             points.push((from, segment.joules / (to - from)));
             points.push((to.min(end), 0.0));
@@ -171,12 +171,12 @@ fn beginning(one: &Measured) -> Option<Drawing> {
 
 fn owners(page: &mut Page, one: &Measured, top: usize) {
     let columns = [
-        ("Who", Column::Words),
+        ("Owner", Column::Words),
         ("Energy", Column::Figures),
         ("Share", Column::Figures),
         ("Transfer", Column::Figures),
         ("Tail", Column::Figures),
-        ("Brought back", Column::Figures),
+        ("Switches", Column::Figures),
         ("Bytes", Column::Figures),
     ];
     let all = one.account.total();
@@ -209,7 +209,7 @@ fn owners(page: &mut Page, one: &Measured, top: usize) {
             faint: true,
         }))
         .collect();
-    page.table("Who the energy was for: a tail belongs to the packet before it", &columns, &lines);
+    page.table("Energy by owner: a tail belongs to the packet before it", &columns, &lines);
 }
 
 fn bursts(page: &mut Page, one: &Measured) {

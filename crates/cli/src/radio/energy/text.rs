@@ -1,4 +1,4 @@
-//! The result for people.
+//! The result as text.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub fn text(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
     text
 }
 
-/// Joules a day of all of them; none where one is too short to tell.
+/// Joules a day of all radios; `None` if one trace is too short.
 pub fn days(measured: &[Measured]) -> Option<f64> {
     measured.iter().map(Measured::a_day).sum()
 }
@@ -56,15 +56,15 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
         bytes(account.bytes[1])
     );
     if one.seen.left_out > 0 {
-        let _ = writeln!(text, "{} packets of other networks left out", count(one.seen.left_out));
+        let _ = writeln!(text, "{} packets of other networks excluded", count(one.seen.left_out));
     }
     let _ = write!(text, "{}, {} mAh", joules(all), digits(battery.mah(all)));
     if let Some(day) = one.a_day() {
         let _ = write!(text, "; {}", a_day(day, battery));
     }
-    let _ = writeln!(text, "; the radio is brought back {} times\n", count(account.switches));
+    let _ = writeln!(text, "; {} switches\n", count(account.switches));
     let head = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
-    let mut rows = vec![head(["what for", "energy", "share", "time"])];
+    let mut rows = vec![head(["cause", "energy", "share", "time"])];
     for (name, secs, spent) in one.parts() {
         rows.push(vec![
             name,
@@ -101,7 +101,7 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     text
 }
 
-/// The name, and what is divided among those of its kind.
+/// Name and share of each owner in the table.
 pub fn owners_rows(one: &Measured, top: usize) -> Vec<(String, Share)> {
     let mut rows: Vec<(String, Share)> = one.owners.iter().take(top).cloned().collect();
     let rest = one.owners.iter().skip(top).map(|(_, share)| share).chain([&one.others]);
@@ -130,7 +130,7 @@ fn owners(one: &Measured, top: usize) -> String {
     };
     let all = one.account.total();
     let mut rows = vec![
-        [what, "energy", "share", "transfer", "tail", "brought back", "bytes"]
+        [what, "energy", "share", "transfer", "tail", "switches", "bytes"]
             .map(str::to_owned)
             .to_vec(),
     ];

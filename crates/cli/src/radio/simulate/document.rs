@@ -1,4 +1,4 @@
-//! The results for programs.
+//! The results as JSON.
 
 use serde::Serialize;
 
@@ -7,12 +7,12 @@ use super::{OfTrace, Results, Sum};
 #[derive(Serialize)]
 pub struct Document {
     schema: &'static str,
-    /// Stopped by a signal: all of it is of what was read until then.
+    /// Whether a signal stopped the run; all values are of the packets read until then.
     stopped: bool,
     traces: Vec<Trace>,
-    /// Over all traces, summed before dividing.
+    /// Over all traces: sums are divided, not averages.
     totals: Vec<Run>,
-    /// Of each trace.
+    /// One entry per trace and run.
     runs: Vec<Run>,
 }
 
@@ -23,13 +23,13 @@ struct Trace {
     seconds: f64,
 }
 
-/// What a policy came to on a radio.
+/// Results of a policy on a radio.
 #[derive(Serialize)]
 pub struct Run {
-    /// None where it is all of them.
+    /// `None` for the sum of all traces.
     pub trace: Option<String>,
     pub profile: String,
-    /// What was tried of the profile.
+    /// Swept values of the profile.
     pub variant: String,
     pub policy: String,
     pub joules: f64,
@@ -44,7 +44,7 @@ pub struct Run {
     pub missed_switches: Option<f64>,
     pub sleeps: u64,
     pub mean_wait_seconds: Option<f64>,
-    /// Sessions that could wait.
+    /// Delay-tolerant sessions.
     pub sessions: u64,
     pub held: u64,
     pub mean_delay_seconds: Option<f64>,
@@ -71,7 +71,6 @@ pub fn document(results: &Results, is_stopped: bool) -> Document {
     }
 }
 
-/// Over all traces.
 pub fn totals(results: &Results) -> Vec<Run> {
     let runs = 0..results.variants.jobs.len();
     runs.map(|run| {
@@ -81,7 +80,6 @@ pub fn totals(results: &Results) -> Vec<Run> {
     .collect()
 }
 
-/// Of each trace.
 pub fn runs(results: &Results) -> Vec<Run> {
     let each = |trace: &OfTrace| {
         let runs = 0..results.variants.jobs.len();

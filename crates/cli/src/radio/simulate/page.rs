@@ -1,4 +1,4 @@
-//! The results as a page.
+//! The results as an HTML page.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use manyways_report::number::{count, digits, percent, seconds};
 use manyways_report::svg::Drawing;
 use manyways_report::{self as report, Column, Page};
 
-/// So many traces have lines of their own.
+/// Maximum number of traces with separate rows.
 const TRACES: usize = 40;
-/// So many are drawn beside each other.
+/// Minimum number of traces for charts across traces.
 const MANY: usize = 4;
 
 pub fn html(results: &Results) -> String {
     let variants = &results.variants;
     let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
     let lead = format!(
-        "Policies that send the radio to sleep, over {} of {} packets.",
+        "Policies for the radio's idle state, over {} of {} packets.",
         match results.traces.len() {
             1 => "a trace".to_owned(),
             many => format!("{many} traces"),
         },
         count(packets)
     );
-    let mut page = Page::new("What a policy for the radio saves", &lead);
+    let mut page = Page::new("Energy saved by radio policies", &lead);
     for profile in 0..variants.profiles.len() {
         page.heading(&variants.name(profile));
         page.notes(&[variants.profiles[profile].title.clone()]);
@@ -41,11 +41,17 @@ pub fn html(results: &Results) -> String {
             "Energy saved over the network's timers (as figures 4-9 and 4-17 of Deng's thesis).",
         );
         page.figure(
-            &bars(results, profile, "Signalling", "times as many switches as under the network's timers", |sum| {
-                let about = format!("{} J saved each", digits(sum.saved_per_switch()));
-                (sum.switches(), format!("{:.2}", sum.switches()), about)
-            }),
-            "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \
+            &bars(
+                results,
+                profile,
+                "Signalling",
+                "ratio to the switches under the network's timers",
+                |sum| {
+                    let about = format!("{} J saved each", digits(sum.saved_per_switch()));
+                    (sum.switches(), format!("{:.2}", sum.switches()), about)
+                },
+            ),
+            "Switches (as figures 4-10, 4-11 and 4-18), and the energy that each of them \
              saves.",
         );
         let share = |share: f64| match share.is_finite() {
@@ -53,19 +59,19 @@ pub fn html(results: &Results) -> String {
             false => (0.0, "there was none".to_owned(), String::new()),
         };
         let wrong = |sum: &Sum| share(sum.false_switches());
-        let axis = "% of the silences in which one who knows what comes stays awake";
+        let axis = "% of the gaps in which the oracle stays connected";
         page.figure(
             &bars(results, profile, "False switches", axis, wrong),
-            "Sleep that was wrong, beside one who knows what comes (as figure 4-12).",
+            "Releases that the oracle does not make (as figure 4-12).",
         );
         let missed = |sum: &Sum| share(sum.missed_switches());
-        let axis = "% of the silences in which one who knows what comes sleeps";
+        let axis = "% of the gaps in which the oracle goes idle";
         page.figure(
             &bars(results, profile, "Missed switches", axis, missed),
-            "Sleep that was missed (as figure 4-12).",
+            "Releases that only the oracle makes (as figure 4-12).",
         );
         if let Some(drawing) = delays(results, profile) {
-            page.figure(&drawing, "For how long sessions were held back (as figure 4-15).");
+            page.figure(&drawing, "Delays of sessions (as figure 4-15).");
         }
         all(&mut page, results, profile);
         if results.traces.len() >= MANY {
@@ -83,16 +89,16 @@ pub fn html(results: &Results) -> String {
     page.notes(&[
         "Sums over all traces are divided, not shares averaged. The network's timers alone are 100 %."
             .to_owned(),
-        "The oracle knows what comes and delays nothing: nobody who delays nothing saves more."
+        "The oracle knows the next gap and does not delay sessions: no policy without delays saves more."
             .to_owned(),
-        "False: of the silences in which the oracle stays awake, the share in which the radio was \
-         released. Missed: of those in which it sleeps, the share in which it was not."
+        "False: of the gaps in which the oracle stays connected, the share in which the radio was \
+         released. Missed: of the gaps in which the oracle goes idle, the share in which it was not."
             .to_owned(),
     ]);
     page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
 }
 
-/// Who says when to sleep, and who holds back.
+/// The policy that decides when to go idle, and the one that delays sessions.
 fn split(policy: &str) -> (String, String) {
     match policy.split_once('+') {
         Some((sleeps, holds)) => (sleeps.to_owned(), format!("+ {holds}")),
@@ -154,7 +160,7 @@ fn delays(results: &Results, profile: usize) -> Option<Drawing> {
     };
     let chart = Bars {
         title: "Delays".to_owned(),
-        description: "Mean delay of the sessions that were held back, by policy.".to_owned(),
+        description: "Mean delay of the delayed sessions, by policy.".to_owned(),
         axis: "seconds".to_owned(),
         mark: None,
         legend: Vec::new(),
@@ -189,10 +195,10 @@ fn all(page: &mut Page, results: &Results, profile: usize) {
     page.table("All traces together", &columns, &lines);
 }
 
-/// Savings and switches of each trace, beside each other.
+/// Charts of savings and switches by trace.
 fn across(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
-    /// A title, a scale, what is drawn, and a caption.
+    /// Title, axis, value of a sum, caption.
     type Chart = (&'static str, Axis, fn(&Sum) -> f64, &'static str);
     let charts: [Chart; 3] = [
         (
@@ -204,7 +210,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
         ),
         (
             "Switches by trace",
-            Axis::linear("times as many switches"),
+            Axis::linear("ratio of switches"),
             Sum::switches,
             "Switches, by those under the network's timers, trace by trace (as figures 4-10b and \
              4-11b).",
@@ -220,7 +226,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
         let line = |run: usize| {
             let values = results.traces.iter().map(|trace| value(&results.one(trace, run)));
             let mut points: Vec<(f64, f64)> = (0..).map(f64::from).zip(values).collect();
-            // The last one is as wide as the others.
+            // The last step is as wide as the others.
             points.extend(points.last().copied().map(|(at, value)| (at + 1.0, value)));
             points.retain(|(_, value)| value.is_finite());
             Line { name: variants.policies[run].clone(), points, is_filled: false }
@@ -236,7 +242,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
     }
 }
 
-/// Savings and switches of each trace.
+/// Table of savings and switches by trace.
 fn traces(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
     let runs = variants.runs(profile);
@@ -263,13 +269,14 @@ fn traces(page: &mut Page, results: &Results, profile: usize) {
     }
 }
 
-/// Charts for each number that was tried, of a policy or of a radio: what is saved, and how wrong it is
-/// (figure 4-13).
+/// Charts for each swept parameter of a policy or radio: savings and errors (figure 4-13 of Deng's
+/// thesis).
 fn swept(results: &Results) -> Vec<(Drawing, String)> {
     let variants = &results.variants;
     let mut charts = Vec::new();
     for sweep in variants.sweeps.iter().filter(|sweep| sweep.values.len() > 1) {
-        // By the policy, a line for each radio; where the number is a radio's, the other way round.
+        // Grouped by policy with a line for each radio; for parameters of radios, the other way
+        // round.
         let mut groups: BTreeMap<String, BTreeMap<String, Vec<(f64, Sum)>>> = BTreeMap::new();
         for run in (0..variants.jobs.len()).filter(|run| !variants.hidden[*run]) {
             let (name, tried) = &variants.names[variants.jobs[run].profile];
@@ -315,7 +322,7 @@ fn swept(results: &Results) -> Vec<(Drawing, String)> {
             {
                 let chart = Curves {
                     title: caption.clone(),
-                    description: "Each value holds until the next one that was tried.".to_owned(),
+                    description: "Each value holds until the next one.".to_owned(),
                     across: Axis::linear(&sweep.key),
                     up: Axis { to: None, ..Axis::parts("share") },
                     lines,
@@ -327,7 +334,7 @@ fn swept(results: &Results) -> Vec<(Drawing, String)> {
     charts
 }
 
-/// The number behind a mark, up to one of these ends, and the text without both.
+/// The number after a mark, up to one of the end characters, and the text without both.
 fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
     let (before, rest) = text.split_once(mark)?;
     let end = rest.find(ends).unwrap_or(rest.len());
@@ -335,7 +342,7 @@ fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
     Some((value, format!("{before}{}", &rest[end..]).trim().to_owned()))
 }
 
-/// Waits and holds as they change, of the first trace.
+/// Waits and delays over time, of the first trace.
 fn decisions(page: &mut Page, results: &Results) {
     let variants = &results.variants;
     let Some(trace) = results.traces.first() else { return };
@@ -350,7 +357,7 @@ fn decisions(page: &mut Page, results: &Results) {
         let curve = |title: &str, up: &str, points: Vec<(f64, f64)>| {
             Curves {
                 title: title.to_owned(),
-                description: "Changes as the trace goes on.".to_owned(),
+                description: "Changes over the trace.".to_owned(),
                 across: Axis::linear("hours since the first packet"),
                 up: Axis::linear(up),
                 lines: vec![Line { name: String::new(), points, is_filled: false }],
@@ -363,11 +370,11 @@ fn decisions(page: &mut Page, results: &Results) {
         let changes = |points: &[(f64, f64)]| points.windows(2).any(|pair| pair[0].1 != pair[1].1);
         if wait.is_none() && changes(&ran.waits) {
             let points = hours(&ran.waits, released(job.profile));
-            wait = Some((run, curve("Waits", "seconds to wait", points)));
+            wait = Some((run, curve("Waits", "wait in seconds", points)));
         }
         if hold.is_none() && changes(&ran.holds) {
             let points = hours(&ran.holds, f64::INFINITY);
-            hold = Some((run, curve("Holds", "seconds to hold back", points)));
+            hold = Some((run, curve("Holds", "delay in seconds", points)));
         }
     }
     let name = |run: usize| {
@@ -375,16 +382,16 @@ fn decisions(page: &mut Page, results: &Results) {
         format!("{} on {profile}, {}", variants.policies[run], trace.trace)
     };
     if let Some((run, drawing)) = wait {
-        page.heading("How waits change");
+        page.heading("Waits over time");
         let caption = format!(
-            "{}: after each packet, how long it would wait (as figure 4-14); the network's own timers \
+            "{}: the wait after each packet (as figure 4-14); the network's timers \
              are the highest value.",
             name(run)
         );
         page.figure(&drawing, &caption);
     }
     if let Some((run, drawing)) = hold {
-        page.heading("How delays are learnt");
+        page.heading("Learned delays");
         page.figure(&drawing, &format!("{} (as figure 4-16).", name(run)));
     }
 }
@@ -394,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_told_from_the_rest() {
+    fn a_number_is_separated_from_the_text() {
         let of = |text: &str, mark: &str| without(text, mark, &[':', '+', ' ']);
         let both = "makeidle:n=50+makeactive:experts=20";
         let rest = "makeidle+makeactive:experts=20".to_owned();

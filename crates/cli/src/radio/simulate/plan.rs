@@ -1,4 +1,4 @@
-//! Which runs there are.
+//! The runs of a simulation.
 
 use manyways_model::radio::Profile;
 use manyways_model::radio::plan::{ALL, Plan, PlanError};
@@ -9,36 +9,34 @@ use manyways_unit::human::quoted;
 use crate::failure::Failure;
 use crate::radio::known::Known;
 
-/// Values of something that are tried one after the other.
+/// A swept parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     pub key: String,
     pub values: Vec<f64>,
 }
 
-/// Numbers of a profile that can be tried: name, least and most.
+/// Parameters of a profile that can be swept: name, minimum, maximum.
 const OF_PROFILES: [(&str, f64, f64); 3] =
     [("e-switch", 0.0, 1e3), ("turn-off", 0.0, 1.0), ("burst-gap", 0.0, 86_400.0)];
-/// More runs than this are not made.
+/// Maximum number of runs.
 const MOST: usize = 20_000;
 
-/// All runs.
 pub struct Variants {
     pub profiles: Vec<Profile>,
-    /// For each profile, its name and what was tried of it.
+    /// For each profile, its name and its swept values.
     pub names: Vec<(String, String)>,
     pub jobs: Vec<Job>,
-    /// For each run what the policy is called.
+    /// Policy name of each run.
     pub policies: Vec<String>,
-    /// For each profile the runs of the network's timers and of who knows what comes.
+    /// For each profile, the runs of the network's timers and of the oracle.
     pub baselines: Vec<[usize; 2]>,
-    /// Runs that nobody has asked for.
+    /// Whether a run was added only for comparison.
     pub hidden: Vec<bool>,
-    /// What is tried.
     pub sweeps: Vec<Sweep>,
 }
 
-/// Reads `n=10,50,100`.
+/// Parses `n=10,50,100`.
 pub fn sweep(text: &str) -> Result<Sweep, String> {
     let (key, values) = text.split_once('=').ok_or("write KEY=A,B,C")?;
     let key = key.trim().to_owned();
@@ -50,7 +48,7 @@ pub fn sweep(text: &str) -> Result<Sweep, String> {
         }
     }
     if !keys.contains(&key.as_str()) {
-        return Err(format!("it is one of {}", keys.join(", ")));
+        return Err(format!("use one of {}", keys.join(", ")));
     }
     let read = |value: &str| {
         let value = value.trim();
@@ -82,13 +80,13 @@ impl Variants {
     pub fn new(known: &[Known], policies: &[String], sweeps: &[Sweep]) -> Result<Self, Failure> {
         for (place, sweep) in sweeps.iter().enumerate() {
             if sweeps[..place].iter().any(|other| other.key == sweep.key) {
-                let failure = Failure::usage(format!("`{}` is tried twice", sweep.key));
+                let failure = Failure::usage(format!("`{}` is given twice", sweep.key));
                 return Err(failure.hint(format!("give all values at once: {}=A,B,C", sweep.key)));
             }
         }
         let all = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1, usize::checked_mul);
         if all.is_none_or(|all| all > MOST) {
-            let failure = Failure::usage("these are too many values at a time");
+            let failure = Failure::usage("the sweep has too many combinations");
             return Err(failure.hint(format!("try at most {MOST} combinations")));
         }
         let of_profiles: Vec<&Sweep> =
@@ -121,7 +119,7 @@ impl Variants {
         }
         let mut plans: Vec<(String, Plan)> = Vec::new();
         for text in policies {
-            // Other policies have no such number.
+            // Other policies do not have this parameter.
             let names: Vec<&str> =
                 text.split('+').map(|part| part.split(':').next().unwrap_or(part).trim()).collect();
             let has = |key: &str| {
@@ -136,13 +134,15 @@ impl Variants {
         }
         for sweep in sweeps.iter().filter(|sweep| !is_of_profiles(&sweep.key)) {
             if !plans.iter().any(|(name, _)| name.contains(&format!(":{}=", sweep.key))) {
-                let sentence = format!("no policy that was asked for has a number `{}`", sweep.key);
-                return Err(Failure::usage(sentence).hint("name one that has it with --policy"));
+                let sentence = format!("no requested policy has a parameter `{}`", sweep.key);
+                return Err(
+                    Failure::usage(sentence).hint("name a policy with this parameter in --policy")
+                );
             }
         }
         if plans.len() * variants.profiles.len() > MOST {
             let sentence = format!("{} runs are too many", plans.len() * variants.profiles.len());
-            return Err(Failure::usage(sentence).hint("try fewer values at a time"));
+            return Err(Failure::usage(sentence).hint("try fewer values"));
         }
         for profile in 0..variants.profiles.len() {
             let first = variants.jobs.len();
@@ -163,7 +163,7 @@ impl Variants {
         Ok(variants)
     }
 
-    /// The runs that were asked for on a radio: who knows what comes is the last one.
+    /// The requested runs on a radio; the oracle is the last one.
     pub fn runs(&self, profile: usize) -> Vec<usize> {
         let asked = |run: &usize| self.jobs[*run].profile == profile && !self.hidden[*run];
         let mut runs: Vec<usize> = (0..self.jobs.len()).filter(asked).collect();
@@ -171,7 +171,7 @@ impl Variants {
         runs
     }
 
-    /// A radio's name with what was tried of it.
+    /// A radio's name with its swept values.
     pub fn name(&self, profile: usize) -> String {
         let (name, values) = &self.names[profile];
         if values.is_empty() { name.clone() } else { format!("{name} {values}") }
@@ -186,7 +186,7 @@ fn is_baseline(name: &str) -> bool {
     ["status-quo", "oracle"].contains(&name)
 }
 
-/// Each combination.
+/// All combinations.
 fn product<'s>(sweeps: &[&'s Sweep]) -> Vec<Vec<(&'s str, f64)>> {
     let mut all = vec![Vec::new()];
     for sweep in sweeps {
@@ -209,7 +209,7 @@ fn words(values: &[(&str, f64)]) -> String {
     words.join(" ")
 }
 
-/// The policy with these numbers: each stands behind the part that has it.
+/// The policy's text with these values, each after the part that has the parameter.
 fn named(text: &str, values: &[(&str, f64)]) -> String {
     let parts: Vec<String> = text
         .split('+')
@@ -249,7 +249,7 @@ mod tests {
         );
         let of_first: Vec<&str> = all.runs(0).into_iter().map(|run| &*all.policies[run]).collect();
         assert_eq!(of_first, ["makeidle:n=10", "makeidle:n=20", "fixed", "oracle"]);
-        // The network's timers run as well, to compare with.
+        // The network's timers run as well, for comparison.
         assert_eq!(all.jobs.len(), 2 * 5);
         assert_eq!(all.baselines, [[0, 1], [5, 6]]);
         let switch =
@@ -265,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
-        assert!(sweep("x=1").unwrap_err().contains("it is one of e-switch"));
+    fn invalid_arguments_are_reported() {
+        assert!(sweep("x=1").unwrap_err().contains("use one of e-switch"));
         assert!(sweep("n=a").unwrap_err().contains("`a` is not a number"));
         assert_eq!(sweep("turn-off=2").unwrap_err(), "`2` is not from 0 to 1");
         assert_eq!(sweep("e-switch=1e308").unwrap_err(), "`1e308` is not from 0 to 1000");

@@ -1,4 +1,4 @@
-//! The runs as a table.
+//! The runs as a Parquet table.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 use super::Results;
 use super::document::{Run, runs};
 
-/// A column: its name, what is in it, and how a run says it.
+/// A column: name, description, and value of a run.
 type Column = (&'static str, &'static str, Value);
 
 enum Value {
@@ -19,31 +19,31 @@ enum Value {
 }
 
 const COLUMNS: [Column; 21] = [
-    ("trace", "What the trace is called.", Value::Text(|run| run.trace.as_deref().unwrap_or(""))),
+    ("trace", "Name of the trace.", Value::Text(|run| run.trace.as_deref().unwrap_or(""))),
     ("profile", "The radio.", Value::Text(|run| &run.profile)),
-    ("variant", "What was tried of the radio.", Value::Text(|run| &run.variant)),
-    ("policy", "The policy with its numbers.", Value::Text(|run| &run.policy)),
-    ("energy", "What the radio took, in joules.", Value::Number(|run| Some(run.joules))),
-    ("saved", "Share of the energy under the network's timers.", Value::Number(|run| run.saved)),
+    ("variant", "Swept values of the radio.", Value::Text(|run| &run.variant)),
+    ("policy", "The policy with its parameters.", Value::Text(|run| &run.policy)),
+    ("energy", "Energy of the radio in joules.", Value::Number(|run| Some(run.joules))),
+    (
+        "saved",
+        "Saved share of the energy under the network's timers.",
+        Value::Number(|run| run.saved),
+    ),
     (
         "saved_of_tail",
-        "Share of what is no transfer under them.",
+        "Saved share of that energy without transfers.",
         Value::Number(|run| run.saved_of_tail),
     ),
-    (
-        "saved_of_oracle",
-        "Share of what who knows what comes saves.",
-        Value::Number(|run| run.saved_of_oracle),
-    ),
+    ("saved_of_oracle", "Share of the oracle's saving.", Value::Number(|run| run.saved_of_oracle)),
     ("switches", "Packets that found the radio released.", Value::Count(|run| run.switches)),
     (
         "switches_by_status_quo",
-        "Times as many as under the network's timers.",
+        "Ratio to the switches under the network's timers.",
         Value::Number(|run| run.switches_by_status_quo),
     ),
     (
         "switches_by_oracle",
-        "Times as many as who knows what comes.",
+        "Ratio to the switches of the oracle.",
         Value::Number(|run| run.switches_by_oracle),
     ),
     (
@@ -53,13 +53,29 @@ const COLUMNS: [Column; 21] = [
     ),
     ("false_switches", "N_FS / (N_FS + N_TN).", Value::Number(|run| run.false_switches)),
     ("missed_switches", "N_MS / (N_MS + N_TP).", Value::Number(|run| run.missed_switches)),
-    ("sleeps", "How often the device itself went to sleep.", Value::Count(|run| run.sleeps)),
-    ("mean_wait", "Mean wait before that, in seconds.", Value::Number(|run| run.mean_wait_seconds)),
-    ("sessions", "Sessions that could wait.", Value::Count(|run| run.sessions)),
-    ("held", "Sessions that were held back.", Value::Count(|run| run.held)),
-    ("mean_delay", "Mean delay of those, in seconds.", Value::Number(|run| run.mean_delay_seconds)),
-    ("median_delay", "Their median.", Value::Number(|run| run.median_delay_seconds)),
-    ("p95_delay", "Their 95th percentile.", Value::Number(|run| run.p95_delay_seconds)),
+    ("sleeps", "Number of fast dormancies.", Value::Count(|run| run.sleeps)),
+    (
+        "mean_wait",
+        "Mean wait before fast dormancy in seconds.",
+        Value::Number(|run| run.mean_wait_seconds),
+    ),
+    ("sessions", "Delay-tolerant sessions.", Value::Count(|run| run.sessions)),
+    ("held", "Delayed sessions.", Value::Count(|run| run.held)),
+    (
+        "mean_delay",
+        "Mean delay of delayed sessions in seconds.",
+        Value::Number(|run| run.mean_delay_seconds),
+    ),
+    (
+        "median_delay",
+        "Median delay of delayed sessions in seconds.",
+        Value::Number(|run| run.median_delay_seconds),
+    ),
+    (
+        "p95_delay",
+        "95th percentile of the delay of delayed sessions in seconds.",
+        Value::Number(|run| run.p95_delay_seconds),
+    ),
 ];
 
 /// Writes a row for each run.
@@ -93,7 +109,7 @@ pub fn write(path: &Path, results: &Results) -> Result<()> {
             data: Data::Number(runs.iter().filter_map(number).collect()),
         },
     });
-    let batch = Batch::of_columns(values.collect()).context("the runs make no table")?;
+    let batch = Batch::of_columns(values.collect()).context("cannot create the table of runs")?;
     write_table(path, &schema, "manyways-radio/1", &batch)
         .with_context(|| format!("cannot write {}", path.display()))
 }

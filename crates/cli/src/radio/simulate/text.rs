@@ -1,4 +1,4 @@
-//! The results for people.
+//! The results as text.
 
 use manyways_unit::human::printable;
 
@@ -52,8 +52,8 @@ pub fn text(results: &Results, each: bool) -> String {
     }
     let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
     text.push_str(&format!(
-        "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
-         radio is brought back, by those under them.\n",
+        "\n{}, {} packets. saved: share of the energy under the network's timers; switches: \
+         ratio to those under these timers.\n",
         match &results.traces[..] {
             [one] => printable(&one.trace).into_owned(),
             all => format!("{} traces", all.len()),
@@ -63,7 +63,7 @@ pub fn text(results: &Results, each: bool) -> String {
     text
 }
 
-/// What a sum comes to.
+/// Table cells of a sum.
 pub fn cells(sum: &Sum) -> Vec<String> {
     let number = |value: f64| {
         if value.is_finite() { format!("{value:.2}") } else { "–".to_owned() }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers that look like random ones, from 0 to 1.
+/// Pseudorandom numbers from 0 to 1.
 struct Dice(u64);
 
 impl Dice {
@@ -13,20 +13,20 @@ impl Dice {
     }
 }
 
-/// Two clocks in a world where everything is known.
+/// Two clocks with known properties.
 struct World {
-    /// The second clock less the first one at the start.
+    /// The second clock minus the first one at the start.
     offset: f64,
     ppm: f64,
-    /// The shortest delays forth and back.
+    /// Minimum delays in both directions.
     least: [f64; 2],
-    /// The mean of what queues add.
+    /// Mean queueing delay.
     queue: f64,
-    /// A way of which each packet waits for so long between second 20 and second 40.
+    /// A direction, and the delay of each of its packets between 20 s and 40 s.
     busy: (usize, f64),
-    /// A queue towards the second point that grows by so much each second from the third on.
+    /// Growth per second, from 3 s on, of a queue towards the second point.
     grows: f64,
-    /// The second clock is set forward by so much in the middle.
+    /// Step of the second clock in the middle.
     step: f64,
     secs: f64,
 }
@@ -50,7 +50,7 @@ impl World {
         now + self.offset + self.ppm * 1e-6 * now + step
     }
 
-    /// What both points see of packets that go one way.
+    /// Returns the times of packets of one direction at both points.
     fn times(&self, way: usize, seed: u64) -> Vec<Times> {
         let mut dice = Dice(seed);
         let mut now = 0.0;
@@ -77,7 +77,7 @@ impl World {
         Clock::estimate([0, 1], &forth, &back).unwrap()
     }
 
-    /// The offset at the estimate's time, in truth.
+    /// Returns the true offset at the time of the estimate.
     fn truth(&self, clock: &Clock) -> f64 {
         let at =
             clock.at.since(Time::from_nanos(EPOCH as u64 * 1_000_000_000)).as_secs_f64() - 100.0;
@@ -94,8 +94,8 @@ fn offset_and_drift_are_found_within_the_bound() {
             let error = (clock.offset.unwrap().as_secs_f64() - world.truth(&clock)).abs();
             let bound = clock.bound.unwrap().as_secs_f64();
             assert!(error <= bound, "{error} {bound}");
-            // Half of 40 ms and what noise adds; the error is half of the ways' difference. Half a
-            // millionth of drift too much or too little is 15 µs in half of the time.
+            // Half of 40 ms plus noise; the error is half of the difference between the directions.
+            // A drift error of 0.5 ppm adds 15 µs in half of the time.
             assert!((0.01998..0.0205).contains(&bound), "{bound}");
             assert!((error - 0.010).abs() < 0.0005, "{error}");
             let drift = clock.drift.unwrap().0;
@@ -164,7 +164,7 @@ fn one_way_tells_no_offset() {
 
 #[test]
 fn a_clock_that_was_set_is_not_steady() {
-    // Half of the round trip is 20 ms; what is less than that shows in the parts only.
+    // Half of the round trip is 20 ms; smaller steps are visible only in the parts.
     for step in [-2.0, -0.015, 0.015, 0.030, 2.0] {
         let clock = World { step, ..WORLD }.estimate(9);
         assert!(!clock.is_steady && clock.bound.is_none(), "{step} {clock:?}");

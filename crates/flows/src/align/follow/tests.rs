@@ -8,7 +8,7 @@ use manyways_wire::capture::LinkType;
 const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 443);
 const PHONE: ([u8; 4], u16) = ([192, 0, 2, 9], 40_000);
 
-/// An IPv4 packet of TCP of which `snap` bytes of the payload were captured.
+/// Passes an IPv4 TCP packet with `snap` captured bytes of the payload.
 fn packet(
     follow: &mut Follow,
     millis: u64,
@@ -88,14 +88,14 @@ fn both_directions_and_their_acknowledgements() {
 
 #[test]
 fn what_never_passed_has_no_time() {
-    // With the payload captured, and without: then the length alone tells.
+    // With captured payload, and without: then only the length is known.
     for snap in [100, 0] {
         let mut follow = Follow::default();
         greets(&mut follow, 20);
         packet(&mut follow, 30, true, (500, 100, ACK), &[1; 10], snap);
         packet(&mut follow, 40, true, (520, 100, ACK), &[2; 10], snap);
         packet(&mut follow, 50, true, (510, 100, ACK), &[3; 5], snap);
-        // Acknowledged up to 525, so 515 to 520 was missed.
+        // Acknowledged up to 525, so 515 to 520 is missing in the capture.
         packet(&mut follow, 60, false, (100, 525, ACK), b"", 0);
         packet(&mut follow, 70, true, (500, 100, ACK), &[1; 10], snap);
         packet(&mut follow, 80, true, (540, 100, ACK), &[1; 10], snap);
@@ -140,7 +140,7 @@ fn a_connection_without_its_beginning_has_numbers() {
     let origins: Vec<_> = followed.tracks.iter().filter_map(Track::origin).collect();
     assert_eq!((origins[0].first, origins[0].isn), (Seq(u32::MAX - 4), None));
     assert_eq!(origins[0].from, SocketAddr::new(IpAddr::from(SERVER.0), SERVER.1));
-    // The first acknowledgement says nothing of what it does not repeat.
+    // The first ACK has no bytes, because there is no earlier ACK.
     assert_eq!((origins[1].first, origins[1].carries), (Seq(5), Carries::Acknowledgements));
     assert_eq!(runs(&followed.tracks[1]), [(0, 10, 60, 0)]);
     assert_eq!(runs(&followed.tracks[0]), [(0, 10, 30, 9), (10, 20, 50, 9)]);
@@ -157,7 +157,7 @@ fn ports_that_are_used_again_are_other_streams() {
     assert_eq!(followed.tracks[1].name(), "192.0.2.9:40000>198.51.100.1:443#2");
 }
 
-/// A connection from whose capture point the server is so far away.
+/// A connection with a server at this round-trip time from the capture point.
 fn seen(trip: u64, bytes: &[u8]) -> Followed {
     let mut follow = Follow::default();
     greets(&mut follow, trip);

@@ -1,20 +1,20 @@
-//! The shapes of user agents. The first rule that fits counts: what pretends to be something else
-//! stands before what it pretends to be.
+//! Patterns of user agents. The first rule that matches applies, so that a program which imitates
+//! another one precedes it.
 
 use crate::device::System;
 
-/// One shape. All words are in lower case; one that begins with a space begins a word of the text,
-/// where any byte but a letter or digit stands before it.
+/// One pattern. All words are in lower case. A word with a leading space matches only at the start
+/// of a word of the text, after a byte that is neither a letter nor a digit.
 pub(super) struct Rule {
-    /// One of these is there.
+    /// At least one of these is in the text.
     any: &'static [&'static str],
-    /// One of these is there too, if there are some.
+    /// If not empty: at least one of these is in the text, too.
     and: &'static [&'static str],
-    /// None of these is there.
+    /// None of these is in the text.
     none: &'static [&'static str],
     pub(super) handheld: Option<bool>,
     pub(super) system: Option<System>,
-    /// What stands before the version.
+    /// Words that precede the version.
     pub(super) version: &'static [&'static str],
     pub(super) robot: bool,
     pub(super) confidence: f64,
@@ -43,7 +43,7 @@ fn has(text: &str, word: &str) -> bool {
     behind(text, word).next().is_some()
 }
 
-/// What is behind each place where the word is.
+/// Returns the rest of the text after each occurrence of `word`.
 pub(super) fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let inner = word.strip_prefix(' ');
     let begins =
@@ -66,7 +66,7 @@ const fn rule(
 const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
-/// Words that only televisions and what is plugged into them say.
+/// Words that occur only in user agents of televisions and their plug-in devices.
 const TELEVISION: &[&str] = &[
     "smart-tv",
     "smarttv",
@@ -84,18 +84,17 @@ const TELEVISION: &[&str] = &[
     "mitv",
     "shield android tv",
     "cobalt/",
-    // The models of Amazon's: AFTMM, AFTKA.
+    // Models of Amazon Fire TV: AFTMM, AFTKA.
     "; aft",
 ];
 const IOS: &[&str] = &[" iphone os ", " cpu os ", " ios ", " ios/", " iphone os/", " ipados "];
 const MAC: &[&str] = &[" mac os x ", " mac os x/", " os x/", " macos/", " macos ", " os x "];
 const ANDROID: &[&str] = &[" android "];
-/// Browsers that on iPads have another name.
+/// Browsers that have another name on iPads.
 const NOT_ON_IPADS: &[&str] = &["chrome/", "firefox/", "applecoremedia/", "cfnetwork/"];
 
 pub(super) const RULES: &[Rule] = &[
-    // Robots say that they are phones and computers, to be shown what those are shown. Cubot is a
-    // make of phones.
+    // Robots imitate phones and computers, to receive the same pages. Cubot is a brand of phones.
     Rule {
         robot: true,
         ..rule(
@@ -135,7 +134,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(&[" roku"], Some(System::Roku), NO, 0.95),
     rule(&[" android"], Some(System::Android), NO, 0.9).and(TELEVISION).version(ANDROID),
     rule(TELEVISION, None, NO, 0.85),
-    // Systems of phones that say in passing that they are like others.
+    // Systems of phones whose user agents mention other systems.
     rule(
         &["windows phone", "windows mobile", "iemobile", "windows ce"],
         Some(System::WindowsPhone),
@@ -151,17 +150,17 @@ pub(super) const RULES: &[Rule] = &[
         .version(&[" openharmony ", " harmonyos "]),
     rule(&[" kaios"], Some(System::KaiOs), YES, 0.95).version(&[" kaios/"]),
     rule(&["symbian", "series60", "series40"], Some(System::Symbian), YES, 0.95),
-    // Apple's. Each of its systems says somewhere that it is like Mac OS X.
+    // Apple. The user agents of all its systems mention Mac OS X.
     rule(&["iphone", " ipod", " ipad", "ipados"], Some(System::Ios), YES, 0.95)
         .none(&["like iphone"])
         .version(IOS),
-    // Browsers as they are named on iOS only. Asked for pages for computers, they say Macintosh.
+    // Browser names that exist only on iOS. In desktop mode these browsers send Macintosh.
     rule(&[" crios/", " fxios/", " edgios/", " opios/"], Some(System::Ios), YES, 0.9),
     rule(&[" ios ", " ios/", " ios;"], Some(System::Ios), YES, 0.9)
         .none(&["cisco", "macintosh"])
         .version(IOS),
     rule(&["like mac os x"], Some(System::Apple), None, 0.8),
-    // An iPad says the same, so half sure; what is on Macs only follows.
+    // An iPad sends the same, so the confidence is low; the next rules match only Macs.
     rule(&[" macintosh"], Some(System::MacOs), NO, 0.7)
         .and(&["applewebkit"])
         .none(NOT_ON_IPADS)
@@ -173,11 +172,12 @@ pub(super) const RULES: &[Rule] = &[
         0.9,
     )
     .version(MAC),
-    // Applications by the library of all of Apple's systems; old ones on Macs add the processor.
+    // Applications that use the library of all systems of Apple; old ones on Macs add the
+    // processor.
     rule(&[" darwin/"], Some(System::MacOs), NO, 0.9).and(&["(x86_64)", "(i386)"]),
     rule(&[" darwin/"], Some(System::Apple), None, 0.9).version(&[" darwin/"]),
     rule(&[" cfnetwork/", " com.apple."], Some(System::Apple), None, 0.8),
-    // Android, but not what is like it: the readers called Kindle.
+    // Android, after Kindle readers, which are similar.
     rule(&[" kindle/"], Some(System::Linux), None, 0.8),
     rule(&["chromebook", "cheets"], Some(System::ChromeOs), NO, 0.85).and(&[" android"]),
     rule(&["oculusbrowser", " quest "], Some(System::Android), None, 0.85)
@@ -187,16 +187,16 @@ pub(super) const RULES: &[Rule] = &[
         .and(&[" mobile"])
         .none(&["like android"])
         .version(ANDROID),
-    // A browser on a tablet says no "Mobile", nor does one in a car.
+    // Browsers on tablets and in cars omit "Mobile".
     rule(&[" android"], Some(System::Android), YES, 0.8)
         .and(&[" mozilla/"])
         .none(&["like android"])
         .version(ANDROID),
-    // Applications do not say what they run on, and most run on phones.
+    // User agents of applications omit the form factor, and most applications run on phones.
     rule(&["android"], Some(System::Android), YES, 0.85).none(&["like android"]).version(ANDROID),
     rule(&[" silk/"], Some(System::Android), YES, 0.7),
     rule(&[" dalvik/"], Some(System::Android), YES, 0.7),
-    // Telephones of before.
+    // Old phones.
     rule(&["opera mini", "opera mobi", "j2me", "midp-", " nokia", "ucweb"], None, YES, 0.85),
     // Computers.
     rule(&[" cros "], Some(System::ChromeOs), NO, 0.95),
@@ -216,10 +216,10 @@ pub(super) const RULES: &[Rule] = &[
         NO,
         0.85,
     ),
-    // An Android browser says the same when it is asked for pages for computers.
+    // An Android browser in desktop mode sends the same.
     rule(&[" x11"], Some(System::Linux), NO, 0.8).and(&["linux"]),
     rule(&[" apt-http"], Some(System::Linux), NO, 0.9),
     rule(&["freebsd", "openbsd", "netbsd"], Some(System::Bsd), NO, 0.9),
-    // A program on anything from a server to a lamp.
+    // A program on any device from a server to a lamp.
     rule(&["linux"], Some(System::Linux), None, 0.6),
 ];

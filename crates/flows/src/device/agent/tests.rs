@@ -6,7 +6,7 @@ type Said = (Option<System>, Option<bool>, Option<(u16, u16)>);
 
 type Told = (&'static str, Option<System>, Option<bool>, Option<(u16, u16)>);
 
-/// What an agent in one of the public shapes tells: system, handheld, version.
+/// Public user agents with the expected system, handheld flag and version.
 #[rustfmt::skip]
 const AGENTS: &[Told] = {
     use System::*;
@@ -28,7 +28,7 @@ const AGENTS: &[Told] = {
     ("Example/8.7.30 iOS/15.4 (iPhone12,1)", Some(Ios), YES, Some((15, 4))),
     ("AppleCoreMedia/1.0.0.20G75 (iPhone; U; CPU OS 16_6 like Mac OS X; en_us)", Some(Ios), YES, Some((16, 6))),
     ("itunesstored/1.0 iOS/12.5 model/iPhone7,2 hwp/t7000 build/16H62 (6; dt:106)", Some(Ios), YES, Some((12, 5))),
-    // Others of Apple's
+    // Other systems of Apple
     ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.5 Safari/605.1.15", Some(MacOs), NO, None),
     ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_13_6) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/13.1.2 Safari/605.1.15", Some(MacOs), NO, Some((10, 13))),
     ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36", Some(MacOs), NO, None),
@@ -102,7 +102,7 @@ const AGENTS: &[Told] = {
     ]
 };
 
-/// Of these nothing can be told.
+/// User agents that do not identify a device.
 const SILENT: &[&str] = &[
     "",
     "okhttp/4.9.0",
@@ -150,7 +150,7 @@ fn a_robot_is_no_device() {
     }
 }
 
-/// Nothing else on a Mac or an iPad tells them apart.
+/// No other part of the user agent distinguishes a Mac from an iPad.
 #[test]
 fn what_may_be_an_ipad_is_less_sure() {
     let mac = |rest: &str| {

@@ -1,21 +1,21 @@
-//! What the flows of one address say beside each other (campus Wi-Fi paper, 3.2).
+//! User agents of concurrent flows of one address (campus Wi-Fi paper, 3.2).
 
 use manyways_unit::Time;
 
 use super::{CONCURRENT_CONFIDENCE, Flow};
 use crate::device::{System, unanimous};
 
-/// What the user agents of an address say, by when they were there.
+/// User agents of an address, with the lives of their flows.
 pub(super) struct Around {
     handheld: [Lives; 2],
     systems: Vec<(System, Lives)>,
 }
 
-/// What is said beside a flow, each with a confidence.
+/// Evidence of flows that are concurrent with a flow, with confidence.
 pub(super) struct Beside {
     pub(super) handheld: Option<(bool, f64)>,
     pub(super) system: Option<(System, f64)>,
-    /// Two that are there with the flow cannot be one device.
+    /// Whether two concurrent flows cannot belong to one device.
     pub(super) contradicts: bool,
 }
 
@@ -41,7 +41,7 @@ impl Around {
         around
     }
 
-    /// What is said at any time of this flow's life, itself included.
+    /// Returns the evidence of all flows, `flow` included, that overlap with the life of `flow`.
     pub(super) fn beside(&self, flow: &Flow) -> Beside {
         let [not, held] = &self.handheld;
         let (handheld, both) = match (not.beside(flow), held.beside(flow)) {
@@ -62,11 +62,11 @@ impl Around {
     }
 }
 
-/// The lives of flows that say the same.
+/// Lives of the flows with equal evidence.
 #[derive(Default)]
 struct Lives {
-    /// When they began, and when they ended: each with the confidence in it and, once settled, in
-    /// all before it. In millionths, so that what is added can be taken away again exactly.
+    /// Start and end times, each with its confidence, which `settle` turns into prefix sums. In
+    /// millionths, because integers can be subtracted exactly.
     begun: Vec<(Time, u64)>,
     ended: Vec<(Time, u64)>,
 }
@@ -89,8 +89,8 @@ impl Lives {
         }
     }
 
-    /// The confidence in those that share a moment with this flow, on average. None when there are
-    /// none: those are all that begin before it ends, but for those that end before it begins.
+    /// Returns the average confidence of the flows that overlap with `flow`: those that begin
+    /// before its end, minus those that end before its start. `None` if there are none.
     fn beside(&self, flow: &Flow) -> Option<f64> {
         let until = flow.ended.max(flow.started);
         let begun = self.begun.partition_point(|(time, _)| *time <= until);

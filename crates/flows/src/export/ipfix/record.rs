@@ -1,4 +1,5 @@
-//! What a record has, by information elements (IANA's registry "IPFIX Information Elements").
+//! Records and templates, with information elements of IANA's registry "IPFIX Information
+//! Elements".
 
 use std::net::IpAddr;
 
@@ -6,29 +7,29 @@ use manyways_unit::Time;
 
 use super::{Biflow, Sent, cut};
 
-/// The number of templates begins here.
+/// First template ID.
 const FIRST: u16 = 256;
-/// The enterprise whose elements are those of IANA in reverse (RFC 5103, 6.1).
+/// Enterprise number of the reverse elements (RFC 5103, 6.1).
 const REVERSE: u32 = 29_305;
-/// Set in the number of an element that is an enterprise's.
+/// Bit in the ID of an enterprise-specific element.
 const ENTERPRISE: u16 = 1 << 15;
-/// The length of what says its own.
+/// Length of an element with a length prefix.
 const VARIABLE: u16 = u16::MAX;
-/// The client is the end that began (`biflowDirection`).
+/// `biflowDirection`: the client is the initiator.
 const INITIATOR: u8 = 1;
-/// From the epoch of NTP to that of Unix, in seconds.
+/// Seconds from the epoch of NTP to the Unix epoch.
 const EPOCH: u64 = 2_208_988_800;
 
-/// What flows have the same template.
+/// Flows with the same template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Family {
-    /// Addresses are of IPv6.
+    /// Whether the addresses are IPv6.
     pub(super) is_v6: bool,
-    /// The server sent something.
+    /// Whether the server sent packets.
     pub(super) is_both: bool,
 }
 
-/// All templates, in the order of their numbers.
+/// All templates, in the order of their IDs.
 pub(super) const TEMPLATES: [Family; 4] = [
     Family { is_v6: false, is_both: true },
     Family { is_v6: true, is_both: true },
@@ -36,7 +37,7 @@ pub(super) const TEMPLATES: [Family; 4] = [
     Family { is_v6: true, is_both: false },
 ];
 
-/// An element of a record: its number, its length in bytes, and whether it is the reverse one.
+/// An element of a record: its ID, its length in bytes, and whether it is a reverse one.
 struct Element(u16, u16, bool);
 
 const fn forward(number: u16, length: u16) -> Element {
@@ -44,12 +45,11 @@ const fn forward(number: u16, length: u16) -> Element {
 }
 
 impl Family {
-    /// The number of its template.
     pub(super) fn template(self) -> u16 {
         FIRST + u16::from(self.is_v6) + 2 * u16::from(!self.is_both)
     }
 
-    /// In the order of [`encode`].
+    /// Returns the elements in the order of [`encode`].
     fn elements(self) -> Vec<Element> {
         let (length, source, destination) = if self.is_v6 { (16, 27, 28) } else { (4, 8, 12) };
         let mut elements = vec![
@@ -112,14 +112,14 @@ pub(super) fn encode(flow: &Biflow, family: Family, out: &mut Vec<u8>) {
         let Sent { packets, octets, payload } = sent;
         out.extend([packets, octets, payload].map(u64::to_be_bytes).concat());
     }
-    // A length below 255 is one byte.
+    // A length below 255 takes one byte.
     let name = cut(&flow.application).as_bytes();
     out.push(name.len() as u8);
     out.extend(name);
 }
 
-/// Seconds since 1900, around after 2036, and parts of a second in units of 2^-32 (RFC 7011,
-/// 6.1.10). Rounded up, so that cutting it off again gives the same nanosecond.
+/// Converts to NTP format: seconds since 1900, which wrap in 2036, and fractions of 2^-32 s (RFC
+/// 7011, 6.1.10). Rounded up, so that truncation returns the same nanosecond.
 fn ntp(time: Time) -> u64 {
     let (seconds, nanos) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
     ((seconds + EPOCH) << 32) | (nanos << 32).div_ceil(1_000_000_000)

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The number of an element, whether it is a reverse one, and its bytes.
+/// Bytes of each element, by its ID and whether it is a reverse one.
 type Values = HashMap<(u16, bool), Vec<u8>>;
 
-/// A message: export time, sequence number, and the records in it.
+/// Export time, sequence number and records of a message.
 type Message = (u32, u32, Vec<Values>);
 
-/// Reads a file as RFC 7011 says, and knows nothing of how it was written.
+/// Independent reader of a file (RFC 7011).
 fn read(mut file: &[u8]) -> Vec<Message> {
     let mut templates: HashMap<u16, Vec<(u16, u16, bool)>> = HashMap::new();
     let mut messages = Vec::new();
@@ -75,7 +75,7 @@ fn ip(values: &Values, four: u16, six: u16) -> IpAddr {
     }
 }
 
-/// The flow that a record tells of.
+/// Returns the flow of a record.
 fn flow(values: &Values) -> Biflow {
     let sent = |is_reverse| Sent {
         packets: whole(values, 2, is_reverse),
@@ -120,7 +120,7 @@ fn any_flow() -> impl Strategy<Value = Biflow> {
         any::<[u64; 3]>().prop_map(|[packets, octets, payload]| Sent { packets, octets, payload })
     };
     let reverse = prop_oneof![Just(Sent::default()), sent()];
-    // Up to where NTP's seconds begin again.
+    // Up to the wrap of NTP's seconds.
     let times = (0_u64..2_000_000_000_000_000_000, 0_u64..80_000_000_000_000);
     (addresses, any::<[u16; 2]>(), any::<(u64, u8)>(), times, sent(), reverse, "[a-zé]{0,9}")
         .prop_map(
@@ -173,7 +173,7 @@ fn many_flows_are_several_messages() {
     for (time, sequence, records) in &messages {
         assert_eq!(*sequence, before);
         before += records.len() as u32;
-        // No flow is told of before it is over.
+        // A message contains only flows that have ended before its export time.
         let last = records.iter().map(flow).map(|flow| flow.ended).max().unwrap();
         let export = Time::from_millis(u64::from(*time) * 1_000);
         assert!(last <= export && export <= last + manyways_unit::Span::from_secs(1));

@@ -1,4 +1,4 @@
-//! The columns of Tstat's logs, and what they are of ours.
+//! Columns of Tstat's logs, and their values from our tables.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use manyways_record::table::Value;
 /// A column of a log.
 pub(super) struct Column {
     pub(super) name: &'static str,
-    /// Its value; none where there is no figure, so that it is 0.
+    /// `None` if the value is unknown and therefore 0.
     pub(super) value: Option<for<'a> fn(&'a FlowRow<'a>) -> Cell<'a>>,
-    /// It is a text, and never known.
+    /// Whether the column is a text that is always unknown.
     pub(super) is_text_unknown: bool,
 }
 
@@ -18,18 +18,18 @@ pub(super) struct Column {
 #[derive(Clone, Copy)]
 pub(super) enum Cell<'a> {
     Whole(u64),
-    /// Nanoseconds, to be written as milliseconds.
+    /// Nanoseconds, written as milliseconds.
     Millis(u64),
-    /// Nanoseconds, to be written as seconds.
+    /// Nanoseconds, written as seconds.
     Seconds(u64),
-    /// Nothing where nobody knows.
+    /// Empty if unknown.
     Text(&'a str),
-    /// Whether the table has hidden addresses.
+    /// Whether the addresses are anonymized.
     IsAnonymized,
 }
 
 columns_of_table! {
-    /// A flow of TCP or UDP.
+    /// A row of the table `tcp` or `udp`.
     pub(super) FlowRow:
     client client_port server server_port local_end started ended handshake_done first_fin reset_by
     syns down_packets up_packets down_data_packets up_data_packets down_bytes up_bytes
@@ -45,20 +45,20 @@ const fn column(name: &'static str, value: for<'a> fn(&'a FlowRow<'a>) -> Cell<'
     Column { name, value: Some(value), is_text_unknown: false }
 }
 
-/// There is no figure: 0.
+/// A column that is always 0.
 const fn no(name: &'static str) -> Column {
     Column { name, value: None, is_text_unknown: false }
 }
 
-/// There is no text: `-`.
+/// A text column that is always `-`.
 const fn no_text(name: &'static str) -> Column {
     Column { name, value: Some(|_| Cell::Text("")), is_text_unknown: true }
 }
 
-/// The sets of the log of complete connections.
+/// Sets of columns of the log of complete connections.
 pub(super) const TCP: [&[Column]; 5] = [CORE, END_TO_END, P2P, OPTIONS, LAYER_7];
 
-/// What is known of every connection.
+/// The core set, which incomplete connections have, too.
 pub(super) const CORE: &[Column] = &[
     column("c_ip", |flow| text(&flow.client)),
     column("c_port", |flow| whole(&flow.client_port)),
@@ -111,11 +111,12 @@ pub(super) const CORE: &[Column] = &[
         _ => Cell::Whole(0),
     }),
     no("p2p_t"),
-    // All that is known of a request is whether it is a GET.
+    // The table contains only whether all methods are GET.
     column("http_t", |flow| flag(flow.is_http() && flow.has_other_methods == Value::Flag(false))),
 ];
 
-/// Round trips: the client's between here and the server, as its data is acknowledged from there.
+/// Round-trip times: for the client those between the capture point and the server, which
+/// acknowledges the client's data.
 const END_TO_END: &[Column] = &[
     column("c_rtt_avg", |flow| span(flow.half(&flow.up_remote_rtt, &flow.up_local_rtt))),
     no("c_rtt_min"),
@@ -144,7 +145,7 @@ const P2P: &[Column] = &[
 
 const OPTIONS: &[Column] = &[
     column("c_f1323_opt", |flow| flag(flow.client_scale != Value::Absent)),
-    // Both ends have stamps, or none has.
+    // Either both endpoints use timestamps, or neither does.
     column("c_tm_opt", |flow| flag(is(&flow.rtt_method, "stamps"))),
     column("c_win_scl", |flow| whole(&flow.client_scale)),
     no("c_sack_opt"),
@@ -194,7 +195,7 @@ const OPTIONS: &[Column] = &[
 
 const LAYER_7: &[Column] = &[
     column("http_req_cnt", |flow| whole(&flow.requests)),
-    // Of what is encrypted, responses are inferred: Tstat counts those that it reads.
+    // Responses in encrypted flows are inferred; Tstat counts only responses that it parses.
     column("http_res_cnt", |flow| match flow.is_http() {
         true => whole(&flow.responses),
         false => Cell::Whole(0),
@@ -219,12 +220,12 @@ const LAYER_7: &[Column] = &[
     no("res_tm"),
 ];
 
-/// The log of UDP.
+/// Columns of the UDP log.
 pub(super) const UDP: &[Column] = &[
     column("c_ip", |flow| text(&flow.client)),
     column("c_port", |flow| whole(&flow.client_port)),
     column("c_first_abs", |flow| Cell::Millis(nanos(&flow.started))),
-    // Of UDP, and of nothing else, in seconds.
+    // The duration of UDP flows is in seconds, unlike all other times.
     column("c_durat", |flow| {
         Cell::Seconds(nanos(&flow.ended).saturating_sub(nanos(&flow.started)))
     }),
@@ -246,7 +247,7 @@ pub(super) const UDP: &[Column] = &[
 ];
 
 impl<'a> FlowRow<'a> {
-    /// It began with a whole handshake and came to an end.
+    /// Whether the handshake is complete and the connection has ended.
     pub(super) fn is_complete(&self) -> bool {
         let is_over = self.first_fin != Value::Absent || self.reset_by != Value::Absent;
         self.handshake_done != Value::Absent && is_over
@@ -256,17 +257,17 @@ impl<'a> FlowRow<'a> {
         is(&self.protocol, "http")
     }
 
-    /// The one of these that is of the client's half where the client is local, or else the other.
+    /// Returns `far` if the server is local, `near` otherwise.
     fn half<'b>(&self, near: &'b Value<'a>, far: &'b Value<'a>) -> &'b Value<'a> {
         if is(&self.local_end, "server") { far } else { near }
     }
 
-    /// By what the client asked for, or says; what an address is called is another thing.
+    /// Returns the name under which the client contacted the server; reverse lookups do not count.
     fn fqdn(&self) -> Cell<'_> {
         if is(&self.name_source, "reverse") { Cell::Text("") } else { text(&self.name) }
     }
 
-    /// QUIC, DNS or anything else.
+    /// Returns the code of QUIC, DNS or an unknown protocol.
     fn udp_type(&self) -> u64 {
         const DNS: u64 = 19;
         const QUIC: u64 = 27;
@@ -278,7 +279,7 @@ impl<'a> FlowRow<'a> {
     }
 }
 
-/// The bits of the protocols that the client offers by ALPN.
+/// Returns the bits of the protocols that the client offers by ALPN.
 fn protocols(alpn: &Value<'_>) -> u64 {
     let Value::Text(names) = alpn else { return 0 };
     names.split(',').fold(0, |bits, name| {
@@ -311,7 +312,7 @@ fn sum(values: &[&Value<'_>]) -> Cell<'static> {
     Cell::Whole(values.iter().fold(0, |sum, value| sum.saturating_add(number(value))))
 }
 
-/// How much more the first is, where both are known.
+/// Returns the difference; 0 if `part` is unknown.
 fn less(all: &Value<'_>, part: &Value<'_>) -> Cell<'static> {
     match part {
         Value::Count(part) => Cell::Whole(number(all).saturating_sub(*part)),
@@ -331,7 +332,7 @@ fn nanos(value: &Value<'_>) -> u64 {
     if let Value::Time(time) = value { time.as_nanos() } else { 0 }
 }
 
-/// From the beginning of the flow to then.
+/// Time since the start of the flow.
 fn since(then: &Value<'_>, flow: &FlowRow<'_>) -> Cell<'static> {
     Cell::Millis(nanos(then).saturating_sub(nanos(&flow.started)))
 }

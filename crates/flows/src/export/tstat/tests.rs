@@ -2,7 +2,7 @@ use manyways_unit::Time;
 
 use super::*;
 
-/// The line of a flow by the names of its columns.
+/// The line of a flow, by the names of its columns.
 fn line(log: Log, values: &[(&str, Value<'static>)]) -> Option<Vec<(String, String)>> {
     for (name, _) in values {
         assert!(log.takes().contains(name), "{name}");
@@ -61,7 +61,7 @@ fn complete() -> Vec<(&'static str, Value<'static>)> {
 fn columns_are_those_of_the_description() {
     let cells = line(Log::TcpComplete, &complete()).unwrap();
     assert_eq!(cells.len(), 130);
-    // The places that others count on.
+    // Positions that other programs rely on.
     for name in [
         "c_ip:1",
         "c_fin_cnt:14",

@@ -1,38 +1,37 @@
-//! What passes although it is not new: why it does, and what that says of the first copy.
+//! Segments with old bytes: their cause, and the outcome of the first copy.
 
 use manyways_unit::{Span, Time};
 
 use super::{Hole, LARGEST_WINDOW, Mark, OUTSTANDING, Seen, Sent, Stream};
 
-/// So many repeated acknowledgements tell a sender of a loss (RFC 5681, 3.2).
+/// Duplicate ACKs that signal a loss (RFC 5681, 3.2).
 const REPEATS: u32 = 3;
-/// So many bytes behind a gap tell it the same, in segments (RFC 6675).
+/// SACKed segments after a gap that signal a loss (RFC 6675).
 const SACKED: u32 = 3;
-/// Without anything better, what comes within this after it was skipped was overtaken.
+/// Without better evidence, bytes that arrive within this time after a gap were reordered.
 const OVERTAKEN: Span = Span::from_millis(3);
-/// Two copies of a packet that nobody sent twice are this close.
+/// Maximum time between two copies of a packet that the network duplicated.
 const DUPLICATED: Span = Span::from_millis(1);
-/// A sender waits at least so long before it takes silence for a loss (Linux; RFC 6298 has a
-/// second), while a probe for the tail's loss comes two round trips after the last segment
-/// (RFC 8985, 7.2).
+/// Minimum retransmission timeout (Linux; RFC 6298 specifies 1 s). A tail loss probe is sent two
+/// round trips after the last segment (RFC 8985, 7.2).
 const TIMEOUT: Span = Span::from_millis(200);
-/// So many segments that were sent again are remembered until it shows what became of them.
+/// Maximum number of retransmissions with an open outcome.
 const REMEMBERED: usize = 64;
 
-/// Segments that were sent again.
+/// Retransmitted segments by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Again {
-    /// As acknowledgements repeated themselves, or SACK told of a gap.
+    /// After duplicate ACKs or SACK.
     pub fast: u32,
-    /// As none came for long.
+    /// After a retransmission timeout.
     pub timeout: u32,
-    /// The last one of those on their way, to find out whether it came.
+    /// Tail loss probes.
     pub probe: u32,
-    /// Whatever made the sender do so: the receiver had it already.
+    /// Spurious ones, whatever the cause: the receiver had the data already.
     pub spurious: u32,
 }
 
-/// Why a segment was sent again.
+/// Cause of a retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// See [`Again::fast`].
@@ -43,21 +42,21 @@ pub(super) enum Cause {
     Probe,
 }
 
-/// What was sent again, as long as the receiver may say that it came twice.
+/// A retransmission that DSACK may still report as duplicate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resent {
     begin: u64,
     end: u64,
-    /// As so many it counts: parts of it together as no more.
+    /// Number of segments that it counts as, which is an upper bound for the sum of its parts.
     segments: u32,
-    /// None where it was seen to come twice when it passed.
+    /// `None` if the retransmission was already known to be spurious when it passed.
     cause: Option<Cause>,
-    /// The first copy did not pass here.
+    /// Whether the first copy did not pass the capture point.
     is_from_hole: bool,
 }
 
 impl Again {
-    /// All of them.
+    /// Sum of all causes.
     pub fn all(&self) -> u32 {
         self.fast + self.timeout + self.probe + self.spurious
     }
@@ -72,7 +71,7 @@ impl Again {
 }
 
 impl Stream {
-    /// All of it is before the last byte that was seen.
+    /// Handles a segment that ends before the last captured byte.
     pub(super) fn sends_again(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
         let seen = Seen { is_again: true, begin, end, ..Seen::default() };
         if self.fills_holes(now, begin, end, mark) {
@@ -86,7 +85,7 @@ impl Stream {
         };
         let found = self.sent.iter().enumerate().find(|(_, sent)| is_in(sent));
         let Some((first, before)) = found.map(|(first, sent)| (first, *sent)) else {
-            // The receiver has said that it has this.
+            // The receiver has acknowledged these bytes.
             match is_older(mark.stamp, self.stamp()) {
                 true => self.trouble().duplicated += segments,
                 false => self.trouble().again.spurious += segments,
@@ -120,7 +119,7 @@ impl Stream {
         seen
     }
 
-    /// Whether some of these bytes were skipped.
+    /// Fills gaps with a segment. Returns whether there were any.
     pub(super) fn fills_holes(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> bool {
         let mut is_filling = false;
         let is_in = |hole: &Hole| begin < hole.end && hole.begin < end;
@@ -133,7 +132,7 @@ impl Stream {
         is_filling
     }
 
-    /// Bytes come that were skipped: late, or sent again because they were lost before they passed.
+    /// Fills a gap: the bytes were reordered, or lost before the capture point and retransmitted.
     fn fills(&mut self, now: Time, index: usize, begin: u64, end: u64, mark: Mark) {
         let hole = self.trouble().holes.remove(index);
         let (from, to) = (begin.max(hole.begin), end.min(hole.end));
@@ -162,8 +161,9 @@ impl Stream {
         }
     }
 
-    /// Which of these bytes, that nobody saw, had been sent before: an acknowledgement was behind them,
-    /// and they were sent after it. What it only overtook, in the network or in what captures, is none.
+    /// Returns a gap that the new bytes fill and that had been sent before: an ACK was sent after
+    /// the gap, and the bytes were sent after that ACK. An ACK that only overtook the bytes, in the
+    /// network or in the capture, does not count.
     pub(super) fn was_sent(
         &mut self,
         now: Time,
@@ -179,7 +179,7 @@ impl Stream {
         (is_later && begin < said.end).then(|| (begin, end.min(said.end)))
     }
 
-    /// They were lost before they passed, and sent again.
+    /// Handles the retransmission of bytes that were lost before the capture point.
     pub(super) fn repairs_hole(&mut self, from: u64, to: u64) {
         let segments = self.segments(from, to);
         let cause = if self.was_told() { Cause::Fast } else { self.goes_on() };
@@ -192,15 +192,15 @@ impl Stream {
         self.recovers(cause);
     }
 
-    /// So long it takes at least until something that is missing here is sent again: the receiver has
-    /// to say so, the sender to hear that, and what it sends to come here.
+    /// Minimum time until missing bytes are retransmitted: the receiver must report the gap, and
+    /// the sender's retransmission must arrive. `None` if unknown.
     fn soonest(&self) -> Option<Span> {
         let near = self.near().least().unwrap_or_default();
         Some(near + self.far).filter(|soonest| !soonest.is_zero())
     }
 
-    /// The sender sent it again before it could hear what became of the copy before: that one had stood
-    /// in a queue, and was not lost behind the capture point.
+    /// Whether the sender retransmitted before any feedback about the previous copy could arrive:
+    /// that copy waited in a queue, and was not lost after the capture point.
     fn is_blind(&self, now: Time, before: &Sent) -> bool {
         !self.was_told() && self.soonest().is_some_and(|soonest| now.since(before.at) < soonest)
     }
@@ -211,7 +211,7 @@ impl Stream {
                 .near()
                 .least()
                 .map_or(DUPLICATED, |least| DUPLICATED.min(Span::from_nanos(least.as_nanos() / 2)));
-        // Whoever numbers its packets gives a second copy another number (RFC 6864, 4.3).
+        // A sender that numbers its packets uses a new number for a copy (RFC 6864, 4.3).
         let is_other = mark.packet != before.packet && mark.packet != 0 && before.packet != 0;
         is_close && !is_other && mark.stamp == before.stamp() && !self.was_told()
     }
@@ -222,25 +222,25 @@ impl Stream {
         if self.was_told() {
             return Cause::Fast;
         }
-        // A timer sends the first one again that is on its way, a probe the last.
+        // A timeout retransmits the first outstanding segment, a tail loss probe the last.
         if is_last && before.copies == 1 && (index > 0 || silence < TIMEOUT) {
             return Cause::Probe;
         }
         self.goes_on()
     }
 
-    /// What made it send again what it sends again since; if nothing did yet, time does.
+    /// Returns the cause of the current recovery, or else a timeout.
     fn goes_on(&self) -> Cause {
         let recovery = self.trouble.as_ref().and_then(|trouble| trouble.recovery);
         match recovery.filter(|_| self.is_recovering()) {
-            // A probe makes the receiver tell what it lacks (RFC 8985, 7.1).
+            // A tail loss probe makes the receiver report gaps (RFC 8985, 7.1).
             Some(Cause::Probe) if self.sacked > 0 => Cause::Fast,
             Some(cause) if cause != Cause::Probe => cause,
             _ => Cause::Timeout,
         }
     }
 
-    /// Acknowledgements told the sender of a loss.
+    /// Whether ACKs signalled a loss to the sender.
     fn was_told(&self) -> bool {
         self.repeats >= REPEATS || self.sacked >= SACKED.saturating_mul(self.mss)
     }
@@ -262,7 +262,7 @@ impl Stream {
         all.push(resent);
     }
 
-    /// This comes twice, as is plain: the receiver will say so, and not mean an earlier copy.
+    /// Handles an obvious duplicate: the coming DSACK reports this copy, not an earlier one.
     fn comes_twice(&mut self, begin: u64, end: u64) {
         let is_in = |resent: &Resent| resent.begin < end && begin < resent.end;
         if self.trouble().resent.iter().any(is_in) {
@@ -271,8 +271,8 @@ impl Stream {
         }
     }
 
-    /// The receiver got these bytes a second time: their last copy was sent for nothing. Of the ones
-    /// before it says so by itself.
+    /// Handles a DSACK: the last copy of these bytes was spurious. Several copies are reported one
+    /// by one.
     pub(super) fn came_twice(&mut self, begin: u64, end: u64) {
         let mss = self.mss;
         let Some(counts) = &mut self.trouble else { return };
@@ -287,7 +287,7 @@ impl Stream {
             some
         };
         let taken = take(from, to);
-        // What is left of it is as old as it was.
+        // The remaining parts keep their age.
         for (begin, end) in [(to, resent.end), (resent.begin, from)] {
             let segments = take(begin, end);
             if segments > 0 && counts.resent.len() < REMEMBERED {
@@ -299,7 +299,7 @@ impl Stream {
             *cause = cause.saturating_sub(taken);
             counts.again.spurious += taken;
             match resent.is_from_hole {
-                // It had passed, and the capture missed it.
+                // The first copy had passed, but is not in the capture.
                 true => {
                     counts.lost_before = counts.lost_before.saturating_sub(taken);
                     counts.unseen += to - from;
@@ -311,7 +311,7 @@ impl Stream {
         self.came_twice(to, end);
     }
 
-    /// As the segments that they were, whatever merged them since.
+    /// Number of original segments, whether or not they were merged later.
     fn segments(&self, begin: u64, end: u64) -> u32 {
         segments(begin, end, self.mss)
     }
@@ -321,7 +321,7 @@ fn segments(begin: u64, end: u64, mss: u32) -> u32 {
     u32::try_from((end - begin).div_ceil(u64::from(mss))).unwrap_or(u32::MAX)
 }
 
-/// The first stamp is of an earlier moment than the second.
+/// Whether the first timestamp is older than the second.
 fn is_older(stamp: Option<u32>, other: Option<u32>) -> bool {
     stamp.zip(other).is_some_and(|(stamp, other)| (stamp.wrapping_sub(other) as i32) < 0)
 }

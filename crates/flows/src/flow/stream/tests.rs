@@ -4,7 +4,7 @@ use super::*;
 
 const MSS: u32 = 1_000;
 
-/// A header's bytes: the numbers, what it is, and its options.
+/// A TCP header.
 fn header(seq: u32, ack: u32, flags: u8, options: &[u8]) -> Vec<u8> {
     let mut options = options.to_vec();
     options.resize(options.len().next_multiple_of(4), 0);
@@ -25,14 +25,14 @@ fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// A stream of segments of a thousand bytes, whose numbers count from an origin. Times are in
+/// A stream of segments of 1,000 bytes; sequence numbers count from `origin`. Times are in
 /// milliseconds.
 struct Passing {
     stream: Stream,
     origin: u32,
-    /// How far the sender is.
+    /// Round-trip time between the capture point and the sender.
     far: Option<Span>,
-    /// The number of the next packet.
+    /// Identification of the next packet.
     packet: u16,
 }
 
@@ -55,7 +55,7 @@ impl Passing {
         self.stream.sends(Time::from_millis(at), &segment, self.far)
     }
 
-    /// The segment of that number passes.
+    /// Passes segment `number`.
     fn sends(&mut self, at: u64, number: u32) -> Seen {
         self.segment(at, number * MSS, (number + 1) * MSS, &[])
     }
@@ -70,12 +70,12 @@ impl Passing {
         self.stream.is_acked(Time::from_millis(at), &ack, window);
     }
 
-    /// All before the segment of that number has come.
+    /// Passes an ACK of all segments before `number`.
     fn acks(&mut self, at: u64, number: u32) {
         self.says(at, number * MSS, 60_000, &[]);
     }
 
-    /// So has that from one to another.
+    /// Passes an ACK with SACK blocks.
     fn sacks(&mut self, at: u64, number: u32, ranges: &[(u32, u32)]) {
         let place = |number: u32| self.origin.wrapping_add(number * MSS);
         let blocks: Vec<_> = ranges.iter().map(|(b, e)| (place(*b), place(*e))).collect();
@@ -147,14 +147,14 @@ fn an_acknowledgement_that_was_held_back_is_no_measure() {
     passing.sends(1_000, 5);
     passing.acks(1_045, 6);
     assert_eq!((passing.counts().held_back, passing.stream.near().count()), (1, 5));
-    // Two segments are acknowledged at once.
+    // One ACK for two segments.
     passing.sends(2_000, 6);
     passing.sends(2_000, 7);
     passing.acks(2_050, 8);
     assert_eq!((passing.counts().held_back, passing.stream.near().count()), (1, 6));
 }
 
-/// Segment 1 of six is lost behind the capture point, and sent again at 30 ms.
+/// Segment 1 of six is lost after the capture point, and retransmitted at 30 ms.
 fn with_loss(acks: impl Fn(&mut Passing)) -> Passing {
     let mut passing = Passing::new(0);
     for number in 0..6 {
@@ -189,7 +189,7 @@ fn what_repeated_acknowledgements_ask_for_was_lost_behind() {
 
 #[test]
 fn what_was_in_order_no_more_is_no_measure() {
-    // Behind the capture point the second overtook the first.
+    // The second segment overtook the first after the capture point.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.sends(1, 1);
@@ -197,7 +197,7 @@ fn what_was_in_order_no_more_is_no_measure() {
     passing.says(6, 0, 60_000, &[]);
     passing.acks(20, 2);
     assert_eq!(passing.stream.near().count(), 0);
-    // A segment has bytes that passed before, and some that did not.
+    // A segment has old and new bytes.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     let seen = passing.segment(30, 500, 1_500, &[]);
@@ -211,14 +211,14 @@ fn an_end_from_long_ago_ends_nothing() {
     let mut passing = Passing::new(5_000);
     passing.sends(0, 0);
     passing.acks(5, 1);
-    // One before all that was sent, and one within what was acknowledged.
+    // One FIN before all sent data, and one within acknowledged data.
     let bytes = header(4_000, 0, 0x11, &[]);
     let segment = Segment::read(&bytes, bytes.len()).unwrap();
     passing.stream.sends(Time::from_millis(6), &segment, None);
     passing.flagged(7, 100, 100, 0x11, &[]);
     assert_eq!((passing.stream.fin(), passing.stream.length()), (None, 1_000));
     assert_eq!(passing.stream.acked(), passing.stream.first() + 1_000);
-    // The one that is acknowledged already, of which the first copy did not pass.
+    // A FIN that is acknowledged already, and whose first copy did not pass.
     passing.says(10, 1_001, 60_000, &[]);
     passing.flagged(20, 1_000, 1_000, 0x11, &[]);
     assert_eq!(passing.stream.length(), 1_000);
@@ -240,10 +240,10 @@ fn what_sack_asks_for_was_lost_behind() {
     let passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
     assert_eq!(passing.counts().again, Again { fast: 1, ..Again::default() });
     assert_eq!(passing.counts().lost_behind, 1);
-    // Two segments behind a gap may have overtaken it.
+    // Two segments after a gap may have been reordered.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 4)]));
     assert_eq!(passing.counts().again, Again { timeout: 1, ..Again::default() });
-    // What follows on a timer's is its, and counts once.
+    // Retransmissions after a timeout belong to it; the timeout counts once.
     passing.sends(31, 4);
     assert_eq!(passing.counts().again, Again { timeout: 2, ..Again::default() });
 }
@@ -268,22 +268,22 @@ fn silence_makes_a_timer_send_the_first_again_and_a_probe_the_last() {
 
 #[test]
 fn what_the_receiver_had_already_was_no_loss() {
-    // It says so at once…
+    // DSACK reports it immediately…
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
     passing.sacks(40, 6, &[(1, 2)]);
     let expected = (Again { spurious: 1, ..Again::default() }, 0);
     assert_eq!((passing.counts().again, passing.counts().lost_behind), expected);
-    // …and a second time is not another one.
+    // …and a repeated report is not counted again.
     passing.sacks(41, 6, &[(1, 2)]);
     assert_eq!((passing.counts().again, passing.counts().lost_behind), expected);
-    // …or within what it has beyond a gap.
+    // …or within the SACKed bytes after a gap.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
     passing.sends(33, 4);
     assert_eq!(passing.counts().lost_behind, 2);
     passing.sacks(40, 1, &[(4, 5), (2, 6)]);
     assert_eq!((passing.counts().again.fast, passing.counts().again.spurious), (1, 1));
     assert_eq!(passing.counts().lost_behind, 1);
-    // What it has said that it has.
+    // Bytes that the receiver has already acknowledged.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.acks(5, 1);
@@ -293,17 +293,17 @@ fn what_the_receiver_had_already_was_no_loss() {
 
 #[test]
 fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
-    // The first copy was lost, the second came, and its acknowledgement was lost.
+    // The first copy was lost, the second arrived, and its ACK was lost.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
     passing.sends(300, 1);
     assert_eq!((passing.counts().again.all(), passing.counts().lost_behind), (2, 2));
     passing.sacks(310, 6, &[(1, 2)]);
     assert_eq!((passing.counts().again.fast, passing.counts().again.spurious), (1, 1));
     assert_eq!(passing.counts().lost_behind, 1);
-    // So had the first one come.
+    // So the first copy had arrived as well.
     passing.sacks(311, 6, &[(1, 2)]);
     assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (2, 0));
-    // What was lost before here, came, and comes again although it was acknowledged…
+    // Lost before the capture point, retransmitted, and retransmitted again although acknowledged…
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.sends(1, 2);
@@ -313,10 +313,11 @@ fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
     passing.sends(300, 1);
     let before = passing.counts();
     assert_eq!((before.lost_before, before.again.all(), before.again.spurious), (1, 2, 1));
-    // …of which the receiver says nothing new.
+    // …about which the DSACK adds nothing.
     passing.sacks(301, 3, &[(1, 2)]);
     assert_eq!(passing.counts(), before);
-    // Ten at once were sent again twice, the second time for nothing, as is said one by one.
+    // Ten segments were retransmitted twice, the second time spuriously, as DSACKs report one by
+    // one.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.segment(1, 1_000, 11_000, &[]);
@@ -328,13 +329,13 @@ fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
         passing.sacks(710, 11, &[(number, number + 1)]);
     }
     assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (10, 10));
-    // Said of pieces of a segment it is one, too.
+    // Reports for parts of a segment count as one segment.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
     for (begin, end) in [(1_000, 1_300), (1_700, 2_000), (1_300, 1_700)] {
         passing.says(40, 6_000, 60_000, &sack(&[(begin, end)]));
     }
     assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (1, 0));
-    // One of two that were said to have come twice at once.
+    // One of two segments that one DSACK reports.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(3, 6)]));
     passing.sends(31, 2);
     passing.sacks(40, 6, &[(1, 3)]);
@@ -377,7 +378,7 @@ fn packets_with_two_numbers_were_sent_twice() {
         }
         passing.says(11, 1_000, 60_000, &[]);
         assert_eq!(passing.stream.near().count() == 0, numbers[0] != numbers[1]);
-        // The receiver got both.
+        // The receiver got both copies.
         passing.says(12, 1_000, 60_000, &sack(&[(0, 1_000)]));
         let counts = passing.counts();
         assert_eq!((counts.lost_behind, counts.again.all()), (0, counts.again.spurious));
@@ -388,7 +389,7 @@ fn packets_with_two_numbers_were_sent_twice() {
     assert_eq!(copies([0, 0]), (1, 0), "of a sender that numbers nothing");
 }
 
-/// A phone acknowledges within a millisecond, and the server is 19 ms away.
+/// A phone acknowledges within 1 ms, and the server is 19 ms away.
 #[test]
 fn nobody_sends_again_what_is_missing_before_the_sender_can_hear_of_that() {
     let fills = |at| {
@@ -404,7 +405,7 @@ fn nobody_sends_again_what_is_missing_before_the_sender_can_hear_of_that() {
     };
     assert_eq!([fills(31), fills(49)], [(1, 0, 0); 2], "it was overtaken");
     assert_eq!(fills(51), (0, 1, 1));
-    // Nor a second time what passed: its first copy stood in a queue, and a timer sent another one.
+    // Nor are bytes that passed: the first copy waited in a queue, and a timeout sent another one.
     let twice = |at| {
         let mut passing = Passing::new(0);
         passing.far = Some(Span::from_millis(19));
@@ -432,7 +433,7 @@ fn what_comes_late_is_told_from_what_is_sent_again_by_the_senders_clock() {
     assert_eq!(late(102, 60), (1, 0, 0), "of the same moment, however long it took");
     assert_eq!(late(101, 3), (1, 0, 0));
     assert_eq!(late(162, 60), (0, 1, 1));
-    // Without a clock the time that it takes to ask again decides.
+    // Without timestamps, the minimum time of a retransmission decides.
     let plain = |at| {
         let mut passing = Passing::new(0);
         passing.sends(0, 0);
@@ -478,7 +479,7 @@ fn an_acknowledgement_tells_of_what_was_sent_before_it() {
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.acks(5, 1);
-    // Segments 1 and 2 were lost before they passed: what is sent behind them without data says so.
+    // Segments 1 and 2 were lost before the capture point, as an empty segment after them shows.
     passing.segment(40, 3_000, 3_000, &[]);
     passing.segment(41, 3_000, 3_000, &[]);
     assert_eq!(passing.counts().again, Again::default());
@@ -486,21 +487,21 @@ fn an_acknowledgement_tells_of_what_was_sent_before_it() {
     assert_eq!((passing.counts().again.timeout, passing.counts().lost_before), (2, 2));
     passing.acks(345, 3);
     assert_eq!((passing.counts().unseen, passing.stream.length()), (0, 3_000));
-    // Where there is no room for it, it is not of this stream.
+    // Outside the window it does not belong to this stream.
     passing.segment(400, 80_000, 80_000, &[]);
     passing.sends(700, 3);
-    // What comes a moment later was overtaken, by what is no data or in the capture.
+    // Bytes that arrive shortly after were reordered, by an empty segment or in the capture.
     passing.segment(710, 5_000, 5_000, &[]);
     passing.sends(711, 4);
     passing.acks(720, 5);
     assert_eq!((passing.counts().reordered, passing.counts().lost_before), (0, 2));
-    // Nobody knows the room in a capture of one direction.
+    // The window is unknown in a capture of one direction.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.segment(40, 3_000, 3_000, &[]);
     passing.sends(300, 1);
     assert_eq!(passing.counts().lost_before, 0);
-    // The sender's clock tells which was sent first, however late it comes.
+    // Timestamps show which segment was sent first, however late it arrives.
     for (stamp, lost) in [(80, 0), (90, 0), (91, 1)] {
         let mut passing = Passing::new(0);
         passing.stamped(0, 0, 50);
@@ -520,7 +521,7 @@ fn what_a_probe_makes_the_receiver_ask_for_is_no_timers() {
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.acks(10, 1);
-    // Segment 1 is lost before it passes, segment 2 behind.
+    // Segment 1 is lost before the capture point, segment 2 after it.
     passing.sends(11, 2);
     passing.sends(100, 2);
     assert_eq!(passing.counts().again.probe, 1);
@@ -534,7 +535,7 @@ fn an_acknowledgement_of_what_did_not_pass_measures_nothing() {
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.sends(30, 2);
-    // Segment 1 was missed; this is for it.
+    // Segment 1 is not in the capture; this ACK covers it.
     passing.acks(50, 2);
     assert_eq!(passing.stream.near().count(), 0);
     passing.acks(52, 3);
@@ -548,14 +549,14 @@ fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     passing.sends(1, 2);
     passing.acks(10, 3);
     assert_eq!((passing.counts().unseen, passing.counts().lost_before), (1_000, 0));
-    // At the end too; what follows is no gap.
+    // Also at the end; the rest is no gap.
     passing.acks(20, 5);
     assert_eq!(passing.counts().unseen, 3_000);
     passing.sends(30, 5);
     passing.acks(35, 6);
     assert_eq!(passing.counts().unseen, 3_000);
     assert_eq!(passing.counts().lost_before + passing.counts().lost_behind, 0);
-    // And what seemed lost before, but came twice.
+    // Segments that seemed lost before, but arrived twice.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.sends(1, 2);

@@ -19,7 +19,7 @@ fn without_an_answer_nobody_knows() {
     passing.pass(1, End::Client, SYN, &[capable(1, &[], None)]);
     passing.connections.finish();
     assert_eq!(passing.row().fallback, None);
-    // Not all of the answer's options were captured.
+    // The options of the SYN/ACK were not captured completely.
     passing.pass(2, End::Client, SYN, &[capable(1, &[], None)]);
     passing.pass_cut(2, End::Server, SYN_ACK, &[capable(1, &KEYS[1..], None)], 4);
     passing.ended(2, 1_010, [100, 200]);
@@ -70,7 +70,7 @@ fn a_join_that_is_refused_is_no_fallback() {
     passing.pass(3, End::Server, RST, &[option(0x80, &[&[3]])]);
     passing.ended(1, 1_010, [100, 300]);
     passing.ended(2, 1_040, [0, 0]);
-    // Nothing answers this SYN but a reset.
+    // The only response to this SYN is a reset.
     let handshake = Handshake { syn: Some(passing.now()), syns: 1, ..Handshake::default() };
     let summary = Summary { started: passing.now(), handshake, bytes: [Some(0), None] };
     passing.connections.ended(3, &summary);
@@ -84,7 +84,8 @@ fn a_join_that_is_refused_is_no_fallback() {
 
 #[test]
 fn what_no_segment_told_stays_unknown() {
-    // The client's direction only: after its SYN it goes on, so somebody answered.
+    // Only the client's direction was captured: the client continues after its SYN, so there was a
+    // SYN/ACK.
     let mut passing = Passing::new();
     passing.pass(1, End::Client, SYN, &[capable(1, &[], None)]);
     passing.pass(1, End::Client, ACK, &[capable(1, &KEYS, None)]);

@@ -1,7 +1,7 @@
 use super::*;
 
-/// A connection with a subflow that joins: 3,000 and 50,000 bytes in one, 1,000 and 150,000 in the
-/// other.
+/// A connection with a joined subflow: 3,000 and 50,000 bytes in the primary subflow, 1,000 and
+/// 150,000 in the joined one.
 fn two_subflows(version: u8) -> Connection {
     let mut passing = Passing::new();
     passing.begins(1, version, KEYS);
@@ -96,7 +96,7 @@ fn what_began_before_the_capture_is_alone() {
 
 #[test]
 fn one_direction_is_enough() {
-    // The client's alone: its last segment of the handshake has both keys.
+    // Only the client's direction: the third segment of its handshake has both keys.
     for version in [0, 1] {
         let mut passing = Passing::new();
         passing.pass(
@@ -109,7 +109,7 @@ fn one_direction_is_enough() {
         passing.pass(2, End::Client, SYN, &[ask(hashed(version, KEYS[1]).token)]);
         passing.connections.finish();
         assert_eq!(passing.row().subflows.len(), 2);
-        // The server's alone: the join's token never passes.
+        // Only the server's direction: the token of the join never passes.
         let mut passing = Passing::new();
         passing.pass(1, End::Server, SYN_ACK, &[capable(version, &KEYS[1..], None)]);
         passing.pass(2, End::Server, SYN_ACK, &[answered(version, KEYS)]);
@@ -136,7 +136,7 @@ fn a_server_may_join_its_client() {
     let mut passing = Passing::new();
     passing.begins(1, 1, KEYS);
     let [client, server] = KEYS;
-    // Of this flow the connection's server is the client.
+    // The server of the connection is the client of this flow.
     passing.joins(2, 1, [server, client]);
     passing.pass(2, End::Client, ACK, &[maps(500, 1, 70)]);
     passing.ended(1, 1_010, [30, 100]);
@@ -149,7 +149,7 @@ fn a_server_may_join_its_client() {
     assert_eq!(row.share_of_primary(End::Server), Some(0.25));
 }
 
-/// Two keys whose tokens of version 0 are the same: found by trying.
+/// Two keys with the same token in version 0, found by search.
 const NAMESAKES: [u64; 2] = [61024, 82149];
 
 #[test]
@@ -162,7 +162,7 @@ fn of_two_with_the_same_token_the_answer_tells() {
         passing.begins(2, 0, [88, other]);
         passing.joins(3, 0, [77, one]);
         passing.joins(4, 0, [88, other]);
-        // Nobody's: it stays with the one that began last.
+        // A join with an invalid HMAC stays with the latest connection.
         passing.joins(5, 0, [99, other]);
         passing.connections.finish();
         let rows = passing.rows();
@@ -225,12 +225,12 @@ fn bytes_count_once_however_often_they_are_sent() {
     passing.begins(1, 1, KEYS);
     passing.joins(2, 1, KEYS);
     let first = hashed(1, KEYS[0]).first;
-    // The first bytes come with the keys, and once again.
+    // The first bytes arrive with the keys, and once more.
     for _ in 0..2 {
         passing.pass(1, End::Client, ACK, &[capable(1, &KEYS, Some(100))]);
     }
     passing.pass(1, End::Client, ACK, &[maps(first + 100, 101, 200)]);
-    // The same mapping in each segment that it is for; then what the other subflow lost.
+    // The same mapping in each of its segments; then the bytes that the other subflow lost.
     for _ in 0..3 {
         passing.pass(2, End::Client, ACK, &[maps(first + 300, 1, 400)]);
     }

@@ -30,7 +30,7 @@ fn there_is_a_limit_of_connections() {
         assert!(passing.connections.len() <= 11);
     }
     assert_eq!((passing.connections.dropped().evicted, passing.rows().len()), (990, 990));
-    // Those that are over soon leave no trace either.
+    // Ended connections leave no state, either.
     for number in 1_000..2_000 {
         passing.begins(number, 1, [number, number + 5_000]);
         passing.ended(number, 1_010, [1, 1]);
@@ -60,7 +60,7 @@ fn there_is_a_limit_of_subflows() {
     assert_eq!(passing.row().subflows.len(), 4);
     passing.connections.finish();
     assert!(passing.connections.holds_nothing());
-    // Those that are not followed count, too.
+    // Ignored subflows count, too.
     for number in 100..120 {
         passing.begins(number, 1, [number, number + 5_000]);
     }
@@ -84,7 +84,7 @@ fn who_is_silent_for_long_is_told() {
     let row = passing.row();
     assert_eq!((row.subflows[0].flow, row.is_complete), (2, false));
     assert_eq!(passing.connections.dropped().idle, 1);
-    // Its flow says nothing any more when it is over.
+    // The end of its flow has no effect any longer.
     passing.ended(2, 1_010, [1, 1]);
     assert!(passing.rows().is_empty());
 }

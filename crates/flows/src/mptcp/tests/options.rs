@@ -52,7 +52,7 @@ fn numbers_are_short_or_long_and_not_all_there() {
     assert_eq!(ack, Sequence { ack: Some(Number::Short(4)), mapping: None, is_last: false });
     let ack = said(&option(0x20, &[&[0x03], eight]));
     assert_eq!(ack.ack, Some(Number::Long((8 << 32) + 9)));
-    // What no flag is for does not count.
+    // Bytes without a flag are ignored.
     assert_eq!(said(&option(0x20, &[&[0x0a], eight])), Sequence::default());
     for (flags, data, number) in
         [(0x05, four, Number::Short(4)), (0x0d, eight, Number::Long((8 << 32) + 9))]
@@ -109,7 +109,7 @@ fn what_else_there_is() {
 fn a_length_that_cannot_be_says_nothing() {
     for subtype in [0, 1, 2, 3, 4, 6, 7, 8] {
         assert_eq!(Subtype::read(&[subtype << 4]), Some(Subtype::Other(subtype)));
-        // No option has so many, or a mapping follows by its flags.
+        // The length is valid for no option, or a mapping follows by its flags.
         let long = [&[subtype << 4, 0x0f][..], &[0; 15]].concat();
         let said = Subtype::read(&long).unwrap();
         assert!(subtype == 4 || said == Subtype::Other(subtype), "{said:?}");

@@ -8,7 +8,7 @@ use crate::quic::CONFIRMS;
 use crate::sample::{ID, crypto, hello, sealed_by};
 use crate::sample::{alpn, extension, sized, sni};
 
-/// What the ends call themselves.
+/// Connection IDs of the endpoints.
 const PHONE: &[u8] = b"me";
 const SITE: &[u8] = b"the site";
 
@@ -20,7 +20,7 @@ fn span(millis: u64) -> Option<Span> {
     Some(Span::from_millis(millis))
 }
 
-/// The client's first datagram, or a part of the hello in it, to a server by this id.
+/// The client's first datagram with a part of the ClientHello, to a server with connection ID `to`.
 fn initial(version: Version, to: &[u8], frames: &[u8]) -> Vec<u8> {
     sealed_by(Side::Client, version, [to, PHONE], 0, &[], frames, 1_162)
 }
@@ -29,7 +29,7 @@ fn first() -> Vec<u8> {
     initial(Version::V1, ID, &crypto(0, &hello(Version::V1)))
 }
 
-/// The server's hello and what fits behind it.
+/// The ServerHello and the rest of its datagram.
 fn answer(version: Version, from: &[u8]) -> Vec<u8> {
     let frames = [&[2, 0, 0, 0, 0][..], &crypto(0, &[2; 90])].concat();
     let hello = sealed_by(Side::Server, version, [PHONE, from], 0, &[], &frames, 0);
@@ -37,7 +37,7 @@ fn answer(version: Version, from: &[u8]) -> Vec<u8> {
     [hello, long(version, kind, [PHONE, from], 1_100)].concat()
 }
 
-/// A packet with a long header and so many bytes that nobody can read.
+/// A packet with a long header and `sealed` encrypted bytes.
 fn long(version: Version, kind: u8, [to, from]: [&[u8]; 2], sealed: u16) -> Vec<u8> {
     let wire = if matches!(version, Version::V2) { TWO } else { ONE };
     let mut bytes = [&[0xc3 | kind << 4][..], &wire.to_be_bytes()].concat();
@@ -50,20 +50,20 @@ fn long(version: Version, kind: u8, [to, from]: [&[u8]; 2], sealed: u16) -> Vec<
     bytes
 }
 
-/// A packet with a short header of so many bytes in all.
+/// A packet with a short header, of `length` bytes.
 fn short(to: &[u8], length: usize) -> Vec<u8> {
     let mut bytes = [&[0x41][..], to].concat();
     bytes.resize(length.max(bytes.len()), 0x5a);
     bytes
 }
 
-/// The client's answer to the server's hello.
+/// The client's response to the ServerHello.
 fn finished(version: Version) -> Vec<u8> {
     let kind = if matches!(version, Version::V2) { 3 } else { 2 };
     [long(version, kind, [SITE, PHONE], 60), short(SITE, 200)].concat()
 }
 
-/// What a connection is after these datagrams, and the exchanges that it gave out.
+/// State of a connection after these datagrams, and the exchanges that it returned.
 fn after(datagrams: &[(u64, End, &[u8])]) -> (Flow, Vec<Exchange>) {
     let mut flow = Flow::new();
     let mut exchanges = Vec::new();
@@ -119,8 +119,8 @@ fn a_hello_in_two_datagrams_is_one_flight() {
     assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(7)));
 }
 
-/// A hello with extensions 0, 0x10, 0x0d, 0x2b, one that is made up and 0x39 (QUIC's parameters),
-/// and with the key that makes it long last.
+/// A ClientHello with extensions 0, 0x10, 0x0d, 0x2b, a GREASE value and 0x39 (QUIC transport
+/// parameters), and with a long key share at the end.
 fn long_hello() -> Vec<u8> {
     let extensions = [
         sni(b"shop.example.com"),
@@ -137,7 +137,7 @@ fn long_hello() -> Vec<u8> {
     [&[1][..], &sized(3, &body.concat())].concat()
 }
 
-/// By hand: three suites and six extensions are not made up;
+/// Computed manually: three suites and six extensions without GREASE;
 /// `printf 1301,1302,1303 | sha256sum` and `printf 000d,002b,0033,0039_0403,0804 | sha256sum`.
 const JA4: &str = "q13d0306h3_55b375c5d22e_b27c2b71ce49";
 
@@ -150,14 +150,14 @@ fn the_fingerprint_waits_for_the_whole_hello_and_the_name_does_not() {
     flow.handle(ms(0), Client, &first, first.len());
     is_shop(&flow);
     assert_eq!(flow.hello().unwrap().ja4, None);
-    // A copy of what is there, and then the rest.
+    // A copy of the known part, and then the rest.
     flow.handle(ms(1), Client, &first, first.len());
     flow.handle(ms(2), Client, &second, second.len());
     is_shop(&flow);
     assert!(matches!(flow.hello, Hello::Read(_)), "nothing is held for what will not come");
     assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
 
-    // The other way round there is nothing before there is all.
+    // In reverse order the ClientHello is complete at once or not at all.
     let (flow, _) = after(&[(0, Client, &second), (1, Client, &first)]);
     assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
 }
@@ -174,7 +174,7 @@ fn where_the_end_of_a_hello_did_not_pass_its_name_stays() {
         let hello = flow.hello().unwrap();
         assert!(!hello.is_whole && hello.ja4.is_none());
     }
-    // Nor does it wait longer than for so many datagrams.
+    // The wait ends after this many datagrams.
     let mut flow = Flow::new();
     for at in 0..=manyways_wire::quic::DATAGRAM_LIMIT as u64 {
         assert!(!matches!(flow.hello, Hello::Read(_)));
@@ -236,7 +236,7 @@ fn who_uses_the_servers_id_has_read_its_answer() {
     };
     assert_eq!(replied(SITE), span(10));
     assert_eq!(replied(b""), span(10));
-    // A server that calls itself what the client called it gives nothing away.
+    // A server that keeps the ID that the client chose proves nothing.
     assert_eq!(replied(ID), span(15));
 }
 
@@ -284,7 +284,7 @@ fn a_retry_begins_it_anew() {
         (50, Server, &retry),
         (70, Client, &again),
         (110, Server, &answer(Version::V1, b"retry!")),
-        // To the same id as before, it is no proof.
+        // The same ID as before proves nothing.
         (115, Client, &again),
         (130, Client, &finished(Version::V1)),
     ]);
@@ -335,11 +335,11 @@ fn versions_are_negotiated() {
     assert_eq!((flow.version(Client), flow.version(Server)), (Some(0x1a2a_3a4a), Some(ONE)));
     is_shop(&flow);
     assert_eq!(flow.handshake().to_server(), span(40));
-    // The client may call itself something else then.
+    // The client may choose another ID for itself then.
     let renamed = sealed_by(Side::Client, Version::V1, [ID, b"new"], 0, &[], &[1], 1_162);
     let (flow, _) = after(&[(0, Client, &greased), (30, Server, &list), (35, Client, &renamed)]);
     assert_eq!(flow.id_length(Client), Some(3));
-    // A list for somebody else.
+    // A Version Negotiation for another client.
     let other = [&[0xff, 0, 0, 0, 0, 2][..], b"no", &[8], ID, &ONE.to_be_bytes()].concat();
     let (flow, _) = after(&[(0, Client, &greased), (30, Server, &other)]);
     assert_eq!((flow.is_quic(), flow.was_negotiated()), (None, false));
@@ -371,8 +371,8 @@ fn what_is_not_quic_is_dropped() {
         bytes
     };
     for (bytes, expected) in [
-        // DTLS, STUN, and a long header without the fixed bit, with an id that is too long and with a
-        // packet that is longer than its datagram.
+        // DTLS, STUN, and long headers without the fixed bit, with an ID that is too long, and with
+        // a packet that is longer than its datagram.
         (vec![0x16, 0xfe, 0xfd, 0, 0], Some(false)),
         (vec![0, 1, 0, 8, 0x21], Some(false)),
         (with(0, 0x83), Some(false)),
@@ -384,7 +384,7 @@ fn what_is_not_quic_is_dropped() {
         let (flow, _) = after(&[(0, Client, &bytes)]);
         assert_eq!(flow.is_quic(), expected, "{:x?}", &bytes[..5]);
     }
-    // Those who have met may clear the bit.
+    // The fixed bit may be clear after negotiation.
     let mut reply = finished(Version::V1);
     reply[0] &= !0x40;
     let (flow, _) = after(&[
@@ -406,12 +406,12 @@ fn early_data_is_seen_and_is_a_request() {
     let [exchange] = exchanges[..] else { panic!("one request") };
     assert_eq!(exchange.response_time(), Span::from_millis(40));
     assert_eq!(exchange.response.as_bytes(), 500);
-    // A later id, without its Initial packet.
+    // A later connection ID, without its Initial packet.
     let (flow, _) = after(&[(0, Client, &long(Version::V1, 1, [ID, PHONE], 300))]);
     assert!(flow.has_early_data() && flow.handshake().began.is_none());
 }
 
-/// A connection whose handshake is over at 150, 40 from the server.
+/// A connection whose handshake ends at 150, 40 from the server.
 fn established() -> Flow {
     after(&[
         (100, Client, &first()),
@@ -422,7 +422,7 @@ fn established() -> Flow {
     .0
 }
 
-/// When requests of a connection passed, and when their responses began.
+/// Times of requests and responses.
 fn exchanges(datagrams: &[(u64, End, usize)]) -> Vec<[u64; 4]> {
     let mut flow = established();
     let mut all = Vec::new();
@@ -455,7 +455,7 @@ fn requests_are_told_from_acknowledgements_by_their_size() {
 
 #[test]
 fn nothing_is_answered_sooner_than_the_server_is_reached() {
-    // A second request while the first is answered.
+    // A second request during the response to the first.
     let told = exchanges(&[
         (200, Client, 300),
         (250, Server, 1_000),
@@ -496,7 +496,7 @@ fn the_spin_bit_is_read_where_a_version_has_one() {
         let mut flow = established();
         flow.versions[Server as usize] = version;
         for n in 0..4_000_u64 {
-            // 50 there and back, of which 10 are the client's.
+            // A round trip of 50, of which 10 are on the client's side.
             for (from, at) in [(Client, n), (Server, n + 10)] {
                 let mut bytes = short(SITE, 40);
                 bytes[0] |= if at / 50 % 2 == 0 { 0x20 } else { 0 };
@@ -508,7 +508,7 @@ fn the_spin_bit_is_read_where_a_version_has_one() {
         let spin = flow.spin()?;
         Some([spin.to_server().median()?, spin.to_client().median()?])
     };
-    // Medians are known to 0.8 %.
+    // Medians have an error of at most 0.8 %.
     let halves = spun(Some(ONE)).unwrap().map(|half| half.as_millis_f64());
     assert!((halves[0] / 40.0 - 1.0).abs() < 0.008, "{halves:?}");
     assert!((halves[1] / 10.0 - 1.0).abs() < 0.008, "{halves:?}");
@@ -531,7 +531,7 @@ fn a_new_initial_after_the_handshake_is_another_connection() {
 
 #[test]
 fn a_flow_is_small() {
-    // What a table of a million of these takes.
+    // A table may hold a million of these.
     assert!(size_of::<Flow>() <= 720, "{}", size_of::<Flow>());
     assert!(size_of::<Spin>() <= 640, "{}", size_of::<Spin>());
     assert!(size_of::<Initials>() <= 2_048, "{}", size_of::<Initials>());

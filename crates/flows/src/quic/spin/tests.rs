@@ -4,7 +4,7 @@ use End::{Client, Server};
 
 use super::*;
 
-/// How an end sets the bit.
+/// How an endpoint sets the bit.
 #[derive(Clone, Copy, PartialEq)]
 enum Bit {
     Spins,
@@ -12,24 +12,24 @@ enum Bit {
     Constant,
 }
 
-/// A download, and a capture point between its ends.
+/// A download, with a capture point between its endpoints.
 #[derive(Clone, Copy)]
 struct World {
-    /// There and back again between the capture point and the client, and the server.
+    /// Round-trip time between the capture point and the client, and the server.
     near: u64,
     far: u64,
     bits: [Bit; 2],
-    /// Of a thousand packets, on each of the four ways.
+    /// Lost packets, per thousand, on each of the four sections.
     lost: u64,
-    /// Of a thousand packets, on each of the four ways: a millisecond later than they should be.
+    /// Packets delayed by 1 ms, per thousand, on each of the four sections.
     late: u64,
-    /// From one packet of the server to the next, in microseconds.
+    /// Microseconds between two packets of the server.
     pace: u64,
-    /// The client answers each so many.
+    /// Packets of the server per ACK.
     acks: u64,
-    /// Which directions are captured.
+    /// Captured directions.
     captured: [bool; 2],
-    /// What the handshake says is known.
+    /// Whether the round-trip time of the handshake is known.
     has_handshake: bool,
 }
 
@@ -59,7 +59,7 @@ const WORLD: World = World {
 };
 
 impl World {
-    /// What ten seconds of it tell.
+    /// Returns the measurements of 10 s.
     fn run(self) -> Spin {
         self.read(&self.packets())
     }
@@ -75,13 +75,13 @@ impl World {
         spin
     }
 
-    /// What passes the capture point.
+    /// Returns the packets at the capture point.
     fn packets(self) -> Vec<(u64, End, bool)> {
         let mut packets = Vec::new();
         let mut random = Random(7);
         let mut events = BTreeMap::from([((0, 0), Event::Sends)]);
         let mut order = 0;
-        // What each end has seen of the other: the highest number, and its bit.
+        // Highest packet number that each endpoint has received, and its bit.
         let mut seen = [(0, true), (0, false)];
         let mut numbers = [0; 2];
         while let Some(((now, _), event)) = events.pop_first() {
@@ -127,7 +127,7 @@ impl World {
         packets
     }
 
-    /// How long the way between an end and the capture point takes; none where a packet is lost.
+    /// Time between an endpoint and the capture point. `None` for a lost packet.
     fn way(self, random: &mut Random, end: End) -> Option<u64> {
         let both = if end == Client { self.near } else { self.far };
         let late = if random.below(1_000) < self.late { 1_000 } else { 0 };
@@ -148,7 +148,7 @@ fn time(micros: u64) -> Time {
     Time::from_nanos(micros * 1_000)
 }
 
-/// The median is within a part in a hundred of what it should be.
+/// Asserts that the median is within 1 %.
 fn is_about(samples: &Samples, micros: u64) {
     let median = samples.median().expect("there are samples").as_nanos() as f64 / 1_000.0;
     assert!((median / micros as f64 - 1.0).abs() < 0.01, "{median} for {micros}");
@@ -185,7 +185,7 @@ fn loss_and_disorder_change_no_median() {
         tells_both_halves(World { late: 50, ..world }, 85);
         tells_both_halves(World { lost: 20, late: 200, ..world }, 80);
     }
-    // No sample is one of disorder.
+    // No sample is due to reordering.
     let spin = World { lost: 20, late: 200, ..WORLD }.run();
     assert!(spin.to_client().least().unwrap() >= Span::from_micros(WORLD.near - 1_000));
     assert!(spin.to_server().least().unwrap() >= Span::from_micros(WORLD.far - 1_000));
@@ -206,7 +206,7 @@ fn one_direction_tells_the_whole() {
 
 #[test]
 fn a_half_that_is_shorter_than_the_silences_in_it_is_not_told() {
-    // Beside the client, which answers every tenth packet.
+    // Next to the client, which acknowledges each tenth packet.
     let spin = World { near: 500, acks: 10, ..WORLD }.run();
     assert!(spin.is_plausible());
     assert_eq!(spin.to_client().count(), 0);
@@ -226,7 +226,7 @@ fn bits_that_nobody_turns_tell_nothing() {
         [Random, Constant],
         [Constant, Random],
     ] {
-        // Dense and thin ones, from every packet each way to one in a round trip.
+        // From dense traffic to one packet per round trip.
         for pace in [500, 2_000, 5_000, 20_000, 100_000, 300_000] {
             let packets = World { bits, pace, acks: 1, ..WORLD }.packets();
             for captured in [[true, true], [true, false], [false, true]] {
@@ -250,7 +250,7 @@ fn clocks_that_step_back_are_no_round_trips() {
     assert!(spin.edges(Client) > 0 && !spin.is_plausible());
 }
 
-/// A packet each millisecond, and after these many milliseconds the other bit.
+/// One packet per millisecond; the bit changes after each of `turns` milliseconds.
 fn turned_at(turns: &[u64]) -> Spin {
     let mut spin = Spin::default();
     for n in 0..1_000 {
@@ -267,7 +267,7 @@ fn an_edge_that_was_missed_is_in_no_sample() {
         (spin.edges(Client), spin.whole().count(), spin.whole().median())
     };
     assert_eq!(samples(&[100, 200, 300]), (3, 2, Some(Span::from_millis(100))));
-    // The one at 120 is too early; to 200 it is no spin.
+    // The change at 120 is too early; the time from it to 200 is not a spin.
     assert_eq!(samples(&[100, 120, 200, 260]), (3, 1, Some(Span::from_millis(60))));
 }
 

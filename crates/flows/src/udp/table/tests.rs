@@ -7,11 +7,11 @@ use rustls::quic::Version;
 
 const PHONE: [u8; 4] = [192, 0, 2, 9];
 const SITE: [u8; 4] = [192, 0, 2, 1];
-/// A question, whose number looks like the first byte of a header of QUIC, and those behind it like a
-/// version that nobody knows.
+/// A DNS query whose ID looks like the first byte of a QUIC header, followed by bytes like an
+/// unknown version.
 const DNS: &[u8] = b"\xc7\x1d\x01\0\0\x01\0\0\0\0\0\0\x04test\0\0\x01\0\x01";
 
-/// A datagram between two ports, towards the site or from it.
+/// Passes a datagram between a port of the client and a port of the server.
 fn carry(
     table: &mut Table,
     millis: u64,
@@ -99,7 +99,7 @@ fn who_is_silent_for_long_is_over() {
     assert_eq!((ports(&mut table), table.len()), (vec![1_026], 2));
     pass(&mut table, 221, 1_027, true);
     assert_eq!((ports(&mut table), table.evicted()), (vec![1_025], 0));
-    // Also when it is the one that speaks again, and it is not its turn.
+    // Also if a datagram of the flow arrives before its turn.
     pass(&mut table, 222, 1_028, true);
     pass(&mut table, 222, 1_029, true);
     pass(&mut table, 343, 1_029, true);
@@ -118,7 +118,7 @@ fn there_is_a_limit() {
     assert!(table.turns.len() <= 11);
 }
 
-/// A client's first datagram, to a server by that name.
+/// The first datagram of a QUIC client, with the given connection ID of the server.
 fn initial(id: &[u8]) -> Vec<u8> {
     sealed(Version::V1, id, 0, &[], &crypto(0, &hello(Version::V1)))
 }
@@ -136,7 +136,7 @@ fn a_port_that_is_used_again_is_another_flow() {
         assert_eq!(ended(&mut table).len(), usize::from(round > 0));
         assert!(table.turns.len() <= SPARE + 3, "{}", table.turns.len());
     }
-    // A copy that comes late is none.
+    // A late copy does not begin a flow.
     carry(&mut table, 99_999, ports, true, &initial(&[ID, &999_u64.to_be_bytes()].concat()));
     table.finish();
     let [last] = &ended(&mut table)[..] else { panic!("one is left") };
@@ -170,7 +170,7 @@ fn quic_is_found_by_what_it_says() {
         let is_quic = [Protocol::Quic, Protocol::MaybeQuic].contains(&expected);
         assert_eq!(ended.flow.quic().is_some(), is_quic);
     }
-    // Behind something else from the same ports.
+    // After another protocol on the same ports.
     let mut table = Table::new(Limits::default());
     carry(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
     carry(&mut table, 1, [5_000, 8_443], true, &first);

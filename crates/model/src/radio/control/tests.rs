@@ -26,7 +26,7 @@ fn at(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-/// Those that are compared, each made anew.
+/// Constructors of the compared policies.
 type Make = fn(&Profile) -> Box<dyn Policy>;
 const POLICIES: [Make; 6] = [
     |_| Box::new(StatusQuo),
@@ -43,7 +43,7 @@ fn simulated(profile: &Profile, policy: &mut dyn Policy, packets: &[Packet]) -> 
     simulation.finish().account
 }
 
-/// Tells each packet as it passes, and polls whenever that was asked for.
+/// Reports each packet as it passes, and polls at each requested time.
 fn controlled<P: Policy>(mut controller: Controller<P>, packets: &[Packet]) -> Outcome {
     let until = |controller: &mut Controller<P>, end: Time| {
         while let Some(due) = controller.next_wakeup().filter(|due| *due <= end) {
@@ -59,7 +59,7 @@ fn controlled<P: Policy>(mut controller: Controller<P>, packets: &[Packet]) -> O
     controller.finish()
 }
 
-/// Gaps of all lengths, and such as end exactly when a wait or a timer does.
+/// Gaps of all lengths, including exact ends of waits and timers.
 fn gaps() -> impl Strategy<Value = Vec<Packet>> {
     let exact = prop::sample::select(vec![0_u64, 300, 500, 1_200, 3_085, 6_200, 16_600]);
     let gap = prop_oneof![
@@ -78,9 +78,9 @@ fn gaps() -> impl Strategy<Value = Vec<Packet>> {
 }
 
 proptest! {
-    /// The same to the last bit: what is added up is the same, in the same order.
+    /// Equal to the last bit, because the same values are added in the same order.
     #[test]
-    fn it_does_what_a_simulation_does(packets in gaps(), names in 0..4_usize) {
+    fn a_controller_equals_a_simulation(packets in gaps(), names in 0..4_usize) {
         let profile = profile(["att-hspa", "verizon-lte", "lte", "tmobile-3g"][names]);
         for make in POLICIES {
             let controller = Controller::new(&profile, make(&profile), Span::ZERO);
@@ -94,7 +94,7 @@ proptest! {
         }
     }
 
-    /// Who always polls so much too late waits so much longer.
+    /// Polls that are late by a constant time lengthen each wait by that time.
     #[test]
     fn a_late_poll_lengthens_the_wait(packets in gaps(), late in 1_u64..400) {
         let profile = profile("att-hspa");
@@ -119,10 +119,10 @@ proptest! {
         prop_assert!((outcome.account.total() - expected.total()).abs() < 1e-6);
     }
 
-    /// However it is polled: never within the wait or when the network has let go, and never twice in
-    /// a row or too soon.
+    /// With any polls: never within the wait or after the release, and never twice in a row or too
+    /// soon.
     #[test]
-    fn it_never_sleeps_too_soon_or_for_nothing(
+    fn dormancy_is_never_too_soon_or_after_the_release(
         steps in prop::collection::vec((0_u64..9_000, any::<bool>()), 1..200),
         wait in 0_u64..9_000,
         every in 0_u64..5_000,
@@ -136,7 +136,7 @@ proptest! {
         for (step, is_packet) in steps {
             now += Span::from_millis(step);
             if is_packet {
-                // One of the very moment in which it went to sleep may have passed before that.
+                // A packet at the time of the dormancy may have passed before it.
                 let woken = asleep.take_if(|asleep| now > *asleep).is_some();
                 prop_assert_eq!(controller.packet(&packet(now.as_nanos())).is_some(), woken);
                 last = Some(now);
@@ -165,8 +165,8 @@ fn a_day_comes_to_the_same() {
 }
 
 #[test]
-fn a_sleep_that_took_more_than_it_saved_is_false() {
-    // The threshold is 1.2 s; asleep right after each packet.
+fn a_dormancy_that_saves_no_energy_is_false() {
+    // The threshold is 1.2 s; fast dormancy follows each packet at once.
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
     controller.packet(&millis(0));
@@ -176,14 +176,14 @@ fn a_sleep_that_took_more_than_it_saved_is_false() {
         assert_eq!((sleep.idle, sleep.wait), (Span::from_nanos(1), 0.0));
         told.push(controller.packet(&millis(next)).unwrap().is_false);
     }
-    // Below the threshold, twice; above it.
+    // Twice below the threshold, once above it.
     assert_eq!(told, [true, true, false]);
     assert_eq!(controller.finish().false_sleeps, 2);
 }
 
 #[test]
 fn to_sleep_within_a_transfer_is_false() {
-    // Asleep or not, the radio takes for it what a transfer takes.
+    // In either state the gap takes the energy of a transfer.
     let mut profile = profile("att-hspa");
     profile.transfer.burst_gap = Span::from_secs(9);
     let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
@@ -208,8 +208,8 @@ fn a_sleep_that_comes_too_soon_is_put_off() {
 }
 
 #[test]
-fn what_the_network_has_released_is_not_sent_to_sleep() {
-    // Its timers end 16.6 s behind the last packet.
+fn a_released_radio_is_not_sent_to_idle() {
+    // The timers end 16.6 s after the last packet.
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(60));
     controller.packet(&millis(0));
@@ -218,7 +218,7 @@ fn what_the_network_has_released_is_not_sent_to_sleep() {
     assert!(controller.poll(at(16_800)).is_none());
     controller.packet(&millis(20_000));
     assert!(controller.poll(at(21_000)).is_some());
-    // The next one would be too soon until it is too late.
+    // The next dormancy would be too soon until after the release.
     controller.packet(&millis(22_000));
     assert_eq!(controller.next_wakeup(), None);
     assert_eq!(controller.finish().account.sleeps, 1);
@@ -227,7 +227,7 @@ fn what_the_network_has_released_is_not_sent_to_sleep() {
 #[test]
 fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
     let mut profile = profile("wifi");
-    // This network lets go of nobody.
+    // This network never releases the radio.
     profile.states.iter_mut().for_each(|state| state.is_released = false);
     for wait in [NEVER, f64::NAN] {
         let mut controller = Controller::new(&profile, Timer { wait }, Span::ZERO);
@@ -237,12 +237,12 @@ fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
     }
 }
 
-/// Heartbeats every 15 s of which each is answered 80 ms after the radio has carried it.
+/// Heartbeats every 15 s, each answered 80 ms after the radio has carried it.
 #[test]
-fn while_it_comes_back_it_is_not_sent_to_sleep() {
+fn a_promotion_is_not_interrupted_by_dormancy() {
     let profile = profile("att-hspa");
     let delay = profile.states[profile.dormant].promotion_delay;
-    assert!(delay > Span::from_secs(1), "or this says nothing");
+    assert!(delay > Span::from_secs(1), "otherwise the test has no effect");
     let up = |at| Packet { at, direction: Direction::Up, ..millis(0) };
     let down = |at| Packet { at, direction: Direction::Down, ..millis(0) };
     let policy = || MakeIdle::new(Choice::of(&profile), 10);
@@ -268,13 +268,13 @@ fn while_it_comes_back_it_is_not_sent_to_sleep() {
         }
         sleeps.push(controller.finish().account.sleeps);
     }
-    // Once it has learnt, once a beat; and twice where the wait for the radio counts as silence.
+    // After learning one dormancy per heartbeat, and two if the promotion delay counts as a gap.
     assert!(sleeps[0] > 60, "{sleeps:?}");
     assert!((30..=40).contains(&sleeps[1]), "{sleeps:?}");
 }
 
 #[test]
-fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
+fn only_sent_packets_wait_for_a_promotion() {
     let profile = profile("3g-i997");
     let [high, low, idle] = &profile.states[..] else { panic!("it has three states") };
     let wait = 0.25;
@@ -288,7 +288,8 @@ fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
     let down = |millis| Packet { at: at(millis), direction: Direction::Down, ..packet(0) };
     controller.packet(&up(0));
     wakes(&controller, at(0), idle.promotion_delay);
-    // It comes while the profile still says that the radio is not there: nothing lasts less than nothing.
+    // The packet arrives while the promotion is in progress by the profile: its gap is zero, not
+    // negative.
     controller.packet(&down(100));
     wakes(&controller, at(0), idle.promotion_delay);
     controller.packet(&up(9_000));
@@ -303,7 +304,7 @@ fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
 }
 
 #[test]
-fn a_packet_that_is_told_after_the_sleep_counts_before_it() {
+fn a_packet_reported_after_a_dormancy_counts_before_it() {
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
     controller.packet(&millis(0));
@@ -351,12 +352,12 @@ fn a_wait_ends_with_the_first_nanosecond_behind_it() {
     assert!(behind(Time::ZERO, 1e9).as_secs_f64() > 1e9);
 }
 
-/// Whoever keeps the gate: packets of sessions that wait come so much later.
+/// Keeper of the gate: delays the packets of sessions that wait.
 struct Keeper<P> {
     controller: Controller<P>,
     opened: u64,
     is_shut: bool,
-    /// When each began, and by how much its packets come later; none while it waits.
+    /// Start of each session, and the delay of its packets; `None` while it waits.
     sessions: BTreeMap<u32, (Time, Option<Span>)>,
     waiting: Vec<Packet>,
     coming: BinaryHeap<Reverse<(Time, usize, Packet)>>,
@@ -392,7 +393,7 @@ impl<P: Policy> Keeper<P> {
         }
     }
 
-    /// By as much later as its session.
+    /// Adds the packet with the delay of its session.
     fn come(&mut self, packet: Packet) {
         let later = self.sessions[&packet.session].1.expect("it has passed");
         let at = packet.at + later;
@@ -449,9 +450,9 @@ impl<P: Policy> Keeper<P> {
 }
 
 proptest! {
-    /// Where it waits for long enough that what was let go has passed before the next sleep.
+    /// If the delay is long enough for released sessions to pass before the next dormancy.
     #[test]
-    fn it_holds_back_what_a_simulation_does(
+    fn a_controller_delays_the_sessions_that_a_simulation_does(
         sessions in prop::collection::vec((1_u64..60_000, any::<bool>(), 1_u64..4), 1..60),
         learns in any::<bool>(),
         sleeps in any::<bool>(),
@@ -464,7 +465,7 @@ proptest! {
                 false => Box::new(Holding { sleeps, holds: 7.5 }),
             }
         };
-        // Odd times, so that no two things happen at once.
+        // Odd times, so that no two events coincide.
         let mut packets = Vec::new();
         let mut begins = Time::ZERO;
         for (place, (gap, waits, count)) in sessions.into_iter().enumerate() {
@@ -507,11 +508,11 @@ fn holding(wait: f64, hold: f64) -> Controller<Holding<Timer, f64>> {
 fn the_gate_is_shut_while_the_radio_is_released() {
     let shut = |controller: &mut Controller<_>, millis| controller.gate(at(millis)).is_shut;
     let mut controller = holding(0.5, 5.0);
-    assert!(shut(&mut controller, 0), "nothing has woken it yet");
+    assert!(shut(&mut controller, 0), "there was no promotion yet");
     assert_eq!(controller.next_gate(at(0)), None);
     controller.packet(&millis(100));
     assert!(!shut(&mut controller, 100));
-    // By its own wish, or by the network's timers.
+    // By fast dormancy, or by the network's timers.
     let mut left = holding(NEVER, 5.0);
     left.packet(&millis(100));
     assert_eq!(left.next_gate(at(100)), Some(at(16_700) + Span::from_nanos(1)));
@@ -519,7 +520,7 @@ fn the_gate_is_shut_while_the_radio_is_released() {
     assert_eq!(left.next_gate(at(16_701)), None);
     controller.poll(at(601)).expect("it sleeps");
     assert!(shut(&mut controller, 601));
-    // The radio does not sleep after all.
+    // The fast dormancy failed.
     controller.refused();
     assert!(!shut(&mut controller, 700));
     let mut nothing = Controller::new(&profile("att-hspa"), StatusQuo, Span::ZERO);
@@ -527,34 +528,34 @@ fn the_gate_is_shut_while_the_radio_is_released() {
 }
 
 #[test]
-fn what_waits_passes_when_its_time_is_up_and_then_the_next_ones_wait() {
+fn waiting_sessions_pass_after_the_delay_and_later_ones_wait() {
     let mut controller = holding(0.5, 5.0);
     assert_eq!(controller.begins(at(1_000), true), Some(Span::from_secs(5)));
     assert_eq!(controller.begins(at(3_000), true), None, "it waits for the same");
     assert_eq!(controller.next_gate(at(3_000)), Some(at(6_000)));
     assert_eq!(controller.gate(at(5_999)), Gate { is_shut: true, opened: 0 });
     assert_eq!(controller.gate(at(6_000)), Gate { is_shut: false, opened: 1 });
-    // One of before, of which is heard only now.
+    // A report from before the release that arrives late.
     assert_eq!(controller.begins(at(6_001), true), None);
-    // Those that were let go have gone, as nothing of them is seen.
+    // The released sessions count as passed, because none of their packets was seen.
     assert_eq!(controller.next_gate(at(6_100)), Some(at(7_000)));
     assert_eq!(controller.gate(at(7_000)), Gate { is_shut: true, opened: 1 });
     assert_eq!(controller.begins(at(7_500), true), Some(Span::from_secs(5)));
 }
 
 #[test]
-fn what_does_not_wait_begins_no_hold() {
+fn sessions_that_do_not_wait_start_no_delay() {
     let mut controller = holding(0.5, 5.0);
     assert_eq!(controller.begins(at(500), false), None, "it has found the gate open");
     assert_eq!(controller.next_gate(at(500)), None);
-    // It has found the gate shut, but a packet has come that nobody had seen then.
+    // The session found the gate shut, but an unreported packet had caused a promotion.
     controller.packet(&millis(900));
     assert_eq!(controller.begins(at(1_000), true), None);
     assert!(!controller.gate(at(1_000)).is_shut);
 }
 
 #[test]
-fn a_hold_ends_with_who_kept_the_gate() {
+fn a_delay_ends_with_the_gate() {
     let mut controller = holding(0.5, 5.0);
     controller.begins(at(1_000), true);
     controller.gate_lost();
@@ -563,7 +564,7 @@ fn a_hold_ends_with_who_kept_the_gate() {
 }
 
 #[test]
-fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
+fn waiting_sessions_pass_after_a_failed_dormancy() {
     let mut controller = holding(0.5, 5.0);
     controller.packet(&millis(0));
     controller.poll(at(600)).expect("it sleeps");
@@ -573,18 +574,18 @@ fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
 }
 
 #[test]
-fn what_waits_passes_with_what_wakes_the_radio() {
+fn waiting_sessions_pass_with_a_promotion() {
     let mut controller = holding(0.1, 5.0);
     controller.begins(at(1_000), true);
     controller.packet(&millis(2_000));
     assert_eq!(controller.gate(at(2_000)), Gate { is_shut: false, opened: 1 });
-    // It would sleep 100 ms later, but what was let go is on its way.
+    // The dormancy would be 100 ms later, but released sessions are on their way.
     assert_eq!(controller.next_wakeup(), Some(at(2_500)));
     controller.packet(&millis(2_050));
     controller.poll(at(2_560)).expect("it sleeps");
     assert!(!controller.gate(at(2_600)).is_shut);
     assert_eq!(controller.gate(at(3_000)), Gate { is_shut: true, opened: 1 });
-    // Asleep at once: they pass though the gate is shut again.
+    // Fast dormancy at once: released sessions pass although the gate is shut again.
     let mut controller = holding(0.0, 5.0);
     controller.packet(&millis(0));
     controller.poll(at(1)).expect("it sleeps");
@@ -604,7 +605,7 @@ fn a_packet_of_before_the_sleep_lets_nothing_go() {
 }
 
 #[test]
-fn what_is_held_back_for_no_time_passes() {
+fn sessions_with_a_delay_of_zero_pass() {
     let mut controller = holding(0.5, 0.0);
     assert_eq!(controller.begins(at(1_000), true), None);
     assert_eq!(controller.gate(at(1_000)), Gate { is_shut: false, opened: 1 });

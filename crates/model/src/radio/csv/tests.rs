@@ -37,7 +37,7 @@ fn a_trace_reads() {
             of(0, Direction::Up, 60, 0, 1),
             of(123_456_789, Direction::Down, 1_500, 0, 1),
             of(500_000_000, Direction::Up, 80, 1, 2),
-            // After 1.8 seconds it is another session.
+            // A packet after 1.8 s belongs to another session.
             of(2_000_000_000, Direction::Up, 80, 0, 3),
         ]
     );
@@ -58,19 +58,19 @@ fn columns_may_stand_in_any_order_and_flows_are_sessions() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_their_line() {
     let head = "time,bytes,direction\n";
     for (text, line, sentence) in [
         ("", 1, "there is no column `time`"),
         ("time,bytes\n", 1, "there is no column `direction`"),
-        ("time,bytes,direction,Time\n", 1, "there are two columns `time`"),
-        ("time,bytes,direction,flow,flow\n", 1, "there are two columns `flow`"),
+        ("time,bytes,direction,Time\n", 1, "the column `time` occurs twice"),
+        ("time,bytes,direction,flow,flow\n", 1, "the column `flow` occurs twice"),
         (
             "time,bytes,direction,application,app\n",
             1,
-            "the columns `application` and `app` are for the same",
+            "the columns `application` and `app` have the same meaning",
         ),
-        (&format!("{head}1,60,up\n0.9,60,up"), 3, "it is earlier than the line before"),
+        (&format!("{head}1,60,up\n0.9,60,up"), 3, "the time is earlier than in the line before"),
         (&format!("{head}-1,60,up"), 2, "`-1` is not a time"),
         (&format!("{head}NaN,60,up"), 2, "`NaN` is not a time"),
         (&format!("{head},60,up"), 2, "`` is not a time"),
@@ -79,9 +79,9 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("{head}1,-60,up"), 2, "`-60` is not a number of bytes"),
         (&format!("{head}1,60,sideways"), 2, "`sideways` is not a direction"),
         (&format!("{head}1,60"), 2, "2 values for 3 columns"),
-        (&format!("{head}1,60,\"up"), 2, "a value in quotes does not end"),
-        (&format!("{head}1,60,\"up\"x"), 2, "something follows a value in quotes"),
-        (&format!("{head}1,60,{}", "u".repeat(MAX_LINE)), 2, "it has more than 4096 bytes"),
+        (&format!("{head}1,60,\"up"), 2, "a quoted value has no closing quote"),
+        (&format!("{head}1,60,\"up\"x"), 2, "text follows a quoted value"),
+        (&format!("{head}1,60,{}", "u".repeat(MAX_LINE)), 2, "the line has more than 4096 bytes"),
     ] {
         let error = read(text).unwrap_err();
         assert_eq!((error.line, &*error.sentence), (line, sentence));
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(nanos in 0_u64..u64::MAX / 2, bytes in any::<u32>()) {
+    fn written_values_are_read(nanos in 0_u64..u64::MAX / 2, bytes in any::<u32>()) {
         let (secs, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
         let text = format!("time,bytes,direction\n{secs}.{rest:09},{bytes},down");
         let packets = read(&text).unwrap();

@@ -32,7 +32,7 @@ fn two_timers() -> Profile {
     .unwrap()
 }
 
-/// A state that listens, and promotions of two kinds.
+/// A state with DRX, and two promotions.
 fn listening() -> Profile {
     profile::parse(
         r#"
@@ -81,7 +81,7 @@ fn the_tail_is_the_one_of_the_study() {
     is_close(tail.cost(1.2), 1.2 * 0.916);
     is_close(tail.cost(6.2), 6.2 * 0.916);
     is_close(tail.cost(10.0), 6.2 * 0.916 + 3.8 * 0.659);
-    // At the end of both timers it is still awake, and just behind them it is not.
+    // At the end of both timers the radio is still connected; immediately after, it is released.
     is_close(tail.cost(16.6), 6.2 * 0.916 + 10.4 * 0.659);
     let all = 6.2 * 0.916 + 10.4 * 0.659 + 1.1;
     is_close(tail.cost(16.600_000_1), all);
@@ -103,7 +103,7 @@ fn a_ping_every_fifteen_seconds_can_save_nine_tenths_of_the_tail() {
 fn a_state_listens_at_the_beginning_of_every_cycle() {
     let tail = Decay::from(&listening(), 0);
     let begins = 0.1;
-    // Half of its time to listen; all of it; some silence; two cycles and a bit.
+    // Half of the on duration; all of it; part of the cycle; two cycles and a part.
     for (secs, energy) in [
         (0.005, 0.005 * 1.5),
         (0.010, 0.010 * 1.5),
@@ -113,7 +113,7 @@ fn a_state_listens_at_the_beginning_of_every_cycle() {
         is_close(tail.energy(begins + secs), begins + energy);
         is_close(tail.cost(begins + secs), begins + energy + 0.05);
     }
-    // Asleep it is paged once a second.
+    // In idle, paging once a second.
     let awake = 0.1 + 25.0 * (0.010 * 1.5 + 0.030 * 0.5);
     is_close(tail.energy(1.1 + 2.05), awake + 0.01 + 2.0 * 0.06 + 0.05 * 0.6);
     is_close(tail.promotion(1.1 + 2.05), 0.3);
@@ -135,7 +135,7 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn sleeping_is_worth_it_from_the_threshold_on() {
+fn dormancy_saves_energy_above_the_threshold() {
     let choice = Choice::of(&two_timers());
     is_close(choice.threshold(), 1.1 / 0.916);
     for profile in [two_timers(), listening()] {
@@ -153,10 +153,10 @@ fn sleeping_is_worth_it_from_the_threshold_on() {
 }
 
 #[test]
-fn who_sleeps_pays_for_the_wait_and_for_the_switch() {
+fn dormancy_costs_the_wait_and_the_switch() {
     let choice = Choice::of(&two_timers());
     is_close(choice.cost(10.0, 2.0), 2.0 * 0.916 + 1.1);
-    // It sleeps strictly after the wait, and not once the network has let go of it.
+    // Fast dormancy happens strictly after the wait, and not after the release by the network.
     is_close(choice.cost(2.0, 2.0), 2.0 * 0.916);
     is_close(choice.cost(30.0, 16.6), choice.stay.cost(30.0));
     is_close(choice.cost(30.0, 20.0), choice.stay.cost(30.0));

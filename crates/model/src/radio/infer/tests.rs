@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A network that lets go somewhere between two moments, later for some than for others, pages every
-/// 1.28 s and promotes in 0.26 s.
+/// A network that releases between two times, at random, with paging every 1.28 s and a promotion
+/// of 0.26 s.
 fn network(seed: u64, onset: f64, completion: f64) -> Vec<Probe> {
     let mut random = Random::new(seed);
     let mut probes = Vec::new();
@@ -43,12 +43,12 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
     assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
 }
 
-/// However wide the interval is.
+/// For any width of the interval.
 #[test]
-fn the_silence_before_is_the_one_before() {
+fn the_value_before_is_the_next_shorter_gap() {
     let mut is_wide = false;
     for seed in 1..20 {
-        // So few that it is not certain.
+        // Few probes, so that the interval is wide.
         let tried: Vec<Probe> = network(seed, 10.0, 14.0).into_iter().step_by(7).collect();
         let Ok(found) = released(&tried) else { continue };
         for one in [found.onset, found.completion] {
@@ -58,10 +58,10 @@ fn the_silence_before_is_the_one_before() {
             is_wide |= one.least < one.before;
         }
     }
-    assert!(is_wide, "or this says nothing");
+    assert!(is_wide, "otherwise the test has no effect");
 }
 
-/// As `manyways radio probe` sends them unless it is told otherwise.
+/// With the defaults of `manyways radio probe`.
 #[test]
 fn a_short_timer_is_found() {
     for timer in [1.2, 1.7, 2.3, 3.6, 4.2] {
@@ -75,9 +75,9 @@ fn a_short_timer_is_found() {
     }
 }
 
-/// Looked at one by one they would take days.
+/// Without merging, the evaluation of this number of gaps would take days.
 #[test]
-fn silences_that_are_all_different_are_taken_together() {
+fn many_different_gaps_are_merged() {
     let timer = 10.0123;
     let probe = |place: u32| {
         let idle = f64::from(place) * 1e-4;
@@ -89,7 +89,7 @@ fn silences_that_are_all_different_are_taken_together() {
     assert!((found.onset.value - timer).abs() < 1.5e-4, "{found:?}");
 }
 
-/// Round trips after silences, of real networks: the timers are those that others found in them.
+/// Round trips after gaps in real networks; the timers are those published with the traces.
 #[test]
 fn timers_of_real_networks() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/rrc");
@@ -102,7 +102,7 @@ fn timers_of_real_networks() {
         ("S20US_TMobile_SA", false, 15.0),
     ] {
         let path = format!("{folder}/{file}.csv");
-        // The crate itself opens no file.
+        // The crate itself does not open files.
         #[expect(clippy::disallowed_methods)]
         let Ok(text) = std::fs::read_to_string(&path) else {
             println!("skipped: the shared traces are absent");
@@ -128,7 +128,7 @@ fn timers_of_real_networks() {
 }
 
 #[test]
-fn what_never_changes_has_no_timer() {
+fn constant_round_trips_have_no_timer() {
     assert_eq!(released(&network(6, 30.0, 30.0)), Err(NoTimer::NoChange));
     assert_eq!(released(&[]), Err(NoTimer::TooFew(0)));
     let few = vec![Probe { idle: 1.0, round_trip: 0.1 }; 100];

@@ -14,7 +14,7 @@ fn ladder(least: u64, most: u64, step: u64, rounds: u32) -> Ladder {
     Ladder { least: ms(least), most: ms(most), step: ms(step), rounds }
 }
 
-/// 300 ms, then 60 ms to be brought back; 600 ms later, 120 ms.
+/// 300 ms, then a promotion of 60 ms; 600 ms later, one of 120 ms.
 const PROFILE: &str = r#"
 title = "test"
 technology = "3g"
@@ -40,15 +40,16 @@ promotion-delay = "120ms"
 source = "none"
 "#;
 
-/// A device in virtual time: a radio, 10 ms each way and up to 4 ms more, and packets of others.
+/// A device in virtual time: a radio, 10 to 14 ms of delay in each direction, and packets of other
+/// programs.
 struct World {
     machine: Machine,
     random: Random,
     now: Time,
     packets: u64,
-    /// When others send, the latest first.
+    /// Times of other programs' packets, the latest first.
     others: Vec<Time>,
-    /// A share of the answers that are lost.
+    /// Share of lost answers.
     loss: f64,
 }
 
@@ -73,7 +74,7 @@ impl World {
         self.now = at;
     }
 
-    /// Sends one and waits for its answer.
+    /// Sends a probe and waits for its answer.
     fn probe(&mut self) -> Option<Span> {
         let sent = self.now;
         let passed = self.machine.pass(sent, Direction::Up);
@@ -87,7 +88,7 @@ impl World {
         (!is_lost).then(|| answered.since(sent))
     }
 
-    /// Carries the plan out, at most so many probes of it.
+    /// Runs at most `most` probes of the plan.
     fn run(&mut self, plan: &mut Plan, most: usize) -> Vec<Sample> {
         let mut samples = Vec::new();
         self.probe();
@@ -117,7 +118,7 @@ fn probes(samples: &[Sample]) -> Vec<Probe> {
 
 #[test]
 fn the_timers_of_a_radio_are_found() {
-    // A fifth of the silences is shorter than the first timer, or is not.
+    // The shortest fifth of the gaps ends before the first timer, or after it.
     for most in [1_100, 1_500, 2_500] {
         find(most);
     }
@@ -169,7 +170,7 @@ fn a_round_has_every_silence_and_another_order() {
 fn packets_of_others_begin_a_silence_anew() {
     let mut plan = Plan::new(&ladder(400, 400, 0, 3), 1, &[]).unwrap();
     let mut world = World::new(1);
-    // The first one is woken at 140 ms; its silence is broken at 300 and at 660 ms.
+    // The first promotion is caused at 140 ms; the gap is disturbed at 300 and 660 ms.
     world.others = vec![Time::from_millis(660), Time::from_millis(300)];
     let samples = world.run(&mut plan, usize::MAX);
     assert_eq!(samples.iter().map(|sample| sample.restarts).collect::<Vec<u32>>(), [2, 0, 0]);
@@ -186,11 +187,11 @@ fn a_packet_that_wakes_the_radio_for_the_probe_spoils_it() {
     plan.begin(Time::ZERO, 10);
     let at = Time::from_millis;
     assert_eq!(plan.look(at(400), 10), Next::Probe);
-    // Three more, of which two are the probe's.
+    // Three more packets, of which two belong to the probe.
     assert_eq!(plan.probed(at(400), Some(ms(50)), 2, at(450), 13), None);
     assert_eq!(plan.disturbed(), 1);
     assert_eq!(plan.look(at(850), 13), Next::Probe);
-    // But who waits so long may have been repeated by the kernel.
+    // A longer round trip can contain retransmissions by the kernel.
     let sample = plan.probed(at(850), Some(ms(1_300)), 2, at(2_150), 17).unwrap();
     assert_eq!((sample.silence, sample.restarts), (ms(400), 1));
     assert_eq!(plan.look(at(2_151), 18), Next::Done);
@@ -203,17 +204,17 @@ fn the_probes_own_late_packets_disturb_nobody() {
     plan.begin(at(0), 10);
     assert_eq!(plan.look(at(50), 11), Next::Look(at(60)));
     assert_eq!(plan.disturbed(), 0);
-    // But the silence begins with them.
+    // The gap starts with these packets.
     assert_eq!(plan.look(at(449), 11), Next::Look(at(450)));
     assert_eq!(plan.look(at(440), 12), Next::Look(at(450)));
     assert_eq!(plan.disturbed(), 1);
 }
 
 #[test]
-fn what_is_disturbed_too_often_comes_later_and_then_not_at_all() {
+fn disturbed_gaps_are_postponed_and_then_given_up() {
     let mut plan = Plan::new(&ladder(100, 1_000, 900, 1), 1, &[]).unwrap();
     let mut world = World::new(1);
-    // Somebody else speaks every half a second.
+    // Another program sends every 0.5 s.
     world.others = (0..10_000).rev().map(|half| Time::from_millis(half * 500)).collect();
     let samples = world.run(&mut plan, usize::MAX);
     assert_eq!(samples.iter().map(|sample| sample.idle).collect::<Vec<Span>>(), [ms(100)]);
@@ -244,17 +245,17 @@ fn a_lost_probe_comes_again_in_its_round() {
 }
 
 #[test]
-fn what_was_done_before_is_not_done_again() {
+fn completed_gaps_are_not_probed_again() {
     let ladder = ladder(50, 1_000, 50, 3);
     let mut world = World::new(1);
     let mut first = Plan::new(&ladder, 1, &[]).unwrap();
     let mut samples = world.run(&mut first, 31);
     let mut done: Vec<Span> = samples.iter().map(|sample| sample.idle).collect();
-    // And one of another ladder, which counts for nothing.
+    // A gap of another ladder is ignored.
     done.push(ms(7));
     let mut second = Plan::new(&ladder, 1, &done).unwrap();
     assert_eq!((second.planned(), second.answered(), second.left()), (60, 31, first.left()));
-    assert_eq!(second.idle(), first.idle(), "it goes on where it was");
+    assert_eq!(second.idle(), first.idle(), "the plan continues");
     samples.extend(world.run(&mut second, usize::MAX));
     let mut counts: HashMap<Span, u32> = HashMap::new();
     for sample in &samples {
@@ -275,7 +276,11 @@ fn a_ladder_without_rungs_or_with_too_many_is_none() {
     }
     assert_eq!(none(ladder(1, 1_000_000, 1, 1)), BadLadder::TooMany);
     assert_eq!(none(Ladder { rounds: u32::MAX, ..Ladder::USUAL }), BadLadder::TooMany);
-    assert_eq!(Plan::new(&ladder(0, 10, 5, 1), 1, &[]).unwrap().planned(), 2, "no silence is none");
+    assert_eq!(
+        Plan::new(&ladder(0, 10, 5, 1), 1, &[]).unwrap().planned(),
+        2,
+        "a gap of zero is not probed"
+    );
     assert_eq!(Plan::new(&Ladder::USUAL, 1, &[]).unwrap().planned(), 200);
 }
 

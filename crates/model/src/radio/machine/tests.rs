@@ -44,8 +44,7 @@ fn profile(states: Vec<State>, dormant: usize) -> Profile {
     }
 }
 
-/// 300 ms, then 900 ms in which it listens every 40 ms, then asleep: 120 ms to be promoted, paged once
-/// a second.
+/// 300 ms, then 900 ms with DRX every 40 ms, then idle: promotion of 120 ms, paging once a second.
 fn radio() -> Profile {
     let drx = listening(40, 10, state(Some(900), 0, false));
     let idle = listening(1_000, 100, state(None, 120, true));
@@ -57,18 +56,18 @@ fn changes(machine: &mut Machine, now: Time) -> Vec<(Time, usize, usize)> {
 }
 
 #[test]
-fn the_first_packet_wakes_it_and_silence_lets_it_go() {
+fn the_first_packet_promotes_and_a_gap_demotes() {
     let mut machine = Machine::new(&radio());
     assert_eq!((machine.state(ms(5_000)), machine.next_wakeup()), (2, None));
     assert_eq!(machine.pass(ms(5_000), Direction::Up), ms(5_120));
     assert_eq!((machine.state(ms(5_119)), machine.opens()), (2, Some(ms(5_120))));
     assert_eq!(machine.next_wakeup(), Some(ms(5_120)));
-    // What comes meanwhile waits as long.
+    // Packets that arrive meanwhile wait until the same time.
     assert_eq!(machine.pass(ms(5_119), Direction::Up), ms(5_120));
     assert_eq!(machine.pass(ms(5_119), Direction::Down), ms(5_120));
     assert_eq!((machine.state(ms(5_120)), machine.opens()), (0, None));
     assert_eq!(changes(&mut machine, ms(5_120)), [(ms(5_120), 2, 0)]);
-    // Each packet starts the timers again; at the very end of one it still holds.
+    // Each packet restarts the timers; at the exact end of a timer the state still holds.
     assert_eq!(machine.pass(ms(5_300), Direction::Down), ms(5_300));
     assert_eq!(machine.state(ms(5_600)), 0);
     let behind = ms(5_600) + Span::from_nanos(1);
@@ -81,18 +80,18 @@ fn the_first_packet_wakes_it_and_silence_lets_it_go() {
 }
 
 #[test]
-fn what_is_sent_to_it_waits_until_it_listens() {
+fn packets_to_the_device_wait_for_an_on_duration() {
     let mut machine = Machine::new(&radio());
     machine.pass(ms(0), Direction::Up);
-    // Awake since 120 ms, listening every 40 ms since 420 ms, each time for 10 ms.
+    // Connected since 120 ms, DRX since 420 ms with 10 ms every 40 ms.
     let mut asleep = machine.clone();
     assert_eq!(asleep.clone().pass(ms(429), Direction::Down), ms(429));
     assert_eq!(asleep.clone().pass(ms(430), Direction::Down), ms(460));
     assert_eq!(asleep.clone().pass(ms(460), Direction::Down), ms(460));
     assert_eq!(asleep.clone().pass(ms(430), Direction::Up), ms(430));
-    // Released at 1320 ms and paged every second.
+    // Released at 1320 ms, paging every second.
     assert_eq!(asleep.pass(ms(1_500), Direction::Down), ms(2_440));
-    // Its own packet needs no paging, and takes along what waits for it.
+    // A packet from the device does not wait for paging and ends the wait of others.
     assert_eq!(asleep.pass(ms(1_600), Direction::Up), ms(1_720));
     assert_eq!(asleep.opens(), Some(ms(1_720)));
     assert_eq!(changes(&mut asleep, ms(1_720)).last(), Some(&(ms(1_720), 2, 0)));
@@ -101,7 +100,7 @@ fn what_is_sent_to_it_waits_until_it_listens() {
 
 #[test]
 fn no_timer_runs_while_a_packet_waits() {
-    // Released ten milliseconds after it begins to listen, once a second.
+    // Released 10 ms after the start of DRX with a cycle of 1 s.
     let drx = listening(1_000, 5, state(Some(10), 0, false));
     let machine = profile(vec![state(Some(100), 0, false), drx, state(None, 500, true)], 2);
     let mut machine = Machine::new(&machine);
@@ -112,14 +111,14 @@ fn no_timer_runs_while_a_packet_waits() {
 }
 
 #[test]
-fn a_long_transfer_keeps_it_awake_to_its_end() {
+fn a_long_transfer_keeps_the_first_state_to_its_end() {
     let mut machine = Machine::new(&radio());
     machine.pass(ms(0), Direction::Up);
     assert_eq!(machine.pass(ms(200), Direction::Down), ms(200));
     machine.busy(ms(1_000));
     assert_eq!(machine.state(ms(1_300)), 0);
     assert_eq!(machine.state(ms(1_301)), 1);
-    // Nothing passes in another state, nor while a packet waits.
+    // No packet passes in another state, or while one waits.
     machine.busy(ms(1_301));
     assert_eq!(machine.state(ms(1_302)), 1);
 }
@@ -137,12 +136,12 @@ fn the_device_can_ask_for_sleep() {
     listening.pass(ms(0), Direction::Up);
     listening.pass(ms(430), Direction::Down);
     assert!(!listening.sleep(ms(440)), "a packet waits until it listens");
-    // Paged from then on.
+    // Paging starts at that time.
     assert_eq!(machine.pass(ms(250), Direction::Down), ms(370));
     assert!(machine.sleep(ms(900)), "from any state that is not released");
 }
 
-/// Of 2 to 5 states, some of which listen; times in milliseconds.
+/// Profiles of 2 to 5 states, some with DRX; times in milliseconds.
 fn profiles() -> impl Strategy<Value = Profile> {
     let one = (0..500_u64, 0..300_u64, proptest::option::of((1..400_u64, 0..400_u64)));
     let all = prop::collection::vec(one, 2..6);
@@ -167,12 +166,12 @@ fn directions() -> impl Strategy<Value = Direction> {
     prop_oneof![Just(Direction::Up), Just(Direction::Down)]
 }
 
-/// Half a millisecond off every timer, so that no rounding decides.
+/// Half a millisecond away from every timer, so that rounding does not matter.
 fn off(millis: u64) -> Span {
     Span::from_micros(millis * 1_000 + 500)
 }
 
-/// The states and seconds of a silence from what a machine says.
+/// States and seconds of a gap, from the changes that a machine reports.
 fn silence(
     changes: &[(Time, usize, usize)],
     first: usize,
@@ -199,7 +198,7 @@ fn is_same(seen: &[(usize, f64)], wanted: impl Iterator<Item = (usize, f64)>) ->
 
 proptest! {
     #[test]
-    fn between_two_packets_it_goes_the_way_of_the_decay(
+    fn states_between_two_packets_are_those_of_the_decay(
         profile in profiles(),
         packets in prop::collection::vec((0..3_000_u64, directions()), 1..20),
     ) {
@@ -221,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn after_its_own_wish_it_goes_the_way_of_the_dormant_state(
+    fn states_after_fast_dormancy_are_those_of_the_decay(
         profile in profiles(),
         wait in 0..3_000_u64,
         more in 0..3_000_u64,
@@ -250,7 +249,7 @@ proptest! {
         let mut machine = Machine::new(&profile);
         let mut now = Time::ZERO;
         let mut last = [Time::ZERO; 2];
-        // When they came, which way, and when they were to pass.
+        // Arrival time, direction, and announced time of passing.
         let mut waiting: Vec<(Time, Direction, Time)> = Vec::new();
         let mut passes = |at: Time, (came, way, told): (Time, Direction, Time)| {
             let last = &mut last[usize::from(way == Direction::Down)];
@@ -275,7 +274,7 @@ proptest! {
                     prop_assert_eq!(opens, at);
                     waiting.push((now, way, at));
                 }
-                // A packet of the device's own that waits for no promotion takes along what waited.
+                // A packet from the device that needs no promotion ends the wait of others.
                 None => {
                     prop_assert!(waiting.drain(..).all(|one| passes(now, one)));
                     prop_assert!(at == now && passes(at, (now, way, at)));

@@ -17,7 +17,7 @@ fn is_close(seen: f64, wanted: f64) {
     assert!((seen - wanted).abs() < 1e-9, "{seen} and not {wanted}");
 }
 
-/// What a trace takes under a policy: packets by their gaps, the first one at the beginning.
+/// Energy of a trace under a policy, with packets by their gaps and one at the start.
 fn spend(profile: &Profile, gaps: &[(f64, Direction)], policy: &mut dyn Policy) -> Account {
     let mut meter = Meter::new(profile);
     let first = packet(Direction::Up, 100);
@@ -47,8 +47,8 @@ fn oracle(profile: &Profile, gaps: &[(f64, Direction)]) -> Account {
 #[test]
 fn a_trace_by_hand() {
     use Direction::{Down, Up};
-    // A question; an answer 0.4 s later; another after 5 s, in the first state; one after 10 s, in
-    // the second; one after 30 s, out of sleep.
+    // A request; an answer after 0.4 s; another after 5 s in the first state; one after 10 s in the
+    // second; one after 30 s in idle.
     let gaps = [(0.4, Down), (5.0, Up), (10.0, Down), (30.0, Up)];
     let account = spend(&two_timers(), &gaps, &mut StatusQuo);
     is_close(account.transfer[0], 0.0);
@@ -77,14 +77,14 @@ fn a_timer_by_hand() {
 }
 
 #[test]
-fn who_sleeps_in_a_transfer_pays_for_the_switch_besides() {
+fn dormancy_in_a_transfer_costs_the_switch_too() {
     let account = spend(&two_timers(), &[(0.4, Direction::Down)], &mut Timer { wait: 0.1 });
     is_close(account.total(), 0.4 * 1.212 + 0.1 * 0.916 + 2.0 * 1.1);
     assert_eq!(account.switches, 2);
 }
 
 #[test]
-fn bits_take_what_they_take_whatever_the_gap() {
+fn the_energy_of_bits_does_not_depend_on_the_gap() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let mut meter = Meter::new(&profile);
     meter.begin(&packet(Direction::Up, 1_000));
@@ -94,7 +94,7 @@ fn bits_take_what_they_take_whatever_the_gap() {
 }
 
 #[test]
-fn pings_take_what_the_closed_form_says() {
+fn the_energy_of_pings_equals_the_closed_form() {
     for name in ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"] {
         let profile = profiles::named(name).unwrap().unwrap();
         let [first, rest @ ..] = &profile.states[..] else { unreachable!() };
@@ -138,9 +138,9 @@ fn paper() -> impl Strategy<Value = Profile> {
 }
 
 proptest! {
-    /// With open-loop times and two timers nobody who does not delay is better.
+    /// With open-loop times and two timers, no policy without delays takes less.
     #[test]
-    fn nobody_beats_who_knows(
+    fn no_policy_beats_the_oracle(
         gaps in gaps(), profile in paper(), wait in 0.0..20.0, n in 1_usize..30,
     ) {
         let best = oracle(&profile, &gaps).total();
@@ -155,9 +155,9 @@ proptest! {
         }
     }
 
-    /// Two traces with a long sleep between them take what each takes.
+    /// Two traces with a long gap between them take the sum of their energies.
     #[test]
-    fn what_is_split_where_it_sleeps_adds_up(
+    fn traces_split_at_a_long_gap_add_up(
         one in gaps(), other in gaps(), profile in paper(), wait in 0.0..20.0,
     ) {
         let mut joined = one.clone();
@@ -169,7 +169,7 @@ proptest! {
         prop_assert_eq!(one.switches + other.switches, both.switches);
     }
 
-    /// Where the schedule is the same, more power is never less energy.
+    /// For the same schedule, more power never means less energy.
     #[test]
     fn more_power_is_not_less_energy(
         gaps in gaps(), profile in paper(), more in 0.0..1.0, wait in 0.0..20.0,

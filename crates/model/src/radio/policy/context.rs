@@ -1,55 +1,55 @@
-//! Ours: the wait that has been best after packets like this one.
+//! Our policy: the wait that was best after similar packets.
 
 use std::collections::HashMap;
 
 use super::{NEVER, Policy};
 use crate::radio::{Choice, Direction, Packet};
 
-/// Waits for as long as has taken the least energy after packets like the last one.
+/// Chooses the wait with the least energy after packets similar to the last one.
 ///
-/// MakeIdle looks at the last hundred gaps, whatever they came after: within a transfer it has seen
-/// nothing but short ones. But what a packet is says much of what follows: behind a question comes an
-/// answer, behind the answer to a heartbeat nothing for long. So gaps are kept by what came before
-/// them, in four ever narrower kinds: everything; the application; with direction and size; with the
-/// gap before that as well. Each kind has a histogram of gaps that forgets old ones. The distribution
-/// for a packet is that of its narrowest kind, filled up with four gaps of the next wider one,
-/// and so on (the same shrinkage as in back-off language models). The wait minimises MakeIdle's C(w)
-/// over it, at the edges of the histogram.
+/// MakeIdle uses the last 100 gaps after any packet; within a transfer these are all short. But a
+/// packet predicts the next gap: an answer follows a request soon, and a long gap follows the
+/// answer to a heartbeat. So gaps are grouped by the packet before them, in four levels: all
+/// packets; the application; also direction and size; also the previous gap. Each group has a
+/// histogram with exponential forgetting. The distribution after a packet is that of its narrowest
+/// group plus four gaps of the next wider one, recursively (the shrinkage of back-off language
+/// models). The wait minimises MakeIdle's C(w) over this distribution, at the edges of the
+/// histogram.
 #[derive(Clone, Debug)]
 pub struct Context {
     choice: Choice,
     switch: f64,
-    /// Upper edges of the bins but the last, in seconds; the last of them is the end of the tail.
+    /// Upper edges of all bins but the last, in seconds; the last edge is the end of the tail.
     edges: Vec<f64>,
-    /// What it takes to wait until each of them.
+    /// Joules of a wait until each edge.
     waits: Vec<f64>,
     kinds: HashMap<Kind, Curve>,
-    /// Of the last packet, the widest first.
+    /// Groups of the last packet, the widest first.
     last: Option<[Kind; LEVELS]>,
-    /// What was decided with, kept so that it need not be made each time.
+    /// Reused buffers of a decision.
     counts: Vec<f64>,
     stays: Vec<f64>,
 }
 
 const LEVELS: usize = 4;
-/// Bins of a histogram, from a shortest edge on; the last of them takes what is longer than the tail.
+/// Bins from [`SHORTEST`] on; the last bin contains gaps longer than the tail.
 const BINS: usize = 40;
 const SHORTEST: f64 = 2e-3;
-/// A wider kind counts for so many gaps of a narrower one.
+/// Weight of the wider group, in gaps of the narrower one.
 const PRIOR: f64 = 4.0;
-/// An older gap counts for so much less than its successor of the same kind.
+/// Weight of a gap relative to its successor in the same group.
 const MEMORY: f64 = 0.998;
-/// Until so many gaps were seen it is left to the network.
+/// Minimum weight of all gaps; with less, the release is left to the network.
 const ENOUGH: f64 = 20.0;
-/// More kinds are not kept: then all begin anew, but for the widest.
+/// Maximum number of groups; then all but the widest are cleared.
 const KINDS: usize = 8_192;
 
-/// What a packet is: its level, application, and the rest in a few bits.
+/// Level, application, and the other properties as bits.
 type Kind = (u8, u16, u16);
 
 #[derive(Clone, Debug)]
 struct Curve {
-    /// The weight of the next gap, which grows, as it is simpler than to let all others shrink.
+    /// Weight of the next gap. It grows instead of decreasing all others.
     next: f64,
     total: f64,
     counts: [f32; BINS],
@@ -57,7 +57,6 @@ struct Curve {
 }
 
 impl Context {
-    /// It has seen nothing.
     pub fn new(choice: Choice) -> Self {
         let end = choice.stay.released().max(2.0 * SHORTEST);
         let steps = (BINS - 2) as f64;
@@ -80,7 +79,7 @@ impl Context {
         self.edges.partition_point(|edge| *edge < gap)
     }
 
-    /// What it has come to, after the last packet.
+    /// Adds the gap after the last packet to its groups.
     fn learn(&mut self, gap: f64) {
         let Some(kinds) = self.last else { return };
         let bin = self.bin(gap);
@@ -98,7 +97,7 @@ impl Context {
         }
     }
 
-    /// The best wait after a packet of these kinds.
+    /// The best wait after a packet of these groups.
     fn best(&mut self, kinds: &[Kind; LEVELS]) -> f64 {
         let seen = self.kinds.get(&kinds[0]).map_or(0.0, Curve::size);
         if seen < ENOUGH {
@@ -109,7 +108,7 @@ impl Context {
         let mut prior = 0.0;
         for kind in kinds {
             let Some(curve) = self.kinds.get(kind) else { break };
-            // So many gaps of its own, and the prior of what there was.
+            // Weighted by the number of own gaps and by the prior.
             let all = curve.size() + prior;
             let (own, before) = (1.0 / curve.next / all, prior / all);
             prior = PRIOR;
@@ -149,7 +148,7 @@ impl Policy for Context {
 
 fn kinds(packet: &Packet, gap: f64) -> [Kind; LEVELS] {
     let way = u16::from(packet.direction == Direction::Down);
-    // Without data; small; large; full.
+    // Without data; small; large; full-sized.
     let size = match packet.bytes {
         ..=66 => 0,
         67..=200 => 1,
@@ -174,7 +173,7 @@ impl Curve {
         Self { next: 1.0, total: 0.0, counts: [0.0; BINS], stays: [0.0; BINS] }
     }
 
-    /// How many gaps it has, each by what it still counts for.
+    /// Number of gaps, with older ones weighted less.
     fn size(&self) -> f64 {
         self.total / self.next
     }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn until_it_has_seen_enough_it_leaves_it_to_the_network() {
+    fn the_network_decides_before_enough_gaps() {
         let mut policy = policy();
         assert_eq!(policy.observe(&packet(Direction::Up, 0), None), NEVER);
         for _ in 0..ENOUGH as usize {
@@ -222,10 +221,10 @@ mod tests {
         assert_eq!(policy.observe(&packet(Direction::Up, 0), Some(60.0)), 0.0);
     }
 
-    /// Behind a question it waits for the answer, and behind the answer for nothing: MakeIdle, which
-    /// sees as many short gaps as long ones, does the same after both.
+    /// The policy waits after a request but not after its answer. MakeIdle has seen as many short
+    /// gaps as long ones and decides alike after both.
     #[test]
-    fn it_waits_where_something_comes_and_not_where_nothing_does() {
+    fn the_wait_depends_on_the_last_packet() {
         let mut policy = policy();
         let mut waits = (0.0, 0.0);
         for _ in 0..200 {
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_before_says_what_follows() {
+    fn the_previous_gap_predicts_the_next() {
         let mut policy = policy();
         let mut waits = (0.0, 0.0);
         for _ in 0..300 {
@@ -252,7 +251,7 @@ mod tests {
     fn one_application_says_nothing_of_another() {
         let mut policy = policy();
         for _ in 0..200 {
-            // The first sends every second, the second every minute.
+            // The first application sends every second, the second one every minute.
             policy.observe(&packet(Direction::Up, 0), Some(1.0));
             policy.observe(&packet(Direction::Up, 1), Some(1.0));
         }
@@ -266,7 +265,7 @@ mod tests {
         assert!((1.0..1.4).contains(&wait), "{wait}");
     }
 
-    /// A thousand times as many gaps weigh no more than memory lets them.
+    /// Memory limits the weight of any number of gaps.
     #[test]
     fn weights_stay_numbers() {
         let mut policy = policy();

@@ -1,25 +1,23 @@
-//! MakeActive: sessions that can wait are held back while the radio sleeps, so that several of them
-//! wake it only once.
+//! MakeActive: delays sessions while the radio is idle, so that several of them share one
+//! promotion.
 
 use std::collections::VecDeque;
 
 use super::Policy;
 use crate::radio::Packet;
 
-/// What holds sessions back.
+/// How long sessions are delayed.
 pub trait Hold {
-    /// A session that can wait begins.
+    /// A delay-tolerant session begins.
     fn begins(&mut self, now: f64);
-    /// For how many seconds it is to be held back.
+    /// Returns the delay of this session in seconds.
     fn hold(&mut self, now: f64) -> f64;
 }
 
-/// Sleeps like one policy and holds sessions back like another.
+/// Goes idle by one policy and delays sessions by another.
 #[derive(Clone, Debug)]
 pub struct Holding<P, H> {
-    /// When to sleep.
     pub sleeps: P,
-    /// What to hold back.
     pub holds: H,
 }
 
@@ -41,8 +39,8 @@ impl<P: Policy, H: Hold> Policy for Holding<P, H> {
     }
 }
 
-/// The same each time: the fixed bound of Deng's thesis (§4.5.1), which takes k·(t1 + t2), with k the
-/// mean number of bursts in which the radio is used from one sleep to the next.
+/// A constant delay: the fixed bound of Deng's thesis (§4.5.1), which is k·(t1 + t2) with k the
+/// mean number of bursts from one release to the next.
 impl Hold for f64 {
     fn begins(&mut self, _: f64) {}
 
@@ -51,22 +49,22 @@ impl Hold for f64 {
     }
 }
 
-/// Learns for how long to hold sessions back (Deng's thesis, §4.5.2 and appendix A: a bank of experts
-/// with Learn-α, after C. Monteleoni and T. Jaakkola, NIPS 2003).
+/// Learns the delay of sessions (Deng's thesis, §4.5.2 and appendix A: a bank of experts with
+/// Learn-α, after C. Monteleoni and T. Jaakkola, NIPS 2003).
 ///
-/// Each of `n` experts proposes a delay, T_i = 1…n seconds, and the prediction is their mean by weight.
-/// A round begins with a session at t_1 that finds the radio released. At t_1 + n it is known what
-/// each expert would have come to: b_i sessions began from t_1 to t_1 + T_i, Delay_i is the sum of
-/// their waits until t_1 + T_i, and the loss is γ·Delay_i + 1/b_i. It is applied as soon as it is
-/// known, before the next prediction. How fast weights wander from one expert to another is learnt
-/// beside: each of `m` values of α has its own weights, and its own weight by how well it has
-/// predicted. The grid of α is ours, as the thesis gives none: log-spaced from 0.001 to 0.5.
+/// Each of `n` experts proposes a delay, T_i = 1…n seconds; the prediction is their weighted mean.
+/// A round starts with a session at t_1 that finds the radio released. At t_1 + n the result of
+/// each expert is known: b_i sessions began from t_1 to t_1 + T_i, Delay_i is the sum of their
+/// waits until t_1 + T_i, and the loss is γ·Delay_i + 1/b_i. The loss is applied before the next
+/// prediction. The rate at which weight moves between experts is learned as well: each of `m`
+/// values of α has its own weights, and a weight by its own predictions. The thesis does not give a
+/// grid of α; ours is log-spaced from 0.001 to 0.5.
 #[derive(Clone, Debug)]
 pub struct Learn {
     gamma: f64,
-    /// A weight for each α, and for each α one for each expert.
+    /// The weights of each α and of its experts.
     alphas: Vec<Bank>,
-    /// Rounds of which not everything is known: when each began, and the sessions since.
+    /// Unfinished rounds: start and sessions since.
     rounds: VecDeque<(f64, Vec<f64>)>,
 }
 
@@ -77,15 +75,15 @@ struct Bank {
     experts: Vec<f64>,
 }
 
-/// Values of α.
+/// Number of values of α.
 const ALPHAS: usize = 10;
 const LEAST_ALPHA: f64 = 0.001;
 const MOST_ALPHA: f64 = 0.5;
-/// More sessions than this in a round are not kept: each of them would only say the same again.
+/// Maximum number of stored sessions of a round; more would hardly change the losses.
 const SESSIONS: usize = 10_000;
 
 impl Learn {
-    /// With that many experts, at least one; γ was 0.008 in the thesis.
+    /// Creates `n` experts, at least one; the thesis uses γ = 0.008.
     pub fn new(n: usize, gamma: f64) -> Self {
         let n = n.max(1);
         let ratio = MOST_ALPHA / LEAST_ALPHA;
@@ -111,7 +109,7 @@ impl Learn {
         self.alphas.iter().map(|bank| bank.weight * of(bank)).sum()
     }
 
-    /// Learns from every round of which all is known by now.
+    /// Applies the losses of all rounds that ended before `now`.
     fn settle(&mut self, now: f64) {
         while let Some((begin, _)) = self.rounds.front()
             && begin + (self.n() as f64) < now
@@ -129,23 +127,24 @@ impl Learn {
                 let held = sessions.iter().filter(|session| **session <= end);
                 let (count, waits) =
                     held.fold((0.0, 0.0), |(count, waits), at| (count + 1.0, waits + (end - at)));
-                // The round began with a session.
+                // At least the first session of the round counts.
                 gamma * waits + 1.0 / f64::max(count, 1.0)
             })
             .collect();
-        // What all of them lose alike makes no difference, but may be too much for e to the minus of it.
+        // A common offset does not change the weights, and its removal prevents an underflow of the
+        // exponential.
         let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
         let likely: Vec<f64> = losses.iter().map(|loss| (least - loss).exp()).collect();
         let mut all = 0.0;
         for bank in &mut self.alphas {
-            // With the weights from before: e to the minus of A.3, which goes into A.2…
+            // The old weights times exp(−loss) (A.3), applied to A.2…
             let posterior =
                 bank.experts.iter().zip(&likely).map(|(weight, likely)| weight * likely);
             let posterior: Vec<f64> = posterior.collect();
             let sum: f64 = posterior.iter().sum();
             bank.weight *= sum;
             all += bank.weight;
-            // …and then the share of this α moves.
+            // …followed by the share of weight that this α moves.
             let others = (posterior.len() - 1).max(1) as f64;
             let moves = if posterior.len() > 1 { bank.alpha } else { 0.0 };
             for (expert, own) in bank.experts.iter_mut().zip(&posterior) {
@@ -171,7 +170,7 @@ impl Hold for Learn {
 
     fn hold(&mut self, now: f64) -> f64 {
         self.settle(now);
-        // The session itself has been told of, before there was a round.
+        // [`Hold::begins`] was called for this session before its round existed.
         self.rounds.push_back((now, vec![now]));
         self.prediction()
     }
@@ -182,14 +181,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_it_has_learnt_it_takes_the_middle() {
+    fn the_first_prediction_is_the_middle() {
         assert!((Learn::new(10, 0.008).prediction() - 5.5).abs() < 1e-12);
         assert!((Learn::new(1, 0.008).hold(0.0) - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn a_round_by_hand() {
-        // Two experts; sessions at 0 and 1.5: alone with the first, both with the second.
+        // Two experts, sessions at 0 and 1.5 s: the first expert has one session, the second has
+        // both.
         let mut learn = Learn::new(2, 0.1);
         learn.begins(0.0);
         assert_eq!(learn.hold(0.0), 1.5);
@@ -198,7 +198,7 @@ mod tests {
         let likely = loss.map(|loss: f64| (-loss).exp());
         let sum = (likely[0] + likely[1]) / 2.0;
         learn.begins(2.1);
-        // All values of α began alike, so that they stay so by weight, and move by their own share.
+        // All values of α start with equal weights and keep them; only their experts differ.
         for bank in &learn.alphas {
             assert!((bank.weight - 0.1).abs() < 1e-12);
             let own = likely.map(|likely| likely / 2.0 / sum);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_over_is_not_learnt_from() {
+    fn unfinished_rounds_are_not_learned_from() {
         let mut learn = Learn::new(10, 0.008);
         learn.begins(0.0);
         learn.hold(0.0);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_how_long_is_worth_it() {
+    fn learned_delays_follow_the_sessions() {
         let rounds = |others: &[f64], gamma: f64| {
             let mut learn = Learn::new(10, gamma);
             for round in 0..300 {
@@ -235,9 +235,9 @@ mod tests {
             learn.settle(1e9);
             learn.prediction()
         };
-        // Nobody else comes: every second is lost.
+        // No other session: each second of delay is a loss.
         assert!(rounds(&[], 0.1) < 2.0, "{}", rounds(&[], 0.1));
-        // Many come after three seconds: with four there are all.
+        // Four sessions follow within 4 s.
         let with = rounds(&[3.5, 3.6, 3.7, 3.8], 0.008);
         assert!((3.0..6.0).contains(&with), "{with}");
     }

@@ -1,75 +1,74 @@
-//! MakeIdle: the wait that would have been best for the last gaps.
+//! MakeIdle: the wait that was best for the last gaps.
 
 use std::collections::VecDeque;
 
 use super::{NEVER, Policy};
 use crate::radio::{Choice, Packet};
 
-/// Waits for as long as would have taken the least energy over the last `n` gaps (S. Deng and H.
-/// Balakrishnan, CoNEXT 2012; Deng's thesis, §4.4.2, with n = 100 by §4.6.3).
+/// Chooses the wait with the least energy over the last `n` gaps (S. Deng and H. Balakrishnan,
+/// CoNEXT 2012; Deng's thesis, §4.4.2, with n = 100 by §4.6.3).
 ///
-/// With S(w) the share of the last n gaps that are longer than w, P(t) the power of the tail and T its
-/// end, a wait w < T takes
+/// With S(w) the share of the last n gaps that are longer than w, P(t) the power of the tail and T
+/// its end, a wait w < T costs
 ///
 /// C(w) = ∫₀ʷ S(t)·P(t) dt + E_switch·S(w),
 ///
-/// and T, which leaves it to the network, the same with its own E_switch·S(T). The wait is the smallest
-/// minimiser among 0, the gaps below T, and T: between them C only grows. Until n gaps were seen it is
-/// left to the network. The equations of the thesis (4.1 and 4.2) do not depend on the wait where they
-/// should; see [`Printed`](super::Printed) for what they do. Where a state of the tail has a promotion
-/// of its own, a gap that ends in it takes that too.
+/// and the wait T, which leaves the release to the network, costs the same with E_switch·S(T). The
+/// result is the smallest minimiser among 0, the gaps below T, and T, because C only grows between
+/// them. Before n gaps the release is left to the network. Equations 4.1 and 4.2 of the thesis do
+/// not depend on the wait as they should; see [`Printed`](super::Printed) for the consequence. If a
+/// state of the tail has a promotion energy, a gap that ends in that state costs this energy too.
 #[derive(Clone, Debug)]
 pub struct MakeIdle {
     choice: Choice,
     released: f64,
     switch: Units,
-    /// Units in a joule.
+    /// Units per joule.
     scale: f64,
-    /// The last gaps, oldest first, at most n of them.
+    /// The last gaps, oldest first, at most n.
     last: VecDeque<f64>,
     n: usize,
-    /// The same, the shortest first, in seconds.
+    /// The same gaps in seconds, ascending.
     gaps: Vec<f64>,
-    /// What each takes if one stays awake for it.
+    /// Cost of each gap without fast dormancy.
     stays: Vec<Units>,
-    /// What it takes to stay awake for so long while nothing comes, and then to switch.
+    /// Cost of a wait as long as each gap, followed by a switch.
     waits: Vec<Units>,
-    /// How many of them are no gap at all, and how many end before the network lets go.
+    /// Number of gaps of zero, and of gaps shorter than the network's release.
     none: usize,
     below: usize,
-    /// What each [`BLOCK`] of them comes to: a packet changes only those between two places.
+    /// Sums of each [`BLOCK`] of gaps; a packet changes only the blocks between two places.
     blocks: Vec<Block>,
 }
 
-/// Gaps that are added up together.
+/// Gaps per block.
 const BLOCK: usize = 16;
-/// More than any cost, so far below the largest number that a cost may be added.
+/// Exceeds every cost, and a cost can be added to it without overflow.
 const NO_COST: Units = 1 << 62;
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// What all its gaps take if one stays awake for them.
+    /// Cost of all gaps of the block without fast dormancy.
     spent: Units,
-    /// The least C(w) of its gaps, without what is spent in the blocks before it.
+    /// Smallest C(w) of the block's gaps, without the blocks before it.
     least: Units,
-    /// Which gap has it.
+    /// Index of that gap.
     best: usize,
 }
 
-/// Energy in parts of a joule that are so small that n gaps just fit. Whole numbers add up to the same
-/// in any order, and faster than others.
+/// Energy in units so small that the sum of n gaps just fits. Integer sums do not depend on the
+/// order, and are faster.
 type Units = i64;
 
-/// The most gaps that MakeIdle looks at.
 const MOST: usize = 65_536;
 
 impl MakeIdle {
-    /// Over the last `n` gaps: 1 to 65,536.
+    /// `n` is clamped to 1 to 65 536.
     pub fn new(choice: Choice, n: usize) -> Self {
         let n = n.clamp(1, MOST);
         let released = choice.stay.released();
         let switch = choice.switch().as_joules();
-        // A power of two, so that what is equal in joules stays equal.
+        // A power of two keeps equal values in joules equal.
         let most = (choice.most() + switch).max(f64::MIN_POSITIVE) * (n + 1) as f64;
         let scale = (61.0 - most.log2().ceil()).min(60.0).exp2();
         Self {
@@ -88,8 +87,8 @@ impl MakeIdle {
         }
     }
 
-    /// What a gap takes if one stays awake for it, and what it takes to wait for so long in vain. What
-    /// follows once the network has let go of it is the same whoever has: it counts for nothing.
+    /// Cost of a gap without fast dormancy, and cost of a wait of the same length with a switch
+    /// after it. The energy after a release is the same for both and is left out.
     fn costs(&self, lasts: f64) -> (Units, Units) {
         let awake = self.choice.stay.energy(lasts.min(self.released));
         let stays = match lasts > self.released {
@@ -100,7 +99,7 @@ impl MakeIdle {
     }
 
     fn units(&self, joules: f64) -> Units {
-        // Never negative: half of one more, and what is behind the point is cut off.
+        // Values are not negative: adding 0.5 and truncation round them.
         (joules * self.scale + 0.5) as Units
     }
 
@@ -133,7 +132,7 @@ impl MakeIdle {
         self.add_up(from.min(to), from.max(to).min(self.n - 1));
     }
 
-    /// What the blocks from one place to another come to, once there are n gaps.
+    /// Recomputes the blocks from one place to another, once there are n gaps.
     fn add_up(&mut self, from: usize, to: usize) {
         let empty = Block { spent: 0, least: NO_COST, best: usize::MAX };
         self.blocks.resize(self.n.div_ceil(BLOCK), empty);
@@ -147,9 +146,9 @@ impl MakeIdle {
             for ((stays, waits), place) in costs.zip(begin..) {
                 block.spent += stays;
                 left -= 1;
-                // Of several that are equal the last one counts, and the others look worse than it.
+                // Of equal gaps only the last one has the right cost; the others have a higher one.
                 let cost = block.spent + left * waits;
-                // Without a branch, which nobody could foresee.
+                // Without a branch, because its prediction would often fail.
                 let is_less = cost < block.least;
                 block.least = if is_less { cost } else { block.least };
                 block.best = if is_less { place } else { block.best };
@@ -159,7 +158,7 @@ impl MakeIdle {
         }
     }
 
-    /// The best wait for the gaps that are remembered.
+    /// The best wait for the stored gaps.
     fn best(&self) -> f64 {
         let mut least = (self.n - self.none) as Units * self.switch;
         let mut best = usize::MAX;
@@ -171,7 +170,7 @@ impl MakeIdle {
             }
             spent += block.spent;
         }
-        // The network's timers wait for all of them.
+        // [`NEVER`] leaves all gaps to the network's timers.
         match spent < least {
             true => NEVER,
             false => self.gaps.get(best).copied().unwrap_or(0.0),
@@ -179,8 +178,8 @@ impl MakeIdle {
     }
 }
 
-/// Takes the value at one place out of those that are sorted, and puts another one where it belongs
-/// among them: only what is between the two moves.
+/// Removes the value at `from` from a sorted slice and inserts another one at `to`; moves only the
+/// values between.
 fn replace<T: Copy>(all: &mut [T], from: usize, to: usize, value: T) {
     match from < to {
         true => {

@@ -1,9 +1,9 @@
-//! What waits for the same time after every packet.
+//! Policies with a constant wait.
 
 use super::{NEVER, Policy};
 use crate::radio::Packet;
 
-/// What networks do: nothing is asked of them.
+/// Leaves every release to the network's timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatusQuo;
 
@@ -13,11 +13,11 @@ impl Policy for StatusQuo {
     }
 }
 
-/// Sleeps after the same time each time: 4.5 s after H. Falaki et al., "A first look at traffic on
-/// smartphones", IMC 2010; the 95th percentile of a trace's own gaps; or the threshold of a profile.
+/// Goes idle after a constant time: 4.5 s after H. Falaki et al., "A first look at traffic on
+/// smartphones", IMC 2010; the 95th percentile of a trace's gaps; or the threshold of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// Seconds.
+    /// In seconds.
     pub wait: f64,
 }
 
@@ -27,9 +27,9 @@ impl Policy for Timer {
     }
 }
 
-/// MakeIdle by its equations 4.1 and 4.2 as they are printed: what not switching takes does not depend
-/// on the wait there, and switching takes the more the longer one waits, so that the best wait is
-/// always none. Here to show what that does.
+/// MakeIdle by equations 4.1 and 4.2 as printed. There the cost of not switching does not depend on
+/// the wait, and the cost of switching grows with the wait, so the best wait is always zero.
+/// Included to show this effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printed;
 

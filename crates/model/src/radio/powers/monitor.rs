@@ -1,23 +1,23 @@
-//! Samples of a power monitor, taken together to windows.
+//! Aggregates samples of a power monitor into windows.
 
 use manyways_unit::{Span, Time};
 
 use super::{MAX_WINDOWS, NoPowers};
 
-/// So many samples tell how far apart they usually are.
+/// Samples from which the usual interval is derived.
 const HEAD: usize = 1_000;
 
-/// What a power monitor saw, in windows that begin and end where samples do.
+/// Energy that a power monitor measured, in windows that start and end where samples do.
 ///
-/// A sample is the mean power from the middle between it and its predecessor to the middle between it
-/// and its successor. Where one is missing, its neighbours last as long as samples usually do.
+/// A sample is the mean power from the middle between it and its predecessor to the middle between
+/// it and its successor. Next to a missing sample, the usual interval applies.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     window: Span,
-    /// The first samples, until the usual distance is known.
+    /// The first samples, until the usual interval is known.
     head: Vec<(Time, f64)>,
     spacing: Option<u64>,
-    /// Samples that have the same time, not added to a window yet.
+    /// Samples with the same time that are not yet in a window.
     last: Option<Sample>,
     per_window: u64,
     windows: Vec<Window>,
@@ -32,19 +32,19 @@ struct Sample {
     count: f64,
 }
 
-/// Some samples that follow each other; times are in nanoseconds.
+/// Consecutive samples; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Window {
     pub begins: u64,
     pub ends: u64,
     pub joules: f64,
-    /// Of these, what was taken out because of an assumption.
+    /// Joules subtracted from `joules` for an assumption.
     pub assumed: f64,
     pub samples: u64,
 }
 
 impl Monitor {
-    /// A monitor without samples. A window takes about `window`, but one sample at least.
+    /// Creates a monitor without samples. A window takes about `window`, and at least one sample.
     pub fn new(window: Span) -> Self {
         Self {
             window,
@@ -57,8 +57,8 @@ impl Monitor {
         }
     }
 
-    /// Adds a sample of mean watts around `at`. Samples come in the order of time: earlier ones are
-    /// ignored, and of those that have the same time the mean counts.
+    /// Adds a sample of mean watts around `at`. Samples must be in order of time: earlier ones are
+    /// ignored, and samples with the same time are averaged.
     pub fn sample(&mut self, at: Time, watts: f64) {
         if !watts.is_finite() {
             return;
@@ -73,7 +73,7 @@ impl Monitor {
         }
     }
 
-    /// From the first samples on, the usual distance is known.
+    /// Derives the usual interval from the first samples.
     fn learn(&mut self) {
         let head = std::mem::take(&mut self.head);
         let gaps = head.windows(2).map(|pair| pair[1].0.since(pair[0].0).as_nanos());
@@ -132,16 +132,16 @@ impl Monitor {
         }
     }
 
-    /// How far apart samples usually are, and the windows.
+    /// The usual interval of samples, and the windows.
     ///
     /// # Errors
-    /// With more than [`MAX_WINDOWS`] windows.
+    /// Fails if there are more than [`MAX_WINDOWS`] windows.
     pub(super) fn windows(mut self) -> Result<(Span, Vec<Window>), NoPowers> {
         if self.spacing.is_none() {
             self.learn();
         }
         let spacing = self.spacing.unwrap_or(0);
-        // One sample says nothing of how long it is.
+        // The length of a single sample is unknown.
         if let Some(last) = self.last.filter(|_| spacing > 0) {
             self.close(last, last.at.saturating_add(spacing / 2));
         }
@@ -173,7 +173,7 @@ mod tests {
     fn windows_begin_and_end_between_samples() {
         let samples: Vec<(u64, f64)> = (0..6).map(|place| (50 + 100 * place, 2.0)).collect();
         assert_eq!(windows(300, &samples), [(0, 300, 600.0), (300, 600, 600.0)]);
-        // The nearest number of samples, and one at least.
+        // The nearest whole number of samples, at least one.
         assert_eq!(windows(240, &samples).len(), 3);
         assert_eq!(windows(1, &samples).len(), 6);
     }

@@ -1,46 +1,48 @@
-//! Least squares that says which of its numbers the rows determine.
+//! Least squares that reports which values the rows determine.
 
-/// A singular value that is less than this part of the largest one is taken for zero: columns have a
-/// length of one, and times are whole nanoseconds, so that smaller ones are rounding errors.
+/// Singular values below this part of the largest one count as zero. Columns have unit length and
+/// times are whole nanoseconds, so smaller values are rounding errors.
 const RANK: f64 = 1e-6;
-/// A column is determined where no more than this of its unit vector is outside the row space.
+/// A column is determined if at most this part of its unit vector is outside the row space.
 const OUTSIDE: f64 = 1e-4;
-/// Two columns are mixed up where the projector onto the null space has more than this for them.
+/// Two columns are not distinguishable if their entry in the projector onto the null space exceeds
+/// this.
 const MIXED: f64 = 1e-3;
-/// A value that is less than nothing by no more than this part of the largest one is nothing.
+/// Negative values above minus this part of the largest one count as zero.
 const DUST: f64 = 1e-9;
 
-/// Rows of a linear model and what was seen of each.
+/// A linear model: design matrix and measured value of each row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct System {
     pub columns: usize,
-    /// Row by row.
+    /// In row-major order.
     pub design: Vec<f64>,
     pub seen: Vec<f64>,
-    /// What was taken out of what was seen of each row because of an assumption.
+    /// Part that was subtracted from each measured value for an assumption.
     pub assumed: Vec<f64>,
-    /// Whether a row follows the one before it without a gap.
+    /// Whether a row follows the previous one without a gap in time.
     pub follows: Vec<bool>,
 }
 
-/// What is known of a column.
+/// Result for one column.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Column {
-    /// All of its cells are zero.
+    /// All cells are zero.
     Absent,
-    /// It is not in the row space: what these and it come to is known at most.
+    /// Not in the row space: only combinations with these columns are determined.
     Mixed(Vec<usize>),
-    /// Its value, which is not negative, what least squares gave without that bound, and its error.
+    /// `value` is not negative, `free` is the result without that bound, `error` the standard
+    /// error.
     Told { value: f64, free: f64, error: f64 },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Solved {
     pub columns: Vec<Column>,
-    /// The sum of squares that is left.
+    /// Residual sum of squares.
     pub rest: f64,
-    /// The mean square that is left by rows that begin earlier, by these, and by those that begin later,
-    /// where values may be negative.
+    /// Residual mean squares of rows that start earlier, of these rows, and of later ones, without
+    /// the bound at zero.
     pub left: [f64; 3],
 }
 
@@ -49,7 +51,7 @@ impl System {
         self.design.chunks_exact(self.columns.max(1)).zip(self.seen.iter().copied())
     }
 
-    /// Rows taken together in pairs that follow each other.
+    /// Merges pairs of consecutive rows.
     fn halved(&self) -> Self {
         let mut half = Self { columns: self.columns, ..Self::default() };
         let mut first: Option<(&[f64], f64)> = None;
@@ -65,7 +67,7 @@ impl System {
         half
     }
 
-    /// The length of each column.
+    /// Euclidean length of each column.
     fn lengths(&self) -> Vec<f64> {
         let mut squares = vec![0.0; self.columns];
         for (row, _) in self.rows() {
@@ -77,21 +79,22 @@ impl System {
     }
 }
 
-/// Solves by the singular values of the design, whose columns are scaled to a length of one. `shifted`
-/// is the same with rows that begin and end a little earlier, and a little later.
+/// Solves by the singular value decomposition of the design, with columns scaled to unit length.
+/// `shifted` contains the same rows started a little earlier, and a little later.
 ///
-/// A column is told if and only if its unit vector lies in the row space. No value is negative; where
-/// least squares would have one that is, those that are not are fitted again with that bound.
+/// A column is determined if and only if its unit vector lies in the row space. If least squares
+/// has negative values, all columns are fitted again with a bound at zero.
 ///
-/// Errors have four parts, the squares of which are added:
-/// - The rows' scatter or, where that makes more, the scatter with its autocorrelation (Bartlett's kernel
-///   over 1.3 √n rows, with each row's leverage taken out).
-/// - What rows are too short for: a promotion that lasts into the next row gives wrong values that
-///   scatter says nothing of. Such errors fall with the length of rows, so that they are twice what rows
-///   of twice the length give differently.
-/// - What the shifted rows give differently, where any shift between the two is as likely. A value that
-///   they do not tell may be anything between nothing and twice itself.
-/// - What the assumption changes.
+/// Errors are the root of the sum of the squares of four parts:
+/// - The scatter of the rows or, if larger, the scatter with its autocorrelation (Bartlett's kernel
+///   over 1.3 √n rows, corrected for the leverage of each row).
+/// - The effect of short rows: a promotion that lasts into the next row biases values without
+///   scatter. This bias decreases with the length of rows, so it is estimated as twice the
+///   difference to rows of twice the length.
+/// - The difference to the shifted rows, if all shifts between the two are equally likely. If the
+///   shifted rows do not determine a value, the true one is assumed to lie between zero and twice
+///   the value.
+/// - The effect of the assumption.
 pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solved {
     let lengths = system.lengths();
     let space = Space::of(system, &lengths);
@@ -130,8 +133,8 @@ pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solved {
     Solved { columns, rest, left }
 }
 
-/// The errors that the rows' scatter and the assumption make in columns that are told, and the sum of
-/// squares that is left.
+/// The errors of the determined columns from scatter and assumption, and the residual sum of
+/// squares.
 fn scatter(
     system: &System,
     lengths: &[f64],
@@ -143,8 +146,8 @@ fn scatter(
     let inverse = space.inverse();
     let reach = ((1.3 * (count as f64).sqrt()).ceil() as usize).clamp(1, count.max(1));
     let mut rest = 0.0;
-    // Of each column, what each of the last rows has added to it, their sum, and the sum of squares of
-    // such sums, which begin before the first row and end behind the last one.
+    // For each column: contributions of the last rows, the sum of these, and the sum of squares of
+    // all these sums, from before the first row to after the last one.
     let mut added = vec![0.0; reach * told.len()];
     let mut sums = vec![0.0; told.len()];
     let mut squares = vec![0.0; told.len()];
@@ -190,19 +193,19 @@ fn scaled(row: &[f64], lengths: &[f64]) -> Vec<f64> {
     row.iter().zip(lengths).map(scaled).collect()
 }
 
-/// The row space of a design with scaled columns.
+/// Row space of a design with scaled columns.
 struct Space {
-    /// The design's upper triangle, row by row, and what was seen, turned the same way.
+    /// Upper triangle of the design, row by row, and the measured values under the same rotations.
     triangle: Vec<Vec<f64>>,
     right: Vec<f64>,
-    /// The singular values that are not zero, with their right vectors.
+    /// Non-zero singular values with their right vectors.
     values: Vec<(f64, Vec<f64>)>,
     rank: usize,
-    /// The projector onto the null space.
+    /// Projector onto the null space.
     null: Vec<Vec<f64>>,
-    /// The shortest of all solutions.
+    /// The minimum-norm solution.
     solution: Vec<f64>,
-    /// Rows, and the sum of squares that the solution leaves of them.
+    /// Number of rows, and their residual sum of squares.
     count: usize,
     rest: f64,
 }
@@ -238,7 +241,7 @@ impl Space {
         Self { triangle, right, values, rank, null, solution, count, rest }
     }
 
-    /// The mean square that is left.
+    /// Residual mean square.
     fn left(&self) -> f64 {
         self.rest / self.count.max(1) as f64
     }
@@ -247,13 +250,13 @@ impl Space {
         self.null[place][place] < OUTSIDE * OUTSIDE
     }
 
-    /// The others of which a column cannot be told apart.
+    /// The columns from which this one is not distinguishable.
     fn mixed(&self, place: usize) -> Vec<usize> {
         let others = (0..self.null.len()).filter(|other| *other != place);
         others.filter(|other| self.null[place][*other].abs() > MIXED).collect()
     }
 
-    /// The pseudo-inverse of the normal matrix.
+    /// Pseudo-inverse of the normal matrix.
     fn inverse(&self) -> Vec<Vec<f64>> {
         let mut inverse = vec![vec![0.0; self.null.len()]; self.null.len()];
         for (value, vector) in &self.values {
@@ -267,10 +270,10 @@ impl Space {
     }
 }
 
-/// Turns all rows into an upper triangle by Givens rotations, which lose no digits as the squares of
-/// the normal equations do.
+/// Reduces all rows to an upper triangle by Givens rotations, which keep the digits that the
+/// squares of the normal equations would lose.
 ///
-/// Gives the triangle, what was seen turned the same way, and the sum of squares of what is left of that.
+/// Returns the triangle, the rotated measured values, and the residual sum of squares.
 fn triangle(system: &System, lengths: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, f64) {
     let columns = system.columns;
     let mut triangle = vec![vec![0.0; columns]; columns];
@@ -297,8 +300,8 @@ fn triangle(system: &System, lengths: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, f64) 
     (triangle, right, rest)
 }
 
-/// The singular values of a square matrix with their left and right vectors, by one-sided Jacobi
-/// rotations, which are exact also for small ones. Those that are zero have no left vector.
+/// Singular value decomposition of a square matrix by one-sided Jacobi rotations, which are
+/// accurate for small values too. Zero values do not have a left vector.
 fn singular(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
     const SWEEPS: usize = 60;
     let size = matrix.len();
@@ -345,8 +348,8 @@ fn singular(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
     all.collect()
 }
 
-/// Least squares without negative values (C. Lawson and R. Hanson, Solving Least Squares Problems,
-/// chapter 23), where some columns may depend on others.
+/// Non-negative least squares (C. Lawson and R. Hanson, Solving Least Squares Problems, chapter
+/// 23); columns may be linearly dependent.
 fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
     let columns = right.len();
     let gradient = |values: &[f64]| {
@@ -361,7 +364,7 @@ fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
     let least = f64::EPSILON * columns as f64 * dot(right, right).sqrt();
     let mut values = vec![0.0; columns];
     let mut is_free = vec![false; columns];
-    // Each round frees one; more than these come only of rounding errors.
+    // Each round frees one column; more rounds than this are caused by rounding errors only.
     for _ in 0..10 * columns {
         let pulls = gradient(&values);
         let bound = (0..columns).filter(|place| !is_free[*place] && pulls[*place] > least);
@@ -371,7 +374,7 @@ fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
         is_free[next] = true;
         loop {
             let wanted = within(triangle, right, &is_free);
-            // How far to go until each one that falls is nothing.
+            // Step length at which each decreasing value reaches zero.
             let shares: Vec<f64> = (0..columns)
                 .map(|place| match is_free[place] && wanted[place] <= 0.0 {
                     true => values[place] / (values[place] - wanted[place]).max(f64::MIN_POSITIVE),
@@ -398,7 +401,7 @@ fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
     values
 }
 
-/// The shortest solution in which only some columns have a value.
+/// Minimum-norm solution in which only the free columns differ from zero.
 fn within(triangle: &[Vec<f64>], right: &[f64], is_free: &[bool]) -> Vec<f64> {
     let only = |row: &Vec<f64>| {
         let cells = row.iter().zip(is_free);

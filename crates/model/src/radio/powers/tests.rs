@@ -3,8 +3,8 @@ use manyways_unit::Random;
 use super::*;
 use crate::radio::{profiles, workload};
 
-/// What a monitor without noise sees of a radio: its mean power in each step of so many nanoseconds,
-/// from `origin` on, with the middles of the steps.
+/// Samples of a monitor without noise: the mean power of a radio in each step of `step` nanoseconds
+/// from `origin` on, at the middle of the step.
 fn monitor(profile: &Profile, packets: &[Packet], step: u64, origin: u64) -> Vec<(Time, f64)> {
     let mut joules: Vec<f64> = Vec::new();
     let mut timeline = Timeline::new(profile);
@@ -38,15 +38,15 @@ fn fit(profile: &Profile, packets: &[Packet], samples: &[(Time, f64)], window: S
     fit
 }
 
-/// Whether each column of a design is determined by its rows, by elimination: the reduced row echelon
-/// form has a row that holds nothing but the column.
+/// Whether the rows of a design determine each column, by elimination: the reduced row echelon form
+/// has a row with only that column.
 fn determined(fit: &Fit) -> Vec<bool> {
     let columns = fit.quantities.len();
     let (system, _) = fit.lanes[0].clone().system(columns, fit.first.unwrap().as_nanos());
     let rows: Vec<&[f64]> = system.design.chunks_exact(columns).collect();
     let length = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
     let lengths: Vec<f64> = (0..columns).map(length).collect();
-    // So many sums with random weights have the same row space.
+    // Enough random sums of rows have the same row space.
     let mut random = Random::new(3);
     let mut mixed = vec![vec![0.0; columns]; 2 * columns];
     for row in &rows {
@@ -84,11 +84,11 @@ fn determined(fit: &Fit) -> Vec<bool> {
     (0..columns).map(|column| alone.contains(&column)).collect()
 }
 
-/// Transfers of many packets, each with other distances and of another length.
+/// Transfers of many packets, with different intervals and lengths.
 fn bulk(direction: Direction, every: u64) -> Vec<Packet> {
     let mut packets = Vec::new();
     for transfer in 0..20_u64 {
-        // None begins at the same part of a window.
+        // Each transfer starts at another part of a window.
         let begins = transfer * 37_000_000_000 + transfer * transfer * 7_654_321;
         for number in 0..40 * (transfer % 7 + 1) {
             let at = Time::from_nanos(begins + number * every * (1 + transfer % 3));
@@ -108,7 +108,7 @@ fn app(name: &str, seed: u64, lasts: Span) -> Vec<Packet> {
     workload::alone(app, seed, lasts).collect()
 }
 
-/// Half an hour of a user's day, from noon on.
+/// Half an hour of a user's day, from noon.
 fn day() -> Vec<Packet> {
     let noon = Time::from_millis(12 * 3_600_000);
     let all = workload::mixed(4, Span::from_secs(12 * 3_600 + 1_800));
@@ -128,8 +128,8 @@ fn traces() -> Vec<(&'static str, Vec<Packet>)> {
     ]
 }
 
-/// Asserts that every number that the rows determine is found again, and that no other one is told.
-/// Returns how many are told.
+/// Asserts that every quantity that the rows determine is found with its value, and no other one.
+/// Returns the number of determined quantities.
 fn assert_told(
     what: &str,
     profile: &Profile,
@@ -151,11 +151,11 @@ fn assert_told(
 }
 
 #[test]
-fn what_can_be_told_is_told_of_every_profile_by_every_monitor() {
+fn every_determined_quantity_is_found_in_every_profile() {
     for (trace, packets) in traces() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
-            // From the first packet on, or from some moment before.
+            // From the first packet on, or from a time before.
             let begin = packets[0].at.as_nanos();
             let mut told = 0;
             for (step, window, origin) in [
@@ -173,7 +173,7 @@ fn what_can_be_told_is_told_of_every_profile_by_every_monitor() {
 }
 
 #[test]
-fn what_can_be_told_is_told_by_a_fast_monitor() {
+fn a_fast_monitor_determines_every_quantity() {
     let lasts = Span::from_secs(180);
     let short = |packets: Vec<Packet>| -> Vec<Packet> {
         let end = packets[0].at + lasts;
@@ -195,9 +195,9 @@ fn what_can_be_told_is_told_by_a_fast_monitor() {
     }
 }
 
-/// A packet every 30 s: what comes with it always comes together.
+/// A packet every 30 s: promotions, bits and demotions always occur together.
 #[test]
-fn of_heartbeats_only_what_lasts_is_told() {
+fn heartbeats_determine_only_states_with_duration() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let packets = heartbeats(30);
     let samples = monitor(&profile, &packets, 100_000_000, 0);
@@ -222,7 +222,7 @@ fn of_heartbeats_only_what_lasts_is_told() {
     assert!((powers.told(Quantity::State(2)).unwrap().value - 1.091).abs() < 1e-9);
 }
 
-/// What is added to the samples does not make an error larger than the one that is told says.
+/// Noise and clock errors do not cause a deviation larger than the reported error.
 #[test]
 fn errors_are_as_large_as_noise_and_clocks_make_them() {
     for (what, white, drift, late) in [
@@ -260,9 +260,9 @@ fn errors_are_as_large_as_noise_and_clocks_make_them() {
     }
 }
 
-/// Of two columns that are nearly the same, noise leaves only large errors.
+/// Noise leaves large errors in two nearly equal columns.
 #[test]
-fn what_is_hardly_apart_is_vague() {
+fn nearly_equal_columns_are_vague() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let packets = app("im", 7, Span::from_secs(3_600));
     let mut samples = monitor(&profile, &packets, 100_000_000, 0);
@@ -285,7 +285,7 @@ fn a_clock_that_is_half_a_sample_off_is_noticed() {
     let packets = app("im", 7, Span::from_secs(3_600));
     let samples = monitor(&profile, &packets, 100_000_000, 0);
     for (millis, offset) in [(0, None), (50, Some(53.0))] {
-        // Stamped when they begin.
+        // With the times of the samples' starts.
         let early = |(at, watts): &(Time, f64)| {
             (Time::from_nanos(at.as_nanos() - millis * 1_000_000), *watts)
         };
@@ -296,7 +296,7 @@ fn a_clock_that_is_half_a_sample_off_is_noticed() {
     }
 }
 
-/// A window is one sample at least, however short it is wished.
+/// A window has at least one sample, even if a shorter one is requested.
 #[test]
 fn windows_are_no_shorter_than_samples() {
     let profile = profiles::named("att-hspa").unwrap().unwrap();
@@ -311,7 +311,7 @@ fn windows_are_no_shorter_than_samples() {
     }
 }
 
-/// What lasts into the next window is not where it is looked for.
+/// A promotion can last into the next window, although the fit assigns it to one window.
 #[test]
 fn a_promotion_that_lasts_has_an_error() {
     let profile = profiles::named("lte").unwrap().unwrap();
@@ -324,7 +324,7 @@ fn a_promotion_that_lasts_has_an_error() {
     for packet in &packets {
         timeline.next(packet, |segment| {
             let Phase::Promotion(_) = segment.phase else { return };
-            // Over 260 ms behind the packet.
+            // Over 260 ms after the packet.
             for part in 0..26 {
                 let at = segment.begins.as_nanos() + part * 10_000_000;
                 samples[(at / 100_000_000) as usize].1 += segment.joules / 26.0 / 0.1;
@@ -348,7 +348,7 @@ fn no_number_is_negative() {
             honest.told(*quantity).is_none_or(|fitted| !fitted.is_bounded())
         })
     );
-    // As if being brought back gave energy.
+    // As if a promotion released energy.
     let mut timeline = Timeline::new(&profile);
     for packet in &packets {
         timeline.next(packet, |segment| {
@@ -388,7 +388,7 @@ fn the_rest_of_the_device_is_in_all_powers() {
     assert!((state(&after) - state(&profile)).abs() < 1e-5, "{after:?}");
 }
 
-/// Of any length, windows of a long silence are whole.
+/// Windows of any length in a long gap are complete.
 #[test]
 fn windows_are_lost_to_no_rounding() {
     let profile = profiles::named("att-hspa").unwrap().unwrap();
@@ -397,18 +397,18 @@ fn windows_are_lost_to_no_rounding() {
             workload::heartbeats(Span::from_secs(3_000), 1, Span::from_secs(3_000)).collect();
         let samples = monitor(&profile, &packets, millis * 1_000_000, 0);
         let [lane, ..] = fit(&profile, &packets, &samples, Span::from_millis(millis)).lanes;
-        // The first packet is in the first one.
+        // The first window contains the first packet.
         assert_eq!(lane.system(COLUMNS, 0).1.len() as u64, 3_000_000 / millis - 1, "{millis}");
     }
 }
 
-/// Those of the profile of that test.
+/// Columns of that test's profile.
 const COLUMNS: usize = 9;
 
 #[test]
-fn what_is_never_seen_is_not_told() {
+fn absent_quantities_are_not_determined() {
     let profile = profiles::named("att-hspa").unwrap().unwrap();
-    // Always awake: the later states never come.
+    // Always connected: the later states do not occur.
     let packets: Vec<Packet> =
         workload::heartbeats(Span::from_secs(2), 100, Span::from_secs(600)).collect();
     let samples: Vec<(Time, f64)> =
@@ -424,7 +424,7 @@ fn what_is_never_seen_is_not_told() {
 }
 
 #[test]
-fn too_little_is_said_to_be() {
+fn too_few_windows_are_an_error() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let mut monitor = Monitor::new(Span::from_secs(1));
     monitor.sample(Time::ZERO, 1.0);

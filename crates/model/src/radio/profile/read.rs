@@ -1,4 +1,4 @@
-//! The profile file (TOML): text in, a [`Profile`] or the place that is wrong out.
+//! Reads profile files (TOML).
 
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
@@ -8,32 +8,29 @@ use manyways_unit::toml::{Entry, Fault, Table, document, place};
 use super::{Listens, Profile, State, Technology, Transfer};
 use crate::radio::{Energy, Power};
 
-/// The longest profile, in bytes.
+/// Bytes of a profile file.
 pub const MAX_TEXT: usize = 64 << 10;
-/// The most states of a radio.
 pub const MAX_STATES: usize = 8;
-/// The longest timer, gap or cycle.
+/// Of a timer, gap or cycle.
 pub const LONGEST: Span = Span::from_secs(86_400);
-/// The most that a radio takes, and the most that a change of state does.
+/// Of a state or transfer.
 pub const MOST_POWER: Power = Power::watts(1_000.0);
-/// See [`MOST_POWER`].
+/// Of a demotion, promotion or million bits.
 pub const MOST_ENERGY: Energy = Energy::joules(1_000.0);
 
-/// What is wrong with a profile, and where.
+/// A fault in a profile file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct ProfileError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from one.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
-/// Reads a profile.
+/// Parses a profile.
 ///
 /// | Key | Value | Default |
 /// |---|---|---|
@@ -45,18 +42,18 @@ pub struct ProfileError {
 /// | `source` | a line | needed |
 /// | `[[state]]` `name` | a line, another for each | needed |
 /// | `power` | a power | needed |
-/// | `listen-every`, `listen-for`, `listen-power` | two times and a power: all three or none | none |
-/// | `timer` | a time, until the next state | needed, but for the last |
-/// | `demotion` | the energy to enter it | none |
-/// | `promotion`, `promotion-delay` | energy and time to be brought back | none |
-/// | `released` | whether coming back counts as a switch | of the last only |
-/// | `dormant` | `true` for the one into which the device can go by itself | the first released one |
+/// | `listen-every`, `listen-for`, `listen-power` | DRX cycle, on duration and its power: all three or none | none |
+/// | `timer` | a time, until the next state | needed, except in the last state |
+/// | `demotion` | the energy to enter the state | none |
+/// | `promotion`, `promotion-delay` | energy and duration of the promotion | none |
+/// | `released` | whether a promotion counts as a switch | only in the last state |
+/// | `dormant` | `true` for the state of fast dormancy | the first released one |
 /// | `source` | a line | needed |
 ///
 /// Limits: [`MAX_TEXT`], [`MAX_STATES`], [`LONGEST`], [`MOST_POWER`], [`MOST_ENERGY`].
 ///
 /// # Errors
-/// The first thing that is wrong, and where.
+/// Returns the first fault and its place.
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
     let read = match text.len() > MAX_TEXT {
         true => Err(Fault::new(0, format!("a profile has at most {MAX_TEXT} bytes"))),
@@ -76,7 +73,7 @@ fn profile(root: Table<'_>) -> Result<Profile, Fault> {
     let entry = root.required("state")?;
     let tables = entry.tables("a state")?;
     if !(2..=MAX_STATES).contains(&tables.len()) {
-        let hint = "the first is that in which data passes, the last that in which it stays";
+        let hint = "the first state transfers data, the last one is the state without traffic";
         return Err(
             Fault::new(entry.at(), format!("a radio has 2 to {MAX_STATES} states")).hint(hint)
         );
@@ -89,18 +86,21 @@ fn profile(root: Table<'_>) -> Result<Profile, Fault> {
         let (state, is_dormant) = state(table, place == last)?;
         let before = states.last();
         if states.iter().any(|other| other.name == state.name) {
-            let sentence = format!("two states are called `{}`", quoted(&state.name));
+            let sentence = format!("two states have the name `{}`", quoted(&state.name));
             return Err(Fault::new(at, sentence));
         }
         if place == 0 && state.is_released {
-            return Err(Fault::new(at, "in the first state data passes: it cannot be released"));
+            return Err(Fault::new(at, "the first state transfers data and cannot be released"));
         }
         if before.is_some_and(|before| before.is_released && !state.is_released) {
-            let sentence = format!("behind a released state, `{}` is one too", quoted(&state.name));
+            let sentence = format!(
+                "`{}` follows a released state and must be released too",
+                quoted(&state.name)
+            );
             return Err(Fault::new(at, sentence));
         }
         if is_dormant && (dormant.is_some() || !state.is_released) {
-            let sentence = "one state that is released can be the dormant one";
+            let sentence = "only one state, a released one, can be dormant";
             return Err(Fault::new(at, sentence));
         }
         dormant = dormant.or(is_dormant.then_some(place));
@@ -117,7 +117,7 @@ fn technology(entry: &Entry<'_>) -> Result<Technology, Fault> {
         let names = Technology::NAMES.map(|(name, _)| name);
         let hint = match nearest(text, names) {
             Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("it is one of {}", names.join(", ")),
+            None => format!("use one of {}", names.join(", ")),
         };
         entry.fault(format!("there is no `{}`", quoted(text))).hint(hint)
     })
@@ -159,7 +159,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
     ])?;
     let timer = match is_last {
         true => match table.entry("timer") {
-            Some(entry) => return Err(entry.fault("nothing comes behind the last state")),
+            Some(entry) => return Err(entry.fault("the last state has no timer")),
             None => None,
         },
         false => Some(span(&table.required("timer")?)?),
@@ -167,7 +167,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
     let flag = |key| table.entry(key).map(|entry| entry.flag()).transpose();
     let is_released = flag("released")?.unwrap_or(is_last);
     if is_last && !is_released {
-        return Err(Fault::new(table.at, "the last state is one that is released"));
+        return Err(Fault::new(table.at, "the last state must be released"));
     }
     let is_dormant = flag("dormant")?.unwrap_or(false);
     let state = State {
@@ -196,7 +196,7 @@ fn listens(table: &Table<'_>) -> Result<Option<Listens>, Fault> {
         power: power(&table.required(KEYS[2])?)?,
     };
     if listens.cycle.is_zero() || listens.lasts > listens.cycle {
-        return Err(lasts.fault("it cannot listen for longer than from one time to the next"));
+        return Err(lasts.fault("the on duration cannot exceed the cycle"));
     }
     Ok(Some(listens))
 }
@@ -212,7 +212,7 @@ fn optional<T>(
 fn words(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.one_line()?;
     match text.trim().is_empty() {
-        true => Err(entry.fault("it is empty")),
+        true => Err(entry.fault("the text is empty")),
         false => Ok(text.to_owned()),
     }
 }
@@ -235,7 +235,7 @@ where
 {
     let value: T = entry.read()?;
     if value > most {
-        return Err(entry.fault(format!("at most {most} can be given")));
+        return Err(entry.fault(format!("the maximum is {most}")));
     }
     Ok(value)
 }

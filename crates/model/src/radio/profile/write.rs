@@ -1,4 +1,4 @@
-//! A profile as the text that [`parse`](super::parse) reads.
+//! Writes profile files.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use manyways_unit::Span;
 use super::{Profile, State};
 use crate::radio::{Energy, Power};
 
-/// The text of a profile: read again, it is the same, to the last bit.
+/// Returns the text of a profile, which [`parse`](super::parse) reads back exactly.
 pub fn write(profile: &Profile) -> String {
     let mut out = String::new();
     let mut line = |key: &str, value: String| {
@@ -52,7 +52,7 @@ pub fn write(profile: &Profile) -> String {
 }
 
 fn power(power: Power) -> String {
-    // Zero has no sign there.
+    // Adding 0.0 removes the sign of a negative zero.
     format!("\"{}W\"", power.as_watts() + 0.0)
 }
 
@@ -60,7 +60,7 @@ fn energy(energy: Energy) -> String {
     format!("\"{}J\"", energy.as_joules() + 0.0)
 }
 
-/// In the largest unit of which it is a whole number.
+/// In the largest unit in which the value is a whole number.
 fn span(span: Span) -> String {
     let nanos = span.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
@@ -69,7 +69,7 @@ fn span(span: Span) -> String {
     format!("\"{}{name}\"", nanos / unit)
 }
 
-/// As a basic string of TOML.
+/// As a TOML basic string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for one in text.chars() {
@@ -94,7 +94,7 @@ mod tests {
     use crate::radio::profiles;
 
     #[test]
-    fn every_profile_is_read_as_it_was() {
+    fn every_written_profile_is_read_back() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
             assert_eq!(parse(&write(&profile)), Ok(profile), "{name}");
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_number_is_read_as_it_was(
+        fn any_written_value_is_read_back(
             watts in 0.0..1_000.0_f64,
             joules in 0.0..1e-3_f64,
             nanos in 0..86_400_000_000_000_u64,

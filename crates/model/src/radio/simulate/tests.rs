@@ -23,7 +23,7 @@ fn run(
     simulation.finish()
 }
 
-/// A policy that writes down when packets passed.
+/// A policy that records the times of packets.
 struct Notes<P> {
     policy: P,
     passed: Vec<(u64, u32)>,
@@ -48,7 +48,7 @@ impl<P: Policy> Policy for Notes<P> {
     }
 }
 
-/// Holds everything that can wait for three seconds, and sleeps after one.
+/// Delays every delay-tolerant session by 3 s and goes idle after 1 s.
 fn holding() -> Notes<Holding<Timer, f64>> {
     let policy = Holding { sleeps: Timer { wait: 1.0 }, holds: 3.0 };
     Notes { policy, passed: Vec::new() }
@@ -60,12 +60,12 @@ const ALL: fn(&Packet) -> bool = |_| true;
 fn sessions_wait_for_each_other_while_the_radio_sleeps() {
     let mut policy = holding();
     let packets = [
-        // Held for 3 s, with what follows in the same session…
+        // Delayed by 3 s, together with later packets of the session…
         packet(0, 1),
         packet(400, 1),
-        // …and with another one that comes within them.
+        // …and with another session that starts within the delay.
         packet(2_000, 2),
-        // By then it is awake: this one goes at once, between those that are late.
+        // The radio is connected then: this session passes at once, between delayed ones.
         packet(3_100, 3),
         packet(3_300, 3),
     ];
@@ -79,12 +79,12 @@ fn sessions_wait_for_each_other_while_the_radio_sleeps() {
 }
 
 #[test]
-fn what_cannot_wait_passes_at_once_and_wakes_the_rest() {
+fn other_sessions_pass_at_once_and_release_delayed_ones() {
     let mut policy = holding();
     let packets = [packet(0, 1), packet(1_000, 2), packet(1_500, 1), packet(9_000, 2)];
     let tolerates = |packet: &Packet| packet.session == 1;
     let outcome = run(&profile("att-hspa"), Decides::Policy(&mut policy), &tolerates, packets);
-    // Session 1 has lost one second, and keeps that.
+    // Session 1 was delayed by 1 s and keeps that shift.
     assert_eq!(policy.passed, [(1_000, 2), (1_000, 1), (2_500, 1), (9_000, 2)]);
     assert_eq!((outcome.delays.count, outcome.delays.mean()), (1, Some(1.0)));
 }
@@ -92,16 +92,16 @@ fn what_cannot_wait_passes_at_once_and_wakes_the_rest() {
 #[test]
 fn a_session_that_has_begun_is_not_held_back_again() {
     let mut policy = holding();
-    // It sleeps between them.
+    // The radio goes idle between them.
     let packets = [packet(0, 1), packet(20_000, 1)];
     run(&profile("att-hspa"), Decides::Policy(&mut policy), &ALL, packets);
     assert_eq!(policy.passed, [(3_000, 1), (23_000, 1)]);
 }
 
-/// A connection that stays, with a heartbeat every ten seconds: each is held back for itself, and all
-/// of them pass when the first one does.
+/// A persistent connection with a heartbeat every 10 s: each heartbeat is delayed as a session, and
+/// all of them pass together with the first.
 #[test]
-fn a_flow_may_begin_several_sessions_while_it_is_held_back() {
+fn a_delayed_flow_can_start_several_sessions() {
     let policy = Holding { sleeps: StatusQuo, holds: 60.0 };
     let mut notes = Notes { policy, passed: Vec::new() };
     let profile = profile("att-hspa");
@@ -128,8 +128,8 @@ fn sessions_are_forgotten_when_nothing_passes_for_long() {
 }
 
 #[test]
-fn switches_are_compared_with_those_of_who_knows() {
-    // Gaps of 0.3 s, 1 s, 2 s and 30 s; the threshold is 1.2 s, the timer 0.5 s.
+fn switches_are_compared_with_the_oracle() {
+    // Gaps of 0.3, 1, 2 and 30 s; the threshold is 1.2 s, the timer 0.5 s.
     let times = [0, 300, 1_300, 3_300, 33_300];
     let packets = || times.iter().map(|at| packet(*at, 0));
     let mut timer = Timer { wait: 0.5 };
@@ -151,9 +151,9 @@ fn an_empty_trace_takes_nothing() {
 }
 
 proptest! {
-    /// What cannot wait is never held back, and everything passes, once.
+    /// Sessions that are not delay-tolerant are never delayed, and every packet passes once.
     #[test]
-    fn what_cannot_wait_is_not_held_back(
+    fn sessions_without_tolerance_are_not_delayed(
         all in prop::collection::vec((0_u64..60_000, 0_u32..12), 1..80), n in 1_usize..12,
     ) {
         let mut packets: Vec<Packet> =
@@ -165,7 +165,7 @@ proptest! {
             holds: Learn::new(n, 0.008),
         };
         let mut policy = Notes { policy, passed: Vec::new() };
-        // Those of even numbers cannot wait.
+        // Sessions with even numbers are not delay-tolerant.
         let tolerates = |packet: &Packet| packet.session % 2 == 1;
         run(&profile, Decides::Policy(&mut policy), &tolerates, packets.iter().copied());
         prop_assert!(policy.passed.is_sorted_by_key(|(at, _)| *at));
@@ -187,8 +187,8 @@ proptest! {
     }
 }
 
-/// Runs on what was generated: only that all of it goes through. How good a policy is, the benchmark
-/// says.
+/// Runs on a generated trace and checks only that all packets pass; the benchmark measures the
+/// quality of policies.
 #[test]
 fn a_day_goes_through() {
     let profile = profile("att-hspa");

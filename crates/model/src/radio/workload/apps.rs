@@ -1,51 +1,49 @@
-//! What the applications do: the seven categories of a study of radio energy from 2011, by its words
-//! (S. Deng and H. Balakrishnan, "Traffic-aware techniques to reduce 3G/LTE wireless energy
-//! consumption", CoNEXT 2012, and the same in Deng's thesis, §4.6.1). It gives how often each of them
-//! speaks; sizes, variation and everything else are ours.
+//! Behaviour of applications: the seven categories of a study of radio energy from 2011, as
+//! described in its text (S. Deng and H. Balakrishnan, "Traffic-aware techniques to reduce 3G/LTE
+//! wireless energy consumption", CoNEXT 2012, and Deng's thesis, §4.6.1). The study specifies how
+//! often each category sends; sizes, variation and everything else are ours.
 //!
-//! These numbers were fixed before any policy was run on what they make. They are not tuned.
+//! These parameters were fixed before any policy was run on the traces. They are not tuned.
 
 use super::super::{Direction, Draw};
 use super::exchange::Exchange;
 
-/// Something that an application does again and again.
+/// A repeated activity of an application.
 #[derive(Clone, Copy, Debug)]
 pub struct Activity {
-    /// Seconds from one time to the next.
+    /// Seconds between repetitions.
     pub every: Draw,
-    /// The waits are longer at night and shorter by day, as people cause it.
+    /// Whether waits are longer at night and shorter by day, because users cause the activity.
     pub has_rhythm: bool,
-    /// How many exchanges happen at a time, beside each other: rounded, at least one.
+    /// Number of parallel exchanges: rounded, at least one.
     pub exchanges: Draw,
-    /// Each of them.
     pub exchange: Exchange,
 }
 
-/// An application.
 #[derive(Clone, Copy, Debug)]
 pub struct App {
-    /// What its category is called.
+    /// Name of the category.
     pub name: &'static str,
-    /// What it does whether or not somebody looks.
+    /// Activities at any time.
     pub background: &'static [Activity],
-    /// What it does while somebody uses it.
+    /// Activities while the application is in use.
     pub in_use: &'static [Activity],
-    /// Alone, in a trace of its own, it is in use all the time; or never.
+    /// Whether the application is in use all the time in a trace of its own; otherwise never.
     pub is_used_alone: bool,
-    /// The share of users who have it.
+    /// Share of users who have the application.
     pub installed: f64,
-    /// How often a user takes to it, beside the others that this user has.
+    /// Relative frequency of use among a user's applications.
     pub weight: f64,
 }
 
 const ONE: Draw = Draw::Always(1.0);
 const NOTHING: Draw = Draw::Always(0.0);
-/// How long servers think.
+/// Think time of servers in seconds.
 const THINKS: Draw = Draw::LogNormal { median: 0.08, sigma: 1.0, most: 5.0 };
-/// How long servers keep a connection that is not used: most by a timer of some seconds.
+/// Seconds until a server closes an unused connection; most servers use a timer of some seconds.
 const CLOSES: Draw = Draw::Either(0.5, &Draw::Uniform(0.0, 0.5), &Draw::Uniform(3.0, 16.0));
 
-/// A word on a connection that is there, and a word back.
+/// A short message on a persistent connection, and its answer.
 const HEARTBEAT: Exchange = Exchange {
     connects: 0.0,
     secures: 0.0,
@@ -56,7 +54,7 @@ const HEARTBEAT: Exchange = Exchange {
     closes: NOTHING,
 };
 
-/// A question over a connection of its own.
+/// A request over a new connection.
 const fn asks(up: Draw, down: Draw) -> Exchange {
     Exchange {
         connects: 1.0,
@@ -77,7 +75,7 @@ const REQUEST: Draw = Draw::LogNormal { median: 500.0, sigma: 0.5, most: 4_000.0
 const TEXT: Draw = Draw::LogNormal { median: 6e3, sigma: 1.0, most: 3e5 };
 const PICTURE: Draw = Draw::LogNormal { median: 2.5e4, sigma: 1.1, most: 2e6 };
 
-/// A reader of news, which looks for new ones in the background.
+/// A news reader that also fetches news in the background.
 pub const NEWS: App = App {
     name: "news",
     background: &[once(Draw::Uniform(110.0, 130.0), asks(REQUEST, TEXT))],
@@ -92,7 +90,7 @@ pub const NEWS: App = App {
     weight: 0.15,
 };
 
-/// Instant messages: a heartbeat every 5 to 20 seconds, and words of people.
+/// Instant messages: a heartbeat every 5 to 20 s, and messages of users.
 pub const IM: App = App {
     name: "im",
     background: &[
@@ -122,7 +120,7 @@ pub const IM: App = App {
     weight: 0.25,
 };
 
-/// Short messages to all, fetched by itself.
+/// A microblog, fetched in the background.
 pub const MICROBLOG: App = App {
     name: "microblog",
     background: &[once(
@@ -140,7 +138,7 @@ pub const MICROBLOG: App = App {
     weight: 0.15,
 };
 
-/// A game without a network, with an advertisement that changes about once a minute.
+/// An offline game with an advertisement that changes about once a minute.
 pub const GAME_AD: App = App {
     name: "game-ad",
     background: &[],
@@ -155,7 +153,7 @@ pub const GAME_AD: App = App {
     weight: 0.15,
 };
 
-/// Mail, looked for every five minutes; in one time of five there is some.
+/// Mail, fetched every five minutes; one fetch in five finds new mail.
 pub const EMAIL: App = App {
     name: "email",
     background: &[Activity {
@@ -185,7 +183,7 @@ pub const EMAIL: App = App {
     weight: 0.1,
 };
 
-/// A social network: somebody who reads, looks at pictures and comments; alone it looks for news
+/// A social network: the user reads, opens pictures and comments. In the background it fetches news
 /// every half hour.
 pub const SOCIAL: App = App {
     name: "social",
@@ -207,7 +205,7 @@ pub const SOCIAL: App = App {
     weight: 0.4,
 };
 
-/// Quotations, about once a second while somebody looks.
+/// Stock quotes, about once a second while in use.
 pub const FINANCE: App = App {
     name: "finance",
     background: &[],
@@ -225,30 +223,29 @@ pub const FINANCE: App = App {
     weight: 0.05,
 };
 
-/// All of them.
 pub const APPS: [App; 7] = [NEWS, IM, MICROBLOG, GAME_AD, EMAIL, SOCIAL, FINANCE];
 
-/// What differs between users.
+/// Differences between users.
 pub mod user {
     use super::Draw;
 
-    /// The way to servers: seconds there and back…
+    /// Round-trip time to servers in seconds.
     pub const ROUND_TRIP: Draw = Draw::LogNormal { median: 0.13, sigma: 0.35, most: 0.5 };
-    /// …of which each exchange has its own, so many times that…
+    /// Factor of the round-trip time for each exchange.
     pub const ROUND_TRIP_VARIES: Draw = Draw::LogNormal { median: 1.0, sigma: 0.15, most: 3.0 };
-    /// …bit/s towards the device and from it…
+    /// Downlink rate in bit/s.
     pub const RATE_DOWN: Draw = Draw::Uniform(1.5e6, 6e6);
-    /// See [`RATE_DOWN`].
+    /// Uplink rate in bit/s.
     pub const RATE_UP: Draw = Draw::Uniform(0.5e6, 2e6);
-    /// …and the share of packets that are lost.
+    /// Share of lost packets.
     pub const LOSS: f64 = 0.003;
-    /// The waits of each application are so many times what they are on average.
+    /// Factor of the waits for each application.
     pub const PACE: Draw = Draw::LogNormal { median: 1.0, sigma: 0.2, most: 3.0 };
-    /// How often somebody takes to the device in a day.
+    /// Visits per day.
     pub const VISITS: Draw = Draw::LogNormal { median: 45.0, sigma: 0.5, most: 200.0 };
-    /// For how many seconds.
+    /// Seconds of a visit.
     pub const VISIT: Draw = Draw::LogNormal { median: 60.0, sigma: 1.2, most: 3_600.0 };
-    /// How much of what people do falls into each hour of a day; 1 is about the mean.
+    /// Relative activity of users in each hour of the day; the mean is about 1.
     pub const RHYTHM: [f64; 24] = [
         0.25, 0.12, 0.06, 0.05, 0.06, 0.15, 0.4, 0.8, 1.1, 1.2, 1.2, 1.3, 1.5, 1.3, 1.2, 1.2, 1.3,
         1.5, 1.6, 1.6, 1.7, 1.6, 1.3, 0.7,

@@ -1,55 +1,56 @@
-//! What passes when two ends talk once.
+//! Packets of one exchange between device and server.
 
 use manyways_unit::Random;
 
 use super::super::{Direction, Draw};
 
-/// Bytes of data in a full packet, and of the headers in every packet.
+/// Payload bytes of a full-sized packet, and header bytes of every packet.
 const FULL: f64 = 1_448.0;
 const HEADERS: u32 = 52;
-/// A server that takes longer to answer acknowledges meanwhile (RFC 9293, 3.8.6.3: within half a
-/// second; usual stacks wait for 40 to 200 ms).
+/// A server with a longer think time acknowledges the request first (RFC 9293, 3.8.6.3: within 0.5
+/// s; common stacks wait 40 to 200 ms).
 const ACKNOWLEDGES_AFTER: f64 = 0.2;
-/// The first window of a sender (RFC 6928), and the largest that is played, in packets.
+/// Initial window of a sender (RFC 6928), and the largest window of the model, in packets.
 const WINDOW: u32 = 10;
 const LARGEST_WINDOW: u32 = 64;
-/// One loss in so many is only found by a timer, which takes so many seconds.
+/// Share of losses found only by the retransmission timeout, and its seconds.
 const FOUND_LATE: f64 = 0.1;
 const TIMER: f64 = 1.0;
 
-/// A question and its answer, perhaps on a connection of their own.
+/// A request and its answer, over a new or a persistent connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Exchange {
-    /// The probability that a connection is made for it.
+    /// Probability that the exchange opens a new connection.
     pub connects: f64,
-    /// The probability that a new connection is encrypted, which takes two more round trips.
+    /// Probability that a new connection uses TLS, which takes two more round trips.
     pub secures: f64,
-    /// Who speaks first.
+    /// Direction of the first message.
     pub begins: Direction,
-    /// Bytes that the device sends.
+    /// Bytes sent by the device.
     pub up: Draw,
-    /// Seconds from the end of the first to the beginning of the answer, without the way.
+    /// Seconds from the end of the first message to the start of the answer, without the round-trip
+    /// time.
     pub thinks: Draw,
-    /// Bytes that the device receives.
+    /// Bytes received by the device.
     pub down: Draw,
-    /// Seconds after which a connection of its own is closed by the server.
+    /// Seconds after which the server closes a new connection.
     pub closes: Draw,
 }
 
-/// The way between the device and a server.
+/// The path between the device and a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Path {
-    /// Seconds.
+    /// In seconds.
     pub round_trip: f64,
-    /// Towards the device, bit/s.
+    /// In bit/s.
     pub down: f64,
-    /// From the device, bit/s.
+    /// In bit/s.
     pub up: f64,
-    /// The share of packets towards the device that are lost.
+    /// Share of lost packets towards the device.
     pub loss: f64,
 }
 
-/// Plays an exchange: where it is, and who hears of its packets. They do not come in order.
+/// Generates the packets of an exchange, not in order, and passes each to a callback.
 pub(super) struct Player<'a, F> {
     pub(super) now: f64,
     pub(super) path: Path,
@@ -58,7 +59,7 @@ pub(super) struct Player<'a, F> {
 }
 
 impl<F: FnMut(f64, Direction, u32)> Player<'_, F> {
-    /// All packets of an exchange.
+    /// Generates all packets of an exchange.
     pub(super) fn play(&mut self, exchange: &Exchange) {
         let is_new = self.random.chance(exchange.connects);
         if is_new {
@@ -102,7 +103,7 @@ impl<F: FnMut(f64, Direction, u32)> Player<'_, F> {
         self.pass(0.0, Direction::Up, 0);
     }
 
-    /// Hellos and certificates; then what is exchanged before the first question.
+    /// Hellos and certificates, then the messages before the first request.
     fn secure(&mut self) {
         self.up(520.0);
         self.now += self.path.round_trip;
@@ -122,7 +123,7 @@ impl<F: FnMut(f64, Direction, u32)> Player<'_, F> {
         }
     }
 
-    /// In windows that double with each round trip.
+    /// In windows that double each round trip.
     fn down(&mut self, bytes: f64) {
         let mut left = bytes.round();
         let mut window = WINDOW;

@@ -7,7 +7,7 @@ fn seconds(packet: &Packet) -> f64 {
     packet.at.as_secs_f64()
 }
 
-/// When the sessions of an application begin.
+/// Starts of the sessions of an application.
 fn begins(packets: &[Packet], app: u16) -> Vec<f64> {
     let mut seen = std::collections::BTreeMap::new();
     for packet in packets.iter().filter(|packet| packet.app == app) {
@@ -59,12 +59,12 @@ fn applications_speak_as_often_as_the_study_says() {
         let workload = alone(app, 1, THREE_DAYS);
         waits(&begins(&workload.collect::<Vec<_>>(), 0))
     };
-    // Mail every five minutes, an advertisement about each minute, quotations about each second.
+    // Mail every five minutes, an advertisement about every minute, quotes about every second.
     assert!(waits_of(&apps::EMAIL).iter().all(|wait| (290.0..310.0).contains(wait)));
     let advertisements = waits_of(&apps::GAME_AD);
     assert!(advertisements.iter().all(|wait| *wait < 1.0 || (54.0..66.0).contains(wait)));
     assert!(waits_of(&apps::FINANCE).iter().all(|wait| (0.7..1.3).contains(wait)));
-    // Heartbeats of messages come every 5 to 20 seconds, and what people write comes between.
+    // Heartbeats of instant messages every 5 to 20 s, with messages of users between.
     let longest = waits_of(&apps::IM).into_iter().fold(0.0, f64::max);
     assert!((19.0..20.1).contains(&longest), "{longest}");
 }
@@ -90,8 +90,8 @@ fn an_exchange_is_a_question_and_its_answer() {
         of.map(|(_, _, bytes)| bytes - 52).sum()
     };
     assert_eq!((data(Direction::Up), data(Direction::Down)), (2_000, 29_000));
-    // Connected after a round trip; 2,000 bytes take 16 ms; the answer comes a round trip and
-    // 300 ms after, in two windows of 10 and 11, of which the second waits for a round trip.
+    // Connected after a round trip; 2 000 bytes take 16 ms; the answer starts a round trip and 300
+    // ms later, in two windows of 10 and 11 packets, of which the second waits for a round trip.
     let at = |wanted: u32| {
         let mut downs =
             packets.iter().filter(|packet| packet.1 == Direction::Down && packet.2 > 60);
@@ -100,7 +100,7 @@ fn an_exchange_is_a_question_and_its_answer() {
     assert!((at(0) - 10.516).abs() < 1e-9, "{}", at(0));
     assert!((at(9) - (10.516 + 9.0 * 1.448e-3)).abs() < 1e-9);
     assert!((at(10) - 10.616).abs() < 1e-9);
-    // The server closes five seconds after the last byte.
+    // The server closes the connection 5 s after the last byte.
     let last = packets.iter().map(|packet| packet.0).fold(0.0, f64::max);
     let end = 10.616 + 11.0 * 1.448e-3 - (21.0 * 1_448.0 - 29_000.0) * 1e-6;
     assert!((last - (end + 5.102)).abs() < 1e-9, "{last} {end}");
@@ -123,11 +123,12 @@ fn people_sleep() {
 }
 
 #[test]
-fn nobody_writes_to_who_sleeps() {
+fn users_receive_no_messages_at_night() {
     let mut seen = std::collections::BTreeSet::new();
     let (mut night, mut day) = (0, 0);
     for packet in alone(&apps::IM, 1, THREE_DAYS * 10) {
-        // What somebody writes begins with what is received; heartbeats begin with what is sent.
+        // A session that starts with a received packet is a message of a user; heartbeats start
+        // with a sent one.
         if seen.insert(packet.session) && packet.direction == Direction::Down {
             let hour = seconds(&packet) / HOUR % 24.0;
             night += u32::from((1.0..6.0).contains(&hour));
@@ -138,7 +139,7 @@ fn nobody_writes_to_who_sleeps() {
 }
 
 #[test]
-fn users_have_what_their_share_says() {
+fn applications_are_installed_by_their_share() {
     let users = 400;
     let mut with_im = 0;
     for seed in 0..users {

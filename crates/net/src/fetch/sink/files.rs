@@ -14,9 +14,10 @@ use super::{Left, SinkError, failed};
 use crate::fetch::digest::of_file;
 use crate::fetch::resume::{MOST_BYTES, Saved};
 
-/// What may be left to the disk at the end. Only who fetches faster than a disk writes has more, and
-/// to wait for that would take longer than to fetch it did.
-const WAITED_FOR: u64 = 256 << 20;
+/// What the name of an unfinished file ends in.
+pub(in crate::fetch) const PART_SUFFIX: &str = ".manyways-part";
+/// What the name of a resume file ends in.
+pub(in crate::fetch) const RESUME_SUFFIX: &str = ".manyways";
 
 /// The files of one download.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Files {
         url: &str,
         resume: bool,
     ) -> Result<(Self, Left), SinkError> {
-        let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
+        let (part, state) = (with_suffix(target, PART_SUFFIX), with_suffix(target, RESUME_SUFFIX));
         let device = match std::fs::metadata(target) {
             Ok(metadata) if metadata.is_file() => false,
             Ok(metadata) if metadata.file_type().is_char_device() => true,
@@ -156,7 +157,7 @@ impl Files {
                 return Ok(());
             }
             file.sync_data().map_err(|error| failed(&part, error))?;
-            let fresh = beside(&state, "-new");
+            let fresh = with_suffix(&state, "-new");
             let write = || -> io::Result<()> {
                 let file = OpenOptions::new()
                     .write(true)
@@ -176,16 +177,16 @@ impl Files {
         }
     }
 
-    /// The object is whole: gives it its name. Where not more than [`WAITED_FOR`] of it is not
-    /// lasting yet, it is made so before, so that a crash does not leave zeros under that name.
-    pub(super) fn finish(&mut self, length: u64, lasting: u64) -> Result<(), SinkError> {
+    /// The object is complete: gives it its name. With `is_synced` it is durable before, so that a
+    /// crash leaves no zeros under that name.
+    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         self.flush()?;
         if self.device {
             return Ok(());
         }
         let whole = || -> io::Result<()> {
             self.file.set_len(length)?;
-            if length.saturating_sub(lasting) <= WAITED_FOR {
+            if is_synced {
                 self.file.sync_data()?;
             }
             std::fs::rename(&self.part, &self.target)
@@ -248,7 +249,7 @@ fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved
     Ok(saved)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(in crate::fetch) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)

@@ -183,7 +183,7 @@ async fn checksums_are_checked_before_the_file_gets_its_name() {
     // FIPS 180-2, appendix B.1.
     let hash = got.report().sha256.unwrap();
     assert!(
-        super::super::run::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
+        super::super::transfer::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
         "{hash:?}"
     );
     get(&mut client, &job.clone().checksum(Checksum::Check(hash))).await.report();
@@ -272,4 +272,40 @@ async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
     // Dropped like that, it is as if it had been killed.
     let saved = crate::fetch::resume::Saved::parse(&std::fs::read(&state).unwrap()).unwrap();
     assert_eq!((saved.length, saved.done.total()), (1_000_000, 0));
+}
+
+/// A checkpoint once counted bytes that were received but not yet written: after a kill, `-c`
+/// continued with a hole in the file.
+#[tokio::test]
+async fn a_resume_file_contains_only_bytes_that_are_in_the_file() {
+    let object = object(1_000_000);
+    let served = object.clone();
+    let server = Server::start(move |ask| {
+        let mut reply = good(ask, &served, ETAG);
+        (reply.upto, reply.then) = (20_000, Then::Hold);
+        reply
+    })
+    .await;
+    let (_folder, target) = target();
+    let state = target.with_file_name("file.manyways");
+    let part = target.with_file_name("file.manyways-part");
+    let config = Config { stall_alone: Span::from_secs(600), ..quick() };
+    let mut client = one_path().config(config).build().unwrap();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let saved = || crate::fetch::resume::Saved::parse(&std::fs::read(&state).ok()?).ok();
+    let seen = Semaphore::new(0);
+    let mut listen = |_: Event<'_>| {
+        if saved().is_some_and(|saved| !saved.done.is_empty()) {
+            seen.add_permits(1);
+        }
+    };
+    tokio::select! {
+        outcome = client.fetch(&job, &mut listen, pending()) => panic!("{outcome:?}"),
+        permit = seen.acquire() => permit.unwrap().forget(),
+    }
+    let written = std::fs::read(&part).unwrap();
+    for range in saved().unwrap().done.iter() {
+        let range = range.start as usize..range.end as usize;
+        assert!(written.get(range.clone()) == object.get(range.clone()), "{range:?}");
+    }
 }

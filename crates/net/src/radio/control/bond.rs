@@ -1,4 +1,4 @@
-//! A bond that holds back what can wait.
+//! The bond client that delays delay-tolerant connections.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,56 +11,54 @@ use manyways_unit::{Span, Time};
 use crate::bond::control::{self, Answer, ControlError, End, Request};
 use crate::bond::hold::{Hold, Told, Wish};
 
-/// Its first answer is waited for so long.
+/// Timeout of the client's first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one attempt to reach it to the next.
+/// Interval between connection attempts.
 const AGAIN: Span = Span::from_secs(5);
-/// The longest line that it says.
+/// Bytes of a line from the client.
 const LINE: usize = 64 * 1024;
 
-/// A running client of a bond, whose new connections under some rules can wait.
+/// A running bond client with rules for delay-tolerant connections.
 #[derive(Debug)]
 pub struct Bond {
     name: String,
     hold: Hold,
     link: Option<Link>,
-    /// When to try to reach it.
+    /// Time of the next connection attempt.
     again: Time,
-    /// How often what waits was let go when it was told so last.
+    /// [`Gate::opened`] at the last report to the client.
     opened: u64,
-    /// Why it was not back, when that was said last.
+    /// The last logged reason for a failed reconnection.
     why: String,
 }
 
 #[derive(Debug)]
 struct Link {
     stream: UnixStream,
-    /// What has come of a line.
+    /// Received bytes of an incomplete line.
     said: Vec<u8>,
     has_answered: bool,
     is_shut: bool,
 }
 
-/// Why it does not hold anything back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BondError {
-    /// It cannot be asked.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// It has answered something else.
-    #[error("the client of the bond does not hold anything back")]
+    /// An unexpected answer.
+    #[error("the bond client does not delay connections")]
     Answer(Answer),
-    /// It does not answer.
-    #[error("the client of the bond does not answer: {0}")]
+    #[error("the bond client does not answer: {0}")]
     Io(#[source] io::Error),
 }
 
 impl Bond {
-    /// Asks the client of that name.
+    /// Connects to the client of this name.
     ///
     /// # Errors
-    /// Where there is none, it has no such rules, or somebody else holds its connections back.
+    /// Fails if no client has this name, if the client has no matching rules, or if another process
+    /// controls its delays.
     pub fn open(name: &str, hold: Hold) -> Result<Self, BondError> {
         let mut link = Link::open(name, &hold)?;
         let answer = link.stream.set_read_timeout(Some(PATIENCE)).and_then(|()| link.answer());
@@ -74,17 +72,17 @@ impl Bond {
         Ok(Self { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() })
     }
 
-    /// What is readable when it says something.
+    /// Readable when the client has sent an event; `None` while disconnected.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(|link| link.stream.as_fd())
     }
 
-    /// When to try again to reach it.
+    /// Time of the next connection attempt; `None` while connected.
     pub(super) fn again(&self) -> Option<Time> {
         self.link.is_none().then_some(self.again)
     }
 
-    /// Tries to reach it, where it has gone. Says whether there is something new to wait for.
+    /// Reconnects if due. Returns whether there is a new connection to poll.
     pub(super) fn seek(&mut self, now: Time) -> bool {
         if self.link.is_some() || now < self.again {
             return false;
@@ -95,7 +93,8 @@ impl Bond {
         self.link.is_some()
     }
 
-    /// What it says. Where it was there and has gone, after the last of it, an error: what waited there has passed.
+    /// Returns the events of the client, and the error if the connection was lost; delayed
+    /// connections have passed then.
     pub(super) fn take(&mut self, now: Time) -> (Vec<Said>, Option<io::Error>) {
         let mut said = Vec::new();
         let Some(link) = &mut self.link else { return (said, None) };
@@ -107,10 +106,10 @@ impl Bond {
         if end.is_some() {
             self.lose(now);
         }
-        // That one who has gone is not back is no news, but for the reason.
+        // A repeated failure to reconnect is logged only if its reason changed.
         let why = end.as_ref().filter(|_| !was_there).map(ToString::to_string);
         if let Some(why) = why.filter(|why| *why != self.why) {
-            tracing::warn!("the bond does not hold anything back: {why}");
+            tracing::warn!("bond: connections are not delayed: {why}");
             self.why = why;
         }
         (said, end.filter(|_| was_there))
@@ -121,7 +120,7 @@ impl Bond {
         self.again = now + AGAIN;
     }
 
-    /// Sees that what can wait does as it should. An error where it has gone.
+    /// Sends the state of the gate to the client. Fails if the connection was lost.
     pub(super) fn keep(&mut self, now: Time, gate: Gate) -> io::Result<()> {
         let lets_go = std::mem::replace(&mut self.opened, gate.opened) != gate.opened;
         let Some(link) = self.link.as_mut().filter(|link| link.has_answered) else {
@@ -141,12 +140,11 @@ impl Bond {
     }
 }
 
-/// What a bond says.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Said {
-    /// It does what is wished, having been gone.
+    /// The client accepted the rules again after a reconnection.
     Back,
-    /// What becomes of a connection.
+    /// The state of a delayed connection.
     Told(Told),
 }
 
@@ -156,7 +154,7 @@ impl Link {
         Ok(Self { stream, said: Vec::new(), has_answered: false, is_shut: false })
     }
 
-    /// The first line, whenever it comes.
+    /// Blocks until the first line.
     fn answer(&mut self) -> io::Result<Answer> {
         loop {
             if let Some(line) = self.line()? {
@@ -166,12 +164,15 @@ impl Link {
         }
     }
 
-    /// A whole line of what has come.
+    /// A complete received line, if any.
     fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(end) = self.said.iter().position(|byte| *byte == b'\n') else {
             return match self.said.len() < LINE {
                 true => Ok(None),
-                false => Err(io::Error::new(io::ErrorKind::InvalidData, "it says too much")),
+                false => Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the bond client sent a line that is too long",
+                )),
             };
         };
         let rest = self.said.split_off(end + 1);
@@ -181,7 +182,10 @@ impl Link {
     fn more(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
         match self.stream.read(&mut piece)? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")),
+            0 => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the bond client has closed the connection",
+            )),
             count => {
                 self.said.extend(&piece[..count]);
                 Ok(())
@@ -214,7 +218,7 @@ impl Link {
     fn wish(&mut self, wish: Wish) -> io::Result<()> {
         let mut line = serde_json::to_vec(&wish)?;
         line.push(b'\n');
-        // So few bytes go at once, or not at all.
+        // A write of so few bytes is complete or fails.
         self.stream.write_all(&line)?;
         self.is_shut = wish == Wish::Shut;
         Ok(())
@@ -227,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// One that is there, and the client's end of the line.
+    /// A connected bond, and the client's end of the connection.
     fn pair(has_answered: bool) -> (Bond, UnixStream) {
         let (stream, theirs) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_what_has_changed() {
+    fn changes_of_the_gate_are_sent() {
         let (mut bond, mut theirs) = pair(true);
         let mut keep = |is_shut, opened| {
             bond.keep(Time::ZERO, Gate { is_shut, opened }).unwrap();
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_back_is_told_again_once_it_has_answered() {
+    fn a_reconnected_client_receives_the_gate_after_its_answer() {
         let (mut bond, mut theirs) = pair(false);
         let shut = Gate { is_shut: true, opened: 3 };
         bond.keep(Time::ZERO, shut).unwrap();
@@ -289,13 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn who_talks_nonsense_is_left() {
+    fn a_client_with_malformed_lines_is_disconnected() {
         for text in ["nonsense\n", "{\"passes\":{}}\n", "\"holds\"\n", &"x".repeat(LINE)] {
             let (mut bond, mut theirs) = pair(true);
             theirs.write_all(text.as_bytes()).unwrap();
             let (said, end) = bond.take(Time::ZERO);
             assert!(said.is_empty() && end.is_some() && bond.fd().is_none(), "{text:.20}");
-            // It is nowhere to be found.
+            // There is no client to connect to.
             assert!(!bond.seek(Time::from_millis(4_999)) && !bond.seek(Time::from_millis(5_000)));
             assert_eq!(bond.again(), Some(Time::from_millis(10_000)));
         }

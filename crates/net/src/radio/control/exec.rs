@@ -1,4 +1,4 @@
-//! A command of the user's that sends the radio to sleep.
+//! The user's command that sends the radio to idle.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,52 +9,48 @@ use manyways_model::radio::control::Sleep;
 use manyways_sys::command::Running;
 use manyways_unit::{Span, Time};
 
-/// Runs it, one at a time. It gets no input, and what it says goes to standard error: standard output
-/// is for what happens.
+/// Runs the command, one process at a time. Its input is empty, and its output goes to standard
+/// error, because standard output is for events.
 #[derive(Debug)]
 pub struct Exec {
-    /// For `/bin/sh -c`.
+    /// Argument of `/bin/sh -c`.
     command: String,
-    /// It is killed when it takes longer.
+    /// Timeout after which the command is killed.
     patience: Span,
-    /// What it finds in its environment, beside what each sleep adds.
+    /// Environment variables, in addition to those of each dormancy.
     variables: Vec<(&'static str, String)>,
     running: Option<(Running, Time)>,
 }
 
-/// A command is over.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ended {
-    /// How.
     pub how: How,
-    /// After so long.
     pub lasts: Span,
 }
 
-/// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// By itself, with this code.
     Exit(i32),
-    /// A signal of somebody else's has killed it.
+    /// By a signal that is not ours.
     Signal(i32),
-    /// It was killed, as it took too long.
+    /// Killed after the timeout.
     TimedOut,
-    /// It was killed, as the control is over.
+    /// Killed at the end of the run.
     Stopped,
-    /// It did not begin: the system's number of the error.
+    /// Could not be started; the errno value.
     NotStarted(i32),
 }
 
 impl Ended {
-    /// Whether the radio sleeps now, as far as the command knows.
+    /// Whether the command reported success.
     pub fn has_succeeded(&self) -> bool {
         self.how == How::Exit(0)
     }
 }
 
 impl Exec {
-    /// For `/bin/sh -c`, at most for so long, and with these variables in its environment.
+    /// `command` is the argument of `/bin/sh -c`.
     pub fn new(command: String, patience: Span, variables: Vec<(&'static str, String)>) -> Self {
         Self { command, patience, variables, running: None }
     }
@@ -63,12 +59,12 @@ impl Exec {
         self.running.is_some()
     }
 
-    /// When it has run for too long.
+    /// End of the running command's timeout.
     pub(super) fn until(&self) -> Option<Time> {
         self.running.as_ref().map(|(_, began)| *began + self.patience)
     }
 
-    /// Begins, and says what is readable once it has ended.
+    /// Starts the command. The returned descriptor is readable when the command has ended.
     pub(super) fn start(&mut self, now: Time, sleep: &Sleep) -> Result<BorrowedFd<'_>, Ended> {
         match self.spawn(sleep) {
             Ok(running) => Ok(self.running.insert((running, now)).0.as_fd()),
@@ -89,7 +85,7 @@ impl Exec {
         Running::start(command)
     }
 
-    /// Says whether it is over, and sees to that when it takes too long.
+    /// Returns the result of an ended command, and kills the command after the timeout.
     pub(super) fn poll(&mut self, now: Time) -> io::Result<Option<Ended>> {
         let Some((running, began)) = &mut self.running else { return Ok(None) };
         let lasts = now.since(*began);
@@ -104,12 +100,12 @@ impl Exec {
             }
             None => return Ok(None),
         };
-        // With it goes what was readable.
+        // This closes the descriptor that was readable.
         self.running = None;
         Ok(Some(Ended { how, lasts }))
     }
 
-    /// Kills what runs.
+    /// Kills the running command.
     pub(super) fn stop(self, now: Time) -> Option<Ended> {
         let (running, began) = self.running?;
         drop(running);

@@ -1,4 +1,4 @@
-//! What passes an interface, as far as a policy has to know it.
+//! Packets of an interface, with the properties that a policy needs.
 
 use std::fs::File;
 use std::io;
@@ -12,26 +12,24 @@ use manyways_sys::interface::{self, Device};
 use manyways_unit::{Size, Span, Time};
 use thiserror::Error;
 
-/// Packets that came in while nobody could look wait here: more than 10,000 of them.
+/// Holds more than 10 000 packets while the thread is busy.
 const BUFFER: Size = Size::from_kib(2_048);
-/// `PACKET_OTHERHOST` and `PACKET_OUTGOING`.
+/// `PACKET_OTHERHOST` and `PACKET_OUTGOING` (packet(7)).
 const FOR_OTHERS: u8 = 3;
 const OUTGOING: u8 = 4;
-/// The counters of all interfaces of the own namespace, and the most of it that is read.
+/// Counters of all interfaces in the thread's namespace, and the maximum of bytes read.
 const COUNTERS: &str = "/proc/net/dev";
 const MOST: usize = 1 << 20;
 
-/// How to watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Every packet by itself. Needs the right to capture.
+    /// Each packet individually; requires the right to capture.
     Capture,
-    /// By the interface's counters, so often. Of several packets between two looks only their sum is
-    /// known, and that they passed by the second.
+    /// The interface's counters at this interval. Of several packets in one interval only the sum
+    /// is known, and the time is that of the second read.
     Counters(Span),
 }
 
-/// An interface that is watched.
 #[derive(Debug)]
 pub struct Source {
     name: String,
@@ -41,8 +39,8 @@ pub struct Source {
 
 #[derive(Debug)]
 enum Watched {
-    /// With how many packets were taken out of it, and how many the kernel says to have put into it
-    /// and to have had no room for.
+    /// Packets read from the ring, packets that the kernel reports as put into it, and packets
+    /// dropped for lack of space.
     Ring {
         ring: Ring,
         taken: u64,
@@ -57,7 +55,7 @@ enum Watched {
     },
 }
 
-/// Since the interface is there.
+/// Counts since the creation of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counters {
     /// Bytes and packets.
@@ -65,56 +63,51 @@ struct Counters {
     sent: [u64; 2],
 }
 
-/// Why an interface cannot be watched.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no such interface.
     #[error("there is no interface {name}")]
     Missing {
-        /// Which.
         name: String,
-        /// Those that there are.
+        /// Names of the existing interfaces.
         others: Vec<String>,
     },
-    /// This process may not capture.
+    /// This process is not permitted to capture.
     #[error("capturing packets is not allowed")]
     Forbidden,
-    /// The interface is switched off.
     #[error("the interface {0} is down")]
     Down(String),
-    /// The system refuses for another reason.
+    /// Another failure of a system call.
     #[error("cannot watch {name}: {error}")]
     System {
-        /// What.
         name: String,
-        /// Why not.
         #[source]
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Missing { others, .. } => Some(format!("there are: {}", others.join(", "))),
+            Self::Missing { others, .. } => {
+                Some(format!("the interfaces are: {}", others.join(", ")))
+            }
             Self::Forbidden => Some(
-                "run it as root, give the program the right to (sudo setcap cap_net_raw+ep \
-                 \"$(command -v manyways)\"), or watch the counters: --counters"
+                "run as root, grant the capability (sudo setcap cap_net_raw+ep \
+                 \"$(command -v manyways)\"), or watch the counters (--counters)"
                     .into(),
             ),
-            Self::Down(name) => Some(format!("switch it on: ip link set {name} up")),
+            Self::Down(name) => Some(format!("bring the interface up: ip link set {name} up")),
             Self::System { .. } => None,
         }
     }
 }
 
 impl Source {
-    /// Begins to watch.
+    /// Starts watching.
     ///
     /// # Errors
-    /// Where there is no such interface, it is down, or this process may not.
+    /// Fails if the interface does not exist or is down, or if permission is missing.
     pub fn open(name: &str, watch: Watch) -> Result<Self, OpenError> {
         let system = |error| OpenError::System { name: name.to_owned(), error };
         let all = interface::devices().map_err(|error| system(io::Error::other(error)))?;
@@ -129,7 +122,7 @@ impl Source {
             Watch::Capture => {
                 let options = Options {
                     interface: Some(device.index),
-                    // Lengths are those of the network layer then.
+                    // Lengths are those of IP packets then.
                     cooked: true,
                     snap: 1,
                     buffer: BUFFER,
@@ -157,7 +150,7 @@ impl Source {
         &self.name
     }
 
-    /// What is readable when there is something to take, if anything is.
+    /// Readable when packets can be read; `None` with counters.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.watched {
             Watched::Ring { ring, .. } => Some(ring.as_fd()),
@@ -165,7 +158,7 @@ impl Source {
         }
     }
 
-    /// How often to look, where nothing is readable.
+    /// Read interval of the counters; `None` with a capture.
     pub(super) fn step(&self) -> Option<Span> {
         match &self.watched {
             Watched::Ring { .. } => None,
@@ -173,12 +166,12 @@ impl Source {
         }
     }
 
-    /// Gives out what has passed, in its order.
+    /// Passes all new packets to `each`, in order.
     pub(super) fn take(&mut self, clock: &Clock, mut each: impl FnMut(&Packet)) -> io::Result<()> {
         let now = clock.now();
         match &mut self.watched {
             Watched::Ring { ring, taken, .. } => {
-                // Anew each time, as somebody may set the wall clock.
+                // Read each time, because the wall clock can be set.
                 let epoch = clock.epoch();
                 let give = |frame: &Frame<'_>| {
                     *taken += 1;
@@ -191,9 +184,9 @@ impl Source {
             }
             Watched::Counters { file, text, last, .. } => {
                 read(file, text)?;
-                // An interface that is not there is told elsewhere.
+                // A removed interface is reported by [`Source::is_up`].
                 let Some(counters) = counters(text, &self.name) else { return Ok(()) };
-                // A question goes before its answer.
+                // A request is sent before its answer is received.
                 let ways = [
                     (Direction::Up, last.sent, counters.sent),
                     (Direction::Down, last.received, counters.received),
@@ -207,7 +200,7 @@ impl Source {
         Ok(())
     }
 
-    /// Whether all that has passed until now was taken: where not, it is readable before long.
+    /// Whether all packets until now were read; if not, the descriptor becomes readable soon.
     pub(super) fn is_current(&mut self) -> io::Result<bool> {
         match &mut self.watched {
             Watched::Ring { ring, taken, put, missed } => {
@@ -220,7 +213,7 @@ impl Source {
         }
     }
 
-    /// How many packets there was no room for.
+    /// Packets dropped for lack of space.
     pub(super) fn missed(&mut self) -> io::Result<u64> {
         self.is_current()?;
         match &self.watched {
@@ -229,7 +222,7 @@ impl Source {
         }
     }
 
-    /// Whether something is wrong with the interface. `is_ready` is whether it was readable.
+    /// Whether the interface failed; `is_ready` is whether its descriptor was readable.
     pub(super) fn has_failed(&mut self, is_ready: bool) -> io::Result<bool> {
         match &self.watched {
             Watched::Ring { ring, .. } => Ok(is_ready && ring.error()?.is_some()),
@@ -237,7 +230,7 @@ impl Source {
         }
     }
 
-    /// Whether the interface is up; none where it is not there any more.
+    /// Whether the interface is up; `None` if it was removed.
     pub(super) fn is_up(&self) -> io::Result<Option<bool>> {
         let same = |device: &&Device| device.index == self.index;
         let all = interface::devices().map_err(io::Error::other)?;
@@ -252,7 +245,7 @@ fn of(frame: &Frame<'_>, epoch: Span, now: Time) -> Packet {
     Packet { at: at.min(now), direction, bytes, app: 0, session: 0 }
 }
 
-/// So many packets as were counted between two looks, of equal length. Counters that fell began anew.
+/// The packets counted between two reads, with equal lengths. Counters that decreased were reset.
 fn passed(
     direction: Direction,
     before: [u64; 2],
@@ -260,17 +253,17 @@ fn passed(
     now: Time,
 ) -> impl Iterator<Item = Packet> {
     let [bytes, packets] = [0, 1].map(|place| after[place].saturating_sub(before[place]));
-    // More than this a look does not make a difference.
+    // More packets in one interval make no difference.
     let packets = packets.min(1 << 16);
     (0..packets).map(move |number| {
-        // What does not divide goes with the last one.
+        // The last packet has the remainder.
         let more = if number + 1 == packets { bytes % packets } else { 0 };
         let bytes = u32::try_from(bytes / packets + more).unwrap_or(u32::MAX);
         Packet { at: now, direction, bytes, app: 0, session: 0 }
     })
 }
 
-/// The whole file, from its beginning.
+/// Reads the whole file from its start.
 fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     const STEP: usize = 8_192;
     let mut length = 0;
@@ -287,7 +280,7 @@ fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Those of an interface, in the text of [`COUNTERS`].
+/// Counters of an interface in the text of [`COUNTERS`].
 fn counters(text: &[u8], name: &str) -> Option<Counters> {
     let rest = text.split(|byte| *byte == b'\n').find_map(|line| {
         line.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b":")
@@ -338,7 +331,7 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
         };
         assert_eq!(packets([100, 1], [450, 4]), [116, 116, 118]);
         assert_eq!(packets([100, 1], [100, 1]), [0; 0]);
-        assert_eq!(packets([100, 9], [50, 2]), [0; 0], "they began anew");
+        assert_eq!(packets([100, 9], [50, 2]), [0; 0], "counters were reset");
         assert_eq!(packets([0, 0], [u64::MAX, 1]), [u32::MAX]);
         assert_eq!(packets([0, 0], [0, u64::MAX]).len(), 1 << 16);
     }
@@ -360,14 +353,14 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
         let sent = of(&frame, epoch, now);
         assert_eq!((sent.at, sent.direction, sent.bytes), (Time::from_nanos(7), Direction::Up, 60));
         let received = of(&Frame { kind: 0, ..frame }, epoch, Time::from_nanos(3));
-        // Never of the future, and never of before the beginning.
+        // Never in the future, and never before the start.
         assert_eq!((received.at, received.direction), (Time::from_nanos(3), Direction::Down));
         assert_eq!(of(&frame, Span::from_secs(9), now).at, Time::ZERO);
     }
 
     proptest! {
         #[test]
-        fn whatever_stands_there_it_goes_on(
+        fn arbitrary_counters_do_not_panic(
             at in 0..TEXT.len(), byte in any::<u8>(), length in 0..TEXT.len(),
         ) {
             let mut text = TEXT.to_vec();

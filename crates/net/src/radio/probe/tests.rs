@@ -43,7 +43,7 @@ fn sample(idle: u64, round_trip: u64) -> Sample {
 }
 
 #[test]
-fn a_record_goes_on_where_it_was() {
+fn a_record_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe.csv");
     let mut record = Record::open(&path, false).unwrap();
@@ -52,7 +52,7 @@ fn a_record_goes_on_where_it_was() {
     let text = std::fs::read_to_string(&path).unwrap();
     let line = "0.3,0.020500,0.301000,2,1.500";
     assert_eq!(text.lines().nth(1), Some(line));
-    // Killed amid a line.
+    // The process was killed within a line.
     std::fs::write(&path, format!("{text}0.1,0.1,0.1,0,17")).unwrap();
     let error = Record::open(&path, false).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
@@ -67,7 +67,7 @@ fn a_record_goes_on_where_it_was() {
 }
 
 #[test]
-fn who_accepts_and_who_refuses_has_answered() {
+fn accepted_and_refused_connections_are_answers() {
     let local = IpAddr::from([127, 0, 0, 1]);
     let server = TcpListener::bind((local, 0)).unwrap();
     let port = server.local_addr().unwrap().port();
@@ -83,7 +83,7 @@ fn who_accepts_and_who_refuses_has_answered() {
 }
 
 #[test]
-fn who_says_stop_keeps_what_was_measured() {
+fn a_stopped_run_keeps_its_results() {
     let local = IpAddr::from([127, 0, 0, 1]);
     let server = TcpListener::bind((local, 0)).unwrap();
     let port = server.local_addr().unwrap().port();

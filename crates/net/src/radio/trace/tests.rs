@@ -12,7 +12,7 @@ fn open(path: &Path) -> Result<Trace, TraceError> {
     Trace::open(path, &Wanted::default(), &Progress::default())
 }
 
-/// A pcap file with datagrams of IP, at these milliseconds: from, to, port of each, bytes of payload.
+/// A pcap file with IP packets at these milliseconds: addresses, ports, payload bytes.
 fn capture(datagrams: &[(u64, [u8; 2], [u16; 2], u16)]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_3c4d_u32.to_le_bytes());
@@ -86,7 +86,7 @@ fn a_capture_is_a_trace_and_leaves_nothing_behind() {
     assert!(!temp.exists());
 }
 
-/// Without addresses of the device, who asks for an echo is.
+/// Without configured addresses, the sender of an echo request is the device.
 #[test]
 fn echo_requests_are_sent_and_replies_are_received() {
     let ping = [1_u64, 2].map(|second| (second * 1_000, [1, 2], [0, 0], 56));
@@ -114,7 +114,7 @@ fn echo_requests_are_sent_and_replies_are_received() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn folders_of_killed_processes_are_removed() {
     let home = tempfile::tempdir().unwrap();
     // No process has the number 0.
     let names =
@@ -129,7 +129,7 @@ fn what_a_killed_process_left_is_removed() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_fault() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -145,10 +145,16 @@ fn what_is_wrong_is_said() {
     assert_eq!(fault(&write("b", b"time,bytes,direction\n")), "there is no packet in /b");
     assert_eq!(fault(&write("c", b"time,bytes\n")), "/c, line 1: there is no column `direction`");
     let unsorted = b"time,bytes,direction\n2,1,up\n1,1,up\n";
-    assert_eq!(fault(&write("d", unsorted)), "/d, line 3: it is earlier than the line before");
-    assert_eq!(fault(&write("e", b"time,bytes,direction\n\xff\n")), "/e, line 2: it is not text");
+    assert_eq!(
+        fault(&write("d", unsorted)),
+        "/d, line 3: the time is earlier than in the line before"
+    );
+    assert_eq!(
+        fault(&write("e", b"time,bytes,direction\n\xff\n")),
+        "/e, line 2: the line is not UTF-8 text"
+    );
     let long = [b"time,bytes,direction\n1,1,".as_slice(), &[b'x'; 1 << 20]].concat();
-    assert_eq!(fault(&write("f", &long)), "/f, line 2: it has more than 4096 bytes");
+    assert_eq!(fault(&write("f", &long)), "/f, line 2: the line has more than 4096 bytes");
     assert!(fault(&folder.path().join("none")).starts_with("cannot read /none"));
     assert_eq!(fault(folder.path()), " has no tables of flows");
     assert_eq!(fault(&write("g", &capture(&[]))), "there is no packet in /g");
@@ -157,7 +163,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_capture_that_is_cut_says_so_and_has_what_was_before() {
+fn a_truncated_capture_reports_the_fault_and_keeps_its_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pcap");
     let whole = capture(&TALK);
@@ -178,7 +184,7 @@ fn a_trace_from_a_seed_is_the_same_each_time() {
 }
 
 #[test]
-fn it_stops_when_it_is_told_to() {
+fn reading_stops_on_request() {
     let made = Made { app: "mixed-day".to_owned(), seed: 7, lasts: Span::from_secs(30 * 86_400) };
     let mut trace = Trace::made(made).unwrap();
     let progress = Progress::default();
@@ -191,7 +197,7 @@ fn it_stops_when_it_is_told_to() {
     assert!(seen.is_stopped && seen.packets < 10_000 + 2 * LOOK, "{seen:?}");
 }
 
-/// A table of packets: milliseconds, the network, the flow, and whether there is a direction.
+/// A table of packets: milliseconds, network, flow.
 fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>, Option<u64>)>) {
     use manyways_flows::analysis::{FlowId, FlowPacket};
     use manyways_record::table::Schema;
@@ -232,18 +238,18 @@ fn only_packets_of_one_kind_of_network_where_the_table_says_which() {
     assert_eq!(names, ["app-1", "app-2", ""]);
 }
 
-/// Threads that wrote a table may have changed the order of neighbours.
+/// Writer threads can swap neighbouring packets.
 #[test]
 fn packets_a_little_out_of_order_are_put_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.parquet");
-    // Pieces of 1,000, the first of two behind the second.
+    // Blocks of 1 000 rows, swapped in pairs.
     let at = |row: u64| ((row / 1_000) ^ 1) * 1_000 + row % 1_000;
     table(&path, (0..20_000).map(|row| (at(row), None, Some(row % 7))));
     let (packets, _) = read(&mut open(&path).unwrap()).unwrap();
     assert!(packets.is_sorted_by_key(|packet| packet.at) && packets.len() == 20_000);
-    // What is further behind is not.
+    // A larger displacement is an error.
     table(&path, (0..20_000).map(|row| (20_000 - row, None, None)));
     let error = read(&mut open(&path).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("is earlier than those before it"), "{error}");
+    assert!(error.contains("is earlier than the packets before it"), "{error}");
 }

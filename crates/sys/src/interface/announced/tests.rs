@@ -117,7 +117,7 @@ fn a_long_list_is_cut() {
 }
 
 proptest::proptest! {
-    /// The files are foreign bytes, whoever wrote them.
+    /// The files contain foreign bytes.
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
         resolv_conf(&bytes);

@@ -1,4 +1,4 @@
-//! Namespaces, servers, a proxy, and those who ask.
+//! Namespaces, servers, a proxy, and clients.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -24,21 +24,21 @@ use crate::socket::transparent::{
 };
 use crate::tproxy::{Names, Target, Targets};
 
-/// The server that says `direct`.
+/// The server that answers `direct`.
 pub const V4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 80);
 pub const V6: SocketAddr =
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 7)), 80);
-/// The same server.
+/// Another address of the same server.
 pub const OTHER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 8)), 80);
 pub const PRIVATE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)), 80);
-/// Says what it is told, and keeps the connection.
+/// Echoes received bytes and keeps the connection open.
 pub const ECHO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 7);
 /// The host's address, for a server on it.
 pub const OWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 0);
 
-/// How long an answer may take before a test fails.
+/// Timeout of an answer, after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a datagram's answer is awaited where it may not come.
+/// Timeout of a datagram's answer that may be missing.
 const SHORT: Duration = Duration::from_millis(1500);
 
 const SETUP: &str = "
@@ -77,7 +77,7 @@ pub struct World {
 }
 
 impl World {
-    /// None where this user may not make one, or there is nothing to make rules with.
+    /// `None` if this user may not create namespaces, or the programs for the rules are missing.
     pub fn new() -> Option<Self> {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: needs root");
@@ -91,12 +91,12 @@ impl World {
         }
         let [host, far, lan] = [(); 3].map(|()| NetNs::create().unwrap());
         for place in [&host, &far, &lan] {
-            // No link-local addresses: their routes come when they like.
+            // No link-local addresses: their routes appear at arbitrary times.
             place.run(|| fs::write("/proc/sys/net/ipv6/conf/default/addr_gen_mode", "1")).unwrap();
         }
         host.run(|| {
             for (name, other) in [("wan", &far), ("lan", &lan)] {
-                // The numbers of a namespace's descriptors can be given to a program through /proc.
+                // A program can open the descriptors of a namespace through /proc.
                 let there = format!(
                     "/proc/{}/fd/{}",
                     std::process::id(),
@@ -143,7 +143,7 @@ pub fn ip(command: &str) {
     assert!(status.success(), "ip {command}");
 }
 
-/// All that rules could leave behind.
+/// Returns all state that rules could leave.
 pub fn everything() -> String {
     let commands = [
         "nft list ruleset",
@@ -157,7 +157,7 @@ pub fn everything() -> String {
         let (program, arguments) = command.split_once(' ').unwrap();
         let output = Command::new(program).args(arguments.split(' ')).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        // The time until it expires runs.
+        // The remaining time until expiry changes.
         all.extend(
             text.lines().filter(|line| !line.contains("expires")).map(|l| l.to_owned() + "\n"),
         );
@@ -165,7 +165,7 @@ pub fn everything() -> String {
     all
 }
 
-/// A thread that serves sockets until it is dropped; they are closed then.
+/// A thread that serves sockets until dropped, and then closes them.
 struct Server {
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
@@ -204,12 +204,12 @@ impl Server {
         Self { waker, thread: Some(thread) }
     }
 
-    /// Says `direct` to everybody.
+    /// Answers `direct` to every client.
     fn direct() -> Self {
         let any = |ip: IpAddr| {
             let at = SocketAddr::new(ip, 80);
             let tcp = transparent_tcp_listener(at, None).unwrap();
-            // Answers must come from the address that was asked.
+            // Answers must have the queried address as their source.
             let udp = transparent_udp(at, None).unwrap();
             [Serve::Tcp(tcp), Serve::Udp(udp)]
         };
@@ -246,7 +246,7 @@ impl Drop for Server {
     }
 }
 
-/// A transparent proxy that says what it was asked for. It is gone when this is dropped.
+/// A transparent proxy that answers with the requested destination; ends when dropped.
 pub struct Proxy {
     targets: Targets,
     _server: Server,
@@ -269,7 +269,7 @@ impl Proxy {
         let server = Server::start(sockets, move |socket| match socket {
             Serve::Tcp(listener) => {
                 let (mut stream, _) = listener.accept().unwrap();
-                // Whoever asks says when, so that a test can have a connection that goes on.
+                // The client triggers the answer, so that a test can have an open connection.
                 thread::spawn(move || {
                     let _ = stream.read(&mut [0]);
                     let to = stream.local_addr().unwrap();
@@ -316,7 +316,7 @@ fn connect_with(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What a server says when the other side has said all.
+/// Returns the answer of a server after the client has closed its sending direction.
 pub fn answer(stream: &mut TcpStream) -> io::Result<String> {
     stream.shutdown(Shutdown::Write)?;
     let mut text = String::new();
@@ -332,7 +332,7 @@ pub fn ask_tcp_marked(to: SocketAddr, mark: u32) -> io::Result<String> {
     answer(&mut connect_marked(to, mark)?)
 }
 
-/// A socket that talks to one other.
+/// Creates a socket connected to one peer.
 pub fn datagrams(at: &str, to: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind(at).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -340,7 +340,7 @@ pub fn datagrams(at: &str, to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// `WouldBlock` where nothing comes back.
+/// Fails with `WouldBlock` if no answer arrives.
 pub fn ask_udp(to: SocketAddr, mark: Option<u32>) -> io::Result<String> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -356,7 +356,7 @@ pub fn ask_udp(to: SocketAddr, mark: Option<u32>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// Asks again where nothing comes back, as resolvers do.
+/// Repeats the query if no answer arrives, as resolvers do.
 pub fn udp_until(to: SocketAddr, wanted: &str) -> String {
     let mut said = String::new();
     for _ in 0..3 {
@@ -381,7 +381,7 @@ pub fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// A cgroup of this test's own.
+/// A cgroup for one test.
 pub struct Group {
     pub folder: PathBuf,
     pub path: String,

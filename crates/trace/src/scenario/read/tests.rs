@@ -64,7 +64,7 @@ fn a_whole_scenario_reads() {
     let scenario = read(WHOLE).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed), ("wifi-lte-outage", 7));
     assert_eq!((scenario.cc.as_str(), scenario.trace_offset), ("reno", Span::from_millis(1500)));
-    // wifi before lte, as in the file and not as in the alphabet.
+    // wifi before lte: the order of the file, not of the alphabet.
     let [wifi, lte] = &scenario.links[..] else { panic!() };
     assert_eq!((wifi.name.as_str(), lte.name.as_str()), ("wifi", "lte"));
     assert_eq!(wifi.down.capacity, CapacitySpec::Constant(Rate::from_mbps(10)));
@@ -95,7 +95,7 @@ fn little_is_needed() {
 }
 
 #[test]
-fn an_event_for_one_direction_goes_after_the_common_one() {
+fn an_event_for_one_direction_overrides_the_common_one() {
     let text =
         "name = 'a'\n[link.w]\n[[event]]\nat = '1s'\nlink = 'w'\nup-delay = '9ms'\ndelay = '1ms'\n";
     let scenario = read(text).unwrap();
@@ -103,7 +103,7 @@ fn an_event_for_one_direction_goes_after_the_common_one() {
     assert_eq!(ways, [Some(Direction::Both), Some(Direction::Up)]);
 }
 
-/// Each row: what is replaced in the whole scenario, by what, and the place and words that follow.
+/// Each row: replaced text, new text, expected position and message, expected hint.
 #[test]
 fn every_error_points_at_its_place() {
     let rows = [
@@ -130,7 +130,7 @@ fn every_error_points_at_its_place() {
         (
             "queue = \"100p\"",
             "quue = \"100p\"",
-            "12:1 a link has no `quue`",
+            "12:1 a link has no key `quue`",
             Some("did you mean `queue`?"),
         ),
         (
@@ -161,7 +161,7 @@ fn every_error_points_at_its_place() {
         (
             "www.example.lab",
             "www..lab",
-            "21:10 `www..lab` is no host name",
+            "21:10 `www..lab` is not a host name",
             Some("write a name like www.example.lab, or cdn.lab@wifi for one link"),
         ),
         (
@@ -181,7 +181,7 @@ fn every_error_points_at_its_place() {
             "state = \"silent\"",
             "",
             "30:1 the event changes nothing",
-            Some("add what changes, like state = \"silent\" or down = \"2mbit\""),
+            Some("add a change, like state = \"silent\" or down = \"2mbit\""),
         ),
         (
             "state = \"silent\"",
@@ -205,13 +205,13 @@ fn every_error_points_at_its_place() {
         (
             "\"== 0\"",
             "\"= 0\"",
-            "40:6 is: `= 0` is no comparison",
+            "40:6 is: `= 0` is not a comparison",
             Some("write <, <=, ==, >= or > and a number, like \"<= 2.5\""),
         ),
         (
             "\"== 0\"",
             "\"== inf\"",
-            "40:6 is: `== inf` is no comparison",
+            "40:6 is: `== inf` is not a comparison",
             Some("write <, <=, ==, >= or > and a number, like \"<= 2.5\""),
         ),
     ];
@@ -224,7 +224,7 @@ fn every_error_points_at_its_place() {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_at_its_place() {
+fn invalid_toml_is_refused_at_its_position() {
     let error = read("name = \"a\"\n[link.wifi\n").unwrap_err();
     assert_eq!((error.line, error.column), (2, 11), "{error}");
     let error = read("name = 'a'\n[link.w]\nup = '1mbit'\nup = '1mbit'\n").unwrap_err();
@@ -257,7 +257,7 @@ fn a_link_has_a_radio_that_events_send_to_sleep() {
     let (line, sentence) = wrong("link = 'c'", "link = 'w'");
     assert_eq!((line, sentence.as_str()), (9, "the link `w` has no radio"));
     let (line, sentence) = wrong("rrc = 'lte'", "rrc = 'dormant'");
-    assert_eq!((line, sentence.as_str()), (5, "a link cannot begin with `rrc=dormant`"));
+    assert_eq!((line, sentence.as_str()), (5, "a link cannot start with `rrc=dormant`"));
     let (line, sentence) = wrong("rrc = 'dormant'", "rrc = 'lte'");
     assert_eq!((line, sentence.as_str()), (9, "`rrc` cannot change while the link runs"));
     let (line, _) = wrong("'c.promotions'", "'w.promotions'");

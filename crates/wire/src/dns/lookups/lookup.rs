@@ -1,4 +1,4 @@
-//! A question to a name server with what became of it.
+//! A query and its response.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,73 +7,71 @@ use manyways_unit::{Span, Time};
 use crate::dns::message::Message;
 use crate::dns::{Code, Kind, resolve};
 
-/// How messages of name servers travel, where they can be read.
+/// Transport of DNS messages in clear text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// One in a datagram.
+    /// One message in each datagram.
     Udp,
-    /// Many in a stream.
+    /// Messages in a stream, each after its length.
     Tcp,
 }
 
-/// What is asked for.
+/// The question of a query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
-    /// The name in lower case and without a dot at its end, `.` for the root; at most 1,016 bytes.
-    /// What is no visible ASCII is written as `\` with three decimal digits, a dot or a backslash
-    /// inside a label with another backslash (RFC 1035, 5.1).
+    /// The name in lower case without a trailing dot, `.` for the root; at most 1,016 bytes. A byte
+    /// that is not visible ASCII is written as `\` with three decimal digits; a dot or a backslash
+    /// inside a label has a backslash before it (RFC 1035, 5.1).
     pub name: Box<str>,
-    /// What about it.
+    /// Type of the queried record.
     pub kind: Kind,
-    /// The class: 1 for the Internet.
+    /// Class of the record; 1 is IN.
     pub class: u16,
 }
 
-/// A question with what became of it.
+/// A query and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Who asked.
     pub client: SocketAddr,
-    /// The name server.
+    /// Address of the name server.
     pub server: SocketAddr,
-    /// How.
     pub transport: Transport,
-    /// The number by which the answer names the question.
+    /// ID that both messages have.
     pub id: u16,
-    /// What was asked for; none where both messages were cut before its end, or had none.
+    /// `None` if neither captured message contains a complete question.
     pub question: Option<Question>,
-    /// When it passed first; none when only the answer did, as when the capture began later.
+    /// Time of the first query; `None` if only the response was captured.
     pub asked: Option<Time>,
-    /// How often it passed: the same question with the same number between the same ports.
+    /// Number of copies of the query: the same question with the same ID between the same ports.
     pub times: u32,
-    /// Whether it passed more than once before it was answered, so that the answer may be one to
-    /// either.
+    /// Whether the query was captured more than once before the response, so that the response may
+    /// belong to any copy.
     pub is_ambiguous: bool,
-    /// The first answer; none when none passed in time.
+    /// The first response; `None` if none was captured in time.
     pub reply: Option<Reply>,
 }
 
-/// An answer, as far as it was captured.
+/// A response, as far as captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// When it passed first.
+    /// Time of the first response.
     pub at: Time,
-    /// How often an answer passed. Only the first is described here.
+    /// Number of responses. The other fields describe the first.
     pub times: u32,
-    /// What it says. Without what may be behind its end, when it was cut.
+    /// The rcode. Without the extension if the message was truncated before its OPT record.
     pub code: Code,
-    /// How many answers it claims to have.
+    /// Number of answer records in the header; `None` if truncated.
     pub answers: Option<u16>,
-    /// The addresses of the name, each once; at most [`ADDRESS_LIMIT`](crate::dns::ADDRESS_LIMIT).
+    /// Distinct addresses of the name; at most [`ADDRESS_LIMIT`](crate::dns::ADDRESS_LIMIT).
     pub addresses: Vec<IpAddr>,
-    /// The name that the one asked for is an alias of, after all aliases.
+    /// The canonical name, after all CNAME records; `None` if the name is not an alias.
     pub canonical: Option<Box<str>>,
-    /// The shortest time for which one of its answers may be believed; none when there is none.
+    /// Smallest TTL of the answer records; `None` without answers.
     pub lifetime: Option<Span>,
-    /// The server had more to say than there was room for; clients then ask over TCP.
+    /// Whether the server truncated the response (TC bit); clients then query over TCP.
     pub is_truncated: bool,
-    /// It was captured in part, or could be read in part: there may be more addresses and aliases,
-    /// and the lifetime may be shorter.
+    /// Whether the message was captured or readable only in part: addresses and aliases may be
+    /// missing, and the TTL may be shorter.
     pub is_partial: bool,
 }
 
@@ -84,9 +82,9 @@ impl Question {
 }
 
 impl Lookup {
-    /// The time between the first question and the first answer, as it passed the capture point.
-    /// It may be too long by a retransmission when [`is_ambiguous`](Self::is_ambiguous); none when
-    /// one of them is not known or the clock stepped back between them.
+    /// From the first query to the first response, at the capture point. Possibly too long by a
+    /// retransmission if [`is_ambiguous`](Self::is_ambiguous) is set. `None` if one of the times is
+    /// unknown, or if the clock stepped back between them.
     pub fn latency(&self) -> Option<Span> {
         let (asked, at) = (self.asked?, self.reply.as_ref()?.at);
         (asked <= at).then(|| at.since(asked))
@@ -97,8 +95,8 @@ impl Lookup {
         self.times = self.times.saturating_add(1);
     }
 
-    /// Whether an answer to this may be one to it. Where one of them is not known, the number is
-    /// all that there is.
+    /// Whether a response to `question` may belong to this lookup. If one of the questions is
+    /// unknown, only the ID decides.
     pub(super) fn may_ask(&self, question: &Option<Question>) -> bool {
         match (&self.question, question) {
             (Some(asked), Some(answered)) => asked == answered,

@@ -1,4 +1,4 @@
-//! What an answer says of flows to come.
+//! Names in a response, for the flows that follow.
 
 use std::net::IpAddr;
 
@@ -8,29 +8,28 @@ use crate::HostName;
 use crate::dns::message::{Data, Message};
 use crate::dns::{Answered, Code, Kind, resolve};
 
-/// What an answer says besides: which addresses a name has, or which name an address.
+/// The addresses of a name, or the name of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// A client asked for a host and got its addresses.
+    /// A client resolved a name to addresses.
     Addresses {
-        /// Who asked.
         client: IpAddr,
-        /// For what, and the addresses as far as they were captured, at least one.
+        /// The name and at least one captured address.
         answered: Answered,
     },
-    /// Somebody asked for the name of an address.
+    /// A client resolved an address to its name.
     Pointer {
-        /// The address.
+        /// The queried address.
         address: IpAddr,
-        /// Its name, or the first of them.
+        /// The first name of the address.
         name: HostName,
-        /// How long that may be believed.
+        /// TTL of the PTR record.
         lifetime: Span,
     },
 }
 
 impl Resolved {
-    /// None when it says nothing of either.
+    /// `None` if the response contains neither.
     pub(super) fn read(client: IpAddr, message: &Message) -> Option<Self> {
         let question = message.question.as_ref().filter(|question| question.is_internet())?;
         if message.code() != Code::NO_ERROR {
@@ -39,7 +38,8 @@ impl Resolved {
         if question.kind == Kind::PTR {
             let address = reversed(&question.name)?;
             return message.internet().find_map(|record| {
-                // Of a part of a network, the names may be elsewhere (RFC 2317): whoever owns it.
+                // In a delegation of a part of a network (RFC 2317), the PTR record has another
+                // owner name.
                 let Data::Pointer(name) = &record.data else { return None };
                 let name = HostName::parse(name.as_bytes())?;
                 Some(Self::Pointer { address, name, lifetime: record.lifetime })
@@ -52,7 +52,7 @@ impl Resolved {
     }
 }
 
-/// The address that this name asks for the name of (RFC 1035, 3.5; RFC 3596, 2.5).
+/// The address in a name below `in-addr.arpa` or `ip6.arpa` (RFC 1035, 3.5; RFC 3596, 2.5).
 fn reversed(name: &str) -> Option<IpAddr> {
     if let Some(digits) = name.strip_suffix(".ip6.arpa") {
         let mut address = 0_u128;

@@ -68,7 +68,7 @@ fn cname(target: &str) -> RData<'_> {
     RData::CNAME(CNAME(Name::new_unchecked(target)))
 }
 
-/// All of a message passes in a datagram.
+/// Processes a complete message in a datagram.
 fn pass(
     lookups: &mut Lookups,
     now: u64,
@@ -83,7 +83,7 @@ fn drain(lookups: &mut Lookups) -> Vec<Lookup> {
     std::iter::from_fn(|| lookups.poll()).collect()
 }
 
-/// What is there when nothing passes any more.
+/// All lookups after the end of the capture.
 fn all(mut lookups: Lookups) -> Vec<Lookup> {
     lookups.finish();
     assert!(lookups.is_empty());
@@ -101,7 +101,7 @@ fn name(lookup: &Lookup) -> &str {
 }
 
 #[test]
-fn a_question_is_joined_with_its_answer() {
+fn a_query_is_joined_with_its_response() {
     let mut lookups = Lookups::default();
     assert_eq!(pass(&mut lookups, 1_000, up(), &question(7, "WWW.Example.com")), None);
     let records = vec![
@@ -143,7 +143,7 @@ fn a_question_is_joined_with_its_answer() {
 }
 
 #[test]
-fn what_is_asked_twice_may_be_answered_for_either() {
+fn a_retransmitted_query_makes_the_response_ambiguous() {
     let mut lookups = Lookups::default();
     for now in [0, 1_000] {
         pass(&mut lookups, now, up(), &question(7, "a.example"));
@@ -151,13 +151,13 @@ fn what_is_asked_twice_may_be_answered_for_either() {
     for now in [1_010, 1_020] {
         assert!(pass(&mut lookups, now, down(), &answer(7, "a.example")).is_some());
     }
-    // The client did not get it.
+    // The client missed the response.
     pass(&mut lookups, 2_000, up(), &question(7, "a.example"));
     let lookup = only(lookups);
     assert_eq!((lookup.asked, lookup.times, lookup.is_ambiguous), (Some(millis(0)), 3, true));
     assert_eq!(lookup.latency(), Some(Span::from_millis(1_010)));
     assert_eq!(lookup.reply.unwrap().times, 2);
-    // Asked again only after it was answered: the latency is that of the first.
+    // Retransmitted only after the response: the latency is that of the first query.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     pass(&mut lookups, 10, down(), &answer(7, "a.example"));
@@ -168,7 +168,7 @@ fn what_is_asked_twice_may_be_answered_for_either() {
 }
 
 #[test]
-fn what_has_no_answer_is_over_after_its_time() {
+fn an_unanswered_query_ends_after_its_timeout() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(1, "a.example"));
     pass(&mut lookups, 10_000, up(), &question(2, "b.example"));
@@ -179,7 +179,7 @@ fn what_has_no_answer_is_over_after_its_time() {
     let over = drain(&mut lookups);
     assert_eq!(over.iter().map(name).collect::<Vec<_>>(), ["a.example"]);
     assert_eq!((over[0].times, &over[0].reply, over[0].latency()), (2, &None, None));
-    // What was answered leaves earlier, and one that never was when nothing passes any more.
+    // Answered lookups end earlier; unanswered ones at the end of the capture.
     pass(&mut lookups, 35_001, up(), &question(4, "d.example"));
     assert_eq!((drain(&mut lookups).len(), lookups.len()), (0, 3));
     pass(&mut lookups, 35_002, up(), &question(5, "e.example"));
@@ -190,7 +190,7 @@ fn what_has_no_answer_is_over_after_its_time() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_an_answer_without_a_question() {
+fn an_unsolicited_response_has_no_query_time() {
     let mut lookups = Lookups::default();
     assert!(pass(&mut lookups, 5, down(), &answer(7, "a.example")).is_some());
     assert!(pass(&mut lookups, 6, down(), &answer(7, "a.example")).is_some());
@@ -202,11 +202,11 @@ fn what_nobody_asked_for_is_an_answer_without_a_question() {
 }
 
 #[test]
-fn an_answer_to_another_question_is_not_believed() {
+fn a_response_to_another_question_is_not_trusted() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     assert_eq!(pass(&mut lookups, 1, down(), &answer(7, "b.example")), None);
-    // Another number, another client, another server, another way.
+    // Another ID, client, server and transport.
     pass(&mut lookups, 2, down(), &answer(8, "a.example"));
     let (server, mut other) = down();
     other.set_port(5_001);
@@ -225,7 +225,7 @@ fn an_answer_to_another_question_is_not_believed() {
 }
 
 #[test]
-fn a_number_that_is_used_again_is_another_question() {
+fn a_reused_id_starts_another_lookup() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     pass(&mut lookups, 1, up(), &question(7, "b.example"));
@@ -244,7 +244,7 @@ fn a_clock_that_steps_back_gives_no_latency() {
     pass(&mut lookups, 1_000, up(), &question(7, "a.example"));
     pass(&mut lookups, 900, down(), &answer(7, "a.example"));
     assert_eq!(only(lookups).latency(), None);
-    // The answer was captured first, by its time after the question.
+    // The response was captured first, although its time is after the query.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 1_000, down(), &answer(7, "a.example"));
     pass(&mut lookups, 980, up(), &question(7, "a.example"));
@@ -278,7 +278,7 @@ fn errors_have_their_codes() {
         assert_eq!((reply.code.to_string().as_str(), reply.is_truncated), (text, true));
         assert_eq!((reply.answers, reply.is_partial), (Some(1), false));
     }
-    // The upper bits are in another record.
+    // The upper bits of the rcode are in the OPT record.
     let mut packet = reply(7, "a.example", TYPE::A, Vec::new());
     *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: 1_232, version: 0 });
     let mut bad = bytes(&packet);
@@ -325,7 +325,7 @@ fn any_name_can_be_asked_for() {
 }
 
 #[test]
-fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
+fn too_long_and_circular_names_are_rejected() {
     let mut lookups = Lookups::default();
     let header = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let mut long = header.to_vec();
@@ -335,8 +335,8 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
     }
     for bad in [
         [&long, &[0, 0, 1, 0, 1][..]].concat(),
-        // To itself, forwards, into the header, through labels that come back to where they began,
-        // and a kind of label that is not in use.
+        // Pointers to themselves, forwards, into the header, through labels back to their
+        // beginning, and a reserved label type.
         [&header[..], &[0xc0, 12, 0, 1, 0, 1]].concat(),
         [&header[..], &[0xc0, 20, 0, 1, 0, 1, 0, 0, 0, 0]].concat(),
         [&header[..], &[0xc0, 4, 0, 1, 0, 1]].concat(),
@@ -346,9 +346,9 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
         assert_eq!(pass(&mut lookups, 0, up(), &bad), None);
     }
     assert_eq!((lookups.unread(), lookups.len()), (6, 0));
-    // As many pointers as a name can have labels are followed, and more are not.
+    // A name may have as many pointers as labels, but not more.
     for (pointers, is_read) in [(127, true), (128, false)] {
-        // A record whose owner is the end of a chain, behind a record that holds the others.
+        // A record whose owner is the end of the chain, after a record that contains the chain.
         let mut message = vec![0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         message.extend([0, 0, 99, 0, 1, 0, 0, 0, 0]);
         message.extend((pointers as u16 * 2).to_be_bytes());
@@ -365,7 +365,7 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
 }
 
 #[test]
-fn a_record_that_is_broken_ends_what_is_read() {
+fn a_broken_record_ends_the_message() {
     let records = vec![
         ("a.example", 60, a(1)),
         ("a.example", 60, cname("bc.example")),
@@ -374,7 +374,7 @@ fn a_record_that_is_broken_ends_what_is_read() {
     let good = bytes(&reply(7, "a.example", TYPE::A, records));
     let whole = Message::read(&good).unwrap();
     assert_eq!((whole.answers.len(), whole.is_whole), (3, true));
-    // The alias ends before its record does, an address has three bytes, or more than there are.
+    // The alias ends before its record, an address has three bytes, or more than present.
     let alias = 12 + 9 + 2 + 4 + 16 + 12;
     assert_eq!(good[alias..alias + 3], *b"\x02bc");
     for (at, value, left) in [(alias, 0, 1), (alias - 12 - 5, 3, 0), (good.len() - 5, 5, 2)] {
@@ -415,7 +415,7 @@ fn addresses_have_names() {
 }
 
 #[test]
-fn what_is_cut_says_what_is_there() {
+fn a_truncated_message_is_read_as_far_as_possible() {
     let records = vec![
         ("www.example.com", 300, cname("cdn.example")),
         ("cdn.example", 200, a(1)),
@@ -439,7 +439,7 @@ fn what_is_cut_says_what_is_there() {
         let reply = lookup.reply.unwrap();
         assert_eq!(reply.answers, (cut >= 12).then_some(3));
         assert_eq!(reply.is_partial, cut < answer.len());
-        // What was there of a shorter beginning is there, too.
+        // A longer beginning contains at least the records of a shorter one.
         let now = (reply.canonical.is_some(), reply.addresses.len());
         assert!(now >= last && now.1 <= last.1 + 1, "{now:?} after {last:?}");
         last = now;
@@ -448,14 +448,14 @@ fn what_is_cut_says_what_is_there() {
 }
 
 #[test]
-fn a_question_that_was_cut_is_known_by_its_answer() {
+fn the_response_completes_a_truncated_query() {
     let (query, answer) = (question(7, "a.example"), answer(7, "a.example"));
     let mut lookups = Lookups::default();
     lookups.handle(millis(0), Transport::Udp, up().0, up().1, &query[..20], query.len());
     pass(&mut lookups, 9, down(), &answer);
     let lookup = only(lookups);
     assert_eq!((name(&lookup), lookup.latency()), ("a.example", Some(Span::from_millis(9))));
-    // A message that reports that it got no question has none.
+    // An error response without a question.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &query);
     pass(&mut lookups, 9, down(), &[0, 7, 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -465,7 +465,7 @@ fn a_question_that_was_cut_is_known_by_its_answer() {
 }
 
 #[test]
-fn other_messages_are_no_lookups() {
+fn other_messages_yield_no_lookup() {
     let mut lookups = Lookups::default();
     let query = question(0, "printer.local");
     let ends = |from: u16, to: u16| ((CLIENT.0, from).into(), (SERVER.0, to).into());
@@ -474,7 +474,7 @@ fn other_messages_are_no_lookups() {
     pass(&mut lookups, 0, ends(5_000, 5_355), &query);
     pass(&mut lookups, 0, ends(5_000, 443), &query);
     assert_eq!((lookups.multicast(), lookups.unread(), lookups.len()), (2, 0, 0));
-    // A question from a name server's port, an answer to one, no message at all, and an update.
+    // A query from port 53, a response to it, an incomplete message, and an update.
     pass(&mut lookups, 0, ends(53, 5_000), &query);
     pass(&mut lookups, 0, ends(5_000, 53), &answer(7, "a.example"));
     pass(&mut lookups, 0, up(), &[0, 7, 1]);
@@ -482,16 +482,16 @@ fn other_messages_are_no_lookups() {
     update[2] |= 5 << 3;
     pass(&mut lookups, 0, up(), &update);
     assert_eq!((lookups.unread(), lookups.len()), (4, 0));
-    // One server may ask another from its own port.
+    // A name server may query another one from port 53.
     pass(&mut lookups, 0, ends(53, 53), &query);
     assert_eq!((lookups.unread(), lookups.len()), (4, 1));
 }
 
 #[test]
-fn there_is_a_limit() {
+fn the_number_of_lookups_is_limited() {
     let limits = LookupLimits { lookups: 10, ..LookupLimits::default() };
     let mut lookups = Lookups::new(limits);
-    // Those that were answered go first.
+    // Answered lookups are removed first.
     for id in 0..10 {
         pass(&mut lookups, 0, up(), &question(id, "a.example"));
         if id % 2 == 1 {
@@ -509,7 +509,7 @@ fn there_is_a_limit() {
 }
 
 #[test]
-fn no_more_is_read_of_a_message_than_a_limit() {
+fn the_number_of_records_read_is_limited() {
     let records = (0..600).map(|_| ("a.example", 60, a(1))).collect();
     let packet = bytes(&reply(7, "a.example", TYPE::A, records));
     let mut lookups = Lookups::default();
@@ -521,7 +521,7 @@ fn no_more_is_read_of_a_message_than_a_limit() {
 
 proptest! {
     #[test]
-    fn what_passes_comes_out_once_and_nothing_panics(
+    fn every_lookup_is_returned_once_and_no_input_panics(
         steps in prop::collection::vec(
             (0_u64..9_000, any::<bool>(), 0_u16..4, "[ab]", any::<prop::sample::Index>(),
                 prop::option::of((any::<prop::sample::Index>(), any::<u8>()))), 1..80),

@@ -1,4 +1,4 @@
-//! What the client sends: requests.
+//! The client's direction: requests.
 
 use manyways_unit::Time;
 
@@ -10,7 +10,7 @@ use crate::http::rest::Rest;
 use crate::http::{Ending, Request};
 
 impl Transactions {
-    /// Goes on with some of what is left of a client's piece.
+    /// Processes the next bytes of the client.
     pub(super) fn client(&mut self, rest: &mut Rest<'_>) {
         let (at, is_behind) = (rest.at, self.is_behind());
         match &mut self.client {
@@ -65,7 +65,7 @@ impl Transactions {
         }
     }
 
-    /// What is there of a head that the client did not finish.
+    /// Processes a header that the client did not finish.
     pub(super) fn cut_client(&mut self) {
         let Reading::Head(assembly) = std::mem::take(&mut self.client) else { return };
         self.request(assembly.held(), false, assembly.times, assembly.is_behind);
@@ -85,7 +85,7 @@ impl Transactions {
         };
         self.client = match body {
             _ if request.is_cut => Reading::Lost { is_place: false },
-            // What follows is the tunnel's, unless it is refused.
+            // The following bytes belong to the tunnel, unless it is refused.
             _ if request.method == "CONNECT" => Reading::Lost { is_place: false },
             Body::Unsaid | Body::Length(0) => Reading::default(),
             Body::Length(length) => Reading::Left(length),
@@ -108,7 +108,7 @@ impl Transactions {
             self.lose_head();
             self.end(Ending::Guessed);
         }
-        // Of a client alone nothing ends; then the oldest makes room.
+        // Without bytes of the server no exchange ends, so the oldest is removed.
         if !self.has_server && self.open.len() >= OUTSTANDING {
             self.end(Ending::Unseen);
         }
@@ -121,7 +121,7 @@ impl Transactions {
         }
     }
 
-    /// The request that is being sent, unless it was answered already.
+    /// The request that is being sent; `None` if it already has its response.
     fn sending(&mut self) -> Option<&mut Exchange> {
         let last = self.open.last_mut().filter(|open| self.is_kept && open.request.is_some());
         last.map(|open| &mut **open)
@@ -134,8 +134,8 @@ impl Transactions {
         }
     }
 
-    /// Bytes of which nobody knows what they are: those of a request without a known end, for as
-    /// long as it is not answered.
+    /// Counts unidentified bytes: they belong to a request of unknown end, until its response
+    /// begins.
     fn sent_more(&mut self, at: Time, length: u64) {
         let is_open = |request: &Request| !request.is_whole;
         let belongs = self.sending().is_some_and(|open| {

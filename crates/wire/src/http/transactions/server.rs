@@ -1,4 +1,4 @@
-//! What the server sends: responses.
+//! The server's direction: responses.
 
 use manyways_unit::Time;
 
@@ -10,7 +10,7 @@ use crate::http::rest::Rest;
 use crate::http::{Ending, Framing, Response};
 
 impl Transactions {
-    /// Goes on with some of what is left of a server's piece.
+    /// Processes the next bytes of the server.
     pub(super) fn server(&mut self, rest: &mut Rest<'_>) {
         let (at, may_begin) = (rest.at, self.may_begin());
         match &mut self.server {
@@ -70,7 +70,7 @@ impl Transactions {
         }
     }
 
-    /// What is there of a head that the server did not finish.
+    /// Processes a header that the server did not finish.
     pub(super) fn cut_server(&mut self) {
         if let Reading::Head(assembly) = &mut self.server {
             let assembly = std::mem::take(assembly);
@@ -78,7 +78,7 @@ impl Transactions {
         }
     }
 
-    /// What could have been a head was not.
+    /// Counts the bytes of a possible header as data.
     pub(super) fn lose_head(&mut self) {
         if let Reading::Head(assembly) = &mut self.server {
             let assembly = std::mem::take(assembly);
@@ -86,8 +86,8 @@ impl Transactions {
         }
     }
 
-    /// Whether a status line may be one where the end of what is before it is not known, and not a
-    /// part of a body.
+    /// Whether a status line after data of unknown end can be a new response and is not part of a
+    /// body.
     fn may_begin(&self) -> bool {
         let Some(open) = self.open.first() else { return true };
         let has_head = open.response.as_ref().is_some_and(|response| response.status.is_some());
@@ -106,7 +106,7 @@ impl Transactions {
         if let Some(open) = self.open.first_mut()
             && let Some(before) = &open.response
         {
-            // What came without a head was late, of something before, or of an interim answer.
+            // Bytes without a header were late data of an earlier response, or an interim response.
             if before.status.is_none() {
                 open.response = None;
             } else {
@@ -132,7 +132,7 @@ impl Transactions {
         let is_tunnel = method == Some("CONNECT") && matches!(response.status, Some(200..=299));
         let framing = match fields::framing(method, response.status, body) {
             _ if is_tunnel => Some(Framing::Bodiless),
-            // Of a cut head nobody knows the field that would say it.
+            // A truncated header may lack the fields that delimit the body.
             Some(Framing::Length | Framing::Chunked | Framing::Close) if is_lost => None,
             framing => framing,
         };
@@ -165,7 +165,7 @@ impl Transactions {
         }
     }
 
-    /// Bytes of which nobody knows what they are: those of the answer that passes or is due.
+    /// Counts unidentified bytes: they belong to the current or the next response.
     fn received_more(&mut self, times: Option<(Time, Time)>, length: u64) {
         let Some((first, last)) = times.filter(|_| length > 0) else { return };
         let Some(open) = self.open.first_mut() else { return };

@@ -7,8 +7,8 @@ use crate::http::{Asked, Authority, ContentRange, HEAD_LIMIT};
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
 
-/// What a packet carries: from whom, when in milliseconds, and how many bytes are unknown behind
-/// those that are there.
+/// The data of a packet: its sender, its time in milliseconds, the captured bytes, and the number
+/// of bytes after them that were not captured.
 type Packet<'a> = (End, u64, &'a [u8], u64);
 
 fn c(at: u64, bytes: &[u8]) -> Packet<'_> {
@@ -19,7 +19,7 @@ fn s(at: u64, bytes: &[u8]) -> Packet<'_> {
     (End::Server, at, bytes, 0)
 }
 
-/// The same packet, of which only so many bytes were captured.
+/// The packet with at most `there` captured bytes.
 fn snap((from, at, bytes, unknown): Packet<'_>, there: usize) -> Packet<'_> {
     let kept = &bytes[..bytes.len().min(there)];
     (from, at, kept, unknown + (bytes.len() - kept.len()) as u64)
@@ -44,7 +44,7 @@ fn ended(transactions: &mut Transactions) -> Vec<Transaction> {
     std::iter::from_fn(|| transactions.poll()).collect()
 }
 
-/// Those of a capture that ends behind these packets.
+/// The exchanges of a capture that ends after these packets.
 fn all(packets: &[Packet<'_>]) -> Vec<Transaction> {
     let mut transactions = follow(packets);
     transactions.finish();
@@ -59,7 +59,7 @@ fn response(transaction: &Transaction) -> &Response {
     transaction.response.as_ref().unwrap()
 }
 
-/// The status, what passed of the body, and the ending of each.
+/// Status, captured part of the body, and ending of each exchange.
 fn answers(packets: &[Packet<'_>]) -> Vec<(Option<u16>, Seen, Ending)> {
     let short = |t: &Transaction| (response(t).status, response(t).seen, t.ending);
     all(packets).iter().map(short).collect()
@@ -70,7 +70,7 @@ fn content(status: u16, length: u64) -> (Option<u16>, Seen, Ending) {
 }
 
 #[test]
-fn a_transaction_has_all_that_its_heads_say() {
+fn an_exchange_has_the_values_of_its_headers() {
     let asked = b"GET /videoplayback?id=7 HTTP/1.1\r\nhost: V.Example:8080\r\nUser-Agent: Player/1 (x\xe9)\r\n\
         Cookie: secret\r\nRange: bytes=100-299\r\n\r\n";
     let head = b"HTTP/1.1 206 Partial\r\nContent-Type: Video/MP4; a=b\r\nContent-Length: 200\r\n\
@@ -124,7 +124,7 @@ fn a_resource_is_a_host_and_a_target_in_any_form_and_not_the_port() {
         let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         request(&all(&[c(0, asked.as_bytes())])[0]).resource
     };
-    // sha256sum of v.example/videoplayback?id=7 begins with it.
+    // The first 8 bytes of the SHA-256 of v.example/videoplayback?id=7.
     let one = resource("/videoplayback?id=7", "v.example");
     assert_eq!(one, Some(RESOURCE));
     assert_eq!(resource("/videoplayback?id=7", "V.example:8080"), one);
@@ -139,7 +139,7 @@ fn a_resource_is_a_host_and_a_target_in_any_form_and_not_the_port() {
 const RESOURCE: u64 = 0x5d93_62fa_7651_7cab;
 
 #[test]
-fn a_persistent_connection_adds_up_to_the_times_of_the_paper() {
+fn the_summary_of_a_persistent_connection_has_the_times_of_the_paper() {
     let packets = [c(10, GET), s(30, OK), c(130, GET), s(140, &OK[..40]), s(160, &OK[40..])];
     let mut transactions = follow(&packets);
     assert_eq!(transactions.is_http(), Some(true));
@@ -165,7 +165,7 @@ fn a_persistent_connection_adds_up_to_the_times_of_the_paper() {
 }
 
 #[test]
-fn the_body_of_a_request_belongs_to_it() {
+fn the_body_of_a_request_counts_for_the_request() {
     let post = b"POST / HTTP/1.1\r\nContent-Length: 30\r\n\r\n";
     let body = b"GET /b HTTP/1.1\r\n\r\nGET /c HTTP";
     let all = all(&[c(0, post), c(1, body), c(2, GET), s(3, OK), s(3, OK)]);
@@ -175,7 +175,7 @@ fn the_body_of_a_request_belongs_to_it() {
 }
 
 #[test]
-fn answers_without_a_body_are_followed_by_the_next() {
+fn responses_without_a_body_precede_the_next_response() {
     let head = b"HEAD / HTTP/1.1\r\n\r\n";
     let long = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n";
     let unchanged = b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -216,7 +216,7 @@ fn a_body_in_chunks_ends_with_them() {
 }
 
 #[test]
-fn interim_answers_come_before_the_final_one() {
+fn interim_responses_precede_the_final_one() {
     let post = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
     let all = all(&[
         c(0, post),
@@ -233,7 +233,7 @@ fn interim_answers_come_before_the_final_one() {
 }
 
 #[test]
-fn an_interim_answer_that_was_cut_does_not_hide_the_final_one() {
+fn a_truncated_interim_response_does_not_hide_the_final_one() {
     let hints = [b"HTTP/1.1 103 Early Hints\r\nLink: <".to_vec(), vec![b'a'; 2000]].concat();
     let packets = [c(0, GET), s(1, &hints), s(2, &hints[..50]), s(3, OK)];
     let all = all(&[packets[0], snap(packets[1], 30), snap(packets[2], 30), packets[3]]);
@@ -245,7 +245,7 @@ fn an_interim_answer_that_was_cut_does_not_hide_the_final_one() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_responses_are_assigned_in_order() {
     let head = b"HEAD / HTTP/1.1\r\n\r\n";
     let asked = [GET, b"\r\n", head, GET].concat();
     let answered = [OK, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", OK].concat();
@@ -259,13 +259,13 @@ fn pipelined_requests_are_answered_in_their_order() {
     );
     let mut transactions = follow(&packets);
     transactions.finish();
-    // The time in which several were open counts once.
+    // Time with several open requests counts once.
     assert_eq!(transactions.summary().downloading, Span::from_millis(20));
     assert_eq!(transactions.summary().between, Span::ZERO);
 }
 
 #[test]
-fn requests_beyond_the_limit_are_counted_and_their_answers_not_given_to_others() {
+fn responses_to_requests_beyond_the_limit_have_no_request() {
     let asked = GET.repeat(OUTSTANDING + 3);
     let mut transactions =
         follow(&[c(0, GET), s(0, OK), c(0, &asked), s(1, &OK.repeat(OUTSTANDING))]);
@@ -302,7 +302,7 @@ fn a_body_without_a_length_ends_with_the_connection() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_is_said() {
+fn the_ending_shows_the_missing_part() {
     let ending = |packets: &[Packet<'_>], how: fn(&mut Transactions)| {
         let mut transactions = follow(packets);
         how(&mut transactions);
@@ -315,7 +315,7 @@ fn what_is_missing_at_the_end_is_said() {
     assert_eq!(ending(&half, closed), [(true, Ending::Early), (false, Ending::Early)]);
     assert_eq!(ending(&half, Transactions::reset), [(true, Ending::Reset), (false, Ending::Reset)]);
     assert_eq!(ending(&half, |_| {}), [(true, Ending::Open), (false, Ending::Open)]);
-    // A head that is not whole is there as far as it goes.
+    // A truncated header is read as far as possible.
     let some = [c(0, GET), s(1, &OK[..20])];
     assert_eq!(ending(&some, closed), [(true, Ending::Guessed)]);
     assert_eq!(answers(&some), [(Some(200), Seen::WithHead(20), Ending::Guessed)]);
@@ -331,7 +331,7 @@ fn an_upgrade_ends_http() {
     assert!(follow(&packets[..2]).is_over() && !follow(&packets[..1]).is_over());
     assert_eq!(follow(&packets).is_http(), Some(true));
     assert_eq!(follow(&packets).summary().downloaded, Size::from_bytes(switch.len() as u64));
-    // A server need not.
+    // A server may ignore an upgrade.
     assert_eq!(answers(&[c(0, upgrade), s(1, OK), c(2, GET), s(3, OK)]).len(), 2);
 }
 
@@ -355,7 +355,7 @@ fn a_tunnel_ends_http_unless_it_is_refused() {
 }
 
 #[test]
-fn packets_that_were_cut_say_what_is_left_of_them() {
+fn truncated_packets_are_read_as_far_as_possible() {
     let asked = [GET, &[b'x'; 3000]].concat();
     let asked = [&asked[..GET.len() - 2], b"Cookie: ", &asked[GET.len()..], b"\r\n\r\n"].concat();
     let answered =
@@ -372,7 +372,7 @@ fn packets_that_were_cut_say_what_is_left_of_them() {
     for (one, round) in all.iter().zip(0..) {
         let (asked_, said) = (request(one), response(one));
         assert!(asked_.is_cut && said.is_cut && !asked_.is_whole);
-        // The request line and a part of the host were there.
+        // The request line and a part of the `Host` field were captured.
         assert_eq!((&*asked_.method, &asked_.host), ("GET", &None));
         assert_eq!(asked_.length, asked.len() as u64);
         assert_eq!((said.status, said.declared, said.framing), (Some(200), None, None));
@@ -386,7 +386,7 @@ fn packets_that_were_cut_say_what_is_left_of_them() {
 }
 
 #[test]
-fn whole_lines_of_a_cut_head_count() {
+fn complete_lines_of_a_truncated_header_are_read() {
     let cut = [snap(c(0, GET), 34), snap(s(1, OK), 36)];
     assert_eq!(request(&all(&cut)[0]).host, Authority::parse(b"a.example"));
     assert_eq!(response(&all(&cut)[0]).declared, Some(3));
@@ -397,14 +397,14 @@ fn whole_lines_of_a_cut_head_count() {
     for there in 1..GET.len() {
         let all = all(&[snap(c(0, GET), there), s(1, OK)]);
         let method = all[0].request.as_ref().map(|request| request.method.clone());
-        // One letter of the target shows that what is before it was a method.
+        // One character of the target shows that a method precedes it.
         assert_eq!(method.as_deref(), (there > 4).then_some("GET"), "{there}");
         assert_eq!(response(&all[0]).status, Some(200));
     }
 }
 
 #[test]
-fn pipelined_answers_that_were_cut_are_told_apart_by_their_status_lines() {
+fn status_lines_separate_truncated_pipelined_responses() {
     let asked = [GET, GET, GET].concat();
     let packets = [
         c(0, &asked),
@@ -415,13 +415,13 @@ fn pipelined_answers_that_were_cut_are_told_apart_by_their_status_lines() {
     ];
     let with = |status, length| (Some(status), Seen::WithHead(length), Ending::Guessed);
     assert_eq!(answers(&packets), [with(200, 2035), with(404, 1016), with(200, 517)]);
-    // Where only one is due, a body may say the same.
+    // If only one response is due, a status line may be part of its body.
     let packets = [c(0, GET), packets[1], packets[3]];
     assert_eq!(answers(&packets), [with(200, 2046)]);
 }
 
 #[test]
-fn a_missed_request_does_not_hide_its_answer() {
+fn a_missing_request_does_not_hide_its_response() {
     let cut = (End::Server, 1, &OK[..30], 1000);
     let packets = [c(0, GET), cut, (End::Client, 2, &b""[..], 300), cut, c(4, GET), s(5, OK)];
     let all = all(&packets);
@@ -431,14 +431,14 @@ fn a_missed_request_does_not_hide_its_answer() {
 }
 
 #[test]
-fn a_capture_may_miss_an_answers_head_or_bytes_of_its_body() {
+fn missing_headers_and_body_bytes_are_tolerated() {
     let packets = [c(0, GET), (End::Server, 1, &b""[..], 1460), s(2, b"body"), c(3, GET), s(4, OK)];
     let lost = (None, Seen::WithHead(1464), Ending::Guessed);
     assert_eq!(answers(&packets), [lost, content(200, 3)]);
     let long = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
     let packets = [c(0, GET), s(1, long), (End::Server, 2, b"x", 4999), c(3, GET), s(4, OK)];
     assert_eq!(answers(&packets), [content(200, 5000), content(200, 3)]);
-    // The end of one and the head of the next are in the same gap.
+    // The end of one body and the next header are in the same gap.
     let packets = [c(0, GET), c(0, GET), s(1, long), (End::Server, 2, b"", 6000), s(3, b"x")];
     let lost = (None, Seen::WithHead(1001), Ending::Guessed);
     assert_eq!(answers(&packets), [content(200, 5000), lost]);
@@ -451,7 +451,7 @@ fn a_capture_may_begin_in_the_middle() {
     let upload = [c(0, b"\x00\x01end"), s(1, OK), c(2, GET), s(3, OK)];
     let asked: Vec<_> = all(&upload).iter().map(|t| t.request.is_some()).collect();
     assert_eq!(asked, [false, true]);
-    // The rest of what was asked for before comes behind the first request.
+    // The rest of an earlier response follows the first request.
     let late = [c(0, GET), s(1, b"late"), s(2, b"later"), c(3, GET), s(4, OK)];
     let lost = (None, Seen::WithHead(9), Ending::Guessed);
     assert_eq!(answers(&late), [lost, content(200, 3)]);
@@ -501,7 +501,7 @@ fn contradictions_about_a_length_leave_the_end_open() {
 }
 
 #[test]
-fn what_is_not_http_is_said_soon() {
+fn other_protocols_are_recognized_soon() {
     let http = |packets: &[Packet<'_>]| follow(packets).is_http();
     assert_eq!(http(&[]), None);
     assert_eq!(http(&[c(0, b"\x16\x03\x01")]), Some(false));
@@ -519,7 +519,7 @@ fn what_is_not_http_is_said_soon() {
 }
 
 #[test]
-fn heads_have_limits_and_are_cut_behind_them() {
+fn headers_beyond_the_limit_are_truncated() {
     let long = |length| [&GET[..GET.len() - 2], b"C: ", &vec![b'c'; length], b"\r\n\r\n"].concat();
     let most = HEAD_LIMIT - GET.len() - 5;
     let fits = all(&[c(0, &long(most)), s(1, OK)]);
@@ -551,7 +551,7 @@ fn nothing_is_held_between_transactions() {
     assert!(size_of::<Transactions>() < 400, "{}", size_of::<Transactions>());
 }
 
-/// What packets may carry: whole messages, parts of them and nonsense.
+/// Data of packets: complete messages, parts of them, and random text.
 const PARTS: [&[u8]; 20] = [
     GET,
     OK,
@@ -600,7 +600,7 @@ fn run(packets: &[Packet<'_>]) -> (Vec<Transaction>, Summary, Option<bool>) {
 
 proptest! {
     #[test]
-    fn it_does_not_matter_where_the_bytes_are_cut(
+    fn results_do_not_depend_on_packet_boundaries(
         packets in prop::collection::vec(a_packet(), 0..14),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         most in 1_usize..20,

@@ -8,7 +8,7 @@ fn numbers(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A hello with these suites and extensions.
+/// A ClientHello with these cipher suites and extensions.
 fn hello(suites: &str, extensions: &[Vec<u8>]) -> Vec<u8> {
     let body = [
         &[3, 3][..],
@@ -21,7 +21,7 @@ fn hello(suites: &str, extensions: &[Vec<u8>]) -> Vec<u8> {
     [&[1][..], &sized(3, &body.concat())].concat()
 }
 
-/// The extensions of these kinds, in order. Those that are read say what they say below.
+/// Extensions of these types, in order; those that JA4 reads have the given content.
 fn extensions(kinds: &str, protocols: &[&str], signatures: &str) -> Vec<Vec<u8>> {
     let kinds = kinds.split(',').map(|kind| u16::from_str_radix(kind, 16).unwrap());
     let all = kinds.map(|kind| match kind {
@@ -35,8 +35,8 @@ fn extensions(kinds: &str, protocols: &[&str], signatures: &str) -> Vec<Vec<u8>>
 }
 
 fn ja4(message: &[u8], carrier: Carrier) -> String {
-    let offer = Offer::read(message, carrier).expect("it is a hello");
-    offer.ja4.expect("it is whole").into()
+    let offer = Offer::read(message, carrier).expect("a valid hello");
+    offer.ja4.expect("a complete hello").into()
 }
 
 const SUITES: &str = "1301,1302,1303,c02b,c02f,c02c,c030,cca9,cca8,c013,c014,009c,009d,002f,0035";
@@ -44,7 +44,7 @@ const KINDS: &str =
     "001b,0000,0033,0010,4469,0017,002d,000d,0005,0023,0012,002b,ff01,000b,000a,0015";
 const SIGNATURES: &str = "0403,0804,0401,0503,0805,0501,0806,0601";
 
-/// The example of the specification.
+/// The example in the specification of JA4.
 #[test]
 fn the_published_example() {
     let all = extensions(KINDS, &["h2", "http/1.1"], SIGNATURES);
@@ -54,12 +54,12 @@ fn the_published_example() {
 }
 
 #[test]
-fn made_up_numbers_are_left_out_wherever_they_are() {
+fn grease_values_are_ignored_everywhere() {
     let kinds = format!("2a2a,{KINDS},fafa");
     let all = extensions(&kinds, &["h2"], &format!("0a0a,{SIGNATURES}"));
     let message = hello(&format!("1a1a,{SUITES},dada"), &all);
     assert_eq!(ja4(&message, Carrier::Tcp), "t13d1516h2_8daaf6152771_e5627efa2ab1");
-    // What only looks like them is not.
+    // A value that only resembles GREASE counts.
     let message = hello(&format!("1a2a,{SUITES}"), &all);
     assert!(ja4(&message, Carrier::Tcp).starts_with("t13d1616h2_"));
 }
@@ -84,18 +84,18 @@ fn without_signatures_there_is_no_underscore() {
 }
 
 #[test]
-fn what_is_not_there_is_zeros() {
+fn missing_parts_are_zeros() {
     assert_eq!(ja4(&hello("0a0a", &[]), Carrier::Tcp), "t12i000000_000000000000_000000000000");
-    // The name and the protocols are in the first part only.
+    // Server name and protocols are in the first part only.
     let all = extensions("0000,0010", &["h2"], "");
     assert_eq!(ja4(&hello("0a0a", &all), Carrier::Tcp), "t12d0002h2_000000000000_000000000000");
-    // Each number counts, up to 99 of them.
+    // The counts have an upper limit of 99.
     let many = vec!["1301"; 120].join(",");
     assert!(ja4(&hello(&many, &[]), Carrier::Tcp).starts_with("t12i990000_"));
 }
 
 #[test]
-fn protocols_that_are_no_text_are_shown_in_hex() {
+fn protocols_that_are_not_text_are_shown_in_hex() {
     for (name, shown) in [
         (&b"h2"[..], "h2"),
         (b"http/1.1", "h1"),
@@ -115,7 +115,7 @@ fn protocols_that_are_no_text_are_shown_in_hex() {
 }
 
 #[test]
-fn versions_are_the_newest_listed_or_else_the_own_one() {
+fn the_version_is_the_newest_listed_or_the_legacy_version() {
     for (listed, own, shown) in [
         (Some("0301,0302"), 3, "11"),
         (Some("0304,7f1c"), 3, "00"),
@@ -131,7 +131,7 @@ fn versions_are_the_newest_listed_or_else_the_own_one() {
 }
 
 #[test]
-fn a_cut_hello_has_no_fingerprint_but_what_is_there() {
+fn a_truncated_hello_has_no_fingerprint() {
     let all = extensions(KINDS, &["h2", "http/1.1"], SIGNATURES);
     let message = hello(SUITES, &all);
     let whole = Offer::read(&message, Carrier::Tcp).unwrap();
@@ -146,7 +146,7 @@ fn a_cut_hello_has_no_fingerprint_but_what_is_there() {
         assert!(offer.protocols.is_empty() || offer.protocols == whole.protocols);
         assert!(offer.versions.is_empty() || offer.versions == whole.versions);
     }
-    // What follows the message is not looked at.
+    // Bytes after the message are ignored.
     let more = [&message[..], b"more"].concat();
     assert_eq!(Offer::read(&more, Carrier::Tcp), Some(whole));
 }

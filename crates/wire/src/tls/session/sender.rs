@@ -1,4 +1,4 @@
-//! What one end of a session sends, record by record.
+//! The messages of one endpoint, record by record.
 
 use manyways_unit::Time;
 
@@ -7,62 +7,61 @@ use crate::stream::End;
 use crate::tls::hello;
 use crate::tls::reader::{ALERT, APPLICATION_DATA, HANDSHAKE, Part, Record};
 
-/// So many bytes of a message tell a hello from what is sealed: its type and its length.
+/// Number of bytes that distinguish a hello from encrypted data: type and length of a handshake
+/// message.
 const PEEKED: usize = hello::HEADER;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 const NEW_SESSION_TICKET: u8 = 4;
 
-/// One end.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     end: End,
     record: Record,
-    /// The first bytes of its content.
+    /// The first bytes of the record's content.
     peeked: [u8; PEEKED],
-    /// How many of them are there; none when no more are awaited.
+    /// Number of valid bytes in `peeked`; `None` if no more are needed.
     peeks: Option<u8>,
-    /// A hello as far as it is there, while it is read.
-    #[allow(clippy::box_collection, reason = "there is one for a moment, and room for it always")]
+    /// The hello that is being read.
+    #[allow(clippy::box_collection, reason = "rarely present, and a pointer is small")]
     pub(super) message: Option<Box<Vec<u8>>>,
-    /// No record was there yet, and the next one is the first of all.
+    /// Whether no record was read yet, so that the next one is the first.
     is_new: bool,
-    /// It had bytes of which nobody knows in what record they were.
+    /// Whether the direction had bytes of an unknown record.
     pub(super) is_torn: bool,
-    /// Its latest record is data of the application.
+    /// Whether the current record is application data.
     pub(super) is_data: bool,
-    /// The first byte of its first hello.
+    /// Time of the first byte of the first hello.
     pub(super) hello: Option<Time>,
-    /// It sent another handshake message in the clear. Of a client this is its part of the keys,
-    /// which only TLS up to 1.2 has, and only for a new session.
+    /// Whether another unencrypted handshake message was sent. For a client this is its key
+    /// exchange, which exists only in full handshakes up to TLS 1.2.
     pub(super) has_more: bool,
-    /// When it changed to the new keys.
+    /// Time of the ChangeCipherSpec.
     pub(super) changed: Option<Time>,
-    /// Its first handshake record after that, before TLS 1.3.
+    /// Time of the first handshake record after the ChangeCipherSpec, before TLS 1.3.
     pub(super) finished: Option<Time>,
-    /// Its first data.
+    /// Time of the first application data.
     pub(super) data: Option<Time>,
 }
 
-/// What is heard of an end.
+/// An event in the direction of one endpoint.
 pub(super) enum Heard<'a> {
-    /// A record begins.
     Record(Record),
-    /// The first record of all is none that a session begins with.
+    /// The first record cannot begin a session.
     NoHello,
-    /// A record holds the beginning of a hello.
+    /// A record contains the beginning of a hello.
     Hello(Record),
-    /// A hello from its beginning, as far as it was captured.
+    /// A hello from its beginning, as far as captured.
     Message(&'a [u8]),
-    /// A record holds a session ticket in the clear.
+    /// A record contains an unencrypted session ticket.
     Ticket(Record),
-    /// A record holds a handshake message under new keys.
+    /// A record contains an encrypted handshake message.
     Finished(Record),
-    /// An alert in the clear: level and description.
+    /// An unencrypted alert: level and description.
     Alert(Record, [u8; 2]),
-    /// Bytes of the application.
+    /// Application data: time and number of bytes.
     Data(Time, u64),
-    /// Bytes of no known record.
+    /// Bytes of an unknown record: time and number.
     Stray(Time, u64),
 }
 
@@ -85,7 +84,7 @@ impl Sender {
         }
     }
 
-    /// Takes what the reader told, and tells what it means.
+    /// Processes a part of the direction and calls `tell` for each event.
     pub(super) fn takes(&mut self, part: Part<'_>, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
         match part {
             Part::Record(record) => self.begins(record, tell),
@@ -99,11 +98,11 @@ impl Sender {
     }
 
     fn begins(&mut self, record: Record, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
-        // A message goes on in the next record, or not at all (RFC 8446, 5.1).
+        // A message continues in the next record or ends (RFC 8446, 5.1).
         if record.kind != HANDSHAKE {
             self.finish(tell);
         }
-        // A message may even begin with less than what tells what it is.
+        // The first record of a message may be shorter than the bytes that identify the message.
         let is_same = [self.record.kind, record.kind] == [HANDSHAKE; 2];
         let carried = self.peeks.filter(|have| is_same && *have > 0);
         let at = carried.map_or(record.at, |_| self.record.at);
@@ -159,7 +158,8 @@ impl Sender {
         }
     }
 
-    /// The rest of the bytes once so many of a record's content are there, the first time.
+    /// Collects the first `wanted` bytes of a record; returns the remaining bytes once, when these
+    /// are complete.
     fn peek<'a>(&mut self, bytes: &'a [u8], wanted: usize) -> Option<&'a [u8]> {
         let have = usize::from(self.peeks?);
         let (mine, rest) = bytes.split_at(bytes.len().min(wanted - have));
@@ -169,11 +169,11 @@ impl Sender {
         (have == wanted).then_some(rest)
     }
 
-    /// The first bytes of a handshake record are there.
+    /// Classifies a handshake record by its first bytes.
     fn judge(&mut self, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
         let whole = hello::whole(&self.peeked).unwrap_or(0);
-        // Behind the change of keys there is a second hello, or something sealed, which looks like
-        // a hello that fills its record in one of four billion cases.
+        // After a ChangeCipherSpec there is a second hello, or an encrypted message, which looks
+        // like a hello that fills its record in one of four billion cases.
         let fits = self.changed.is_none() || whole == usize::from(self.record.length);
         let is_hello = fits && self.peeked.first() == Some(&self.hello_kind());
         if is_hello {
@@ -194,10 +194,10 @@ impl Sender {
         }
     }
 
-    /// What comes next of a record was not captured.
+    /// Handles a record whose further bytes were not captured.
     fn is_hidden(&mut self, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
         let Some(have) = self.peeks.take() else { return };
-        // Where a session begins, a handshake record can be nothing else.
+        // At the beginning of a session, a handshake record is a hello.
         let known = self.peeked.get(..have.into()).unwrap_or_default();
         if self.is_new && self.record.kind == HANDSHAKE {
             self.is_new = false;
@@ -214,7 +214,7 @@ impl Sender {
         }
     }
 
-    /// There is no more of the hello.
+    /// Ends a hello, complete or not.
     pub(super) fn finish(&mut self, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
         if let Some(message) = self.message.take() {
             tell(self, Heard::Message(&message));

@@ -1,4 +1,4 @@
-//! What the records of both ends add up to.
+//! The state of a session, derived from the records of both endpoints.
 
 use manyways_unit::Time;
 
@@ -10,29 +10,29 @@ use crate::tls::{Carrier, Choice, Offer, Version};
 use manyways_unit::ThinVec;
 
 const CLOSE_NOTIFY: u8 = 0;
-/// The length of an alert that TLS 1.3 seals: 2 bytes, its real type and 16 bytes of seal.
+/// Length of an encrypted alert in TLS 1.3: 2 bytes, the content type and a tag of 16 bytes.
 const SEALED_ALERT: u16 = 2 + 1 + 16;
-/// The lengths of a client's Finished message that TLS 1.3 seals, for SHA-256 and SHA-384.
+/// Lengths of an encrypted Finished message in TLS 1.3, for SHA-256 and SHA-384.
 const SEALED_FINISHED: [u16; 2] = [4 + 32 + 1 + 16, 4 + 48 + 1 + 16];
 
-/// What is known of a session.
+/// State of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Story {
     pub(super) is_tls: Option<bool>,
     pub(super) offer: Option<Box<Offer>>,
     pub(super) choice: Option<Box<Choice>>,
     pub(super) asks_again: Option<bool>,
-    /// The server answered the hello that counts.
+    /// Whether the server has answered the final ClientHello.
     has_answered: bool,
-    /// The client sent data before that.
+    /// Whether the client sent data before that.
     is_early: bool,
-    /// The client sealed all that it sent after the server's hello.
+    /// Whether the client encrypted everything after the ServerHello.
     seals_all: bool,
-    /// The handshake is over, whether or not it is known since when.
+    /// Whether the handshake has ended, even if the time is unknown.
     is_over: bool,
     pub(super) over: Option<Time>,
     pub(super) alerts: ThinVec<Alert>,
-    /// When the first end said that it is done, and which.
+    /// Time of the first close, and its sender.
     pub(super) closed: Option<Time>,
     pub(super) closed_by: Option<End>,
     pub(super) turns: Turns,
@@ -72,8 +72,8 @@ impl Story {
         self.closed_by.get_or_insert(from);
     }
 
-    /// What the server says after a hello may answer it even when it was not captured. When it asked
-    /// for another one, only a hello counts.
+    /// Data of the server after a ClientHello counts as the answer even if its beginning was not
+    /// captured. After a HelloRetryRequest, only a ServerHello counts.
     pub(super) fn server_speaks(&mut self, client: &Sender) {
         self.has_answered |= client.hello.is_some() && self.asks_again != Some(true);
     }
@@ -96,8 +96,8 @@ impl Story {
                 self.has_answered |= from == End::Server;
             }
             Heard::Message(message) => self.reads(from, message),
-            // The change of keys and the Finished message come right behind it (RFC 5077, 3.3), and
-            // in a cut packet it hides them.
+            // ChangeCipherSpec and Finished follow directly after the ticket (RFC 5077, 3.3), and a
+            // truncated packet does not contain them.
             Heard::Ticket(record) if from == End::Server && other.has_more => {
                 (self.is_over, self.over) = (true, Some(record.at));
             }
@@ -112,7 +112,7 @@ impl Story {
                 }
             }
             Heard::Data(at, bytes) => self.turns.handle(at, from, bytes),
-            // Nearly all that passes after a handshake is data.
+            // Nearly all bytes after a handshake are application data.
             Heard::Stray(at, bytes) => {
                 let is_seen = self.is_over || sender.data.is_some() || other.data.is_some();
                 if self.is_tls == Some(true) && is_seen {
@@ -122,14 +122,14 @@ impl Story {
         }
     }
 
-    /// A hello is there, or what was captured of it.
+    /// Reads a hello, complete or truncated.
     fn reads(&mut self, from: End, message: &[u8]) {
         if from == End::Client {
             self.offer = Offer::read(message, Carrier::Tcp).map(Box::new);
             return;
         }
         let Some(choice) = Choice::read(message) else { return };
-        // It asks once at most (RFC 8446, 4.1.4).
+        // A server sends at most one HelloRetryRequest (RFC 8446, 4.1.4).
         if self.asks_again.is_none() {
             self.asks_again = choice.asks_again;
             self.has_answered &= choice.asks_again != Some(true);
@@ -137,10 +137,10 @@ impl Story {
         self.choice = Some(Box::new(choice));
     }
 
-    /// A record begins.
+    /// Processes a record header.
     fn sees(&mut self, from: End, sender: &mut Sender, other: &Sender, record: Record) {
         if sender.is_torn {
-            // By how it looks; see the reader for the odds.
+            // Recognized by its header only; see `Reader` for the probability of an error.
             self.is_tls.get_or_insert(true);
         }
         match record.kind {
@@ -162,8 +162,8 @@ impl Story {
         }
     }
 
-    /// Whether a sealed record is data of the application. The others end the handshake or the
-    /// session, or are a part of the handshake.
+    /// Whether an encrypted record is application data. Other records end the handshake or the
+    /// session, or are part of the handshake.
     fn is_data(&mut self, from: End, sender: &Sender, other: &Sender, record: Record) -> bool {
         let client = if from == End::Client { sender } else { other };
         let is_old = self.is_old() || client.has_more || sender.finished.is_some();
@@ -185,7 +185,7 @@ impl Story {
             return false;
         }
         if sender.is_torn {
-            // What ended the handshake was before this, and not captured.
+            // The end of the handshake was before this record and was not captured.
             self.is_over = true;
             return true;
         }
@@ -195,15 +195,15 @@ impl Story {
         false
     }
 
-    /// The first handshake message under new keys, before TLS 1.3.
+    /// Processes the first encrypted handshake message, before TLS 1.3.
     fn finishes(&mut self, from: End, sender: &mut Sender, other: &Sender, record: Record) {
         let is_new = self.version().is_some_and(|version| version >= Version::TLS_1_3);
         if is_new || sender.finished.is_some() {
             return;
         }
         sender.finished = Some(record.at);
-        // The server's comes second when the client made new keys, and the client's when it goes on
-        // with those of an earlier session. So the other one need not be known.
+        // The server's Finished is the second in a full handshake, the client's in a resumed
+        // session. So one of the two messages suffices.
         let is_second = match from {
             End::Client => !sender.has_more && !sender.is_torn,
             End::Server => other.has_more,
@@ -215,7 +215,7 @@ impl Story {
     }
 }
 
-/// The handshake was before all that was captured.
+/// Whether the handshake ended before the first captured record.
 fn began_before(sender: &Sender, other: &Sender) -> bool {
     [sender, other].iter().all(|end| end.hello.is_none()) && (sender.is_torn || other.is_torn)
 }

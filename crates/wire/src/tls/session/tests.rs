@@ -15,10 +15,10 @@ use rustls::{
 use super::*;
 use crate::sample::{extension, message, records, sized, sni};
 
-/// From one end to the other.
+/// One-way delay between the endpoints.
 const TRIP: Span = Span::from_millis(20);
 
-/// Certificates are of no interest here.
+/// A verifier that accepts every certificate.
 #[derive(Debug)]
 struct Anybody;
 
@@ -77,7 +77,7 @@ fn client(versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
     config
 }
 
-/// A server with a certificate of so many bytes.
+/// A server with a certificate of this length.
 fn server(group: &'static dyn SupportedKxGroup, certificate: usize) -> ServerConfig {
     use ::ring::rand::SystemRandom;
     use ::ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -100,7 +100,7 @@ fn usual() -> ServerConfig {
     server(ring::kx_group::X25519, 3000)
 }
 
-/// It keeps its sessions itself.
+/// A server with session IDs instead of tickets.
 fn without_tickets() -> ServerConfig {
     let mut config = usual();
     config.ticketer = ServerConfig::builder_with_provider(provider(&[ring::kx_group::X25519]))
@@ -112,10 +112,11 @@ fn without_tickets() -> ServerConfig {
     config
 }
 
-/// What passes at the client, and when.
+/// Data captured at the client, with sender and time.
 type Passed = Vec<(End, Time, Vec<u8>)>;
 
-/// A client and a server, 20 ms apart. What one says in a row is one part.
+/// A client and a server with a one-way delay of 20 ms. Consecutive data of an endpoint is one
+/// part.
 struct Pair {
     client: Connection,
     server: Connection,
@@ -134,7 +135,7 @@ impl Pair {
         }
     }
 
-    /// Both speak until nobody has anything to say.
+    /// Exchanges data until neither endpoint has more.
     fn run(&mut self) {
         loop {
             let asked = carry(&mut self.client, &mut self.server);
@@ -165,7 +166,7 @@ fn write(end: &mut Connection, bytes: usize) {
     end.writer().write_all(&vec![0; bytes]).unwrap();
 }
 
-/// What one end has to say, which the other one takes.
+/// Transfers the pending data of one endpoint to the other.
 fn carry(from: &mut Connection, to: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while from.wants_write() {
@@ -182,8 +183,8 @@ fn carry(from: &mut Connection, to: &mut Connection) -> Vec<u8> {
     bytes
 }
 
-/// A whole conversation: the handshake, a request of 300 bytes and its response of 20,000 after
-/// another 60 ms, and another of each.
+/// A complete connection: the handshake, a request of 300 bytes and its response of 20,000 bytes
+/// after another 60 ms, then a second request and response.
 fn conversation(client: ClientConfig, server: ServerConfig) -> Pair {
     let mut pair = Pair::new(&Arc::new(client), &Arc::new(server));
     pair.run();
@@ -212,8 +213,7 @@ fn talk(pair: &mut Pair) {
     pair.passed.push((Server, pair.now, closed));
 }
 
-/// What a session makes of it when packets have at most so many bytes, of which so many are
-/// captured.
+/// Follows a session with packets of at most `packet` bytes, of which `snap` bytes are captured.
 fn follow(mut session: Session, passed: &Passed, packet: usize, snap: usize) -> Followed {
     let mut exchanges = Vec::new();
     for (from, at, bytes) in passed {
@@ -235,7 +235,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// All that a session tells.
+    /// All public results of the session as text.
     fn told(&self) -> String {
         let session = &self.session;
         let (offer, choice) = (session.offer(), session.choice());
@@ -248,13 +248,13 @@ impl Followed {
         )
     }
 
-    /// The request of 300 bytes and the one of 100.
+    /// Checks the requests of 300 and of 100 bytes.
     fn check_talk(&self) {
         let [.., first, second] = self.exchanges.as_slice() else { panic!("{:?}", self.exchanges) };
         assert_eq!(first.response_time(), TRIP * 5);
         assert_eq!(second.response_time(), TRIP * 5);
         let sizes = |one: &Exchange| (one.request.as_bytes(), one.response.as_bytes());
-        // Two records for 20,000 bytes; each has a header and a seal.
+        // Two records for 20,000 bytes; each has a header and an authentication tag.
         assert!((321..=330).contains(&sizes(first).0), "{first:?}");
         assert!((20_042..=20_060).contains(&sizes(first).1), "{first:?}");
         assert!((121..=130).contains(&sizes(second).0), "{second:?}");
@@ -287,7 +287,7 @@ fn a_new_session_of_tls_1_3() {
     let times = session.times();
     assert_eq!((times.client_hello, times.server_hello), (ms(1000), ms(1040)));
     assert_eq!((times.over, session.handshake_time()), (ms(1040), Some(TRIP * 2)));
-    // The session tickets are all that passes before the first request.
+    // The server sends only session tickets before the first request.
     assert_eq!((times.server_data, times.client_data), (ms(1080), ms(2120)));
     assert_eq!((session.losses(), session.alerts()), (0, &[][..]));
     assert_eq!(session.closed().map(|closed| closed.1), Some(Client));
@@ -307,7 +307,7 @@ fn a_new_session_of_tls_1_2() {
     assert_eq!(choice.protocol.as_deref(), Some(&b"h2"[..]));
     assert_eq!((session.is_resumed(), session.asks_again()), (Some(false), Some(false)));
     let times = session.times();
-    // Hello 1000 and 1040, keys 1040, and the server's Finished message.
+    // ClientHello at 1000 ms, ServerHello and client keys at 1040 ms, then the server's Finished.
     assert_eq!((times.client_hello, times.server_hello), (ms(1000), ms(1040)));
     assert_eq!((times.over, session.handshake_time()), (ms(1080), Some(TRIP * 4)));
     assert_eq!(session.closed().map(|closed| closed.1), Some(Client));
@@ -315,13 +315,13 @@ fn a_new_session_of_tls_1_2() {
     all.check_talk();
 }
 
-/// The second of two conversations with the same configurations.
+/// The second of two connections with the same configurations.
 fn resumed(versions: &[&'static SupportedProtocolVersion], early: usize) -> Pair {
     let mut config = client(versions);
     config.enable_early_data = early > 0;
     let mut server = usual();
     if early > 0 {
-        // Who takes early data must know whether it came before.
+        // A server with early data must detect replays.
         server.ticketer = without_tickets().ticketer;
     }
     let (client, server) = (Arc::new(config), Arc::new(server));
@@ -339,11 +339,11 @@ fn resumed(versions: &[&'static SupportedProtocolVersion], early: usize) -> Pair
 }
 
 #[test]
-fn sessions_that_go_on_from_earlier_ones() {
+fn resumed_sessions_are_recognized() {
     let all = follow(Session::default(), &resumed(OLD, 0).passed, 1448, usize::MAX);
     assert_eq!(all.session.version(), Some(Version::TLS_1_2));
     assert_eq!(all.session.is_resumed(), Some(true));
-    // The client's Finished message is the last one.
+    // The client's Finished is the last handshake message.
     assert_eq!(all.session.times().over, ms(1040));
     all.check_talk();
 
@@ -356,12 +356,12 @@ fn sessions_that_go_on_from_earlier_ones() {
 }
 
 #[test]
-fn early_data_is_no_end_of_the_handshake() {
+fn early_data_does_not_end_the_handshake() {
     for early in [48, 5000] {
         let pair = resumed(ALL, early);
         assert_eq!(pair.passed[0].0, Client);
         assert!(pair.passed[0].2.len() > 200 + early);
-        // Some of it passes when the server's hello has passed.
+        // Some early data arrives after the ServerHello.
         let mut late = pair.passed.clone();
         let rest = late[0].2.split_off(pair.passed[0].2.len() - early / 2);
         late.insert(2, (Client, Time::from_millis(1040), rest));
@@ -376,7 +376,7 @@ fn early_data_is_no_end_of_the_handshake() {
 }
 
 #[test]
-fn a_server_that_asks_for_another_hello() {
+fn a_hello_retry_request_precedes_a_second_hello() {
     let pair = conversation(client(ALL), server(ring::kx_group::SECP256R1, 500));
     let all = follow(Session::default(), &pair.passed, 1448, usize::MAX);
     let session = &all.session;
@@ -390,8 +390,8 @@ fn a_server_that_asks_for_another_hello() {
 }
 
 #[test]
-fn of_cut_packets_what_can_be_known_is_known() {
-    // A snap length of 96 leaves 30 bytes of TCP with stamps, or 42 without.
+fn truncated_packets_yield_all_that_headers_show() {
+    // A snap length of 96 leaves 30 bytes of TCP data with timestamps, or 42 without.
     for snap in [30, 42] {
         let pair = conversation(client(ALL), usual());
         let all = follow(Session::default(), &pair.passed, 1448, snap);
@@ -402,11 +402,11 @@ fn of_cut_packets_what_can_be_known_is_known() {
         assert_eq!((offer.newest_version(), offer.legacy_version), (None, Version::TLS_1_2));
         assert_eq!(session.choice().unwrap().suite, None);
         assert_eq!((session.is_resumed(), session.asks_again()), (None, Some(false)));
-        // That all is sealed from there on is what shows it.
+        // Recognized because everything after the ServerHello is encrypted.
         assert_eq!(session.version(), Some(Version::TLS_1_3));
         assert_eq!(session.times().client_hello, ms(1000));
         assert_eq!(session.times().over, ms(1040));
-        // Behind the server's hello, and within the long response.
+        // After the ServerHello, and within the long response.
         assert!(session.losses() >= 2, "{}", session.losses());
         all.check_talk();
 
@@ -422,22 +422,22 @@ fn of_cut_packets_what_can_be_known_is_known() {
         assert_eq!(all.session.times().over, ms(1040));
         all.check_talk();
     }
-    // Not even a header is there.
+    // Not even a header is captured.
     let pair = conversation(client(ALL), usual());
     let none = follow(Session::default(), &pair.passed, 1448, 4);
     assert_eq!((none.session.is_tls(), none.exchanges.len()), (None, 0));
     assert_eq!(none.session.times(), Times::default());
-    // With IPv6 and stamps, ten bytes.
+    // With IPv6 and timestamps, ten bytes remain.
     let few = follow(Session::default(), &pair.passed, 1448, 10);
     assert_eq!(few.session.is_tls(), Some(true));
     assert_eq!(few.session.times().client_hello, ms(1000));
 }
 
 #[test]
-fn what_began_before_the_capture() {
+fn a_session_is_followed_from_its_middle() {
     for versions in [ALL, OLD] {
         let pair = conversation(client(versions), usual());
-        // Behind the handshake, in the middle of a record.
+        // After the handshake, in the middle of a record.
         let at = pair.passed.iter().position(|part| part.1 > Time::from_millis(2000)).unwrap();
         let mut passed = pair.passed[at..].to_vec();
         passed.insert(0, (Server, Time::from_millis(1900), vec![0x55; 700]));
@@ -449,7 +449,7 @@ fn what_began_before_the_capture() {
         assert_eq!((times.client_hello, times.server_hello, times.over), (None, None, None));
         assert_eq!(all.session.handshake_time(), None);
         all.check_talk();
-        // A connection whose first packet the capture missed is like that.
+        // The capture missed the first packets of the connection.
         let mut torn = Session::default();
         torn.handle(Client, &Piece::unknown(Time::ZERO, 517));
         torn.handle(Server, &Piece::unknown(Time::ZERO, 3000));
@@ -493,16 +493,16 @@ fn a_lost_boundary_is_found_at_the_beginning_of_a_packet_only() {
     };
     say(&mut session, Client, &record(100), 105);
     assert_eq!((session.is_tls(), session.losses()), (Some(true), 0));
-    // A record of 1000 bytes of which 50 are known, and the header behind it is not.
+    // A record of 1,000 bytes, of which 50 are captured; the next header is missing.
     let long = record(1000);
     say(&mut session, Server, &long[..50], 1200);
     assert_eq!(session.losses(), 1);
-    // Something like a header in the middle of a packet is none.
+    // A header in the middle of a packet does not count.
     let inside = [&[0; 3][..], &record(30)].concat();
     say(&mut session, Server, &inside, inside.len() as u64);
     say(&mut session, Server, &record(200), 205);
     assert_eq!(session.losses(), 1);
-    // It is where it should be again: what is no header there is a new loss.
+    // Record boundaries are known again: an invalid header is a new loss.
     say(&mut session, Server, b"GET / HTTP/1.1", 14);
     assert_eq!(session.losses(), 2);
     session.end();
@@ -513,28 +513,28 @@ fn a_lost_boundary_is_found_at_the_beginning_of_a_packet_only() {
 }
 
 #[test]
-fn what_is_not_tls_is_said_at_once() {
+fn other_protocols_are_recognized_at_once() {
     let long = [&[22, 3, 1][..], &sized(2, &[0; 100])].concat();
     for (from, bytes) in [
         (Client, &b"G"[..]),
         (Client, b"SSH-2.0"),
         (Server, b"220 mail.example"),
         (Server, b"SSH-2.0"),
-        // A record of another version, an empty one, one that is too long.
+        // A record of another version, an empty one, and one that is too long.
         (Client, b"\x16\x02"),
         (Client, b"\x16\x03\x01\0\0"),
         (Client, b"\x16\x03\x01\x48\x01"),
-        // Records that no session begins with.
+        // Records that cannot begin a session.
         (Client, b"\x17\x03\x03\0\x50"),
         (Server, b"\x14\x03\x03\0\x01\x01"),
         (Client, &long),
-        // A server's hello from a client.
+        // A ServerHello from the client.
         (Client, b"\x16\x03\x03\0\x7a\x02\0\0\x76"),
     ] {
         let mut session = Session::default();
         session.handle(from, &Piece::whole(Time::ZERO, bytes));
         assert_eq!(session.is_tls(), Some(false), "{bytes:02x?}");
-        // It does not come back.
+        // The result is final.
         let hello = records(&message(&[sni(b"a.example")]), 600);
         session.handle(Client, &Piece::whole(Time::ZERO, &hello));
         assert_eq!((session.is_tls(), session.offer()), (Some(false), None));
@@ -546,7 +546,7 @@ fn what_is_not_tls_is_said_at_once() {
 }
 
 #[test]
-fn what_began_before_and_never_looks_like_tls_is_given_up() {
+fn a_connection_midway_without_records_is_not_tls() {
     let mut session = Session::midway();
     for packet in 0..TRIES {
         assert_eq!(session.is_tls(), None, "{packet}");
@@ -556,19 +556,18 @@ fn what_began_before_and_never_looks_like_tls_is_given_up() {
     assert_eq!(session.is_tls(), Some(false));
 }
 
-/// A record of that kind.
 fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3][..], &sized(2, content)].concat()
 }
 
-/// A server's hello with that random number, of TLS 1.3 or of what was before.
+/// A ServerHello with this random value, of TLS 1.3 or of an earlier version.
 fn answer(random: [u8; 32], is_new: bool) -> Vec<u8> {
     let version = if is_new { extension(43, &[3, 4]) } else { Vec::new() };
     let body = [&[3, 3][..], &random, &[0, 0xc0, 0x2f, 0], &sized(2, &version)].concat();
     record(22, &[&[2][..], &sized(3, &body)].concat())
 }
 
-/// When the handshake of these parts was over, each 10 ms after the one before.
+/// Time at which the handshake ended, with parts 10 ms apart.
 fn over(parts: &[(End, Vec<u8>)]) -> Option<Time> {
     let mut session = Session::default();
     for (place, (from, bytes)) in parts.iter().enumerate() {
@@ -579,7 +578,7 @@ fn over(parts: &[(End, Vec<u8>)]) -> Option<Time> {
 }
 
 #[test]
-fn what_is_sealed_is_no_hello_however_it_begins() {
+fn an_encrypted_message_is_not_taken_for_a_hello() {
     let [changed, key] = [record(20, &[1]), record(22, &[16, 0, 0, 1, 0])];
     let sealed = |first: u8| record(22, &[&[first, 0, 0, 60][..], &[5; 36]].concat());
     let parts = [
@@ -590,12 +589,12 @@ fn what_is_sealed_is_no_hello_however_it_begins() {
         (Server, sealed(2)),
     ];
     assert_eq!(over(&parts), ms(40));
-    // The client's part alone ends nothing: it made new keys.
+    // The client's Finished does not end the handshake, because it sent a key exchange.
     assert_eq!(over(&parts[..4]), None);
 }
 
 #[test]
-fn a_client_with_a_certificate_begins_its_last_flight_with_it() {
+fn a_client_certificate_begins_the_last_flight() {
     let parts = [
         (Client, records(&message(&[sni(b"a.example")]), 600)),
         (Server, answer([7; 32], true)),
@@ -605,7 +604,7 @@ fn a_client_with_a_certificate_begins_its_last_flight_with_it() {
 }
 
 #[test]
-fn early_data_that_passes_a_request_for_another_hello_ends_nothing() {
+fn early_data_around_a_hello_retry_request_ends_no_handshake() {
     let retry = [
         0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8,
         0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8,
@@ -630,7 +629,7 @@ fn alerts_in_the_clear() {
     let hello = records(&message(&[sni(b"a.example")]), 600);
     let mut session = Session::default();
     session.handle(Client, &Piece::whole(Time::from_millis(5), &hello));
-    // In two pieces, and of one only the header is known.
+    // One alert in two pieces, and one with its header only.
     let at = Time::from_millis(9);
     session.handle(Server, &Piece::whole(at, b"\x15\x03\x03\0\x02\x02"));
     session.handle(Server, &Piece::whole(Time::from_millis(10), b"\x28"));
@@ -657,7 +656,7 @@ fn a_hello_may_be_spread_over_records_and_end_early() {
         assert_eq!(session.offer(), expected.as_ref(), "{size}");
         assert_eq!(session.times().client_hello, Some(Time::ZERO), "{size}");
     }
-    // All that is there when the connection ends, or when something else comes.
+    // The hello is read when the connection ends, or when another record follows.
     let cut = &records(&message, 1000)[..100];
     let mut session = Session::default();
     session.handle(Client, &Piece::whole(Time::ZERO, cut));
@@ -685,7 +684,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_same_bytes_in_any_cut_give_the_same_answers(
+    fn results_do_not_depend_on_packet_boundaries(
         versions in prop::sample::select(vec![ALL, OLD]),
         certificate in 10_usize..5000,
         cuts in prop::collection::vec(1_usize..3000, 1..40),

@@ -20,7 +20,7 @@ fn after(policy: &mut MakeIdle, gaps: &[f64]) -> f64 {
     wait
 }
 
-/// C(w) of the rules, gap by gap.
+/// C(w) by its definition, gap by gap.
 fn cost(choice: &Choice, gaps: &[f64], wait: f64) -> f64 {
     let switch = choice.switch().as_joules();
     let tail = choice.stay.released();
@@ -32,22 +32,22 @@ fn cost(choice: &Choice, gaps: &[f64], wait: f64) -> f64 {
 }
 
 #[test]
-fn until_it_has_seen_enough_it_leaves_it_to_the_network() {
+fn the_network_decides_before_enough_gaps() {
     let mut policy = MakeIdle::new(choice("att-hspa"), 10);
     assert_eq!(after(&mut policy, &[30.0; 9]), NEVER);
     assert_eq!(policy.observe(&packet(), Some(30.0)), 0.0);
 }
 
 #[test]
-fn it_waits_for_what_comes_soon_and_not_for_what_comes_late() {
-    // Nine packets close to each other, and then a long silence, again and again.
+fn short_gaps_are_waited_for_and_long_ones_are_not() {
+    // Repeatedly nine packets with short gaps, then one long gap.
     let round = [0.1, 0.1, 0.1, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 60.0];
     let mut policy = MakeIdle::new(choice("att-hspa"), 20);
     assert_eq!(after(&mut policy, &round.repeat(4)), 0.2);
-    // Only long ones: nothing is worth to wait for.
+    // Only long gaps: no wait is worth its energy.
     assert_eq!(after(&mut policy, &[60.0; 20]), 0.0);
-    // Only short ones: all of them are. To sleep behind the longest takes as much as never to sleep,
-    // and is the smaller wait.
+    // Only short gaps: every wait is worth its energy. Going idle after the longest one costs as
+    // much as never, and is the smaller wait.
     assert_eq!(after(&mut policy, &[1.0; 20]), 1.0);
 }
 
@@ -60,9 +60,9 @@ fn old_gaps_are_forgotten() {
 }
 
 proptest! {
-    /// What it chooses is the smallest minimiser of C among 0, the gaps below T, and T.
+    /// The chosen wait is the smallest minimiser of C among 0, the gaps below T, and T.
     #[test]
-    fn it_is_the_smallest_minimiser(
+    fn the_wait_is_the_smallest_minimiser(
         gaps in prop::collection::vec(
             prop_oneof![Just(0.0), Just(0.25), 0.0..1.0, 0.0..10.0, 0.0..60.0], 12..40),
         n in 1_usize..12,

@@ -13,7 +13,7 @@ fn system(columns: usize, rows: &[Vec<f64>], seen: &[f64]) -> System {
     }
 }
 
-/// Where nothing is earlier or later.
+/// The solution with unshifted rows as the shifted ones.
 fn solved(system: &System) -> Vec<Column> {
     solve(system, &[system.clone(), system.clone()]).columns
 }
@@ -27,7 +27,8 @@ fn value(column: &Column) -> Option<f64> {
 
 #[test]
 fn of_columns_that_are_not_apart_only_those_are_named() {
-    // The second is twice the first, the fourth the sum of the first and the fifth, the last nothing.
+    // The second column is twice the first, the fourth is the sum of the first and the fifth, the
+    // last is zero.
     let mut random = Random::new(2);
     let mut row = || {
         let [one, other, third] = [random.unit(), random.unit(), random.unit()];
@@ -44,9 +45,9 @@ fn of_columns_that_are_not_apart_only_those_are_named() {
     assert_eq!(columns[5], Column::Absent);
 }
 
-/// The first and the last of three fits that are bounded: by hand.
+/// By hand: the first and the last of three bounded fits.
 #[test]
-fn what_would_be_negative_is_zero_and_the_others_are_fitted_again() {
+fn negative_values_become_zero_and_the_others_are_fitted_again() {
     let rows: Vec<Vec<f64>> = (0..8).map(|row| vec![1.0, f64::from(row)]).collect();
     let seen: Vec<f64> = (0..8).map(|row| 7.0 - f64::from(row)).collect();
     let columns = solved(&system(2, &rows, &seen));
@@ -60,7 +61,7 @@ fn what_would_be_negative_is_zero_and_the_others_are_fitted_again() {
     );
 }
 
-/// A value whose rows lie alone has the scatter of all as its error, not that of its own.
+/// The error of a value whose rows contain no other column is derived from the scatter of all rows.
 #[test]
 fn a_row_that_is_explained_by_one_column_alone_is_not_certain() {
     let mut random = Random::new(4);
@@ -74,7 +75,7 @@ fn a_row_that_is_explained_by_one_column_alone_is_not_certain() {
 }
 
 #[test]
-fn what_is_assumed_is_in_the_error() {
+fn the_assumption_is_part_of_the_error() {
     let rows = vec![vec![1.0]; 20];
     let mut system = system(1, &rows, &[5.0; 20]);
     system.assumed = vec![0.3; 20];
@@ -83,7 +84,7 @@ fn what_is_assumed_is_in_the_error() {
 }
 
 proptest! {
-    /// Whether a column is told does not depend on how large it or its rows are.
+    /// Whether a column is determined does not depend on its scale or that of its rows.
     #[test]
     fn units_do_not_matter(seed in any::<u64>(), scale in -9..9_i32) {
         let mut random = Random::new(seed);
@@ -103,15 +104,15 @@ proptest! {
         prop_assert!((value(&before[3]).unwrap() - 1.0).abs() < 1e-9);
     }
 
-    /// The bounded solution is the best one without negative values: a step from it in any direction
-    /// that is allowed leaves no less (the conditions of Karush, Kuhn and Tucker).
+    /// The bounded solution is optimal: no permitted step reduces the residual (the conditions of
+    /// Karush, Kuhn and Tucker).
     #[test]
     fn bounded_solutions_are_optimal(seed in any::<u64>(), size in 1..6_usize) {
         let mut random = Random::new(seed);
         let mut cells = |count: usize| -> Vec<f64> { (0..count).map(|_| random.unit() - 0.5).collect() };
         let mut triangle: Vec<Vec<f64>> = (0..size).map(|_| cells(size)).collect();
         if size > 2 {
-            // One depends on another.
+            // One column depends on another.
             triangle.iter_mut().for_each(|row| row[1] = 2.0 * row[0]);
         }
         let right = cells(size);

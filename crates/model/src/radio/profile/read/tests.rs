@@ -36,24 +36,34 @@ fn a_profile_reads() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_their_line() {
     for (good, bad, line, sentence) in [
         ("power = \"1W\"\n", "", 7, "a state needs `power`"),
         ("timer = \"10s\"\n", "", 7, "a state needs `timer`"),
         ("send = \"2W\"", "send = 2", 4, "send: a string in quotes was expected, not a number"),
         ("\"2W\"", "\"-2W\"", 4, "send: `-2W` is not a power; write 916mW or 1.2W"),
         ("\"2W\"", "\"2kW\"", 4, "send: `2kW` is not a power; write 916mW or 1.2W"),
-        ("\"2W\"", "\"2000W\"", 4, "send: at most 1000 W can be given"),
-        ("\"10s\"", "\"9000h\"", 10, "timer: at most 86400 s can be given"),
+        ("\"2W\"", "\"2000W\"", 4, "send: the maximum is 1000 W"),
+        ("\"10s\"", "\"9000h\"", 10, "timer: the maximum is 86400 s"),
         ("timer = \"10s\"", "timer = \"-1s\"", 10, "timer: `-1s` is not a time; write"),
         ("\"lte\"", "\"umts\"", 2, "technology: there is no `umts`"),
-        ("\"20mW\"", "\"20mW\"\ntimer = \"1s\"", 15, "timer: nothing comes behind the last state"),
-        ("\"20mW\"", "\"20mW\"\nreleased = false", 12, "the last state is one that is released"),
-        ("\"1W\"\ntimer", "\"1W\"\nreleased = true\ntimer", 7, "in the first state data passes"),
-        ("\"off\"", "\"on\"", 12, "two states are called `on`"),
+        ("\"20mW\"", "\"20mW\"\ntimer = \"1s\"", 15, "timer: the last state has no timer"),
+        ("\"20mW\"", "\"20mW\"\nreleased = false", 12, "the last state must be released"),
+        (
+            "\"1W\"\ntimer",
+            "\"1W\"\nreleased = true\ntimer",
+            7,
+            "the first state transfers data and",
+        ),
+        ("\"off\"", "\"on\"", 12, "two states have the name `on`"),
         ("\"1W\"\ntimer", "\"1W\"\nlisten-for = \"1s\"\ntimer", 7, "a state needs `listen-every`"),
-        ("\"test\"", "\" \"", 1, "title: it is empty"),
-        ("\"300mJ\"\nsource = \"a meter\"", "\"0\"\nsource = \"\"", 16, "source: it is empty"),
+        ("\"test\"", "\" \"", 1, "title: the text is empty"),
+        (
+            "\"300mJ\"\nsource = \"a meter\"",
+            "\"0\"\nsource = \"\"",
+            16,
+            "source: the text is empty",
+        ),
         ("receive =", "recieve =", 5, "the transfer has no `recieve`"),
     ] {
         let (at, said, _) = fault(good, bad);

@@ -1,0 +1,292 @@
+//! One transfer: carries the decisions of the cores to the workers, and reports back what happened.
+//!
+//! The cores are `Fetch` (requests), `Checkpoints` (durability), `InterfaceWatch` (which paths
+//! exist) and `Pacer` (progress). This module owns their inputs and outputs; [`Transfer::pump`] is
+//! the only place that waits.
+
+mod checkpoint;
+mod finish;
+mod input;
+mod interfaces;
+mod output;
+mod report;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use manyways_proto::fetch::{Allowance, Config, Fetch, Input, Pacer, PathId};
+use manyways_unit::{Size, Span, Time};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use self::checkpoint::CheckpointWriter;
+#[cfg(test)]
+pub(super) use self::finish::hex;
+use self::report::{Timings, empty_report};
+use super::interface_watch::Interfaces;
+use super::journal::Journal;
+use super::location::Location;
+use super::report::{Cause, Event, FetchError, Report};
+use super::resume::Saved;
+use super::sink::{Body, Files, Left, Sink, Stream};
+use super::worker::{Command, Message};
+use super::{AHEAD, Checksum, Client, Job};
+
+/// At most this many pieces wait for the disk; each has at most a few hundred KiB.
+const MAX_PENDING_PIECES: usize = 16;
+
+/// Where the bytes go.
+pub(super) enum Destination {
+    /// To the job's file.
+    File,
+    /// To whoever reads the [`Body`].
+    Reader(Stream),
+}
+
+impl Destination {
+    /// A reader.
+    pub(super) fn reader() -> (Self, Body) {
+        let (stream, body) = Stream::new();
+        (Self::Reader(stream), body)
+    }
+}
+
+/// A transfer under way.
+pub(super) struct Transfer<'a> {
+    client: &'a mut Client,
+    job: &'a Job,
+    origin: Instant,
+    core: Fetch,
+    interfaces: Interfaces,
+    checkpoints: CheckpointWriter,
+    progress: Pacer,
+    log: Log<'a>,
+    timings: Timings,
+    mailbox: Mailbox,
+    requests: RequestTemplate,
+    /// The bytes that the core was told of last.
+    piece: Bytes,
+    earlier: Earlier,
+    /// The SHA-256 that the server announces for the whole object.
+    announced_digest: Option<[u8; 32]>,
+}
+
+/// What the caller hears.
+struct Log<'a> {
+    on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
+    journal: Journal,
+    /// Where a path was redirected to last.
+    redirected_to: Option<String>,
+}
+
+/// Where the workers report to.
+struct Mailbox {
+    messages: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+}
+
+/// What all requests of a transfer share.
+struct RequestTemplate {
+    original: Arc<Location>,
+    headers: Arc<HeaderMap>,
+    /// No more of a body is read than is granted.
+    is_read_limited: bool,
+}
+
+/// What earlier runs left.
+struct Earlier {
+    /// Bytes that this run continues with.
+    bytes: u64,
+    /// An older download that this one replaces.
+    replaced: Option<Saved>,
+}
+
+/// How the pump ended.
+enum TransferEnd {
+    Done,
+    Failed(Cause),
+}
+
+impl<E: Into<Cause>> From<E> for TransferEnd {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Runs one job to its end.
+pub(super) async fn run(
+    client: &mut Client,
+    job: &Job,
+    destination: Destination,
+    on_event: &mut (dyn FnMut(Event<'_>) + Send),
+    stop: impl Future<Output = ()>,
+) -> Result<Report, FetchError> {
+    let empty = |cause| {
+        let report = Box::new(empty_report(client, job));
+        FetchError { cause, kept: None, report }
+    };
+    let (mut sink, left, ahead) = match destination {
+        Destination::File => {
+            let opened = Files::open(&job.output, &job.location.to_string(), job.resume);
+            let (files, left) = opened.map_err(|error| empty(error.into()))?;
+            (Sink::Files(files), left, None)
+        }
+        Destination::Reader(mut stream) => {
+            if job.checksum != Checksum::None {
+                stream.hash();
+            }
+            let ahead = client.config.ahead.unwrap_or(AHEAD.as_bytes());
+            (Sink::Stream(stream), Left::Nothing, Some(ahead))
+        }
+    };
+    let (saved, replaced) = match left {
+        Left::Continued(saved) => (Some(saved), None),
+        Left::Older(older) => (None, older),
+        Left::Nothing => (None, None),
+    };
+    if job.resume && saved.is_none() && ahead.is_none() {
+        on_event(Event::Note("there is no unfinished download to continue, so it begins anew"));
+    }
+    if client.paths.is_empty() {
+        return Err(empty(Cause::NoPath));
+    }
+    let mut transfer = Transfer::new(client, job, on_event, saved, replaced, ahead);
+    let end = transfer.pump(&mut sink, stop).await;
+    let elapsed = transfer.now();
+    transfer.abort_requests().await;
+    let mut report = transfer.report(elapsed);
+    let end = match end {
+        TransferEnd::Done => transfer.finish_file(&mut sink, &mut report).await,
+        TransferEnd::Failed(cause) => Err(cause),
+    };
+    match end {
+        Ok(()) => Ok(report),
+        Err(cause) => {
+            let kept = transfer.keep_partial(&mut sink, &cause);
+            Err(FetchError { cause, kept, report: Box::new(report) })
+        }
+    }
+}
+
+impl<'a> Transfer<'a> {
+    fn new(
+        client: &'a mut Client,
+        job: &'a Job,
+        on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
+        saved: Option<Saved>,
+        replaced: Option<Saved>,
+        ahead: Option<u64>,
+    ) -> Self {
+        let continued = saved.as_ref().map(|saved| saved.done.total());
+        let metered = match client.metered {
+            Allowance::Limit(limit) => Allowance::Limit(limit.saturating_sub(client.metered_spent)),
+            other => other,
+        };
+        let core = Fetch::new(Config {
+            metered,
+            resume: saved.map(|saved| (saved.object(), saved.done)),
+            length: job.size.map(Size::as_bytes).or(client.config.length),
+            ahead,
+            ..client.config.clone()
+        });
+        let (sender, messages) = mpsc::channel(MAX_PENDING_PIECES);
+        for worker in &client.workers {
+            // A worker ends only with its client.
+            let _ = worker.send(Command::Begin(sender.clone()));
+        }
+        Self {
+            job,
+            origin: Instant::now(),
+            core,
+            interfaces: Interfaces::new(Time::ZERO, client.watch.clone()),
+            checkpoints: CheckpointWriter::new(Time::ZERO, continued),
+            progress: Pacer::new(Time::ZERO, client.config.progress_interval),
+            log: Log {
+                on_event,
+                journal: Journal::new(client.records, &client.paths),
+                redirected_to: None,
+            },
+            timings: Timings::new(client.paths.len()),
+            mailbox: Mailbox { messages, sender },
+            requests: RequestTemplate {
+                original: Arc::new(job.location.clone()),
+                headers: Arc::clone(&client.headers),
+                is_read_limited: ahead.is_some(),
+            },
+            piece: Bytes::new(),
+            earlier: Earlier { bytes: continued.unwrap_or(0), replaced },
+            announced_digest: None,
+            client,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from(self.origin.elapsed())
+    }
+
+    /// Runs until the core is done, the disk fails, or the caller stops it.
+    async fn pump(&mut self, sink: &mut Sink, stop: impl Future<Output = ()>) -> TransferEnd {
+        let mut stop = std::pin::pin!(stop);
+        for (id, path) in self.client.paths.iter().enumerate() {
+            let (path, metered, known) = (PathId(id), path.metered, path.known);
+            self.core.handle(Time::ZERO, Input::PathUp { path, metered, known });
+        }
+        let mut is_done = false;
+        let end = loop {
+            self.on_timers();
+            let acted = self.execute(sink);
+            self.log.journal.tell(self.log.on_event);
+            match acted {
+                Ok(done) => is_done |= done,
+                Err(end) => break end,
+            }
+            if is_done && sink.is_drained() {
+                break TransferEnd::Done;
+            }
+            // The core counts bytes as done before their write is executed: a checkpoint before
+            // that would contain bytes that the file does not have.
+            if let Err(error) = self.begin_checkpoint(self.now(), sink) {
+                break error.into();
+            }
+            let wakeup = self.origin + self.next_wakeup().since(Time::ZERO).into();
+            tokio::select! {
+                biased;
+                () = &mut stop => break TransferEnd::Failed(Cause::Stopped),
+                listed = self.interfaces.listed() => self.on_list(listed),
+                written = self.checkpoints.written() => {
+                    if let Err(error) = self.on_checkpoint(written, sink) {
+                        break error.into();
+                    }
+                }
+                delivered = sink.hand_on() => match delivered {
+                    Ok(upto) => self.core.handle(self.now(), Input::Taken { upto }),
+                    Err(error) => break error.into(),
+                },
+                Some(message) = self.mailbox.messages.recv() => self.on_message(message, sink),
+                () = sleep_until(wakeup) => {}
+            }
+        };
+        self.checkpoints.end(sink).await;
+        end
+    }
+
+    /// When to call [`Transfer::on_timers`] and poll the core although nothing happened.
+    fn next_wakeup(&self) -> Time {
+        let others = [self.core.next_wakeup(), self.checkpoints.core.next_wakeup()];
+        let others = others.into_iter().flatten().chain([self.interfaces.next_wakeup()]);
+        others.fold(self.progress.next_wakeup(), Time::min)
+    }
+
+    /// Reports progress and reads the carriers of the paths, if they are due.
+    fn on_timers(&mut self) {
+        let now = self.now();
+        if self.progress.fires(now) {
+            self.emit_progress();
+        }
+        for change in self.interfaces.poll(now, &self.client.paths) {
+            self.on_path_change(change, &[]);
+        }
+    }
+}

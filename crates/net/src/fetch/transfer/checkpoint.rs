@@ -1,0 +1,96 @@
+//! Writes the checkpoints of a transfer beside it.
+
+use manyways_proto::fetch::{CheckpointConfig, Checkpoints, Written};
+use manyways_unit::Time;
+use tokio::task::{JoinError, JoinHandle};
+
+use super::Transfer;
+use crate::fetch::resume::Saved;
+use crate::fetch::sink::{Save, Sink, SinkError};
+
+type Outcome = Result<Result<(), SinkError>, JoinError>;
+
+/// The checkpoints of a transfer, of which at most one is being written.
+pub(super) struct CheckpointWriter {
+    pub(super) core: Checkpoints,
+    pending: Option<JoinHandle<Result<(), SinkError>>>,
+}
+
+impl CheckpointWriter {
+    pub(super) fn new(now: Time, durable: Option<u64>) -> Self {
+        let core = Checkpoints::new(now, CheckpointConfig::default(), durable);
+        Self { core, pending: None }
+    }
+
+    fn start(&mut self, work: Save) {
+        self.pending = Some(tokio::task::spawn_blocking(work));
+    }
+
+    /// The outcome of the checkpoint that is being written; waits for ever while none is. Can be
+    /// dropped while it waits.
+    pub(super) async fn written(&mut self) -> Outcome {
+        let Some(pending) = &mut self.pending else { return std::future::pending().await };
+        let outcome = pending.await;
+        self.pending = None;
+        outcome
+    }
+
+    /// Waits for the checkpoint that is being written: only one task may write the resume file.
+    pub(super) async fn end(&mut self, sink: &mut Sink) {
+        let Some(pending) = self.pending.take() else { return };
+        if let Ok(Err(error)) = pending.await {
+            tracing::warn!("{error}");
+        }
+        if self.core.is_outdated() {
+            sink.forget_late();
+        }
+    }
+}
+
+impl Transfer<'_> {
+    /// Starts a checkpoint, if one is due.
+    pub(super) fn begin_checkpoint(&mut self, now: Time, sink: &mut Sink) -> Result<(), SinkError> {
+        if !self.checkpoints.core.is_due(now) {
+            return Ok(());
+        }
+        let saved = self.resume_state().filter(|_| sink.part().is_some());
+        let bytes = saved.as_ref().map(|saved| saved.done.total());
+        if self.checkpoints.core.begin(now, bytes)
+            && let Some(saved) = saved
+        {
+            sink.flush()?;
+            if let Some(work) = sink.checkpoint(&saved) {
+                self.checkpoints.start(work);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_checkpoint(
+        &mut self,
+        written: Outcome,
+        sink: &mut Sink,
+    ) -> Result<(), SinkError> {
+        if let Ok(Err(error)) = written {
+            return Err(error);
+        }
+        if self.checkpoints.core.on_written(self.now()) == Written::Outdated {
+            sink.forget_late();
+        }
+        Ok(())
+    }
+
+    /// The state from which a later run could continue, if it could.
+    pub(super) fn resume_state(&self) -> Option<Saved> {
+        if !self.core.resumable() {
+            return None;
+        }
+        let object = self.core.object()?;
+        Some(Saved {
+            url: self.job.location.to_string(),
+            length: object.length?,
+            validator: object.validator.clone()?,
+            done: self.core.done().clone(),
+        })
+    }
+}

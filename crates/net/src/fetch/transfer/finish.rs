@@ -1,0 +1,83 @@
+//! The end of a transfer: the file gets its name, or what can be continued is kept.
+
+use std::path::Path;
+
+use manyways_proto::fetch::Reason;
+use manyways_unit::Size;
+
+use super::Transfer;
+use crate::fetch::Checksum;
+use crate::fetch::report::{Cause, Kept, Report};
+use crate::fetch::sink::Sink;
+
+impl Transfer<'_> {
+    /// Compares the hash, if one is wanted or announced, and gives the file its name.
+    pub(super) async fn finish_file(
+        &mut self,
+        sink: &mut Sink,
+        report: &mut Report,
+    ) -> Result<(), Cause> {
+        self.emit_progress();
+        let done = self.core.done().total();
+        // An announced hash counts only where it can be compared at all.
+        let is_whole = self.length().is_some_and(|length| length.as_bytes() == done);
+        let announced = self.announced_digest.filter(|_| is_whole && sink.can_be_hashed());
+        if self.job.checksum != Checksum::None || announced.is_some() {
+            let hash = sink.sha256().await?;
+            match (self.job.checksum, hash, announced) {
+                (Checksum::Check(wanted), Some(hash), _) if wanted != hash => {
+                    report.sha256 = Some(hash);
+                    return Err(Cause::Checksum { wanted: hex(&wanted), found: hex(&hash) });
+                }
+                // The caller's checksum counts more than the server's.
+                (Checksum::Check(_), ..) => report.sha256 = hash,
+                (_, Some(hash), Some(announced)) if announced != hash => {
+                    return Err(Cause::Digest { announced: hex(&announced), found: hex(&hash) });
+                }
+                (Checksum::Report, ..) => report.sha256 = hash,
+                (Checksum::None, ..) => {}
+            }
+        }
+        let is_synced = self.checkpoints.core.syncs_at_end(done);
+        sink.finish(done, is_synced).map_err(Cause::from)
+    }
+
+    /// Leaves what a later run can continue, and nothing else.
+    pub(super) fn keep_partial(&mut self, sink: &mut Sink, cause: &Cause) -> Option<Kept> {
+        let is_useless = matches!(cause, Cause::Checksum { .. } | Cause::Digest { .. });
+        let is_changed = matches!(cause, Cause::Refused(Reason::Changed, _));
+        let is_untouched = is_changed && self.earlier.bytes > 0;
+        let saved = self.resume_state().filter(|saved| !is_useless && !saved.done.is_empty());
+        let Some((mut saved, part)) = saved.zip(sink.part().map(Path::to_owned)) else {
+            if !is_untouched {
+                sink.discard();
+            }
+            return None;
+        };
+        if let Err(error) = sink.flush() {
+            // The bytes that a full disk did not take have to be fetched again.
+            tracing::debug!("{error}");
+            let lost = sink.unwritten();
+            saved.done = saved.done.iter().flat_map(|range| lost.gaps(range)).collect();
+        }
+        if let Some(Err(error)) = sink.checkpoint(&saved).map(|save| save()) {
+            tracing::warn!("the resume file cannot be written: {error}");
+            return None;
+        }
+        // A changed object cannot be continued; its bytes stay until the user decides.
+        (!is_changed).then(|| Kept {
+            part,
+            done: Size::from_bytes(saved.done.total()),
+            length: Size::from_bytes(saved.length),
+        })
+    }
+}
+
+pub(in crate::fetch) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

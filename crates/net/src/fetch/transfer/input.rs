@@ -1,0 +1,136 @@
+//! Tells the core what the workers report.
+
+use manyways_proto::fetch::{Input, PathId, RequestId};
+use tokio::sync::oneshot;
+
+use super::Transfer;
+use crate::fetch::dial::Protocol;
+use crate::fetch::location::Location;
+use crate::fetch::report::Event;
+use crate::fetch::sink::Sink;
+use crate::fetch::worker::{Command, Message, Peer, What};
+
+impl Transfer<'_> {
+    pub(super) fn on_message(&mut self, Message { path, what }: Message, sink: &mut Sink) {
+        let now = self.now();
+        let input = match what {
+            What::Bytes(request, bytes) if !self.core.is_under_way(request) => {
+                Input::Late { path, length: bytes.len() as u64 }
+            }
+            What::Connected(peer) => {
+                self.on_peer(path, peer);
+                Input::Connected { path, multiplexed: peer.protocol == Protocol::Http2 }
+            }
+            What::ConnectFailed(fault) => Input::ConnectFailed { path, fault },
+            What::Moved(location) => return self.on_redirect(&location),
+            What::Pong => {
+                self.core.handle(now, Input::Pong { path });
+                if let Some(rtt) = self.core.last_round_trip(path) {
+                    self.log.journal.ping(now, path, rtt, "h2");
+                }
+                return;
+            }
+            What::RoundTrip(rtt) => {
+                self.core.handle(now, Input::TransportRtt { path, rtt });
+                self.log.journal.ping(now, path, rtt, "tcp");
+                return;
+            }
+            What::Head(request, head, announced, peer) => {
+                self.on_peer(path, peer);
+                self.log.journal.response(now, request, head.status);
+                if head.length == Some(0) {
+                    self.timings.on_first_byte(now);
+                }
+                self.report_discarded();
+                let was_known = self.core.object().is_some();
+                self.core.handle(now, Input::Head { request, head });
+                self.on_announced_digest(request, announced, was_known, sink);
+                return;
+            }
+            What::Bytes(request, bytes) => {
+                self.timings.on_bytes(path, now);
+                let length = bytes.len() as u64;
+                self.log.journal.received(now, request, length);
+                self.piece = bytes;
+                Input::Bytes { request, length }
+            }
+            What::Finished(request) => Input::Finished { request },
+            What::Failed(request, fault) => {
+                self.log.journal.end(now, request, "failed");
+                Input::Failed { request, fault }
+            }
+        };
+        self.report_discarded();
+        self.core.handle(now, input);
+    }
+
+    fn on_redirect(&mut self, location: &Location) {
+        let location = location.to_string();
+        if self.log.redirected_to.as_ref() != Some(&location) {
+            (self.log.on_event)(Event::Moved(&location));
+            self.log.redirected_to = Some(location);
+        }
+    }
+
+    /// The response that describes the object announces its hash too; of a download that is
+    /// continued, any response of the same object.
+    fn on_announced_digest(
+        &mut self,
+        request: RequestId,
+        announced: Option<[u8; 32]>,
+        was_known: bool,
+        sink: &mut Sink,
+    ) {
+        if !self.core.is_under_way(request) || self.core.object().is_none() {
+            return;
+        }
+        self.announced_digest = self.announced_digest.filter(|_| was_known).or(announced);
+        if self.announced_digest.is_some()
+            && let Sink::Stream(stream) = sink
+        {
+            stream.hash();
+        }
+    }
+
+    /// Tells the core of received bytes that were discarded.
+    fn report_discarded(&mut self) {
+        let now = self.now();
+        for (id, late) in self.client.late.iter().enumerate() {
+            if let length @ 1.. = late.take() {
+                self.core.handle(now, Input::Late { path: PathId(id), length });
+            }
+        }
+    }
+
+    /// Cancels what is under way, and counts the bytes of it that had been received.
+    pub(super) async fn abort_requests(&mut self) {
+        for worker in &self.client.workers {
+            let (sender, ended) = oneshot::channel();
+            // A worker ends only with its client.
+            if worker.send(Command::End(sender)).is_ok() {
+                let _ = ended.await;
+            }
+        }
+        // The task of a connection that is closed drops it a little later.
+        tokio::task::yield_now().await;
+        while let Ok(Message { path, what }) = self.mailbox.messages.try_recv() {
+            if let What::Bytes(_, bytes) = what {
+                let length = bytes.len() as u64;
+                self.core.handle(self.now(), Input::Late { path, length });
+            }
+        }
+        self.report_discarded();
+    }
+
+    fn on_peer(&mut self, path: PathId, peer: Peer) {
+        if self.timings.on_peer(path, peer)
+            && let Some(spec) = self.client.paths.get(path.0)
+        {
+            (self.log.on_event)(Event::Connected {
+                path: &spec.name,
+                server: peer.server.ip(),
+                protocol: peer.protocol,
+            });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Paths that come, go and change while a transfer runs.
+
+use std::net::IpAddr;
+
+use manyways_proto::fetch::{Allowance, Input, PathChange, PathId};
+
+use super::Transfer;
+use crate::fetch::PathSpec;
+use crate::fetch::report::Event;
+use crate::fetch::worker::Command;
+
+impl Transfer<'_> {
+    /// The interfaces were listed, or could not be.
+    pub(super) fn on_list(&mut self, listed: Option<Vec<PathSpec>>) {
+        let (now, sources) = (self.now(), self.sources());
+        let paths = &self.client.paths;
+        let changes = self.interfaces.compare(now, paths, &sources, listed.as_deref());
+        for change in changes {
+            self.on_path_change(change, listed.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// The addresses from which the paths are connected to their servers.
+    fn sources(&self) -> Vec<Option<IpAddr>> {
+        let paths = self.client.paths.iter().zip(self.timings.peers());
+        paths.map(|(path, peer)| path.source(peer?.server.ip())).collect()
+    }
+
+    /// A path has come, gone or changed; `listed` are the interfaces that the change refers to.
+    pub(super) fn on_path_change(&mut self, change: PathChange, listed: &[PathSpec]) {
+        let spec = |at: usize| listed.get(at).cloned();
+        match change {
+            PathChange::Gone { path } => {
+                self.path_down(path);
+                self.note_path(path, "is gone");
+            }
+            PathChange::Back { path, listed } => {
+                self.update_path(path, listed.and_then(spec));
+                self.path_up(path, "is back");
+            }
+            PathChange::Renumbered { path, listed } => {
+                self.path_down(path);
+                self.update_path(path, spec(listed));
+                self.path_up(path, "has another address");
+            }
+            PathChange::Updated { path, listed } => self.update_path(path, spec(listed)),
+            PathChange::Joined { listed } => {
+                let Some(spec) = spec(listed) else { return };
+                if spec.metered && self.client.metered == Allowance::Nothing {
+                    return;
+                }
+                let path = self.client.paths.len();
+                self.log.journal.join(&spec.name);
+                self.client.join(spec);
+                self.timings.add_path();
+                self.send(PathId(path), Command::Begin(self.mailbox.sender.clone()));
+                self.path_up(path, "joined");
+            }
+        }
+    }
+
+    fn path_down(&mut self, path: usize) {
+        self.core.handle(self.now(), Input::PathDown { path: PathId(path) });
+    }
+
+    fn path_up(&mut self, path: usize, words: &str) {
+        let Some(spec) = self.client.paths.get(path) else { return };
+        let (id, metered, known) = (PathId(path), spec.metered, spec.known);
+        self.core.handle(self.now(), Input::PathUp { path: id, metered, known });
+        self.note_path(path, words);
+    }
+
+    fn update_path(&mut self, path: usize, spec: Option<PathSpec>) {
+        if let Some(updated) = spec.and_then(|spec| self.client.renew(path, spec)) {
+            self.send(PathId(path), Command::Path(updated));
+        }
+    }
+
+    fn note_path(&mut self, path: usize, words: &str) {
+        if let Some(path) = self.client.paths.get(path) {
+            (self.log.on_event)(Event::Note(&format!("{} {words}", path.name)));
+        }
+    }
+}

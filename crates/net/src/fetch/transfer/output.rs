@@ -1,0 +1,144 @@
+//! Does what the core asks.
+
+use std::sync::Arc;
+
+use manyways_proto::fetch::{Note, Output, PathId, RequestId};
+use manyways_unit::Size;
+
+use super::{RequestTemplate, Transfer, TransferEnd};
+use crate::fetch::dial::MOST_WINDOW;
+use crate::fetch::exchange::Credit;
+use crate::fetch::report::{Cause, Event};
+use crate::fetch::sink::{Sink, SinkError};
+use crate::fetch::worker::{Ask, Command};
+
+impl Transfer<'_> {
+    /// Does what the core asks. Returns whether the core is done.
+    pub(super) fn execute(&mut self, sink: &mut Sink) -> Result<bool, TransferEnd> {
+        while let Some(output) = self.core.poll(self.now()) {
+            match output {
+                Output::Connect { path, window } => {
+                    let original = Arc::clone(&self.requests.original);
+                    self.send(path, Command::Connect(original, http2_window(window)));
+                }
+                Output::Disconnect { path } => self.send(path, Command::Disconnect),
+                Output::Window { path, bytes } => {
+                    self.send(path, Command::Window(http2_window(bytes)));
+                }
+                Output::Ping { path } => self.send(path, Command::Ping),
+                Output::Credit { request, bytes } => {
+                    if let Some(path) = self.log.journal.path_of(request) {
+                        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                        self.send(path, Command::Credit(request, bytes));
+                    }
+                }
+                Output::RangeEnd { request, end } => {
+                    self.log.journal.range_end(self.now(), request, end);
+                }
+                Output::Ended { request } => {
+                    self.log.journal.end(self.now(), request, "finished");
+                }
+                Output::Request { request, path, range, if_range } => {
+                    let now = self.now();
+                    self.timings.on_request(path, now);
+                    let expected = self.core.expected_delay(request);
+                    self.log.journal.request(now, request, path, range, expected);
+                    let ask = Ask { range, if_range, ..self.requests.ask(self, request) };
+                    self.send(path, Command::Ask(ask));
+                }
+                Output::Cancel { request } => self.cancel(request),
+                Output::Write { at, skip, length, .. } => self.write(sink, at, skip, length)?,
+                Output::Restart => {
+                    sink.restart()?;
+                    self.earlier.bytes = 0;
+                    self.checkpoints.core.on_restart();
+                }
+                Output::Sized(_) => {
+                    if sink.begin()? {
+                        self.note_replaced_download();
+                    }
+                    // From here on a kill leaves something to continue with.
+                    self.checkpoints.core.on_object_known(self.now());
+                }
+                Output::Note(note) => self.note(&note),
+                Output::Done => return Ok(true),
+                Output::Failed(reason) => return Err(Cause::Refused(reason, self.names()).into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes a part of the latest piece.
+    fn write(&self, sink: &mut Sink, at: u64, skip: u64, length: u64) -> Result<(), SinkError> {
+        let from = usize::try_from(skip).unwrap_or(usize::MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = self.piece.get(from..from.saturating_add(length));
+        sink.write(at, bytes.unwrap_or_default())
+    }
+
+    pub(super) fn send(&self, path: PathId, command: Command) {
+        if let Some(worker) = self.client.workers.get(path.0) {
+            // A worker ends only with its client.
+            let _ = worker.send(command);
+        }
+    }
+
+    fn cancel(&mut self, request: RequestId) {
+        if let Some(path) = self.log.journal.path_of(request) {
+            self.send(path, Command::Cancel(request));
+        }
+        self.log.journal.cancelled(self.now(), request);
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.client.paths.iter().map(|path| path.name.clone()).collect()
+    }
+
+    fn note(&mut self, note: &Note) {
+        let text = match note {
+            Note::Dropped { path, fault } => match self.client.paths.get(path.0) {
+                Some(spec) => format!("{} is not used any more: {fault}", spec.name),
+                None => note.to_string(),
+            },
+            _ => note.to_string(),
+        };
+        (self.log.on_event)(Event::Note(&text));
+    }
+
+    fn note_replaced_download(&mut self) {
+        let target = self.job.output.display();
+        let text = match &self.earlier.replaced {
+            Some(older) if older.url == self.job.location.to_string() => format!(
+                "an unfinished download of {target} ({} of {}) is thrown away; \
+                 -c would have continued it",
+                Size::from_bytes(older.done.total()),
+                Size::from_bytes(older.length)
+            ),
+            Some(older) => {
+                format!("an unfinished download of {} to {target} is thrown away", older.url)
+            }
+            None => format!("an unfinished download of {target} is thrown away"),
+        };
+        (self.log.on_event)(Event::Note(&text));
+    }
+}
+
+impl RequestTemplate {
+    /// A plain GET.
+    fn ask(&self, transfer: &Transfer<'_>, request: RequestId) -> Ask {
+        Ask {
+            request,
+            location: Arc::clone(&self.original),
+            headers: Arc::clone(&self.headers),
+            private: Arc::clone(&transfer.client.private),
+            home: Arc::clone(&self.original),
+            range: None,
+            if_range: None,
+            credit: if self.is_read_limited { Credit::counted() } else { Credit::default() },
+        }
+    }
+}
+
+fn http2_window(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(MOST_WINDOW)
+}

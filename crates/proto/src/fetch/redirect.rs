@@ -1,0 +1,96 @@
+//! How far redirects are followed.
+
+use manyways_unit::{Size, Span};
+
+/// Limits of redirects.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RedirectConfig {
+    /// At most this many redirects are followed for one request.
+    pub max_redirects: u32,
+    /// The body of a redirect is read, to keep the connection, if it is no longer than this…
+    pub max_body: Size,
+    /// …and arrives within this time.
+    pub max_body_time: Span,
+}
+
+impl Default for RedirectConfig {
+    fn default() -> Self {
+        Self { max_redirects: 10, max_body: Size::from_kib(64), max_body_time: Span::from_secs(1) }
+    }
+}
+
+/// Whether a URL is served over TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// `http`.
+    Http,
+    /// `https`.
+    Https,
+}
+
+/// Why a redirect is not followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RedirectError {
+    /// The chain is longer than this many redirects.
+    TooMany(u32),
+    /// From `https` to `http`: the bytes could be read and changed on the way.
+    Downgrade,
+}
+
+/// The redirects of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Redirects {
+    config: RedirectConfig,
+    followed: u32,
+}
+
+impl Redirects {
+    /// Creates the state of a request that was not redirected.
+    pub fn new(config: RedirectConfig) -> Self {
+        Self { config, followed: 0 }
+    }
+
+    /// Counts a redirect.
+    ///
+    /// # Errors
+    /// If it is not to be followed.
+    pub fn follow(&mut self, from: Scheme, to: Scheme) -> Result<(), RedirectError> {
+        if self.followed >= self.config.max_redirects {
+            return Err(RedirectError::TooMany(self.config.max_redirects));
+        }
+        self.followed += 1;
+        match (from, to) {
+            (Scheme::Https, Scheme::Http) => Err(RedirectError::Downgrade),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether any redirect was followed.
+    pub fn is_redirected(&self) -> bool {
+        self.followed > 0
+    }
+
+    /// The limits.
+    pub fn config(&self) -> &RedirectConfig {
+        &self.config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_redirects_are_followed_and_none_leaves_tls() {
+        let mut redirects = Redirects::new(RedirectConfig::default());
+        for _ in 0..10 {
+            assert_eq!(redirects.follow(Scheme::Http, Scheme::Https), Ok(()));
+        }
+        let eleventh = redirects.follow(Scheme::Https, Scheme::Https);
+        assert_eq!(eleventh, Err(RedirectError::TooMany(10)));
+        let mut redirects = Redirects::new(RedirectConfig::default());
+        let downgrade = redirects.follow(Scheme::Https, Scheme::Http);
+        assert_eq!(downgrade, Err(RedirectError::Downgrade));
+    }
+}

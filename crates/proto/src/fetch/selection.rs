@@ -1,0 +1,243 @@
+//! Which interfaces of the host become paths of a download.
+
+use super::Allowance;
+
+/// An interface of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is the loopback interface.
+    pub is_loopback: bool,
+    /// Whether it leads to the destination.
+    pub is_usable: bool,
+    /// Whether its bytes cost money.
+    pub metered: bool,
+}
+
+/// What the caller asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectionRequest<'a> {
+    /// The interfaces to use, the preferred one first; empty for all usable ones.
+    pub via: &'a [String],
+    /// Interfaces that have to exist, such as those with name servers of their own.
+    pub required: &'a [String],
+    /// What metered interfaces may be used for.
+    pub metered: Allowance,
+}
+
+/// The host that the paths have to lead to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// An address.
+    Address {
+        /// Whether it is this host.
+        is_loopback: bool,
+    },
+    /// A name that was not resolved: the candidates are those that lead to the internet.
+    Name {
+        /// Whether it is `localhost`.
+        is_localhost: bool,
+    },
+    /// A name whose addresses the candidates lead to. It has none if it could not be resolved.
+    ResolvedName {
+        /// Whether it is `localhost`.
+        is_localhost: bool,
+        /// Whether this host is among the addresses.
+        has_loopback: bool,
+    },
+}
+
+/// The interfaces that become paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// No interface leads to the internet, but one may lead to this server in a local network:
+    /// resolve its name, and select again with the interfaces that lead there.
+    Resolve,
+    /// One path that leaves the interface to the kernel.
+    Loopback,
+    /// These candidates, by index.
+    Interfaces(Vec<usize>),
+}
+
+/// Why no interface can be selected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SelectionProblem {
+    /// No interface leads to the destination.
+    NoneUsable,
+    /// The caller asks for an interface that does not exist.
+    Unknown(String),
+    /// The caller asks for an interface that does not lead to the destination; its index.
+    Unusable(usize),
+    /// Only metered interfaces lead to the destination, and they may not be used; their indices.
+    OnlyMetered(Vec<usize>),
+}
+
+impl Destination {
+    fn is_local(self) -> bool {
+        match self {
+            Self::Address { is_loopback } => is_loopback,
+            Self::Name { is_localhost } | Self::ResolvedName { is_localhost, .. } => is_localhost,
+        }
+    }
+}
+
+/// Selects the interfaces of a download.
+///
+/// # Errors
+/// If none can be used, or the request does not fit the host.
+pub fn select(
+    candidates: &[Candidate<'_>],
+    destination: Destination,
+    request: &SelectionRequest<'_>,
+) -> Result<Selection, SelectionProblem> {
+    let indices = 0..candidates.len();
+    let usable: Vec<usize> = indices.filter(|at| candidates[*at].is_usable).collect();
+    match destination {
+        Destination::Name { .. } if usable.is_empty() => return Ok(Selection::Resolve),
+        Destination::ResolvedName { has_loopback: true, .. }
+            if request.via.is_empty() && usable.is_empty() =>
+        {
+            return Ok(Selection::Loopback);
+        }
+        _ => {}
+    }
+    if destination.is_local() && request.via.is_empty() {
+        return Ok(Selection::Loopback);
+    }
+    let chosen = match request.via.is_empty() {
+        true => usable,
+        false => named(candidates, destination, request.via)?,
+    };
+    if chosen.is_empty() {
+        return Err(SelectionProblem::NoneUsable);
+    }
+    let exists = |name: &String| candidates.iter().any(|candidate| candidate.name == *name);
+    if let Some(unknown) = request.required.iter().find(|name| !exists(name)) {
+        return Err(SelectionProblem::Unknown(unknown.clone()));
+    }
+    let is_metered = chosen.iter().all(|at| candidates[*at].metered);
+    if request.metered == Allowance::Nothing && is_metered {
+        return Err(SelectionProblem::OnlyMetered(chosen));
+    }
+    Ok(Selection::Interfaces(chosen))
+}
+
+/// The candidates that the caller names, in the caller's order.
+fn named(
+    candidates: &[Candidate<'_>],
+    destination: Destination,
+    via: &[String],
+) -> Result<Vec<usize>, SelectionProblem> {
+    let mut chosen = Vec::new();
+    for name in via.iter().map(|name| name.trim()) {
+        let found = candidates.iter().position(|candidate| candidate.name == name);
+        let at = found.ok_or_else(|| SelectionProblem::Unknown(name.to_owned()))?;
+        let candidate = candidates[at];
+        // The loopback interface is not usable in general, but reaches this host.
+        let is_own_host = destination.is_local() && candidate.is_loopback;
+        if !candidate.is_usable && !is_own_host {
+            return Err(SelectionProblem::Unusable(at));
+        }
+        if !chosen.contains(&at) {
+            chosen.push(at);
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERNET: Destination = Destination::Name { is_localhost: false };
+
+    fn candidate(name: &str, is_usable: bool, metered: bool) -> Candidate<'_> {
+        Candidate { name, is_loopback: name == "lo", is_usable, metered }
+    }
+
+    /// Wi-Fi, metered LTE and a cable without a carrier.
+    fn host() -> [Candidate<'static>; 4] {
+        [
+            candidate("lo", false, false),
+            candidate("wifi", true, false),
+            candidate("lte", true, true),
+            candidate("cable", false, false),
+        ]
+    }
+
+    fn selected(
+        candidates: &[Candidate<'_>],
+        destination: Destination,
+        via: &[&str],
+        metered: Allowance,
+    ) -> Result<Selection, SelectionProblem> {
+        let via: Vec<String> = via.iter().map(|name| (*name).to_owned()).collect();
+        let request = SelectionRequest { via: &via, required: &[], metered };
+        select(candidates, destination, &request)
+    }
+
+    #[test]
+    fn all_usable_interfaces_are_selected_or_those_that_are_named() {
+        let via = |via: &[&str]| selected(&host(), INTERNET, via, Allowance::All);
+        assert_eq!(via(&[]), Ok(Selection::Interfaces(vec![1, 2])));
+        assert_eq!(via(&[" lte", "wifi", "lte"]), Ok(Selection::Interfaces(vec![2, 1])));
+        assert_eq!(via(&["wifi", "cable"]), Err(SelectionProblem::Unusable(3)));
+        assert_eq!(via(&["usb"]), Err(SelectionProblem::Unknown("usb".to_owned())));
+    }
+
+    #[test]
+    fn an_interface_with_name_servers_of_its_own_has_to_exist() {
+        let required = ["cable".to_owned(), "usb".to_owned()];
+        let mut request =
+            SelectionRequest { via: &[], required: &required[..1], metered: Allowance::All };
+        assert!(select(&host(), INTERNET, &request).is_ok());
+        request.required = &required;
+        let unknown = SelectionProblem::Unknown("usb".to_owned());
+        assert_eq!(select(&host(), INTERNET, &request), Err(unknown));
+    }
+
+    #[test]
+    fn metered_interfaces_alone_are_an_error_where_they_may_not_be_used() {
+        let metered = |via: &[&str]| selected(&host(), INTERNET, via, Allowance::Nothing);
+        assert_eq!(metered(&[]), Ok(Selection::Interfaces(vec![1, 2])));
+        assert_eq!(metered(&["lte"]), Err(SelectionProblem::OnlyMetered(vec![2])));
+    }
+
+    #[test]
+    fn a_server_in_a_local_network_is_found_by_its_addresses() {
+        let down = [candidate("lo", false, false), candidate("cable", false, false)];
+        let all = |candidates: &[Candidate<'_>], destination, via: &[&str]| {
+            selected(candidates, destination, via, Allowance::All)
+        };
+        assert_eq!(all(&down, INTERNET, &[]), Ok(Selection::Resolve));
+        let up = [candidate("lo", false, false), candidate("cable", true, false)];
+        let resolved =
+            |has_loopback| Destination::ResolvedName { is_localhost: false, has_loopback };
+        assert_eq!(all(&up, resolved(false), &[]), Ok(Selection::Interfaces(vec![1])));
+        assert_eq!(all(&down, resolved(true), &[]), Ok(Selection::Loopback));
+        assert_eq!(all(&down, resolved(false), &[]), Err(SelectionProblem::NoneUsable));
+        assert_eq!(all(&down, resolved(true), &["cable"]), Err(SelectionProblem::Unusable(1)));
+        let address = Destination::Address { is_loopback: false };
+        assert_eq!(all(&down, address, &[]), Err(SelectionProblem::NoneUsable));
+    }
+
+    #[test]
+    fn this_host_is_reached_over_loopback_unless_the_caller_names_interfaces() {
+        for destination in [
+            Destination::Address { is_loopback: true },
+            Destination::Name { is_localhost: true },
+            Destination::ResolvedName { is_localhost: true, has_loopback: true },
+        ] {
+            let via = |via: &[&str]| selected(&host(), destination, via, Allowance::All);
+            assert_eq!(via(&[]), Ok(Selection::Loopback));
+            assert_eq!(via(&["lo"]), Ok(Selection::Interfaces(vec![0])));
+            assert_eq!(via(&["cable"]), Err(SelectionProblem::Unusable(3)));
+        }
+        assert_eq!(
+            selected(&host(), INTERNET, &["lo"], Allowance::All),
+            Err(SelectionProblem::Unusable(0))
+        );
+    }
+}
