@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use manyways_tests::{Need, RADIO, Running, finish, folder, lack, manyways, manyways_path};
+use manyways_tests::{Need, RADIO, Running, finish, folder, manyways, manyways_path, needs};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -37,10 +37,14 @@ ip route add 198.51.100.1 dev far src 192.0.2.1
 ip neigh add 198.51.100.1 lladdr 02:00:00:00:00:01 dev far nud permanent
 echo up; exec sleep 1000"#;
 
-fn cannot() -> Option<String> {
-    let commands = ["ip", "unshare", "nsenter", "setpriv"];
-    lack(&[Need::Root]).or_else(|| lack(&commands.map(Need::Command)))
-}
+/// The programs and rights that a [`Cable`] needs.
+const NEEDS: Need = Need::All(&[
+    Need::Root,
+    Need::Command("ip"),
+    Need::Command("unshare"),
+    Need::Command("nsenter"),
+    Need::Command("setpriv"),
+]);
 
 impl Cable {
     fn new() -> Self {
@@ -155,10 +159,7 @@ fn number(event: &Value, field: &str) -> f64 {
 
 /// Rounds of a request and its answer, with a dormancy after each.
 fn sleeps_between(arguments: &[&str], header: u64) {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     const ROUNDS: u64 = 3;
     let cable = Cable::new();
     let socket = cable.socket();
@@ -213,10 +214,7 @@ fn dormancy_follows_counted_packets() {
 
 #[test]
 fn the_status_quo_sleeps_never_and_sees_all() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let control = cable.control(&["--policy", "status-quo"]);
@@ -233,10 +231,7 @@ fn the_status_quo_sleeps_never_and_sees_all() {
 /// The radio goes idle whenever possible, and never while a packet is unreported.
 #[test]
 fn every_packet_is_reported_before_a_dormancy() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let control = cable.control(&["--policy", "fixed:0", "--every", "0s"]);
@@ -257,10 +252,7 @@ fn every_packet_is_reported_before_a_dormancy() {
 
 #[test]
 fn time_is_up() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let mut control = cable.control(&["--for", "50ms"]);
     assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(0));
@@ -271,10 +263,7 @@ fn time_is_up() {
 
 #[test]
 fn a_command_is_run_for_each_sleep_and_may_fail() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let marker = cable.folder.path().join("second");
@@ -313,10 +302,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
 
 #[test]
 fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let control = cable.control(&[
@@ -347,10 +333,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
 
 #[test]
 fn no_command_begins_while_another_one_runs() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let control = cable.control(&[
@@ -383,10 +366,7 @@ fn no_command_begins_while_another_one_runs() {
 
 #[test]
 fn a_command_does_not_outlive_the_control() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
     let control = cable.control(&[
@@ -415,10 +395,7 @@ fn a_command_does_not_outlive_the_control() {
 
 #[test]
 fn an_interface_that_goes_away_ends_it() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     for counters in [&[][..], &["--counters"]] {
         let cable = Cable::new();
         let mut control = cable.control(counters);
@@ -436,10 +413,7 @@ fn an_interface_that_goes_away_ends_it() {
 
 #[test]
 fn counters_need_no_privileges() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let cable = Cable::new();
     let without = |arguments: &[&str]| {
         let mut command = cable.inside("setpriv");
@@ -504,10 +478,7 @@ exec "$MANYWAYS" lab status --json radio-control"#;
 
 #[test]
 fn a_command_sends_the_radio_of_a_lab_to_sleep() {
-    if let Some(lack) = cannot().or_else(|| lack(&[Need::Command("ping")])) {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::Command("ping"));
     let folder = folder();
     let profile = RADIO.replace("promotion =", "promotion-delay = \"300ms\"\npromotion =");
     fs::write(folder.path().join("radio.toml"), profile).unwrap();

@@ -1,6 +1,9 @@
-//! What a test needs of the machine, and how it says that it could not run.
+//! Requirements of a test, and the message of a test that is skipped.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::unistd::User;
 
 use crate::programs::program;
 
@@ -14,17 +17,31 @@ pub enum Need<'a> {
     Command(&'a str),
     /// A file or folder at this path.
     File(&'a str),
+    /// A user of this name.
+    User(&'a str),
+    /// User namespaces for users without capabilities.
+    UserNamespaces,
+    /// Each of these; for a constant that several tests share.
+    All(&'a [Need<'a>]),
 }
 
-/// Says what is missing, in words for a reader; nothing where all is there.
+/// Returns a sentence about the first requirement that the machine does not meet. `None` if the
+/// machine meets all of them.
 pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     needs.iter().find_map(|need| match *need {
+        Need::All(needs) => lack(needs),
         Need::Root if !may_administer() => {
             Some("needs root with the right to make network namespaces".into())
         }
         Need::Root if !Path::new("/dev/net/tun").exists() => Some("needs /dev/net/tun".into()),
         Need::Command(name) if program(name).is_none() => Some(format!("needs the command {name}")),
         Need::File(path) if !Path::new(path).exists() => Some(format!("needs {path}")),
+        Need::User(name) if !matches!(User::from_name(name), Ok(Some(_))) => {
+            Some(format!("needs a user {name}"))
+        }
+        Need::UserNamespaces if !has_user_namespaces() => {
+            Some("needs user namespaces for users without capabilities".into())
+        }
         _ => None,
     })
 }
@@ -58,6 +75,14 @@ fn may_administer() -> bool {
         .is_some_and(|mask| mask & NET_ADMIN != 0 && mask & SYS_ADMIN != 0)
 }
 
+/// Tries `unshare` as the user with the number 65534, which only root can do.
+fn has_user_namespaces() -> bool {
+    let mut probe = Command::new("setpriv");
+    probe.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    probe.args(["unshare", "-Urn", "true"]).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +95,8 @@ mod tests {
             Some("needs the command no-such-command".into())
         );
         assert_eq!(lack(&[Need::File("/nowhere")]), Some("needs /nowhere".into()));
+        assert_eq!(lack(&[Need::User("root")]), None);
+        let shared = Need::All(&[Need::Command("sh"), Need::User("no-such-user")]);
+        assert_eq!(lack(&[shared]), Some("needs a user no-such-user".into()));
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use manyways_tests::{finish, folder, manyways};
+use manyways_tests::{Need, finish, folder, manyways, needs};
 use nix::unistd::User;
 
 use crate::bond::{End, Keys, key};
@@ -28,9 +28,8 @@ fn field(end: &End, name: &str) -> Vec<String> {
 #[test]
 fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     needs_bond!();
-    let Ok(Some(nobody)) = User::from_name("nobody") else {
-        return eprintln!("skipped: needs a user nobody");
-    };
+    needs!(Need::User("nobody"));
+    let nobody = User::from_name("nobody").ok().flatten().expect("needed above");
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     // Who is let in is to be read again, by somebody who may do nothing else here.
@@ -80,9 +79,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_gateway_that_gave_up_root_is_asked_and_takes_its_socket_away() {
     needs_bond!();
-    if !matches!(User::from_name("nobody"), Ok(Some(_))) {
-        return eprintln!("skipped: needs a user nobody");
-    }
+    needs!(Need::User("nobody"));
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let here = world.path("");
@@ -103,9 +100,7 @@ fn a_gateway_that_gave_up_root_is_asked_and_takes_its_socket_away() {
 #[test]
 fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     needs_bond!();
-    if !matches!(User::from_name("nobody"), Ok(Some(_))) {
-        return eprintln!("skipped: needs a user nobody");
-    }
+    needs!(Need::User("nobody"));
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");

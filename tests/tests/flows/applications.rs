@@ -1,6 +1,8 @@
 //! Requests with known pauses between them.
 
-use crate::world::{World, cannot, tries};
+use manyways_tests::needs;
+
+use crate::world::{NEEDS, World, tries};
 
 const TOLD: [&str; 10] = [
     "requests",
@@ -22,10 +24,7 @@ fn is_near(said: f64, truth: f64) -> bool {
 
 #[test]
 fn requests_and_the_waits_between_them() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let visits = [
         ("0.3", "0.4", vec![(300_000, 0.2, 0.5), (100_000, 0.2, 0.25), (200_000, 0.2, 0.1)]),
         ("0.05", "0", vec![(1_000_000, 0.2, 0.3), (1_000, 0.2, 0.3), (50_000, 0.2, 0.0)]),

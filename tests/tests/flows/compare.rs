@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use manyways_tests::{Need, finish, lack};
+use manyways_tests::{Need, finish, lack, needs};
 
 use crate::rows::{Row, Tables};
-use crate::world::{World, cannot};
+use crate::world::{NEEDS, World};
 
 /// Both endpoints, by the prefixes of our columns and of tcptrace's.
 const ENDS: [(&str, &str); 2] = [("up", "a2b"), ("down", "b2a")];
@@ -188,12 +188,7 @@ fn with_tshark(flow: &Row, end: &str, said: Sharked, wrong: &mut Differences<'_>
 
 #[test]
 fn tcptrace_and_tshark_agree() {
-    if let Some(lack) =
-        cannot().or_else(|| lack(&[Need::Command("tcptrace"), Need::Command("ethtool")]))
-    {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::Command("tcptrace"), Need::Command("ethtool"));
     let has_tshark = lack(&[Need::Command("tshark")]).is_none();
     if !has_tshark {
         eprintln!("without tshark, which is not there");

@@ -1,7 +1,9 @@
 //! Incomplete captures: without one direction, without the beginning, or with merged packets.
 
+use manyways_tests::needs;
+
 use crate::rows::Tables;
-use crate::world::{World, cannot, packets};
+use crate::world::{NEEDS, World, packets};
 
 const SEEN: [&str; 14] = [
     "is_valid",
@@ -24,10 +26,7 @@ const SEEN: [&str; 14] = [
 /// packet.
 #[test]
 fn merged_packets_count_as_what_they_were() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let links = vec!["net:down=50mbit,delay=10ms,queue=500ms".to_owned()];
     // Long enough that slow start is a small part of it, without an overflow of the queue.
     let script = "$PEER client read bulk 12000000\n";
@@ -52,10 +51,7 @@ fn merged_packets_count_as_what_they_were() {
 
 #[test]
 fn one_direction_and_the_middle_of_a_flow() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let links = vec!["net:down=10mbit,delay=10ms,queue=60ms".to_owned()];
     let script = "dump() { tcpdump -i net -s 128 --immediate-mode -U -w $OUT/$1.pcap $2 2>$OUT/$1.log & ALL=\"$ALL $!\"; \
                   until grep -q listening $OUT/$1.log; do sleep 0.02; done; }\n\

@@ -1,6 +1,8 @@
 //! Sender limits of flows with exactly one known limit.
 
-use crate::world::{Captured, World, cannot, tries};
+use manyways_tests::needs;
+
+use crate::world::{Captured, NEEDS, World, tries};
 
 /// Columns for the message of a failed assertion.
 const SHARES: [&str; 14] = [
@@ -23,10 +25,7 @@ const SHARES: [&str; 14] = [
 /// Runs the same client over several links at the same time. Returns the limits of each flow, as
 /// seen at the client and at the server.
 fn limited_by(links: &[&str], client: &str, truth: &str) {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     tries(|| {
         let wrong = wrong(links, client, truth).1;
         let all = 2 * links.len();
@@ -88,10 +87,7 @@ fn a_path_that_is_full() {
 /// The number of lost packets is known from the captures of dropped packets of the lab.
 #[test]
 fn losses_without_a_queue() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let links = [
         "down-loss=2%,delay=10ms",
         "down-loss=2%,delay=20ms",

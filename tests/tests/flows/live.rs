@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use manyways_tests::{Finished, Need, finish, folder, lack, manyways, manyways_path};
+use manyways_tests::{Finished, Need, finish, folder, manyways, manyways_path, needs};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -46,10 +46,16 @@ for _ in range(7):
     link.send(bytes.fromhex(head + "1389 138a 000b 0000 616263"))
 "#;
 
-fn cannot() -> Option<String> {
-    let commands = ["tcpdump", "python3", "ip", "unshare", "nsenter", "setpriv"];
-    lack(&[Need::Root]).or_else(|| lack(&commands.map(Need::Command)))
-}
+/// The programs and rights that [`hosts`] needs.
+const NEEDS: Need = Need::All(&[
+    Need::Root,
+    Need::Command("tcpdump"),
+    Need::Command("python3"),
+    Need::Command("ip"),
+    Need::Command("unshare"),
+    Need::Command("nsenter"),
+    Need::Command("setpriv"),
+]);
 
 /// Runs a script on the first host.
 #[track_caller]
@@ -130,10 +136,7 @@ fn number(row: &str, name: &str) -> u64 {
 
 #[test]
 fn a_live_capture_says_what_is_said_of_its_own_file_and_of_tcpdumps() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let (out, _) = hosts(
         r#"
 live live --live near -o $OUT/live --rotate 24h --packets --save-capture --json
@@ -179,10 +182,7 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng -o $OUT/own --packets >/dev/nul
 
 #[test]
 fn a_flow_that_outlasts_sets_has_one_row_with_all_of_its_bytes() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let (out, _) = hosts(
         r#"
 live kept --live near -o $OUT/kept --rotate 1 --keep 2
@@ -225,10 +225,7 @@ for one in $LIVES; do wait $one; done
 
 #[test]
 fn what_a_killed_one_left_is_no_hindrance() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let (out, _) = hosts(
         r#"
 live first --live near -o $OUT/live --rotate 1 --save-capture
@@ -259,10 +256,7 @@ wait $LIVE
 
 #[test]
 fn packets_that_found_no_room_are_reported() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let (out, _) = hosts(
         r#"
 live live --live near -o $OUT/live --rotate 24h --snap 65535 --buffer 512KiB --save-capture
@@ -292,10 +286,7 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng --json >$OUT/again
 
 #[test]
 fn an_interface_without_a_header_and_all_of_them() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let world = World { links: vec!["l0:delay=5ms".into()], ..World::default() };
     let script = format!(
         r#"
@@ -323,10 +314,7 @@ for one in $LIVES; do wait $one; done
 
 #[test]
 fn who_may_not_capture_or_has_no_such_interface_is_told() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let missing = finish(manyways().args(["flows", "--live", "nope0"]));
     assert_eq!(missing.code(), 1);
     assert!(missing.stderr.contains("there is no interface nope0"), "{}", missing.stderr);
@@ -345,10 +333,7 @@ fn who_may_not_capture_or_has_no_such_interface_is_told() {
 /// An interface that reappears is not captured again. Earlier packets are kept.
 #[test]
 fn an_interface_that_goes_away_ends_it() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let (out, _) = hosts(
         r#"
 live live --live near -o $OUT/live

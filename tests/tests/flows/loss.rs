@@ -1,6 +1,8 @@
 //! Losses on either side of a capture point, between two links that lose packets.
 
-use crate::world::{World, cannot, tries};
+use manyways_tests::needs;
+
+use crate::world::{NEEDS, World, tries};
 
 /// Columns for the message of a failed assertion.
 pub const COUNTS: [&str; 11] = [
@@ -27,10 +29,7 @@ pub fn is_right(said: u64, (places, copies): (u64, u64)) -> bool {
 
 #[test]
 fn each_side_has_its_own() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let near = [
         "a:delay=5ms,down-loss=0.5%",
         "b:delay=10ms,down-loss=2%",

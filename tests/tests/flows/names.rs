@@ -1,19 +1,15 @@
 //! Names of flows, and joins between tables.
 
-use manyways_tests::{Need, lack, needs};
+use manyways_tests::{Need, needs};
 
-use crate::world::{World, cannot};
+use crate::world::{NEEDS, World};
 
 const TLS: [&str; 8] =
     ["protocol", "tls_version", "sni", "alpn", "tls_handshake", "name", "name_source", "ja4"];
 
 #[test]
 fn tls_by_openssl() {
-    needs!(Need::Command("openssl"));
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::Command("openssl"));
     let before = "cd $LAB_DIR; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
                   -keyout key.pem -out cert.pem -subj /CN=shop.example.test -days 2 2>/dev/null; \
                   openssl s_server -quiet -accept 443 -key key.pem -cert cert.pem -www -alpn http/1.1 >/dev/null 2>&1 & true";
@@ -53,10 +49,7 @@ fn tls_by_openssl() {
 /// The gateway of the lab responds.
 #[test]
 fn names_by_a_name_server() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let links = vec!["net:delay=20ms".to_owned()];
     let world = World { links, tcpdump: "-s 0", ..World::default() };
     let captured = world
@@ -72,10 +65,7 @@ fn names_by_a_name_server() {
 
 #[test]
 fn subflows_of_one_connection() {
-    if let Some(lack) = cannot().or_else(|| lack(&[Need::File("/proc/sys/net/mptcp/enabled")])) {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::File("/proc/sys/net/mptcp/enabled"));
     let links =
         vec!["wifi:down=16mbit,delay=10ms".to_owned(), "lte:down=8mbit,delay=25ms".to_owned()];
     let script = "tcpdump -i any -s 128 --immediate-mode -U -w $OUT/any.pcap 2>$OUT/any.log & ONE=$!\n\

@@ -3,7 +3,7 @@
 use manyways_tests::{Authority, Need, folder, needs};
 
 use crate::rows::Row;
-use crate::world::{World, cannot, tries};
+use crate::world::{NEEDS, World, tries};
 
 const TOLD: [&str; 12] = [
     "protocol",
@@ -22,11 +22,7 @@ const TOLD: [&str; 12] = [
 
 #[test]
 fn what_is_not_secret_of_quic() {
-    needs!(Need::Command("openssl"), Need::Command("ethtool"));
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::Command("openssl"), Need::Command("ethtool"));
     let peer = env!("CARGO_BIN_EXE_quic-peer");
     // Round-trip times in milliseconds, near and far.
     for (near, far, retry) in [(10.0, 40.0, ""), (30.0, 20.0, "retry")] {

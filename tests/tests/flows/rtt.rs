@@ -1,6 +1,8 @@
 //! Round-trip times and their parts, at a capture point between two links.
 
-use crate::world::{World, cannot, tries};
+use manyways_tests::needs;
+
+use crate::world::{NEEDS, World, tries};
 
 const TRIPS: [&str; 12] = [
     "rtt",
@@ -26,10 +28,7 @@ fn is_near(said: f64, truth: f64) -> bool {
 /// window limits has no queueing delay.
 #[test]
 fn both_halves() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     // One-way delays, near and far; with and without timestamps.
     for (near, far, stamps) in [(5, 20, 1), (20, 5, 1), (2, 50, 1), (10, 20, 0), (30, 30, 0)] {
         tries(|| {

@@ -4,7 +4,7 @@ use std::fs;
 
 use manyways_tests::{Need, folder, needs};
 
-use crate::world::{World, cannot};
+use crate::world::{NEEDS, World};
 
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
                      (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
@@ -20,11 +20,7 @@ fn said(stdout: &str) -> Vec<(i64, i64, i64)> {
 
 #[test]
 fn curl_and_wget_from_nginx() {
-    needs!(Need::Command("nginx"), Need::Command("curl"), Need::Command("wget"));
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS, Need::Command("nginx"), Need::Command("curl"), Need::Command("wget"));
     let folder = folder();
     let at = folder.path().display().to_string();
     fs::create_dir(folder.path().join("root")).expect("room for a folder");

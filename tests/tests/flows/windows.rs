@@ -1,7 +1,9 @@
 //! Initial windows of servers, and receive windows.
 
+use manyways_tests::needs;
+
 use crate::rows::Row;
-use crate::world::{Captured, World, cannot, tries};
+use crate::world::{Captured, NEEDS, World, tries};
 
 const FIRST: [&str; 6] = [
     "icwnd",
@@ -45,10 +47,7 @@ fn first_windows(window: u32) -> Vec<(String, String, Row)> {
 
 #[test]
 fn the_first_window_of_a_server() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     for window in [10, 32, 4] {
         tries(|| {
             let mut wrong = Vec::new();
@@ -84,10 +83,7 @@ const GRANTED: [&str; 10] = [
 /// The kernel doubles the requested buffer, and announces no larger window.
 #[test]
 fn what_a_receiver_grants() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let script = "$PEER client --rcvbuf 16000 read bulk 600000\n\
                   $PEER client --rcvbuf 8000 --stall 2.5 read bulk 300000\n\
                   $PEER client --keepalive 1 rest 3.6\n";

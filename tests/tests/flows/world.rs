@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use manyways_tests::{Need, finish, folder, lack, manyways};
+use manyways_tests::{Need, finish, folder, manyways};
 use tempfile::TempDir;
 
 use crate::rows::Tables;
@@ -55,10 +55,13 @@ pub struct Captured {
 /// Tests that measure time run one at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Returns the missing requirements of these tests.
-pub fn cannot() -> Option<String> {
-    lack(&[Need::Root, Need::Command("tcpdump"), Need::Command("python3"), Need::Command("nft")])
-}
+/// The programs and rights that a [`World`] needs.
+pub const NEEDS: Need = Need::All(&[
+    Need::Root,
+    Need::Command("tcpdump"),
+    Need::Command("python3"),
+    Need::Command("nft"),
+]);
 
 fn peer() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flows/peer.py").to_owned()

@@ -1,6 +1,6 @@
 //! The kernel's Multipath TCP over the links.
 
-use manyways_tests::{Finished, Need, finish, folder, lack, manyways, needs};
+use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
 use crate::running::{Lab, eventually, nginx_script, script_in};
 
@@ -11,17 +11,21 @@ fn far() -> String {
     format!("mptcpize run sh {} origin", nginx_script())
 }
 
-fn cannot() -> Option<String> {
-    let needs = ["mptcpize", "nginx", "curl", "ss", "nstat", "paste"].map(Need::Command);
-    lack(&[Need::Root, Need::File("/proc/sys/net/mptcp/enabled")]).or_else(|| lack(&needs))
-}
+/// The programs and rights that each of these tests needs.
+const NEEDS: Need = Need::All(&[
+    Need::Root,
+    Need::File("/proc/sys/net/mptcp/enabled"),
+    Need::Command("mptcpize"),
+    Need::Command("nginx"),
+    Need::Command("curl"),
+    Need::Command("ss"),
+    Need::Command("nstat"),
+    Need::Command("paste"),
+]);
 
 #[test]
 fn every_subflow_has_the_congestion_control_at_both_ends() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let lab = Lab::start(&[
         "--link",
         "wifi:down=8mbit,up=4mbit,delay=10ms",
@@ -54,10 +58,7 @@ fn every_subflow_has_the_congestion_control_at_both_ends() {
 
 #[test]
 fn a_stripped_option_falls_back_to_tcp() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     for (middlebox, fallbacks) in [("strip-mptcp", 1), ("none", 0)] {
         let seen = script_in(
             &["--link", &format!("wifi:delay=1ms,middlebox={middlebox}"), "--far", &far()],

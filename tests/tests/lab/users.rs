@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use manyways_tests::{Finished, Need, finish, folder, manyways_path, needs};
+use manyways_tests::{Finished, Need, finish, folder, lack, manyways_path, needs};
 
 use crate::running::{among_others, nginx_script};
 
@@ -35,20 +35,15 @@ fn as_nobody(tun: bool, script: &str) -> Finished {
     finish(Command::new("unshare").args(["--mount", "sh", "-c", &prepare]))
 }
 
-/// Whether a user without rights may make namespaces here.
-fn user_namespaces() -> bool {
-    let probe =
-        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urn", "true"];
-    finish(Command::new("setpriv").args(probe)).status.success()
-}
-
 #[test]
 fn a_user_without_rights_gets_a_lab() {
-    needs!(Need::Root, Need::Command("nginx"), Need::Command("curl"), Need::Command("ping"));
-    if !user_namespaces() {
-        eprintln!("skipped: needs user namespaces for everybody");
-        return;
-    }
+    needs!(
+        Need::Root,
+        Need::UserNamespaces,
+        Need::Command("nginx"),
+        Need::Command("curl"),
+        Need::Command("ping")
+    );
     let done = as_nobody(
         true,
         "$manyways lab shell --name mine --cc reno --link wifi:down=20mbit,delay=1ms \
@@ -69,11 +64,7 @@ fn a_user_without_rights_gets_a_lab() {
 
 #[test]
 fn a_user_can_enter_and_gc() {
-    needs!(Need::Root, Need::Command("ip"));
-    if !user_namespaces() {
-        eprintln!("skipped: needs user namespaces for everybody");
-        return;
-    }
+    needs!(Need::Root, Need::UserNamespaces, Need::Command("ip"));
     let done = as_nobody(
         true,
         "mkfifo $XDG_RUNTIME_DIR/ready\n\
@@ -104,7 +95,7 @@ fn what_a_user_may_not_is_one_sentence() {
         assert!(stderr.contains("TCP congestion control `cubic` cannot be used"), "{stderr}");
         assert!(stderr.contains("hint: "), "{stderr}");
     }
-    if user_namespaces() {
+    if lack(&[Need::UserNamespaces]).is_none() {
         let stderr = said(false, format!("{shell} --cc reno"));
         assert!(stderr.contains("cannot open /dev/net/tun: Permission denied"), "{stderr}");
         assert!(stderr.contains("hint: run it as root, or let all users open it"), "{stderr}");
@@ -113,11 +104,7 @@ fn what_a_user_may_not_is_one_sentence() {
 
 #[test]
 fn the_hosts_network_is_for_root() {
-    needs!(Need::Root, Need::Command("ip"));
-    if !user_namespaces() {
-        eprintln!("skipped: needs user namespaces for everybody");
-        return;
-    }
+    needs!(Need::Root, Need::UserNamespaces, Need::Command("ip"));
     let done = as_nobody(true, "$manyways lab shell --cc reno --internet --link wifi -- true");
     assert_eq!(done.code(), 2, "{}", done.stderr);
     assert_eq!(
