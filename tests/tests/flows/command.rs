@@ -199,7 +199,7 @@ fn packets_that_are_not_ip_are_told_by_their_reason() {
         "{}",
         done.stdout
     );
-    assert!(done.stderr.contains("9 packets, more than half, are cut"), "{}", done.stderr);
+    assert!(done.stderr.contains("9 packets, more than half, are truncated"), "{}", done.stderr);
     // An unsupported link type is an error that contains its name.
     let mut other = header(239);
     record(&mut other, 0, &[0; 60]);
