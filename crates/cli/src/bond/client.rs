@@ -204,7 +204,7 @@ async fn serve(
     options.transport = args.carrier;
     options.keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     options.socket_mark = mark;
-    // // An address is not resolved again.
+    // An address is not resolved again.
     let is_name = args.gateway.parse::<SocketAddr>().is_err();
     options.gateway_name = is_name.then(|| args.gateway.clone());
     let (client, events) = Client::new(options).context("TLS cannot be set up")?;

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let header = Header::new("bond", env!("CARGO_PKG_VERSION"), client.epoch());
     let begin = || -> io::Result<BufWriter<File>> {
-        // // The log contains destinations: only the owner can read it.
+        // The log contains destinations: only the owner can read it.
         let file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
@@ -33,7 +33,7 @@ pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let path = path.to_owned();
     tokio::task::spawn_local(async move {
         while let Some(record) = records.recv().await {
-            // // The bond continues without its log.
+            // The bond continues without its log.
             if let Err(error) = write(&mut out, &record, &mut records) {
                 return tracing::warn!("the event log {} ends here: {error}", path.display());
             }

@@ -105,7 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if allow.clients().is_empty() && !args.quiet {
         eprintln!("manyways: {} authorizes no client yet", args.allow.display());
     }
-    // // Each stream needs a socket.
+    // Each stream needs a socket.
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }

@@ -15,7 +15,7 @@ pub fn here(text: &str) -> Result<SocketAddr, String> {
 
 fn address(text: &str, host: &str, port: u16) -> Result<SocketAddr, String> {
     let named = text.rsplit(':').next().and_then(|port| port.parse().ok());
-    // // The last part of an IPv6 address without a port is not a port.
+    // The last part of an IPv6 address without a port is not a port.
     let named = named.filter(|_| text.matches(':').count() <= 1);
     let port: u16 = named.unwrap_or(port);
     text.parse().map_err(|_| format!("it is an address and a port, like {host}:{port}"))

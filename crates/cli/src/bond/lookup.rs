@@ -59,7 +59,7 @@ fn is_for_now(error: &io::Error) -> bool {
 
 /// Stores the addresses of a name in place of earlier ones.
 pub fn remember(gateway: &str, found: &[SocketAddr]) {
-    // // An address need not be resolved.
+    // An address need not be resolved.
     let Some(file) = file().filter(|_| gateway.parse::<SocketAddr>().is_err()) else { return };
     if let Err(error) = write(&file, gateway, found) {
         tracing::debug!("where the gateway is cannot be remembered: {}: {error}", file.display());
@@ -102,7 +102,7 @@ fn remembered(file: &Path, gateway: &str) -> Vec<SocketAddr> {
 fn write(file: &Path, gateway: &str, found: &[SocketAddr]) -> io::Result<()> {
     let mut old = remembered(file, gateway);
     let mut found = found.to_vec();
-    // // A resolver may change the order each time.
+    // A resolver may change the order each time.
     old.sort();
     found.sort();
     if old == found {

@@ -12,10 +12,10 @@ use manyways_sys::interface;
 
 use crate::failure::Failure;
 
-/// The policy of a client without a policy file.
+/// Returns the policy of a client without a policy file: a default with this scheduler.
 pub fn default_policy(scheduler: Option<Kind>) -> Policy {
     let text = format!("[default]\nscheduler = \"{}\"\n", scheduler.unwrap_or_default());
-    // // The policy file uses the same names of schedulers.
+    // The policy file uses the same names of schedulers.
     Policy::parse(&text).unwrap_or_default()
 }
 

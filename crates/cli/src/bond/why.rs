@@ -74,7 +74,7 @@ fn destination(text: &str) -> Result<Destination, String> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().map_err(|_| bare.to_owned())
     };
-    // // An IPv6 address contains colons.
+    // An IPv6 address contains colons.
     if let Ok(address) = host(text) {
         return Ok(Destination { host: Ok(address), port: 443 });
     }
@@ -98,9 +98,9 @@ fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
         _ => return Err("give the host and the port, like www.example.com:443".to_owned()),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // // The user information does not matter.
+    // The user information does not matter.
     let host = authority.rsplit('@').next().unwrap_or_default();
-    // // The colons of an IPv6 address are in brackets.
+    // The colons of an IPv6 address are in brackets.
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
     Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
 }
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn words(why: &WhyReport) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
-        // // Rules, names and labels may contain control characters.
+        // Rules, names and labels may contain control characters.
         text += &printable(&words);
         text.push('\n');
     };

@@ -191,7 +191,7 @@ impl AllowFile {
                 *state = State { clients: Arc::new(clients), stamp, last_error: None };
             }
             Err(error) => {
-                // // This function is called often; an error is logged once.
+                // This function is called often; an error is logged once.
                 let words = error.to_string();
                 if state.last_error.as_ref() != Some(&words) {
                     let hint = error.hint();

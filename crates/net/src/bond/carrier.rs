@@ -90,7 +90,7 @@ pub enum CarrierError {
 
 impl TcpCarrier {
     pub(super) fn new(stream: TcpStream, mut tls: Connection) -> Self {
-        // // One flush may write more than the default limit of the library.
+        // One flush may write more than the default limit of the library.
         tls.set_buffer_limit(None);
         let _ = stream.set_nodelay(true);
         let mut carrier = Self {
@@ -123,7 +123,7 @@ impl TcpCarrier {
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent = state.unsent.as_bytes();
         let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
-        // // The socket becomes writable when the unsent bytes are below half of this limit.
+        // The socket becomes writable when the unsent bytes are below half of this limit.
         if let Some(bytes) = self.limit.observe(rate) {
             self.set_lowat(bytes);
         }
@@ -149,7 +149,7 @@ impl TcpCarrier {
 
     /// Returns an estimate of the encrypted bytes that are not in the kernel.
     fn waiting(&self) -> usize {
-        // // The library reports only whether there are any; one full record is assumed.
+        // The library reports only whether there are any; one full record is assumed.
         if self.tls.wants_write() { 16 << 10 } else { 0 }
     }
 
@@ -227,7 +227,7 @@ impl TcpCarrier {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                // // Sends the TLS alert that contains the reason.
+                // Sends the TLS alert that contains the reason.
                 let _ = self.flush();
                 return Err(error.into());
             }
@@ -371,7 +371,7 @@ impl CarrierIo {
                     let read = io.poll_read(context, &mut buffer, |message| messages.push(message));
                     match read {
                         Ok(()) if messages.is_empty() => Poll::Pending,
-                        // // Messages that arrived before the end are returned first.
+                        // Messages that arrived before the end are returned first.
                         Err(_) if !messages.is_empty() => Poll::Ready(Ok(())),
                         done => Poll::Ready(done),
                     }

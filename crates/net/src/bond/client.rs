@@ -564,7 +564,7 @@ impl Client {
             own.connect_tcp_at(&spec, server).await
         });
         let stream = stream.await?;
-        // // A NAT may remove the mapping of an idle connection after some minutes.
+        // A NAT may remove the mapping of an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
             let config = carrier::Config::default();
             let keepalive = socket2::TcpKeepalive::new()
@@ -655,7 +655,7 @@ impl Client {
 
 fn new_session() -> [u8; 16] {
     let mut id = [0; 16];
-    // // If the system has no random numbers, TLS fails first.
+    // If the system has no random numbers, TLS fails first.
     let _ = SystemRandom::new().fill(&mut id);
     id
 }

@@ -152,7 +152,7 @@ impl ControlServer {
         }
         let given = user.filter(|_| sandbox::is_root()).and_then(|user| {
             let listening = bind_socket_as(user, &socket);
-            // // Without the permission to change owners, the socket remains after the end of the
+            // Without the permission to change owners, the socket remains after the end of the
             // process. It does no harm.
             listening.inspect_err(|why| tracing::debug!("the control socket: {why}")).ok()
         });
@@ -205,7 +205,7 @@ fn bind_socket(socket: &Path) -> io::Result<UnixListener> {
 fn bind_socket_as(user: &str, socket: &Path) -> io::Result<(PathBuf, UnixListener)> {
     let folder = socket.with_extension("");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // // The folder may belong to the user of an earlier run, and root without CAP_DAC_OVERRIDE
+    // The folder may belong to the user of an earlier run, and root without CAP_DAC_OVERRIDE
     // cannot write to it.
     privilege::take_back(&folder)?;
     let own = handed_over_socket(socket);
@@ -318,7 +318,7 @@ where
     F: Fn(ControlRequest) -> A,
     A: Future<Output = ControlReply>,
 {
-    // // The mode of the socket has the same effect, but is set a moment after the socket is
+    // The mode of the socket has the same effect, but is set a moment after the socket is
     // created.
     let user = stream.peer_cred()?.uid();
     if user != sandbox::user_id() && user != 0 {
@@ -362,7 +362,7 @@ fn socket_folder() -> PathBuf {
 fn prepare(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
-    // // In /tmp another user may have created the folder.
+    // In /tmp another user may have created the folder.
     if !found.is_dir() || found.uid() != sandbox::user_id() {
         let message = format!("{} belongs to another user", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));

@@ -194,7 +194,7 @@ impl ApplicationSocket {
             self.enforcer.on_dns_response(self.flow, data);
         }
         let flow = self.destinations.borrow().get(from).map(|one| Rc::clone(&one.flow));
-        // // A host to which the application has not sent may reply: rules are about destinations.
+        // A host to which the application has not sent may reply: rules are about destinations.
         let Some(flow) = flow else { return true };
         self.enforcer.count_datagram(&flow, 0, data.len());
         self.enforcer.routing(&flow) != Routing::Block
@@ -236,7 +236,7 @@ pub(super) async fn associate(
             _ = control.read(&mut end) => break,
             received = socket.recv_from(&mut buffer) => {
                 let Ok((length, from)) = received else { continue };
-                // // Only the application that requested the association may use the socket.
+                // Only the application that requested the association may use the socket.
                 let known = application.as_ref().map_or(from.ip() == asked_by.ip(), |(known, _)| {
                     known.from == from
                 });

@@ -197,7 +197,7 @@ impl DelayedConnection {
         loop {
             let wakeup = self.gate.0.core.borrow().next_wakeup();
             tokio::select! {
-                // // The gate drops a sender only after it has used the sender.
+                // The gate drops a sender only after it has used the sender.
                 _ = &mut self.released => return true,
                 () = &mut gone => {
                     self.gate.handle(Input::Abandoned(self.id));

@@ -117,7 +117,7 @@ impl PolicyEnforcer {
     pub fn replace_policy(&self, policy: Policy) {
         let rules: Vec<String> = policy.rules().map(str::to_owned).collect();
         self.with_table(|table, bytes| table.replace_policy(self.now(), policy, bytes));
-        // // An owner of the gate that named a removed rule loses the gate, and can request it
+        // An owner of the gate that named a removed rule loses the gate, and can request it
         // again.
         self.0.gate.retain_rules(&rules);
         self.0.monitor.borrow_mut().sample_now(self.now());
@@ -143,7 +143,7 @@ impl PolicyEnforcer {
     pub async fn finish(&self) {
         self.sample_now();
         self.save_usage();
-        // // Records pass through several tasks, each of which is ready.
+        // Records pass through several tasks, each of which is ready.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
@@ -523,7 +523,7 @@ impl PolicyEnforcer {
         let clock = self.0.client.clock();
         loop {
             let due = self.0.monitor.borrow().next_wakeup();
-            // // A measured condition has held for its hysteresis.
+            // A measured condition has held for its hysteresis.
             let lasts = self.0.table.borrow().next_wakeup();
             let wakeup = lasts.into_iter().chain([due]).min();
             tokio::select! {

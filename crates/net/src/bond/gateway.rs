@@ -132,12 +132,13 @@ impl RefusedConnection {
         Self::from_text(&error.to_string()).unwrap_or(Self::Quic(error))
     }
 
-    /// Recognizes key errors by their text, because QUIC reports TLS errors only as text.
+    /// Recognizes key errors by their text, because one of the libraries reports them only as
+    /// text.
     fn from_text(text: &str) -> Option<Self> {
         if text.contains("ApplicationVerificationFailure") {
             return Some(Self::UnknownKey);
         }
-        // // A TLS alert of the client.
+        // A TLS alert of the client.
         let is_alert = text.contains("AccessDenied") || text.contains("access denied");
         is_alert.then_some(Self::OtherGateway)
     }
@@ -221,7 +222,7 @@ impl Gateway {
         for address in &options.listen {
             let failed = |error| GatewayError::Listen(*address, error);
             let listener = listener(*address).map_err(failed)?;
-            // // TCP and UDP use the same port if the system chooses the port.
+            // TCP and UDP use the same port if the system chooses the port.
             let bound = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
             let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
@@ -303,7 +304,7 @@ fn log_unknown_key(unknown: &mut HashSet<PublicKey>, key: &PublicKey, is_known: 
         unknown.remove(key);
         return;
     }
-    // // Bounded, because any peer can present any number of keys.
+    // Bounded, because any peer can present any number of keys.
     if unknown.len() >= MAX_UNKNOWN_KEYS {
         unknown.clear();
     }
@@ -329,7 +330,7 @@ impl State {
             let (stream, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // // The most likely cause is a lack of descriptors; some may be free soon.
+                    // The most likely cause is a lack of descriptors; some may be free soon.
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from(self.limits.accept_retry)).await;
                     continue;
@@ -424,7 +425,7 @@ impl State {
         };
         handshake::send_welcome(&mut io, welcome).await?;
         let handle = self.sessions.borrow().get(&id).map(|session| session.handle.clone());
-        // // The session may have ended meanwhile.
+        // The session may have ended meanwhile.
         let Some(handle) = handle else { return Ok(()) };
         self.handle(SessionInput::Attached(id));
         let path = hello.path;
@@ -473,7 +474,8 @@ impl State {
         Some(limit.clone())
     }
 
-    /// Runs the core, which ends sessions of disconnected clients and applies changed limits.
+    /// Runs the core, which ends sessions of disconnected clients and applies changed limits; never
+    /// returns.
     async fn review_sessions(&self) {
         loop {
             self.pump();

@@ -175,11 +175,11 @@ impl HandshakeError {
             CarrierError::Message(DecodeError::NotOurs) => {
                 Self::WrongProtocol(ForeignMessage::OtherMessage)
             }
-            // // TLS excludes damage, so a first message that cannot be decoded is from another
+            // TLS excludes damage, so a first message that cannot be decoded is from another
             // protocol.
             CarrierError::Message(error) => Self::WrongProtocol(error.into()),
             other => match io.close_reason() {
-                // // A QUIC client completes its handshake before the gateway verifies its key.
+                // A QUIC client completes its handshake before the gateway verifies its key.
                 Some(reason) => Self::from_quic(reason),
                 None => Self::ConnectionLost(other.into()),
             },

@@ -77,7 +77,7 @@ impl HostNetworks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
-        // // The replacement of this function is unsafe. The watch owns its descriptor.
+        // The replacement of this function is unsafe. The watch owns its descriptor.
         #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         let mut gateway = self.0.client.watch_gateway();
@@ -87,7 +87,7 @@ impl HostNetworks {
             tokio::select! {
                 ready = watch.readable_mut() => {
                     let mut ready = ready?;
-                    // // Cleared before the read: a change during the read makes the watch readable
+                    // Cleared before the read: a change during the read makes the watch readable
                     // again.
                     ready.clear_ready();
                     loop {
@@ -138,7 +138,7 @@ impl HostNetworks {
     fn perform(&self, output: Output, found: &[Interface]) {
         let client = &self.0.client;
         match output {
-            // // Handled by `pump`.
+            // Handled by `pump`.
             Output::List => {}
             Output::LinkDown(id) => client.path_down(id),
             Output::Add(id, index) => {

@@ -47,7 +47,7 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Target, Byte
         match head(&bytes) {
             Peek::More(_) => {}
             Peek::Complete(Head::Connect { target, length }) => {
-                // // The parser rejects a CONNECT without a port.
+                // The parser rejects a CONNECT without a port.
                 let port = target.port.unwrap_or(443);
                 let target = match target.host {
                     Host::Name(name) => Target::Name(name.as_str().to_owned(), port),

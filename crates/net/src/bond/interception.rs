@@ -189,7 +189,7 @@ pub async fn start(
 ) -> Result<InterceptionHandle, InterceptionError> {
     let ports = bind_listeners(listeners).map_err(InterceptionError::Listen)?;
     let families = match options.fail_mode {
-        // // A gateway that does not respond, or that refuses this key, must not block
+        // A gateway that does not respond, or that refuses this key, must not block
         // applications.
         WhenDead::Open => Some(client.address_families().await),
         WhenDead::Closed => client.known_address_families(),
@@ -274,14 +274,14 @@ impl InterceptionHandle {
     /// Removes the rules.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the rules cannot be removed.
     pub fn stop(self) -> Result<(), tproxy::Error> {
         self.remove()
     }
 
     fn remove(&self) -> Result<(), tproxy::Error> {
         self.task.abort();
-        // // A change may be running on another thread and outlive this handle.
+        // A change may be running on another thread and outlive this handle.
         let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
         installed.map_or(Ok(()), Installed::remove)
     }

@@ -29,7 +29,7 @@ impl InterceptionScope {
     /// Returns the reason why the destination of a query is not intercepted; `None` if the
     /// destination is intercepted, or may be.
     pub(super) fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
-        // // Without a list of this host's addresses, the destination counts as another host.
+        // Without a list of this host's addresses, the destination counts as another host.
         self.not_intercepted_reason_on(query, &interface::addresses().unwrap_or_default())
     }
 

@@ -113,7 +113,7 @@ impl PrivateKey {
             .ok()
             .and_then(|der| Self::from_der(der.clone_key()))
             .ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
-        // // Checked last: the mode of a file without a key does not matter.
+        // Checked last: the mode of a file without a key does not matter.
         if mode & 0o077 != 0 {
             return Err(KeyError::Open(path.to_owned()));
         }
@@ -166,7 +166,7 @@ mod tests {
         key.write(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(PrivateKey::read(&path).unwrap().public(), key.public());
-        // // An existing key is never overwritten.
+        // An existing key is never overwritten.
         assert!(matches!(key.write(&path), Err(KeyError::File(..))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(PrivateKey::read(&path), Err(KeyError::Open(_))));

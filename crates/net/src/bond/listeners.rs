@@ -175,7 +175,7 @@ impl Listeners {
             }
             tokio::select! {
                 read = stream.read_buf(first) => match read {
-                    // // The application has closed its direction of the connection.
+                    // The application has closed its direction of the connection.
                     Ok(0) => return true,
                     Ok(_) => waiting.received(clock.now()),
                     Err(_) => return false,

@@ -36,7 +36,7 @@ where
                 tokio::time::sleep(Duration::from(limits.accept_retry)).await;
                 continue;
             };
-            // // A connection beyond the limit is closed without an answer.
+            // A connection beyond the limit is closed without an answer.
             let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
             let text = Rc::clone(&text);
             tokio::task::spawn_local(async move {
@@ -102,7 +102,7 @@ mod tests {
         stream.write_all(request).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut answer = String::new();
-        // // The server may reset the connection after its answer, because of bytes that it has not
+        // The server may reset the connection after its answer, because of bytes that it has not
         // read.
         let _ = stream.read_to_string(&mut answer).await;
         answer

@@ -67,7 +67,7 @@ impl ProcessLookup {
 fn run_lookups(queries: &Receiver<OwnerQuery>) {
     let mut owners = Owners::default();
     while let Ok(query) = queries.recv() {
-        // // The flow no longer waits for the result.
+        // The flow no longer waits for the result.
         if query.answer.is_closed() {
             continue;
         }

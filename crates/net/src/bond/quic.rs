@@ -71,7 +71,7 @@ impl QuicCarrier {
         let window = Size::from_bytes(stats.path.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent.observe(rate);
-        // // Unacknowledged bytes may fill the window, plus the limit of unsent bytes.
+        // Unacknowledged bytes may fill the window, plus the limit of unsent bytes.
         self.connection.set_send_window(window.as_bytes() + self.unsent.bytes());
         Condition {
             rtt,
@@ -120,7 +120,7 @@ impl QuicCarrier {
             let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
             message.encode_head(payload.len(), &mut bytes);
             bytes.extend_from_slice(payload);
-            // // A datagram that exceeds the MTU is lost, for example after the MTU of a network
+            // A datagram that exceeds the MTU is lost, for example after the MTU of a network
             // has decreased.
             if let Err(error) = self.connection.send_datagram(Bytes::from(bytes)) {
                 tracing::debug!("datagram lost: {error}");

@@ -65,7 +65,7 @@ where
                     handles.remove(&address);
                     race.handle(clock.now(), Input::Failed(address));
                 }
-                // // An abandoned attempt.
+                // An abandoned attempt.
                 Err(_) => {}
             },
             () = timer::until(&clock, race.next_wakeup()) => {}

@@ -221,7 +221,7 @@ impl Session {
     pub(super) fn request_liveness(&mut self) {
         for slot in self.carriers.values_mut() {
             slot.io.queue(&Message::Ping { number: 0 });
-            // // The task of the carrier reports an error.
+            // The task of the carrier reports an error.
             let _ = slot.io.flush();
         }
     }
@@ -269,7 +269,7 @@ impl Session {
         loop {
             self.report_send_capacity(now);
             let mut sent = false;
-            // // Consecutive data for one application is written together.
+            // Consecutive data for one application is written together.
             let mut fed: Option<StreamId> = None;
             while let Some(output) = self.mux.poll(now) {
                 if let Some(before) = fed
@@ -309,7 +309,7 @@ impl Session {
         }
         let wakeup = self.mux.next_wakeup().into_iter().chain(self.limit_wakeup(now)).min();
         if wakeup != self.wakeup {
-            // // A later wakeup takes effect when the earlier one is due.
+            // A later wakeup takes effect when the earlier one is due.
             if wakeup
                 .is_some_and(|at| self.wakeup.is_none_or(|before| at < before || before <= now))
             {

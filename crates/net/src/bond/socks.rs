@@ -56,7 +56,7 @@ async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
             Ok(SocksRequest::Connect(stream.into_inner(), target, first))
         }
         [VERSION, 3, _] => {
-            // // UDP uses the address at which TCP reaches this host.
+            // UDP uses the address at which TCP reaches this host.
             let here = stream.get_ref().local_addr()?.ip();
             let socket = UdpSocket::bind((here, 0)).await?;
             reply(&mut stream, 0, socket.local_addr()?).await?;
@@ -124,7 +124,7 @@ fn target_from_name(name: &str, port: u16) -> Target {
 
 /// Returns the destination and the payload of an application's datagram; `None` if malformed.
 pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
-    // // Fragments are optional and not supported (RFC 1928, 7).
+    // Fragments are optional and not supported (RFC 1928, 7).
     let rest = bytes.strip_prefix(&[0, 0, 0])?;
     let (kind, rest) = rest.split_first()?;
     let port = |bytes: &[u8]| Some(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?));

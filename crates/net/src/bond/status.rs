@@ -115,7 +115,7 @@ pub struct StreamStatus {
     pub age_seconds: f64,
     /// Bytes that the application sent. A direct connection is counted when it ends.
     pub up_bytes: u64,
-    /// Bytes for the application.
+    /// Bytes that were received for the application.
     pub down_bytes: u64,
     /// Payload bytes by path, with all copies. For datagrams: of all destinations of the
     /// application's socket.
@@ -221,7 +221,7 @@ impl PolicyEnforcer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.now().as_secs_f64(),
             policy: policy.map(str::to_owned),
-            // // Set by the caller, which knows the interception scope.
+            // Set by the caller, which knows the interception scope.
             no_path_action: None,
             paths: paths.iter().map(PathStatus::from).collect(),
             stream_count,
@@ -257,7 +257,7 @@ impl PolicyEnforcer {
             Routing::Direct | Routing::Block => None,
         };
         let routing = match flow.is_delayed {
-            // // A delayed flow has no label yet.
+            // A delayed flow has no label yet.
             true => Routing::from(self.table().preview(id).0),
             false => flow.routing,
         };

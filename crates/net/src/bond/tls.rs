@@ -38,7 +38,7 @@ pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientC
         ))));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.enable_sni = false;
-    // // Without resumption, each carrier is authenticated separately.
+    // Without resumption, each carrier is authenticated separately.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }

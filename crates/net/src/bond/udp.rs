@@ -70,7 +70,7 @@ impl FlowSockets {
 
     pub(super) async fn send(&self, flow: FlowId, label: u8, to: SocketAddr, data: &[u8]) {
         let Some(socket) = self.socket(flow, label, to).await else { return };
-        // // A datagram that the network does not accept is lost.
+        // A datagram that the network does not accept is lost.
         let _ = socket.send_to(data, to).await;
     }
 

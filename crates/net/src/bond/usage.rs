@@ -44,7 +44,8 @@ impl UsageFile {
     /// Adds the new counts to the file.
     ///
     /// # Errors
-    /// If that fails. The counts then remain new, and the next call adds them.
+    /// If the file cannot be locked or written. The counts then remain new, and the next call adds
+    /// them.
     pub(super) fn save(&self, usage: &mut Usage) -> io::Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         if usage.added_to(UsageCounts::default()).is_none() {
@@ -53,7 +54,7 @@ impl UsageFile {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        // // Locked until the file is written, because another client may add its counts.
+        // Locked until the file is written, because another client may add its counts.
         let lock = File::create(file.with_extension("lock"))?;
         lock.lock()?;
         let Some(counts) = usage.added_to(read(file)) else { return Ok(()) };

@@ -74,7 +74,7 @@ pub struct WhyReport {
     /// Whether the client is a proxy that applications can use.
     #[serde(default)]
     pub has_proxy: bool,
-    /// Unknown conditions under which the flow is intercepted; `None` if the query alone decides.
+    /// Unknown conditions under which the flow is intercepted; `None` if there are none.
     #[serde(default)]
     pub intercepted_if: Option<String>,
     /// Why the gateway refuses the destination by default.

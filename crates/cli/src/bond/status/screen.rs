@@ -42,7 +42,7 @@ pub fn client(status: &Status) -> String {
     streams.truncate(STREAMS);
     if !streams.is_empty() {
         text.push('\n');
-        // // Two lines for each stream, because one line would be too long.
+        // Two lines for each stream, because one line would be too long.
         let head = ["DESTINATION", "APPLICATION", "DOWN", "UP", "AGE"];
         let first = columns(head, streams.iter().map(|one| stream(one)));
         let second =
@@ -107,7 +107,7 @@ fn month(path: &PathStatus) -> String {
 /// Formats the first line of a stream: destination, application, bytes and age.
 fn stream(stream: &StreamStatus) -> [String; 5] {
     let to = match &stream.domain {
-        // // The port follows the last colon.
+        // The port follows the last colon.
         Some(domain) => match stream.destination.rsplit_once(':') {
             Some((_, port)) => format!("{domain}:{port}"),
             None => domain.clone(),
@@ -168,7 +168,7 @@ fn unknown() -> String {
 }
 
 fn bytes(bytes: u64) -> String {
-    // // Three digits suffice.
+    // Three digits suffice.
     Size::from_bytes(leading(bytes)).to_string()
 }
 
@@ -295,7 +295,7 @@ mod tests {
             totals: Totals::default(),
         };
         let text = client(&status);
-        // // The line with the data plans may be longer.
+        // The line with the data plans may be longer.
         for line in text.lines().filter(|line| !line.starts_with("rates")) {
             assert!(line.chars().count() <= 80, "{line}");
         }

@@ -79,7 +79,7 @@ async fn commands_and_events_go_over_the_connection() {
 async fn nothing_is_delayed_for_an_owner_that_is_gone() {
     local!({
         let gate = gate();
-        // // One owner closes its connection, one sends an invalid command, one sends a line that
+        // One owner closes its connection, one sends an invalid command, one sends a line that
         // is too long.
         for last in ["", "\"perhaps\"\n", &"x".repeat(10_000)] {
             let (task, mut peer) = owned(&gate, 600.0);
@@ -109,7 +109,7 @@ async fn an_owner_that_does_not_read_loses_the_gate() {
             assert!(others.len() <= MAX_UNREAD_EVENTS + 1);
         }
         assert!(waiting.await.unwrap());
-        // // The connection of the owner ends too.
+        // The connection of the owner ends too.
         let (_ours, theirs) = UnixStream::pair().unwrap();
         tokio::task::spawn_local(grant.serve(theirs)).await.unwrap().unwrap();
     });

@@ -94,7 +94,7 @@ impl SessionHandle {
             application.socket = Some(Rc::clone(&socket));
             Some(Rc::clone(&application.wake))
         });
-        // // The stream was reset meanwhile.
+        // The stream was reset meanwhile.
         let Some(wake) = wake else { return };
         let handle = Rc::downgrade(&self.0);
         let task = tokio::task::spawn_local(async move {
@@ -326,7 +326,7 @@ impl Session {
         if reset && let Some(socket) = &application.socket {
             let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
         }
-        // // If the caller is this task, the task ends when it waits next.
+        // If the caller is this task, the task ends when it waits next.
         if let Some(task) = application.task {
             task.abort();
         }

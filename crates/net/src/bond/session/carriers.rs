@@ -163,7 +163,7 @@ impl Session {
         self.mux.handle(now, Input::Detach { carrier: id });
         let (received, sent) = slot.io.byte_counts();
         self.counters.on_carrier_closed(slot.path, received, sent);
-        // // If the caller is this task, the task ends when it waits next.
+        // If the caller is this task, the task ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
         }
@@ -196,7 +196,7 @@ impl Session {
                 Ok(false) => {
                     slot.is_blocked = true;
                     slot.wake.notify_one();
-                    // // The carrier is not sampled again until it accepts more.
+                    // The carrier is not sampled again until it accepts more.
                     if let Some(condition) = slot.io.condition() {
                         slot.sampled_at = Some(now);
                         self.mux.handle(now, Input::Condition { carrier: *id, condition });
@@ -222,7 +222,7 @@ async fn drive_tcp(
         let Some(alive) = session.upgrade() else { return };
         let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.is_blocked);
         drop(alive);
-        // // A closed socket is always ready: the task would never wait, and the abort would not
+        // A closed socket is always ready: the task would never wait, and the abort would not
         // take effect.
         let Some(blocked) = blocked else { return };
         let interest = match blocked {
@@ -256,7 +256,7 @@ async fn drive_quic(
             () = wake.notified() => {}
             datagram = connection.read_datagram(), if datagrams => {
                 let Ok(bytes) = datagram else {
-                    // // The stream reports why the connection has ended, and may have unread data.
+                    // The stream reports why the connection has ended, and may have unread data.
                     datagrams = false;
                     continue;
                 };
