@@ -1,4 +1,4 @@
-//! `manyways bond`: every application over every network.
+//! `manyways bond`: sends the traffic of every application over every network.
 
 mod check;
 mod client;
@@ -51,7 +51,7 @@ enum Command {
 }
 
 impl Args {
-    /// What is logged where nobody says: a gateway tells who comes and goes.
+    /// Returns the default log filter. A gateway logs its clients unless it is quiet.
     pub fn log(&self) -> &'static str {
         match &self.command {
             Command::Gateway(args) if !args.quiet => "info",
@@ -60,7 +60,6 @@ impl Args {
     }
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Keygen(args) => keygen::run(&args),
@@ -72,7 +71,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Runs something on this thread, with local tasks and timers.
+/// Runs a future on this thread, with local tasks and timers.
 fn local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -83,7 +82,7 @@ fn local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
     done
 }
 
-/// Serves metrics; says where.
+/// Serves metrics, and prints the address.
 async fn serve_metrics<T>(at: SocketAddr, quiet: bool, text: impl Fn() -> T + 'static) -> Result<()>
 where
     T: Future<Output = String> + 'static,
@@ -99,7 +98,7 @@ where
     Ok(())
 }
 
-/// Resolves when somebody wants the command to end.
+/// Returns a future that is ready after SIGINT or SIGTERM.
 fn stopped() -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

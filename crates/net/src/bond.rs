@@ -1,5 +1,5 @@
-//! Every application over every network: a client that intercepts connections, a gateway that connects
-//! them to servers, and carriers between the two.
+//! The bond: a client that intercepts connections, a gateway that connects them to servers, and the
+//! carriers between the two.
 
 pub mod allow;
 mod carrier;

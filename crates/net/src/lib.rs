@@ -1,8 +1,8 @@
-//! The tokio shells: they pump the pure cores over real sockets.
+//! Tokio shells that run the cores over real sockets.
 //!
-//! [`fetch`] moves the bytes of `manyways get` as `manyways-proto` decides, [`bond`] has the two ends
-//! of the tunnel, [`radio`] runs policies on traces and on a live interface, and [`resolve`] asks the
-//! name servers of one path. Each is a cargo feature, but for `resolve`.
+//! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
+//! the tunnel, [`radio`] runs policies on traces and on a live interface, and [`resolve`] queries
+//! the name servers of one path. Each module except `resolve` is a cargo feature.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

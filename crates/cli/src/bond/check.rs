@@ -1,4 +1,4 @@
-//! `manyways bond check`: whether a policy reads, and what of it is probably not meant.
+//! `manyways bond check`: reports errors and probable mistakes in a policy.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -47,7 +47,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Remark {
-    /// Counted from one; 0 for the default.
+    /// From 1; 0 for the default policy.
     line: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,

@@ -1,4 +1,4 @@
-//! `manyways bond client`: the end on the device.
+//! `manyways bond client`: the endpoint on the device.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ async fn serve(
     options.transport = args.carrier;
     options.keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     options.socket_mark = mark;
-    // An address does not move.
+    // An address is not resolved again.
     let is_name = args.gateway.parse::<SocketAddr>().is_err();
     options.gateway_name = is_name.then(|| args.gateway.clone());
     let (client, events) = Client::new(options).context("TLS cannot be set up")?;
@@ -277,7 +277,7 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Installs the rules of the kernel, and tells the user what they intercept.
+/// Installs the kernel rules, and prints the traffic that they intercept.
 async fn intercept(
     args: &Args,
     selections: Vec<Selection>,
@@ -335,7 +335,7 @@ fn print_families(families: Option<AddressFamilies>) {
     }
 }
 
-/// Warns of names that no network has: the network may come later, or the name be a mistake.
+/// Warns of names that no network has. The network may appear later, or the name may be a mistake.
 fn warn_unknown_networks(args: &Args, via: &[String]) {
     let from = args.intercept.iter().filter_map(|what| match what {
         InterceptArg::Some(Selection::From(names)) => Some(names),
@@ -354,7 +354,7 @@ fn warn_unknown_networks(args: &Args, via: &[String]) {
     }
 }
 
-/// Answers `bond status` and `bond why`. Without it the client runs all the same.
+/// Answers `bond status` and `bond why`. If the control socket fails, the client runs without it.
 fn control(
     args: &Args,
     intercepts: bool,
@@ -407,7 +407,7 @@ fn control(
     }
 }
 
-/// Whether the client is a proxy that applications may use.
+/// Whether the client is a proxy that applications can use.
 fn has_proxy(args: &Args) -> bool {
     args.socks.is_some() || args.http_proxy.is_some()
 }

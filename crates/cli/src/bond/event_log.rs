@@ -1,4 +1,4 @@
-//! `--events`: what a client does, as an event log.
+//! `--events`: the event log of a client.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 
-/// Writes an event log, in place of what is there. Runs on the calling thread's local tasks.
+/// Starts an event log, and replaces the file. Runs on the calling thread's local tasks.
 pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let header = Header::new("bond", env!("CARGO_PKG_VERSION"), client.epoch());
     let begin = || -> io::Result<BufWriter<File>> {
-        // It names destinations.
+        // The log contains destinations: only the owner can read it.
         let file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
@@ -33,7 +33,7 @@ pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let path = path.to_owned();
     tokio::task::spawn_local(async move {
         while let Some(record) = records.recv().await {
-            // The bond goes on without its log.
+            // The bond continues without its log.
             if let Err(error) = write(&mut out, &record, &mut records) {
                 return tracing::warn!("the event log {} ends here: {error}", path.display());
             }
@@ -42,7 +42,7 @@ pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     Ok(journal)
 }
 
-/// Writes a record and those that are there already.
+/// Writes a record, and all records that are already queued.
 fn write(
     out: &mut BufWriter<File>,
     record: &Record<BondEvent>,

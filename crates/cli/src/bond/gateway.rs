@@ -1,4 +1,4 @@
-//! `manyways bond gateway`: the end on a server.
+//! `manyways bond gateway`: the endpoint on a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Answers `bond status --gateway`. Without it the gateway runs all the same.
+/// Answers `bond status --gateway`. If the control socket fails, the gateway runs without it.
 fn control(name: &str, user: Option<&str>, status: StatusHandle) -> Result<Option<ControlServer>> {
     let started = ControlServer::start(BondRole::Gateway, name, user, move |request| {
         let status = status.clone();
@@ -105,7 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if allow.clients().is_empty() && !args.quiet {
         eprintln!("manyways: {} authorizes no client yet", args.allow.display());
     }
-    // Each stream is a socket here.
+    // Each stream needs a socket.
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }

@@ -1,4 +1,4 @@
-//! `manyways bond keygen`: makes a key, or shows the public half of one.
+//! `manyways bond keygen`: generates a key, or prints the public key of an existing one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,12 +54,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a private key for the user.
+/// Reads a private key. Errors have hints for the user.
 pub fn read(file: &Path) -> Result<PrivateKey> {
     Ok(PrivateKey::read(file).map_err(words)?)
 }
 
-/// A file that is not there to be made is a folder that is not there.
+/// Converts the error of a write. A new file is "not found" if its folder does not exist.
 fn not_written(file: &Path, error: KeyError) -> Failure {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     match (&error, folder) {

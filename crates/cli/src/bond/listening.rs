@@ -1,27 +1,27 @@
-//! Where to listen, as the command line says it, and what to do where that is impossible.
+//! Listen addresses on the command line, and hints for errors of listening sockets.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// For others to come.
+/// Parses an address for connections from other hosts.
 pub fn anywhere(text: &str) -> Result<SocketAddr, String> {
     address(text, "[::]", 4433)
 }
 
-/// For programs of this host.
+/// Parses an address for programs on this host.
 pub fn here(text: &str) -> Result<SocketAddr, String> {
     address(text, "127.0.0.1", 1080)
 }
 
 fn address(text: &str, host: &str, port: u16) -> Result<SocketAddr, String> {
     let named = text.rsplit(':').next().and_then(|port| port.parse().ok());
-    // Of an IPv6 address alone the end is no port.
+    // The last part of an IPv6 address without a port is not a port.
     let named = named.filter(|_| text.matches(':').count() <= 1);
     let port: u16 = named.unwrap_or(port);
     text.parse().map_err(|_| format!("it is an address and a port, like {host}:{port}"))
 }
 
-/// What the user can do about it. `taken` is for who finds somebody there already.
+/// Returns the hint for an error of a listening socket. `taken` is the hint for a used address.
 pub fn hint(at: SocketAddr, error: &io::Error, taken: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => taken.to_owned(),

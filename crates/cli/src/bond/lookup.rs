@@ -1,5 +1,5 @@
-//! Where the gateway is. What its name stood for last is remembered: the rules of a client that was
-//! killed may refuse the question, and a device may start before its network does.
+//! The addresses of the gateway. The latest result of a lookup is stored: the rules of a killed
+//! client may refuse DNS queries, and a device may start before its network.
 
 use std::fs;
 use std::io;
@@ -13,9 +13,9 @@ use manyways_sys::tproxy::{self, Names};
 
 use crate::failure::Failure;
 
-/// Looks a host and its port up. Whoever is at an address of before has to know the gateway's key,
-/// so that it does no harm to try it. Where there is none and nobody can say what the name stands
-/// for, somebody is asked until he can.
+/// Resolves the name of the gateway. If that fails, the stored addresses are used: a host at a
+/// former address cannot impersonate the gateway without its key. Without stored addresses, a
+/// lookup that fails temporarily is repeated until it succeeds.
 pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
     let mut waits = false;
     loop {
@@ -51,16 +51,15 @@ pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
     }
 }
 
-/// Whether the resolver may know better later. Its errors come as words alone: those of glibc, and
-/// of musl.
+/// Whether a resolver error is temporary. The error is only a text, of glibc or of musl.
 fn is_for_now(error: &io::Error) -> bool {
     let words = error.to_string();
     ["Temporary failure in name resolution", "Try again"].iter().any(|end| words.ends_with(end))
 }
 
-/// Keeps what a name stands for, until it stands for something else.
+/// Stores the addresses of a name in place of earlier ones.
 pub fn remember(gateway: &str, found: &[SocketAddr]) {
-    // An address needs nobody's memory.
+    // An address need not be resolved.
     let Some(file) = file().filter(|_| gateway.parse::<SocketAddr>().is_err()) else { return };
     if let Err(error) = write(&file, gateway, found) {
         tracing::debug!("where the gateway is cannot be remembered: {}: {error}", file.display());
@@ -76,7 +75,7 @@ fn failure(gateway: &str, error: &io::Error) -> Failure {
     })
 }
 
-/// What to do about a name that is not found: the usual, unless there is a likelier reason.
+/// Returns the hint for a name that is not found: `usual`, unless rules of a killed client remain.
 fn hint(usual: &str) -> String {
     let names = Names::default();
     if !tproxy::is_left(&names) {
@@ -89,7 +88,7 @@ fn hint(usual: &str) -> String {
     )
 }
 
-/// A line for each name, with its addresses behind it.
+/// Returns the path of the file. Each line contains a name and its addresses.
 fn file() -> Option<PathBuf> {
     Some(state_folder()?.join("gateways"))
 }
@@ -103,7 +102,7 @@ fn remembered(file: &Path, gateway: &str) -> Vec<SocketAddr> {
 fn write(file: &Path, gateway: &str, found: &[SocketAddr]) -> io::Result<()> {
     let mut old = remembered(file, gateway);
     let mut found = found.to_vec();
-    // A resolver may turn them round each time.
+    // A resolver may change the order each time.
     old.sort();
     found.sort();
     if old == found {

@@ -12,20 +12,19 @@ use manyways_sys::interface;
 
 use crate::failure::Failure;
 
-/// The policy of a client without a policy file.
+/// Returns the policy of a client without a policy file: a default with this scheduler.
 pub fn default_policy(scheduler: Option<Kind>) -> Policy {
     let text = format!("[default]\nscheduler = \"{}\"\n", scheduler.unwrap_or_default());
-    // Schedulers have the same names in the file.
+    // The policy file uses the same names of schedulers.
     Policy::parse(&text).unwrap_or_default()
 }
 
-/// Reads a policy.
 pub fn read(path: &Path) -> Result<Policy, Failure> {
     let text = text(path)?;
     Policy::parse(&text).map_err(|error| failure(path, &error))
 }
 
-/// The text of a policy file.
+/// Reads the text of a policy file.
 pub fn text(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::new(format!("the policy {} cannot be read: {error}", path.display()))
@@ -33,7 +32,7 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Where the policy is wrong.
+/// Converts an error of a policy, with its line and column.
 pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     let (line, column) = (error.line, error.column);
     let words = format!("{}:{line}:{column}: {}", path.display(), error.sentence);
@@ -43,12 +42,12 @@ pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     }
 }
 
-/// What in a policy is probably a mistake on this host.
+/// Returns probable mistakes of a policy on this host.
 pub fn warnings(policy: &Policy) -> Vec<Warning> {
     policy.lint(&paths())
 }
 
-/// The networks of this host; empty where they cannot be listed.
+/// Returns the networks of this host; empty if they cannot be listed.
 fn paths() -> Vec<PathFacts> {
     let mut found = interface::list().unwrap_or_default();
     found.retain(|found| found.kind != interface::Kind::Loopback);
@@ -59,7 +58,6 @@ fn paths() -> Vec<PathFacts> {
     paths.collect()
 }
 
-/// Prints warnings.
 pub fn print_warnings(path: &Path, warnings: &[Warning]) {
     for warning in warnings {
         let (file, sentence) = (path.display(), &warning.sentence);
@@ -73,7 +71,8 @@ pub fn print_warnings(path: &Path, warnings: &[Warning]) {
     }
 }
 
-/// Tells one version of a file from another: editors replace files, or write into them.
+/// Modification time and length of a file, which distinguish its versions. Editors replace files,
+/// or write into them.
 type FileVersion = Option<(SystemTime, u64)>;
 
 fn version(path: &Path) -> FileVersion {
@@ -81,8 +80,8 @@ fn version(path: &Path) -> FileVersion {
     Some((facts.modified().ok()?, facts.len()))
 }
 
-/// Enforces the policy in the file whenever the file has changed. While it cannot be parsed, the
-/// previous policy stays in force.
+/// Replaces the policy after each change of the file. While the file cannot be parsed, the previous
+/// policy stays in force.
 pub async fn watch_file(path: PathBuf, enforcer: PolicyEnforcer, quiet: bool) {
     let interval = Duration::from(IoLimits::default().policy_poll_interval);
     let mut known = version(&path);

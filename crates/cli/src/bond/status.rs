@@ -1,4 +1,4 @@
-//! `manyways bond status`: what a running client or gateway is doing.
+//! `manyways bond status`: prints the status of a running client or gateway.
 
 mod screen;
 
@@ -75,7 +75,7 @@ fn text(args: &Args) -> Result<String> {
     })
 }
 
-/// What a user hears where nobody answers.
+/// Converts an error of the control socket, with a hint.
 pub fn failure(error: ControlSocketError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
@@ -92,7 +92,7 @@ pub fn failure(error: ControlSocketError) -> Failure {
     }
 }
 
-/// What a user hears where something else was answered than was asked.
+/// Converts a response that does not answer the request.
 pub fn unexpected(response: ControlResponse) -> Failure {
     match response {
         ControlResponse::Refused { message, hint } => match hint {

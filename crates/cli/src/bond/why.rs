@@ -1,4 +1,4 @@
-//! `manyways bond why`: what the policy of a running client says of a destination.
+//! `manyways bond why`: explains the treatment of a destination by a running client.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -74,7 +74,7 @@ fn destination(text: &str) -> Result<Destination, String> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().map_err(|_| bare.to_owned())
     };
-    // An IPv6 address has colons of its own.
+    // An IPv6 address contains colons.
     if let Ok(address) = host(text) {
         return Ok(Destination { host: Ok(address), port: 443 });
     }
@@ -90,7 +90,7 @@ fn destination(text: &str) -> Result<Destination, String> {
     Ok(Destination { host: host(name), port })
 }
 
-/// The host and port of a URL, with the port that its scheme stands for.
+/// Returns the host and the port of a URL. The default port depends on the scheme.
 fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
     let port = match scheme.to_ascii_lowercase().as_str() {
         "http" => 80,
@@ -98,9 +98,9 @@ fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
         _ => return Err("give the host and the port, like www.example.com:443".to_owned()),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // Who logs in does not matter here.
+    // The user information does not matter.
     let host = authority.rsplit('@').next().unwrap_or_default();
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
     Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
 }
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn words(why: &WhyReport) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
-        // Rules, names and labels in it are other people's text.
+        // Rules, names and labels may contain control characters.
         text += &printable(&words);
         text.push('\n');
     };

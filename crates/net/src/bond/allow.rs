@@ -1,4 +1,4 @@
-//! The allow file of a gateway: a line for each authorized client, `KEY NAME [LIMIT=VALUE …]`.
+//! The allow file of a gateway: one line for each authorized client, `KEY NAME [LIMIT=VALUE …]`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,16 +14,15 @@ use manyways_unit::human::counted;
 
 use super::key::PublicKey;
 
-/// A client that may use the gateway.
+/// A client that is allowed to use the gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuthorizedClient {
-    /// Its name in the log.
+    /// Name in the allow file, also in logs and status.
     pub name: String,
-    /// What it may use.
     pub limits: ClientLimits,
 }
 
-/// Why a list cannot be parsed.
+/// An invalid line of an allow file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path}:{line}: {reason}")]
 pub struct AllowError {
@@ -32,15 +31,15 @@ pub struct AllowError {
     reason: String,
 }
 
-/// The clients that may use a gateway, by their keys.
+/// The authorized clients of a gateway, by key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AuthorizedClients(HashMap<PublicKey, AuthorizedClient>);
 
 impl AuthorizedClients {
-    /// Parses a list. `path` is named in errors.
+    /// Parses a list. Errors name `path`.
     ///
     /// # Errors
-    /// With the line that is wrong.
+    /// If a line is invalid, or if a key or a name occurs twice.
     pub fn parse(text: &str, path: &str) -> Result<Self, AllowError> {
         let mut clients = HashMap::new();
         let mut names = HashMap::new();
@@ -63,17 +62,15 @@ impl AuthorizedClients {
         Ok(Self(clients))
     }
 
-    /// The client with this key.
+    /// Returns the client with this key; `None` if the key is not authorized.
     pub fn find(&self, key: &PublicKey) -> Option<&AuthorizedClient> {
         self.0.get(key)
     }
 
-    /// How many clients there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no client.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -123,8 +120,8 @@ fn entry(line: &str) -> Result<(PublicKey, AuthorizedClient), String> {
     Ok((key, AuthorizedClient { name: name.to_owned(), limits }))
 }
 
-/// A list in a file, which is read again when it has changed. While the file cannot be parsed, the
-/// previous list stays in force.
+/// A list in a file, which is read again after a change. While the file cannot be read or parsed,
+/// the previous list stays in force.
 #[derive(Clone, Debug)]
 pub struct AllowFile(Arc<Inner>);
 
@@ -137,30 +134,29 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     clients: Arc<AuthorizedClients>,
-    /// Of the file that the list was read from.
+    /// Of the file from which `clients` was parsed.
     stamp: FileStamp,
-    /// Why the list is a previous one, as it was logged.
+    /// The logged error of the latest read; `None` if that read succeeded.
     last_error: Option<String>,
 }
 
-/// Tells a file from the previous one: the inode, as a file may be replaced within the resolution of
-/// its clock.
+/// Modification time, inode and size of a file. The inode detects a replacement within the
+/// resolution of the modification time.
 type FileStamp = (Option<SystemTime>, u64, u64);
 
-/// Why an allow file cannot be used.
+/// An allow file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllowFileError {
     /// The file cannot be read.
     #[error("{path}: {why}", path = .0.display(), why = .1)]
     Read(PathBuf, #[source] std::io::Error),
-    /// A line is wrong.
+    /// A line is invalid.
     #[error(transparent)]
     Line(#[from] AllowError),
 }
 
 impl AllowFileError {
-    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Read(path, why) if why.kind() == ErrorKind::PermissionDenied => format!(
@@ -177,14 +173,14 @@ impl AllowFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// Where it cannot be read, or a line is wrong.
+    /// If the file cannot be read, or a line is invalid.
     pub fn open(path: &Path) -> Result<Self, AllowFileError> {
         let (clients, stamp) = read_unless(path, None)?.unwrap_or_default();
         let state = Mutex::new(State { clients: Arc::new(clients), stamp, last_error: None });
         Ok(Self(Arc::new(Inner { path: path.to_owned(), state })))
     }
 
-    /// The clients that are authorized now.
+    /// Returns the authorized clients. Reads the file again if it has changed.
     pub fn clients(&self) -> Arc<AuthorizedClients> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         match read_unless(&self.0.path, Some(state.stamp)) {
@@ -195,7 +191,7 @@ impl AllowFile {
                 *state = State { clients: Arc::new(clients), stamp, last_error: None };
             }
             Err(error) => {
-                // The file is looked at often, and the error logged once.
+                // This function is called often; an error is logged once.
                 let words = error.to_string();
                 if state.last_error.as_ref() != Some(&words) {
                     let hint = error.hint();
@@ -211,8 +207,8 @@ impl AllowFile {
     }
 }
 
-/// Reads the file, unless it has that stamp. The file is opened in any case: that it cannot be read any
-/// more is to be known before it changes.
+/// Reads the file unless its stamp is `before`. The file is opened in any case, so that a missing
+/// permission is noticed before the next change.
 fn read_unless(
     path: &Path,
     before: Option<FileStamp>,

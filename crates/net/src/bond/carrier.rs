@@ -1,5 +1,4 @@
-//! A carrier: messages over TCP in TLS records, and what the kernel says of the connection; or the
-//! same over QUIC.
+//! Carriers: messages of the mux over TCP with TLS, or over QUIC.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -21,12 +20,12 @@ use tokio::net::TcpStream;
 
 use super::quic::QuicCarrier;
 
-/// One read takes this many bytes at most.
+/// Maximum bytes of one read.
 const READ_CHUNK: usize = 256 << 10;
-/// A message's payload is copied out of what was read where it is shorter: a few bytes would keep all
-/// of what was read in memory.
+/// Payloads below this size are copied out of the read buffer. A reference to a few bytes would
+/// keep the whole buffer in memory.
 const COPY_BELOW: usize = 8 << 10;
-/// The bytes of applications.
+/// Bytes of applications, as the payload of a message.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk(pub(super) Bytes);
 
@@ -48,50 +47,50 @@ impl Payload for Chunk {
     }
 }
 
-/// An authenticated connection, and what of it is half read or half written.
+/// An authenticated TLS connection with its partly read and partly written messages.
 pub(super) struct TcpCarrier {
     pub(super) stream: Rc<TcpStream>,
     tls: Connection,
-    /// Messages that were not encrypted yet.
+    /// Encoded messages that are not encrypted yet.
     plain: Vec<u8>,
     decoder: Decoder,
     limit: UnsentLimit,
-    /// What the kernel was told of the limit.
+    /// The limit that is set in the kernel (TCP_NOTSENT_LOWAT), in bytes.
     lowat: u64,
-    /// Bytes that wait in the kernel, as it told last, and those that were written since.
+    /// Unsent bytes in the kernel at the latest query, plus the bytes written since then.
     unsent: u64,
-    /// Bytes of the connection that came and went, encrypted.
+    /// Encrypted bytes of the connection, by direction.
     received: u64,
     sent: u64,
 }
 
-/// Why a carrier has ended.
+/// The reason for the end of a carrier.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CarrierError {
-    /// The peer has closed it.
+    /// Closed by the peer, or closed because the peer violated the protocol.
     #[error("the connection ended")]
     Closed,
-    /// The peer says that the interface at its end does not work.
+    /// The peer reports that the interface of the path is down.
     #[error("the device's link is down")]
     LinkDown,
-    /// The peer has sent nothing for the idle timeout of QUIC.
+    /// Nothing was received for the idle timeout of QUIC.
     #[error("the other end has said nothing for long")]
     IdleTimeout,
-    /// Its socket does not work.
+    /// An error of the socket or of the QUIC connection.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A record of TLS is wrong.
+    /// An error of TLS.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
-    /// A message of the peer is wrong.
+    /// A message of the peer cannot be decoded.
     #[error("{0}")]
     Message(#[from] DecodeError),
 }
 
 impl TcpCarrier {
     pub(super) fn new(stream: TcpStream, mut tls: Connection) -> Self {
-        // What is written is encrypted at once and handed on; it never waits for the buffer.
+        // One flush may write more than the default limit of the library.
         tls.set_buffer_limit(None);
         let _ = stream.set_nodelay(true);
         let mut carrier = Self {
@@ -115,7 +114,7 @@ impl TcpCarrier {
         }
     }
 
-    /// What the kernel tells of the connection now; `None` where it tells nothing.
+    /// Returns the kernel's state of the connection; `None` if the kernel does not report it.
     pub(super) fn condition(&mut self) -> Option<Condition> {
         let state = tcp_state(self.stream.as_fd()).ok()?;
         let rtt = state.rtt.unwrap_or(INITIAL_RTT);
@@ -124,7 +123,7 @@ impl TcpCarrier {
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent = state.unsent.as_bytes();
         let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
-        // The kernel tells when half of this is free.
+        // The socket becomes writable when the unsent bytes are below half of this limit.
         if let Some(bytes) = self.limit.observe(rate) {
             self.set_lowat(bytes);
         }
@@ -143,25 +142,24 @@ impl TcpCarrier {
         })
     }
 
-    /// How many bytes it takes before it is to be flushed.
+    /// Returns the bytes that can be queued before the next flush.
     pub(super) fn room(&self) -> usize {
         usize::try_from(self.lowat.saturating_sub(self.unsent)).unwrap_or(usize::MAX)
     }
 
-    /// Bytes that are encrypted and not in the kernel.
+    /// Returns an estimate of the encrypted bytes that are not in the kernel.
     fn waiting(&self) -> usize {
-        // The library tells only whether there are any: one record is assumed.
+        // The library reports only whether there are any; one full record is assumed.
         if self.tls.wants_write() { 16 << 10 } else { 0 }
     }
 
-    /// Queues a message.
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
         let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
         message.encode_head(payload.len(), &mut self.plain);
         self.plain.extend_from_slice(payload);
     }
 
-    /// Writes what is queued. Whether the kernel took all and takes more.
+    /// Writes queued messages. Returns whether the kernel took all of them and accepts more.
     pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
         if !self.plain.is_empty() {
             self.tls.writer().write_all(&self.plain)?;
@@ -184,8 +182,8 @@ impl TcpCarrier {
         Ok(self.unsent < self.lowat || self.has_space()?)
     }
 
-    /// Asks the kernel, which takes more than the limit in one write. Where it has enough, the socket
-    /// is ready when half of the limit has gone.
+    /// Returns whether the kernel accepts more bytes; one write may exceed the limit. If the result
+    /// is false, the socket becomes writable when the unsent bytes are below half of the limit.
     fn has_space(&mut self) -> io::Result<bool> {
         let ask = || match is_writable(self.stream.as_fd())? {
             true => Ok(()),
@@ -201,7 +199,7 @@ impl TcpCarrier {
         }
     }
 
-    /// Reads what is there, and calls `with` for each message.
+    /// Reads at most `READ_CHUNK` bytes and calls `with` for each complete message.
     pub(super) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -223,12 +221,13 @@ impl TcpCarrier {
         Ok(())
     }
 
-    /// Decrypts what was read, first what came with the handshake.
+    /// Decrypts received records. The first call processes the bytes that arrived with the
+    /// handshake.
     pub(super) fn decrypt(&mut self, with: impl FnMut(Message<Chunk>)) -> Result<(), CarrierError> {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                // Tells the peer why.
+                // Sends the TLS alert that contains the reason.
                 let _ = self.flush();
                 return Err(error.into());
             }
@@ -251,10 +250,10 @@ impl TcpCarrier {
     }
 }
 
-/// Finds messages in a stream of bytes.
+/// Decodes messages from a stream of bytes.
 #[derive(Default)]
 pub(super) struct Decoder(
-    /// The beginning of a message whose rest has not come.
+    /// The beginning of an incomplete message.
     BytesMut,
 );
 
@@ -295,7 +294,7 @@ pub(super) enum CarrierIo {
 }
 
 impl CarrierIo {
-    /// What the transport counts; `None` where the kernel tells nothing.
+    /// Returns the counters of the transport; `None` if the kernel does not report them.
     pub(super) fn transport_stats(&self) -> Option<TransportStats> {
         match self {
             Self::Tcp(io) => {
@@ -312,7 +311,7 @@ impl CarrierIo {
         }
     }
 
-    /// What the scheduler has to know of the transport; `None` where the kernel tells nothing.
+    /// Returns the transport's state for the scheduler; `None` if the kernel does not report it.
     pub(super) fn condition(&mut self) -> Option<Condition> {
         match self {
             Self::Tcp(io) => io.condition(),
@@ -320,7 +319,7 @@ impl CarrierIo {
         }
     }
 
-    /// How many bytes it takes before it is to be flushed.
+    /// Returns the bytes that can be queued before the next flush.
     pub(super) fn room(&self) -> usize {
         match self {
             Self::Tcp(io) => io.room(),
@@ -328,7 +327,6 @@ impl CarrierIo {
         }
     }
 
-    /// Queues a message.
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
         match self {
             Self::Tcp(io) => io.queue(message),
@@ -336,7 +334,7 @@ impl CarrierIo {
         }
     }
 
-    /// Writes what is queued. Whether all was taken.
+    /// Writes queued messages. Returns whether the transport took all of them.
     pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
         match self {
             Self::Tcp(io) => io.flush(),
@@ -344,7 +342,7 @@ impl CarrierIo {
         }
     }
 
-    /// Writes all that is queued.
+    /// Writes all queued messages; waits while the transport accepts no more.
     pub(super) async fn flush_all(&mut self) -> Result<(), CarrierError> {
         match self {
             Self::Tcp(io) => {
@@ -357,7 +355,7 @@ impl CarrierIo {
         }
     }
 
-    /// Waits for messages.
+    /// Waits until at least one message has arrived.
     pub(super) async fn messages(&mut self) -> Result<Vec<Message<Chunk>>, CarrierError> {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
         match self {
@@ -373,7 +371,7 @@ impl CarrierIo {
                     let read = io.poll_read(context, &mut buffer, |message| messages.push(message));
                     match read {
                         Ok(()) if messages.is_empty() => Poll::Pending,
-                        // Messages that came before the end count.
+                        // Messages that arrived before the end are returned first.
                         Err(_) if !messages.is_empty() => Poll::Ready(Ok(())),
                         done => Poll::Ready(done),
                     }
@@ -384,7 +382,7 @@ impl CarrierIo {
         Ok(messages)
     }
 
-    /// Bytes of the connection that came and went, encrypted.
+    /// Returns the encrypted bytes of the connection: received, sent.
     pub(super) fn byte_counts(&self) -> (u64, u64) {
         match self {
             Self::Tcp(io) => (io.received, io.sent),
@@ -399,7 +397,6 @@ impl CarrierIo {
         }
     }
 
-    /// What carries it.
     pub(super) fn transport(&self) -> CarrierTransport {
         match self {
             Self::Tcp(_) => CarrierTransport::Tcp,
@@ -407,7 +404,7 @@ impl CarrierIo {
         }
     }
 
-    /// Why a QUIC connection has ended; `None` before that, and for TCP.
+    /// Returns the reason for the end of a QUIC connection; `None` before the end, and for TCP.
     pub(super) fn close_reason(&self) -> Option<quinn::ConnectionError> {
         match self {
             Self::Tcp(_) => None,
@@ -415,7 +412,7 @@ impl CarrierIo {
         }
     }
 
-    /// Tells the peer that the carrier ends; with `bye`, the session.
+    /// Closes a QUIC carrier; with `bye`, the session ends too. Does nothing over TCP.
     pub(super) fn close(&self, bye: bool) {
         if let Self::Quic(io) = self {
             io.close(bye);
@@ -423,7 +420,7 @@ impl CarrierIo {
     }
 }
 
-/// The library writes through this, as many records at a time as the kernel takes.
+/// Passes records of the TLS library to the kernel, several with one call.
 struct Socket<'a>(&'a TcpStream);
 
 impl Write for Socket<'_> {

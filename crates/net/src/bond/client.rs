@@ -1,4 +1,4 @@
-//! The client: a carrier on each path, as [`Dialer`] decides, and one session over all of them.
+//! The client: one carrier on each path, as [`Dialer`] decides, and one session over all paths.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,32 +40,32 @@ use super::{timer, tls};
 use crate::fetch::PathSpec;
 use crate::fetch::dial::{socket, udp_socket};
 
-/// The gateway is known by its key: the name in the handshake means nothing.
+/// Name in the handshakes, without meaning: the client authenticates the gateway by its key.
 const SERVER_NAME: &str = "gateway.invalid";
 
-/// Which gateway a client uses, and how.
+/// The gateway of a client, and the options of its carriers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Where the gateway listens. On each path, the addresses of its families are tried.
+    /// Addresses at which the gateway listens. Each path tries the addresses of its families.
     pub gateway: Vec<SocketAddr>,
-    /// The gateway's key.
     pub gateway_key: PublicKey,
-    /// The key of this client.
     pub key: PrivateKey,
-    /// The gateway's name and port, looked up again when no path finds the gateway. `None`: it does
-    /// not move.
+    /// Name and port of the gateway, resolved again when no path reaches the gateway. `None` if the
+    /// gateway has fixed addresses.
     pub gateway_name: Option<String>,
-    /// Over which transports paths are dialled.
+    /// Transports over which paths are dialled.
     pub transport: TransportChoice,
-    /// An idle TCP carrier sends a packet this often, so that no NAT forgets it. `None`: never.
+    /// Interval of keepalive packets on an idle TCP carrier, which keep NAT mappings. `None` if
+    /// disabled.
     pub keepalive: Option<Duration>,
-    /// The firewall mark of the client's own sockets.
+    /// Firewall mark of the client's own sockets.
     pub socket_mark: Option<u32>,
 }
 
 impl ClientOptions {
-    /// A client of the gateway at these addresses with this key, which does not move.
+    /// Creates options for a gateway with fixed addresses, without keepalive packets and socket
+    /// mark.
     pub fn new(gateway: Vec<SocketAddr>, gateway_key: PublicKey, key: PrivateKey) -> Self {
         Self {
             gateway,
@@ -79,43 +79,38 @@ impl ClientOptions {
     }
 }
 
-/// What happens to the paths of a client.
+/// A change of a client's paths, session or gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientEvent {
     /// A path has a carrier.
     PathUp {
-        /// The name of the path.
+        /// Name of the path.
         path: String,
     },
     /// A path has lost its carrier.
     PathDown {
-        /// The name of the path.
+        /// Name of the path.
         path: String,
-        /// Why.
         reason: Arc<Loss<CarrierError>>,
     },
-    /// A path gets no carrier.
+    /// No carrier could be established on a path.
     PathFailed {
-        /// The name of the path.
+        /// Name of the path.
         path: String,
-        /// Why.
         reason: ConnectFailure,
     },
-    /// The gateway does not know the session any more; its connections have ended.
+    /// A new session has replaced the previous one, whose connections have ended.
     SessionRenewed,
-    /// The gateway's name stands for other addresses.
-    GatewayMoved {
-        /// The new ones.
-        addresses: Vec<SocketAddr>,
-    },
+    /// The gateway's name resolves to other addresses.
+    GatewayMoved { addresses: Vec<SocketAddr> },
 }
 
-/// Why a path gets no carrier.
+/// The failure to establish a carrier on a path.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectFailure {
-    /// The gateway has not answered for this long.
+    /// The gateway has not answered within this time.
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Span),
     /// An attempt has failed.
@@ -124,7 +119,6 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TimedOut(_) => HandshakeError::Timeout.hint(),
@@ -142,18 +136,18 @@ impl From<Failure<AttemptError>> for ConnectFailure {
     }
 }
 
-/// What the client tells whoever follows its traffic.
+/// An event for the subscriber of a client's traffic.
 #[derive(Debug)]
 pub(super) enum TrafficEvent {
-    /// A path was added, has changed, or its carrier has.
+    /// A path was added, or a path or its carrier has changed.
     PathsChanged,
-    /// The stream of this number has as many bytes as were asked for.
+    /// The stream with this number has reached its byte threshold.
     ByteThreshold(u64),
-    /// A stream is over.
+    /// A stream has ended.
     StreamClosed(StreamTotals),
 }
 
-/// A client; cheap to clone.
+/// A client of a bond; cheap to clone.
 #[derive(Clone)]
 pub struct Client(Rc<Inner>);
 
@@ -161,9 +155,9 @@ struct Inner {
     dialer: RefCell<Dialer<AttemptError, CarrierError>>,
     config: dial::Config,
     clock: Clock,
-    /// Notified when the dialer wants to be polled at another time.
+    /// Notified when the next wakeup of the dialer may have changed.
     timer: Notify,
-    /// Where the gateway is, for whoever follows that.
+    /// Addresses of the gateway, watched by other tasks.
     gateway: watch::Sender<Vec<SocketAddr>>,
     gateway_name: Option<String>,
     tls: Arc<ClientConfig>,
@@ -173,7 +167,7 @@ struct Inner {
     session: Cell<[u8; 16]>,
     families: watch::Sender<Option<AddressFamilies>>,
     paths: RefCell<Vec<Path>>,
-    /// Who waits for datagrams of a flow.
+    /// Receivers of the datagrams of each flow.
     flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
     next_flow: Cell<u32>,
     events: mpsc::UnboundedSender<ClientEvent>,
@@ -183,15 +177,16 @@ struct Inner {
 
 struct Path {
     spec: PathSpec,
-    /// The task that connects.
+    /// The task that connects; `None` if there is no attempt.
     attempt: Option<AbortHandle>,
 }
 
 impl Client {
-    /// A client without paths, and what happens to them. Runs on the calling thread's local tasks.
+    /// Creates a client without paths, and the receiver of its events. Runs on the calling thread's
+    /// local tasks.
     ///
     /// # Errors
-    /// Where TLS cannot be set up.
+    /// If TLS cannot be set up.
     pub fn new(
         options: ClientOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
@@ -228,7 +223,7 @@ impl Client {
         Ok((client, receiver))
     }
 
-    /// Uses a path from now on, and keeps a carrier on it.
+    /// Adds a path, and keeps a carrier on it.
     pub fn add_path(&self, spec: PathSpec) -> PathId {
         self.0.paths.borrow_mut().push(Path { spec, attempt: None });
         let id = self.0.dialer.borrow_mut().add_path();
@@ -237,7 +232,7 @@ impl Client {
         id
     }
 
-    /// The addresses or the interface of a path have changed; its number and name stay.
+    /// Replaces the addresses or the interface of a path; its number stays.
     pub fn update_path(&self, id: PathId, spec: PathSpec) {
         if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
             path.spec = spec;
@@ -246,27 +241,27 @@ impl Client {
         self.notify_traffic(TrafficEvent::PathsChanged);
     }
 
-    /// The interface of a path does not work: what was under way there goes elsewhere at once.
+    /// Reports that the interface of a path is down. The session uses other paths at once.
     pub fn path_down(&self, id: PathId) {
         self.dialer(dial::Input::LinkDown(id));
     }
 
-    /// The paths' names, by number.
+    /// Returns the names of the paths. The index is the number of the path.
     pub fn paths(&self) -> Vec<String> {
         self.0.paths.borrow().iter().map(|path| path.spec.name.clone()).collect()
     }
 
-    /// Where the gateway is.
+    /// Returns the addresses of the gateway.
     pub fn gateway(&self) -> Vec<SocketAddr> {
         self.0.gateway.borrow().clone()
     }
 
-    /// Changes when the gateway is somewhere else.
+    /// Watches the addresses of the gateway.
     pub(super) fn watch_gateway(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.0.gateway.subscribe()
     }
 
-    /// Waits until the gateway has told which address families it reaches.
+    /// Waits until the gateway has reported the address families that it reaches.
     pub async fn address_families(&self) -> AddressFamilies {
         let mut families = self.0.families.subscribe();
         loop {
@@ -279,18 +274,18 @@ impl Client {
         }
     }
 
-    /// Which families the gateway reaches; `None` before it has told.
+    /// Returns the address families that the gateway reaches; `None` before its first welcome.
     pub fn known_address_families(&self) -> Option<AddressFamilies> {
         *self.0.families.borrow()
     }
 
-    /// The wall clock at the origin of the client's times, since the Unix epoch.
+    /// Returns the wall clock at the origin of the client's times, since the Unix epoch.
     pub fn epoch(&self) -> Span {
         self.0.clock.epoch()
     }
 
-    /// Carries an application's connection, of which `first` was read already. The stream, and its
-    /// number among all of the client.
+    /// Carries an application's connection, of which `first` is already read. Returns the stream
+    /// and its number among all streams of the client.
     pub fn carry(
         &self,
         socket: TcpStream,
@@ -302,7 +297,7 @@ impl Client {
         self.0.handle.open(socket, target, label, first)
     }
 
-    /// A flow of datagrams: its number, and what comes back.
+    /// Opens a flow of datagrams. Returns its number and the receiver of its replies.
     pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
         let number = self.0.next_flow.get();
         self.0.next_flow.set(number.wrapping_add(1));
@@ -318,7 +313,6 @@ impl Client {
         self.0.handle.handle(Input::Datagram { flow, label, peer: to, data: Chunk(data) });
     }
 
-    /// A flow is over.
     pub fn close_flow(&self, flow: FlowId) {
         if self.0.flows.borrow_mut().remove(&flow).is_some() {
             self.0.handle.with(|session| session.counters.end_flow(flow));
@@ -326,7 +320,7 @@ impl Client {
         }
     }
 
-    /// Runs until `stop` is ready, and then ends the session.
+    /// Runs until `stop` is ready, then ends the session.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         stop.await;
         self.0.handle.close();
@@ -341,12 +335,13 @@ impl Client {
         &self.0.handle
     }
 
-    /// Sends events there from now on.
+    /// Sends traffic events to `events`, which replaces an earlier subscriber.
     pub(super) fn subscribe_traffic(&self, events: mpsc::UnboundedSender<TrafficEvent>) {
         self.0.traffic_events.replace(Some(events));
     }
 
-    /// Where a flow's datagrams go, also those that come past the bond.
+    /// Returns the sender of datagrams to a flow's application, also for replies outside the bond.
+    /// `None` if the flow is closed.
     pub(super) fn flow_receiver(
         &self,
         flow: FlowId,
@@ -354,8 +349,8 @@ impl Client {
         self.0.flows.borrow().get(&flow).cloned()
     }
 
-    /// Whether a path has a carrier that gets through as far as is known, or would have one if an
-    /// application had anything to send.
+    /// Whether a path has a carrier that is not suspect, or has none only because no application
+    /// has data to send.
     pub fn is_connected(&self) -> bool {
         self.0.dialer.borrow().is_connected()
     }
@@ -380,7 +375,7 @@ impl Client {
         streams > 0 || !self.0.flows.borrow().is_empty()
     }
 
-    /// An application has something to send.
+    /// Dials sleeping paths, because an application has data to send.
     fn wake_paths(&self) {
         if self.0.dialer.borrow().is_asleep() {
             self.dialer(dial::Input::Demand { in_use: self.is_in_use() });
@@ -438,7 +433,7 @@ impl Client {
         }
     }
 
-    /// Tells the dialer what happened, and does what follows.
+    /// Passes an input to the dialer, and executes its outputs.
     fn dialer(&self, input: dial::Input<AttemptError, CarrierError>) {
         self.0.dialer.borrow_mut().handle(self.0.clock.now(), input);
         self.pump();
@@ -507,7 +502,7 @@ impl Client {
         std::mem::replace(&mut path.attempt, task)
     }
 
-    /// Looks the gateway's name up.
+    /// Resolves the gateway's name.
     async fn look_up(self) {
         let Some(name) = &self.0.gateway_name else { return };
         let found = match tokio::net::lookup_host(name).await {
@@ -520,7 +515,7 @@ impl Client {
         self.dialer(dial::Input::Resolved(found));
     }
 
-    /// One attempt to get a carrier on a path, which the dialer may abandon.
+    /// Makes one attempt to establish a carrier on a path. The dialer may abandon it.
     async fn attempt(self, path: PathId, transport: CarrierTransport) {
         if let Err(error) = self.connect(path, transport).await {
             self.set_attempt(path, None);
@@ -569,7 +564,7 @@ impl Client {
             own.connect_tcp_at(&spec, server).await
         });
         let stream = stream.await?;
-        // A NAT forgets an idle connection after some minutes.
+        // A NAT may remove the mapping of an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
             let config = carrier::Config::default();
             let keepalive = socket2::TcpKeepalive::new()
@@ -598,7 +593,7 @@ impl Client {
         .await
     }
 
-    /// Connects to one of the gateway's addresses that fit a path.
+    /// Connects to one of the gateway's addresses that has a family of the path.
     async fn race<T: 'static, F>(
         &self,
         spec: &PathSpec,
@@ -660,7 +655,7 @@ impl Client {
 
 fn new_session() -> [u8; 16] {
     let mut id = [0; 16];
-    // Without random numbers TLS would not have begun.
+    // If the system has no random numbers, TLS fails first.
     let _ = SystemRandom::new().fill(&mut id);
     id
 }

@@ -1,5 +1,5 @@
-//! The control socket of a running client or gateway: one JSON object a line, over a socket that only
-//! its user may open.
+//! The control socket of a running client or gateway: one JSON object per line, over a Unix socket
+//! that only its user can open.
 
 use std::fs::{self, File, TryLockError};
 use std::future::Future;
@@ -22,52 +22,51 @@ use super::gateway_status::GatewayStatus;
 use super::status::Status;
 use super::why::{WhyQuery, WhyReport};
 
-/// The longest request, in bytes.
+/// Maximum length of a request, in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
-/// The longest response, in bytes.
+/// Maximum length of a response, in bytes.
 const MAX_RESPONSE: u64 = 64 << 20;
 
-/// The folder of root's sockets.
+/// Folder of root's sockets.
 const ROOT_FOLDER: &str = "/run/manyways";
 
-/// What can be requested.
+/// A request to a running client or gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRequest {
-    /// What the client or gateway does.
+    /// The status of the client or gateway.
     Status,
-    /// What the client's policy says of a destination.
+    /// The treatment of a destination by the client's policy.
     Why(WhyQuery),
-    /// To delay connections. The connection stays after the response.
+    /// The ownership of the delay gate. The connection stays open after the response.
     Delay(DelayRequest),
 }
 
-/// What is responded.
+/// The response to a [`ControlRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlResponse {
-    /// What a client does.
+    /// The status of a client.
     Status(Box<Status>),
-    /// What a gateway does.
+    /// The status of a gateway.
     GatewayStatus(GatewayStatus),
-    /// What the policy says.
+    /// The treatment of a destination.
     Why(Box<WhyReport>),
-    /// The program owns the delay gate.
+    /// The requesting program owns the delay gate.
     DelayGranted,
     /// The request is refused.
     Refused {
-        /// One sentence.
+        /// The reason, as one sentence.
         message: String,
-        /// What to do about it.
         hint: Option<String>,
     },
 }
 
-/// What becomes of a request.
+/// The handler's reply to a request.
 pub enum ControlReply {
-    /// A response ends it.
+    /// A response, after which the connection is closed.
     Respond(ControlResponse),
-    /// The connection stays, for the owner of the delay gate.
+    /// A grant. The connection stays open for the owner of the delay gate.
     KeepOpen(DelayGrant),
 }
 
@@ -77,49 +76,39 @@ impl From<ControlResponse> for ControlReply {
     }
 }
 
-/// Which end of a bond a control socket belongs to.
+/// The endpoint of a bond to which a control socket belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BondRole {
-    /// The end on the device.
+    /// The endpoint on the device.
     Client,
-    /// The end on a server.
+    /// The endpoint on a server.
     Gateway,
 }
 
-/// Why a control socket cannot be used.
+/// An error of a control socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlSocketError {
-    /// A running client or gateway has the name.
+    /// A running client or gateway has this name.
     #[error("another {} that is named {name} runs already", .role.name())]
-    NameInUse {
-        /// Which end.
-        role: BondRole,
-        /// Its name.
-        name: String,
-    },
-    /// A name must be a part of a file name.
+    NameInUse { role: BondRole, name: String },
+    /// The name is not usable in a file name.
     #[error("{0:?} is not a name: a name has 1 to 32 letters, digits, - and _")]
     InvalidName(String),
-    /// No client or gateway of that name runs.
+    /// No client or gateway with this name is running.
     #[error("no {} that is named {name} runs here", .role.name())]
-    NotRunning {
-        /// Which end.
-        role: BondRole,
-        /// Its name.
-        name: String,
-    },
-    /// The system refuses.
+    NotRunning { role: BondRole, name: String },
+    /// An error of the operating system.
     #[error("the control socket {path} does not work: {error}", path = .0.display(), error = .1)]
     Io(PathBuf, #[source] io::Error),
 }
 
-/// Answers requests until it is dropped.
+/// A control socket that answers requests. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct ControlServer {
     socket: PathBuf,
     task: AbortHandle,
-    /// Locked as long as the process lives, however it ends.
+    /// Locked for the life of the process. The kernel releases the lock after a crash, too.
     _life: File,
 }
 
@@ -133,11 +122,11 @@ impl BondRole {
 }
 
 impl ControlServer {
-    /// Answers requests with `respond`, on the calling thread's local tasks. A process that will
-    /// become another `user` has to name that user, as who removes the socket at the end.
+    /// Answers requests with `respond`, on the calling thread's local tasks. `user` is the user
+    /// that the process becomes later, which must be able to remove the socket at the end.
     ///
     /// # Errors
-    /// Where a running one has the name, or there is no place for a socket.
+    /// If a running process has this name, or the socket cannot be created.
     pub fn start<F, A>(
         role: BondRole,
         name: &str,
@@ -163,7 +152,8 @@ impl ControlServer {
         }
         let given = user.filter(|_| sandbox::is_root()).and_then(|user| {
             let listening = bind_socket_as(user, &socket);
-            // Without the right to give anything away it stays behind, and does no harm.
+            // Without the permission to change owners, the socket remains after the end of the
+            // process. It does no harm.
             listening.inspect_err(|why| tracing::debug!("the control socket: {why}")).ok()
         });
         let (socket, listener) = match given {
@@ -200,7 +190,7 @@ impl Drop for ControlServer {
     }
 }
 
-/// Listens there, in place of a process that was killed.
+/// Listens at this path, and replaces the socket of a process that was killed.
 fn bind_socket(socket: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -211,11 +201,12 @@ fn bind_socket(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Listens in a folder beside that socket, which belongs to a user in the end.
+/// Listens in a folder next to `socket`, and gives the folder to `user`.
 fn bind_socket_as(user: &str, socket: &Path) -> io::Result<(PathBuf, UnixListener)> {
     let folder = socket.with_extension("");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // It may still belong to another user, and root may lack the right to change that.
+    // The folder may belong to the user of an earlier run, and root without CAP_DAC_OVERRIDE
+    // cannot write to it.
     privilege::take_back(&folder)?;
     let own = handed_over_socket(socket);
     let listener = bind_socket(&own)?;
@@ -226,15 +217,15 @@ fn bind_socket_as(user: &str, socket: &Path) -> io::Result<(PathBuf, UnixListene
     Ok((own, listener))
 }
 
-/// Where the socket is instead, if its process became another user.
+/// Returns the path of the socket of a process that has become another user.
 fn handed_over_socket(socket: &Path) -> PathBuf {
     socket.with_extension("").join("socket")
 }
 
-/// Asks the client or gateway of that name.
+/// Sends a request to the client or gateway with this name, and returns the response.
 ///
 /// # Errors
-/// Where there is none, or it does not respond.
+/// If no client or gateway has this name, or if it does not respond.
 pub fn ask(
     role: BondRole,
     name: &str,
@@ -243,10 +234,11 @@ pub fn ask(
     with_socket(role, name, |socket| read_response(request_at(socket, request)?))
 }
 
-/// Sends a request to the client or gateway of that name, whose response is yet to come.
+/// Sends a request to the client or gateway with this name, and returns the connection on which the
+/// response will arrive.
 ///
 /// # Errors
-/// Where there is none, or it does not accept the request.
+/// If no client or gateway has this name, or if it does not accept the request.
 pub fn request(
     role: BondRole,
     name: &str,
@@ -271,13 +263,13 @@ fn with_socket<R>(
     })
 }
 
-/// Whether root runs a client or gateway of that name, which another user cannot ask.
+/// Whether root runs a client or gateway with this name, to which another user cannot connect.
 pub fn is_run_by_root(role: BondRole, name: &str) -> bool {
     !sandbox::is_root() && has_socket_in(Path::new(ROOT_FOLDER), role, name)
 }
 
-/// Whether there is a socket in the folder. That of a process that gave up root is in a folder which
-/// others cannot read.
+/// Whether the folder contains a socket, or the folder of one. The socket of a process that gave up
+/// root is in a folder that other users cannot read.
 fn has_socket_in(folder: &Path, role: BondRole, name: &str) -> bool {
     socket_path(folder, role, name).is_ok_and(|at| at.exists() || at.with_extension("").is_dir())
 }
@@ -317,7 +309,7 @@ where
     }
 }
 
-/// Responds to a request. `Some` where the connection stays.
+/// Answers a request. Returns `Some` if the connection stays open.
 async fn handle_request<F, A>(
     stream: &mut UnixStream,
     respond: &F,
@@ -326,7 +318,8 @@ where
     F: Fn(ControlRequest) -> A,
     A: Future<Output = ControlReply>,
 {
-    // The socket's mode says the same, but is set a moment after the socket is there.
+    // The mode of the socket has the same effect, but is set a moment after the socket is
+    // created.
     let user = stream.peer_cred()?.uid();
     if user != sandbox::user_id() && user != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -351,7 +344,7 @@ where
     Ok(grant)
 }
 
-/// The folder of this user's sockets: that of the lab within one.
+/// Returns the folder of this user's sockets; within a lab, the folder of the lab.
 fn socket_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     if let Some(lab) = set("LAB_DIR").filter(|folder| folder.is_dir()) {
@@ -369,7 +362,7 @@ fn socket_folder() -> PathBuf {
 fn prepare(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
-    // In /tmp another user may have made it before.
+    // In /tmp another user may have created the folder.
     if !found.is_dir() || found.uid() != sandbox::user_id() {
         let message = format!("{} belongs to another user", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));

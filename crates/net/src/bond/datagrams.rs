@@ -1,5 +1,5 @@
-//! Datagrams of applications, at the client: each socket of an application is a datagram flow of the
-//! session, and each destination of the socket is decided about for itself.
+//! Datagrams of applications at the client. Each socket of an application is one datagram flow of
+//! the session. The policy decides about each destination of the socket.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,42 +24,42 @@ use super::enforcer::{PolicyEnforcer, TrackedFlow};
 use super::gateway::target;
 use super::socks;
 
-/// The largest datagram, in bytes.
+/// Maximum size of a datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_536;
-/// This many destinations of a socket are remembered; beyond that all are decided about again.
+/// Maximum destinations of a socket. One more clears the table, and all are decided about again.
 const MAX_DESTINATIONS: usize = 4096;
-/// This many datagrams to a destination wait until it is decided about.
+/// Maximum datagrams to a destination that wait for its decision. Further ones are dropped.
 const MAX_PENDING: usize = 16;
-/// This many sockets that reply to an application in the name of a server are kept.
+/// Maximum sockets that send replies to an application from the addresses of servers.
 const MAX_REPLY_SOCKETS: usize = 64;
 const DNS_PORT: u16 = 53;
-/// Ports below this need a capability.
+/// Binding to a port below this one needs CAP_NET_BIND_SERVICE.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// One socket of an application.
+/// A UDP socket of an application.
 struct ApplicationSocket {
     enforcer: PolicyEnforcer,
     socket_mark: Option<u32>,
     flow: FlowId,
-    /// The address of the socket.
+    /// Address of the application's socket.
     from: SocketAddr,
-    /// Where the application sends to as it sees it; `None` where that is the destination itself.
+    /// Destination address that the application uses; `None` if it is the final destination.
     via: Option<SocketAddr>,
     destinations: RefCell<HashMap<Target, DestinationState>>,
-    /// Sockets past the bond, for IPv4 and IPv6.
+    /// Sockets for direct traffic: IPv4, IPv6.
     direct_sockets: RefCell<[Option<DirectSocket>; 2]>,
 }
 
-/// A socket past the bond, and the task that reads it.
+/// A socket for direct traffic, and the task that reads it.
 type DirectSocket = (Rc<UdpSocket>, AbortHandle);
-/// What comes back, and from where.
+/// Replies to an application, with their sources.
 type ReplyReceiver = mpsc::UnboundedReceiver<(Target, Bytes)>;
 
 struct DestinationState {
     flow: Rc<TrackedFlow>,
-    /// The beginning of a QUIC connection, until it shows a name or that there is none.
+    /// Parser of the first QUIC packets; `None` once they have shown a name, or that there is none.
     initials: Option<Initials>,
-    /// What waits for the decision; `None` once it was taken.
+    /// Datagrams that wait for the decision; `None` after the decision.
     pending: Option<Vec<Bytes>>,
 }
 
@@ -76,7 +76,7 @@ impl ApplicationSocket {
         (Rc::new(socket), replies)
     }
 
-    /// The application sent a datagram.
+    /// Handles a datagram of the application.
     fn send(self: &Rc<Self>, to: Target, data: &[u8]) {
         let mut destinations = self.destinations.borrow_mut();
         let is_full = destinations.len() >= MAX_DESTINATIONS && !destinations.contains_key(&to);
@@ -104,7 +104,7 @@ impl ApplicationSocket {
         self.forward(&flow, to, Bytes::copy_from_slice(data));
     }
 
-    /// A destination that the application did not send to before.
+    /// Adds a new destination of the application, and starts its decision.
     fn add_destination(self: &Rc<Self>, to: &Target) -> DestinationState {
         let via = self.via.or(match to {
             Target::Address(address, port) => Some(SocketAddr::new(*address, *port)),
@@ -144,7 +144,7 @@ impl ApplicationSocket {
         }
     }
 
-    /// Sends past the bond.
+    /// Sends a datagram directly, outside the bond.
     async fn send_direct(&self, to: &Target, data: &[u8]) -> io::Result<()> {
         let to = match to {
             Target::Address(address, port) => SocketAddr::new(*address, *port),
@@ -188,13 +188,13 @@ impl ApplicationSocket {
         Ok(socket)
     }
 
-    /// Whether the application may have what came from there.
+    /// Returns whether to deliver a reply to the application.
     fn accept_reply(&self, from: &Target, data: &[u8]) -> bool {
         if is_dns(from) {
             self.enforcer.on_dns_response(self.flow, data);
         }
         let flow = self.destinations.borrow().get(from).map(|one| Rc::clone(&one.flow));
-        // An end that was never sent to may answer all the same: rules are about destinations.
+        // A host to which the application has not sent may reply: rules are about destinations.
         let Some(flow) = flow else { return true };
         self.enforcer.count_datagram(&flow, 0, data.len());
         self.enforcer.routing(&flow) != Routing::Block
@@ -214,7 +214,7 @@ fn is_dns(target: &Target) -> bool {
     *port == DNS_PORT
 }
 
-/// Carries the datagrams of a SOCKS5 association as long as its connection lives.
+/// Carries the datagrams of a SOCKS5 association until its TCP connection ends.
 pub(super) async fn associate(
     enforcer: PolicyEnforcer,
     socket_mark: Option<u32>,
@@ -236,7 +236,7 @@ pub(super) async fn associate(
             _ = control.read(&mut end) => break,
             received = socket.recv_from(&mut buffer) => {
                 let Ok((length, from)) = received else { continue };
-                // Only the application that asked for the socket may use it.
+                // Only the application that requested the association may use the socket.
                 let known = application.as_ref().map_or(from.ip() == asked_by.ip(), |(known, _)| {
                     known.from == from
                 });
@@ -266,7 +266,7 @@ pub(super) async fn associate(
     }
 }
 
-/// Carries the datagrams that rules of the kernel redirect to `socket`.
+/// Carries the datagrams that kernel rules redirect to `socket`.
 pub(super) async fn serve_transparent(
     enforcer: PolicyEnforcer,
     socket_mark: Option<u32>,
@@ -315,7 +315,7 @@ pub(super) async fn serve_transparent(
     }
 }
 
-/// Gives an application its replies, in the name of the ends that sent them.
+/// Sends replies to an application, each from the address of its source.
 async fn run_replies(
     outgoing: Rc<ApplicationSocket>,
     mut replies: ReplyReceiver,
@@ -349,7 +349,8 @@ async fn run_replies(
     let _ = gone.send((outgoing.from, outgoing.flow));
 }
 
-/// Warns that an application gets no reply: once for each cause, as every datagram may fail so.
+/// Warns that an application gets no reply: once for each error kind, because each datagram may
+/// fail.
 fn log_reply_failure(from: SocketAddr, error: &io::Error) {
     static REPORTED: Mutex<Vec<io::ErrorKind>> = Mutex::new(Vec::new());
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -362,7 +363,6 @@ fn log_reply_failure(from: SocketAddr, error: &io::Error) {
     tracing::warn!("cannot send replies from {from} and possibly other addresses: {error}{hint}");
 }
 
-/// What the user can do about it.
 fn hint(from: SocketAddr, kind: io::ErrorKind) -> &'static str {
     let is_denied = kind == io::ErrorKind::PermissionDenied;
     match is_denied && from.port() < FIRST_UNPRIVILEGED_PORT {

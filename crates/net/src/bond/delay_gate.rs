@@ -1,8 +1,8 @@
-//! The delay gate of a client, and the program that owns it.
+//! The delay gate of a client, and the connection of the program that owns it.
 //!
-//! The program asks once over the control socket ([`DelayRequest`]) and keeps the connection. Over it
-//! go, a JSON value a line, its [`GateCommand`]s one way and [`GateEvent`]s the other. When the
-//! connection ends, all that waits is released.
+//! The program sends one [`DelayRequest`] over the control socket and keeps the connection. From
+//! then on the connection carries one JSON value per line: [`GateCommand`]s from the program and
+//! [`GateEvent`]s to it. When the connection ends, all delayed connections are released.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,45 +21,42 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::timer;
 
-/// This many events wait for an owner that does not read them.
+/// Maximum unread events of an owner. With one more, the owner loses the gate.
 const MAX_UNREAD_EVENTS: usize = 4_096;
-/// The longest line of a command, in bytes.
+/// Maximum length of a command's line, in bytes.
 const MAX_LINE: u64 = 4_096;
 
-/// A program asks to delay connections.
+/// A request to delay connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DelayRequest {
-    /// The names of the rules whose connections can wait.
+    /// Names of the rules whose connections can wait.
     pub rules: Vec<String>,
-    /// No connection waits for longer, whatever the program does. At most a day and a minute.
+    /// Maximum delay of a connection, whatever the commands; at most 86 460 s.
     pub max_delay_seconds: f64,
 }
 
-/// What the owner of the gate wants.
+/// A command of the gate's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateCommand {
-    /// Connections that begin from now on wait. At first they do not.
+    /// Delays connections that begin from now on. At first the gate is open.
     Close,
-    /// All that wait are released, and new ones pass.
+    /// Releases all delayed connections, and lets new ones pass.
     Open,
 }
 
-/// What the owner of the gate is told.
+/// An event for the gate's owner.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateEvent {
-    /// A connection of one of its rules begins.
+    /// A connection of one of the owner's rules begins.
     Started {
-        /// It waits; otherwise it passes at once.
+        /// If false, the connection passes at once.
         is_delayed: bool,
     },
-    /// A connection that waited is released.
-    Released {
-        /// How long it waited.
-        waited_seconds: f64,
-    },
-    /// The application of a connection that waited has given up.
+    /// A delayed connection is released.
+    Released { waited_seconds: f64 },
+    /// The application of a delayed connection has given up.
     Abandoned,
 }
 
@@ -73,7 +70,7 @@ impl From<Event> for GateEvent {
     }
 }
 
-/// Where new connections pass or wait; cheap to clone.
+/// The delay gate of a client; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Gate(Rc<Inner>);
 
@@ -87,11 +84,11 @@ struct Inner {
 struct Owner {
     id: OwnerId,
     events: mpsc::Sender<GateEvent>,
-    /// Notified when it does not own the gate any more.
+    /// Notified when the owner loses the gate.
     revoked: Rc<Notify>,
 }
 
-/// The right to delay connections. All that wait are released when this is dropped.
+/// The ownership of the delay gate. All delayed connections are released when this is dropped.
 pub struct DelayGrant {
     gate: Gate,
     owner: OwnerId,
@@ -99,7 +96,7 @@ pub struct DelayGrant {
     revoked: Rc<Notify>,
 }
 
-/// A connection that waits.
+/// A delayed connection.
 pub(super) struct DelayedConnection {
     gate: Gate,
     id: DelayedId,
@@ -116,7 +113,7 @@ impl Gate {
         }))
     }
 
-    /// Gives the gate to a program. `known` are the rules of the policy.
+    /// Gives the gate to a program. `known` are the names of the policy's rules.
     pub(super) fn acquire(
         &self,
         request: &DelayRequest,
@@ -131,12 +128,11 @@ impl Gate {
         Ok(DelayGrant { gate: self.clone(), owner: id, events, revoked })
     }
 
-    /// Whether a program may delay connections.
     pub(super) fn is_owned(&self) -> bool {
         self.0.core.borrow().is_owned()
     }
 
-    /// A connection begins under a rule. `Some` where it has to wait.
+    /// Reports a new connection under a rule. Returns `Some` if the connection must wait.
     pub(super) fn on_connection(&self, rule: Option<&str>) -> Option<DelayedConnection> {
         let id = self.0.core.borrow_mut().on_connection(self.0.clock.now(), rule);
         let delayed = id.map(|id| {
@@ -148,7 +144,7 @@ impl Gate {
         delayed
     }
 
-    /// The policy has these rules from now on.
+    /// Sets the names of the policy's rules. An owner that named a removed rule loses the gate.
     pub(super) fn retain_rules(&self, rules: &[String]) {
         self.0.core.borrow_mut().retain_rules(self.0.clock.now(), rules);
         self.pump();
@@ -195,13 +191,13 @@ impl Gate {
 }
 
 impl DelayedConnection {
-    /// Waits until it is released. False where the application has `gone` before.
+    /// Waits until the connection is released. Returns false if `gone` is ready first.
     pub(super) async fn wait(mut self, gone: impl Future<Output = ()>) -> bool {
         let mut gone = std::pin::pin!(gone);
         loop {
             let wakeup = self.gate.0.core.borrow().next_wakeup();
             tokio::select! {
-                // The gate never drops a sender that it has not used.
+                // The gate drops a sender only after it has used the sender.
                 _ = &mut self.released => return true,
                 () = &mut gone => {
                     self.gate.handle(Input::Abandoned(self.id));
@@ -222,8 +218,8 @@ impl Drop for DelayedConnection {
 }
 
 impl DelayGrant {
-    /// Obeys commands and tells events, until the owner hangs up, sends anything else, or loses the
-    /// gate.
+    /// Executes commands and sends events until the connection ends, a command is invalid, or the
+    /// owner loses the gate.
     pub(super) async fn serve(mut self, mut stream: UnixStream) -> io::Result<()> {
         let (read, mut write) = stream.split();
         let mut read = BufReader::new(read);

@@ -1,5 +1,5 @@
-//! The policy at work: what a [`FlowTable`] has to know of flows, paths and the battery, and what it
-//! decides carried out.
+//! Enforces a policy: supplies a [`FlowTable`] with facts about flows, paths and the battery, and
+//! executes its decisions.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,10 +32,10 @@ use super::process_lookup::ProcessLookup;
 use super::timer;
 use super::usage::UsageFile;
 
-/// This many queries to name servers are remembered, whose answers may still come.
+/// Maximum DNS queries that wait for their responses. One more removes the oldest.
 const MAX_DNS_QUERIES: usize = 256;
 
-/// A flow of the table, which ends when this is dropped.
+/// A flow in the table, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct TrackedFlow {
     enforcer: Weak<Inner>,
@@ -63,12 +63,12 @@ struct Inner {
     paths: RefCell<Vec<PathSnapshot>>,
     processes: ProcessLookup,
     names: RefCell<Names>,
-    /// Queries that passed on their way to name servers: the flow, the number and the name.
+    /// Queries that were sent to name servers: the flow, the DNS ID and the name.
     dns_queries: RefCell<VecDeque<(FlowId, u16, HostName)>>,
-    /// Flows that are streams, by their numbers.
+    /// Flows that are streams, by stream number.
     streams: RefCell<BTreeMap<u64, Rc<TrackedFlow>>>,
     gate: Gate,
-    /// Notified when the table wants to be polled at another time.
+    /// Notified when the next wakeup of the table may have changed.
     timer: Notify,
     journal: Journal,
 }
@@ -113,11 +113,12 @@ impl PolicyEnforcer {
         enforcer
     }
 
-    /// Enforces another policy from now on, also on what is under way.
+    /// Replaces the policy, also for existing flows.
     pub fn replace_policy(&self, policy: Policy) {
         let rules: Vec<String> = policy.rules().map(str::to_owned).collect();
         self.with_table(|table, bytes| table.replace_policy(self.now(), policy, bytes));
-        // The owner of the gate hears of it where it named a rule that is gone, and may ask again.
+        // An owner of the gate that named a removed rule loses the gate, and can request it
+        // again.
         self.0.gate.retain_rules(&rules);
         self.0.monitor.borrow_mut().sample_now(self.now());
         self.0.timer.notify_one();
@@ -126,7 +127,8 @@ impl PolicyEnforcer {
     /// Lets a program delay new connections under some rules.
     ///
     /// # Errors
-    /// Where the policy has no such rule, or another program does already.
+    /// If the policy lacks one of the rules, the delay is out of range, or another program owns the
+    /// gate.
     pub fn delay(
         &self,
         request: &DelayRequest,
@@ -136,12 +138,12 @@ impl PolicyEnforcer {
         self.0.gate.acquire(request, &rules)
     }
 
-    /// The client has ended: saves what is to be remembered, and lets the journal's reader have the
+    /// Saves the data usage after the end of the client, and lets the journal's reader receive the
     /// last records.
     pub async fn finish(&self) {
         self.sample_now();
         self.save_usage();
-        // Records go from task to task, each of which is ready.
+        // Records pass through several tasks, each of which is ready.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
@@ -155,7 +157,7 @@ impl PolicyEnforcer {
         self.0.table.borrow()
     }
 
-    /// The paths as they were sampled last.
+    /// Returns the paths of the latest sample.
     pub(super) fn paths(&self) -> Vec<PathSnapshot> {
         self.0.paths.borrow().clone()
     }
@@ -176,15 +178,15 @@ impl PolicyEnforcer {
         self.0.table.borrow().routing(flow.id)
     }
 
-    /// Whether more of a connection's first bytes would tell more of it.
+    /// Whether more of a connection's first bytes may show the server's name.
     pub(super) fn needs_more_bytes(&self, to: &Target, first: &[u8]) -> bool {
         matches!(to, Target::Address(..))
             && self.0.table.borrow().policy().asks_for_domain()
             && matches!(server_name_in(first), Peek::More(_))
     }
 
-    /// A connection of the application at `from`, which talks to `via`. `first` are its first bytes.
-    /// It is not decided about yet.
+    /// Adds a connection of the application at `from`, whose socket is connected to `via`. `first`
+    /// are its first bytes. The policy does not decide about the connection yet.
     pub(super) async fn new_connection(
         &self,
         from: SocketAddr,
@@ -211,8 +213,9 @@ impl PolicyEnforcer {
         routing
     }
 
-    /// What a connection has to wait for before it is decided about. The gateway is told nothing of
-    /// it until then, as that would go over the very networks that are to sleep.
+    /// Returns the delay of a connection before its decision; `None` if it need not wait. Until
+    /// then the client sends the gateway nothing about the connection, because the networks should
+    /// stay idle.
     pub(super) fn delay_for(&self, flow: &TrackedFlow) -> Option<DelayedConnection> {
         if !self.0.gate.is_owned() {
             return None;
@@ -228,7 +231,7 @@ impl PolicyEnforcer {
         delayed
     }
 
-    /// Waits until a connection is released. False where the application has `gone`.
+    /// Waits until a connection is released. Returns false if `gone` is ready first.
     pub(super) async fn wait_while_delayed(
         &self,
         flow: &TrackedFlow,
@@ -240,7 +243,7 @@ impl PolicyEnforcer {
         is_released
     }
 
-    /// A connection that was decided about is a stream now.
+    /// Records that a connection has become a stream.
     pub(super) fn on_stream_opened(&self, flow: Rc<TrackedFlow>, stream: StreamId, number: u64) {
         self.0.table.borrow_mut().carry(flow.id, Carriage::Stream(stream, number));
         self.apply();
@@ -248,13 +251,13 @@ impl PolicyEnforcer {
         self.0.streams.borrow_mut().insert(number, flow);
     }
 
-    /// A connection past the bond has carried this in all.
+    /// Sets the bytes that a direct connection has carried in total.
     pub(super) fn set_bytes(&self, flow: &TrackedFlow, up: u64, down: u64) {
         self.0.table.borrow_mut().set_bytes(flow.id, up, down);
     }
 
-    /// Datagrams of an application to a destination that it did not send to before. They are not
-    /// decided about yet.
+    /// Adds a flow for datagrams to a new destination of an application's socket. The policy does
+    /// not decide about the flow yet.
     pub(super) fn new_datagram_flow(
         &self,
         flow: FlowId,
@@ -267,7 +270,7 @@ impl PolicyEnforcer {
         tracked
     }
 
-    /// Looks for the server's name in the next datagram of a flow, while `initials` are there.
+    /// Searches the next datagram of a flow for the server's name, while `initials` is `Some`.
     pub(super) fn peek_datagram(
         &self,
         flow: &TrackedFlow,
@@ -286,31 +289,31 @@ impl PolicyEnforcer {
         }
     }
 
-    /// Finds out what else is to be known of datagrams, and decides about them.
+    /// Looks up the owner of a datagram flow if the policy needs it, then decides about the flow.
     pub(super) async fn decide_datagrams(&self, flow: &TrackedFlow) {
         self.find_owner(flow).await;
         self.decide_now(flow);
     }
 
-    /// The same without what takes time.
+    /// Decides about a datagram flow without a lookup of its owner.
     pub(super) fn decide_now(&self, flow: &TrackedFlow) {
         self.find_name(flow);
         self.evaluate(flow.id);
     }
 
-    /// Whether the process behind a flow may change what becomes of it.
+    /// Whether the policy has a rule about the owner of a flow: its process, user or control group.
     fn needs_process_lookup(&self) -> bool {
         self.0.table.borrow().policy().asks_whose()
     }
 
-    /// A datagram went, or came.
+    /// Counts a datagram's payload bytes in one direction.
     pub(super) fn count_datagram(&self, flow: &TrackedFlow, up: usize, down: usize) {
         if self.0.table.borrow_mut().count_datagram(flow.id, up, down) {
             self.apply();
         }
     }
 
-    /// A datagram to a name server: the answer will tell a name.
+    /// Records a DNS query, so that its response can name addresses.
     pub(super) fn on_dns_query(&self, flow: FlowId, data: &[u8]) {
         if let Some(query) = dns::question(data) {
             let mut queries = self.0.dns_queries.borrow_mut();
@@ -321,7 +324,7 @@ impl PolicyEnforcer {
         }
     }
 
-    /// A datagram from a name server.
+    /// Learns names from a DNS response to a recorded query.
     pub(super) fn on_dns_response(&self, flow: FlowId, data: &[u8]) {
         let Some(response) = dns::answer(data) else { return };
         let mut queries = self.0.dns_queries.borrow_mut();
@@ -334,13 +337,12 @@ impl PolicyEnforcer {
         }
     }
 
-    /// The name by which an address was asked for last.
+    /// Returns the name that was resolved to an address most recently.
     pub(super) fn name_of(&self, address: IpAddr) -> Option<HostName> {
         self.0.names.borrow().newest(self.now(), address).cloned()
     }
 
-    /// Finds the processes behind the flows of which that is not known: as many as are found in
-    /// time.
+    /// Looks up the owners of flows without a known owner, within `IoLimits::status_owner_lookup`.
     pub async fn find_owners(&self) {
         let unknown: Vec<AppFlowId> = {
             let table = self.0.table.borrow();
@@ -373,7 +375,7 @@ impl PolicyEnforcer {
         });
     }
 
-    /// Where the application shows no name, the one that it asked a name server for.
+    /// Uses the name of an earlier DNS query if the flow has not shown a server name.
     fn find_name(&self, flow: &TrackedFlow) {
         let address = match self.0.table.borrow().get(flow.id).map(|flow| &flow.facts) {
             Some(facts) if facts.domain.is_none() => match facts.destination {
@@ -406,12 +408,13 @@ impl PolicyEnforcer {
         }
     }
 
-    /// Decides about one flow, and tells the session.
+    /// Decides about one flow, and applies the decision to the session.
     fn evaluate(&self, id: AppFlowId) {
         self.with_table(|table, bytes| table.evaluate(id, bytes));
     }
 
-    /// Changes the table, and does what follows. The second argument counts the bytes of streams.
+    /// Changes the table, and executes its outputs. The second argument returns the bytes of a
+    /// stream.
     fn with_table(
         &self,
         change: impl FnOnce(&mut FlowTable, &dyn Fn(StreamId, u64) -> Option<u64>),
@@ -471,7 +474,7 @@ impl PolicyEnforcer {
         }
     }
 
-    /// Samples paths and battery, and decides again where they have changed.
+    /// Samples paths and battery, and decides again if they have changed.
     fn sample_now(&self) {
         self.0.monitor.borrow_mut().sample_now(self.now());
         self.run_monitor();
@@ -520,7 +523,7 @@ impl PolicyEnforcer {
         let clock = self.0.client.clock();
         loop {
             let due = self.0.monitor.borrow().next_wakeup();
-            // What was measured has lasted long enough to be believed.
+            // A measured condition has held for its hysteresis.
             let lasts = self.0.table.borrow().next_wakeup();
             let wakeup = lasts.into_iter().chain([due]).min();
             tokio::select! {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use manyways_record::event::EventFamily;
 use serde::{Deserialize, Serialize};
 
-/// What happens in a bond, as its client sees it. Byte counts are those of applications.
+/// An event of a bond at its client. Byte counts are those of applications.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum BondEvent {
-    /// A path of a bond came up, does not get through, sleeps or went.
+    /// A path has changed its state.
     BondPath {
         /// Name of the path.
         path: String,
@@ -19,37 +19,36 @@ pub enum BondEvent {
     },
     /// A bond carries a connection from now on.
     BondOpen(BondOpen),
-    /// A policy decided about a connection of a bond, at its beginning or while it was under way.
+    /// A policy decided about a connection of a bond, at its start or later.
     BondPolicy {
-        /// Which connection; none of one that the bond does not carry.
+        /// Number of the stream; `None` for traffic that is not a stream of the bond.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<u64>,
-        /// Where it goes.
+        /// Address or name, and port.
         to: String,
-        /// The rule; none for the default.
+        /// Name of the rule; `None` for the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
         /// `bond`, `direct`, `block`.
         decision: String,
     },
-    /// A connection that a bond carried is over.
+    /// A stream of the bond has ended.
     BondClose {
-        /// Which one.
+        /// Number of the stream.
         stream: u64,
-        /// How long it lasted.
         seconds: f64,
-        /// What the application sent.
+        /// Bytes that the application sent.
         up_bytes: u64,
-        /// What came for it.
+        /// Bytes that were delivered to the application.
         down_bytes: u64,
-        /// What was carried for that by path, all copies counted.
+        /// Payload bytes that each path carried, with all copies.
         paths: BTreeMap<String, BondShare>,
     },
-    /// A bond sent bytes again since their path does not get through. Totals since it began.
+    /// Bytes were reinjected because their path stalled. Totals since the start of the session.
     BondReinjection {
-        /// Bytes that were sent again.
+        /// Reinjected bytes.
         bytes: u64,
-        /// Of these, those that their path brought after all.
+        /// Of these, bytes that their first path delivered after all.
         spurious_bytes: u64,
     },
 }
@@ -62,22 +61,22 @@ impl EventFamily for BondEvent {
 /// A connection that a bond carries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BondOpen {
-    /// Counted from zero.
+    /// Number of the stream, from 0.
     pub stream: u64,
-    /// Where it goes: an address or a name, and the port.
+    /// Destination: address or name, and port.
     pub to: String,
-    /// The name of the server, where it is known.
+    /// Name of the server; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// The application, where a rule asked for it.
+    /// Program; `None` if unknown. Looked up if a rule needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// The rule of the policy; none for the default.
+    /// Name of the rule; `None` for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
 
-/// What one path carried.
+/// Bytes that one path carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BondShare {
     /// From the device.

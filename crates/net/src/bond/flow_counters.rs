@@ -1,4 +1,4 @@
-//! How many bytes flowed where: of each stream and datagram flow, path by path.
+//! Byte counters of streams and datagram flows, by path.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,55 +6,55 @@ use manyways_proto::bond::path::PathBytes;
 use manyways_proto::mux::{FlowId, Message, Payload, StreamId};
 use manyways_proto::sched::PathId;
 
-/// Bytes by path. Those of a stream or a flow are the application's, all copies counted.
+/// Bytes by path. The counts of a stream or flow are payload bytes, with all copies.
 pub(super) type BytesByPath = BTreeMap<PathId, PathBytes>;
 
-/// What is counted of a stream.
+/// Byte counters of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct StreamTotals {
-    /// Its number among all streams of the client, also across sessions.
+    /// Number among all streams of the client, across sessions.
     pub(super) number: u64,
-    /// What the application wrote.
+    /// Bytes that the application wrote.
     pub(super) up: u64,
-    /// What came for the application, each byte once.
+    /// Bytes that were delivered to the application, each counted once.
     pub(super) down: u64,
-    /// What was carried for that.
+    /// Payload bytes that each path carried, with all copies.
     pub(super) paths: BytesByPath,
-    /// The number of bytes, both directions together, at which the policy is asked again.
+    /// Bytes, both directions together, at which the policy decides again.
     threshold: Option<u64>,
 }
 
-/// The counts of a session.
+/// The byte counters of a session.
 #[derive(Debug, Default)]
 pub(super) struct FlowCounters {
-    /// A gateway has no use for the counts of single streams and flows.
+    /// False at a gateway, which does not use the counters of single streams and flows.
     counts_streams: bool,
     next: u64,
     streams: HashMap<StreamId, StreamTotals>,
     flows: HashMap<FlowId, BytesByPath>,
-    /// What carriers brought that have ended, in bytes of their connections.
+    /// Encrypted bytes of the connections of closed carriers.
     closed_carriers: BytesByPath,
 }
 
 impl StreamTotals {
-    /// Both directions together.
+    /// Returns the bytes of both directions together.
     pub(super) fn bytes(&self) -> u64 {
         self.up + self.down
     }
 
-    /// Whether the threshold is reached; once.
+    /// Returns true once, when the threshold is reached.
     fn take_threshold(&mut self) -> bool {
         self.threshold.take_if(|at| self.up + self.down >= *at).is_some()
     }
 }
 
 impl FlowCounters {
-    /// Counts single streams and flows from now on.
+    /// Enables the counters of single streams and flows.
     pub(super) fn count_streams(&mut self) {
         self.counts_streams = true;
     }
 
-    /// A stream begins. Returns its number.
+    /// Adds a stream and returns its number.
     pub(super) fn begin(&mut self, stream: StreamId) -> u64 {
         let number = self.next;
         if self.counts_streams {
@@ -64,45 +64,46 @@ impl FlowCounters {
         number
     }
 
-    /// A stream is over.
+    /// Removes a stream and returns its counters.
     pub(super) fn end(&mut self, stream: StreamId) -> Option<StreamTotals> {
         self.streams.remove(&stream)
     }
 
-    /// A datagram flow is over.
     pub(super) fn end_flow(&mut self, flow: FlowId) {
         self.flows.remove(&flow);
     }
 
-    /// The application wrote. Returns the stream's number where its threshold is reached.
+    /// Counts bytes that the application wrote. Returns the stream's number if its threshold is
+    /// reached.
     pub(super) fn on_written(&mut self, stream: StreamId, bytes: usize) -> Option<u64> {
         let totals = self.streams.get_mut(&stream)?;
         totals.up += bytes as u64;
         totals.take_threshold().then_some(totals.number)
     }
 
-    /// Bytes came for the application. Returns the same.
+    /// Counts bytes delivered to the application. Returns the stream's number if its threshold is
+    /// reached.
     pub(super) fn on_delivered(&mut self, stream: StreamId, bytes: usize) -> Option<u64> {
         let totals = self.streams.get_mut(&stream)?;
         totals.down += bytes as u64;
         totals.take_threshold().then_some(totals.number)
     }
 
-    /// A message goes over a path.
+    /// Counts a message sent over a path.
     pub(super) fn on_sent<P: Payload>(&mut self, path: PathId, message: &Message<P>) {
         if let Some((paths, bytes)) = self.paths_of(message) {
             paths.entry(path).or_default().sent += bytes;
         }
     }
 
-    /// A message came over a path.
+    /// Counts a message received over a path.
     pub(super) fn on_received<P: Payload>(&mut self, path: PathId, message: &Message<P>) {
         if let Some((paths, bytes)) = self.paths_of(message) {
             paths.entry(path).or_default().received += bytes;
         }
     }
 
-    /// The counts that a message belongs to, and its bytes.
+    /// Returns the counters for a message, and its payload bytes.
     fn paths_of<P: Payload>(&mut self, message: &Message<P>) -> Option<(&mut BytesByPath, u64)> {
         if !self.counts_streams {
             return None;
@@ -118,7 +119,7 @@ impl FlowCounters {
         }
     }
 
-    /// A carrier has ended whose connection brought this many bytes.
+    /// Adds the encrypted bytes of a closed carrier.
     pub(super) fn on_carrier_closed(&mut self, path: PathId, received: u64, sent: u64) {
         let bytes = self.closed_carriers.entry(path).or_default();
         bytes.received += received;
@@ -137,7 +138,7 @@ impl FlowCounters {
         self.flows.get(&flow)
     }
 
-    /// The policy is to be asked again when a stream has this many bytes.
+    /// Sets the bytes of a stream at which the policy decides again; `None` disables the threshold.
     pub(super) fn set_threshold(&mut self, stream: StreamId, bytes: Option<u64>) {
         if let Some(totals) = self.streams.get_mut(&stream) {
             totals.threshold = bytes;

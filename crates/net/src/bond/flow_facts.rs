@@ -1,4 +1,4 @@
-//! What is found out about a flow of an application: the server's name, and whose it is.
+//! Facts about a flow of an application: the server's name and the owner.
 
 use manyways_proto::bond::routing::FlowFacts;
 use manyways_proto::mux::Target;
@@ -6,8 +6,7 @@ use manyways_proto::policy::Protocol;
 use manyways_sys::process::Owner;
 use manyways_wire::{HostName, Peek, http, tls};
 
-/// A flow of which nothing else is known. A name that the application asked a proxy for is its
-/// domain.
+/// Creates facts without an owner. The name in a request to a proxy is the domain.
 pub(super) fn new_facts(protocol: Protocol, destination: Target) -> FlowFacts {
     let domain = match &destination {
         Target::Name(name, _) => HostName::parse(name.as_bytes()),
@@ -17,7 +16,7 @@ pub(super) fn new_facts(protocol: Protocol, destination: Target) -> FlowFacts {
     FlowFacts { domain, ..FlowFacts::new(protocol, destination) }
 }
 
-/// Tells whose a flow is. `user` is the name of the owner's user.
+/// Sets the owner of a flow. `user` is the owner's user name.
 pub(super) fn set_owner(facts: &mut FlowFacts, owner: Owner, user: Option<String>) {
     facts.uid = Some(owner.uid);
     facts.user = user;
@@ -27,7 +26,8 @@ pub(super) fn set_owner(facts: &mut FlowFacts, owner: Owner, user: Option<String
     }
 }
 
-/// The server's name in the first bytes of a connection: that of its TLS hello or HTTP request.
+/// Searches the first bytes of a connection for the server's name: in a ClientHello or HTTP
+/// request.
 pub(super) fn server_name_in(first: &[u8]) -> Peek<Option<HostName>> {
     match tls::client_hello(first) {
         Peek::Complete(hello) => return Peek::Complete(hello.server_name),

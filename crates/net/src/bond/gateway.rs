@@ -45,39 +45,37 @@ use super::session::{SessionEvent, SessionHandle};
 use super::udp::FlowSockets;
 use super::{timer, tls};
 
-/// At most this many addresses of a name are tried.
+/// Maximum addresses of a name to which connections are attempted.
 const MAX_ADDRESSES: usize = 8;
-/// This many unknown keys are remembered, so that the log has one line for each.
+/// Maximum remembered unknown keys, of which each is logged once.
 const MAX_UNKNOWN_KEYS: usize = 1000;
-/// The length of the queue of connections that are not accepted yet.
+/// Maximum length of the queue of connections that are not accepted yet (listen(2)).
 const BACKLOG: i32 = 1024;
 
-/// How a gateway runs.
+/// Options of a gateway.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GatewayOptions {
-    /// Where it listens, for TCP and UDP.
+    /// Addresses at which the gateway listens, for TCP and UDP.
     pub listen: Vec<SocketAddr>,
-    /// The key of the gateway.
     pub key: PrivateKey,
-    /// The authorized clients.
     pub allow: AllowFile,
-    /// Which destinations clients may connect to.
+    /// Destinations to which clients are allowed to connect.
     pub egress: EgressFilter,
 }
 
 impl GatewayOptions {
-    /// A gateway for these clients, who may connect to the public internet.
+    /// Creates options for a gateway whose clients are allowed to connect to the public internet.
     pub fn new(listen: Vec<SocketAddr>, key: PrivateKey, allow: AllowFile) -> Self {
         Self { listen, key, allow, egress: EgressFilter::default() }
     }
 }
 
-/// Why a gateway does not run.
+/// Failure to start a gateway.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// It cannot listen at an address.
+    /// The gateway cannot listen on an address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     /// TLS cannot be set up.
@@ -86,12 +84,12 @@ pub enum GatewayError {
     /// QUIC cannot be set up.
     #[error("QUIC cannot be set up: {0}")]
     Quic(#[source] quic::SetupError),
-    /// The addresses of this host, where no client may go, cannot be listed.
+    /// The addresses of this host, which the egress filter needs, cannot be listed.
     #[error("cannot list this host's addresses: {0}")]
     Addresses(#[from] interface::ListError),
 }
 
-/// Why a connection gets no carrier.
+/// The reason for the refusal of a carrier.
 #[derive(Debug, thiserror::Error)]
 enum RefusedConnection {
     #[error("its key is not in the allow file")]
@@ -112,7 +110,7 @@ enum RefusedConnection {
     TooManySessions(TooManySessions),
 }
 
-/// A key has as many sessions as it may have.
+/// A key has reached its limit of sessions.
 #[derive(Debug)]
 struct TooManySessions {
     client: String,
@@ -134,12 +132,13 @@ impl RefusedConnection {
         Self::from_text(&error.to_string()).unwrap_or(Self::Quic(error))
     }
 
-    /// The libraries tell of keys in different ways, and one of them in words alone.
+    /// Recognizes key errors by their text, because one of the libraries reports them only as
+    /// text.
     fn from_text(text: &str) -> Option<Self> {
         if text.contains("ApplicationVerificationFailure") {
             return Some(Self::UnknownKey);
         }
-        // An alert of the client.
+        // A TLS alert of the client.
         let is_alert = text.contains("AccessDenied") || text.contains("access denied");
         is_alert.then_some(Self::OtherGateway)
     }
@@ -150,13 +149,13 @@ struct State {
     allow: AllowFile,
     egress: EgressFilter,
     limits: IoLimits,
-    /// This host's addresses, as they were listed last.
+    /// This host's addresses, as listed most recently.
     own_addresses: RefCell<Vec<IpAddr>>,
     core: RefCell<Sessions<PublicKey>>,
     sessions: RefCell<HashMap<SessionId<PublicKey>, ClientSession>>,
-    /// Of the keys that have one.
+    /// Rate limits of the keys that have one.
     rate_limits: RefCell<HashMap<PublicKey, SharedRateLimit>>,
-    /// Notified when the core wants to be polled at another time.
+    /// Notified when the next wakeup of the core may have changed.
     timer: Notify,
 }
 
@@ -168,19 +167,18 @@ struct ClientSession {
 }
 
 impl ClientSession {
-    /// Ends streams, carriers and the sockets of datagrams.
+    /// Ends the streams, the carriers and the sockets of datagrams.
     fn end(&self) {
         self.handle.close();
         self.server.abort();
     }
 }
 
-/// Tells what a gateway does while it runs; cheap to clone.
+/// Access to the status of a running gateway; cheap to clone.
 #[derive(Clone)]
 pub struct StatusHandle(Rc<State>);
 
 impl StatusHandle {
-    /// What the gateway does now.
     pub fn status(&self) -> GatewayStatus {
         let sessions = self.0.sessions.borrow();
         let status = |session: &ClientSession| {
@@ -208,7 +206,8 @@ impl Gateway {
     /// Binds the sockets. [`Gateway::run`] serves them.
     ///
     /// # Errors
-    /// Where it cannot listen, or TLS cannot be set up.
+    /// If an address cannot be bound, TLS or QUIC cannot be set up, or this host's addresses cannot
+    /// be listed.
     pub fn bind(options: GatewayOptions) -> Result<Self, GatewayError> {
         let allow = options.allow.clone();
         let unknown = Mutex::new(HashSet::new());
@@ -223,7 +222,7 @@ impl Gateway {
         for address in &options.listen {
             let failed = |error| GatewayError::Listen(*address, error);
             let listener = listener(*address).map_err(failed)?;
-            // The same port for both, where the system was to choose it.
+            // TCP and UDP use the same port if the system chooses the port.
             let bound = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
             let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
@@ -245,12 +244,11 @@ impl Gateway {
         Ok(Self { listeners, endpoints, acceptor: TlsAcceptor::from(tls), state })
     }
 
-    /// The addresses at which it listens, with their ports.
+    /// Returns the addresses at which the gateway listens, with their ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// A handle that tells what it does.
     pub fn status_handle(&self) -> StatusHandle {
         StatusHandle(Rc::clone(&self.state))
     }
@@ -290,23 +288,23 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Whether this host has a route to an address. Nothing is sent: the kernel is asked.
+/// Whether this host has a route to an address. The kernel is queried; no packet is sent.
 fn has_route(own: &str, to: &str) -> bool {
     std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
 }
 
-/// An address as people know it: a socket for both families maps an IPv4 address to IPv6.
+/// Formats an address. An IPv4 address that is mapped to IPv6 is printed as IPv4.
 pub(super) fn display_address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// Logs an unknown key once: a client tries again and again.
+/// Logs an unknown key once, because a client retries.
 fn log_unknown_key(unknown: &mut HashSet<PublicKey>, key: &PublicKey, is_known: bool) {
     if is_known {
         unknown.remove(key);
         return;
     }
-    // Bounded: everyone may come with any key.
+    // Bounded, because any peer can present any number of keys.
     if unknown.len() >= MAX_UNKNOWN_KEYS {
         unknown.clear();
     }
@@ -332,7 +330,7 @@ impl State {
             let (stream, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, most likely: some may be free soon.
+                    // The most likely cause is a lack of descriptors; some may be free soon.
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from(self.limits.accept_retry)).await;
                     continue;
@@ -386,7 +384,7 @@ impl State {
         self.admit(key, CarrierIo::Quic(Box::new(carrier))).await
     }
 
-    /// A carrier whose client has proved its key.
+    /// Admits the carrier of a client that has proved its key.
     async fn admit(
         self: Rc<Self>,
         key: PublicKey,
@@ -427,7 +425,7 @@ impl State {
         };
         handshake::send_welcome(&mut io, welcome).await?;
         let handle = self.sessions.borrow().get(&id).map(|session| session.handle.clone());
-        // It may have ended meanwhile.
+        // The session may have ended meanwhile.
         let Some(handle) = handle else { return Ok(()) };
         self.handle(SessionInput::Attached(id));
         let path = hello.path;
@@ -436,7 +434,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether any address of a family can be reached from here: the internet, or an exception.
+    /// Whether the gateway reaches a family of addresses: on the internet, or by an exception of
+    /// the egress filter.
     fn has_family(&self, v4: bool) -> bool {
         self.egress.exceptions.iter().any(|prefix| prefix.address().is_ipv4() == v4)
             || match v4 {
@@ -466,7 +465,7 @@ impl State {
         self.sessions.borrow_mut().insert(id, ClientSession { handle, client, server });
     }
 
-    /// The rate limit that the sessions of a key share.
+    /// Returns the rate limit that the sessions of a key share; `None` if there is no limit.
     fn rate_limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<SharedRateLimit> {
         let rate = rate?;
         let mut limits = self.rate_limits.borrow_mut();
@@ -475,7 +474,8 @@ impl State {
         Some(limit.clone())
     }
 
-    /// Runs the core: ends sessions whose clients are gone, and the like.
+    /// Runs the core, which ends sessions of disconnected clients and applies changed limits; never
+    /// returns.
     async fn review_sessions(&self) {
         loop {
             self.pump();
@@ -651,7 +651,7 @@ impl State {
         })
     }
 
-    /// The addresses of a target that a client may connect to.
+    /// Returns the addresses of a target to which clients are allowed to connect.
     async fn permitted_addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
         let found: Vec<SocketAddr> = match target {
             Target::Address(address, port) => vec![SocketAddr::new(*address, *port)],
@@ -676,7 +676,7 @@ impl State {
     }
 }
 
-/// An address as the protocol of the session tells it.
+/// Converts an address to a target of the mux; an IPv4-mapped address becomes IPv4.
 pub(super) fn target(address: SocketAddr) -> Target {
     let ip: IpAddr = address.ip().to_canonical();
     Target::Address(ip, address.port())

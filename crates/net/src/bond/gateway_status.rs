@@ -1,4 +1,4 @@
-//! What a gateway does, as `manyways bond status --gateway --json` prints it.
+//! The status of a gateway, as `manyways bond status --gateway --json` prints it.
 
 use manyways_proto::bond::path::PathState;
 use serde::{Deserialize, Serialize};
@@ -9,42 +9,41 @@ use super::status::Totals;
 /// Name and version of the schema of [`GatewayStatus`].
 pub const SCHEMA: &str = "manyways.bond-gateway-status/2";
 
-/// What a gateway does.
+/// The status of a gateway.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GatewayStatus {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The version of manyways.
+    /// Version of manyways.
     pub version: String,
-    /// The sessions of its clients.
+    /// Sorted by the names of the clients.
     pub sessions: Vec<SessionStatus>,
 }
 
-/// What one session does.
+/// The status of one session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SessionStatus {
     /// The client's name in the allow file.
     pub client: String,
-    /// Streams that are open.
+    /// Number of open streams.
     pub stream_count: usize,
-    /// The paths of the session.
     pub paths: Vec<SessionPath>,
-    /// Since the session began.
+    /// Since the start of the session.
     pub totals: Totals,
 }
 
 /// One path of a session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SessionPath {
-    /// The client's number for it.
+    /// Number that the client gave to the path.
     pub path: u8,
     /// `up`, `suspect` or `down`.
     pub state: String,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time; `None` if unknown.
     pub rtt_seconds: Option<f64>,
-    /// Came since the session began.
+    /// Encrypted bytes since the start of the session.
     pub received_bytes: u64,
-    /// Was sent since the session began.
+    /// Encrypted bytes since the start of the session.
     pub sent_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How a carrier begins: TLS, then hello and welcome.
+//! The start of a carrier: the TLS handshake, then hello and welcome.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::carrier::{CarrierError, CarrierIo, Chunk};
 
-/// Why there is no carrier.
+/// The failure to establish a carrier.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The interface of the path does not work.
+    /// The interface of the path is down.
     #[error("its link is down")]
     LinkDown,
     /// The gateway has no address of a family that the path has.
@@ -26,55 +26,55 @@ pub enum HandshakeError {
     /// The gateway does not answer.
     #[error("no answer from the gateway")]
     Timeout,
-    /// The gateway has another key.
+    /// The gateway has another key than the configured one.
     #[error("the gateway has another key than the one that was given")]
     WrongGateway,
-    /// The key of this client is not in the gateway's allow-file.
+    /// The key of this client is not in the gateway's allow file.
     #[error("the gateway does not know this key")]
     UnknownKey,
-    /// The peer does not speak the protocol of `manyways bond`.
+    /// The peer does not use the protocol of `manyways bond`.
     #[error("the other end does not speak the protocol of manyways bond: {0}")]
     WrongProtocol(#[source] ForeignMessage),
-    /// The gateway refuses the carrier, for a reason in its own words.
+    /// The gateway refuses the carrier, with a code and a text.
     #[error("the gateway refuses: {1}")]
     Refused(RefuseCode, String),
-    /// The peer speaks another version of the protocol.
+    /// The peer uses another version of the protocol.
     #[error("the other end speaks version {0} of the protocol, this one version {VERSION}")]
     Version(u8),
-    /// The connection broke.
+    /// The connection was lost.
     #[error("the connection broke: {0}")]
     ConnectionLost(#[source] LossCause),
-    /// TLS cannot be set up for QUIC.
+    /// QUIC cannot be set up.
     #[error("QUIC cannot be set up: {0}")]
     Quic(#[source] super::quic::SetupError),
 }
 
-/// What a peer said that no peer of `manyways bond` says.
+/// A message that a peer of `manyways bond` does not send.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignMessage {
-    /// In the handshake of TLS.
+    /// In the TLS handshake.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// In the handshake of QUIC.
+    /// In the QUIC handshake.
     #[error("{0}")]
     Quic(#[from] quinn::ConnectionError),
-    /// In its first message.
+    /// In the first message.
     #[error("{0}")]
     Message(#[from] DecodeError),
-    /// Its first message is another one than a hello or a welcome.
+    /// The first message is neither a hello nor a welcome.
     #[error("its first message is not the one that begins a carrier")]
     OtherMessage,
 }
 
-/// How a connection broke.
+/// The cause of a lost connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// Before TLS was done.
+    /// Before the end of the TLS handshake.
     #[error("{}", crate::fetch::dial::plain(.0))]
     Io(#[source] io::Error),
-    /// As QUIC tells it.
+    /// Reported by QUIC.
     #[error("{0}")]
     Quic(#[from] quinn::ConnectionError),
     /// Before the welcome.
@@ -82,7 +82,7 @@ pub enum LossCause {
     Carrier(#[from] CarrierError),
 }
 
-/// Why an attempt to connect has failed. Two failures are the same where a user reads the same.
+/// The failure of an attempt to connect. Two failures are equal if their messages are equal.
 #[derive(Clone, Debug)]
 pub(super) struct AttemptError(pub(super) Arc<HandshakeError>);
 
@@ -104,7 +104,6 @@ impl Reason for AttemptError {
 }
 
 impl HandshakeError {
-    /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::LinkDown | Self::NoAddress | Self::Connect(..) | Self::Timeout => {
@@ -123,7 +122,7 @@ impl HandshakeError {
         })
     }
 
-    /// Whether another attempt fails too until somebody changes something at one of the two ends.
+    /// Whether further attempts fail too, until one of the two endpoints is changed.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self,
@@ -131,7 +130,7 @@ impl HandshakeError {
         )
     }
 
-    /// Why a TLS handshake with a gateway failed.
+    /// Converts the error of a TLS handshake with a gateway.
     pub(super) fn from_tls_io(error: io::Error) -> Self {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
         match tls {
@@ -140,7 +139,8 @@ impl HandshakeError {
         }
     }
 
-    /// Why a QUIC handshake with a gateway failed: TLS tells it by the number of its alert.
+    /// Converts the error of a QUIC handshake with a gateway. The error code of a TLS alert is
+    /// 0x100 plus the number of the alert (RFC 9001, 4.8).
     pub(super) fn from_quic(error: quinn::ConnectionError) -> Self {
         use quinn::ConnectionError::{ConnectionClosed, TimedOut, TransportError};
         const ALERT: u64 = 0x100;
@@ -175,10 +175,11 @@ impl HandshakeError {
             CarrierError::Message(DecodeError::NotOurs) => {
                 Self::WrongProtocol(ForeignMessage::OtherMessage)
             }
-            // It is the first message, so nothing was damaged on the way.
+            // TLS excludes damage, so a first message that cannot be decoded is from another
+            // protocol.
             CarrierError::Message(error) => Self::WrongProtocol(error.into()),
             other => match io.close_reason() {
-                // A QUIC client has finished its handshake before the gateway judges its key.
+                // A QUIC client completes its handshake before the gateway verifies its key.
                 Some(reason) => Self::from_quic(reason),
                 None => Self::ConnectionLost(other.into()),
             },
@@ -186,7 +187,7 @@ impl HandshakeError {
     }
 }
 
-/// The first message of the peer, and those that came with it.
+/// Reads the first message of the peer, and the messages that arrived with it.
 async fn read_first_message(
     io: &mut CarrierIo,
 ) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), HandshakeError> {
@@ -203,7 +204,7 @@ async fn flush(io: &mut CarrierIo) -> Result<(), HandshakeError> {
     io.flush_all().await.map_err(|error| HandshakeError::from_carrier(io, error))
 }
 
-/// The client's part: sends the hello; the gateway's welcome, and the messages that came with it.
+/// Sends the client's hello. Returns the gateway's welcome, and the messages that arrived with it.
 pub(super) async fn send_hello(
     io: &mut CarrierIo,
     hello: Hello,
@@ -220,7 +221,7 @@ pub(super) async fn send_hello(
     }
 }
 
-/// The gateway's part: the client's hello, and the messages that came with it.
+/// Reads the client's hello, and the messages that arrived with it.
 pub(super) async fn read_hello(
     io: &mut CarrierIo,
 ) -> Result<(Hello, Vec<Message<Chunk>>), HandshakeError> {
@@ -235,7 +236,6 @@ pub(super) async fn read_hello(
     }
 }
 
-/// Welcomes a carrier.
 pub(super) async fn send_welcome(
     io: &mut CarrierIo,
     welcome: Welcome,
@@ -244,7 +244,7 @@ pub(super) async fn send_welcome(
     flush(io).await
 }
 
-/// Refuses a carrier. Whether the client receives that does not matter.
+/// Refuses a carrier. Errors are ignored, because the client need not receive the refusal.
 pub(super) async fn send_refusal(io: &mut CarrierIo, code: RefuseCode, words: String) {
     io.queue(&Message::Refuse(code, words));
     let _ = flush(io).await;

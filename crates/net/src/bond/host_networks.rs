@@ -1,4 +1,4 @@
-//! The networks of the host that lead to the gateway, as they come and go.
+//! The networks of the host that lead to the gateway, and their changes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -29,10 +29,10 @@ struct Inner {
     paths: RefCell<HashMap<PathId, Interface>>,
 }
 
-/// The networks that lead to a gateway at these addresses now, in the order of preference.
+/// Returns the networks that lead to a gateway at these addresses now, most preferred first.
 ///
 /// # Errors
-/// Where the kernel does not list its interfaces.
+/// If the kernel does not list its interfaces.
 pub fn find_networks(
     selection: &NetworkSelection,
     gateway: &[SocketAddr],
@@ -48,7 +48,7 @@ pub fn find_networks(
 }
 
 impl HostNetworks {
-    /// Gives the client the networks that were `found`, and those that come. Runs on the calling
+    /// Adds the networks in `found` to the client, and follows later changes. Runs on the calling
     /// thread's local tasks.
     pub fn follow(client: Client, selection: NetworkSelection, found: Vec<Interface>) -> Self {
         let core = Core::new(IoLimits::default().network_settle_delay);
@@ -67,7 +67,7 @@ impl HostNetworks {
         networks
     }
 
-    /// The networks that were ever used, with their numbers.
+    /// Returns all networks that were used so far, sorted by number.
     pub(super) fn known(&self) -> Vec<(PathId, Interface)> {
         let paths = self.0.paths.borrow();
         let mut known: Vec<(PathId, Interface)> =
@@ -77,7 +77,7 @@ impl HostNetworks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
-        // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
+        // The replacement of this function is unsafe. The watch owns its descriptor.
         #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         let mut gateway = self.0.client.watch_gateway();
@@ -87,7 +87,8 @@ impl HostNetworks {
             tokio::select! {
                 ready = watch.readable_mut() => {
                     let mut ready = ready?;
-                    // Before it is read: what comes meanwhile makes it readable again.
+                    // Cleared before the read: a change during the read makes the watch readable
+                    // again.
                     ready.clear_ready();
                     loop {
                         let changes = ready.get_inner_mut().read_changes()?;
@@ -137,7 +138,7 @@ impl HostNetworks {
     fn perform(&self, output: Output, found: &[Interface]) {
         let client = &self.0.client;
         match output {
-            // Only asked for by `pump`.
+            // Handled by `pump`.
             Output::List => {}
             Output::LinkDown(id) => client.path_down(id),
             Output::Add(id, index) => {

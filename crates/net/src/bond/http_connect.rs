@@ -1,4 +1,4 @@
-//! HTTP CONNECT (RFC 9110 §9.3.6), for applications that are configured to use an HTTP proxy.
+//! HTTP CONNECT (RFC 9110, 9.3.6), for applications that are configured to use an HTTP proxy.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Reads an application's request and accepts it. Returns what the application sent behind it, too.
+/// Reads an application's request and accepts it. Returns the target, and the bytes that followed
+/// the request.
 pub(super) async fn accept(
     mut stream: TcpStream,
     limits: &IoLimits,
@@ -46,7 +47,7 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Target, Byte
         match head(&bytes) {
             Peek::More(_) => {}
             Peek::Complete(Head::Connect { target, length }) => {
-                // The parser refuses one without a port.
+                // The parser rejects a CONNECT without a port.
                 let port = target.port.unwrap_or(443);
                 let target = match target.host {
                     Host::Name(name) => Target::Name(name.as_str().to_owned(), port),

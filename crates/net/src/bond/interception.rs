@@ -1,5 +1,5 @@
-//! The kernel's rules that redirect traffic of applications to a client: installed, kept alive, and
-//! changed with the gateway and the host, as [`RuleKeeper`] decides.
+//! Kernel rules that redirect the traffic of applications to a client. [`RuleKeeper`] decides when
+//! the rules are renewed, repaired and changed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,49 +22,47 @@ use super::interception_scope::InterceptionScope;
 use super::listeners::Listeners;
 use super::timer;
 
-/// What is intercepted, and how.
+/// The intercepted traffic, and its treatment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InterceptionOptions {
-    /// Which traffic.
     pub selections: Vec<Selection>,
-    /// What becomes of that traffic while the client does not run.
+    /// Treatment of the selected traffic while the client does not run.
     pub fail_mode: WhenDead,
     /// Whether traffic to private networks is intercepted too.
     pub include_private: bool,
-    /// The name of the gateway.
+    /// Host of the gateway, as configured.
     pub gateway: String,
 }
 
 impl InterceptionOptions {
-    /// Intercepts this traffic to a gateway of that name, but not to private networks. While the
-    /// client does not run, the traffic flows directly.
+    /// Creates options that intercept this traffic, except to private networks. While the client
+    /// does not run, the traffic goes directly.
     pub fn new(selections: Vec<Selection>, gateway: impl Into<String>) -> Self {
         let (fail_mode, include_private) = (WhenDead::Open, false);
         Self { selections, fail_mode, include_private, gateway: gateway.into() }
     }
 }
 
-/// What is intercepted now; `None` before there are rules.
+/// The current interception scope; `None` before rules are installed.
 pub type SharedScope = Rc<RefCell<Option<InterceptionScope>>>;
 
-/// Why nothing is intercepted.
+/// The failure to intercept traffic.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterceptionError {
-    /// Without root, a socket cannot take connections to other addresses.
+    /// The transparent proxy cannot listen, for example without root.
     #[error("the transparent proxy cannot listen: {0}")]
     Listen(#[source] std::io::Error),
     /// The networks of this host cannot be listed.
     #[error(transparent)]
     Networks(#[from] ListError),
-    /// The kernel refuses the rules.
+    /// The kernel rules cannot be installed.
     #[error(transparent)]
     Install(#[from] tproxy::Error),
 }
 
 impl InterceptionError {
-    /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Listen(_) => {
@@ -76,29 +74,27 @@ impl InterceptionError {
     }
 }
 
-/// A selection that intercepts nothing.
+/// A selection of which nothing is intercepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExcludedSelection {
-    /// The destinations that were selected.
+    /// The selected destinations.
     pub selected: Prefix,
-    /// Why none of them is intercepted.
     pub reason: ExclusionReason,
 }
 
-/// Why destinations are not intercepted.
+/// The reason why destinations are not intercepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ExclusionReason {
-    /// They never are: loopback, multicast and the like.
+    /// Never intercepted, such as loopback and multicast: the kind and its prefix.
     Never(&'static str, Prefix),
-    /// They are the gateway.
+    /// The gateway itself.
     Gateway,
-    /// They are private, or on a network of this host.
+    /// Private, or on a network of this host.
     Private(Prefix),
 }
 
 impl ExclusionReason {
-    /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Never(..) => Some("what stays on the host or on a link is never intercepted"),
@@ -121,16 +117,16 @@ impl fmt::Display for ExcludedSelection {
     }
 }
 
-/// The rules are in place until this is dropped.
+/// Installed rules, which are removed when this is dropped.
 pub struct InterceptionHandle {
     task: AbortHandle,
     installed: SharedRules,
 }
 
-/// `None` once the rules are removed.
+/// `None` after the rules are removed.
 type SharedRules = Arc<Mutex<Option<Installed>>>;
 
-/// Called with the families that are intercepted, when that changes; `None` while all is refused.
+/// Called with the intercepted families when they change; `None` while all traffic is refused.
 type OnFamilies = dyn Fn(Option<AddressFamilies>);
 
 struct Interception {
@@ -138,19 +134,19 @@ struct Interception {
     client: Client,
     clock: Clock,
     config: Config,
-    /// The ports of TCP over IPv4 and IPv6, and of UDP.
+    /// Ports of TCP over IPv4, TCP over IPv6, UDP over IPv4 and UDP over IPv6.
     ports: [u16; 4],
     scope: SharedScope,
     on_families: Box<OnFamilies>,
     installed: SharedRules,
-    /// Errors that were logged: they may be the same at every turn.
+    /// Logged errors. An error may recur with each renewal.
     reported: BTreeSet<String>,
 }
 
-/// The selections of which nothing is intercepted.
+/// Returns the selections of which nothing is intercepted.
 ///
 /// # Errors
-/// Where the networks of this host cannot be listed.
+/// If the networks of this host cannot be listed.
 pub fn excluded_selections(
     options: &InterceptionOptions,
     client: &Client,
@@ -177,12 +173,13 @@ pub fn excluded_selections(
     Ok(excluded.collect())
 }
 
-/// Installs the rules and keeps them. Waits until the gateway has told what it reaches, unless
-/// nothing may go past the client: then rules that refuse all are there before. Runs on the calling
-/// thread's local tasks.
+/// Installs the rules and keeps them. With [`WhenDead::Open`], waits until the gateway has reported
+/// the address families that it reaches. With [`WhenDead::Closed`], installs rules that refuse all
+/// traffic until then. Runs on the calling thread's local tasks.
 ///
 /// # Errors
-/// Where the sockets or the rules are not permitted.
+/// If the sockets cannot be opened, the networks cannot be listed, or the rules cannot be
+/// installed.
 pub async fn start(
     options: InterceptionOptions,
     listeners: &Listeners,
@@ -192,7 +189,8 @@ pub async fn start(
 ) -> Result<InterceptionHandle, InterceptionError> {
     let ports = bind_listeners(listeners).map_err(InterceptionError::Listen)?;
     let families = match options.fail_mode {
-        // A gateway that is not there, or does not know this key, cuts no application off.
+        // A gateway that does not respond, or that refuses this key, must not block
+        // applications.
         WhenDead::Open => Some(client.address_families().await),
         WhenDead::Closed => client.known_address_families(),
     };
@@ -220,8 +218,8 @@ pub async fn start(
     Ok(InterceptionHandle { task, installed })
 }
 
-/// The rules of the kernel. A family that the gateway does not reach is refused here, or applications
-/// would wait for it.
+/// Returns the kernel rules. Traffic of a family that the gateway does not reach is rejected, so
+/// that applications do not wait for it.
 fn rules(
     options: &InterceptionOptions,
     ports: [u16; 4],
@@ -246,7 +244,7 @@ fn rules(
     }
 }
 
-/// What is not intercepted where the host is now.
+/// Returns the prefixes that are not intercepted on the current networks.
 fn excluded_prefixes(
     options: &InterceptionOptions,
     client: &Client,
@@ -260,7 +258,7 @@ fn excluded_prefixes(
     Ok(excluded)
 }
 
-/// The ports of TCP over IPv4 and IPv6, and of UDP.
+/// Opens the listeners. Returns the ports of TCP over IPv4 and IPv6, then of UDP.
 fn bind_listeners(listeners: &Listeners) -> std::io::Result<[u16; 4]> {
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
@@ -276,14 +274,14 @@ impl InterceptionHandle {
     /// Removes the rules.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the rules cannot be removed.
     pub fn stop(self) -> Result<(), tproxy::Error> {
         self.remove()
     }
 
     fn remove(&self) -> Result<(), tproxy::Error> {
         self.task.abort();
-        // A change may be under way on another thread, which would go on without this handle.
+        // A change may be running on another thread and outlive this handle.
         let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
         installed.map_or(Ok(()), Installed::remove)
     }
@@ -302,7 +300,7 @@ impl Drop for InterceptionHandle {
 }
 
 impl Interception {
-    /// Keeps the rules, for ever.
+    /// Keeps the rules; never returns.
     async fn run(mut self, mut keeper: RuleKeeper) {
         loop {
             while let Some(output) = keeper.poll(self.clock.now()) {
@@ -358,7 +356,7 @@ impl Interception {
         }
     }
 
-    /// Restores what another program has changed, such as a packet filter that was loaded.
+    /// Restores rules that another program has changed, for example by loading a packet filter.
     async fn repair(&mut self) -> Input {
         let Some(state) = self.scope.borrow().as_ref().map(|scope| scope.rules.clone()) else {
             return Input::Failed;
@@ -385,8 +383,8 @@ impl Interception {
         self.scope.replace(Some(scope));
     }
 
-    /// Changes the rules on another thread: programs are started for it, which takes longer than a
-    /// call may wait for its packets. `None` where that failed, or the rules are removed already.
+    /// Changes the rules on another thread, because the change starts programs and would delay the
+    /// packets of this thread. `None` if the change failed, or the rules are already removed.
     async fn change<T: Send + 'static>(
         &mut self,
         change: impl FnOnce(&mut Installed) -> Result<T, tproxy::Error> + Send + 'static,
@@ -409,7 +407,7 @@ impl Interception {
     }
 }
 
-/// What a selection is called in messages.
+/// Describes a selection for messages.
 pub fn describe(selection: &Selection) -> String {
     let list = |all: Vec<String>| all.join(", ");
     match selection {

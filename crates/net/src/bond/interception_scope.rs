@@ -1,4 +1,4 @@
-//! What the rules of the kernel never bring to a client, and why: for `manyways bond why`.
+//! Traffic that kernel rules do not redirect to a client, and the reason, for `manyways bond why`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,30 +9,31 @@ use manyways_unit::Prefix;
 use super::process_lookup::name_of;
 use super::why::WhyQuery;
 
-/// The ports of DHCP, of both families.
+/// Ports of DHCP over IPv4 and IPv6.
 const DHCP: [u16; 4] = [67, 68, 546, 547];
 
-/// What is intercepted.
+/// The scope of the installed rules.
 #[derive(Clone, Debug)]
 pub struct InterceptionScope {
-    /// The rules as they are installed.
+    /// The installed rules.
     pub rules: Rules,
-    /// The gateway has told which families it reaches.
+    /// Whether the gateway has reported the address families that it reaches.
     pub families_known: bool,
-    /// The name of the gateway.
+    /// Host of the gateway, as configured.
     pub gateway: String,
-    /// The addresses of the gateway.
+    /// Addresses of the gateway.
     pub addresses: Vec<IpAddr>,
 }
 
 impl InterceptionScope {
-    /// Why the destination of a query is not intercepted; `None` where it is, or may be.
+    /// Returns the reason why the destination of a query is not intercepted; `None` if the
+    /// destination is intercepted, or may be.
     pub(super) fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
-        // Where the addresses of this host cannot be listed, the destination is taken for another.
+        // Without a list of this host's addresses, the destination counts as another host.
         self.not_intercepted_reason_on(query, &interface::addresses().unwrap_or_default())
     }
 
-    /// The same on a host that has these addresses.
+    /// Like `not_intercepted_reason`, on a host with these addresses.
     fn not_intercepted_reason_on(&self, query: &WhyQuery, own: &[IpAddr]) -> Option<String> {
         let name = query.domain.as_deref().unwrap_or_default();
         if query.address.is_none() && name.eq_ignore_ascii_case(&self.gateway) {
@@ -48,7 +49,7 @@ impl InterceptionScope {
             .or_else(|| self.refused_family(address?, query.is_udp))
     }
 
-    /// Destinations that every application reaches directly.
+    /// Checks for destinations that every application reaches directly.
     fn excluded_destination(&self, address: IpAddr, own: &[IpAddr]) -> Option<String> {
         let within = |prefix: &&Prefix| prefix.contains(address);
         if let Some((prefix, what)) = tproxy::never().find(|(prefix, _)| prefix.contains(address)) {
@@ -69,7 +70,7 @@ impl InterceptionScope {
         Some(format!("{address} is private ({prefix}), and --include-private is not given"))
     }
 
-    /// Traffic that no `--intercept` names.
+    /// Checks for traffic that no `--intercept` selects.
     fn unselected_traffic(&self, query: &WhyQuery, address: Option<IpAddr>) -> Option<String> {
         let may = |selection: &Selection| match selection {
             Selection::To(prefixes) => {
@@ -82,8 +83,8 @@ impl InterceptionScope {
         (!self.rules.what.iter().any(may)).then(|| "--intercept does not name it".to_owned())
     }
 
-    /// What has to be true for the flow to be intercepted; `None` where it is intercepted, or is not,
-    /// whatever the query leaves open.
+    /// Returns the unknown conditions under which the flow is intercepted; `None` if the query
+    /// alone decides.
     pub(super) fn interception_condition(&self, query: &WhyQuery) -> Option<String> {
         let address = query_address(query);
         let mut conditions = Vec::new();
@@ -108,7 +109,7 @@ impl InterceptionScope {
         Some(conditions.join(", or ")).filter(|words| !words.is_empty())
     }
 
-    /// A family that the gateway does not reach, or all before it has told what it reaches.
+    /// Checks for a family that the gateway does not reach, or has not reported yet.
     fn refused_family(&self, address: IpAddr, udp: bool) -> Option<String> {
         let to = &self.rules.to;
         let (target, family) = match (address, udp) {
@@ -129,20 +130,20 @@ fn join_list(all: &[impl ToString]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-/// Users by their names, where they have any.
+/// Joins the names of users; the number replaces an unknown name.
 fn user_names(users: &[u32]) -> String {
     let name = |uid: &u32| name_of(*uid).unwrap_or_else(|| uid.to_string());
     join_list(&users.iter().map(name).collect::<Vec<_>>())
 }
 
-/// The address of a query's destination, as far as it is known.
+/// Returns the address of a query's destination; `None` if unknown.
 pub(super) fn query_address(query: &WhyQuery) -> Option<IpAddr> {
     let name = query.domain.as_deref().unwrap_or_default();
     let named = is_localhost(name).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     query.address.or(named).map(|address| address.to_canonical())
 }
 
-/// A name that no resolver is asked for (RFC 6761 §6.3).
+/// Whether no resolver is queried for this name (RFC 6761, 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
@@ -177,7 +178,7 @@ mod tests {
         InterceptionScope { rules, families_known: true, gateway, addresses }
     }
 
-    /// A query about an address, or else a name.
+    /// A query about an address or a name.
     fn to(host: &str, port: u16) -> WhyQuery {
         let address = host.parse().ok();
         let domain = address.is_none().then(|| host.to_owned());

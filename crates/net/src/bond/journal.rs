@@ -1,4 +1,4 @@
-//! What a client does, for its event log.
+//! Events of a client for its event log.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::event::{BondEvent, BondOpen, BondShare};
 use super::flow_counters::StreamTotals;
 
-/// Sends records to whoever keeps a log. The default sends none.
+/// Sends records to the writer of an event log. The default sends none.
 #[derive(Debug, Default)]
 pub struct Journal {
     records: Option<mpsc::UnboundedSender<Record<BondEvent>>>,
@@ -28,20 +28,20 @@ struct LastReported {
 }
 
 impl Journal {
-    /// A journal, and its records.
+    /// Creates a journal, and the receiver of its records.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Record<BondEvent>>) {
         let (records, receiver) = mpsc::unbounded_channel();
         (Self { records: Some(records), ..Self::default() }, receiver)
     }
 
-    /// Something has happened. `event` is only called where a log is kept.
+    /// Records an event. `event` is only called if a log is written.
     pub(super) fn record(&self, time: Time, event: impl FnOnce() -> BondEvent) {
         if let Some(records) = &self.records {
             let _ = records.send(Record { time, event: event() });
         }
     }
 
-    /// Records the states of paths that have changed.
+    /// Records the state of each path whose state has changed.
     pub(super) fn paths(&self, time: Time, paths: &[PathSnapshot]) {
         if self.records.is_none() {
             return;
@@ -55,7 +55,7 @@ impl Journal {
         }
     }
 
-    /// Records reinjections, where there were more.
+    /// Records the reinjected bytes if their number has changed.
     pub(super) fn counters(&self, time: Time, counters: Counters) {
         let mut last = self.last_reported.borrow_mut();
         if last.reinjected != counters.reinjected {
@@ -68,7 +68,7 @@ impl Journal {
     }
 }
 
-/// A connection has become the stream of this number.
+/// Creates the event of a connection that has become a stream.
 pub(super) fn open_event(stream: u64, flow: &AppFlow) -> BondEvent {
     BondEvent::BondOpen(BondOpen {
         stream,
@@ -79,7 +79,7 @@ pub(super) fn open_event(stream: u64, flow: &AppFlow) -> BondEvent {
     })
 }
 
-/// The policy has decided about a flow.
+/// Creates the event of a decision about a flow.
 pub(super) fn policy_event(stream: Option<u64>, flow: &AppFlow) -> BondEvent {
     BondEvent::BondPolicy {
         stream,
@@ -89,7 +89,7 @@ pub(super) fn policy_event(stream: Option<u64>, flow: &AppFlow) -> BondEvent {
     }
 }
 
-/// A stream is over. `name` is that of a path.
+/// Creates the event of the end of a stream. `name` returns the name of a path.
 pub(super) fn close_event(
     now: Time,
     flow: &AppFlow,

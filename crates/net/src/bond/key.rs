@@ -14,30 +14,30 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::base64;
 
-/// The DER that precedes the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410 §4).
+/// The DER that precedes the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, 4).
 const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A public key. Its text is 44 characters of base64, as with WireGuard.
+/// A public key. Its text is 44 characters of base64, as in WireGuard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A private key.
+/// An Ed25519 private key.
 pub struct PrivateKey {
     der: PrivatePkcs8KeyDer<'static>,
     public: PublicKey,
 }
 
-/// Why a key cannot be read or written.
+/// The failure to read or write a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read or written.
     #[error("{path}: {why}", path = .0.display(), why = .1)]
     File(PathBuf, #[source] io::Error),
-    /// The file holds something else.
+    /// The file does not contain an Ed25519 private key in PEM.
     #[error("{} holds no Ed25519 private key in PEM", .0.display())]
     NotAKey(PathBuf),
-    /// Other users may read the file.
+    /// Other users can read the file.
     #[error("{} can be read by other users than its owner", .0.display())]
     Open(PathBuf),
     /// The text is not a public key.
@@ -45,18 +45,18 @@ pub enum KeyError {
         "{0:?} is not a public key: one has 44 characters, as `manyways bond keygen` prints it"
     )]
     NotPublic(String),
-    /// The system gives no random numbers.
+    /// The system returned no random numbers.
     #[error("the system gives no random numbers")]
     Random,
 }
 
 impl PublicKey {
-    /// The key in a SubjectPublicKeyInfo, if it is Ed25519.
+    /// Returns the key in a SubjectPublicKeyInfo; `None` if it is not Ed25519.
     pub(super) fn from_spki(spki: &[u8]) -> Option<Self> {
         Some(Self(spki.strip_prefix(&PREFIX)?.try_into().ok()?))
     }
 
-    /// Its SubjectPublicKeyInfo.
+    /// Returns the key as a SubjectPublicKeyInfo.
     pub(super) fn spki(&self) -> Vec<u8> {
         [&PREFIX[..], &self.0].concat()
     }
@@ -84,10 +84,10 @@ impl FromStr for PublicKey {
 }
 
 impl PrivateKey {
-    /// A new key.
+    /// Generates a key.
     ///
     /// # Errors
-    /// Where the system gives no random numbers.
+    /// If the system returns no random numbers.
     pub fn generate() -> Result<Self, KeyError> {
         let document =
             Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::Random)?;
@@ -104,7 +104,7 @@ impl PrivateKey {
     /// Reads a PEM file that only its owner can read.
     ///
     /// # Errors
-    /// Where it cannot be read, others can read it, or it holds something else.
+    /// If the file cannot be read, other users can read it, or it does not contain an Ed25519 key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |error| KeyError::File(path.to_owned(), error);
         let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
@@ -113,7 +113,7 @@ impl PrivateKey {
             .ok()
             .and_then(|der| Self::from_der(der.clone_key()))
             .ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
-        // Checked last: who may read a file without a key does not matter.
+        // Checked last: the mode of a file without a key does not matter.
         if mode & 0o077 != 0 {
             return Err(KeyError::Open(path.to_owned()));
         }
@@ -123,7 +123,7 @@ impl PrivateKey {
     /// Writes a new file that only its owner can read.
     ///
     /// # Errors
-    /// Where the file cannot be written, above all where it exists.
+    /// If the file exists, or cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         let failed = |error| KeyError::File(path.to_owned(), error);
         let mut options = OpenOptions::new();
@@ -139,7 +139,6 @@ impl PrivateKey {
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
     }
 
-    /// The public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
@@ -167,7 +166,7 @@ mod tests {
         key.write(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(PrivateKey::read(&path).unwrap().public(), key.public());
-        // A key is never written over another.
+        // An existing key is never overwritten.
         assert!(matches!(key.write(&path), Err(KeyError::File(..))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(PrivateKey::read(&path), Err(KeyError::Open(_))));

@@ -1,5 +1,5 @@
-//! How connections and datagrams of applications come to the client: proxies that applications are
-//! configured to use, and a transparent one to which rules of the kernel redirect them.
+//! Entry points for connections and datagrams of applications: proxies that applications are
+//! configured to use, and a transparent proxy to which kernel rules redirect traffic.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use super::enforcer::{PolicyEnforcer, TrackedFlow};
 use super::gateway::target;
 use super::{datagrams, http_connect, socks, timer};
 
-/// At most this many of a connection's first bytes are looked at.
+/// Size of the buffer for a connection's first bytes.
 const MAX_FIRST_BYTES: usize = 16 << 10;
 
 /// The listening sockets of a client.
@@ -34,8 +34,8 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Listeners for a client, whose policy decides what becomes of what comes. `socket_mark` is that
-    /// of the client's own sockets.
+    /// Creates listeners for a client. The enforcer's policy decides about connections and
+    /// datagrams. `socket_mark` is the mark of the client's own sockets.
     pub fn new(enforcer: PolicyEnforcer, socket_mark: Option<u32>) -> Self {
         let client = enforcer.client().clone();
         Self { client, enforcer, limits: IoLimits::default(), socket_mark }
@@ -44,7 +44,7 @@ impl Listeners {
     /// Listens for SOCKS5. Returns the address, with its port.
     ///
     /// # Errors
-    /// Where it cannot listen there.
+    /// If the address cannot be bound.
     pub async fn socks(&self, at: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(at).await?;
         let bound = listener.local_addr()?;
@@ -69,7 +69,7 @@ impl Listeners {
     /// Listens for HTTP CONNECT. Returns the address, with its port.
     ///
     /// # Errors
-    /// Where it cannot listen there.
+    /// If the address cannot be bound.
     pub async fn http_connect(&self, at: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(at).await?;
         let bound = listener.local_addr()?;
@@ -88,10 +88,10 @@ impl Listeners {
         Ok(bound)
     }
 
-    /// Accepts TCP connections that rules of the kernel redirect here. Returns the port.
+    /// Accepts TCP connections that kernel rules redirect to `at`. Returns the port.
     ///
     /// # Errors
-    /// Where it cannot listen there, above all without the right to.
+    /// If the address cannot be bound, for example without CAP_NET_ADMIN.
     pub fn transparent_tcp(&self, at: SocketAddr) -> io::Result<u16> {
         let listener = transparent_tcp_listener(at, self.socket_mark)?;
         listener.set_nonblocking(true)?;
@@ -108,10 +108,10 @@ impl Listeners {
         Ok(port)
     }
 
-    /// Receives datagrams that rules of the kernel redirect here. Returns the port.
+    /// Receives datagrams that kernel rules redirect to `at`. Returns the port.
     ///
     /// # Errors
-    /// Where it cannot listen there, above all without the right to.
+    /// If the address cannot be bound, for example without CAP_NET_ADMIN.
     pub fn transparent_udp(&self, at: SocketAddr) -> io::Result<u16> {
         let socket = transparent_udp(at, self.socket_mark)?;
         socket.set_nonblocking(true)?;
@@ -122,7 +122,7 @@ impl Listeners {
         Ok(port)
     }
 
-    /// Carries an application's connection, once the policy has decided how.
+    /// Carries an application's connection as the policy decides.
     async fn carry(
         &self,
         mut stream: TcpStream,
@@ -157,7 +157,7 @@ impl Listeners {
         }
     }
 
-    /// Reads what an application sends at once. False where its connection is broken.
+    /// Reads the first bytes of an application. Returns false if its connection is broken.
     async fn read_first_bytes(
         &self,
         stream: &mut TcpStream,
@@ -175,7 +175,7 @@ impl Listeners {
             }
             tokio::select! {
                 read = stream.read_buf(first) => match read {
-                    // The application has nothing to send.
+                    // The application has closed its direction of the connection.
                     Ok(0) => return true,
                     Ok(_) => waiting.received(clock.now()),
                     Err(_) => return false,
@@ -185,7 +185,7 @@ impl Listeners {
         }
     }
 
-    /// Carries a connection past the bond.
+    /// Carries a connection directly, outside the bond.
     async fn carry_direct(
         &self,
         mut stream: TcpStream,
@@ -226,7 +226,8 @@ impl Listeners {
     }
 }
 
-/// Waits until the application has reset a connection: one that has no more to send may still read.
+/// Waits until the application resets a connection. An application that has finished sending may
+/// still read.
 async fn wait_for_reset(stream: &TcpStream) {
     let _ = stream.ready(Interest::ERROR).await;
 }

@@ -1,6 +1,6 @@
-//! What a client or gateway does, in the text format 0.0.4 of Prometheus.
+//! Metrics of a client or gateway, in the text format 0.0.4 of Prometheus.
 //!
-//! It names no destinations, since everyone who reaches the port may read it.
+//! The metrics contain no destinations, because any host that reaches the port can read them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::status::{PathStatus, Status, Totals};
 
-/// Metric families, one after the other.
+/// The text of metric families.
 #[derive(Default)]
 struct MetricsText(String);
 
@@ -19,7 +19,7 @@ enum MetricKind {
 }
 
 impl MetricsText {
-    /// One family with its samples: labels, ready made, and values.
+    /// Appends one family with its samples: formatted labels, and values.
     fn family<V: Display>(
         &mut self,
         name: &str,
@@ -71,7 +71,7 @@ impl MetricsText {
     }
 }
 
-/// Labels in braces, their values escaped.
+/// Formats labels in braces and escapes their values.
 fn labels(pairs: &[(&str, &str)]) -> String {
     let escape =
         |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -80,7 +80,7 @@ fn labels(pairs: &[(&str, &str)]) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
-/// What a client does.
+/// Returns the metrics of a client.
 pub fn client(status: &Status) -> String {
     let mut text = MetricsText::default();
     let info = labels(&[("version", &status.version), ("name", &status.name)]);
@@ -148,7 +148,7 @@ pub fn client(status: &Status) -> String {
     text.0
 }
 
-/// What a gateway does. The sessions of a client are summed up.
+/// Returns the metrics of a gateway. The sessions of a client are summed.
 pub fn gateway(status: &GatewayStatus) -> String {
     let mut text = MetricsText::default();
     let info = labels(&[("version", &status.version)]);

@@ -1,4 +1,4 @@
-//! `GET /metrics` and nothing else.
+//! An HTTP server for `GET /metrics`.
 
 use std::future::Future;
 use std::io;
@@ -13,14 +13,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The longest head of a request, in bytes.
+/// Maximum length of a request's header section, in bytes.
 const MAX_HEAD: usize = 8 << 10;
 
-/// Answers requests with what `text` returns then. Returns the address, with its port. Runs on the
-/// calling thread's local tasks.
+/// Answers each request with the text that `text` returns at that time. Returns the address, with
+/// its port. Runs on the calling thread's local tasks.
 ///
 /// # Errors
-/// Where it cannot listen there.
+/// If the address cannot be bound.
 pub async fn serve<F, T>(at: SocketAddr, text: F) -> io::Result<SocketAddr>
 where
     F: Fn() -> T + 'static,
@@ -36,7 +36,7 @@ where
                 tokio::time::sleep(Duration::from(limits.accept_retry)).await;
                 continue;
             };
-            // A request beyond the limit is not answered.
+            // A connection beyond the limit is closed without an answer.
             let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
             let text = Rc::clone(&text);
             tokio::task::spawn_local(async move {
@@ -71,7 +71,7 @@ where
     respond(&mut stream, status, &body).await
 }
 
-/// The method and the path of a request.
+/// Returns the method and the path of a request.
 fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
@@ -102,7 +102,8 @@ mod tests {
         stream.write_all(request).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut answer = String::new();
-        // What was sent beyond the limit may be answered with a reset behind the answer.
+        // The server may reset the connection after its answer, because of bytes that it has not
+        // read.
         let _ = stream.read_to_string(&mut answer).await;
         answer
     }

@@ -1,4 +1,5 @@
-//! Samples of what a [`PathMonitor`](manyways_proto::bond::path::PathMonitor) asks for.
+//! Samples of paths, battery and date for a
+//! [`PathMonitor`](manyways_proto::bond::path::PathMonitor).
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,8 +12,8 @@ use manyways_sys::power;
 
 use super::session::Session;
 
-/// The paths of a client as they are now. `is_asleep` tells of a path whether it has no carrier as
-/// nothing is to be sent.
+/// Samples the paths of a client. `is_asleep` returns whether a path has no carrier because nothing
+/// is to be sent.
 pub(super) fn sample_paths(
     known: &[(PathId, Interface)],
     session: &mut Session,
@@ -32,13 +33,12 @@ pub(super) fn sample_paths(
     known.iter().map(sample).collect()
 }
 
-/// The battery as it is now.
 pub(super) fn read_battery() -> Battery {
     let power = power::read(Path::new(power::FOLDER));
     Battery { level: power.battery, is_charging: power.charging }
 }
 
-/// Today, by the calendar of UTC.
+/// Returns the current day in UTC.
 #[expect(clippy::disallowed_methods, reason = "data plans are reset by the calendar")]
 pub(super) fn today() -> Day {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

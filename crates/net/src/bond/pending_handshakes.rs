@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use super::gateway::display_address;
 use super::timer;
 
-/// The handshakes under way; cheap to clone.
+/// The pending handshakes; cheap to clone.
 #[derive(Clone)]
 pub(super) struct PendingHandshakes(Rc<Inner>);
 
@@ -24,7 +24,7 @@ struct Inner {
     clock: Clock,
     core: RefCell<Core>,
     tasks: RefCell<HashMap<HandshakeId, (SocketAddr, AbortHandle)>>,
-    /// Notified when the core wants to be polled at another time.
+    /// Notified when the next wakeup of the core may have changed.
     timer: Notify,
 }
 
@@ -42,7 +42,7 @@ impl PendingHandshakes {
         self.0.core.borrow().needs_address_validation()
     }
 
-    /// Runs a handshake, until it is over or abandoned.
+    /// Runs a handshake until it ends or is abandoned.
     pub(super) fn spawn(&self, from: SocketAddr, handshake: impl Future<Output = ()> + 'static) {
         let id = self.0.core.borrow_mut().begin(self.0.clock.now(), from.ip().to_canonical());
         let all = Rc::clone(&self.0);
@@ -55,7 +55,7 @@ impl PendingHandshakes {
         self.pump();
     }
 
-    /// Abandons handshakes that take too long, for ever.
+    /// Abandons handshakes that take too long; never returns.
     pub(super) async fn run(&self) {
         loop {
             let wakeup = self.0.core.borrow().next_wakeup();

@@ -1,4 +1,4 @@
-//! Finds the process behind a flow, on a thread of its own: it means to look through `/proc`.
+//! Finds the process that owns a flow. A separate thread does this, because it reads `/proc`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use manyways_sys::process::{Owner, Owners, Protocol};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// This many names of users are remembered.
+/// Maximum remembered user names.
 const MAX_USERS: usize = 256;
 
 /// Looks up the owners of sockets.
@@ -40,8 +40,8 @@ impl ProcessLookup {
         Self { queries: started.is_ok().then_some(queries), users: RefCell::default(), limits }
     }
 
-    /// The owner of the socket at `local` that talks to `remote`; `None` where it is not found in
-    /// time.
+    /// Returns the owner of the socket at `local` that is connected to `remote`; `None` if the
+    /// owner is not found within `IoLimits::owner_lookup`.
     pub(super) async fn find(
         &self,
         local: SocketAddr,
@@ -54,7 +54,7 @@ impl ProcessLookup {
         timeout(Duration::from(self.limits.owner_lookup), answered).await.ok()?.ok()?
     }
 
-    /// The name of a user.
+    /// Returns the name of a user; `None` if unknown.
     pub(super) fn user_name(&self, uid: u32) -> Option<String> {
         let mut users = self.users.borrow_mut();
         if users.len() >= MAX_USERS {
@@ -67,7 +67,7 @@ impl ProcessLookup {
 fn run_lookups(queries: &Receiver<OwnerQuery>) {
     let mut owners = Owners::default();
     while let Ok(query) = queries.recv() {
-        // The flow has not waited for it.
+        // The flow no longer waits for the result.
         if query.answer.is_closed() {
             continue;
         }
@@ -80,7 +80,7 @@ fn run_lookups(queries: &Receiver<OwnerQuery>) {
     }
 }
 
-/// The name of a user in `/etc/passwd`.
+/// Returns the name of a user in `/etc/passwd`.
 pub(super) fn name_of(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     users.lines().find_map(|line| {

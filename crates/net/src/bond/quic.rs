@@ -1,5 +1,5 @@
-//! A carrier over QUIC: one ordinary connection, one stream for all messages of streams, and
-//! unreliable datagrams for those of applications.
+//! A carrier over QUIC: one connection, with one stream for the messages of streams and DATAGRAM
+//! frames (RFC 9221) for the datagrams of applications.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ use rustls::pki_types::CertificateDer;
 
 use super::carrier::{CarrierError, Chunk, Decoder};
 
-/// One read takes this many bytes at most.
+/// Maximum bytes of one read.
 const READ_CHUNK: usize = 64 << 10;
-/// The error code that ends a carrier.
+/// Error code that closes the carrier.
 const CLOSE_CARRIER: VarInt = VarInt::from_u32(0);
-/// The error code that ends the session.
+/// Error code that closes the carrier and ends the session.
 const CLOSE_SESSION: VarInt = VarInt::from_u32(1);
-/// QUIC's flow control, in bytes; the session has its own above this.
+/// Receive window of QUIC, in bytes. The mux has a separate flow control.
 const RECEIVE_WINDOW: u32 = 64 << 20;
 
 /// A QUIC connection with its one stream.
@@ -41,7 +41,7 @@ pub(super) struct QuicCarrier {
     decoder: Decoder,
     unsent: UnsentLimit,
     rtt_variation: RttVariation,
-    /// Keeps the socket of a client's connection.
+    /// Owns the socket of a client's connection.
     _endpoint: Option<Endpoint>,
 }
 
@@ -64,14 +64,14 @@ impl QuicCarrier {
         }
     }
 
-    /// What the scheduler has to know of the connection.
+    /// Returns the state of the connection for the scheduler.
     pub(super) fn condition(&mut self) -> Condition {
         let stats = self.connection.stats();
         let rtt = Span::from(stats.path.rtt);
         let window = Size::from_bytes(stats.path.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent.observe(rate);
-        // What is written and not acknowledged may fill the window, and a little more.
+        // Unacknowledged bytes may fill the window, plus the limit of unsent bytes.
         self.connection.set_send_window(window.as_bytes() + self.unsent.bytes());
         Condition {
             rtt,
@@ -88,7 +88,7 @@ impl QuicCarrier {
         }
     }
 
-    /// What the connection counts.
+    /// Returns the counters of the connection.
     pub(super) fn transport_stats(&self) -> TransportStats {
         let path = self.connection.stats().path;
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
@@ -113,14 +113,15 @@ impl QuicCarrier {
         self.connection.stats().udp_tx.bytes
     }
 
-    /// Queues a message; a datagram goes at once.
+    /// Queues a message. A datagram is passed to QUIC at once.
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
         if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
             let mut bytes = Vec::new();
             let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
             message.encode_head(payload.len(), &mut bytes);
             bytes.extend_from_slice(payload);
-            // A datagram that is too long now is lost, as where the MTU of a network fell.
+            // A datagram that exceeds the MTU is lost, for example after the MTU of a network
+            // has decreased.
             if let Err(error) = self.connection.send_datagram(Bytes::from(bytes)) {
                 tracing::debug!("datagram lost: {error}");
             }
@@ -131,7 +132,7 @@ impl QuicCarrier {
         self.plain.extend_from_slice(payload);
     }
 
-    /// Writes what is queued. Whether all was taken.
+    /// Writes queued messages. Returns whether QUIC took all of them.
     pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
         match self.poll_flush(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => done.map(|()| true),
@@ -156,14 +157,14 @@ impl QuicCarrier {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the stream, and waits until the peer has all of it: what the peer lacks when the
-    /// connection is closed is never sent.
+    /// Ends the stream, and waits until the peer has received all of it. Closing the connection
+    /// discards bytes that the peer has not received.
     pub(super) async fn finish(&mut self) {
         let _ = self.send.finish();
         let _ = self.send.stopped().await;
     }
 
-    /// Reads all that is there.
+    /// Reads all available bytes, and calls `with` for each complete message.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -192,13 +193,12 @@ impl QuicCarrier {
         }
     }
 
-    /// The peer's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.connection.remote_address()
     }
 
-    /// Closes the connection, so that the peer does not wait for its timeout; with `bye`, the session.
-    /// What is under way does not arrive any more, nor would the message of that name.
+    /// Closes the connection, so that the peer does not wait for its timeout; with `bye`, also the
+    /// session. Data in flight is lost, and a bye message would be lost too.
     pub(super) fn close(&self, bye: bool) {
         self.connection.close(if bye { CLOSE_SESSION } else { CLOSE_CARRIER }, b"");
     }
@@ -208,7 +208,7 @@ fn connection_error(error: &dyn std::fmt::Display) -> CarrierError {
     CarrierError::Io(io::Error::other(error.to_string()))
 }
 
-/// The message in a datagram; `None` where it may not come in one.
+/// Decodes the message in a DATAGRAM frame; `None` if it is invalid, or not allowed there.
 pub(super) fn datagram(bytes: &Bytes) -> Option<Message<Chunk>> {
     let (message, _) = Message::decode(bytes).ok()??;
     let message = message.map(|data| Chunk(bytes.slice_ref(data)));
@@ -231,22 +231,22 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// Why QUIC cannot be set up.
+/// The failure to set up QUIC.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// TLS has no cipher suite for QUIC's first packets.
+    /// TLS has no cipher suite for Initial packets.
     #[error("{0}")]
     CipherSuite(#[from] NoInitialCipherSuite),
-    /// A connection cannot begin.
+    /// The connection cannot be started.
     #[error("{0}")]
     Connect(#[from] quinn::ConnectError),
-    /// The socket does not work.
+    /// An error of the socket.
     #[error("{0}")]
     Socket(#[from] io::Error),
 }
 
-/// A client's configuration out of that of TLS.
+/// Creates a client's configuration from its TLS configuration.
 pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, SetupError> {
     let tls = QuicClientConfig::try_from(tls.clone())?;
     let mut config = ClientConfig::new(Arc::new(tls));
@@ -254,7 +254,7 @@ pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, 
     Ok(config)
 }
 
-/// A gateway's endpoint on a socket.
+/// Creates a gateway's endpoint on a socket.
 pub(super) fn gateway_endpoint(
     socket: std::net::UdpSocket,
     tls: &rustls::ServerConfig,
@@ -266,12 +266,12 @@ pub(super) fn gateway_endpoint(
     Ok(Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?)
 }
 
-/// A client's endpoint on a socket.
+/// Creates a client's endpoint on a socket.
 pub(super) fn client_endpoint(socket: std::net::UdpSocket) -> io::Result<Endpoint> {
     Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
 }
 
-/// The certificates, here raw keys, of the peer.
+/// Returns the certificates of the peer, which are raw public keys (RFC 7250).
 pub(super) fn certificates(connection: &Connection) -> Option<Vec<CertificateDer<'static>>> {
     connection.peer_identity()?.downcast().ok().map(|found| *found)
 }

@@ -10,17 +10,17 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::timer;
 
-/// Why no address could be connected to.
+/// The failure to connect to any address.
 #[derive(Debug)]
 pub(super) enum RaceError<E> {
-    /// The last attempt failed with this, or all of them took too long.
+    /// Every attempt failed: the last error, or `None` if all attempts timed out.
     Failed(Option<E>),
-    /// The time for all of them is over.
+    /// The time limit of all attempts together has passed.
     TimedOut,
 }
 
-/// Connects to the first of `addresses` that answers. A failure that `is_final` ends the race.
-/// Runs the attempts as local tasks.
+/// Connects to the first of `addresses` that answers. A failure for which `is_final` is true ends
+/// all attempts. Runs the attempts as local tasks.
 pub(super) async fn connect<T, E, F>(
     addresses: impl IntoIterator<Item = SocketAddr>,
     config: Config,
@@ -65,7 +65,7 @@ where
                     handles.remove(&address);
                     race.handle(clock.now(), Input::Failed(address));
                 }
-                // That one was abandoned.
+                // An abandoned attempt.
                 Err(_) => {}
             },
             () = timer::until(&clock, race.next_wakeup()) => {}

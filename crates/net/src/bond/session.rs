@@ -1,8 +1,8 @@
 //! A session with its sockets: the carriers and the applications' connections around one [`Mux`].
-//! Both ends use it; its owner opens streams or connects them.
+//! Client and gateway use it. The client opens streams, the gateway connects them.
 //!
-//! All of a session runs on one thread. Each carrier and each application has a task that waits for
-//! its socket; what happens is told to the core, and [`Session::pump`] does what the core says.
+//! A session runs on one thread. Each carrier and each application has a task that waits for its
+//! socket and passes inputs to the core. [`Session::pump`] executes the core's outputs.
 
 mod applications;
 mod carriers;
@@ -29,10 +29,10 @@ use super::rate_limit::SharedRateLimit;
 use applications::StreamSocket;
 use carriers::CarrierSlot;
 
-/// What the owner of a session is told.
+/// An event for the owner of a session.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
-    /// Connect a stream, see [`SessionHandle::attach_socket`] and [`SessionHandle::refuse`].
+    /// A stream to connect: see [`SessionHandle::attach_socket`] and [`SessionHandle::refuse`].
     Open {
         stream: StreamId,
         target: Target,
@@ -46,12 +46,12 @@ pub(super) enum SessionEvent {
     CloseFlow {
         flow: FlowId,
     },
-    /// A carrier does not get through.
+    /// The connection of a carrier does not get through.
     Suspect {
         carrier: CarrierId,
         path: PathId,
     },
-    /// A suspect carrier gets through again.
+    /// The connection of a suspect carrier gets through again.
     Recovered {
         carrier: CarrierId,
     },
@@ -63,11 +63,11 @@ pub(super) enum SessionEvent {
     },
     /// The peer has ended the session.
     Bye,
-    /// A stream has as many bytes as its threshold.
+    /// A stream has reached its byte threshold.
     ByteThreshold {
         number: u64,
     },
-    /// A stream that was counted is over.
+    /// A counted stream has ended.
     StreamClosed {
         totals: StreamTotals,
     },
@@ -85,21 +85,21 @@ pub(super) struct Session {
     applications: HashMap<StreamId, StreamSocket>,
     next_stream: u64,
     events: mpsc::UnboundedSender<SessionEvent>,
-    /// Notified when the core wants to be polled at another time.
+    /// Notified when an earlier wakeup is set.
     timer: Rc<Notify>,
     wakeup: Option<Time>,
     buffer: Vec<u8>,
     scratch: BytesMut,
     pub(super) counters: FlowCounters,
-    /// How fast its applications may be in all.
+    /// Rate limit of all applications together.
     limit: Option<SharedRateLimit>,
-    /// Streams that wait for the limit, by direction.
+    /// Streams that wait for the rate limit, by direction.
     rate_limited: [VecDeque<StreamId>; 2],
     carrier_config: carrier::Config,
 }
 
 impl SessionHandle {
-    /// A session without carriers, and its events for the owner.
+    /// Creates a session without carriers, and the receiver of its events.
     pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<SessionEvent>) {
         let (events, received) = mpsc::unbounded_channel();
         let timer = Rc::new(Notify::new());
@@ -147,7 +147,7 @@ impl SessionHandle {
         (handle, received)
     }
 
-    /// Tells the core what happened, and does what follows.
+    /// Passes an input to the core, and executes the outputs.
     pub(super) fn handle(&self, input: Input<Chunk>) {
         self.with(|session| {
             let now = session.clock.now();
@@ -160,7 +160,7 @@ impl SessionHandle {
         act(&mut self.0.borrow_mut())
     }
 
-    /// Ends everything.
+    /// Ends all streams and carriers, and informs the peer.
     pub(super) fn close(&self) {
         self.with(Session::close);
     }
@@ -171,7 +171,7 @@ impl Session {
         self.clock
     }
 
-    /// How each carrier is, by path and in the order in which they were attached.
+    /// Samples the carriers, sorted by path and by the order in which they were attached.
     pub(super) fn carrier_samples(&mut self) -> Vec<(PathId, CarrierSample)> {
         let suspects: HashMap<CarrierId, bool> = self.mux.carriers().collect();
         let sample = |(id, slot): (&CarrierId, &mut CarrierSlot)| {
@@ -189,7 +189,7 @@ impl Session {
         all
     }
 
-    /// What each path carried in all, in bytes of its connections.
+    /// Returns the encrypted bytes that each path has carried.
     pub(super) fn bytes_by_path(&self) -> BytesByPath {
         let mut paths = self.counters.closed_carriers().clone();
         for slot in self.carriers.values() {
@@ -201,7 +201,7 @@ impl Session {
         paths
     }
 
-    /// Tells the core several things, and then does what follows.
+    /// Passes several inputs to the core, then executes the outputs.
     pub(super) fn handle_all(&mut self, inputs: impl IntoIterator<Item = Input<Chunk>>) {
         let now = self.clock.now();
         for input in inputs {
@@ -210,22 +210,23 @@ impl Session {
         self.pump();
     }
 
-    /// How fast its applications may be in all. Streams that wait for the previous limit go on.
+    /// Sets the rate limit of all applications together. Streams that wait for the previous limit
+    /// continue.
     pub(super) fn set_limit(&mut self, limit: Option<SharedRateLimit>) {
         self.limit = limit;
         self.pump();
     }
 
-    /// Asks the peer for a sign of life over each carrier.
+    /// Sends a ping over each carrier, which the peer answers.
     pub(super) fn request_liveness(&mut self) {
         for slot in self.carriers.values_mut() {
             slot.io.queue(&Message::Ping { number: 0 });
-            // A carrier that has ended is noticed elsewhere.
+            // The task of the carrier reports an error.
             let _ = slot.io.flush();
         }
     }
 
-    /// What came since the session began, in bytes of connections.
+    /// Returns the encrypted bytes that were received over all carriers.
     pub(super) fn received_bytes(&self) -> u64 {
         self.bytes_by_path().values().map(|bytes| bytes.received).sum()
     }
@@ -236,7 +237,7 @@ impl Session {
         self.pump();
     }
 
-    /// Begins another session, of which only the labels are known.
+    /// Starts another session, which keeps only the labels.
     pub(super) fn restart(&mut self, config: Config) {
         self.close();
         let labels = self.mux.labels();
@@ -261,14 +262,14 @@ impl Session {
         }
     }
 
-    /// Does what the core says until it says nothing more.
+    /// Executes the outputs of the core until there are no more.
     pub(super) fn pump(&mut self) {
         let now = self.clock.now();
         self.resume_limited();
         loop {
             self.report_send_capacity(now);
             let mut sent = false;
-            // Data for one application is written together.
+            // Consecutive data for one application is written together.
             let mut fed: Option<StreamId> = None;
             while let Some(output) = self.mux.poll(now) {
                 if let Some(before) = fed
@@ -308,7 +309,7 @@ impl Session {
         }
         let wakeup = self.mux.next_wakeup().into_iter().chain(self.limit_wakeup(now)).min();
         if wakeup != self.wakeup {
-            // A later time is noticed when the earlier one comes.
+            // A later wakeup takes effect when the earlier one is due.
             if wakeup
                 .is_some_and(|at| self.wakeup.is_none_or(|before| at < before || before <= now))
             {

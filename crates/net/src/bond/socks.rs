@@ -13,19 +13,20 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 const VERSION: u8 = 5;
-/// The longest destination and what stands before it: in a request, and before a datagram.
+/// Maximum length of a request, or of the header of a datagram: three bytes, then the address type
+/// and a name with its length and port.
 const MAX_HEADER: usize = 3 + 1 + 1 + 255 + 2;
 
-/// What an application asks for.
+/// The request of an application.
 #[derive(Debug)]
 pub(super) enum SocksRequest {
-    /// A connection. With the first bytes that it sent behind the request.
+    /// A connection, with the first bytes that followed the request.
     Connect(TcpStream, Target, BytesMut),
-    /// Datagrams, which come to this socket as long as the connection lives.
+    /// Datagrams, which arrive at this socket until the TCP connection ends.
     Associate(TcpStream, UdpSocket),
 }
 
-/// Reads an application's request and accepts it: a connection that fails later is reset.
+/// Reads an application's request and accepts it. A connection that fails later is reset.
 pub(super) async fn accept(stream: TcpStream, limits: &IoLimits) -> io::Result<SocksRequest> {
     let request = timeout(Duration::from(limits.proxy_request), negotiate(stream)).await;
     request.map_err(|_| io::ErrorKind::TimedOut)?
@@ -55,7 +56,7 @@ async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
             Ok(SocksRequest::Connect(stream.into_inner(), target, first))
         }
         [VERSION, 3, _] => {
-            // Where TCP reaches this host, UDP does.
+            // UDP uses the address at which TCP reaches this host.
             let here = stream.get_ref().local_addr()?.ip();
             let socket = UdpSocket::bind((here, 0)).await?;
             reply(&mut stream, 0, socket.local_addr()?).await?;
@@ -113,7 +114,7 @@ fn host(bytes: &[u8]) -> Option<&str> {
     (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
 }
 
-/// A name, or the address that it spells.
+/// Returns a name, or the address if the name is the text of an address.
 fn target_from_name(name: &str, port: u16) -> Target {
     match name.parse() {
         Ok(address) => Target::Address(address, port),
@@ -121,9 +122,9 @@ fn target_from_name(name: &str, port: u16) -> Target {
     }
 }
 
-/// The destination and the payload of an application's datagram.
+/// Returns the destination and the payload of an application's datagram; `None` if malformed.
 pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
-    // Fragments are not supported (RFC 1928 §7 makes them optional).
+    // Fragments are optional and not supported (RFC 1928, 7).
     let rest = bytes.strip_prefix(&[0, 0, 0])?;
     let (kind, rest) = rest.split_first()?;
     let port = |bytes: &[u8]| Some(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?));
@@ -146,7 +147,7 @@ pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
     Some((target, rest.get(2..)?))
 }
 
-/// A datagram for an application, with where it came from.
+/// Encapsulates a datagram for an application, with its source.
 pub(super) fn wrap_datagram(from: &Target, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(MAX_HEADER + data.len());
     out.extend([0, 0, 0]);

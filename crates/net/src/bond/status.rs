@@ -1,5 +1,5 @@
-//! What a client does, as `manyways bond status --json` prints it; `docs/bond-status.md` describes
-//! the schema. Within a version, fields are only added.
+//! The status of a client, as `manyways bond status --json` prints it. `docs/bond-status.md`
+//! describes the schema. Within a version of the schema, fields are only added.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -16,114 +16,113 @@ use super::flow_counters::{BytesByPath, StreamTotals};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "manyways.bond-status/2";
-/// At most this many streams are listed: those that began last.
+/// Maximum listed streams. If there are more, the newest ones are listed.
 pub const MAX_STREAMS: usize = 1000;
 
-/// What a client does.
+/// The status of a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The name of the client.
     pub name: String,
-    /// The version of manyways.
+    /// Version of manyways.
     pub version: String,
-    /// How long the client has run.
+    /// Time since the start of the client.
     pub uptime_seconds: f64,
-    /// The policy's file; `None` without a policy.
+    /// Path of the policy file; `None` without a policy.
     pub policy: Option<String>,
-    /// What becomes of traffic while no network leads to the gateway, in words; `None` while one
+    /// Treatment of traffic while no network leads to the gateway, as text; `None` while a network
     /// does.
     #[serde(default)]
     pub no_path_action: Option<String>,
-    /// The networks, in the order of their numbers.
+    /// In the order of their numbers.
     pub paths: Vec<PathStatus>,
-    /// How many streams and flows are under way, also those that are not listed.
+    /// Number of streams and flows under way, including unlisted ones.
     pub stream_count: usize,
     /// Streams and flows under way, the oldest first, at most [`MAX_STREAMS`].
     pub streams: Vec<StreamStatus>,
-    /// Since the client began.
+    /// Since the start of the session.
     pub totals: Totals,
 }
 
-/// A network.
+/// The status of a network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// The name of its interface.
+    /// Name of the interface.
     pub name: String,
     /// `wifi`, `cellular`, …
     pub kind: String,
-    /// `up`, `suspect` (its carrier does not get through), `asleep` (it has no carrier as nothing is
+    /// `up`, `suspect` (its carrier does not get through), `asleep` (no carrier, because nothing is
     /// to be sent) or `down`.
     pub state: String,
     /// `tcp` or `quic`; `None` without a carrier.
     pub carrier: Option<String>,
-    /// Whether the system says that its bytes cost money.
+    /// Whether the system reports that bytes on the network cost money.
     pub metered: bool,
-    /// What flows to the device now.
+    /// Current rate to the device.
     pub down_bps: u64,
-    /// What flows from the device now.
+    /// Current rate from the device.
     pub up_bps: u64,
-    /// The throughput that it has to offer, both directions together; `None` before that is known.
+    /// Capacity, both directions together; `None` if unknown.
     pub capacity_bps: Option<u64>,
-    /// The share of the capacity that is in use, from 0 to 1.
+    /// Share of the capacity that is in use, from 0 to 1; `None` if unknown.
     pub load: Option<f64>,
-    /// The smoothed round-trip time to the gateway.
+    /// Smoothed round-trip time to the gateway; `None` if unknown.
     pub rtt_seconds: Option<f64>,
-    /// The share of packets from here that it loses, from 0 to 1.
+    /// Share of packets from the device that are lost, from 0 to 1; `None` if unknown.
     pub loss: Option<f64>,
-    /// Waits here to be sent.
+    /// Bytes that wait at the device.
     pub queue_bytes: u64,
-    /// Was sent and is not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub in_flight_bytes: u64,
-    /// Came since the client began.
+    /// Encrypted bytes since the start of the client.
     pub received_bytes: u64,
-    /// Was sent since the client began.
+    /// Encrypted bytes since the start of the client.
     pub sent_bytes: u64,
-    /// Flowed since the data plan was last reset, or the month began.
+    /// Bytes since the data plan was last reset, or since the start of the month.
     pub plan_used_bytes: u64,
-    /// What is left of the data plan; `None` without one.
+    /// Remaining bytes of the data plan; `None` without a data plan.
     pub plan_remaining_bytes: Option<u64>,
 }
 
-/// A connection, or datagrams between the same two ends.
+/// A connection, or the datagrams between a socket of an application and one destination.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StreamStatus {
-    /// The number of the stream; `None` for datagrams and for what goes past the bond.
+    /// Number of the stream; `None` for datagrams and for traffic outside the bond.
     pub stream: Option<u64>,
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// An address or a name, and the port.
+    /// Address or name, and port.
     pub destination: String,
-    /// The name of the server, where it is known.
+    /// Name of the server; `None` if unknown.
     pub domain: Option<String>,
-    /// The program.
+    /// Program; `None` if unknown.
     pub process: Option<String>,
-    /// The user who runs it.
+    /// User that runs the program: name, or number if the name is unknown.
     pub user: Option<String>,
-    /// The rule that decided; `None` for the default.
+    /// Rule that decided; `None` for the default.
     pub rule: Option<String>,
     /// `bond`, `direct` or `block`.
     pub decision: String,
-    /// How the bond carries it.
+    /// Scheduler of the bond; `None` outside the bond.
     pub scheduler: Option<String>,
-    /// None of the paths that it may use is up.
+    /// Whether none of the allowed paths is up.
     pub waiting_for_path: bool,
-    /// The delay gate holds it.
+    /// Whether the delay gate delays the connection.
     #[serde(default)]
     pub delayed: bool,
-    /// How long ago it began.
+    /// Time since the start of the connection.
     pub age_seconds: f64,
-    /// What the application sent. A connection past the bond is counted when it ends.
+    /// Bytes that the application sent. A direct connection is counted when it ends.
     pub up_bytes: u64,
-    /// What came for the application.
+    /// Bytes that were received for the application.
     pub down_bytes: u64,
-    /// What was carried for it, by path, all copies counted. For datagrams: for all that the
-    /// application's socket sends.
+    /// Payload bytes by path, with all copies. For datagrams: of all destinations of the
+    /// application's socket.
     pub paths: BTreeMap<String, PathBytesStatus>,
 }
 
-/// What a path carried.
+/// Bytes that a path carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PathBytesStatus {
     /// From the device.
@@ -132,20 +131,20 @@ pub struct PathBytesStatus {
     pub received_bytes: u64,
 }
 
-/// What a session has done.
+/// Counters of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Bytes of streams that were sent, all copies counted.
+    /// Bytes of streams that were sent, with all copies.
     pub sent_bytes: u64,
-    /// Of these, sent again because their path stalled.
+    /// Of these, bytes that were reinjected because their path stalled.
     pub reinjected_bytes: u64,
-    /// Of these, sent again for nothing: their first path delivered them after all.
+    /// Of these, bytes that their first path delivered after all.
     pub spurious_bytes: u64,
-    /// Bytes of streams that came.
+    /// Bytes of streams that were received.
     pub received_bytes: u64,
-    /// Of these, for the second time.
+    /// Of these, duplicate bytes.
     pub duplicate_bytes: u64,
-    /// Bytes of messages that are not the application's.
+    /// Bytes of messages that are not payload.
     pub header_bytes: u64,
     /// Datagrams that were dropped before they were sent.
     pub dropped_datagrams: u64,
@@ -206,7 +205,8 @@ impl From<&PathSnapshot> for PathStatus {
 }
 
 impl PolicyEnforcer {
-    /// What the client does. `name` is that of the client, `policy` the file of its policy.
+    /// Returns the status of the client. `name` is the name of the client, `policy` the policy
+    /// file.
     pub fn status(&self, name: &str, policy: Option<&str>) -> Status {
         let paths = self.paths();
         let table = self.table();
@@ -221,7 +221,7 @@ impl PolicyEnforcer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.now().as_secs_f64(),
             policy: policy.map(str::to_owned),
-            // The caller knows what is intercepted.
+            // Set by the caller, which knows the interception scope.
             no_path_action: None,
             paths: paths.iter().map(PathStatus::from).collect(),
             stream_count,
@@ -257,7 +257,7 @@ impl PolicyEnforcer {
             Routing::Direct | Routing::Block => None,
         };
         let routing = match flow.is_delayed {
-            // It has no label yet.
+            // A delayed flow has no label yet.
             true => Routing::from(self.table().preview(id).0),
             false => flow.routing,
         };

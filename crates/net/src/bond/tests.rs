@@ -1,4 +1,5 @@
-//! A client and a gateway in one process, over loopback: that the shells do what the cores say.
+//! A client and a gateway in one process, over loopback: tests that the shells execute the cores'
+//! outputs.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use super::key::PrivateKey;
 use super::{CarrierTransport, TransportChoice};
 use crate::fetch::PathSpec;
 
-/// Both ends, with one path between them.
+/// A client and a gateway, with one path between them.
 struct Pair {
     client: Client,
     events: mpsc::UnboundedReceiver<ClientEvent>,

@@ -1,5 +1,5 @@
-//! TLS 1.3 between the two ends, which authenticate each other by raw public keys (RFC 7250): without
-//! certificate authorities, names or other versions.
+//! TLS 1.3 between client and gateway, which authenticate each other by raw public keys (RFC 7250),
+//! without certificate authorities, names or other versions of TLS.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use rustls::{
 
 use super::key::{PrivateKey, PublicKey};
 
-/// The protocol's name in ALPN (RFC 7301).
+/// Protocol ID in ALPN (RFC 7301).
 const PROTOCOL: &[u8] = b"manyways-bond/1";
 
-/// Whether a key is authorized.
+/// Returns whether a key is authorized.
 pub(super) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
 
-/// A client that talks to the gateway of this key.
+/// Creates the configuration of a client of the gateway with this key.
 pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier = RawKeyVerifier { accept: Arc::new(move |key| *key == gateway), provider };
@@ -38,12 +38,12 @@ pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientC
         ))));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.enable_sni = false;
-    // Each carrier is authenticated by itself.
+    // Without resumption, each carrier is authenticated separately.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// A gateway for clients whose keys `accept` authorizes.
+/// Creates the configuration of a gateway. `accept` authorizes the keys of clients.
 pub(super) fn gateway(
     own: &PrivateKey,
     accept: Arc<KeyPredicate>,
@@ -82,12 +82,12 @@ impl Pkcs8 for rustls::pki_types::PrivateKeyDer<'_> {
     }
 }
 
-/// The public key whose private half the peer has proved to have.
+/// Returns the public key that the peer has proved to own; `None` if there is no Ed25519 key.
 pub(super) fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
     PublicKey::from_spki(certificates?.first()?)
 }
 
-/// Authenticates the peer by its key alone.
+/// Authenticates the peer by its key only.
 struct RawKeyVerifier {
     accept: Arc<KeyPredicate>,
     provider: Arc<CryptoProvider>,

@@ -1,5 +1,5 @@
-//! Datagrams at the gateway: one socket for each socket of an application, whatever its destinations,
-//! so that its address looks the same from everywhere (RFC 4787 REQ-1).
+//! Datagrams at the gateway. All datagrams of an application's socket use one socket per IP
+//! version, whatever their destinations: the mapping is endpoint-independent (RFC 4787, REQ-1).
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use super::gateway::target;
 use super::session::SessionHandle;
 use super::timer;
 
-/// The largest datagram, in bytes.
+/// Maximum size of a datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_536;
 
 /// The sockets of a session's datagram flows.
@@ -27,12 +27,12 @@ pub(super) struct FlowSockets {
     handle: SessionHandle,
     clock: Clock,
     open: Rc<RefCell<IdleTable<FlowId, FlowSocket>>>,
-    /// Notified when a flow has opened.
+    /// Notified when a flow was added.
     opened: Rc<Notify>,
 }
 
 struct FlowSocket {
-    /// For IPv4 and for IPv6.
+    /// IPv4, IPv6.
     sockets: [Option<Rc<UdpSocket>>; 2],
     tasks: Vec<AbortHandle>,
     label: u8,
@@ -70,7 +70,7 @@ impl FlowSockets {
 
     pub(super) async fn send(&self, flow: FlowId, label: u8, to: SocketAddr, data: &[u8]) {
         let Some(socket) = self.socket(flow, label, to).await else { return };
-        // What the network does not take is lost, as datagrams are.
+        // A datagram that the network does not accept is lost.
         let _ = socket.send_to(data, to).await;
     }
 

@@ -1,4 +1,4 @@
-//! The file in which the clients of a host keep how much flowed over each path.
+//! The file in which the clients of a host store the bytes that each path has carried.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use manyways_proto::bond::usage::{Day, PathUsage, Usage, UsageCounts};
 use serde::{Deserialize, Serialize};
 
-/// The file's name in the folder for state.
+/// Name of the file in the state folder.
 const FILE: &str = "bond-usage.json";
-/// A file that is larger, in bytes, is not ours.
+/// Maximum size, in bytes. A larger file counts as broken.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Default, Serialize, Deserialize)]
 struct Document {
     paths: BTreeMap<String, Entry>,
@@ -21,30 +21,31 @@ struct Document {
 
 #[derive(Serialize, Deserialize)]
 struct Entry {
-    /// The first day that is counted, from 1970-01-01 (UTC).
+    /// First counted day, in days since 1970-01-01 (UTC).
     since: i64,
     bytes: u64,
 }
 
-/// Where counts are kept; nowhere without a folder.
+/// The file of the counts; `None` if they are not stored.
 #[derive(Clone, Debug)]
 pub struct UsageFile(Option<PathBuf>);
 
 impl UsageFile {
-    /// The file in this folder.
+    /// Uses the file in this folder. Without a folder, the counts are not stored.
     pub fn within(folder: Option<&Path>) -> Self {
         Self(folder.map(|folder| folder.join(FILE)))
     }
 
-    /// What it holds. A file that cannot be parsed is put aside.
+    /// Reads the counts. A file that cannot be parsed is renamed.
     pub(super) fn load(&self) -> Usage {
         Usage::new(self.0.as_deref().map(read).unwrap_or_default())
     }
 
-    /// Adds what is new.
+    /// Adds the new counts to the file.
     ///
     /// # Errors
-    /// Where that fails; what is new stays new.
+    /// If the file cannot be locked or written. The counts then remain new, and the next call adds
+    /// them.
     pub(super) fn save(&self, usage: &mut Usage) -> io::Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         if usage.added_to(UsageCounts::default()).is_none() {
@@ -53,7 +54,7 @@ impl UsageFile {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        // Held until it is written: another client may add what it has, too.
+        // Locked until the file is written, because another client may add its counts.
         let lock = File::create(file.with_extension("lock"))?;
         lock.lock()?;
         let Some(counts) = usage.added_to(read(file)) else { return Ok(()) };
@@ -69,7 +70,8 @@ impl UsageFile {
     }
 }
 
-/// The folder of this user for what is to be remembered: that of the lab within one.
+/// Returns this user's folder for persistent state: in `XDG_STATE_HOME`, in the folder of the lab,
+/// or in the default place. `None` without a home folder.
 pub fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     if let Some(folder) = set("XDG_STATE_HOME") {

@@ -1,4 +1,4 @@
-//! Why a destination would be reached as it would be: `manyways bond why`.
+//! Explains the treatment of a destination, for `manyways bond why`.
 
 use std::net::IpAddr;
 
@@ -17,101 +17,99 @@ use super::interception_scope::{self, InterceptionScope};
 /// Name and version of the schema of [`WhyReport`].
 pub const SCHEMA: &str = "manyways.bond-why/2";
 
-/// A destination, and what is known of the application. `None` is not known, and matches no rule
-/// that asks for it.
+/// A destination, and known facts about the application. A fact that is `None` is unknown, and
+/// matches no rule about that fact.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WhyQuery {
-    /// The name of the server.
+    /// Name of the server.
     #[serde(default)]
     pub domain: Option<String>,
-    /// The address of the server.
+    /// Address of the server.
     #[serde(default)]
     pub address: Option<IpAddr>,
-    /// The port of the server.
+    /// Port of the server.
     pub port: u16,
-    /// Datagrams instead of a connection.
+    /// Whether the flow is datagrams instead of a connection.
     #[serde(default)]
     pub is_udp: bool,
-    /// The file name of the program.
+    /// File name of the program.
     #[serde(default)]
     pub process: Option<String>,
-    /// The name of the user.
+    /// Name of the user.
     #[serde(default)]
     pub user: Option<String>,
-    /// The number of the user.
+    /// Number of the user.
     #[serde(default)]
     pub uid: Option<u32>,
-    /// The control group.
     #[serde(default)]
     pub cgroup: Option<String>,
-    /// How many bytes have flowed.
+    /// Bytes that have flowed.
     #[serde(default)]
     pub bytes: u64,
 }
 
-/// What a policy says of a destination.
+/// The treatment of a destination by a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WhyReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// `bond`, `direct` or `block`.
     pub decision: String,
-    /// The rule that decides; `None` for the default.
+    /// Rule that decides; `None` for the default.
     pub rule: Option<String>,
-    /// What the rule does, in words.
+    /// Action of the rule, as text.
     pub action: String,
-    /// The paths that the flow may use.
+    /// Paths that the flow is allowed to use.
     pub paths: Vec<String>,
-    /// None of these paths is up.
+    /// Whether none of these paths is up.
     pub waiting_for_path: bool,
-    /// The name by which the address is known, where the query had none.
+    /// Name that was resolved to the address; `None` if the query has a name or no name is known.
     pub resolved_from: Option<String>,
-    /// What each rule says that was asked.
+    /// Results of the evaluated rules.
     pub steps: Vec<WhyStep>,
-    /// Why the destination is reached directly by applications that do not use the proxy. All else
-    /// is then about those that do.
+    /// Why the destination is not intercepted; `None` if it is, or may be. If there is a reason,
+    /// the other fields are about applications that use the proxy.
     #[serde(default)]
     pub not_intercepted: Option<String>,
-    /// The client is a proxy that applications may use.
+    /// Whether the client is a proxy that applications can use.
     #[serde(default)]
     pub has_proxy: bool,
-    /// What has to be true for the flow to be intercepted, where the query does not tell.
+    /// Unknown conditions under which the flow is intercepted; `None` if there are none.
     #[serde(default)]
     pub intercepted_if: Option<String>,
     /// Why the gateway refuses the destination by default.
     #[serde(default)]
     pub gateway_refuses: Option<String>,
-    /// What becomes of all traffic while no network leads to the gateway; `None` while one does.
+    /// Treatment of all traffic while no network leads to the gateway; `None` while a network does.
     #[serde(default)]
     pub no_path_action: Option<String>,
 }
 
-/// What one rule says.
+/// The result of one rule.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WhyStep {
-    /// The name of the rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The line of the rule in the file.
+    /// Line of the rule in the policy file.
     pub line: usize,
-    /// Whether the rule matches.
     pub matched: bool,
-    /// What makes it match, or the first thing that does not.
+    /// Why the rule matches, or its first condition that does not.
     pub reason: String,
 }
 
-/// How applications get to a client.
+/// The ways by which traffic reaches a client.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryPoints<'a> {
-    /// What is intercepted; `None` while no rules of the kernel are installed.
+    /// The interception scope; `None` while no kernel rules are installed.
     pub interception: Option<&'a InterceptionScope>,
-    /// Whether rules of the kernel are or will be installed.
+    /// Whether kernel rules are or will be installed.
     pub intercepts: bool,
-    /// The client is a proxy that applications may use.
+    /// Whether the client is a proxy that applications can use.
     pub has_proxy: bool,
 }
 
 impl EntryPoints<'_> {
-    /// Why nothing brings this flow to the client; `None` where something does, or may.
+    /// Returns why the flow does not reach the client; `None` if it does, or may.
     fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
         let words = match self.interception {
             Some(scope) => return scope.not_intercepted_reason(query),
@@ -122,7 +120,7 @@ impl EntryPoints<'_> {
         Some(words.to_owned())
     }
 
-    /// What becomes of traffic while no network leads to the gateway.
+    /// Returns the treatment of traffic while no network leads to the gateway, as text.
     fn no_path_action(&self) -> String {
         let intercepted = match self.interception.map(|scope| &scope.rules) {
             Some(rules) => {
@@ -147,7 +145,7 @@ impl EntryPoints<'_> {
     }
 }
 
-/// Why a gateway refuses a destination by default; `None` where it does not, or may not.
+/// Returns why a gateway refuses a destination by default; `None` if it does not, or may not.
 fn gateway_refuses(query: &WhyQuery) -> Option<String> {
     let address = interception_scope::query_address(query)?;
     let reason = || format!("the gateway refuses {address}, unless its --permit names it");
@@ -155,12 +153,13 @@ fn gateway_refuses(query: &WhyQuery) -> Option<String> {
 }
 
 impl PolicyEnforcer {
-    /// What becomes of traffic while no network leads to the gateway; `None` while one does.
+    /// Returns the treatment of traffic while no network leads to the gateway; `None` while one
+    /// does.
     pub fn no_path_action(&self, entry_points: EntryPoints<'_>) -> Option<String> {
         (!self.client().is_connected()).then(|| entry_points.no_path_action())
     }
 
-    /// What the policy says of a destination now.
+    /// Explains the current treatment of a destination by the policy.
     pub fn why(&self, query: &WhyQuery, entry_points: EntryPoints<'_>) -> WhyReport {
         let resolved_from = match (query.address, &query.domain) {
             (Some(address), None) => self.name_of(address),

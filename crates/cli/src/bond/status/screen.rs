@@ -1,4 +1,4 @@
-//! A status as text for people.
+//! Formats a status as text.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use manyways_net::bond::status::{PathBytesStatus, PathStatus, Status, StreamStat
 use manyways_unit::human::{counted, printable, quoted};
 use manyways_unit::{Size, Span};
 
-/// So many streams are shown: those with the most bytes.
+/// Maximum shown streams, in the order of their bytes.
 const STREAMS: usize = 10;
-/// What is longer is cut, so that a line has 80 columns at most as a rule.
+/// Maximum characters of a cell. Longer cells are truncated, so that most lines fit 80 columns.
 const WIDEST: usize = 32;
 const WIDEST_APPLICATION: usize = 19;
 
-/// What a client is doing.
+/// Formats the status of a client.
 pub fn client(status: &Status) -> String {
     let mut text = String::new();
     let policy = status.policy.as_deref().map_or("no policy".to_owned(), quoted);
@@ -42,7 +42,7 @@ pub fn client(status: &Status) -> String {
     streams.truncate(STREAMS);
     if !streams.is_empty() {
         text.push('\n');
-        // One line would be too long.
+        // Two lines for each stream, because one line would be too long.
         let head = ["DESTINATION", "APPLICATION", "DOWN", "UP", "AGE"];
         let first = columns(head, streams.iter().map(|one| stream(one)));
         let second =
@@ -58,7 +58,7 @@ pub fn client(status: &Status) -> String {
     text
 }
 
-/// What a gateway is doing.
+/// Formats the status of a gateway.
 pub fn gateway(status: &GatewayStatus) -> String {
     let sessions = counted(status.sessions.len(), "session");
     let mut text = format!("manyways bond gateway, {sessions}\n\n");
@@ -95,7 +95,7 @@ fn path(path: &PathStatus) -> [String; 10] {
     ]
 }
 
-/// What a network carried, and what is to be known of its cost: `lte 888 KB (metered, 999 MB left)`.
+/// Formats the bytes and the cost of a network: `lte 888 KB (metered, 999 MB left)`.
 fn month(path: &PathStatus) -> String {
     let metered = path.metered.then(|| "metered".to_owned());
     let left = path.plan_remaining_bytes.map(|left| format!("{} left", bytes(left)));
@@ -104,10 +104,10 @@ fn month(path: &PathStatus) -> String {
     if cost.is_empty() { carried } else { format!("{carried} ({})", cost.join(", ")) }
 }
 
-/// Where it goes, and how much of it.
+/// Formats the first line of a stream: destination, application, bytes and age.
 fn stream(stream: &StreamStatus) -> [String; 5] {
     let to = match &stream.domain {
-        // The port stands behind the last colon.
+        // The port follows the last colon.
         Some(domain) => match stream.destination.rsplit_once(':') {
             Some((_, port)) => format!("{domain}:{port}"),
             None => domain.clone(),
@@ -124,7 +124,7 @@ fn stream(stream: &StreamStatus) -> [String; 5] {
     ]
 }
 
-/// What becomes of it, and who says so.
+/// Formats the second line of a stream: rule, treatment and the shares of its paths.
 fn decided(stream: &StreamStatus) -> [String; 3] {
     let how = match (&stream.scheduler, stream.waiting_for_path) {
         _ if stream.delayed => "delayed".to_owned(),
@@ -136,7 +136,7 @@ fn decided(stream: &StreamStatus) -> [String; 3] {
     [stream.rule.as_deref().map_or("(default)".to_owned(), rule), how, shares(stream)]
 }
 
-/// Which path carried how much of it: `wifi 90 %, lte 10 %`.
+/// Formats the share of each path: `wifi 90 %, lte 10 %`.
 fn shares(stream: &StreamStatus) -> String {
     let sum = |share: &PathBytesStatus| share.sent_bytes + share.received_bytes;
     let all: u64 = stream.paths.values().map(sum).sum();
@@ -168,11 +168,11 @@ fn unknown() -> String {
 }
 
 fn bytes(bytes: u64) -> String {
-    // Three digits say enough.
+    // Three digits suffice.
     Size::from_bytes(leading(bytes)).to_string()
 }
 
-/// Three digits, and not more than three behind the point.
+/// Formats a rate in Mbit/s with three digits, at most three of them after the point.
 fn megabits(bps: u64) -> String {
     match bps as f64 / 1e6 {
         0.0 => "0".to_owned(),
@@ -183,7 +183,7 @@ fn megabits(bps: u64) -> String {
     }
 }
 
-/// The number with all but its first three digits zero.
+/// Replaces all digits except the first three by zeros.
 fn leading(number: u64) -> u64 {
     let unit = 10u64.pow(number.checked_ilog10().unwrap_or_default().saturating_sub(2));
     number / unit * unit
@@ -209,7 +209,7 @@ fn cut(text: String, widest: usize) -> String {
     }
 }
 
-/// Cells in columns: the line of heads, and the others.
+/// Aligns cells in columns. The first line contains the heads.
 fn columns<const N: usize>(
     heads: [&str; N],
     lines: impl Iterator<Item = [String; N]>,
@@ -295,7 +295,7 @@ mod tests {
             totals: Totals::default(),
         };
         let text = client(&status);
-        // What is left of two data plans is more than the ordinary.
+        // The line with the data plans may be longer.
         for line in text.lines().filter(|line| !line.starts_with("rates")) {
             assert!(line.chars().count() <= 80, "{line}");
         }

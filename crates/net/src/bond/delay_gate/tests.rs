@@ -12,7 +12,7 @@ fn known() -> Vec<String> {
     vec!["bulk".to_owned(), "calls".to_owned()]
 }
 
-/// A program that owns the gate, and its end of the connection.
+/// Acquires the gate. Returns the task that serves the connection, and the owner's end of it.
 fn owned(gate: &Gate, max_delay_seconds: f64) -> (JoinHandle<io::Result<()>>, Peer) {
     let grant = gate.acquire(&request(max_delay_seconds), &known()).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -32,7 +32,7 @@ impl Peer {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Closes the gate, and waits until it is: a connection is delayed.
+    /// Closes the gate, and waits until a connection is delayed.
     async fn close(&mut self, gate: &Gate) -> JoinHandle<bool> {
         self.send("\"close\"\n").await;
         loop {
@@ -44,7 +44,7 @@ impl Peer {
     }
 }
 
-/// A connection under the rule, as a task, where it is delayed.
+/// Starts a connection under the rule; `None` if it is not delayed.
 fn begin(gate: &Gate) -> Option<JoinHandle<bool>> {
     Some(tokio::task::spawn_local(gate.on_connection(Some("bulk"))?.wait(pending())))
 }
@@ -79,7 +79,8 @@ async fn commands_and_events_go_over_the_connection() {
 async fn nothing_is_delayed_for_an_owner_that_is_gone() {
     local!({
         let gate = gate();
-        // One that hangs up, one that sends nonsense, and one that sends too much at once.
+        // One owner closes its connection, one sends an invalid command, one sends a line that
+        // is too long.
         for last in ["", "\"perhaps\"\n", &"x".repeat(10_000)] {
             let (task, mut peer) = owned(&gate, 600.0);
             let waiting = peer.close(&gate).await;
@@ -108,7 +109,7 @@ async fn an_owner_that_does_not_read_loses_the_gate() {
             assert!(others.len() <= MAX_UNREAD_EVENTS + 1);
         }
         assert!(waiting.await.unwrap());
-        // Nor does it go on to believe that it owns the gate.
+        // The connection of the owner ends too.
         let (_ours, theirs) = UnixStream::pair().unwrap();
         tokio::task::spawn_local(grant.serve(theirs)).await.unwrap().unwrap();
     });

@@ -1,4 +1,4 @@
-//! The sockets of applications, or of the servers that they connect to: one for each stream.
+//! The sockets of streams: to applications at the client, to servers at the gateway.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,24 +19,24 @@ use super::{Session, SessionEvent, SessionHandle};
 use crate::bond::carrier::Chunk;
 use crate::bond::rate_limit::SharedRateLimit;
 
-/// One read takes this many bytes at most.
+/// Maximum bytes of one read.
 const READ_CHUNK: usize = 64 << 10;
-/// One write takes this many pieces at most.
+/// Maximum pieces of one write.
 const MAX_WRITE_SLICES: usize = 32;
 
 /// The socket of a stream.
 pub(super) struct StreamSocket {
-    /// `None` while it is being connected.
+    /// `None` while the connection is being established.
     pub(super) socket: Option<Rc<TcpStream>>,
-    /// What came and is not written to the socket.
+    /// Received data that is not written to the socket yet.
     pub(super) unwritten: VecDeque<Bytes>,
-    /// The peer has nothing more to send.
+    /// Whether the peer has finished its direction of the stream.
     pub(super) peer_finished: bool,
-    /// The socket is read when it has something.
+    /// Whether the task waits for data from the socket.
     pub(super) reads: bool,
-    /// The socket takes no more.
+    /// Whether the socket accepts no more data.
     pub(super) is_blocked: bool,
-    /// It waits for the session's rate limit, by direction.
+    /// Whether the stream waits for the session's rate limit, by direction.
     pub(super) rate_limited: [bool; 2],
     pub(super) wake: Rc<Notify>,
     pub(super) task: Option<AbortHandle>,
@@ -58,8 +58,8 @@ impl StreamSocket {
 }
 
 impl SessionHandle {
-    /// An application's connection becomes a stream. `first` was read already. Returns the stream, and
-    /// its number among all of the client.
+    /// Opens a stream for an application's connection, of which `first` is already read. Returns
+    /// the stream and its number among all streams of the client.
     pub(in crate::bond) fn open(
         &self,
         socket: TcpStream,
@@ -85,7 +85,7 @@ impl SessionHandle {
         (stream, number)
     }
 
-    /// The connection of a stream.
+    /// Attaches the connection of a stream.
     pub(in crate::bond) fn attach_socket(&self, id: StreamId, socket: TcpStream) {
         let _ = socket.set_nodelay(true);
         let socket = Rc::new(socket);
@@ -130,13 +130,13 @@ impl SessionHandle {
         });
     }
 
-    /// The connection of a stream failed.
+    /// Resets a stream whose connection failed.
     pub(in crate::bond) fn refuse(&self, stream: StreamId, code: ResetCode) {
         self.with(|session| session.applications.remove(&stream));
         self.handle(Input::Reset { stream, code });
     }
 
-    /// Ends a stream. The application gets a reset.
+    /// Ends a stream. The application's connection is reset.
     pub(in crate::bond) fn end(&self, stream: StreamId) {
         self.with(|session| {
             session.abort(stream);
@@ -200,14 +200,14 @@ impl Session {
         }
     }
 
-    /// The connection is broken.
+    /// Resets a stream and its connection.
     pub(super) fn abort(&mut self, id: StreamId) {
         let now = self.clock.now();
         self.mux.handle(now, Input::Reset { stream: id, code: ResetCode::Aborted });
         self.close_application(id, true);
     }
 
-    /// Writes to the socket what came for it.
+    /// Writes received data to the socket.
     pub(super) fn write_out(&mut self, id: StreamId) {
         let now = self.clock.now();
         let Some(application) = self.applications.get_mut(&id) else { return };
@@ -265,7 +265,7 @@ impl Session {
         }
     }
 
-    /// A stream waits for the session's rate limit.
+    /// Queues a stream for the session's rate limit.
     fn queue_for_limit(&mut self, direction: Direction, id: StreamId) {
         if let Some(application) = self.applications.get_mut(&id)
             && !std::mem::replace(&mut application.rate_limited[direction as usize], true)
@@ -274,7 +274,8 @@ impl Session {
         }
     }
 
-    /// Streams that waited for the session's rate limit go on, as far as it permits, in turns.
+    /// Resumes streams that wait for the session's rate limit, in order, as far as the limit
+    /// permits.
     pub(super) fn resume_limited(&mut self) {
         for direction in [Direction::Up, Direction::Down] {
             for _ in 0..self.rate_limited[direction as usize].len() {
@@ -296,7 +297,8 @@ impl Session {
         }
     }
 
-    /// When streams that wait for the session's rate limit may go on.
+    /// Returns when streams that wait for the session's rate limit can continue; `None` if no
+    /// stream waits.
     pub(super) fn limit_wakeup(&self, now: Time) -> Option<Time> {
         let limit = self.limit.as_ref()?;
         let directions = [Direction::Up, Direction::Down].into_iter();
@@ -304,7 +306,7 @@ impl Session {
         waiting.map(|one| now + limit.wait_time(one).unwrap_or_default()).min()
     }
 
-    /// Whether the session's rate limit lets a datagram pass.
+    /// Whether the session's rate limit admits a datagram.
     pub(in crate::bond) fn admit_datagram(&self, direction: Direction, bytes: usize) -> bool {
         self.limit.as_ref().is_none_or(|limit| limit.admit(direction, bytes))
     }
@@ -315,7 +317,7 @@ impl Session {
         }
     }
 
-    /// Closes the socket of a stream; with `reset`, the application gets a reset.
+    /// Closes the socket of a stream; with `reset`, the connection is reset.
     pub(super) fn close_application(&mut self, id: StreamId, reset: bool) {
         let Some(application) = self.applications.remove(&id) else { return };
         if let Some(totals) = self.counters.end(id) {
@@ -324,7 +326,7 @@ impl Session {
         if reset && let Some(socket) = &application.socket {
             let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
         }
-        // Where the task is the caller, it ends when it waits next.
+        // If the caller is this task, the task ends when it waits next.
         if let Some(task) = application.task {
             task.abort();
         }
@@ -335,7 +337,7 @@ fn is_limited(limit: Option<&SharedRateLimit>, direction: Direction) -> bool {
     limit.is_some_and(|limit| limit.wait_time(direction).is_some())
 }
 
-/// What is written at once, at most `most` bytes.
+/// Returns the pieces of one write, at most `most` bytes.
 fn slices(unwritten: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
     let slices = unwritten.iter().take(MAX_WRITE_SLICES).map_while(|data| {
         let part = data.get(..data.len().min(most)).filter(|part| !part.is_empty())?;

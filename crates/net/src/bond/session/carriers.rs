@@ -22,17 +22,18 @@ use crate::bond::quic;
 pub(super) struct CarrierSlot {
     pub(super) io: CarrierIo,
     pub(super) path: PathId,
-    /// The transport takes no more.
+    /// Whether the transport accepts no more data.
     pub(super) is_blocked: bool,
     pub(super) has_unflushed: bool,
-    /// When the transport was last asked how it does.
+    /// When the transport was last sampled.
     pub(super) sampled_at: Option<Time>,
     pub(super) wake: Rc<Notify>,
     pub(super) task: Option<AbortHandle>,
 }
 
 impl SessionHandle {
-    /// Adds a carrier whose handshake is done. Messages that came with the handshake are `early`.
+    /// Adds a carrier after its handshake. `early` are the messages that arrived with the
+    /// handshake.
     pub(in crate::bond) fn attach(
         &self,
         path: PathId,
@@ -81,7 +82,7 @@ impl SessionHandle {
         id
     }
 
-    /// Ends a carrier.
+    /// Ends a carrier without an event.
     pub(in crate::bond) fn detach(&self, id: CarrierId) {
         self.with(|session| {
             session.remove_carrier(id);
@@ -111,8 +112,8 @@ impl Session {
         self.take_messages(id, messages, done);
     }
 
-    /// Reads and writes a QUIC carrier, which wakes the task when there is more to do. Ready when the
-    /// carrier is gone.
+    /// Reads and writes a QUIC carrier, which wakes the task when there is more to do. Ready when
+    /// the carrier has been removed.
     fn poll_quic(&mut self, id: CarrierId, context: &mut Context<'_>) -> Poll<()> {
         let Some(slot) = self.carriers.get_mut(&id) else { return Poll::Ready(()) };
         let CarrierIo::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
@@ -162,7 +163,7 @@ impl Session {
         self.mux.handle(now, Input::Detach { carrier: id });
         let (received, sent) = slot.io.byte_counts();
         self.counters.on_carrier_closed(slot.path, received, sent);
-        // Where the task is the caller, it ends when it waits next.
+        // If the caller is this task, the task ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
         }
@@ -195,7 +196,7 @@ impl Session {
                 Ok(false) => {
                     slot.is_blocked = true;
                     slot.wake.notify_one();
-                    // It is not asked again until it takes more.
+                    // The carrier is not sampled again until it accepts more.
                     if let Some(condition) = slot.io.condition() {
                         slot.sampled_at = Some(now);
                         self.mux.handle(now, Input::Condition { carrier: *id, condition });
@@ -210,7 +211,7 @@ impl Session {
     }
 }
 
-/// Waits for a TCP carrier's socket.
+/// Waits for the socket of a TCP carrier.
 async fn drive_tcp(
     session: Weak<RefCell<Session>>,
     id: CarrierId,
@@ -221,8 +222,8 @@ async fn drive_tcp(
         let Some(alive) = session.upgrade() else { return };
         let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.is_blocked);
         drop(alive);
-        // A socket that has ended is always ready: the task would never wait, and could not be
-        // aborted.
+        // A closed socket is always ready: the task would never wait, and the abort would not
+        // take effect.
         let Some(blocked) = blocked else { return };
         let interest = match blocked {
             true => Interest::READABLE | Interest::WRITABLE,
@@ -237,7 +238,7 @@ async fn drive_tcp(
     }
 }
 
-/// Waits for a QUIC carrier's stream and datagrams.
+/// Waits for the stream and the datagrams of a QUIC carrier.
 async fn drive_quic(
     session: Weak<RefCell<Session>>,
     id: CarrierId,
@@ -255,7 +256,7 @@ async fn drive_quic(
             () = wake.notified() => {}
             datagram = connection.read_datagram(), if datagrams => {
                 let Ok(bytes) = datagram else {
-                    // The stream tells why the connection has ended, and is still to be read.
+                    // The stream reports why the connection has ended, and may have unread data.
                     datagrams = false;
                     continue;
                 };
