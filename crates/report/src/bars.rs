@@ -16,6 +16,7 @@ const FOOT: f64 = 40.0;
 /// Minimum width of a part that contains its percentage.
 const ROOM_FOR_WORDS: f64 = 44.0;
 
+/// A chart of horizontal bars, each divided into coloured parts.
 pub struct Bars {
     pub title: String,
     pub description: String,
@@ -28,6 +29,7 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
+/// One bar of a [`Bars`] chart.
 pub struct Bar {
     pub label: String,
     /// Smaller text below the label.

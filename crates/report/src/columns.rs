@@ -13,6 +13,7 @@ const WIDEST: f64 = 36.0;
 /// Space that the text of a mark takes.
 const WORDS: f64 = 24.0;
 
+/// A chart of counts per value, as vertical columns.
 pub struct Columns {
     pub title: String,
     pub description: String,

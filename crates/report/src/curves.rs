@@ -13,6 +13,7 @@ const FINE: f64 = 0.5;
 /// A logarithmic scale of at most this many decades has marks between the decades.
 const FEW_DECADES: f64 = 2.0;
 
+/// A chart of lines over a linear or logarithmic axis.
 pub struct Curves {
     pub title: String,
     pub description: String,

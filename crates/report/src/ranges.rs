@@ -22,6 +22,7 @@ const FINE: f64 = 0.5;
 /// With more requests in a panel, their marks would hide the lines.
 const MARKS: usize = 60;
 
+/// A chart of byte ranges of a file over time.
 pub struct Ranges {
     pub title: String,
     pub description: String,

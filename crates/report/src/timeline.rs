@@ -10,6 +10,7 @@ const FOOT: f64 = 40.0;
 /// Distance between the texts after lines.
 const LINE_OF_WORDS: f64 = 14.0;
 
+/// A chart of values over time, in panels with a common time axis.
 pub struct Timeline {
     pub title: String,
     pub description: String,

@@ -25,6 +25,7 @@ pub enum Place {
     Other,
 }
 
+/// Result for one capture point.
 #[derive(Clone, Debug)]
 pub struct Point {
     pub place: Place,

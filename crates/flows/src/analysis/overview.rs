@@ -51,6 +51,7 @@ pub struct Overview {
     slow: Vec<Slow>,
 }
 
+/// Kind of device that a flow belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     Handheld,

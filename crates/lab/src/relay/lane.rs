@@ -17,6 +17,7 @@ pub type LaneStats = Stats;
 /// Window over which the rate of a trace of opportunities is averaged.
 const RATE_WINDOW: Span = Span::from_millis(100);
 
+/// One direction of a link in a running lab, and its statistics.
 pub struct Lane {
     pipe: Pipe,
     spec: DirectionSpec,

@@ -57,6 +57,7 @@ pub struct Released {
     pub promotion: f64,
 }
 
+/// Reason why probes yield no timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTimer {

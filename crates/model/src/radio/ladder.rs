@@ -27,6 +27,7 @@ pub struct Ladder {
     pub rounds: u32,
 }
 
+/// Reason why a probing plan is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLadder {
@@ -287,6 +288,7 @@ impl Plan {
     }
 }
 
+/// An inactivity timer inferred from probes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timer {
     /// The end of the timer, estimated against the probes before it.

@@ -11,6 +11,7 @@ pub enum Direction {
     Down,
 }
 
+/// One packet of a trace, as a radio experiences it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Packet {
     pub at: Time,

@@ -17,6 +17,7 @@ pub struct Number {
     pub is_whole: bool,
 }
 
+/// A built-in policy and its parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
     pub name: &'static str,
@@ -119,6 +120,7 @@ pub struct Learned {
     pub bursts: f64,
 }
 
+/// An invalid policy specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct PlanError {

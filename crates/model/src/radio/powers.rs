@@ -41,6 +41,7 @@ impl Quantity {
     }
 }
 
+/// An estimated power or energy with its uncertainty.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fitted {
     /// In watts, joules, or joules per million bits; never negative.
@@ -97,6 +98,7 @@ impl Powers {
     }
 }
 
+/// Reason why monitor samples yield no powers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPowers {

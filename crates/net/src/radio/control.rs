@@ -50,6 +50,7 @@ pub struct Options {
     pub duration: Option<Span>,
 }
 
+/// A change that the controller reports to its caller.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -101,6 +102,7 @@ pub struct Outcome {
     pub fault: Option<String>,
 }
 
+/// Reason why the controller stops.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {

@@ -48,6 +48,7 @@ impl Method {
     }
 }
 
+/// Reason why probing stops.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {

@@ -37,6 +37,7 @@ const PARQUET: [u8; 4] = *b"PAR1";
 const FOLDER: &str = "manyways-radio-";
 const PACKETS: &str = "packets";
 
+/// Selection of packets while reading a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Addresses of the device in captures. If empty, the device is the endpoint that starts a
@@ -56,6 +57,7 @@ pub struct Progress {
     pub stop: Arc<AtomicBool>,
 }
 
+/// Totals of a trace that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets passed to the caller.
@@ -105,6 +107,7 @@ pub struct Made {
     pub lasts: Span,
 }
 
+/// Reason why a trace cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {

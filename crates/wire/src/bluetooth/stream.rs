@@ -8,6 +8,7 @@ use super::rest::Rest;
 use crate::stream::Piece;
 use manyways_unit::Samples;
 
+/// Identifies one direction of an L2CAP channel or RFCOMM stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
     /// Unique in a [`super::Host`]; all other identifiers are reused.
@@ -33,6 +34,7 @@ pub struct Data<'a> {
     pub piece: Piece<'a>,
 }
 
+/// Reason why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
     /// Closed by one of the endpoints.

@@ -20,6 +20,7 @@ pub struct Activity {
     pub exchange: Exchange,
 }
 
+/// A category of applications and its traffic (thesis, section 4.6.1).
 #[derive(Clone, Copy, Debug)]
 pub struct App {
     /// Name of the category.

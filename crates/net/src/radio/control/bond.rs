@@ -41,6 +41,7 @@ struct Link {
     is_shut: bool,
 }
 
+/// Reason why a bond client cannot delay connections.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BondError {

@@ -22,12 +22,14 @@ pub struct Exec {
     running: Option<(Running, Time)>,
 }
 
+/// Result and duration of a command.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ended {
     pub how: How,
     pub lasts: Span,
 }
 
+/// The way in which a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// By itself, with this code.

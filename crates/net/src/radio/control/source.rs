@@ -21,6 +21,7 @@ const OUTGOING: u8 = 4;
 const COUNTERS: &str = "/proc/net/dev";
 const MOST: usize = 1 << 20;
 
+/// Source of packet times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
     /// Each packet individually; requires the right to capture.
@@ -30,6 +31,7 @@ pub enum Watch {
     Counters(Span),
 }
 
+/// Observes the packets of an interface, by capture or by counters.
 #[derive(Debug)]
 pub struct Source {
     name: String,
@@ -63,6 +65,7 @@ struct Counters {
     sent: [u64; 2],
 }
 
+/// Reason why an interface cannot be observed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
