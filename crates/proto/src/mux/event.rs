@@ -14,19 +14,11 @@ pub enum Input<P> {
         condition: Condition,
     },
     /// A carrier was closed.
-    Detach {
-        carrier: CarrierId,
-    },
+    Detach { carrier: CarrierId },
     /// The transport of a carrier reports its state.
-    Condition {
-        carrier: CarrierId,
-        condition: Condition,
-    },
+    Condition { carrier: CarrierId, condition: Condition },
     /// A carrier accepts this number of bytes now; replaces the previous number.
-    Room {
-        carrier: CarrierId,
-        bytes: usize,
-    },
+    Room { carrier: CarrierId, bytes: usize },
     /// Initial credit that the peer grants in its first message.
     Allowance {
         /// Credit of the session, in bytes.
@@ -35,10 +27,7 @@ pub enum Input<P> {
         stream_credit: u64,
     },
     /// A message was received.
-    Message {
-        carrier: CarrierId,
-        message: Message<P>,
-    },
+    Message { carrier: CarrierId, message: Message<P> },
     /// An application of the client opens a connection.
     Open {
         /// One more than the previous stream.
@@ -48,34 +37,17 @@ pub enum Input<P> {
         target: Target,
     },
     /// The application wrote data.
-    Write {
-        stream: StreamId,
-        data: P,
-    },
+    Write { stream: StreamId, data: P },
     /// The application has no more data to write.
-    Finish {
-        stream: StreamId,
-    },
+    Finish { stream: StreamId },
     /// The stream is ended in both directions.
-    Reset {
-        stream: StreamId,
-        code: ResetCode,
-    },
+    Reset { stream: StreamId, code: ResetCode },
     /// The application consumed delivered data.
-    Consumed {
-        stream: StreamId,
-        bytes: u64,
-    },
+    Consumed { stream: StreamId, bytes: u64 },
     /// Changes the treatment of a label, also for existing streams with this label.
-    Relabel {
-        id: u8,
-        treatment: Treatment,
-    },
+    Relabel { id: u8, treatment: Treatment },
     /// Changes the label of a stream. Only a client assigns labels.
-    Assign {
-        stream: StreamId,
-        label: u8,
-    },
+    Assign { stream: StreamId, label: u8 },
     /// A datagram of an application or a server.
     Datagram {
         flow: FlowId,
@@ -86,14 +58,10 @@ pub enum Input<P> {
         data: P,
     },
     /// A flow was closed.
-    CloseFlow {
-        flow: FlowId,
-    },
+    CloseFlow { flow: FlowId },
     /// The interface of a path is down. The mux informs the peer, which need not wait for its own
     /// timeout. The carriers over the path are detached before.
-    PathDown {
-        path: PathId,
-    },
+    PathDown { path: PathId },
 }
 
 /// An action for the shell.
