@@ -117,7 +117,7 @@ impl RoundTrip {
         self.samples.back().copied()
     }
 
-    /// Returns the mean of the last [`Self::SAMPLES`] samples.
+    /// Returns the mean of the last five samples.
     pub fn mean(&self) -> Option<Span> {
         let sum: u64 = self.samples.iter().map(|sample| sample.as_nanos()).sum();
         let count = self.samples.len() as u64;

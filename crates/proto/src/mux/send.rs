@@ -133,8 +133,7 @@ impl<P: Payload> SendHalf<P> {
         self.pending.remove(range);
         let fresh = range.end.saturating_sub(self.high);
         self.high = self.high.max(range.end);
-        // Only the last pending piece has the end, so that no piece is pending when the end is
-        // sent.
+        // Only the last pending piece contains the end, so the end does not precede other bytes.
         let fin = self.fin == Fin::Pending && range.end == self.end && self.pending.is_empty();
         if fin {
             self.fin = Fin::Sent;
