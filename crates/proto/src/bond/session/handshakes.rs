@@ -10,7 +10,7 @@ use manyways_unit::{Span, Time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HandshakeConfig {
-    /// Maximum number of pending handshakes. Above it, a handshake is abandoned: a client needs
+    /// Maximum number of pending handshakes. Above it, the oldest is abandoned: a client needs
     /// only two round trips, and an attacker cannot keep places.
     pub max_pending: usize,
     /// Timeout of a handshake.
@@ -31,7 +31,7 @@ pub struct HandshakeId(u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Abandonment {
     TimedOut,
-    /// Too many handshakes are pending.
+    /// Too many handshakes are pending, and this is the oldest.
     TooMany,
 }
 
@@ -103,7 +103,7 @@ impl PendingHandshakes {
         self.pending.first_key_value().map(|(_, pending)| pending.until)
     }
 
-    /// Which handshake makes room for another.
+    /// Returns the oldest handshake.
     fn victim(&self) -> Option<HandshakeId> {
         self.pending.keys().next().copied()
     }
