@@ -151,7 +151,7 @@ mod tests {
             throughput.observe(Time::from_millis(10 * i), 10_000);
         }
         assert_eq!(throughput.rate(Time::from_millis(1_000)), Some(Rate::from_mbps(8)));
-        // 500 KB later nothing of it is left: 10 KB every 20 ms is 4 Mbit/s.
+        // After another 500 KB only the new rate remains: 10 KB every 20 ms is 4 Mbit/s.
         for i in 1..=60 {
             throughput.observe(Time::from_millis(1_000 + 20 * i), 10_000);
         }

@@ -394,7 +394,7 @@ mod tests {
             assert!(outputs.contains(&Output::Release(waiting)), "{outputs:?}");
             let revoke = revoked.map(|reason| Output::Revoke(owner, reason));
             assert!(revoke.is_none_or(|revoke| outputs.contains(&revoke)), "{outputs:?}");
-            // The next owner does not lose the gate with the first.
+            // The next owner does not lose the gate with the first one.
             let next = gate.acquire(&bulk, 1.0, &bulk).unwrap();
             gate.handle(at(6), input(owner));
             gate.handle(at(6), Input::Open(owner));
@@ -453,7 +453,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an owner does: each connection that waits is released once or abandoned, and in
+        /// For any behaviour of an owner, each waiting connection is released once or abandoned, in
         /// time.
         #[test]
         fn every_connection_is_released_in_time(

@@ -192,8 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each address is tried once, the end comes once, and until then there is a wakeup, later
-        /// than now, or an attempt under way.
+        /// Each address is tried once, the end is reported once, and until then there is a wakeup
+        /// in the future or a running attempt.
         #[test]
         fn every_address_is_tried_once_and_then_it_ends(
             count in 0_u8..6,

@@ -98,7 +98,7 @@ mod tests {
             gone.extend(table.expire(wakeup).into_iter().map(|(key, _)| (wakeup, key)));
             assert!(table.next_wakeup().is_none_or(|next| next > wakeup));
         }
-        // 150 s after their last use, and as late as the sweep is.
+        // 150 s after their last use, plus the delay of the sweep.
         assert_eq!(gone, [(at(165), 1), (at(255), 2)]);
         assert!(table.is_empty());
     }

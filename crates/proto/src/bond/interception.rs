@@ -230,7 +230,7 @@ mod tests {
         now: u64,
         host: RuleState,
         is_connected: bool,
-        /// Something else changes the rules in each turn.
+        /// Another program changes the rules in each turn.
         is_disturbed: bool,
         fails: bool,
     }
@@ -243,7 +243,7 @@ mod tests {
             Self { keeper, now: 0, host, is_connected, is_disturbed, fails }
         }
 
-        /// What is done until the next turn is over.
+        /// The actions until the end of the next turn.
         fn turn(&mut self) -> Vec<Output> {
             let wakeup = self.keeper.next_wakeup().unwrap();
             assert!(wakeup > at(self.now));
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(world.turn(), QUIET);
         world.host.excluded = state(None, &["172.16.0.0/12"]).excluded;
         assert_eq!(world.turn()[1], Output::SetExcluded(world.host.clone()));
-        // A gateway that does not tell any more leaves what it told.
+        // A gateway that no longer reports its families does not change them.
         world.host.families = None;
         assert_eq!(world.turn(), QUIET);
     }

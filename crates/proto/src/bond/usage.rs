@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Day(0).day_of_month(), 1);
         assert_eq!(PI_DAY.period_start(1), Day(19_783));
         assert_eq!(PI_DAY.period_start(14), PI_DAY);
-        // The 15th of February.
+        // 15 February.
         assert_eq!(PI_DAY.period_start(15), Day(19_768));
         for day in 0..40_000 {
             let start = Day(day).period_start(15);

@@ -118,7 +118,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// A path of which so many bytes are seen each half second.
+    /// A path with a look every 500 ms.
     struct Path {
         offer: Offer,
         now: Time,
@@ -132,7 +132,7 @@ mod tests {
             Self { offer, now: Time::ZERO, bytes: 0 }
         }
 
-        /// So many kbit/s flow for some looks; whether a queue stands.
+        /// Adds looks with this rate in kbit/s; `queue` is whether the RTT shows a queue.
         fn flow(&mut self, kbps: u64, looks: u32, queue: bool) -> Option<u64> {
             for _ in 0..looks {
                 self.now += Span::from_millis(500);
@@ -195,7 +195,7 @@ mod tests {
             losses.look(100 + step * 100, 10);
         }
         assert!(losses.share().unwrap() < 0.005, "{:?}", losses.share());
-        // A new connection counts from the beginning.
+        // A new connection starts its counters at 0.
         losses.look(50, 50);
         assert!(losses.share().unwrap() > 0.1);
     }

@@ -101,7 +101,7 @@ mod tests {
     const RTT: Span = Span::from_millis(50);
     const PACKET: u64 = 1_000;
 
-    /// A transport whose packets pass a link of a packet each millisecond, 8 Mbit/s.
+    /// A transport with a bottleneck of one packet per millisecond, 8 Mbit/s.
     struct Transport {
         bottleneck: Bottleneck,
         condition: Condition,
@@ -114,7 +114,7 @@ mod tests {
             Self { bottleneck: Bottleneck::default(), condition }
         }
 
-        /// So many packets are acknowledged, of which the last took so long.
+        /// `packets` are acknowledged, the last one with a round-trip time of `trip` ms.
         fn says(&mut self, at: u64, packets: u64, trip: Option<u64>) {
             let before = self.condition;
             self.condition.acknowledged += packets * PACKET;
@@ -133,11 +133,11 @@ mod tests {
         for at in 0..40 {
             transport.says(at, 1, Some(50 + at));
         }
-        // The last packet of a hundred is acknowledged after 100 ms, and was there half a round
-        // trip before that.
+        // The last of 100 packets is acknowledged after 100 ms, and arrived half an RTT before
+        // that.
         assert_eq!(transport.drains_in(100), Span::from_millis(75));
         assert_eq!(transport.drains_in(10), Span::ZERO, "the path holds more");
-        // It is known of merged acknowledgements too, and of those whose departure is not.
+        // The rate is also known from merged ACKs, and without departure times.
         let mut transport = Transport::new();
         transport.says(0, 5, Some(80));
         for at in 1..20 {
@@ -150,7 +150,7 @@ mod tests {
     fn what_was_not_held_up_says_nothing_of_the_link() {
         let mut transport = Transport::new();
         for at in 0..400 {
-            // A call, say.
+            // For example a call.
             transport.says(5 * at, 1, Some(51));
         }
         assert_eq!(transport.drains_in(100), Span::ZERO);
@@ -164,7 +164,7 @@ mod tests {
             for at in start..start + 20 {
                 transport.says(at, 1, Some(70));
             }
-            // Acknowledgements that were held up come at once, as if the link were twice as fast.
+            // Compressed ACKs, as of a link with twice the rate.
             transport.says(start + 22, 3, Some(70));
             transport.says(start + 24, 1, Some(70));
             transport.says(start + 29, 13, Some(70));

@@ -124,15 +124,15 @@ mod tests {
             transport
         }
 
-        /// The application's end hands it so many packets.
+        /// Gives `packets` to the transport.
         fn feed(&mut self, at: u64, packets: u64) {
             self.fed += packets * PACKET;
             self.flight.feed(Time::ZERO + Span::from_millis(at), &self.condition, self.fed);
         }
 
-        /// It says that so many packets were acknowledged so far, and so many are on their way.
+        /// Reports the acknowledged packets in total, and the packets in flight.
         fn says(&mut self, at: u64, acknowledged: u64, in_flight: u64) {
-            // A handshake went before.
+            // One packet for the handshake.
             self.condition.acknowledged = (1 + acknowledged) * PACKET;
             self.condition.in_flight = Some(Size::from_bytes(in_flight * PACKET));
             self.condition.departed = (1 + acknowledged + in_flight) * PACKET;
@@ -156,7 +156,7 @@ mod tests {
         transport.feed(0, 10);
         transport.says(10, 0, 10);
         assert_eq!(transport.opens_in(10), Span::from_millis(60));
-        // What is added waits, and changes nothing.
+        // More data waits, and changes nothing.
         transport.feed(20, 4);
         assert_eq!(transport.opens_in(30), Span::from_millis(40));
         assert_eq!(transport.opens_in(100), Span::ZERO);
@@ -168,7 +168,7 @@ mod tests {
         for _ in 0..8 {
             transport.feed(0, 1);
         }
-        // Ten packets are full of seven packets' bytes.
+        // Seven full packets fill a window of ten packets.
         transport.says(0, 0, 7);
         transport.condition.in_flight = Some(Size::from_bytes(10 * PACKET));
         assert_eq!(transport.flight.departures.len(), 7);
@@ -195,7 +195,7 @@ mod tests {
         for packet in 1..50 {
             let now = 63 + 7 * packet;
             transport.says(now, packet, 10);
-            // The next of them left seven milliseconds after the one that was acknowledged.
+            // Departures have a distance of 7 ms.
             assert_eq!(transport.opens_in(now), Span::from_millis(7), "{packet}");
         }
     }
@@ -222,7 +222,7 @@ mod tests {
             transport.says(packet / 100, 0, packet + 1);
         }
         assert_eq!(transport.flight.departures.len(), MOST_KEPT);
-        // What was left out counts as sent with the last that was kept.
+        // Departures above the limit count as sent with the last stored one.
         transport.says(75, 999, 1_000);
         assert!(transport.opens_in(75) <= RTT);
         transport.says(80, 1_999, 0);

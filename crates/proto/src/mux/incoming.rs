@@ -11,8 +11,8 @@ use crate::ranges::Range;
 
 /// Maximum number of remembered gaps in the stream numbers.
 const MOST_GAPS: usize = 32_768;
-/// A piece that waits for earlier bytes has a cost beyond its bytes. Each such piece needs this
-/// many bytes of the session's credit…
+/// A piece that waits for earlier bytes has a cost beyond its bytes. Each of these pieces needs
+/// this many bytes of the session's credit…
 const BYTES_A_PIECE: u64 = 128;
 /// …above this number of pieces.
 const FREE_PIECES: u64 = 1_024;

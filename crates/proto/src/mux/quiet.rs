@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A transport of which one packet after the other is acknowledged.
+    /// A transport with one acknowledged packet at a time.
     struct Transport {
         quiet: Quiet,
         condition: Condition,
@@ -100,8 +100,8 @@ mod tests {
             Self { quiet: Quiet::default(), condition }
         }
 
-        /// A packet took so many milliseconds, and so many bytes are on their way. Whether a sign
-        /// of life is asked for, and what is expected now.
+        /// Processes a packet with this RTT in ms, with this number of bytes in flight. Returns
+        /// whether a ping is requested, and the expected RTT in ms.
         fn sees(&mut self, rtt: u64, in_flight: u64) -> (bool, u64) {
             let before = self.condition;
             let sample = Span::from_millis(rtt).as_nanos();

@@ -133,7 +133,7 @@ mod tests {
         assert!(!gauge.holds());
         gauge.observe(at(1), &TEST, Reading::Value(99));
         assert!(gauge.holds());
-        // Within the margin nothing changes, however long that lasts.
+        // Within the margin nothing changes, even after a long time.
         gauge.observe(at(10), &TEST, Reading::Value(119));
         gauge.observe(at(90_000), &TEST, Reading::Value(119));
         assert!(gauge.holds() && gauge.turns_at(&TEST).is_none());
@@ -143,7 +143,7 @@ mod tests {
         assert!(gauge.holds());
         gauge.observe(at(103_000), &TEST, Reading::Value(500));
         assert!(!gauge.holds());
-        // The way back has no margin, but takes as long.
+        // The change back has no margin, but the same hold time.
         gauge.observe(at(104_000), &TEST, Reading::Value(99));
         gauge.observe(at(105_000), &TEST, Reading::Value(100));
         gauge.observe(at(106_000), &TEST, Reading::Value(99));

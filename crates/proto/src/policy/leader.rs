@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(leader.path(), Some(PathId(0)), "it did not last");
         leader.observe(at(25_000), &all, &paths([Some(50), Some(39)]));
         assert_eq!(leader.path(), Some(PathId(1)));
-        // Nobody knows any more: nothing speaks against who leads.
+        // Without any known RTT, the leader does not change.
         leader.observe(at(60_000), &all, &paths([None, None]));
         assert_eq!(leader.path(), Some(PathId(1)));
     }
