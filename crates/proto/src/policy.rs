@@ -135,8 +135,8 @@ impl Policy {
         self.rules.iter().flat_map(|rule| rule.only.iter().chain(&rule.not))
     }
 
-    /// Returns the data plan of the path with this name and kind. The user of the plan resets its
-    /// count with the plan.
+    /// Returns the data plan of the path with this name and kind. Byte counts restart on its reset
+    /// day.
     pub fn plan(&self, name: &str, kind: &str) -> Option<Plan> {
         self.of_network(name, kind, |network| network.plan)
     }
