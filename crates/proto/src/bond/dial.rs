@@ -21,7 +21,6 @@
 //! - A carrier that is suspect for [`Config::suspect_grace`] is replaced, because a NAT may have
 //!   lost its mapping. The old carrier stays until the new one is connected.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
-//!   send.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;

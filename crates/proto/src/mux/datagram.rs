@@ -104,7 +104,7 @@ impl Seen {
         !self.is_first(number)
     }
 
-    /// Records `number` and returns whether it is new. A number outside of the bitmap counts as
+    /// Records `number` and returns whether it is new. A number older than the bitmap counts as
     /// repeated.
     fn is_first(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.largest);

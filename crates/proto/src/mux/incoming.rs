@@ -11,10 +11,10 @@ use crate::ranges::Range;
 
 /// Maximum number of remembered gaps in the stream numbers.
 const MOST_GAPS: usize = 32_768;
-/// A piece that waits for earlier bytes has a cost beyond its bytes. Each of these pieces needs
-/// this many bytes of the session's credit…
+/// Bytes of session credit per stored piece: a piece that waits for earlier bytes has a cost
+/// beyond its bytes.
 const BYTES_A_PIECE: u64 = 128;
-/// …above this number of pieces.
+/// Number of stored pieces that need no credit in addition.
 const FREE_PIECES: u64 = 1_024;
 /// Minimum number of streams above the limit that are refused one by one.
 const SLACK: u64 = 256;
