@@ -1,10 +1,10 @@
-//! Every decision of `manyways bond` that is not about bytes: when a client dials which path over
-//! which transport, what becomes of an application's flow, which state a path is in, and which
-//! sessions a gateway keeps. [`crate::mux`] decides about the bytes.
+//! The decisions of `manyways bond`: when a client dials which path over which transport, how an
+//! application's flow is routed, the state of each path, and which sessions a gateway keeps.
+//! [`crate::mux`] schedules the bytes.
 //!
-//! Each core has the shape of all cores here: `handle(now, input)`, `poll(now) -> Option<Output>`,
-//! `next_wakeup() -> Option<Time>`. Every time limit of the bond is a field of a core's `Config`,
-//! whose [`Default`] is what `manyways bond` uses.
+//! Each core has the interface `handle(now, input)`, `poll(now) -> Option<Output>`, `next_wakeup()
+//! -> Option<Time>`. Every timeout of the bond is a field of a core's `Config`. `manyways bond`
+//! uses the [`Default`].
 
 pub mod carrier;
 pub mod delay_gate;

@@ -1,4 +1,4 @@
-//! What a path is worth, from the bytes that it brought.
+//! Estimates the capacity and round-trip time of a path from received bytes.
 
 mod offer;
 
@@ -8,25 +8,23 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 pub use offer::{Look, Losses, Offer};
 
-/// A sample closes after this much, as in MP-H2 §3.3.
+/// Minimum bytes of a sample (MP-H2, §3.3).
 const SAMPLE: u64 = 20_000;
-/// The average reaches back over this much.
+/// Bytes of the samples in the average.
 const WINDOW: u64 = 500_000;
 
-/// What a path was worth when it was used last.
+/// Estimate of a path at its last use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conditions {
-    /// Its throughput.
     pub rate: Rate,
-    /// Its application round trip: from a request to the head of its answer.
+    /// Time from a request to its response header.
     pub rtt: Span,
 }
 
-/// The throughput of one path: samples of at least 20 KB, averaged over the last 500 KB.
+/// Throughput of one path: samples of at least 20 KB, averaged over the last 500 KB.
 ///
-/// Each sample weighs as much as the time that it took, so the average is the rate that a download
-/// of the window's bytes had. Only the time in which bytes were due counts: the shell's silence
-/// between two requests is no sample, see [`Throughput::resume`].
+/// Each sample has the weight of its duration, so the average is the rate of a download of the
+/// window's bytes. Only time in which bytes are expected counts; see [`Throughput::resume`].
 #[derive(Clone, Debug, Default)]
 pub struct Throughput {
     samples: VecDeque<(u64, Span)>,
@@ -37,24 +35,24 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Bytes are due from now on: a response has begun.
+    /// Starts a sample, because a response has begun.
     pub fn resume(&mut self, now: Time) {
         self.since = Some(now);
         self.open = 0;
     }
 
-    /// Whether bytes are due.
+    /// Returns whether bytes are expected.
     pub fn is_running(&self) -> bool {
         self.since.is_some()
     }
 
-    /// No bytes are due any more. The sample that was open is too short to tell and is dropped.
+    /// Stops the measurement. The incomplete sample is too short and is dropped.
     pub fn pause(&mut self) {
         self.since = None;
         self.open = 0;
     }
 
-    /// `bytes` arrived.
+    /// Records `bytes` received at `now`.
     pub fn observe(&mut self, now: Time, bytes: u64) {
         let Some(since) = self.since else {
             self.since = Some(now);
@@ -79,10 +77,10 @@ impl Throughput {
         }
     }
 
-    /// The rate as of now, or `None` before the first sample.
+    /// Returns the rate at `now`, or `None` before the first sample.
     ///
-    /// While bytes are due and fail to come, the estimate falls: the open sample counts as soon as
-    /// it makes the answer lower.
+    /// The incomplete sample counts as soon as it lowers the result, so the estimate falls while
+    /// expected bytes do not arrive.
     pub fn rate(&self, now: Time) -> Option<Rate> {
         if self.samples.is_empty() {
             return None;
@@ -95,7 +93,7 @@ impl Throughput {
     }
 }
 
-/// The application round trip of one path: from a request to the head of its answer.
+/// Application round-trip time of one path: from a request to its response header.
 #[derive(Clone, Debug, Default)]
 pub struct RoundTrip {
     samples: VecDeque<Span>,
@@ -103,10 +101,9 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// The mean is of so many samples, as in MP-H2 §3.4.1.
+    /// Number of samples in the mean (MP-H2, §3.4.1).
     const SAMPLES: usize = 5;
 
-    /// One was measured.
     pub fn observe(&mut self, sample: Span) {
         self.samples.push_back(sample);
         if self.samples.len() > Self::SAMPLES {
@@ -115,26 +112,26 @@ impl RoundTrip {
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
     }
 
-    /// The latest.
+    /// Returns the latest sample.
     pub fn last(&self) -> Option<Span> {
         self.samples.back().copied()
     }
 
-    /// The mean of the last five.
+    /// Returns the mean of the last five samples.
     pub fn mean(&self) -> Option<Span> {
         let sum: u64 = self.samples.iter().map(|sample| sample.as_nanos()).sum();
         let count = self.samples.len() as u64;
         (count > 0).then(|| Span::from_nanos(sum / count))
     }
 
-    /// Whether the latest is hardly longer than the smallest, and there was one before: nothing
-    /// waits in a queue.
+    /// Returns whether the latest of at least two samples is at most 25 % above the smallest: there
+    /// is no queueing delay.
     pub fn is_flat(&self) -> bool {
         let pair = self.last().zip(self.least()).filter(|_| self.samples.len() > 1);
         pair.is_some_and(|(last, least)| last * 4 <= least * 5)
     }
 
-    /// The smallest of all: what is left when nothing waits in a queue.
+    /// Returns the smallest of all samples: the RTT without queueing delay.
     pub fn least(&self) -> Option<Span> {
         self.least
     }
@@ -154,7 +151,7 @@ mod tests {
             throughput.observe(Time::from_millis(10 * i), 10_000);
         }
         assert_eq!(throughput.rate(Time::from_millis(1_000)), Some(Rate::from_mbps(8)));
-        // 500 KB later nothing of it is left: 10 KB every 20 ms is 4 Mbit/s.
+        // After another 500 KB only the new rate remains: 10 KB every 20 ms is 4 Mbit/s.
         for i in 1..=60 {
             throughput.observe(Time::from_millis(1_000 + 20 * i), 10_000);
         }

@@ -1,13 +1,13 @@
-//! Many connections and datagrams of applications over a few carriers, one a path: one end of a
-//! session.
+//! One endpoint of a session: multiplexes streams and datagrams over one or more carriers for each
+//! path.
 //!
-//! [`Mux`] is the core; both ends are the same code, but that only a client opens streams. The
-//! shell tells it what happened ([`Input`]), asks what to do ([`Mux::poll`]), and moves bytes. The
-//! protocol is that of MPFlex (§5.4.2) in its idea; its form is ours: [`Message`].
+//! [`Mux`] is the core. Both endpoints run the same code, except that only a client opens streams.
+//! The shell reports events ([`Input`]), polls for actions ([`Mux::poll`]) and moves bytes. The
+//! design follows MPFlex (§5.4.2); the message format ([`Message`]) is ours.
 //!
-//! What is promised: every stream delivers exactly the bytes that were written, once and in order,
-//! as long as the session lives, whatever carriers come, stall and die. Streams do not wait for
-//! each other. A peer can make this end hold no more than what it granted.
+//! Guarantees: every stream delivers exactly the written bytes, once and in order, while the
+//! session exists, even if carriers are added, stall or fail. Streams do not block each other. A
+//! peer cannot make this endpoint buffer more than the granted credit.
 
 mod appetite;
 mod bottleneck;
@@ -47,59 +47,56 @@ use notice::Notice;
 use stream::Stream;
 use turns::{Place, Turns};
 
-/// Bytes of an application: cheap to clone and to cut.
+/// Bytes of an application; cheap to clone and to slice.
 pub trait Payload: Clone + Debug {
-    /// How many.
     fn len(&self) -> usize;
-    /// Those from `from` up to but not including `to`.
+    /// Returns the bytes from `from` up to but not including `to`.
     fn slice(&self, from: usize, to: usize) -> Self;
-    /// None at all.
     fn empty() -> Self;
-    /// Both, one after the other.
+    /// Returns `first` followed by `second`.
     fn join(first: &Self, second: &Self) -> Self;
-    /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Which end.
+/// The role of an endpoint in a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Opens streams.
     Client,
-    /// Is asked to.
+    /// Accepts streams and connects to their targets.
     Gateway,
 }
 
-/// What an end allows and assumes.
+/// Limits of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end it is.
     pub role: Role,
-    /// How many bytes of all streams it takes in before applications take them.
+    /// Receive credit of the session: bytes of all streams that are buffered until applications
+    /// consume them.
     pub credit: u64,
-    /// The same for every stream. So many streams that nobody reads hold up no other one: half of
-    /// `credit` divided by this.
+    /// Receive credit of one stream. `credit` / 2 / `stream_credit` streams without a reader do not
+    /// block another stream.
     pub stream_credit: u64,
-    /// What one stream may have at most, when its reader is fast and others leave it.
+    /// Maximum to which the receive window of one stream may grow.
     pub most_stream_credit: u64,
-    /// How many streams the peer may have open.
+    /// Maximum number of open streams of the peer.
     pub streams: u64,
-    /// How many datagram flows the peer may have open.
+    /// Maximum number of open datagram flows of the peer.
     pub flows: u64,
-    /// How many bytes of applications are kept at most, until the peer has them. A stream may keep
-    /// half of what the others leave, and 16 KiB in any case.
+    /// Bytes of all streams that are kept until the peer acknowledges them. One stream may keep
+    /// half of the unused part, and at least 16 KiB.
     pub most_kept: u64,
-    /// A datagram that waited for so long is dropped.
+    /// Time in the queue after which a datagram is dropped.
     pub stale: Span,
-    /// Bytes of a stream may be sent again on another carrier when theirs stalls, up to this and a
-    /// twentieth of all that is sent.
+    /// Maximum reinjection budget in bytes. The budget starts at this value, and grows by a
+    /// twentieth of each sent byte of a stream up to this value.
     pub reinjection: u64,
 }
 
 impl Config {
-    /// The defaults of an end.
+    /// Creates the default limits of `role`.
     pub fn new(role: Role) -> Self {
         Self {
             role,
@@ -121,54 +118,55 @@ impl Default for Config {
     }
 }
 
-/// One end of a session.
+/// One endpoint of a session.
 #[derive(Debug)]
 pub struct Mux<P> {
     config: Config,
     carriers: Vec<Carrier>,
     streams: HashMap<StreamId, Stream<P>>,
-    /// Streams that were ever open, by number.
+    /// Numbers of all streams that were ever open.
     known: Ranges,
     labels: HashMap<u8, (u64, Treatment)>,
     schedulers: Schedulers,
-    /// Streams with something to send, by label.
+    /// Streams with data to send, by label.
     ready: Turns<StreamId>,
-    /// Those that wait for credit of the session.
+    /// Streams that wait for credit of the session, by label.
     broke: Turns<StreamId>,
-    /// Bytes that wait in all streams.
+    /// Bytes in the send queues of all streams that stream credit permits.
     backlog: u64,
     notices: Turns<Notice>,
-    /// Where each of them waits.
+    /// Place of each notice in `notices`.
     noticed: HashMap<Notice, Place>,
     outputs: VecDeque<Output<P>>,
     datagrams: Datagrams<P>,
-    /// Bytes that datagrams took more than streams while both waited.
+    /// Bytes that datagrams have sent more than streams while both waited.
     debt: i64,
-    /// Credit of the session: what the peer granted and what of it is used…
+    /// Send credit of the session that the peer granted, and the used part.
     granted: u64,
     used: u64,
     peer_stream_credit: u64,
-    /// …and what this end granted, what of it came, and what of that was consumed.
+    /// Receive credit of the session: the granted, the received and the consumed bytes.
     most: u64,
     fresh: u64,
     consumed: u64,
-    /// What streams may hold beyond what every one may.
+    /// Receive credit of all streams above the base credit of each stream.
     leased: u64,
-    /// When they were granted more, until some time after.
+    /// Recent grants of stream credit, oldest first.
     grants: VecDeque<(Time, StreamId)>,
-    /// Pieces of streams that wait for those before them.
+    /// Received pieces that wait for earlier bytes of their stream.
     pieces: usize,
-    /// Bytes of all streams that are kept because they may have to be sent again.
+    /// Bytes of all streams that may need a retransmission.
     kept: u64,
-    /// The carrier that brought something last.
+    /// The carrier of the last received traffic.
     recent: Option<CarrierId>,
-    /// So many bytes may be sent again; it owes what the last message was too long.
+    /// Remaining reinjection budget in bytes; negative if the last message was larger than the
+    /// rest.
     reinjection: i64,
     counters: Counters,
 }
 
 impl<P: Payload> Mux<P> {
-    /// A session without carriers.
+    /// Creates a session without carriers.
     pub fn new(config: Config) -> Self {
         let most = config.credit;
         Self {
@@ -202,7 +200,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// Takes note of what happened at `now`.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input<P>) {
         match input {
             Input::Attach { carrier, path, condition } => {
@@ -272,7 +270,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// What to do next; nothing when all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output<P>> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -286,11 +284,12 @@ impl<P: Payload> Mux<P> {
         if let Some((carrier, message)) = self.transmit(now) {
             return Some(Output::Send { carrier, message });
         }
-        // What was sent may have made room for the application.
+        // Sent bytes may have made room for more bytes of the application.
         self.outputs.pop_front()
     }
 
-    /// When to call [`Mux::poll`] again if nothing happens before.
+    /// Returns the time of the next [`Mux::poll`] if no input arrives before, or `None` if no timer
+    /// runs.
     pub fn next_wakeup(&self) -> Option<Time> {
         let all_suspect = self.carriers.iter().all(|carrier| carrier.suspect);
         let carriers = self.carriers.iter().flat_map(|carrier| {
@@ -301,32 +300,30 @@ impl<P: Payload> Mux<P> {
         carriers.flatten().chain(self.datagrams.next_wakeup()).min()
     }
 
-    /// What it has done so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The streams that are open.
     pub fn stream_count(&self) -> usize {
         self.streams.len()
     }
 
-    /// The carriers, and whether each is suspect.
+    /// Returns the carriers, each with whether it is suspect.
     pub fn carriers(&self) -> impl Iterator<Item = (CarrierId, bool)> + '_ {
         self.carriers.iter().map(|carrier| (carrier.id, carrier.suspect))
     }
 
-    /// What this end holds for the peer's streams: at most the credit that was granted.
+    /// Returns the received bytes that applications have not consumed; at most the granted credit.
     pub fn held(&self) -> u64 {
         self.streams.values().map(|stream| stream.receive.held()).sum()
     }
 
-    /// What labels stand for now.
+    /// Returns the current labels and their treatments.
     pub fn labels(&self) -> Vec<(u8, Treatment)> {
         self.labels.iter().map(|(id, (_, treatment))| (*id, *treatment)).collect()
     }
 
-    /// How a stream is treated now.
+    /// Returns the current treatment of `stream`, or `None` if the stream does not exist.
     pub fn treatment(&self, stream: StreamId) -> Option<Treatment> {
         self.streams.get(&stream).map(|stream| self.treatment_of(stream.label))
     }

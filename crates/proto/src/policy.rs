@@ -1,5 +1,4 @@
-//! What a user says of which traffic: an ordered list of rules, of which the first that matches
-//! decides.
+//! Policy of a user for traffic: an ordered list of rules. The first matching rule decides.
 //!
 //! ```toml
 //! [paths.lte]
@@ -16,12 +15,12 @@
 //! paths = "unmetered"
 //! ```
 //!
-//! [`Policy::parse`] reads the text; `docs/bond-policy.md` says what every key means. An [`Engine`]
-//! keeps what a policy needs over time: it is told of its [`Surroundings`] and decides about each
-//! [`Flow`]. A policy receives names and measurements; it never looks at packets itself.
+//! [`Policy::parse`] reads the text; `docs/bond-policy.md` specifies all keys. An [`Engine`] keeps
+//! the state of a policy over time: it observes the [`Surroundings`] and decides about each
+//! [`Flow`]. A policy uses names and measurements, and never inspects packets.
 //!
-//! What a rule says about paths is a promise: a flow whose rule allows paths that are all gone
-//! waits, and goes nowhere else.
+//! The permitted paths of a rule are strict: a flow waits while none of them exists, and never uses
+//! another path.
 
 mod cgroup;
 mod condition;
@@ -54,9 +53,9 @@ use selector::Selector;
 
 use crate::sched::Kind;
 
-/// Rules in the order in which they are asked.
+/// Rules in order of evaluation.
 ///
-/// The [`Default`] has none: every flow may use every path.
+/// The [`Default`] has no rules: every flow may use every path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -68,9 +67,9 @@ pub struct Policy {
 struct Rule {
     name: String,
     line: usize,
-    /// What a flow has to be: any of these. There is at least one…
+    /// Alternatives of which a flow must match at least one; not empty.
     only: Vec<Selector>,
-    /// …and what it may not be.
+    /// Selectors of which a flow must match none.
     not: Vec<Selector>,
     when: Vec<Condition>,
     action: Action,
@@ -85,27 +84,27 @@ enum Action {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Primary {
-    /// The first of these that is up.
+    /// The first of these paths that is up.
     Paths(Paths),
     LowestLatency,
 }
 
-/// What the user says of a network: `[paths.NAME]`.
+/// Properties of a network from the policy file: `[paths.NAME]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Network {
-    /// The name of a path, or else its kind.
+    /// Name of a path, or its access technology.
     name: String,
     line: usize,
     metered: Option<bool>,
     plan: Option<Plan>,
 }
 
-/// How much may flow in a month.
+/// Data plan of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// In both directions together.
+    /// Bytes per month, both directions together.
     pub monthly: Size,
-    /// The day of the month on which counting begins anew, from 1 to 28.
+    /// Day of the month on which the plan is reset, from 1 to 28.
     pub from_day: u8,
 }
 
@@ -116,18 +115,18 @@ impl Default for Action {
 }
 
 impl Policy {
-    /// The names of its rules, in their order.
+    /// Returns the names of the rules in order.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.name.as_str())
     }
 
-    /// Whether a rule asks whose a flow is: its process, user or control group.
+    /// Returns whether a rule depends on the process, user or control group of a flow.
     pub fn asks_whose(&self) -> bool {
         self.selectors()
             .any(|one| !one.process.is_empty() || !one.user.is_empty() || !one.cgroup.is_empty())
     }
 
-    /// Whether a rule asks for the name of a flow's server.
+    /// Returns whether a rule depends on the server name of a flow.
     pub fn asks_for_domain(&self) -> bool {
         self.selectors().any(|one| !one.domain.is_empty())
     }
@@ -136,7 +135,8 @@ impl Policy {
         self.rules.iter().flat_map(|rule| rule.only.iter().chain(&rule.not))
     }
 
-    /// The data plan of the path of that name and kind: whoever counts bytes begins anew with it.
+    /// Returns the data plan of the path with this name and kind. Byte counts restart on its reset
+    /// day.
     pub fn plan(&self, name: &str, kind: &str) -> Option<Plan> {
         self.of_network(name, kind, |network| network.plan)
     }
@@ -145,7 +145,7 @@ impl Policy {
         self.of_network(&path.name, &path.kind, |network| network.metered).unwrap_or(path.metered)
     }
 
-    /// What is said of the path by its name, or else by its kind.
+    /// Returns the property of a path from the entry of its name, or else of its kind.
     fn of_network<T>(
         &self,
         name: &str,
@@ -162,7 +162,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// Whether the flow is one of those that the rule is about.
+    /// Returns whether the selectors of the rule match the flow.
     fn is_about(&self, flow: &Flow<'_>) -> bool {
         let fits = |selector: &Selector| selector.miss(flow).is_none();
         self.only.iter().any(fits) && !self.not.iter().any(fits)

@@ -1,8 +1,8 @@
-//! Which path the next message of a stream takes.
+//! Selection of the path for the next message of a stream.
 //!
-//! [`Treatment`] is what a policy says of a stream; [`Kind`] names the schedulers, and
-//! [`Schedulers`] has one of each, so that a stream's can be switched while it runs. A scheduler
-//! sees the paths that the stream may use as [`View`]s and answers with a [`Choice`].
+//! [`Treatment`] is the policy of a stream; [`Kind`] names the schedulers. [`Schedulers`] has one
+//! scheduler of each kind, so that a stream can change its scheduler at any time. A scheduler gets
+//! the permitted paths as [`View`]s and returns a [`Choice`].
 
 mod buffer_aware;
 mod ecf;
@@ -17,62 +17,61 @@ use manyways_unit::{Rate, Size, Span};
 
 pub use treatment::{Kind, PathId, PathSet, Treatment, UnknownScheduler};
 
-/// What is to be sent.
+/// Amount of data to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// What waits in this stream, the next message included.
+    /// Pending bytes of this stream, including the next message.
     pub backlog: Size,
-    /// What waits in all streams, this one included.
+    /// Pending bytes of all streams, including this one.
     pub total: Size,
-    /// The path that comes first, where a scheduler has one.
+    /// Primary path of the stream, used by some schedulers.
     pub primary: Option<PathId>,
 }
 
-/// What is known of a path that can be used.
+/// State of a usable path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Which one.
     pub path: PathId,
-    /// Whether it takes a message now.
+    /// Whether the path accepts a message now.
     pub has_room: bool,
-    /// The smoothed round trip, queues of the network included.
+    /// Smoothed RTT, including queueing delay.
     pub rtt: Span,
-    /// Its mean deviation.
+    /// Mean deviation of the RTT.
     pub rtt_var: Span,
-    /// What the congestion window lets be on its way.
+    /// Congestion window.
     pub window: Size,
-    /// What is on its way.
+    /// Bytes in flight.
     pub in_flight: Size,
-    /// What waits at this end, in the kernel and before it.
+    /// Unsent bytes at this endpoint, in the kernel and in user space.
     pub unsent: Size,
-    /// How fast what waits is sent.
+    /// Rate at which unsent bytes are sent.
     pub rate: Rate,
-    /// How long the congestion window stays full.
+    /// Time until the congestion window opens; zero if it is open.
     pub opens_in: Span,
-    /// How long what is on its way and waits takes to arrive, through the queues that it has made
-    /// in the network; zero where that is not known.
+    /// Time until all bytes in flight and unsent bytes have passed the bottleneck queue; zero if
+    /// unknown.
     pub drains_in: Span,
 }
 
-/// What is to be done.
+/// Decision of a scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Send the message that begins `ahead` bytes into the backlog on the path at this index.
+    /// Send the message that starts `ahead` bytes into the backlog on the path at index `at`.
     Send {
-        /// The index among the views.
+        /// Index in the views.
         at: usize,
-        /// Those bytes before it are left to faster paths.
+        /// Bytes that are left to faster paths.
         ahead: u64,
     },
-    /// Send the next message on every path; the first copy wins.
+    /// Send the next message on every path; the receiver uses the first copy.
     Everywhere,
-    /// Send nothing now: a path without room will have some soon enough.
+    /// Send nothing now, because waiting for a path without room is better.
     Wait,
 }
 
-/// A way to choose.
+/// A path scheduler.
 pub trait Scheduler: Debug {
-    /// Chooses among the paths that the stream may use, at least one of which has room.
+    /// Chooses among the permitted paths.
     fn choose(&mut self, job: &Job, paths: &[View]) -> Choice;
 }
 
@@ -87,7 +86,7 @@ pub struct Schedulers {
     redundant: Redundant,
 }
 
-/// On every path.
+/// Sends copies on all paths.
 #[derive(Debug, Default)]
 struct Redundant;
 
@@ -98,7 +97,7 @@ impl Scheduler for Redundant {
 }
 
 impl Schedulers {
-    /// Asks the scheduler of this kind.
+    /// Runs the scheduler of this kind.
     pub fn choose(&mut self, kind: Kind, job: &Job, paths: &[View]) -> Choice {
         let scheduler: &mut dyn Scheduler = match kind {
             Kind::MinRtt => &mut self.minrtt,
@@ -113,8 +112,9 @@ impl Schedulers {
 }
 
 impl View {
-    /// When a message that is handed over now arrives: after what waits before it or when the
-    /// window opens, and half a round trip, or after what is before it in the network's queues.
+    /// Returns the time until a message that is sent now arrives: the longer of unsent bytes and
+    /// closed window, plus half an RTT; or the drain time of the bottleneck queue if that is
+    /// longer.
     pub fn arrival(&self) -> Span {
         let wait = match self.rate.is_zero() {
             true => Span::ZERO,
@@ -125,7 +125,7 @@ impl View {
     }
 }
 
-/// The index of the view with the least of something, among those that `fit`.
+/// Returns the index of the view with the smallest key among the views that `fit`.
 fn least<K: Ord>(
     paths: &[View],
     fit: impl Fn(&View) -> bool,

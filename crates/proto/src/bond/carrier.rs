@@ -1,21 +1,21 @@
-//! What a carrier asks of its transport: how much may wait there unsent, how often it is asked how
-//! it does, and how a NAT on the way is kept from forgetting it.
+//! Transport settings of a carrier: limit of unsent bytes, sampling of the connection state, and
+//! keepalives for NAT mappings.
 
 use manyways_unit::{Rate, Span, Time};
 
-/// What a carrier's transport is told.
+/// Transport settings of a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The transport is asked no more often for its window, round trip and so on.
+    /// Minimum interval between samples of congestion window, RTT and other state.
     pub sample_interval: Span,
-    /// A QUIC connection on which nothing comes for this long is forgotten at both ends.
+    /// Idle timeout of a QUIC connection at both endpoints.
     pub quic_idle_timeout: Span,
-    /// How long the gateway lets a TCP connection be idle before it asks for a sign of life.
+    /// Idle time after which the gateway sends TCP keepalives.
     pub gateway_keepalive: Span,
-    /// From one such question without an answer to the next.
+    /// Interval between keepalives without response.
     pub keepalive_interval: Span,
-    /// After this many without an answer the connection is broken.
+    /// Number of keepalives without response after which the connection is closed.
     pub keepalive_probes: u32,
 }
 
@@ -31,18 +31,18 @@ impl Default for Config {
     }
 }
 
-/// A carrier whose round trip is not known yet is taken for one of this.
+/// Assumed RTT of a carrier without a sample.
 pub const INITIAL_RTT: Span = Span::from_millis(100);
 
-/// How much of what is written waits at this end: this much time's worth…
+/// Time in which the transport sends the permitted unsent bytes.
 const UNSENT_TIME: Span = Span::from_millis(5);
-/// …but no less…
+/// Minimum of unsent bytes.
 const MIN_UNSENT: u64 = 6 << 10;
-/// …and no more than this.
+/// Maximum of unsent bytes.
 pub const MAX_UNSENT: u64 = 1 << 20;
 
-/// How many bytes may wait unsent in the transport: what waits there cannot take another path any
-/// more, nor let something urgent pass. Small changes are not worth a system call.
+/// Limit of unsent bytes in the transport. These bytes can neither change to another path nor let
+/// higher priorities pass. The limit ignores small changes, which do not justify a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnsentLimit(u64);
 
@@ -53,12 +53,11 @@ impl Default for UnsentLimit {
 }
 
 impl UnsentLimit {
-    /// The limit in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
 
-    /// The transport sends at `rate` now. The new limit, where it is another one.
+    /// Returns a new limit in bytes if `rate` changes it by at least a quarter.
     pub fn observe(&mut self, rate: Rate) -> Option<u64> {
         let wanted = rate.size_in(UNSENT_TIME).as_bytes().clamp(MIN_UNSENT, MAX_UNSENT);
         let differs = wanted > self.0 * 5 / 4 || wanted < self.0 * 3 / 4;
@@ -69,8 +68,8 @@ impl UnsentLimit {
     }
 }
 
-/// The mean deviation of round trips that a transport does not tell itself (RFC 6298 §2, with a
-/// gain of 1/4).
+/// Mean deviation of the RTT for a transport that does not report one (RFC 6298 §2, with a gain of
+/// 1/4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RttVariation {
     last: Option<Span>,
@@ -78,7 +77,7 @@ pub struct RttVariation {
 }
 
 impl RttVariation {
-    /// Takes the round trip, and returns the deviation: an eighth of the round trip at least.
+    /// Processes an RTT and returns the deviation, which is at least an eighth of the RTT.
     pub fn observe(&mut self, rtt: Span) -> Span {
         let before = self.last.replace(rtt).unwrap_or(rtt);
         let change = rtt.saturating_sub(before) + before.saturating_sub(rtt);
@@ -87,7 +86,7 @@ impl RttVariation {
     }
 }
 
-/// Whether it is time to ask a transport again.
+/// Returns whether the next sample of the transport is due.
 pub fn is_sample_due(now: Time, last: Option<Time>, config: &Config) -> bool {
     last.is_none_or(|at| now.since(at) >= config.sample_interval)
 }

@@ -1,60 +1,55 @@
-//! Delays new connections that match some rules of the policy, on behalf of a program that lets a
-//! radio sleep meanwhile (MakeActive).
+//! Delays new connections of some policy rules on request of a program that lets a radio sleep
+//! meanwhile (MakeActive).
 //!
-//! One program at a time owns the gate. It closes and opens it; while it is closed, connections of
-//! its rules wait. The gate trusts its owner little: it opens for good when the owner leaves, does
-//! not read its events, names a rule that is gone, or leaves a connection waiting for too long.
+//! One program at a time owns the gate, and closes or opens it. While the gate is closed, new
+//! connections of the owner's rules wait. The gate is opened and the owner removed if the owner
+//! disconnects, does not read its events, has a rule that no longer exists, or lets a connection
+//! wait too long.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use manyways_unit::{Span, Time};
 
-/// The limits of a [`DelayGate`].
+/// Limits of a [`DelayGate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// No owner may delay a connection for longer.
+    /// Maximum delay that an owner can request.
     pub max_delay: Span,
-    /// No more connections wait at a time: each of them is a descriptor.
+    /// Maximum number of waiting connections; each one needs a file descriptor.
     pub max_delayed: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // A day, and what it may take to release the connection then.
+        // One day, plus the time to release connections after it.
         Self { max_delay: Span::from_secs(86_400 + 60), max_delayed: 1_000 }
     }
 }
 
-/// Why a program may not own the gate.
+/// Reason why a program cannot own the gate.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DelayError {
-    /// Another one does.
+    /// Another program owns the gate.
     #[error("another program holds back connections of this client already")]
     InUse,
-    /// The policy has no such rule.
     #[error("the policy of this client has no rule named {name:?}")]
     UnknownRule {
-        /// The rule that was named.
+        /// The requested rule.
         name: String,
-        /// The rules of the policy.
         rules: Vec<String>,
     },
-    /// No rule is named.
     #[error("it names no rule")]
     NoRuleNamed,
-    /// The time is negative, infinite or too long.
+    /// Negative, infinite, not a number, or too long.
     #[error("{seconds} s is not for how long a connection can wait")]
-    InvalidDelay {
-        /// The time.
-        seconds: f64,
-    },
+    InvalidDelay { seconds: f64 },
 }
 
 impl DelayError {
-    /// What the user can do about it.
+    /// Returns a hint for the user. `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownRule { rules, .. } if rules.is_empty() => {
@@ -66,54 +61,54 @@ impl DelayError {
     }
 }
 
-/// An owner, as long as it owns the gate.
+/// Number of an owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OwnerId(u64);
 
-/// A connection that waits.
+/// Number of a waiting connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DelayedId(u64);
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The owner closes the gate: connections that begin from now on wait. At first it is open.
+    /// The owner closes the gate: new connections wait. Initially the gate is open.
     Close(OwnerId),
-    /// The owner opens the gate: all that wait are released.
+    /// The owner opens the gate: all waiting connections are released.
     Open(OwnerId),
-    /// The owner has left.
+    /// The owner has disconnected.
     Left(OwnerId),
     /// The owner does not read its events.
     Unread(OwnerId),
-    /// The application of a connection that waits has given up.
+    /// The application has closed a waiting connection.
     Abandoned(DelayedId),
 }
 
-/// What the owner is told.
+/// An event for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A connection of one of its rules begins.
+    /// A connection of one of the owner's rules starts.
     Started {
-        /// It waits; otherwise it passes at once.
+        /// Whether the connection waits.
         is_delayed: bool,
     },
-    /// A connection that waited is released.
+    /// A waiting connection was released.
     Released {
-        /// How long it waited.
+        /// Time for which it waited.
         waited: Span,
     },
-    /// The application of a connection that waited has given up.
+    /// The application has closed a waiting connection.
     Abandoned,
 }
 
-/// Why an owner loses the gate.
+/// Reason why an owner loses the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossReason {
-    /// The policy has no rule any more that it names.
+    /// The policy no longer contains one of the owner's rules.
     RuleGone,
-    /// It does not read its events.
+    /// The owner does not read its events.
     Unread,
-    /// A connection has waited for longer than the owner itself wanted.
+    /// A connection has waited longer than the owner's maximum delay.
     Late,
 }
 
@@ -127,18 +122,17 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Tell the owner.
     Event(OwnerId, Event),
-    /// Let a connection go on.
+    /// Let a connection continue.
     Release(DelayedId),
-    /// Tell the owner that it does not own the gate any more.
+    /// Inform the owner that it has lost the gate.
     Revoke(OwnerId, LossReason),
 }
 
-/// Where new connections pass or wait, see the [module](self).
+/// Decides whether new connections wait; see the [module](self).
 #[derive(Debug, Default)]
 pub struct DelayGate {
     config: Config,
@@ -163,16 +157,17 @@ struct Delayed {
 }
 
 impl DelayGate {
-    /// A gate that nobody owns.
+    /// Creates a gate without an owner.
     pub fn new(config: Config) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// Gives the gate to a program, for connections of `rules`, none of which waits for longer
-    /// than `max_delay_seconds`. `known` are the rules of the policy.
+    /// Assigns the gate to a program for connections of `rules`. Each connection waits at most
+    /// `max_delay_seconds`. `known` are the rules of the policy.
     ///
     /// # Errors
-    /// Where the policy has no such rule, or another program owns the gate.
+    /// If `rules` is empty or contains an unknown rule, the delay is out of range, or another
+    /// program owns the gate.
     pub fn acquire(
         &mut self,
         rules: &[String],
@@ -187,7 +182,7 @@ impl DelayGate {
             return Err(DelayError::NoRuleNamed);
         }
         let limit = self.config.max_delay.as_secs_f64();
-        // Also false where it is not a number.
+        // Also false for NaN.
         if !(0.0..=limit).contains(&max_delay_seconds) {
             return Err(DelayError::InvalidDelay { seconds: max_delay_seconds });
         }
@@ -204,12 +199,12 @@ impl DelayGate {
         Ok(id)
     }
 
-    /// Whether a program owns the gate.
+    /// Returns whether a program owns the gate.
     pub fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Close(id) => {
@@ -233,7 +228,8 @@ impl DelayGate {
         }
     }
 
-    /// A connection begins under a rule. Its number where it waits, until [`Output::Release`].
+    /// Processes a new connection of a rule. Returns its number if it waits until
+    /// [`Output::Release`].
     pub fn on_connection(&mut self, now: Time, rule: Option<&str>) -> Option<DelayedId> {
         let owner = self.owner.as_ref()?;
         rule.filter(|rule| owner.rules.contains(*rule))?;
@@ -247,7 +243,7 @@ impl DelayGate {
         })
     }
 
-    /// The policy has these rules from now on. An owner that names others loses the gate.
+    /// Updates the rules of the policy. An owner with other rules loses the gate.
     pub fn retain_rules(&mut self, now: Time, rules: &[String]) {
         let gone = self
             .owner
@@ -258,7 +254,7 @@ impl DelayGate {
         }
     }
 
-    /// What to do next; nothing where all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if self.next_wakeup().is_some_and(|at| at <= now)
             && let Some(id) = self.owner.as_ref().map(|owner| owner.id)
@@ -268,9 +264,9 @@ impl DelayGate {
         self.outputs.pop_front()
     }
 
-    /// When to call [`DelayGate::poll`] again if nothing happens before.
+    /// Returns the time of the next [`DelayGate::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        // All of one owner wait equally long at most.
+        // All connections of an owner have the same maximum delay, so the oldest is due first.
         self.delayed.first_key_value().map(|(_, delayed)| delayed.until)
     }
 
@@ -280,7 +276,7 @@ impl DelayGate {
         }
     }
 
-    /// Takes the gate from its owner, if it is that one, and releases all that wait.
+    /// Removes the owner if it has this number, and releases all waiting connections.
     fn take_from(&mut self, now: Time, id: OwnerId) -> bool {
         let owns = self.owner.as_ref().is_some_and(|owner| owner.id == id);
         if owns {
@@ -398,7 +394,7 @@ mod tests {
             assert!(outputs.contains(&Output::Release(waiting)), "{outputs:?}");
             let revoke = revoked.map(|reason| Output::Revoke(owner, reason));
             assert!(revoke.is_none_or(|revoke| outputs.contains(&revoke)), "{outputs:?}");
-            // The next owner does not lose the gate with the first.
+            // The next owner does not lose the gate with the first one.
             let next = gate.acquire(&bulk, 1.0, &bulk).unwrap();
             gate.handle(at(6), input(owner));
             gate.handle(at(6), Input::Open(owner));
@@ -457,7 +453,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an owner does: each connection that waits is released once or abandoned, and in
+        /// For any behaviour of an owner, each waiting connection is released once or abandoned, in
         /// time.
         #[test]
         fn every_connection_is_released_in_time(

@@ -1,5 +1,5 @@
-//! A client keeps one carrier to its gateway on every path, and one session over all of them:
-//! [`Dialer`] says when to dial which path, over TCP or QUIC, and when the session begins again.
+//! A client keeps one carrier to its gateway on each path, and one session over all carriers.
+//! [`Dialer`] decides when to dial a path, over TCP or QUIC, and when to start a new session.
 //!
 //! ```text
 //!            AddPath            Due                      Failed, late
@@ -14,15 +14,13 @@
 //!     └─────────────────────────────────────────────┘ LinkDown: NoLink until PathChanged
 //! ```
 //!
-//! - A path is dialled again after a pause that doubles ([`Config::first_backoff`]); news of the
-//!   path ends the pause at once.
-//! - TCP comes first. Where a middlebox drops it, QUIC may get through: it is tried when TCP does
-//!   not answer in time, or has been refused more often than
-//!   [`Config::tcp_failures_before_quic`] since it last worked.
-//! - A carrier that does not get through for [`Config::suspect_grace`] gets a successor: a NAT may
-//!   have forgotten it. It is kept until the successor is there.
-//! - An idle QUIC carrier may end; its path is then asleep until an application has something to
-//!   send.
+//! - A path is dialled again after a backoff that doubles ([`Config::first_backoff`]). A change of
+//!   the path ends the backoff.
+//! - TCP is tried first. QUIC may get through a middlebox that drops TCP: it is tried if TCP has a
+//!   timeout, or fails more often than [`Config::tcp_failures_before_quic`] since its last success.
+//! - A carrier that is suspect for [`Config::suspect_grace`] is replaced, because a NAT may have
+//!   lost its mapping. The old carrier stays until the new one is connected.
+//! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -34,17 +32,16 @@ use super::path::PathState;
 use crate::mux::CarrierId;
 use crate::sched::PathId;
 
-/// What carries a carrier.
+/// Transport protocol of a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CarrierTransport {
     /// TCP with TLS.
     Tcp,
-    /// QUIC.
     Quic,
 }
 
 impl CarrierTransport {
-    /// The stable word for it.
+    /// Returns the name in configuration files and output; stable.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -59,47 +56,45 @@ impl fmt::Display for CarrierTransport {
     }
 }
 
-/// Over which transports a client dials.
+/// Transports over which a client dials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransportChoice {
-    /// Over this one alone.
+    /// Only this transport.
     Only(CarrierTransport),
-    /// TCP, and QUIC on a path where TCP does not get through.
+    /// TCP, then QUIC on a path where TCP fails.
     #[default]
     TcpThenQuic,
 }
 
-/// The times and counts of a [`Dialer`].
+/// Timeouts and limits of a [`Dialer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Over which transports it dials.
     pub transport: TransportChoice,
-    /// Whether the gateway has a name that can be looked up again.
+    /// Whether the gateway has a host name that can be resolved again.
     pub has_name: bool,
-    /// The first pause after a failure; each one is twice as long as the one before.
+    /// Backoff after the first failure; doubles with each further one.
     pub first_backoff: Span,
-    /// The longest pause.
     pub max_backoff: Span,
-    /// How soon a path is dialled again whose session the gateway does not know.
+    /// Delay before a path is dialled again after the gateway did not know the session.
     pub renewal_pause: Span,
-    /// An attempt may take this long: connecting over one transport or both, and the handshake.
+    /// Timeout of an attempt, including both transports and the handshake.
     pub attempt_timeout: Span,
-    /// Connecting over TCP may take this long before QUIC is tried.
+    /// Timeout of the TCP connection before QUIC is tried.
     pub tcp_timeout: Span,
-    /// Connecting over QUIC after TCP may take this long.
+    /// Timeout of the QUIC connection after TCP has failed.
     pub quic_timeout: Span,
-    /// Connecting over QUIC to one of the gateway's addresses may take this long.
+    /// Timeout of the QUIC connection to one of the gateway's addresses.
     pub quic_address_timeout: Span,
-    /// Where TCP once got through, it may fail this often without a timeout before QUIC is tried: a
-    /// gateway that restarts refuses connections for a moment.
+    /// Failures of TCP, other than timeouts, that are tolerated after a success before QUIC is
+    /// tried. A gateway refuses connections while it restarts.
     pub tcp_failures_before_quic: u8,
-    /// How long a carrier may be suspect before its path is dialled again.
+    /// Time for which a carrier may be suspect before its path is dialled again.
     pub suspect_grace: Span,
-    /// The gateway's name is looked up at most this often.
+    /// Minimum interval between lookups of the gateway's name.
     pub lookup_interval: Span,
-    /// When all paths have been asleep for longer than this, the gateway may have ended the
-    /// session, and a new one begins.
+    /// Time after which a gateway may have ended a session whose paths are all asleep. The next
+    /// demand then starts a new session.
     pub session_lifetime: Span,
 }
 
@@ -123,40 +118,39 @@ impl Default for Config {
     }
 }
 
-/// What follows from a failed attempt.
+/// Consequence of a failed attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailureKind {
     /// The next attempt may succeed.
     Transient,
-    /// The peer did not answer: something on the path may drop the transport's packets.
+    /// No response from the peer: the path may drop packets of this transport.
     Timeout,
-    /// The same over any transport, until somebody changes something at one of the two ends.
+    /// Fails over any transport until the configuration of client or gateway changes.
     Permanent,
     /// The gateway does not know the session.
     UnknownSession,
 }
 
-/// Why an attempt has failed, in the words of the shell.
+/// Reason of a failed attempt; defined by the shell.
 pub trait Reason: PartialEq {
-    /// What follows from it.
     fn kind(&self) -> FailureKind;
 }
 
-/// Why a path has no carrier.
+/// Reason for which a path has no carrier.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure<F> {
-    /// The attempt took longer than [`Config::attempt_timeout`].
+    /// The attempt exceeded [`Config::attempt_timeout`].
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Span),
-    /// What the shell says.
+    /// The reason from the shell.
     #[error("{0}")]
     Failed(F),
 }
 
-/// Why a path has lost its carrier.
+/// Reason for which a path has lost its carrier.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Loss<L> {
-    /// The interface of the path does not work.
+    /// The interface of the path is down.
     #[error("its link is down")]
     LinkDown,
     /// The carrier has ended.
@@ -164,91 +158,83 @@ pub enum Loss<L> {
     Ended(L),
 }
 
-/// What happened. `F` is why an attempt failed, `L` why a carrier ended.
+/// An event. `F` is the reason of a failed attempt, `L` the reason for which a carrier ended.
 #[derive(Clone, Debug)]
 pub enum Input<F, L> {
-    /// The path's addresses, or the state of its interface, may be others.
+    /// The addresses or the state of the path's interface may have changed.
     PathChanged(PathId),
-    /// The path's interface stopped working.
+    /// The interface of the path is down.
     LinkDown(PathId),
-    /// The attempt has a connection on which both ends have proved their keys.
+    /// Client and gateway of the attempt have authenticated each other.
     Secured(PathId),
-    /// The gateway has welcomed the carrier, which is attached to the session.
+    /// The gateway has accepted the carrier, which is attached to the session.
     Connected(PathId, CarrierId),
-    /// The attempt has failed.
     Failed(PathId, F),
     /// A carrier has ended.
     Lost {
-        /// Which one.
         carrier: CarrierId,
-        /// Why.
         reason: L,
-        /// Its transport ended it as nothing was sent for long.
+        /// Whether the transport ended after its idle timeout.
         idle: bool,
-        /// An application has a stream or a flow.
+        /// Whether an application has a stream or flow.
         in_use: bool,
     },
     /// A carrier does not get through.
     Suspect(CarrierId),
-    /// A suspect carrier gets through again.
+    /// A suspect carrier works again.
     Recovered(CarrierId),
     /// The gateway has ended the session.
     SessionEnded,
-    /// An application has something to send.
+    /// An application has data to send.
     Demand {
-        /// It, or another one, already had a stream or a flow.
+        /// Whether any application already had a stream or flow.
         in_use: bool,
     },
-    /// What the gateway's name stands for; empty where the look-up failed.
+    /// Addresses of the gateway's name; empty if the lookup failed.
     Resolved(Vec<SocketAddr>),
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output<F, L> {
     /// Connect to the gateway on a path, exchange hello and welcome, and attach the carrier.
-    Dial {
-        /// On this path.
-        path: PathId,
-        /// Over this.
-        transport: CarrierTransport,
-    },
+    Dial { path: PathId, transport: CarrierTransport },
     /// End the attempt on a path.
     Abandon(PathId),
     /// Detach a carrier from the session.
     Detach(CarrierId),
-    /// Tell the gateway that a path's interface does not work.
+    /// Inform the gateway that the interface of a path is down.
     AnnounceLinkDown(PathId),
-    /// Begin another session: with another identifier, and without carriers, streams and flows.
+    /// Start a new session with a new identifier, without carriers, streams and flows.
     RenewSession,
-    /// Look the gateway's name up.
+    /// Resolve the gateway's name.
     LookUp,
-    /// Tell whoever wants to know.
+    /// Report an event.
     Event(Event<F, L>),
 }
 
-/// What a user may want to know.
+/// An event for the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<F, L> {
-    /// A path has a carrier, or another one.
+    /// A path has a new carrier.
     Up(PathId),
-    /// A path has lost its carrier. Not told where it falls asleep.
+    /// A path has lost its carrier. Not reported if the path falls asleep.
     Down(PathId, Loss<L>),
-    /// A path gets no carrier. Told again only for another reason.
+    /// An attempt on a path failed. Reported again only if the reason changes.
     Failed(PathId, Failure<F>),
-    /// The gateway does not know the session, whose connections have ended.
+    /// The gateway does not know the session; its streams and flows have ended.
     Renewed,
-    /// The gateway's name stands for other addresses.
+    /// The gateway's name resolves to other addresses.
     Moved(Vec<SocketAddr>),
 }
 
-/// Dials the paths of one client, see the [module](self).
+/// Dials the paths of one client; see the [module](self).
 #[derive(Debug)]
 pub struct Dialer<F, L> {
     config: Config,
     paths: Vec<Path<F>>,
     gateway: Vec<SocketAddr>,
-    /// The gateway knows the session.
+    /// Whether the gateway knows the session.
     is_known: bool,
     lookup: Lookup,
     outputs: VecDeque<Output<F, L>>,
@@ -265,30 +251,30 @@ struct Lookup {
 struct Path<F> {
     carrier: Option<CarrierId>,
     is_suspect: bool,
-    /// It has no carrier since then because nothing was to be sent.
+    /// Time since which the path is asleep.
     asleep: Option<Time>,
     activity: Activity<F>,
     backoff: Span,
-    /// TCP may fail this often, not by a timeout, before QUIC is tried.
+    /// Remaining failures of TCP, other than timeouts, before QUIC is tried.
     tcp_failures_left: u8,
-    /// The failure that was told last, since the last success.
+    /// The last reported failure since the last success.
     told: Option<Failure<F>>,
 }
 
-/// What is done for a path.
+/// Current activity of a path.
 #[derive(Debug)]
 enum Activity<F> {
-    /// Nothing: it has a carrier, or is asleep.
+    /// None: the path has a carrier or is asleep.
     Settled,
-    /// Nothing until its interface works.
+    /// None until the interface works.
     NoLink,
-    /// It is dialled when the dialer is polled next.
+    /// Dialled at the next poll.
     Due,
-    /// It is dialled after a pause that grows.
+    /// Dialled after the backoff.
     Backoff(Time),
-    /// It is dialled after a pause that does not.
+    /// Dialled after a constant delay.
     Pause(Time),
-    /// Its carrier is suspect, and is replaced if it still is then.
+    /// Replaces the carrier at this time if it is still suspect.
     Doubt(Time),
     Attempt(Attempt<F>),
 }
@@ -297,22 +283,22 @@ enum Activity<F> {
 struct Attempt<F> {
     deadline: Time,
     stage: Stage<F>,
-    /// There was news of the path meanwhile: if this fails, the next attempt follows at once.
+    /// Whether the path changed during the attempt. A failed attempt is then repeated at once.
     is_outdated: bool,
 }
 
 #[derive(Debug)]
 enum Stage<F> {
-    /// Over the only transport, or over TCP before QUIC, until then.
+    /// Connects over the only transport without deadline, or over TCP until this deadline.
     Connecting(CarrierTransport, Option<Time>),
-    /// Over QUIC until then, as TCP failed for that reason.
+    /// Connects over QUIC until this deadline, after TCP failed with this reason.
     FallenBack(Time, Failure<F>),
-    /// Both ends are known, hello and welcome are exchanged.
+    /// Client and gateway are authenticated, and exchange hello and welcome.
     Handshake,
 }
 
 impl<F: Reason + Clone, L> Dialer<F, L> {
-    /// A dialer without paths, to a gateway at these addresses.
+    /// Creates a dialer without paths.
     pub fn new(config: Config, gateway: Vec<SocketAddr>) -> Self {
         Self {
             config,
@@ -324,7 +310,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    /// Another path, which is dialled at once.
+    /// Adds a path, which is dialled at once.
     pub fn add_path(&mut self) -> PathId {
         let id = PathId(u8::try_from(self.paths.len()).unwrap_or(u8::MAX));
         self.paths.push(Path {
@@ -339,7 +325,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         id
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input<F, L>) {
         match input {
             Input::PathChanged(path) => self.wake(path),
@@ -365,7 +351,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    /// What to do next; nothing where all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output<F, L>> {
         for id in (0..self.paths.len()).map(|at| PathId(at as u8)) {
             if let Some(output) = self.outputs.pop_front() {
@@ -381,7 +367,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.outputs.pop_front()
     }
 
-    /// When to call [`Dialer::poll`] again if nothing happens before.
+    /// Returns the time of the next [`Dialer::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.activity {
             Activity::Settled | Activity::NoLink => None,
@@ -400,17 +386,17 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         paths.chain(lookup).chain(queued).min()
     }
 
-    /// Where the gateway listens.
+    /// Returns the addresses of the gateway.
     pub fn gateway(&self) -> &[SocketAddr] {
         &self.gateway
     }
 
-    /// Whether the gateway knows the session: the hello then asks to resume it.
+    /// Returns whether the hello must resume a session that the gateway knows.
     pub fn resumes(&self) -> bool {
         self.is_known
     }
 
-    /// How a path is; down where there is no such path.
+    /// Returns the state of a path; `Down` for an unknown path.
     pub fn state(&self, path: PathId) -> PathState {
         self.paths.get(usize::from(path.0)).map_or(PathState::Down, |path| {
             match (path.carrier, path.asleep) {
@@ -422,14 +408,13 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         })
     }
 
-    /// Whether a path has a carrier that gets through, or would have one if there were anything to
-    /// send.
+    /// Returns whether any path has a working carrier or is asleep.
     pub fn is_connected(&self) -> bool {
         (0..self.paths.len())
             .any(|at| matches!(self.state(PathId(at as u8)), PathState::Up | PathState::Asleep))
     }
 
-    /// Whether [`Input::Demand`] would change anything: it is cheap to ask before every datagram.
+    /// Returns whether [`Input::Demand`] has an effect; cheap enough for each datagram.
     pub fn is_asleep(&self) -> bool {
         self.paths.iter().any(|path| path.asleep.is_some())
     }
@@ -447,7 +432,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// There is news of a path: what waits is tried now.
+    /// Ends the wait of a path, because the path has changed.
     fn wake(&mut self, id: PathId) {
         let first_backoff = self.config.first_backoff;
         let Some(path) = self.path(id) else { return };
@@ -473,7 +458,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Some(carrier) = path.carrier.take() else { return };
         path.is_suspect = false;
         match path.activity {
-            // Its addresses may be others when it works again.
+            // The interface may have other addresses when it works again.
             Activity::Settled | Activity::Doubt(_) => path.activity = Activity::NoLink,
             _ => {}
         }
@@ -496,7 +481,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let first_backoff = self.config.first_backoff;
         let is_expected = |path: &&mut Path<F>| matches!(path.activity, Activity::Attempt(_));
         let Some(path) = self.path(id).filter(is_expected) else {
-            // Its attempt was abandoned.
+            // The attempt was abandoned.
             return self.outputs.push_back(Output::Detach(carrier));
         };
         let old = path.carrier.replace(carrier);
@@ -510,7 +495,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.tell(Event::Up(id));
     }
 
-    /// An attempt has failed: QUIC may be tried, or there is a pause.
+    /// Processes a failed attempt: falls back to QUIC, or starts the backoff.
     fn failed(&mut self, now: Time, id: PathId, why: Failure<F>) {
         let pause = now + self.config.renewal_pause;
         let Some(path) = self.path(id) else { return };
@@ -529,14 +514,14 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 }
                 why
             }
-            // What TCP failed for says more than that nothing answers over QUIC either.
+            // The reason of TCP is more specific than a missing response over QUIC.
             Stage::FallenBack(_, of_tcp) if kind != FailureKind::Permanent => of_tcp,
             _ => why,
         };
         if kind == FailureKind::UnknownSession {
             path.activity = Activity::Pause(pause);
             self.renew();
-            // The renewal itself is no reason to ask again at once.
+            // The renewal itself does not justify an immediate attempt.
             self.paths[usize::from(id.0)].activity = Activity::Pause(pause);
             return;
         }
@@ -552,7 +537,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    /// The attempt on a path is over, without a carrier.
+    /// Ends the attempt of a path without a carrier.
     fn give_up(&mut self, now: Time, id: PathId, why: Failure<F>) {
         let first_backoff = self.config.first_backoff;
         let Some(path) = self.path(id) else { return };
@@ -585,7 +570,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         path.is_suspect = false;
         if falls_asleep {
             path.asleep = Some(now);
-            // An attempt under way goes on.
+            // A running attempt continues.
             if !matches!(path.activity, Activity::Attempt(_)) {
                 path.activity = Activity::Settled;
             }
@@ -605,7 +590,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    /// The gateway does not know the session: another one begins.
+    /// Starts a new session, because the gateway does not know the current one.
     fn renew(&mut self) {
         if !self.is_known {
             return;
@@ -620,7 +605,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.tell(Event::Renewed);
     }
 
-    /// Forgets the session. An attempt under way is for the one that is over, and begins again.
+    /// Drops the session. Running attempts belong to the old session and restart.
     fn begin_session(&mut self) {
         self.is_known = false;
         self.outputs.push_back(Output::RenewSession);
@@ -636,7 +621,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let last = self.paths.iter().filter_map(|path| path.asleep).max();
         let is_old = last.is_some_and(|since| now.since(since) > self.config.session_lifetime);
         let is_gone = self.paths.iter().all(|path| path.carrier.is_none());
-        // What is sent in a session that the gateway has ended would be lost.
+        // Data sent in a session that the gateway has ended would be lost.
         if self.is_known && is_old && is_gone && !in_use {
             self.begin_session();
         }
@@ -651,7 +636,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.lookup.is_under_way = false;
         self.lookup.not_before = now + self.config.lookup_interval;
         let known: HashSet<&SocketAddr> = self.gateway.iter().collect();
-        // A resolver may change the order each time.
+        // A resolver may change the order.
         if found.is_empty() || known == found.iter().collect() {
             return;
         }
@@ -662,7 +647,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    /// Does what is due for a path.
+    /// Performs due actions of a path.
     fn advance(&mut self, now: Time, id: PathId) {
         let config = self.config;
         let Some(path) = self.path(id) else { return };
@@ -681,7 +666,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Activity::Attempt(attempt) => {
                 let is_late = match &attempt.stage {
                     _ if attempt.deadline <= now => {
-                        // Nothing follows within this attempt.
+                        // This attempt has no further stage.
                         attempt.stage = Stage::Handshake;
                         true
                     }

@@ -1,30 +1,29 @@
-//! Which destinations a gateway connects to: by default the public internet alone, as a gateway is no
-//! way into the network that it stands in.
+//! The gateway's egress filter. By default only the public internet is permitted, because the
+//! gateway must not give access to its own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use manyways_unit::Prefix;
 
-/// Permits public addresses that are not the gateway's own, and exceptions.
+/// Permits public addresses except the gateway's own ones, and exceptions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EgressFilter {
-    /// Destinations that are permitted though they are not public.
+    /// Permitted destinations that are not public.
     pub exceptions: Vec<Prefix>,
 }
 
 impl EgressFilter {
-    /// A filter with these exceptions.
     pub fn new(exceptions: Vec<Prefix>) -> Self {
         Self { exceptions }
     }
 
-    /// Whether a client may go to `address`, where the gateway has the addresses `own`.
+    /// Returns whether the filter permits `address`. `own` are the addresses of the gateway.
     pub fn permits(&self, own: &[IpAddr], address: IpAddr) -> bool {
         let address = address.to_canonical();
         if self.exceptions.iter().any(|prefix| prefix.contains(address)) {
             return true;
         }
-        // A translator on the way takes some IPv6 addresses for IPv4 ones.
+        // A translator on the path converts some IPv6 addresses to IPv4 addresses.
         let translated = match address {
             IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
             IpAddr::V4(_) => address,
@@ -33,7 +32,7 @@ impl EgressFilter {
     }
 }
 
-/// Whether an address is of the public internet.
+/// Returns whether an address is in the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -44,7 +43,8 @@ fn is_public(address: IpAddr) -> bool {
                 || v4.is_multicast()
                 || v4.is_broadcast()
                 || v4.is_unspecified()
-                // "This network", shared by carriers, for protocols, for benchmarks, and reserved.
+                // "This network", shared address space, protocol assignments, benchmarking, and
+                // reserved.
                 || a == 0
                 || (a == 100 && (64..128).contains(&b))
                 || (a == 192 && b == 0 && c == 0)
@@ -59,7 +59,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that a translator would take an IPv6 address for: NAT64 (RFC 6052) and 6to4.
+/// Returns the IPv4 address that an IPv6 address contains: NAT64 (RFC 6052) and 6to4.
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = v6.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));

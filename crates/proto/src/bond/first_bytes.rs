@@ -1,15 +1,15 @@
-//! How long the first bytes of an application's connection are waited for: they travel with the
-//! request for a connection, and may name the server.
+//! Wait for the first bytes of an application's connection. The connection request contains them,
+//! and they may name the server.
 
 use manyways_unit::{Span, Time};
 
-/// The times of [`FirstBytes`].
+/// Timeouts of [`FirstBytes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The first byte is waited for no longer: in some protocols the server speaks first.
+    /// Maximum wait for the first byte: in some protocols the server sends first.
     pub first: Span,
-    /// The rest of a name that has begun is waited for this long after each piece.
+    /// Maximum wait for the rest of an incomplete name, after each piece.
     pub name: Span,
 }
 
@@ -19,7 +19,7 @@ impl Default for Config {
     }
 }
 
-/// The first bytes of one connection.
+/// Deadline of the first bytes of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstBytes {
     config: Config,
@@ -27,18 +27,18 @@ pub struct FirstBytes {
 }
 
 impl FirstBytes {
-    /// A connection begins.
+    /// Creates the state of a connection that starts at `now`.
     pub fn new(now: Time, config: Config) -> Self {
         Self { config, deadline: now + config.first }
     }
 
-    /// More bytes have come.
+    /// Extends the deadline after received bytes.
     pub fn received(&mut self, now: Time) {
         self.deadline = now + self.config.name;
     }
 
-    /// Until when to wait for more; `None` where no more are waited for. More are needed where there
-    /// are none, and where a name has begun whose end has not come.
+    /// Returns the deadline, or `None` if there is nothing to wait for. `needs_more` is true if no
+    /// byte was received, or if a name is incomplete.
     pub fn deadline(&self, now: Time, needs_more: bool) -> Option<Time> {
         Some(self.deadline).filter(|deadline| needs_more && now < *deadline)
     }

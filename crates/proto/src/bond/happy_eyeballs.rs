@@ -1,61 +1,60 @@
-//! Connects to a host that has several addresses: the next address is tried while the one before
-//! has not answered yet ("Happy Eyeballs", RFC 8305 §5).
+//! Connection to a host with several addresses: the next attempt starts before the previous one has
+//! ended (Happy Eyeballs, RFC 8305 §5).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use manyways_unit::{Span, Time};
 
-/// The delay before the next address is tried beside those before it (RFC 8305 §5 recommends this).
+/// Connection attempt delay (recommended value of RFC 8305 §5).
 pub const CONNECTION_ATTEMPT_DELAY: Span = Span::from_millis(250);
 
-/// How addresses are tried.
+/// Timing of the attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Config {
-    /// The connection attempt delay. `None`: one address after the other.
+    /// Connection attempt delay. `None` to try one address after the other.
     pub delay: Option<Span>,
-    /// An address is given up after this.
+    /// Timeout of one attempt. `None` for no timeout.
     pub attempt_timeout: Option<Span>,
-    /// The whole is given up after this.
+    /// Timeout of all attempts. `None` for no timeout.
     pub timeout: Option<Span>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// No connection to this address.
+    /// The attempt to this address failed.
     Failed(SocketAddr),
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Connect to this address.
     Connect(SocketAddr),
-    /// Stop connecting to this address.
+    /// Stop the attempt to this address.
     Abandon(SocketAddr),
     /// Every address has failed.
     Exhausted,
-    /// The time for all of them is over.
+    /// The timeout of all attempts has expired.
     TimedOut,
 }
 
-/// The attempts to connect to one host. It ends when the shell has a connection, or with
+/// Connection attempts to one host. They end when the shell has a connection, or with
 /// [`Output::Exhausted`] or [`Output::TimedOut`].
 #[derive(Clone, Debug)]
 pub struct HappyEyeballs {
     config: Config,
     deadline: Option<Time>,
     untried: VecDeque<SocketAddr>,
-    /// The attempts under way, and when each is given up.
+    /// Running attempts and their deadlines.
     attempts: BTreeMap<SocketAddr, Option<Time>>,
-    /// When the next address is tried; `None` until the first one is.
+    /// Time of the next attempt. `None` before the first one.
     next_at: Option<Time>,
     over: bool,
 }
 
 impl HappyEyeballs {
-    /// Begins at `now` with the first of `addresses`. An address that occurs twice is tried once.
+    /// Creates attempts that start at `now` with the first of `addresses`. Duplicates are ignored.
     pub fn new(now: Time, addresses: impl IntoIterator<Item = SocketAddr>, config: Config) -> Self {
         let mut untried = VecDeque::new();
         for address in addresses {
@@ -73,7 +72,7 @@ impl HappyEyeballs {
         }
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input) {
         let Input::Failed(address) = input;
         if self.attempts.remove(&address).is_some() {
@@ -81,7 +80,7 @@ impl HappyEyeballs {
         }
     }
 
-    /// What to do next.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if self.over {
             return None;
@@ -113,7 +112,7 @@ impl HappyEyeballs {
         None
     }
 
-    /// When to call [`HappyEyeballs::poll`] again if nothing happens before.
+    /// Returns the time of the next [`HappyEyeballs::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
         if self.over {
             return None;
@@ -193,8 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each address is tried once, the end comes once, and until then there is a wakeup, later
-        /// than now, or an attempt under way.
+        /// Each address is tried once, the end is reported once, and until then there is a wakeup
+        /// in the future or a running attempt.
         #[test]
         fn every_address_is_tried_once_and_then_it_ends(
             count in 0_u8..6,

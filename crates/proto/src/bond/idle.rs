@@ -1,16 +1,15 @@
-//! Things that are over when nothing has used them for a while: datagram flows, which have no end
-//! of their own.
+//! Removal of entries after an idle timeout, for example datagram flows, which have no explicit
+//! end.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use manyways_unit::{Span, Time};
 
-/// A datagram flow is over when nothing has used it for this long (RFC 4787 REQ-5 asks for two
-/// minutes at least).
+/// Idle timeout of a datagram flow (RFC 4787 REQ-5 requires at least 2 minutes).
 pub const FLOW_IDLE_TIMEOUT: Span = Span::from_secs(150);
 
-/// Values by key, with the times at which they were used last.
+/// Values by key, with the time of their last use.
 #[derive(Clone, Debug)]
 pub struct IdleTable<K, V> {
     timeout: Span,
@@ -19,45 +18,42 @@ pub struct IdleTable<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> IdleTable<K, V> {
-    /// An empty table whose values are over after `timeout` without use.
+    /// Creates an empty table with this idle timeout.
     pub fn new(now: Time, timeout: Span) -> Self {
         Self { timeout, entries: HashMap::new(), sweep_at: now + sweep_interval(timeout) }
     }
 
-    /// Uses a value.
+    /// Returns a value and records its use.
     pub fn use_at(&mut self, now: Time, key: K) -> Option<&mut V> {
         let (used, value) = self.entries.get_mut(&key)?;
         *used = now;
         Some(value)
     }
 
-    /// A value, without using it.
+    /// Returns a value without recording a use.
     pub fn get(&self, key: K) -> Option<&V> {
         self.entries.get(&key).map(|(_, value)| value)
     }
 
-    /// Adds a value, in place of one that has its key.
+    /// Adds or replaces a value.
     pub fn insert(&mut self, now: Time, key: K, value: V) {
         self.entries.insert(key, (now, value));
     }
 
-    /// Removes a value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         self.entries.remove(&key).map(|(_, value)| value)
     }
 
-    /// How many values there are.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The values that are over, if it is time to look for them. They are not looked for often: one
-    /// may be late by a tenth of the timeout.
+    /// Removes and returns the values that exceed the timeout. Does nothing before the next sweep,
+    /// so that an entry may stay for up to 10 % longer.
     pub fn expire(&mut self, now: Time) -> Vec<(K, V)> {
         if now < self.sweep_at {
             return Vec::new();
@@ -70,7 +66,7 @@ impl<K: Copy + Eq + Hash, V> IdleTable<K, V> {
             .collect()
     }
 
-    /// When to call [`IdleTable::expire`]; never while the table is empty.
+    /// Returns the time of the next [`IdleTable::expire`], or `None` if the table is empty.
     pub fn next_wakeup(&self) -> Option<Time> {
         (!self.entries.is_empty()).then_some(self.sweep_at)
     }
@@ -102,7 +98,7 @@ mod tests {
             gone.extend(table.expire(wakeup).into_iter().map(|(key, _)| (wakeup, key)));
             assert!(table.next_wakeup().is_none_or(|next| next > wakeup));
         }
-        // 150 s after their last use, and as late as the sweep is.
+        // 150 s after their last use, plus the delay of the sweep.
         assert_eq!(gone, [(at(165), 1), (at(255), 2)]);
         assert!(table.is_empty());
     }

@@ -1,30 +1,27 @@
-//! When the kernel's rules that redirect traffic to a client are renewed, changed, repaired, or left
-//! to expire.
+//! When to renew, change, repair or expire the kernel rules that redirect traffic to a client.
 //!
-//! The rules hold only while they are renewed, so that a client that crashes cuts no application off.
-//! Each turn the shell looks at the host ([`Output::Observe`]); [`RuleKeeper`] then says what to do,
-//! one thing after the other.
+//! The rules expire unless they are renewed, so that applications keep their connectivity after a
+//! crash of the client. In each turn, the shell observes the host ([`Output::Observe`]).
+//! [`RuleKeeper`] then returns actions one after the other.
 
 use manyways_unit::{Prefix, Span, Time};
 
-/// Which address families a gateway reaches.
+/// Address families over which a gateway has connectivity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressFamilies {
-    /// IPv4.
     pub v4: bool,
-    /// IPv6.
     pub v6: bool,
 }
 
-/// The times of a [`RuleKeeper`].
+/// Timing of a [`RuleKeeper`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Rules are renewed this often.
+    /// Interval between renewals.
     pub renew_interval: Span,
-    /// Rules that are not renewed hold for this long.
+    /// Time after which rules expire without renewal.
     pub rule_lifetime: Span,
-    /// After this many turns without a path to the gateway the rules are not renewed any more.
+    /// Turns without a path to the gateway after which the rules are not renewed.
     pub max_turns_without_path: u32,
 }
 
@@ -38,58 +35,58 @@ impl Default for Config {
     }
 }
 
-/// What rules depend on.
+/// Inputs of the rules.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RuleState {
-    /// Which families the gateway reaches; `None` before it has told. All is refused until then.
+    /// Address families of the gateway. While `None`, all intercepted traffic is refused.
     pub families: Option<AddressFamilies>,
     /// Destinations that are not intercepted.
     pub excluded: Vec<Prefix>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The gateway has told for the first time which families it reaches.
+    /// The gateway has reported its address families for the first time.
     FamiliesKnown,
-    /// How the host is now, as asked for.
+    /// Response to [`Output::Observe`].
     Observed {
-        /// Which families the gateway reaches; `None` where it has not told.
+        /// Address families of the gateway. `None` if not reported.
         families: Option<AddressFamilies>,
-        /// Destinations that are not to be intercepted; `None` where they cannot be told.
+        /// Destinations that are not intercepted. `None` if they cannot be determined.
         excluded: Option<Vec<Prefix>>,
-        /// A path leads to the gateway.
+        /// Whether a path to the gateway works.
         is_connected: bool,
     },
-    /// What was asked for last is done.
+    /// The last action succeeded.
     Done,
-    /// The repair has restored something.
+    /// The repair has restored a rule.
     Repaired,
-    /// What was asked for last has failed.
+    /// The last action failed.
     Failed,
 }
 
-/// What to do. Each is answered by an [`Input`] before the next one.
+/// An action for the shell. The shell responds to each one with an [`Input`] before the next poll.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Look at the host.
+    /// Observe the host.
     Observe,
     /// Replace the rules.
     Replace(RuleState),
-    /// Exclude other destinations.
+    /// Change the excluded destinations.
     SetExcluded(RuleState),
-    /// Restore what another program has changed.
+    /// Restore rules that another program has changed.
     Repair,
     /// Renew the rules.
     Renew,
-    /// Let the rules count as those of a client that does not run.
+    /// Treat the rules like those of a stopped client.
     Pause {
-        /// They were renewed until now.
+        /// Whether the rules were renewed in the previous turn.
         is_first: bool,
     },
 }
 
-/// Keeps installed rules.
+/// Maintains installed rules.
 #[derive(Debug)]
 pub struct RuleKeeper {
     config: Config,
@@ -100,23 +97,23 @@ pub struct RuleKeeper {
     turns_without_path: u32,
 }
 
-/// What is next in a turn, or is being done.
+/// Next or running step of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
-    /// Nothing until the next turn.
+    /// Idle until the next turn.
     Rest,
     Observing,
     Change(Output),
     Changing(RuleState),
     Repair,
     Repairing,
-    /// With whether the repair has restored anything.
+    /// The field is whether the repair has restored a rule.
     Finish(bool),
     Finishing,
 }
 
 impl RuleKeeper {
-    /// Keeps rules that were installed at `now` in this state.
+    /// Creates a keeper of rules that were installed at `now` with this state.
     pub fn new(now: Time, config: Config, state: RuleState) -> Self {
         Self {
             config,
@@ -128,12 +125,12 @@ impl RuleKeeper {
         }
     }
 
-    /// What the installed rules depend on.
+    /// Returns the state of the installed rules.
     pub fn state(&self) -> &RuleState {
         &self.state
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.step = match (std::mem::replace(&mut self.step, Step::Rest), input) {
             (step, Input::FamiliesKnown) => {
@@ -166,7 +163,8 @@ impl RuleKeeper {
         };
     }
 
-    /// What to do next; nothing where something is being done, or all is done that can be at `now`.
+    /// Returns the next action, or `None` if an action is running or nothing is to be done at
+    /// `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         let (step, output) = match std::mem::replace(&mut self.step, Step::Rest) {
             Step::Rest if self.turn_at <= now => {
@@ -201,12 +199,12 @@ impl RuleKeeper {
             return Some(Output::Renew);
         }
         let is_first = self.turns_without_path == most;
-        // Rules that were put back were renewed with that.
+        // A repair also renews the restored rules.
         (is_first || was_repaired).then_some(Output::Pause { is_first })
     }
 
-    /// When to call [`RuleKeeper::poll`] again if nothing happens before; `None` while something is
-    /// being done.
+    /// Returns the time of the next [`RuleKeeper::poll`] if no input arrives before. `None` while
+    /// an action is running.
     pub fn next_wakeup(&self) -> Option<Time> {
         (self.step == Step::Rest).then_some(self.turn_at)
     }
@@ -232,7 +230,7 @@ mod tests {
         now: u64,
         host: RuleState,
         is_connected: bool,
-        /// Something else changes the rules in each turn.
+        /// Another program changes the rules in each turn.
         is_disturbed: bool,
         fails: bool,
     }
@@ -245,7 +243,7 @@ mod tests {
             Self { keeper, now: 0, host, is_connected, is_disturbed, fails }
         }
 
-        /// What is done until the next turn is over.
+        /// The actions until the end of the next turn.
         fn turn(&mut self) -> Vec<Output> {
             let wakeup = self.keeper.next_wakeup().unwrap();
             assert!(wakeup > at(self.now));
@@ -318,7 +316,7 @@ mod tests {
         assert_eq!(world.turn(), QUIET);
         world.host.excluded = state(None, &["172.16.0.0/12"]).excluded;
         assert_eq!(world.turn()[1], Output::SetExcluded(world.host.clone()));
-        // A gateway that does not tell any more leaves what it told.
+        // A gateway that no longer reports its families does not change them.
         world.host.families = None;
         assert_eq!(world.turn(), QUIET);
     }

@@ -1,38 +1,39 @@
-//! The limits of single exchanges: how long a request may take, and how many there may be at a
-//! time. A shell waits for the exchange itself; there is no state to keep.
+//! Limits of single exchanges: duration, and number at a time. The shell waits for the exchange;
+//! there is no state.
 
 use manyways_unit::Span;
 
-/// The limits of single exchanges.
+/// Limits of single exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct IoLimits {
-    /// A pause after a socket could not accept a connection: descriptors may be free soon.
+    /// Wait after a socket could not accept a connection, for example without free file
+    /// descriptors.
     pub accept_retry: Span,
-    /// A request on the control socket, and its answer.
+    /// Timeout of a request on the control socket, including the response.
     pub control_request: Span,
-    /// A request for metrics.
+    /// Timeout of a request for metrics.
     pub metrics_request: Span,
-    /// Requests for metrics at a time.
+    /// Maximum number of simultaneous requests for metrics.
     pub metrics_requests: usize,
-    /// What an application asks a proxy.
+    /// Timeout of an application's request to a proxy.
     pub proxy_request: Span,
-    /// Connecting to a server past the bond.
+    /// Timeout of a direct connection to a server.
     pub direct_connect: Span,
-    /// Connecting a gateway to a server, the look-up of its name included.
+    /// Timeout of a connection from the gateway to a server, including name resolution.
     pub server_connect: Span,
-    /// Finding the process behind a flow, before it is decided about.
+    /// Timeout for finding the process of a new flow.
     pub owner_lookup: Span,
-    /// Finding the processes behind all flows, before a status is told.
+    /// Timeout for finding the processes of all flows for a status.
     pub status_owner_lookup: Span,
-    /// Flows whose process is looked up at a time; that of further flows is not found.
+    /// Maximum number of simultaneous process lookups. The process of further flows stays unknown.
     pub owner_lookups: usize,
-    /// After a change of the host's networks they are listed this much later: changes come in
+    /// Delay from a change of the host's networks to the next list, because changes occur in
     /// bursts.
     pub network_settle_delay: Span,
-    /// How often the policy file is looked at.
+    /// Interval between checks of the policy file.
     pub policy_poll_interval: Span,
-    /// How often a name that cannot be resolved yet is tried when a client starts.
+    /// Interval between attempts to resolve the gateway's name when a client starts.
     pub gateway_lookup_retry: Span,
 }
 

@@ -1,4 +1,5 @@
-//! Which networks of the host are paths of a client, as they come, change and go.
+//! Assignment of the host's networks to paths of a client, as networks appear, change and
+//! disappear.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -8,24 +9,25 @@ use manyways_unit::{Span, Time};
 
 use crate::sched::PathId;
 
-/// Which networks a client may use.
+/// Networks that a client may use.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkSelection {
-    /// Networks by name, the preferred one first. Empty: every one that leads to the gateway.
+    /// Network names, preferred first. If empty, all networks with a route to the gateway.
     pub via: Vec<String>,
 }
 
 impl NetworkSelection {
-    /// Whether a client uses the network of that name towards a gateway at these addresses.
+    /// Returns whether the client uses this network for a gateway with these addresses.
     pub fn accepts(&self, name: &str, is_loopback: bool, gateway: &[IpAddr]) -> bool {
         match self.via.is_empty() {
-            // A gateway on this host is reached over loopback alone.
+            // A gateway on this host is only reachable over loopback.
             true => is_loopback == gateway.iter().all(IpAddr::is_loopback),
             false => self.via.iter().any(|accepted| accepted == name),
         }
     }
 
-    /// The place of a network in the order of preference.
+    /// Returns the index in the order of preference, or `None` if there is no preference for the
+    /// network.
     pub fn rank(&self, name: &str) -> Option<usize> {
         self.via.iter().position(|accepted| accepted == name)
     }
@@ -34,43 +36,42 @@ impl NetworkSelection {
 /// A network of the host that a client may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
-    /// The name of its interface.
+    /// Name of the interface.
     pub name: String,
-    /// The addresses of its interface.
+    /// Addresses of the interface.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The kernel has told of a change.
+    /// The kernel reported a change.
     Changed,
-    /// An interface does not work any more.
+    /// An interface is down.
     LinkDown(String),
-    /// The gateway is somewhere else: other networks may lead there.
+    /// The gateway has another address, which other networks may reach.
     GatewayMoved,
-    /// The networks that lead to the gateway, as listed for [`Output::List`].
+    /// Networks with a route to the gateway, as response to [`Output::List`].
     Listed(Vec<Network>),
-    /// The networks cannot be listed.
     ListFailed,
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// List the networks that lead to the gateway.
+    /// List the networks with a route to the gateway.
     List,
-    /// The listed network at this index becomes a path of this number.
+    /// Create this path for the network at this index of the list.
     Add(PathId, usize),
-    /// The interface of a path does not work, or has other addresses: its carrier is useless.
+    /// The interface of a path is down or has other addresses: its carrier cannot work.
     LinkDown(PathId),
-    /// The path is the listed network at this index, which may have changed.
+    /// The path belongs to the network at this index of the list, which may have changed.
     Update(PathId, usize),
-    /// The listed network at this index is not used: there are [`PathId::LIMIT`] paths already.
+    /// The network at this index of the list is not used because there are [`PathId::LIMIT`] paths.
     TooMany(usize),
 }
 
-/// The networks of a client. A path keeps its number when its network goes and comes back.
+/// Networks of a client. A path keeps its number while its network is absent.
 #[derive(Debug)]
 pub struct HostNetworks {
     settle_delay: Span,
@@ -81,7 +82,8 @@ pub struct HostNetworks {
 }
 
 impl HostNetworks {
-    /// No networks yet. The list is read `settle_delay` after a change, as changes come in bursts.
+    /// Creates the state without networks. The list is read `settle_delay` after a change, because
+    /// changes occur in bursts.
     pub fn new(settle_delay: Span) -> Self {
         Self {
             settle_delay,
@@ -92,11 +94,12 @@ impl HostNetworks {
         }
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Changed => {
-                // Only the first change of a burst counts, or a restless network would hide others.
+                // Only the first change of a burst starts the delay. Otherwise a network with
+                // frequent changes could delay the list forever.
                 self.list_at.get_or_insert(now + self.settle_delay);
             }
             Input::LinkDown(name) => {
@@ -114,7 +117,7 @@ impl HostNetworks {
         }
     }
 
-    /// What to do next; nothing where all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -127,7 +130,7 @@ impl HostNetworks {
         None
     }
 
-    /// When to call [`HostNetworks::poll`] again if nothing happens before.
+    /// Returns the time of the next [`HostNetworks::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
         self.list_at.filter(|_| !self.is_listing)
     }

@@ -1,5 +1,5 @@
-//! What the paths of a client are like: [`PathMonitor`] turns samples of their carriers into the
-//! [`Surroundings`] that a policy asks about, and into what `manyways bond status` shows.
+//! State of a client's paths. [`PathMonitor`] converts samples of their carriers to the
+//! [`Surroundings`] of a policy and to the output of `manyways bond status`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,21 +13,21 @@ use crate::mux::{CarrierId, Condition};
 use crate::policy::{PathFacts, Policy, Surroundings};
 use crate::sched::PathId;
 
-/// Whether a path can carry anything, as far as its carriers go.
+/// State of a path, derived from its carriers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathState {
-    /// It has a carrier that gets through.
+    /// Has a working carrier.
     Up,
-    /// It has a carrier, which does not get through.
+    /// Has only carriers that do not get through.
     Suspect,
-    /// It has no carrier as no application has anything to send, and gets one when one has.
+    /// Has no carrier because no application has data to send.
     Asleep,
-    /// It has no carrier.
+    /// Has no carrier.
     Down,
 }
 
 impl PathState {
-    /// The stable word for it.
+    /// Returns the name in output; stable.
     pub fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -44,89 +44,86 @@ impl fmt::Display for PathState {
     }
 }
 
-/// What one path carried.
+/// Bytes of one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathBytes {
-    /// From this end.
+    /// Sent by this endpoint.
     pub sent: u64,
-    /// To this end.
+    /// Received by this endpoint.
     pub received: u64,
 }
 
-/// What a carrier's transport counts, for display and for policies.
+/// Transport statistics of a carrier, for status output and policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransportStats {
-    /// The smoothed round-trip time.
+    /// Smoothed RTT. `None` if unknown.
     pub rtt: Option<Span>,
-    /// The smallest round-trip time, where the transport knows it.
+    /// Minimum RTT. `None` if the transport does not report it.
     pub min_rtt: Option<Span>,
-    /// Something waits to be sent.
+    /// Whether data waits to be sent.
     pub has_backlog: bool,
-    /// Packets with data that were sent, retransmissions included.
+    /// Sent packets with data, including retransmissions.
     pub sent_packets: u32,
-    /// Packets that were retransmitted or found lost.
+    /// Packets that were retransmitted or declared lost.
     pub retransmitted_packets: u32,
 }
 
-/// A carrier at one time.
+/// Snapshot of a carrier.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierSample {
-    /// Its number.
     pub id: CarrierId,
-    /// What carries it.
     pub transport: CarrierTransport,
-    /// It does not get through.
+    /// Whether the carrier does not get through.
     pub is_suspect: bool,
-    /// What the scheduler knows of it.
+    /// State for the scheduler. `None` if unknown.
     pub condition: Option<Condition>,
-    /// What its transport counts.
+    /// Statistics of the transport. `None` if unknown.
     pub stats: Option<TransportStats>,
 }
 
-/// A path at one time.
+/// Snapshot of a path.
 #[derive(Clone, Debug)]
 pub struct PathSample {
-    /// Its number.
     pub id: PathId,
-    /// The name of its interface.
+    /// Name of the interface.
     pub name: String,
-    /// The kind of its network: `wifi`, `cellular`, `ethernet`, …
+    /// Access technology: `wifi`, `cellular`, `ethernet`, …
     pub kind: &'static str,
-    /// Whether the system says that its bytes cost money.
+    /// Whether the system reports the network as metered.
     pub is_metered: bool,
-    /// It has no carrier as nothing is to be sent.
+    /// Whether the path has no carrier because there is nothing to send.
     pub is_asleep: bool,
-    /// What its carriers carried since the client began.
+    /// Bytes of all carriers since the start of the client.
     pub bytes: PathBytes,
-    /// Its carriers, the newest last: one that is replaced is there with its successor for a
-    /// moment.
+    /// Carriers, newest last. A replaced carrier exists together with its successor for a short
+    /// time.
     pub carriers: Vec<CarrierSample>,
 }
 
-/// The device's battery.
+/// Battery of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Battery {
-    /// What it holds, in percent. `None` without a battery.
+    /// Charge in percent. `None` without a battery.
     pub level: Option<u8>,
-    /// Whether it is being charged, or there is none.
+    /// Whether the battery is charging or there is no battery. `None` if unknown.
     pub is_charging: Option<bool>,
 }
 
-/// The times of a [`PathMonitor`].
+/// Timing of a [`PathMonitor`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Paths are sampled this often at least.
+    /// Maximum interval between samples.
     pub sample_interval: Span,
-    /// A path that is suspect for this long counts as down.
+    /// Time for which a suspect path counts as up.
     pub suspect_timeout: Span,
-    /// A path that was asleep counts as up for this long while it connects.
+    /// Time for which a path counts as up while it connects after it was asleep.
     pub wake_timeout: Span,
-    /// Throughput is measured over at least this.
+    /// Minimum interval of a throughput measurement.
     pub rate_window: Span,
-    /// The battery is read at most this often.
+    /// Minimum interval between reads of the battery.
     pub battery_interval: Span,
-    /// The counts of data plans are saved at most this often.
+    /// Minimum interval between saves of the data plan usage.
     pub save_interval: Span,
 }
 
@@ -143,48 +140,48 @@ impl Default for Config {
     }
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Read the battery, for [`PathMonitor::set_battery`].
+    /// Read the battery and call [`PathMonitor::set_battery`].
     ReadBattery,
-    /// Sample all paths, for [`PathMonitor::sample`].
+    /// Sample all paths and call [`PathMonitor::sample`].
     Sample,
     /// Save [`PathMonitor::usage_mut`].
     SaveUsage,
 }
 
-/// What is known of a path beside the facts for a policy.
+/// Snapshot of a path for status output and policies.
 #[derive(Clone, Debug)]
 pub struct PathSnapshot {
-    /// What a policy may ask about.
+    /// Properties for a policy.
     pub facts: PathFacts,
-    /// How its carriers are.
+    /// State of the path's carriers.
     pub state: PathState,
-    /// What carries its newest carrier.
+    /// Transport of the newest carrier. `None` without a carrier.
     pub transport: Option<CarrierTransport>,
-    /// What its carriers carried since the client began.
+    /// Bytes of all carriers since the start of the client.
     pub bytes: PathBytes,
-    /// What flows to this end now.
+    /// Current rate of received bytes.
     pub down: Rate,
-    /// What flows from this end now.
+    /// Current rate of sent bytes.
     pub up: Rate,
-    /// What waits in the kernel at this end.
+    /// Unsent bytes at this endpoint.
     pub unsent: Size,
-    /// What was sent and is not acknowledged.
+    /// Bytes in flight.
     pub in_flight: Size,
-    /// What is left of its data plan; `None` without one.
+    /// Remaining bytes of the data plan. `None` without a plan.
     pub plan_remaining: Option<Size>,
 }
 
-/// Keeps what has to be known of paths over time.
+/// Tracks the state of paths over time.
 #[derive(Debug)]
 pub struct PathMonitor {
     config: Config,
     usage: Usage,
     paths: HashMap<PathId, MonitoredPath>,
     battery: Battery,
-    /// When a sample is due, the battery is to be read, and usage is to be saved.
+    /// Times of the next sample, battery read and save.
     sample_at: Time,
     battery_at: Time,
     save_at: Time,
@@ -196,7 +193,7 @@ struct MonitoredPath {
     losses: Losses,
     carrier: Option<CarrierId>,
     suspect_since: Option<Time>,
-    /// When it was last seen asleep.
+    /// Time of the last sample in which the path was asleep.
     asleep_at: Option<Time>,
     counted_bytes: u64,
     rate_sample: Option<(Time, PathBytes)>,
@@ -207,7 +204,7 @@ struct MonitoredPath {
 }
 
 impl PathMonitor {
-    /// Monitors from `now` on. Bytes are added to `usage`.
+    /// Creates a monitor that starts at `now` and adds bytes to `usage`.
     pub fn new(now: Time, config: Config, usage: Usage) -> Self {
         Self {
             config,
@@ -220,12 +217,12 @@ impl PathMonitor {
         }
     }
 
-    /// Something has changed: a sample is due now.
+    /// Requests a sample now, because a path has changed.
     pub fn sample_now(&mut self, now: Time) {
         self.sample_at = self.sample_at.min(now);
     }
 
-    /// What to do next; nothing where all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if self.sample_at <= now {
             if self.battery_at <= now {
@@ -242,22 +239,22 @@ impl PathMonitor {
         None
     }
 
-    /// When to call [`PathMonitor::poll`] again if nothing happens before.
+    /// Returns the time of the next [`PathMonitor::poll`].
     pub fn next_wakeup(&self) -> Time {
         self.sample_at.min(self.save_at)
     }
 
-    /// The battery is like this now.
     pub fn set_battery(&mut self, battery: Battery) {
         self.battery = battery;
     }
 
-    /// The counts of data plans, to save them.
+    /// Returns the data plan usage, to save it.
     pub fn usage_mut(&mut self) -> &mut Usage {
         &mut self.usage
     }
 
-    /// All paths at `now`, which is on the day `today`. Data plans are those of `policy`.
+    /// Processes a sample of all paths at `now` on the day `today`, with the data plans of
+    /// `policy`.
     pub fn sample(
         &mut self,
         now: Time,
@@ -351,7 +348,7 @@ impl MonitoredPath {
         stats: &TransportStats,
     ) {
         if self.carrier != Some(carrier) {
-            // Its transport counts from the beginning, and may take another way.
+            // A new transport starts its counters at 0, and may take another route.
             self.losses = Losses::default();
             self.min_rtt = None;
             self.carrier = Some(carrier);
@@ -381,8 +378,8 @@ impl MonitoredPath {
         self.rate_sample = Some((now, bytes));
     }
 
-    /// Whether a policy should count on it: one that is suspect or has just been woken still counts
-    /// for a while, so that no flow changes its path for a moment's sake.
+    /// Returns whether a policy counts the path as up. A suspect path and a path that wakes up
+    /// count as up for a limited time, so that short interruptions do not move flows.
     fn is_up(&self, now: Time, state: PathState, config: &Config) -> bool {
         let within = |since: Option<Time>, span: Span| since.is_some_and(|at| now.since(at) < span);
         match state {

@@ -1,15 +1,15 @@
-//! How fast a client may be: what its applications send and receive in all, each way.
+//! Rate limit of a client: all bytes that its applications send, and all that they receive.
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-/// What was not used may be caught up with, up to this much time's worth.
+/// Burst size, as time at the full rate.
 const BURST: Span = Span::from_millis(20);
-/// A chunk takes this much time's worth at most…
+/// Maximum chunk size, as time at the full rate.
 const CHUNK_TIME: Span = Span::from_millis(10);
-/// …and is no smaller than this.
+/// Minimum chunk size in bytes.
 const MIN_CHUNK: usize = 4 << 10;
 
-/// From the client to servers, or back.
+/// Direction of traffic, seen from the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From applications to servers.
@@ -18,7 +18,8 @@ pub enum Direction {
     Down = 1,
 }
 
-/// A rate limit each way: a token bucket, kept as the time at which it is empty (GCRA, ITU-T I.371).
+/// A rate limit for each direction: a token bucket, stored as the time at which it is empty (GCRA,
+/// ITU-T I.371).
 #[derive(Clone, Debug)]
 pub struct RateLimit {
     rate: Rate,
@@ -26,31 +27,31 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// A limit at which nothing has passed yet.
     pub fn new(rate: Rate) -> Self {
         Self { rate, free_at: [Time::ZERO; 2] }
     }
 
-    /// Another rate begins with nothing owed: what passed at a lower one would take too long.
+    /// Changes the rate. A new rate clears the bucket, because debt from a lower rate would take
+    /// too long.
     pub fn set(&mut self, rate: Rate) {
         if self.rate != rate {
             *self = Self::new(rate);
         }
     }
 
-    /// How long until more may pass; `None` where it may now.
+    /// Returns the wait until more bytes can pass, or `None` if they can pass now.
     pub fn wait_time(&self, now: Time, direction: Direction) -> Option<Span> {
         let wait = self.free_at[direction as usize].since(now);
         Some(wait).filter(|wait| !wait.is_zero())
     }
 
-    /// How much may pass at once, in bytes.
+    /// Returns the maximum bytes that can pass at once.
     pub fn max_chunk(&self) -> usize {
         let bytes = self.rate.size_in(CHUNK_TIME).as_bytes();
         usize::try_from(bytes).unwrap_or(usize::MAX).max(MIN_CHUNK)
     }
 
-    /// This many bytes have passed.
+    /// Records `bytes` that have passed.
     pub fn charge(&mut self, now: Time, direction: Direction, bytes: usize) {
         let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(BURST);
         let takes = self.rate.time_for(Size::from_bytes(bytes as u64));
@@ -58,7 +59,7 @@ impl RateLimit {
         *free_at = (*free_at).max(earliest) + takes;
     }
 
-    /// Whether a datagram may pass; if so, it is charged.
+    /// Returns whether a datagram can pass, and records its bytes in this case.
     pub fn admit(&mut self, now: Time, direction: Direction, bytes: usize) -> bool {
         let passes = self.wait_time(now, direction).is_none();
         if passes {

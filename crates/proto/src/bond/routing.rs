@@ -1,10 +1,9 @@
-//! What becomes of each connection and datagram flow of an application: [`FlowTable`] asks the
-//! policy about each of them, again whenever its answer may differ, and says what the session has
-//! to be told.
+//! Routing of connections and datagram flows of applications. [`FlowTable`] evaluates the policy
+//! for each flow, again whenever the result may change, and returns the changes for the session.
 //!
-//! A flow that is under way keeps to what cannot be changed any more: a connection that went past
-//! the bond stays there, and so does a stream that the bond carries where a rule then says
-//! `direct`. A rule that blocks ends it.
+//! A running flow keeps properties that cannot change: a direct connection stays direct, and a
+//! stream in the bond stays there if a rule then decides `direct`. A rule that blocks ends the
+//! flow.
 
 mod labels;
 
@@ -18,19 +17,19 @@ use crate::policy::{Decision, Engine, Explanation, Flow, Policy, Protocol, Surro
 use crate::sched::Treatment;
 use labels::{LabelChange, Labels};
 
-/// What becomes of a flow: a policy's [`Decision`], carried out.
+/// Routing of a flow: the executed [`Decision`] of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routing {
-    /// It goes through the bond with this label.
+    /// Through the bond with this label.
     Bond(u8),
-    /// It goes past the bond.
+    /// Directly to the destination, without the bond.
     Direct,
-    /// It is refused.
+    /// Refused.
     Block,
 }
 
 impl Routing {
-    /// The stable word for it.
+    /// Returns the name in output; stable.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bond(_) => "bond",
@@ -41,7 +40,7 @@ impl Routing {
 }
 
 impl From<Decision> for Routing {
-    /// A decision that is not carried out yet: in the bond it has no label of its own.
+    /// Converts a decision before its execution; in the bond the label is 0.
     fn from(decision: Decision) -> Self {
         match decision {
             Decision::Bond(_) => Self::Bond(0),
@@ -54,35 +53,33 @@ impl From<Decision> for Routing {
 /// How a flow is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carriage {
-    /// Not yet, or past the bond.
+    /// Not yet carried, or direct.
     None,
-    /// As a stream, with its number among all of the client.
+    /// As a stream, with its number among all streams of the client.
     Stream(StreamId, u64),
-    /// As a part of a datagram flow.
+    /// As part of a datagram flow.
     Datagrams(FlowId),
 }
 
-/// What is known of an application's flow.
+/// Known properties of an application's flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowFacts {
-    /// TCP or UDP.
     pub protocol: Protocol,
-    /// Where it goes.
     pub destination: Target,
-    /// The name of the server in lower case, as it was asked for.
+    /// Requested name of the server in lower case. `None` if unknown.
     pub domain: Option<String>,
-    /// The file name of the program, or what the kernel calls the process.
+    /// File name of the program, or the kernel's name of the process. `None` if unknown.
     pub process: Option<String>,
-    /// The number of the user.
+    /// User ID. `None` if unknown.
     pub uid: Option<u32>,
-    /// The name of the user.
+    /// User name. `None` if unknown.
     pub user: Option<String>,
-    /// The control group.
+    /// Control group path. `None` if unknown.
     pub cgroup: Option<String>,
 }
 
 impl FlowFacts {
-    /// A flow of which only this is known.
+    /// Creates the facts of a flow without any other known property.
     pub fn new(protocol: Protocol, destination: Target) -> Self {
         Self {
             protocol,
@@ -95,7 +92,7 @@ impl FlowFacts {
         }
     }
 
-    /// What a policy may ask, when `bytes` have flowed.
+    /// Returns the properties for a policy after `bytes` of traffic.
     pub fn attributes(&self, bytes: u64) -> Flow<'_> {
         let (address, port) = match &self.destination {
             Target::Address(address, port) => (Some(*address), *port),
@@ -114,75 +111,67 @@ impl FlowFacts {
     }
 }
 
-/// The number of a flow in a [`FlowTable`], in the order in which they began.
+/// Number of a flow in a [`FlowTable`], in order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AppFlowId(u64);
 
 /// A connection of an application, or its datagrams to one destination.
 #[derive(Clone, Debug)]
 pub struct AppFlow {
-    /// What is known of it.
     pub facts: FlowFacts,
-    /// The rule that decided; `None` for the default.
+    /// The deciding rule. `None` for the default.
     pub rule: Option<String>,
-    /// What becomes of it.
     pub routing: Routing,
-    /// How it is carried.
     pub carriage: Carriage,
-    /// The application's end of its socket, and the end that it talks to.
+    /// Local and remote address of the application's socket.
     pub socket: (SocketAddr, SocketAddr),
-    /// When it began.
+    /// Start time.
     pub since: Time,
-    /// What the application sent, where it is not a stream.
+    /// Bytes sent by the application; not counted for a stream.
     pub up_bytes: u64,
-    /// What came for it, where it is not a stream.
+    /// Bytes received by the application; not counted for a stream.
     pub down_bytes: u64,
-    /// It is delayed, and decided about when it is released.
+    /// Whether the flow is delayed; the decision follows the release.
     pub is_delayed: bool,
-    /// The policy has decided about it at least once, or it is delayed: it is shown.
+    /// Whether the policy has decided or the flow is delayed, so that status output lists the flow.
     is_listed: bool,
-    /// The number of bytes at which the policy may decide otherwise.
+    /// Number of bytes at which the policy may decide differently. `None` if never.
     reevaluate_at: Option<u64>,
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// A label stands for this treatment from now on.
+    /// Set the treatment of a label.
     DefineLabel {
-        /// The label.
         id: u8,
-        /// What it stands for.
         treatment: Treatment,
     },
-    /// A stream gets another label.
+    /// Change the label of a stream.
     AssignLabel {
-        /// The stream.
         stream: StreamId,
-        /// The label, which is defined.
+        /// Already defined.
         label: u8,
     },
-    /// End a stream.
     EndStream(StreamId),
-    /// Call [`FlowTable::evaluate`] when the stream has this many bytes.
+    /// Call [`FlowTable::evaluate`] when the stream reaches this number of bytes.
     SetThreshold {
-        /// The stream.
         stream: StreamId,
-        /// How many; `None`: never.
+        /// `None` to clear the threshold.
         bytes: Option<u64>,
     },
-    /// A stream that is under way is decided about otherwise than before.
+    /// The decision about a running stream has changed.
     Decided(AppFlowId),
-    /// More than 255 rules have something to carry: the flows of further rules are blocked. Told
+    /// More than 255 rules have flows in the bond: flows of further rules are blocked. Reported
     /// once.
     LabelsExhausted,
 }
 
-/// How many bytes the stream of this number has in both directions together; `None` where it is
-/// over.
+/// Returns the bytes of a stream with this number, both directions together; `None` if the stream
+/// has ended.
 pub type StreamBytes<'a> = dyn Fn(StreamId, u64) -> Option<u64> + 'a;
 
-/// The flows of a client's applications, and the policy that decides about them.
+/// Flows of a client's applications, and the policy for them.
 #[derive(Debug)]
 pub struct FlowTable {
     engine: Engine,
@@ -193,12 +182,12 @@ pub struct FlowTable {
     next_id: u64,
     labels_exhausted: bool,
     outputs: VecDeque<Output>,
-    /// Labels that flows have already and that are redefined: after flows that leave them.
+    /// Redefinitions of used labels; sent after flows have left these labels.
     redefined: VecDeque<Output>,
 }
 
 impl FlowTable {
-    /// No flows yet, and nothing known of the paths.
+    /// Creates a table without flows and path observations.
     pub fn new(policy: Policy) -> Self {
         Self {
             engine: Engine::new(policy),
@@ -213,18 +202,17 @@ impl FlowTable {
         }
     }
 
-    /// The policy that decides.
     pub fn policy(&self) -> &Policy {
         self.engine.policy()
     }
 
-    /// Follows another policy from now on, also for what is under way.
+    /// Replaces the policy, also for running flows.
     pub fn replace_policy(&mut self, now: Time, policy: Policy, bytes: &StreamBytes<'_>) {
         self.engine.replace(now, policy);
         self.evaluate_all(bytes);
     }
 
-    /// The paths and the battery are like this at `now`.
+    /// Updates the state of paths and battery at `now`.
     pub fn observe(&mut self, now: Time, surroundings: &Surroundings, bytes: &StreamBytes<'_>) {
         self.observed_at = now;
         if self.engine.observe(now, surroundings) {
@@ -232,18 +220,17 @@ impl FlowTable {
         }
     }
 
-    /// When to [`observe`](Self::observe) again though nothing has changed.
+    /// Returns when to call [`observe`](Self::observe) again even if nothing changes.
     pub fn next_wakeup(&self) -> Option<Time> {
         let soonest = self.observed_at + Span::from_millis(1);
         self.engine.next_wakeup().map(|wakeup| wakeup.max(soonest))
     }
 
-    /// What to do next.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front().or_else(|| self.redefined.pop_front())
     }
 
-    /// A flow begins, which is not decided about yet.
+    /// Adds a flow without a decision.
     pub fn begin(
         &mut self,
         now: Time,
@@ -255,7 +242,7 @@ impl FlowTable {
         let flow = AppFlow {
             facts,
             rule: None,
-            // No door is open before the policy opens it.
+            // Blocked until the policy has decided.
             routing: Routing::Block,
             carriage: Carriage::None,
             socket,
@@ -270,7 +257,7 @@ impl FlowTable {
         id
     }
 
-    /// A flow is over.
+    /// Removes a flow.
     pub fn end(&mut self, id: AppFlowId) {
         if let Some(flow) = self.flows.remove(&id)
             && let Carriage::Stream(_, number) = flow.carriage
@@ -279,65 +266,64 @@ impl FlowTable {
         }
     }
 
-    /// A flow.
     pub fn get(&self, id: AppFlowId) -> Option<&AppFlow> {
         self.flows.get(&id)
     }
 
-    /// The flow that is the stream of this number.
+    /// Returns the flow of the stream with this number.
     pub fn of_stream(&self, number: u64) -> Option<AppFlowId> {
         self.streams.get(&number).copied()
     }
 
-    /// What becomes of a flow; blocked where there is none.
+    /// Returns the routing of a flow; `Block` for an unknown flow.
     pub fn routing(&self, id: AppFlowId) -> Routing {
         self.flows.get(&id).map_or(Routing::Block, |flow| flow.routing)
     }
 
-    /// All flows that are under way, the oldest first.
+    /// Returns all listed flows, oldest first.
     pub fn flows(&self) -> impl Iterator<Item = (AppFlowId, &AppFlow)> {
         self.flows.iter().filter(|(_, flow)| flow.is_listed).map(|(id, flow)| (*id, flow))
     }
 
-    /// How flows with this label are treated.
+    /// Returns the treatment of a label, or `None` if the label is undefined.
     pub fn treatment(&self, label: u8) -> Option<Treatment> {
         self.labels.treatment(label)
     }
 
-    /// What each rule says of a flow now.
+    /// Returns the result of each rule for a flow.
     pub fn explain(&self, flow: &Flow<'_>) -> Explanation {
         self.engine.explain(flow)
     }
 
-    /// More is known of a flow. It is not decided about again.
+    /// Adds properties of a flow without a new decision.
     pub fn learn(&mut self, id: AppFlowId, learn: impl FnOnce(&mut FlowFacts)) {
         if let Some(flow) = self.flows.get_mut(&id) {
             learn(&mut flow.facts);
         }
     }
 
-    /// What the policy says of a flow before it has carried anything, and the rule that says it.
+    /// Returns the decision about a flow without traffic, and the deciding rule.
     pub fn preview(&self, id: AppFlowId) -> (Decision, Option<String>) {
         let Some(flow) = self.flows.get(&id) else { return (Decision::Block, None) };
         let verdict = self.engine.decide(&flow.facts.attributes(0));
         (verdict.decision, verdict.rule.map(str::to_owned))
     }
 
-    /// A flow is delayed from now on under a rule, and shown so.
+    /// Marks a flow as delayed by a rule and lists it.
     pub fn delay(&mut self, id: AppFlowId, rule: Option<String>) {
         if let Some(flow) = self.flows.get_mut(&id) {
             (flow.is_delayed, flow.is_listed, flow.rule) = (true, true, rule);
         }
     }
 
-    /// A flow is not delayed any more. It is not decided about yet.
+    /// Ends the delay of a flow, which then has no decision.
     pub fn release(&mut self, id: AppFlowId) {
         if let Some(flow) = self.flows.get_mut(&id) {
             (flow.is_delayed, flow.is_listed) = (false, false);
         }
     }
 
-    /// A flow is carried like this from now on.
+    /// Sets how a flow is carried.
     pub fn carry(&mut self, id: AppFlowId, carriage: Carriage) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         flow.carriage = carriage;
@@ -348,14 +334,14 @@ impl FlowTable {
         }
     }
 
-    /// A connection past the bond has carried this in all.
+    /// Sets the total bytes of a direct connection.
     pub fn set_bytes(&mut self, id: AppFlowId, up: u64, down: u64) {
         if let Some(flow) = self.flows.get_mut(&id) {
             (flow.up_bytes, flow.down_bytes) = (up, down);
         }
     }
 
-    /// A datagram of a flow has passed. Whether the policy has decided about it again.
+    /// Counts a datagram of a flow. Returns whether the policy has decided again.
     pub fn count_datagram(&mut self, id: AppFlowId, up: usize, down: usize) -> bool {
         let Some(flow) = self.flows.get_mut(&id) else { return false };
         flow.up_bytes += up as u64;
@@ -368,11 +354,11 @@ impl FlowTable {
         is_due
     }
 
-    /// Decides about a flow, and lists it.
+    /// Decides about a flow and lists it.
     pub fn evaluate(&mut self, id: AppFlowId, bytes: &StreamBytes<'_>) {
         let Some(flow) = self.flows.get(&id).filter(|flow| !flow.is_delayed) else { return };
         let (stream, bytes) = match flow.carriage {
-            // One of a session that is over may be here for a moment.
+            // A stream of an ended session may remain for a short time.
             Carriage::Stream(stream, number) => match bytes(stream, number) {
                 Some(bytes) => (Some(stream), bytes),
                 None => return,

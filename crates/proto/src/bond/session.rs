@@ -1,6 +1,6 @@
-//! Which sessions a gateway keeps: [`Sessions`] admits carriers, ends sessions whose clients are gone
-//! or not authorized any more, and makes room where a key has too many. [`PendingHandshakes`] bounds
-//! the connections that have not proved a key yet.
+//! Sessions of a gateway. [`Sessions`] admits carriers, ends sessions of disconnected or
+//! unauthorized clients, and evicts sessions of a key with too many. [`PendingHandshakes`] limits
+//! the connections of unauthenticated peers.
 
 mod handshakes;
 
@@ -11,16 +11,16 @@ use manyways_unit::{Rate, Span, Time};
 
 pub use handshakes::{Abandonment, HandshakeConfig, HandshakeId, PendingHandshakes};
 
-/// What a client may use at a time.
+/// Limits of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientLimits {
-    /// Sessions, each with its carriers.
+    /// Maximum number of sessions; each may have several carriers.
     pub sessions: u32,
-    /// Streams of a session.
+    /// Maximum number of streams of a session.
     pub streams: u32,
-    /// Datagram flows of a session.
+    /// Maximum number of datagram flows of a session.
     pub flows: u32,
-    /// What the applications of all sessions send together, and what they receive. `None`: no limit.
+    /// Rate limit of all sessions together, for each direction. `None` for no limit.
     pub rate: Option<Rate>,
 }
 
@@ -30,17 +30,17 @@ impl Default for ClientLimits {
     }
 }
 
-/// The times of [`Sessions`].
+/// Timing of [`Sessions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// A session without carriers is kept for this long: its client may be changing networks.
+    /// Time for which a session without carriers is kept, because its client may be changing
+    /// networks.
     pub linger: Span,
-    /// Where a key has no room for another session, the clients of those that are there get this
-    /// long to give a sign of life.
+    /// Time in which the clients of a key with too many sessions must send data to keep their
+    /// sessions.
     pub liveness_timeout: Span,
-    /// How often sessions are compared with the list of authorized clients, and ended where their
-    /// clients are gone.
+    /// Interval between reviews, which end sessions of disconnected clients and of removed keys.
     pub review_interval: Span,
 }
 
@@ -54,45 +54,43 @@ impl Default for Config {
     }
 }
 
-/// A session: the key of its client, and the number that the client gave it.
+/// Identifier of a session: the key of the client, and a number that the client assigns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId<K> {
-    /// The client's key.
     pub key: K,
-    /// A random number.
+    /// Random number.
     pub number: [u8; 16],
 }
 
-/// What becomes of a carrier whose client has proved its key.
+/// Result for a carrier of an authenticated client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// It belongs to a session that is there.
+    /// The carrier belongs to an existing session.
     Resume,
-    /// It begins a session, which is there from now on.
+    /// The carrier starts a new session.
     Begin,
-    /// It is refused.
     Refuse(Refusal),
 }
 
-/// Why a carrier is refused.
+/// Reason for which a carrier is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// There is no such session to resume.
+    /// The session to resume does not exist.
     UnknownSession,
-    /// The key has this many sessions, which is all that it may have.
+    /// The key has this number of sessions, which is its limit.
     TooManySessions(usize),
 }
 
-/// Why a session ends.
+/// Reason for which a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndReason {
-    /// It makes room for another session of its key, and has no carrier.
+    /// Evicted for another session of the key, because it has no carrier.
     Evicted,
-    /// It makes room for another session of its key, and its client gave no sign of life.
+    /// Evicted for another session of the key, because its client did not respond.
     Silent,
-    /// It has had no carrier for [`Config::linger`].
+    /// Without carrier for [`Config::linger`].
     Absent,
-    /// The key of its client is not authorized any more.
+    /// The key of the client is no longer authorized.
     KeyRemoved,
 }
 
@@ -107,39 +105,39 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input<K> {
-    /// A carrier of a session is attached.
+    /// A carrier of a session was attached.
     Attached(SessionId<K>),
     /// A carrier of a session has ended.
     Detached(SessionId<K>),
     /// The client has ended the session.
     Ended(SessionId<K>),
-    /// A session has received this many bytes in all, as asked for by [`Output::RequestLiveness`] and
+    /// Total bytes that a session has received; response to [`Output::RequestLiveness`] and
     /// [`Output::CountReceived`].
     Received(SessionId<K>, u64),
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output<K> {
     /// Call [`Sessions::review`].
     Review,
-    /// End a session, which is forgotten.
+    /// End a session, which is already removed.
     End(SessionId<K>, EndReason),
-    /// Ask the client of a session for a sign of life, and tell what the session has received.
+    /// Ping the client of a session, and report the bytes that the session has received.
     RequestLiveness(SessionId<K>),
-    /// Tell what the session has received.
+    /// Report the bytes that the session has received.
     CountReceived(SessionId<K>),
-    /// Another rate limit holds for a session from now on.
+    /// Change the rate limit of a session.
     SetRate(SessionId<K>, Option<Rate>),
-    /// The limits of streams and flows have changed. The client was told the previous ones, which
-    /// hold for this session.
+    /// The limits of streams and flows have changed. The session keeps the limits from its start,
+    /// which the client knows.
     LimitsDeferred(SessionId<K>),
 }
 
-/// The sessions of a gateway.
+/// Sessions of a gateway.
 #[derive(Debug)]
 pub struct Sessions<K> {
     config: Config,
@@ -152,36 +150,36 @@ pub struct Sessions<K> {
 struct Session {
     limits: ClientLimits,
     carriers: u32,
-    /// Since when it has had no carrier.
+    /// Time since which the session has no carrier.
     absent_since: Option<Time>,
     liveness: Liveness,
-    /// Its key was not authorized at the last review.
+    /// Whether the key was not authorized in the last review.
     is_unlisted: bool,
 }
 
-/// Whether its client is asked for a sign of life.
+/// State of a liveness check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Liveness {
     NotAsked,
-    /// Until then, what it had received when it was asked is compared with what it has.
+    /// At `until`, the current count of received bytes is compared with `received`.
     Asked {
         until: Time,
         received: Option<u64>,
     },
-    /// The time is over.
+    /// The time has expired.
     Due {
         received: Option<u64>,
     },
 }
 
 impl<K: Copy + Ord> Sessions<K> {
-    /// No sessions yet. The first review is due at once.
+    /// Creates the state without sessions. The first review is due at once.
     pub fn new(now: Time, config: Config) -> Self {
         Self { config, sessions: BTreeMap::new(), review_at: now, outputs: VecDeque::new() }
     }
 
-    /// A client that has proved its key says hello with a carrier. `resumes` tells that the gateway
-    /// should know the session; `limits` are those of the key.
+    /// Processes the hello of an authenticated client on a new carrier. `resumes` is whether the
+    /// client expects that the gateway has the session; `limits` are the limits of the key.
     pub fn admit(
         &mut self,
         now: Time,
@@ -215,7 +213,7 @@ impl<K: Copy + Ord> Sessions<K> {
         Admission::Begin
     }
 
-    /// Takes note of what happened.
+    /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input<K>) {
         match input {
             Input::Attached(id) => {
@@ -250,8 +248,8 @@ impl<K: Copy + Ord> Sessions<K> {
         }
     }
 
-    /// Compares all sessions with the list of authorized clients. `limits_of` are the limits of a
-    /// key; `None` where it is not authorized.
+    /// Compares all sessions with the authorized clients. `limits_of` returns the limits of a key,
+    /// or `None` if the key is not authorized.
     pub fn review(&mut self, now: Time, limits_of: impl Fn(&K) -> Option<ClientLimits>) {
         let mut ended = Vec::new();
         for (id, session) in &mut self.sessions {
@@ -265,7 +263,8 @@ impl<K: Copy + Ord> Sessions<K> {
                     self.outputs.push_back(Output::LimitsDeferred(*id));
                 }
             }
-            // An editor may empty the file before it fills it again, so one look is not enough.
+            // An editor may truncate the file before it writes the new content, so two reviews must
+            // agree.
             let was_unlisted = std::mem::replace(&mut session.is_unlisted, limits.is_none());
             let linger = self.config.linger;
             if limits.is_none() && was_unlisted {
@@ -279,7 +278,7 @@ impl<K: Copy + Ord> Sessions<K> {
         }
     }
 
-    /// What to do next; nothing where all is done that can be at `now`.
+    /// Returns the next action, or `None` if nothing is to be done at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output<K>> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -299,7 +298,7 @@ impl<K: Copy + Ord> Sessions<K> {
         None
     }
 
-    /// When to call [`Sessions::poll`] again if nothing happens before.
+    /// Returns the time of the next [`Sessions::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Time {
         let asked = self.sessions.values().filter_map(|session| match session.liveness {
             Liveness::Asked { until, .. } => Some(until),
@@ -308,12 +307,11 @@ impl<K: Copy + Ord> Sessions<K> {
         asked.chain([self.review_at]).min().unwrap_or(self.review_at)
     }
 
-    /// Whether there is such a session.
     pub fn contains(&self, id: SessionId<K>) -> bool {
         self.sessions.contains_key(&id)
     }
 
-    /// The keys that have sessions.
+    /// Returns the keys with at least one session.
     pub fn keys(&self) -> BTreeSet<K> {
         self.sessions.keys().map(|id| id.key).collect()
     }
@@ -332,8 +330,8 @@ impl<K: Copy + Ord> Sessions<K> {
         }
     }
 
-    /// Ends the session of a key that has been without a carrier for longest, if there is one: its
-    /// client may have been killed, and makes room for its successor.
+    /// Ends the session of a key with the longest time without a carrier, if there is one. Its
+    /// client may have been killed, and its successor needs the place.
     fn evict(&mut self, key: K) {
         let absent = self.of_key(key).filter_map(|(id, one)| Some((one.absent_since?, *id))).min();
         if let Some((_, id)) = absent {
@@ -341,8 +339,8 @@ impl<K: Copy + Ord> Sessions<K> {
         }
     }
 
-    /// Asks the clients of a key for signs of life: a device whose power fails tells nothing, and is
-    /// to find room when it is back.
+    /// Starts a liveness check of all sessions of a key. A device that lost power did not end its
+    /// session, and must be able to start another one.
     fn doubt(&mut self, now: Time, key: K) {
         let until = now + self.config.liveness_timeout;
         let mut asked = Vec::new();

@@ -1,18 +1,18 @@
-//! How much flowed over each path since its data plan was last reset, also before this run.
+//! Bytes of each path since the last reset of its data plan, including earlier runs.
 
 use std::collections::BTreeMap;
 
 use manyways_unit::Size;
 
-/// At most this many paths are counted.
+/// Maximum number of counted paths.
 pub const MAX_PATHS: usize = 256;
 
-/// A day, counted from 1970-01-01 (UTC).
+/// Days since 1970-01-01 (UTC).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Day(pub i64);
 
 impl Day {
-    /// The last day that was the `reset_day`th of a month. A `reset_day` is from 1 to 28.
+    /// Returns the last day with day of month `reset_day`, from 1 to 28.
     pub fn period_start(self, reset_day: u8) -> Self {
         let day = self.day_of_month();
         let reset_day = i64::from(reset_day.clamp(1, 28));
@@ -23,8 +23,8 @@ impl Day {
         Self(last.0 - (last.day_of_month() - reset_day))
     }
 
-    /// From 1 to 31 (Howard Hinnant, "chrono-compatible low-level date algorithms",
-    /// `civil_from_days`).
+    /// Returns the day of month, from 1 to 31 (Howard Hinnant, "chrono-compatible low-level date
+    /// algorithms", `civil_from_days`).
     fn day_of_month(self) -> i64 {
         let days = self.0 + 719_468;
         let of_era = days.rem_euclid(146_097);
@@ -35,26 +35,26 @@ impl Day {
     }
 }
 
-/// What one path carried.
+/// Usage of one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathUsage {
-    /// The first day that is counted.
+    /// First counted day.
     pub since: Day,
-    /// Both directions together.
+    /// Sent and received bytes.
     pub bytes: u64,
 }
 
-/// What paths carried, by their names.
+/// Usage by path name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UsageCounts(BTreeMap<String, PathUsage>);
 
 impl UsageCounts {
-    /// Every path and what it carried.
+    /// Returns all paths and their usage.
     pub fn iter(&self) -> impl Iterator<Item = (&str, PathUsage)> {
         self.0.iter().map(|(path, usage)| (path.as_str(), *usage))
     }
 
-    /// Adds bytes of the period that began on `since`. Those of earlier periods are dropped.
+    /// Adds bytes of the period that began on `since`, and drops bytes of earlier periods.
     fn add(&mut self, path: &str, since: Day, bytes: u64) {
         if self.0.len() >= MAX_PATHS && !self.0.contains_key(path) {
             return;
@@ -77,21 +77,21 @@ impl FromIterator<(String, PathUsage)> for UsageCounts {
     }
 }
 
-/// The counts of one client. Several clients of a host add theirs to the same saved counts.
+/// Usage counted by one client. Several clients of a host add to the same saved counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     counts: UsageCounts,
-    /// What is not in the saved counts.
+    /// Bytes that are not in the saved counts.
     unsaved: BTreeMap<String, PathUsage>,
 }
 
 impl Usage {
-    /// Goes on from saved counts.
+    /// Continues from saved counts.
     pub fn new(saved: UsageCounts) -> Self {
         Self { counts: saved, unsaved: BTreeMap::new() }
     }
 
-    /// `bytes` flowed over a path whose data plan is reset on that day of the month.
+    /// Adds `bytes` of a path whose data plan is reset on `reset_day` of each month.
     pub fn add(&mut self, path: &str, reset_day: u8, today: Day, bytes: u64) {
         let since = today.period_start(reset_day);
         self.counts.add(path, since, bytes);
@@ -103,12 +103,12 @@ impl Usage {
         unsaved.bytes = unsaved.bytes.saturating_add(bytes);
     }
 
-    /// What flowed over a path since its data plan was last reset.
+    /// Returns the bytes of a path since the last reset of its data plan.
     pub fn used(&self, path: &str, reset_day: u8, today: Day) -> Size {
         Size::from_bytes(self.counts.used(path, today.period_start(reset_day)))
     }
 
-    /// The saved counts with what is not in them yet; `None` where nothing is new.
+    /// Returns `saved` with the unsaved bytes added, or `None` if there are none.
     pub fn added_to(&self, mut saved: UsageCounts) -> Option<UsageCounts> {
         if self.unsaved.values().all(|usage| usage.bytes == 0) {
             return None;
@@ -119,7 +119,7 @@ impl Usage {
         Some(saved)
     }
 
-    /// These counts, from [`Usage::added_to`], are saved.
+    /// Records that these counts, from [`Usage::added_to`], were saved.
     pub fn saved(&mut self, counts: UsageCounts) {
         self.counts = counts;
         self.unsaved.clear();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Day(0).day_of_month(), 1);
         assert_eq!(PI_DAY.period_start(1), Day(19_783));
         assert_eq!(PI_DAY.period_start(14), PI_DAY);
-        // The 15th of February.
+        // 15 February.
         assert_eq!(PI_DAY.period_start(15), Day(19_768));
         for day in 0..40_000 {
             let start = Day(day).period_start(15);

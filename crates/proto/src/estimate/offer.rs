@@ -1,39 +1,39 @@
-//! What a path has to offer, from what flows on it: more is believed at once, less only of a path
-//! that is full.
+//! Estimates the capacity of a path from its traffic. A higher rate counts at once, a lower one
+//! only while the path is full.
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-/// A look at a path that is so short says nothing.
+/// Minimum interval between two looks; a shorter one is too noisy.
 const SHORTEST: Span = Span::from_millis(200);
-/// A path on which so little flowed in a look is not full, however long its round trip is.
+/// Bytes of a look below which a path is not full, regardless of its RTT.
 const LEAST: u64 = 1_000;
-/// A round trip that is longer than the shortest one by a half and this is that of a queue.
+/// RTT above 1.5 times the minimum plus this value shows a queue.
 const QUEUE: Span = Span::from_millis(15);
-/// How much a new look weighs where a path offers less than it did.
+/// Weight of a new look that is below the estimate.
 const WEIGHT: f64 = 0.3;
-/// Losses are counted over about so many packets.
+/// Number of packets over which losses are averaged.
 const PACKETS: f64 = 400.0;
-/// Fewer packets than this say nothing.
+/// Minimum number of packets for a loss rate.
 const FEW: f64 = 40.0;
 
-/// What is seen of a path when it is looked at. Bytes and packets count from its beginning.
+/// Observation of a path. Bytes and packets count from the start of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Look {
-    /// Bytes that came and went.
+    /// Sent and received bytes.
     pub bytes: Size,
-    /// The smoothed round trip.
+    /// Smoothed RTT. `None` if unknown.
     pub rtt: Option<Span>,
-    /// The shortest one of late.
+    /// Minimum RTT of the recent past. `None` if unknown.
     pub least_rtt: Option<Span>,
-    /// Something waits to be sent.
+    /// Whether data waits to be sent.
     pub backlog: bool,
 }
 
-/// The throughput that one path has to offer, both directions together.
+/// Capacity estimate of one path, both directions together.
 ///
-/// What flows is the least that it is. It is all there is while a queue stands in the path, which
-/// its round trip shows, or while something waits to be sent; without that, an application that
-/// wants little looks like a path that has little.
+/// The current throughput is a lower bound. It is the capacity while the RTT shows a queue on the
+/// path, or while data waits to be sent. Without these signs, an application-limited path looks
+/// like a slow one.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     last: Option<(Time, Size)>,
@@ -42,7 +42,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Looks at the path at `now`.
+    /// Processes an observation at `now`.
     pub fn look(&mut self, now: Time, look: Look) {
         let Some((then, before)) = self.last else {
             self.last = Some((now, look.bytes));
@@ -61,7 +61,8 @@ impl Offer {
         });
         let full = bytes.as_bytes() >= LEAST && (queue || look.backlog);
         self.offers = match self.offers {
-            // The first bytes of a path that is not full say little: a greeting is no throughput.
+            // The first bytes of a path that is not full are no estimate: a handshake shows no
+            // capacity.
             None => full.then_some(flows),
             Some(known) if flows >= known => Some(flows),
             Some(known) if full => Some(known + (flows - known) * WEIGHT),
@@ -69,24 +70,24 @@ impl Offer {
         };
     }
 
-    /// What it has to offer; none while that is not known.
+    /// Returns the capacity, or `None` before the first estimate.
     pub fn rate(&self) -> Option<Rate> {
         self.offers.map(|bps| Rate::from_bps(bps as u64))
     }
 
-    /// The share of that which is in use, from 0 to 1.
+    /// Returns the used fraction of the capacity, from 0 to 1.
     pub fn load(&self) -> Option<f64> {
         let (flows, offers) = (self.flows?, self.offers.filter(|offers| *offers > 0.0)?);
         Some((flows / offers).min(1.0))
     }
 
-    /// What flows now.
+    /// Returns the current throughput, or `None` before the second look.
     pub fn flows(&self) -> Option<Rate> {
         self.flows.map(|bps| Rate::from_bps(bps as u64))
     }
 }
 
-/// The share of packets that one path loses, as far as they were sent again.
+/// Fraction of packets that one path loses, from its retransmissions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
     last: Option<(u32, u32)>,
@@ -95,8 +96,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// So many packets were `sent` since the connection began, `again` of them not for the first
-    /// time. Numbers that are smaller than before are those of another connection.
+    /// Processes counters of a connection: `sent` packets, of which `again` were retransmissions.
+    /// Counters below the previous ones belong to a new connection.
     pub fn look(&mut self, sent: u32, again: u32) {
         let last = self.last.replace((sent, again));
         let (before, before_again) =
@@ -107,7 +108,7 @@ impl Losses {
         self.lost = self.lost * keep + lost;
     }
 
-    /// The share, from 0 to 1; none while too few were sent.
+    /// Returns the fraction, from 0 to 1, or `None` below 40 sent packets.
     pub fn share(&self) -> Option<f64> {
         (self.packets >= FEW).then(|| (self.lost / self.packets).min(1.0))
     }
@@ -117,7 +118,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// A path of which so many bytes are seen each half second.
+    /// A path with a look every 500 ms.
     struct Path {
         offer: Offer,
         now: Time,
@@ -131,7 +132,7 @@ mod tests {
             Self { offer, now: Time::ZERO, bytes: 0 }
         }
 
-        /// So many kbit/s flow for some looks; whether a queue stands.
+        /// Adds looks with this rate in kbit/s; `queue` is whether the RTT shows a queue.
         fn flow(&mut self, kbps: u64, looks: u32, queue: bool) -> Option<u64> {
             for _ in 0..looks {
                 self.now += Span::from_millis(500);
@@ -194,7 +195,7 @@ mod tests {
             losses.look(100 + step * 100, 10);
         }
         assert!(losses.share().unwrap() < 0.005, "{:?}", losses.share());
-        // A new connection counts from the beginning.
+        // A new connection starts its counters at 0.
         losses.look(50, 50);
         assert!(losses.share().unwrap() > 0.1);
     }

@@ -1,20 +1,19 @@
-//! How much an application may write: enough that no path runs dry, and no more than this end can
-//! keep.
+//! Write credit of the application: enough data for every path, limited by the send buffer.
 
 use manyways_unit::{Rate, Span};
 
 use super::{Mux, Output, Payload, StreamId};
 
-/// What a stream may have written and not sent at least.
+/// Minimum limit for written and unsent bytes of a stream.
 const LEAST_APPETITE: u64 = 128 << 10;
-/// …and at most: what the faster paths could send before a slow one delivers is less.
+/// Maximum limit for written and unsent bytes of a stream.
 const MOST_APPETITE: u64 = 4 << 20;
-/// What a stream may keep however much the others do.
+/// Bytes that a stream may keep even if other streams fill the send buffer.
 const LEAST_KEPT: u64 = 16 << 10;
 
 impl<P: Payload> Mux<P> {
-    /// How many bytes the application may write to a stream now. When it has written so many, or
-    /// this is zero, [`Output::Hungry`] says when it may go on.
+    /// Returns the bytes that the application may write to `stream` now. After it has written all
+    /// of them, or if the result is 0, [`Output::Hungry`] reports when writing can continue.
     pub fn appetite(&mut self, stream: StreamId) -> usize {
         let (most, most_kept) = (self.most_waiting(), self.most_kept());
         let Some(stream) = self.streams.get_mut(&stream) else { return 0 };
@@ -22,14 +21,15 @@ impl<P: Payload> Mux<P> {
             return 0;
         }
         let room = most.saturating_sub(stream.send.waiting());
-        // What a peer does not take in is not read from the application either.
+        // Data that the peer does not accept is not read from the application either.
         let room = room.min(most_kept.saturating_sub(stream.send.held()));
         stream.full = room == 0;
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    /// So much may wait in a stream: what all paths send until the slowest of them delivers, or a
-    /// scheduler could not tell what a slow path may skip.
+    /// Returns the limit for unsent bytes of a stream: twice the bytes that all paths send until
+    /// the slowest one delivers. With less, a scheduler could not decide which bytes a slow path
+    /// skips.
     pub(super) fn most_waiting(&self) -> u64 {
         let slowest = self.carriers.iter().map(|carrier| carrier.open_view().arrival()).max();
         let slowest = slowest.unwrap_or_default() + Span::from_millis(20);
@@ -37,9 +37,9 @@ impl<P: Payload> Mux<P> {
         (rate.size_in(slowest).as_bytes() * 2).clamp(LEAST_APPETITE, MOST_APPETITE)
     }
 
-    /// So much of a stream may be kept to be sent again: half of what is left for all, so that none
-    /// ever has nothing, or a peer that acknowledges nothing would make this end keep all that it
-    /// asks for.
+    /// Returns the limit for bytes of a stream that are kept for retransmission: half of the unused
+    /// send buffer, so that some buffer remains for other streams. Without the limit, a peer that
+    /// acknowledges nothing could make this endpoint buffer all requested data.
     pub(super) fn most_kept(&self) -> u64 {
         (self.config.most_kept.saturating_sub(self.kept) / 2).max(LEAST_KEPT)
     }

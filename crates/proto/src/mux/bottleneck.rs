@@ -1,10 +1,10 @@
-//! The queue that a carrier's own bytes have made in the network.
+//! Estimates the queue at the bottleneck that a carrier's own bytes have filled.
 //!
-//! A window that grows beyond what the path holds fills the queue before its slowest link. The
-//! smoothed round trip tells that a round trip late and only in part, while the bytes on their way
-//! tell it at once: at the rate at which that link passes them on, they take so long. The rate is
-//! that at which acknowledgements come in a row, while round trips show that a queue stands: what
-//! was not held up says nothing of the link.
+//! A congestion window above the bandwidth-delay product fills the queue before the bottleneck. The
+//! smoothed RTT shows this queue one round trip late and only in part. The bytes in flight show it
+//! at once: divided by the rate of the bottleneck, they give the time to drain. The rate is
+//! measured from consecutive ACKs while the RTT shows a standing queue; without a queue, the ACK
+//! rate does not show the capacity of the bottleneck.
 
 use std::collections::VecDeque;
 
@@ -12,29 +12,29 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::carrier::Condition;
 
-/// The median of so many rates is taken: a row in which the sender had nothing to send is slow, and
-/// one whose acknowledgements were held up somewhere is fast.
+/// Number of rates of which the median is taken. An application-limited run of ACKs is too slow,
+/// and a run of compressed ACKs is too fast.
 const RATES: usize = 9;
-/// Over less than this no rate is measured.
+/// Minimum length of a rate measurement.
 const LEAST: Span = Span::from_millis(2);
 
-/// The slowest link of a path, as far as it has shown.
+/// Estimate of the bottleneck rate of a path.
 #[derive(Debug, Default)]
 pub(super) struct Bottleneck {
-    /// Acknowledgements come in a row since then, and began with this byte.
+    /// Start of the current run of ACKs: its time and the acknowledged bytes.
     row: Option<(Time, u64)>,
-    /// When the last one came.
+    /// Time of the last ACK.
     last: Time,
-    /// The last round trip was longer than the shortest one.
+    /// Whether the last round trip was longer than the minimum RTT.
     is_queued: bool,
     rates: VecDeque<Rate>,
-    /// The median of these; zero where there are none.
+    /// Median of `rates`; zero if there are none.
     rate: Rate,
 }
 
 impl Bottleneck {
-    /// What the transport says now, and said before. `trip` is how long the last packet took that
-    /// was acknowledged since.
+    /// Processes a new condition of the transport. `trip` is the round-trip time of the last newly
+    /// acknowledged packet, or `None` if unknown.
     pub(super) fn observe(
         &mut self,
         now: Time,
@@ -42,7 +42,7 @@ impl Bottleneck {
         condition: &Condition,
         trip: Option<Span>,
     ) {
-        // A transport that does not say what is on its way says nothing that this could use.
+        // Without the bytes in flight, there is no evidence of a queue.
         let is_told = condition.in_flight.is_some();
         if !is_told || condition.acknowledged <= before.acknowledged {
             return;
@@ -54,7 +54,7 @@ impl Bottleneck {
         let is_in_row = now.since(self.last) < step;
         let is_quiet = condition.flying().is_zero() && condition.unsent.is_zero();
         if is_quiet {
-            // A path may pass on more after a pause, or less.
+            // The capacity may have changed during a pause.
             self.rates.clear();
             self.rate = Rate::ZERO;
         }
@@ -77,13 +77,13 @@ impl Bottleneck {
         }
     }
 
-    /// When `bytes` are there, all that is on its way and what waits before it, if all of that has
-    /// to pass the link; zero where its rate is not known.
+    /// Returns the time until `bytes` (in flight and unsent) have arrived if all of them pass the
+    /// bottleneck; zero if its rate is unknown.
     pub(super) fn drains_in(&self, condition: &Condition, bytes: Size) -> Span {
         if self.rate.is_zero() {
             return Span::ZERO;
         }
-        // They are acknowledged half a round trip later.
+        // The ACK arrives half a round trip after the data.
         let back = Span::from_nanos(condition.least_rtt.as_nanos() / 2);
         self.rate.time_for(bytes).saturating_sub(back)
     }
@@ -101,7 +101,7 @@ mod tests {
     const RTT: Span = Span::from_millis(50);
     const PACKET: u64 = 1_000;
 
-    /// A transport whose packets pass a link of a packet each millisecond, 8 Mbit/s.
+    /// A transport with a bottleneck of one packet per millisecond, 8 Mbit/s.
     struct Transport {
         bottleneck: Bottleneck,
         condition: Condition,
@@ -114,7 +114,7 @@ mod tests {
             Self { bottleneck: Bottleneck::default(), condition }
         }
 
-        /// So many packets are acknowledged, of which the last took so long.
+        /// `packets` are acknowledged, the last one with a round-trip time of `trip` ms.
         fn says(&mut self, at: u64, packets: u64, trip: Option<u64>) {
             let before = self.condition;
             self.condition.acknowledged += packets * PACKET;
@@ -133,11 +133,11 @@ mod tests {
         for at in 0..40 {
             transport.says(at, 1, Some(50 + at));
         }
-        // The last packet of a hundred is acknowledged after 100 ms, and was there half a round
-        // trip before that.
+        // The last of 100 packets is acknowledged after 100 ms, and arrived half an RTT before
+        // that.
         assert_eq!(transport.drains_in(100), Span::from_millis(75));
         assert_eq!(transport.drains_in(10), Span::ZERO, "the path holds more");
-        // It is known of merged acknowledgements too, and of those whose departure is not.
+        // The rate is also known from merged ACKs, and without departure times.
         let mut transport = Transport::new();
         transport.says(0, 5, Some(80));
         for at in 1..20 {
@@ -150,7 +150,7 @@ mod tests {
     fn what_was_not_held_up_says_nothing_of_the_link() {
         let mut transport = Transport::new();
         for at in 0..400 {
-            // A call, say.
+            // For example a call.
             transport.says(5 * at, 1, Some(51));
         }
         assert_eq!(transport.drains_in(100), Span::ZERO);
@@ -164,7 +164,7 @@ mod tests {
             for at in start..start + 20 {
                 transport.says(at, 1, Some(70));
             }
-            // Acknowledgements that were held up come at once, as if the link were twice as fast.
+            // Compressed ACKs, as of a link with twice the rate.
             transport.says(start + 22, 3, Some(70));
             transport.says(start + 24, 1, Some(70));
             transport.says(start + 29, 13, Some(70));

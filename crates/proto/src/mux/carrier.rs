@@ -1,5 +1,4 @@
-//! What is known of a carrier: what was sent over it and is not acknowledged, how much it takes
-//! now, and whether it still gets through.
+//! State of a carrier: unacknowledged messages, accepted bytes, and loss of the connection.
 
 use std::collections::VecDeque;
 
@@ -12,41 +11,39 @@ use super::quiet::Quiet;
 use crate::ranges::Range;
 use crate::sched::{PathId, View};
 
-/// A connection between the two ends, as the shell numbers it.
+/// A connection between client and gateway. The shell assigns the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CarrierId(pub u64);
 
-/// What the transport under a carrier says of itself.
+/// State of the transport under a carrier, as the transport reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// The smoothed round trip.
+    /// Smoothed RTT.
     pub rtt: Span,
-    /// The shortest one of late, or what comes next to it.
+    /// Minimum RTT of the recent past, or the closest known value.
     pub least_rtt: Span,
-    /// Its mean deviation.
+    /// Mean deviation of the RTT.
     pub rtt_var: Span,
-    /// The congestion window.
     pub window: Size,
-    /// It grows by what is acknowledged.
+    /// Whether each acknowledged byte grows the congestion window.
     pub slow_start: bool,
-    /// What was sent and is not acknowledged; none where it does not say.
+    /// Bytes in flight. `None` if the transport does not report them.
     pub in_flight: Option<Size>,
-    /// What waits to be sent for the first time.
+    /// Bytes in the send buffer that were never sent.
     pub unsent: Size,
-    /// How fast it goes: the window in a round trip, or what was measured.
+    /// Delivery rate: the window per round trip, or a measured rate.
     pub rate: Rate,
-    /// All bytes that the peer's transport has acknowledged so far: more of them is a sign of
-    /// life.
+    /// All bytes that the peer's transport has acknowledged. Growth shows that the carrier works.
     pub acknowledged: u64,
-    /// All bytes that it has sent so far, in the same count; zero where it does not say.
+    /// All bytes that were sent, counted as in `acknowledged`; 0 if unknown.
     pub departed: u64,
-    /// How long a datagram may be, headers of ours included, where it is not part of a byte
-    /// stream.
+    /// Maximum length of a datagram with the header of the mux. `None` on a byte stream.
     pub datagram: Option<usize>,
 }
 
 impl Condition {
-    /// What a new connection is taken for: ten packets in `rtt`.
+    /// Creates the assumed condition of a new connection: an initial window of ten segments (RFC
+    /// 6928) in `rtt`.
     pub fn fresh(rtt: Span) -> Self {
         let window = Size::from_bytes(10 * 1_448);
         Self {
@@ -64,13 +61,13 @@ impl Condition {
         }
     }
 
-    /// What is known to be on its way.
+    /// Returns the bytes in flight; 0 if unknown.
     pub fn flying(&self) -> Size {
         self.in_flight.unwrap_or_default()
     }
 }
 
-/// What a message said, as far as it matters if the carrier dies.
+/// Content of a sent message, as far as a retransmission over another carrier needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Open { stream: StreamId, length: u64 },
@@ -84,12 +81,12 @@ pub(super) enum What {
     PathDown { path: PathId },
 }
 
-/// A message on its way.
+/// A message that the peer has not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub at: Time,
     pub what: What,
-    /// It was given to another carrier as well, since this one did not get through.
+    /// Whether the content was also assigned to another carrier because this one stalled.
     pub again: bool,
 }
 
@@ -97,51 +94,53 @@ pub(super) struct Sent {
 pub(super) struct Carrier {
     pub id: CarrierId,
     pub path: PathId,
-    /// How many bytes it takes now.
+    /// Bytes that the carrier accepts now.
     pub room: usize,
     pub condition: Condition,
     quiet: Quiet,
     flight: Flight,
     bottleneck: Bottleneck,
-    /// A sign of life is wanted.
+    /// Whether to send a ping.
     pub ask: bool,
-    /// Bytes that were given to it since the condition was told.
+    /// Bytes that were given to the transport since the last reported condition.
     fed: u64,
-    /// When it was last given any.
+    /// Time of the last bytes in `fed`.
     fed_at: Time,
     pub sent: VecDeque<Sent>,
-    /// So many of these, the oldest, need not be looked at for one to give to another carrier.
+    /// Number of the oldest entries of `sent` that were already checked for reinjection.
     looked_at: usize,
     acked: u64,
-    /// Messages that came, and how many of them the peer was told of.
+    /// Received messages that need an ACK, and how many of them were acknowledged.
     received: u64,
     told: u64,
     pub ack_at: Option<Time>,
-    /// When there was a sign that it gets through.
+    /// Time of the last evidence that the carrier works.
     alive_at: Time,
-    /// Since then its transport waits for an acknowledgement, of whatever it was given.
+    /// Time since which the transport waits for an ACK of any bytes. `None` if all are
+    /// acknowledged.
     waits_since: Option<Time>,
-    /// When anything but signs of life was last sent or came.
+    /// Time of the last message, sent or received, that needs an ACK.
     pub busy_at: Time,
-    /// It has not got through for too long.
+    /// Whether the carrier has not got through for longer than expected.
     pub suspect: bool,
-    /// The owner was told that it is suspect, and not that it has recovered.
+    /// The value of `suspect` that was last reported to the shell.
     pub told_suspect: bool,
     suspected_at: Time,
     pub pong: Option<u32>,
 }
 
-/// After so many messages an acknowledgement does not wait any more…
+/// Number of unacknowledged messages at which an ACK is sent at once.
 const ACK_EVERY: u64 = 16;
-/// …and it waits no longer than this.
+/// Maximum delay of an ACK.
 const ACK_DELAY: Span = Span::from_millis(10);
-/// A transport's acknowledgement of little waits no longer than this (Linux: 40 to 200 ms).
+/// Maximum delay of a transport's delayed ACK (Linux: 40 to 200 ms).
 const DELAYED_ACK: Span = Span::from_millis(200);
-/// A carrier is suspect after this at the earliest: a busy peer is late by some milliseconds.
+/// Minimum time without an ACK before a carrier is suspect. A busy peer responds some milliseconds
+/// late.
 const LEAST_SUSPICION: Span = Span::from_millis(60);
-/// A message fills the path for about so long, so that others get between its messages.
+/// Time in which a message should pass the path, so that other messages can be sent in between.
 const MESSAGE_TIME: Span = Span::from_millis(4);
-/// A message is no smaller than this for the sake of others.
+/// Minimum of the message size that `MESSAGE_TIME` allows, in bytes.
 const LEAST_MESSAGE: usize = 1_400;
 
 impl Carrier {
@@ -175,13 +174,13 @@ impl Carrier {
 
     pub(super) fn view(&self, now: Time) -> View {
         let view = self.open_view();
-        // With the message that it would be given next.
+        // Includes the next message that the carrier could get.
         let ahead = view.unsent.as_bytes() + self.most_payload() as u64;
         let opens_in = self.flight.opens_in(now, &self.condition, view.rtt, ahead);
         View { opens_in, ..view }
     }
 
-    /// As if its congestion window were open.
+    /// Returns the view of an open congestion window.
     pub(super) fn open_view(&self) -> View {
         let condition = &self.condition;
         let unsent = condition.unsent + Size::from_bytes(self.fed);
@@ -213,8 +212,9 @@ impl Carrier {
         self.fed = 0;
     }
 
-    /// Whether nothing that it was given is on its way. Where the transport does not say, more that
-    /// is acknowledged is all, but for what was given so shortly before that it cannot be.
+    /// Returns whether no sent byte is in flight. If the transport does not report its bytes in
+    /// flight, a new ACK counts for all bytes, except for bytes sent less than a quarter of an RTT
+    /// ago.
     fn is_all_acknowledged(&self, now: Time, condition: &Condition) -> bool {
         match condition.in_flight {
             _ if !condition.unsent.is_zero() => false,
@@ -226,19 +226,20 @@ impl Carrier {
         }
     }
 
-    /// There is a sign that it gets through.
+    /// Records evidence that the carrier works.
     pub(super) fn lives(&mut self, now: Time) {
         self.alive_at = now;
         self.suspect = false;
     }
 
-    /// How many bytes of an application a message carries at most, for the others' sake.
+    /// Returns the maximum payload of a message in bytes, so that a message does not block others
+    /// for long.
     pub(super) fn most_payload(&self) -> usize {
         let turn = self.condition.rate.size_in(MESSAGE_TIME).as_bytes();
         usize::try_from(turn).unwrap_or(MOST_PAYLOAD).clamp(LEAST_MESSAGE, MOST_PAYLOAD)
     }
 
-    /// So many bytes are on their way into it.
+    /// Records `bytes` given to the transport at `now`.
     pub(super) fn feed(&mut self, now: Time, bytes: usize) {
         self.waits_since.get_or_insert(now);
         self.room = self.room.saturating_sub(bytes);
@@ -252,7 +253,7 @@ impl Carrier {
         self.sent.push_back(Sent { at: now, what, again: false });
     }
 
-    /// The oldest message that was not looked at yet and no other carrier was given.
+    /// Returns the oldest message that was neither checked yet nor assigned to another carrier.
     pub(super) fn next_to_save(&mut self) -> Option<What> {
         while self.sent.get(self.looked_at)?.again {
             self.looked_at += 1;
@@ -260,7 +261,7 @@ impl Carrier {
         self.sent.get(self.looked_at).map(|sent| sent.what)
     }
 
-    /// That one was looked at, and given to another carrier or not.
+    /// Records the check of that message; `again` if the content was assigned to another carrier.
     pub(super) fn looked_at(&mut self, again: bool) {
         if let Some(sent) = self.sent.get_mut(self.looked_at) {
             sent.again = again;
@@ -268,18 +269,19 @@ impl Carrier {
         }
     }
 
-    /// Another carrier may take now what none could.
+    /// Restarts the check at the oldest message, because another carrier may accept its content
+    /// now.
     pub(super) fn look_again(&mut self) {
         self.looked_at = 0;
     }
 
-    /// The oldest message, which has arrived.
+    /// Removes the oldest message after its ACK.
     pub(super) fn take_oldest(&mut self) -> Option<Sent> {
         self.looked_at = self.looked_at.saturating_sub(1);
         self.sent.pop_front()
     }
 
-    /// A message that counts has come.
+    /// Records a received message that needs an ACK.
     pub(super) fn receive(&mut self, now: Time) {
         self.received += 1;
         self.busy_at = now;
@@ -287,7 +289,7 @@ impl Carrier {
         self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
     }
 
-    /// The acknowledgement that is due.
+    /// Returns the count of received messages if an ACK is due.
     pub(super) fn take_ack(&mut self, now: Time) -> Option<u64> {
         self.ack_at.filter(|at| *at <= now)?;
         self.ack_at = None;
@@ -295,8 +297,8 @@ impl Carrier {
         Some(self.received)
     }
 
-    /// What an acknowledgement of `count` messages adds to those before; nothing where so many
-    /// were never sent.
+    /// Returns the number of newly acknowledged messages, or `None` if the count decreased or
+    /// exceeds the sent messages.
     pub(super) fn acknowledged(&mut self, count: u64) -> Option<usize> {
         let more = usize::try_from(count.checked_sub(self.acked)?).ok()?;
         if more > self.sent.len() {
@@ -306,9 +308,9 @@ impl Carrier {
         Some(more)
     }
 
-    /// When it becomes suspect if nothing happens: so long after the last sign of life, or after
-    /// the oldest message, as no answer takes. What the other end does not acknowledge, as datagrams
-    /// and acknowledgements, its transport does, if later.
+    /// Returns when the carrier becomes suspect if no ACK arrives: after the last evidence or the
+    /// oldest unacknowledged message, plus the expected response time. The peer's mux does not
+    /// acknowledge datagrams and ACKs; its transport does, up to `DELAYED_ACK` later.
     pub(super) fn suspect_at(&self) -> Option<Time> {
         if self.suspect {
             return None;
@@ -329,7 +331,8 @@ impl Carrier {
         (self.suspect, self.suspected_at) = (true, now);
     }
 
-    /// When a suspect carrier is given up: it is not only late. Nothing where that changes nothing.
+    /// Returns when a suspect carrier counts as failed, not only late. `None` if there is nothing
+    /// to reinject.
     pub(super) fn given_up_at(&self) -> Option<Time> {
         let matters = self.suspect && self.looked_at < self.sent.len();
         matters.then(|| self.suspected_at + self.patience() * 2)

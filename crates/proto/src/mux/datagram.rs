@@ -1,12 +1,11 @@
-//! Datagrams of applications: never sent again, never held up by credit, dropped when they are
-//! stale.
+//! Datagrams of applications: no retransmission, no flow control, dropped when they are stale.
 //!
-//! Those of a flow that has few of them waiting, as a call has, go before those of one that fills
+//! Within a priority, flows with few queued datagrams (a call) are served before flows that fill
 //! the queue.
 //!
-//! The datagrams of a flow keep to one carrier as long as it gets through, because reordering
-//! costs calls and QUIC more than a second path would bring; only `round-robin`, `minrtt` and
-//! `redundant` spread them.
+//! The datagrams of a flow stay on one carrier while it works, because reordering costs calls and
+//! QUIC more than a second path gains. Only `round-robin`, `minrtt` and `redundant` distribute
+//! them.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -20,27 +19,27 @@ use super::outgoing::head_length;
 use super::turns::{Place, Turns};
 use crate::sched::{Choice, Job, Kind, PathId, PathSet, Schedulers, Treatment, View};
 
-/// Bytes that wait at most; the oldest are dropped.
+/// Maximum number of queued bytes. Above it, the oldest datagram is dropped.
 const MOST_WAITING: usize = 512 << 10;
-/// What one that waits costs beyond its bytes: there are empty ones.
+/// Bytes that a queued datagram counts in addition to its payload, which may be empty.
 const COST: usize = 128;
-/// So many halves are kept for the other one to come.
+/// Maximum number of halves that wait for their other half.
 const MOST_HALVES: usize = 64;
-/// So many that wait under a label are looked at for one whose carrier has room.
+/// Maximum number of queued datagrams of a label that are checked for a carrier with room.
 const MOST_LOOKED_AT: usize = 64;
-/// A flow that has no more than these waiting does not fill the queue.
+/// Maximum queued datagrams of a flow that does not count as filling the queue.
 const FEW: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Datagrams<P> {
     flows: HashMap<FlowId, Flow>,
-    /// By label, those of flows that fill the queue apart.
+    /// Queued datagrams; the class is the label and whether the flow fills the queue.
     waiting: Turns<Waiting<P>>,
     bytes: usize,
-    /// Copies and halves that have a carrier already, and their bytes.
+    /// Copies and halves that are assigned to a carrier, and their bytes.
     bound: VecDeque<(Time, CarrierId, Message<P>)>,
     bound_bytes: usize,
-    /// Halves whose other one has not come, the oldest first.
+    /// Received halves without their other half, oldest first.
     halves: VecDeque<Half<P>>,
     stale: Span,
     most_flows: u64,
@@ -49,17 +48,17 @@ pub(super) struct Datagrams<P> {
 
 #[derive(Debug)]
 struct Flow {
-    /// The number of the next one that is sent.
+    /// Number of the next datagram to send.
     next: u32,
-    /// That of the last one that was sent or came.
+    /// Label of the last datagram, sent or received. `None` before the first one.
     label: Option<u8>,
     seen: Seen,
     carrier: Option<CarrierId>,
-    /// How many of them wait…
+    /// Queued datagrams of the flow.
     waiting: u32,
-    /// …and how many of these among those that fill the queue.
+    /// Queued datagrams of the flow that wait in the class of flows that fill the queue.
     many: u32,
-    /// Over which path the last one came.
+    /// Path of the last received datagram.
     came: Option<PathId>,
 }
 
@@ -76,23 +75,23 @@ struct Waiting<P> {
     at: Time,
     flow: FlowId,
     label: u8,
-    /// It waits among those that fill the queue.
+    /// Whether the datagram waits in the class of flows that fill the queue.
     many: bool,
     peer: Target,
     data: P,
 }
 
-/// What is to be done with one that came.
+/// Treatment of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Deliver,
-    /// It came before.
+    /// Received before.
     Repeated,
-    /// There are too many flows.
+    /// The limit of flows is reached.
     Refused,
 }
 
-/// Which numbers came: the largest, and one bit for each of the 128 up to it.
+/// Received numbers: the largest, and a bitmap of the 128 numbers up to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     largest: u32,
@@ -100,12 +99,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether it came before, as far as can be told.
+    /// Returns whether `number` was received before or is too old to tell.
     fn has(mut self, number: u32) -> bool {
         !self.is_first(number)
     }
 
-    /// Whether it comes for the first time. What is too old to tell counts as repeated.
+    /// Records `number` and returns whether it is new. A number older than the bitmap counts as
+    /// repeated.
     fn is_first(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.largest);
         if self.bits == 0 {
@@ -147,7 +147,8 @@ impl<P: Payload> Datagrams<P> {
             return;
         }
         let state = self.flows.entry(flow).or_insert_with(Flow::new);
-        // Behind those of its own flow that wait there, or they would change places.
+        // After queued datagrams of the same class, because a change of class would reorder the
+        // flow.
         let many = state.many > 0 || state.waiting >= FEW;
         state.waiting += 1;
         state.many += u32::from(many);
@@ -161,13 +162,14 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    /// The priority of what goes next.
+    /// Returns the priority of the next queued datagram, or `None` if the queue is empty.
     pub(super) fn priority(&self, treatment: impl Fn(u8) -> Option<Treatment>) -> Option<u8> {
         let places = self.waiting.firsts();
         places.map(|place| priority_of(place, &treatment)).max()
     }
 
-    /// Nothing where there was no such flow; else the label that it had, if the peer knows of it.
+    /// Removes `flow`. `None` if it did not exist, `Some(None)` if no datagram of it was sent or
+    /// received.
     pub(super) fn close(&mut self, flow: FlowId) -> Option<Option<u8>> {
         if self.flows.get(&flow).is_some_and(|flow| flow.waiting > 0) {
             self.waiting.retain(|waiting| waiting.flow != flow);
@@ -177,7 +179,7 @@ impl<P: Payload> Datagrams<P> {
         self.flows.remove(&flow).map(|flow| flow.label)
     }
 
-    /// One came over `path`.
+    /// Processes a datagram received over `path`.
     pub(super) fn receive(&mut self, path: PathId, id: FlowId, label: u8, number: u32) -> Verdict {
         let Some(flow) = self.flow(path, id, label) else { return Verdict::Refused };
         match flow.seen.is_first(number) {
@@ -186,7 +188,7 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    /// Half of one came; the whole, once both are there.
+    /// Processes a received half and returns the datagram once both halves are there.
     pub(super) fn receive_half(
         &mut self,
         path: PathId,
@@ -229,18 +231,18 @@ impl<P: Payload> Datagrams<P> {
         Some(flow)
     }
 
-    /// How many were dropped since this was asked last.
+    /// Returns the number of dropped datagrams since the last call.
     pub(super) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// When the oldest is stale.
+    /// Returns when the oldest queued datagram becomes stale.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         let firsts = self.waiting.firsts().filter_map(|place| self.waiting.from(place));
         firsts.map(|(_, first)| first.at + self.stale + Span::from_nanos(1)).min()
     }
 
-    /// The next one that goes, with the index of its carrier. `treatment` knows labels.
+    /// Returns the next datagram and the index of its carrier.
     pub(super) fn next(
         &mut self,
         now: Time,
@@ -258,8 +260,8 @@ impl<P: Payload> Datagrams<P> {
         })
     }
 
-    /// The first of those that wait together whose carrier has room, and the carriers that get a
-    /// copy.
+    /// Returns the first datagram of a class whose carrier has room, the index of that carrier, and
+    /// the carriers that get a copy.
     fn ready(
         &mut self,
         now: Time,
@@ -275,7 +277,7 @@ impl<P: Payload> Datagrams<P> {
             from = Place { ticket: place.ticket + 1, ..place };
             let Waiting { flow, label, data, .. } = waiting;
             let Some(state) = self.flows.get_mut(flow) else { continue };
-            // A flow whose treatment is not known answers the way it was asked.
+            // A flow without a known label responds on the path of its last received datagram.
             let treatment = treatment(*label).unwrap_or_else(|| Treatment {
                 paths: state.came.map_or(PathSet::ALL, |path| PathSet::NONE.with(path)),
                 ..Treatment::default()
@@ -319,7 +321,7 @@ impl<P: Payload> Datagrams<P> {
             let whole = data.clone();
             let datagram =
                 Message::Datagram { flow, number, label, peer: peer.clone(), data: whole };
-            // A half says as much of itself as a whole one.
+            // The header of a half has the same length as that of a whole datagram.
             let head = head_length(&datagram, data.len());
             let most = carriers[at]
                 .condition
@@ -359,13 +361,13 @@ impl<P: Payload> Datagrams<P> {
         Some(bound)
     }
 
-    /// The next of the copies and halves that have a carrier already.
+    /// Returns the next copy or half that is assigned to a carrier with room.
     pub(super) fn next_bound(
         &mut self,
         now: Time,
         carriers: &[Carrier],
     ) -> Option<(usize, Message<P>)> {
-        // They are in the order of time; those of a carrier that is gone go by then too.
+        // Ordered by time. Entries of a removed carrier also expire here.
         while self.bound.front().is_some_and(|(at, ..)| now.since(*at) > self.stale) {
             self.unbind(0);
         }
@@ -382,13 +384,13 @@ impl<P: Payload> Datagrams<P> {
             if carriers[at].condition.datagram.is_none_or(|most| length <= most) {
                 return Some((at, message));
             }
-            // The carrier takes less than when it was cut.
+            // The maximum datagram length of the carrier has decreased since the split.
             self.dropped += 1;
         }
         None
     }
 
-    /// Drops what nobody waits for any more.
+    /// Drops datagrams that waited longer than `stale`.
     pub(super) fn drop_stale(&mut self, now: Time) {
         if self.waiting.is_empty() {
             return;
@@ -407,7 +409,7 @@ impl<P: Payload> Datagrams<P> {
         self.dropped += u64::from(self.remove(place).is_some());
     }
 
-    /// It does not wait any more.
+    /// Removes a datagram from the queue and from the counters of its flow.
     fn remove(&mut self, place: Place) -> Option<Waiting<P>> {
         let waiting = self.waiting.take(place)?;
         self.bytes -= waiting.data.len() + COST;
@@ -427,7 +429,8 @@ fn cost<P: Payload>(message: &Message<P>) -> usize {
     COST + message.payload().map_or(0, Payload::len)
 }
 
-/// The carrier for a flow's next datagram, if it has room.
+/// Returns the index of the carrier for the flow's next datagram, or `None` if that carrier has no
+/// room.
 fn choose(
     flow: &mut Flow,
     carriers: &[Carrier],

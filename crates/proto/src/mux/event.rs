@@ -1,232 +1,155 @@
-//! What a shell tells a session, and what it is told to do.
+//! Inputs and outputs of a session.
 
 use super::{CarrierId, Condition, FlowId, Message, ResetCode, StreamId, Target};
 use crate::sched::{PathId, Treatment};
 
-/// What happened.
+/// An event for the session.
 #[derive(Debug)]
 pub enum Input<P> {
-    /// A carrier is there.
+    /// A carrier was connected.
     Attach {
-        /// Its number, not used before.
+        /// Unused before.
         carrier: CarrierId,
-        /// The path that it takes.
         path: PathId,
-        /// What is known of it.
         condition: Condition,
     },
-    /// A carrier is gone.
-    Detach {
-        /// Which one.
-        carrier: CarrierId,
-    },
-    /// What a carrier's transport says.
-    Condition {
-        /// Which carrier.
-        carrier: CarrierId,
-        /// What it says.
-        condition: Condition,
-    },
-    /// A carrier takes so many bytes now, counted anew.
-    Room {
-        /// Which carrier.
-        carrier: CarrierId,
-        /// How many bytes.
-        bytes: usize,
-    },
-    /// The peer allows this from the beginning, as its first message says.
+    /// A carrier was closed.
+    Detach { carrier: CarrierId },
+    /// The transport of a carrier reports its state.
+    Condition { carrier: CarrierId, condition: Condition },
+    /// A carrier accepts this number of bytes now; replaces the previous number.
+    Room { carrier: CarrierId, bytes: usize },
+    /// Initial credit that the peer grants in its first message.
     Allowance {
-        /// Bytes of all streams.
+        /// Credit of the session, in bytes.
         credit: u64,
-        /// Bytes of a stream.
+        /// Credit of each stream, in bytes.
         stream_credit: u64,
     },
-    /// A message came.
-    Message {
-        /// Over this carrier.
-        carrier: CarrierId,
-        /// What it says.
-        message: Message<P>,
-    },
-    /// The application wants a connection. Only a client's does.
+    /// A message was received.
+    Message { carrier: CarrierId, message: Message<P> },
+    /// An application of the client opens a connection.
     Open {
-        /// Its number: one more than the one before.
+        /// One more than the previous stream.
         stream: StreamId,
-        /// How it is treated.
         label: u8,
-        /// Where to.
+        /// Destination for the gateway.
         target: Target,
     },
-    /// The application wrote.
-    Write {
-        /// To which stream.
-        stream: StreamId,
-        /// What.
-        data: P,
-    },
-    /// The application has nothing more to write.
-    Finish {
-        /// Which stream.
-        stream: StreamId,
-    },
-    /// The stream ends now, in both directions.
-    Reset {
-        /// Which one.
-        stream: StreamId,
-        /// Why.
-        code: ResetCode,
-    },
-    /// The application took bytes that were delivered.
-    Consumed {
-        /// Of which stream.
-        stream: StreamId,
-        /// How many.
-        bytes: u64,
-    },
-    /// A label stands for this from now on, for streams that have it too.
-    Relabel {
-        /// The label's number.
-        id: u8,
-        /// What it stands for.
-        treatment: Treatment,
-    },
-    /// A stream gets another label. Only a client gives labels.
-    Assign {
-        /// Which stream.
-        stream: StreamId,
-        /// Its new label.
-        label: u8,
-    },
-    /// A datagram of an application, or of a server.
+    /// The application wrote data.
+    Write { stream: StreamId, data: P },
+    /// The application has no more data to write.
+    Finish { stream: StreamId },
+    /// The stream is ended in both directions.
+    Reset { stream: StreamId, code: ResetCode },
+    /// The application consumed delivered data.
+    Consumed { stream: StreamId, bytes: u64 },
+    /// Changes the treatment of a label, also for existing streams with this label.
+    Relabel { id: u8, treatment: Treatment },
+    /// Changes the label of a stream. Only a client assigns labels.
+    Assign { stream: StreamId, label: u8 },
+    /// A datagram of an application or a server.
     Datagram {
-        /// Its flow.
         flow: FlowId,
-        /// How it is treated; a gateway repeats what the client said.
+        /// A gateway repeats the label of the client.
         label: u8,
-        /// Where it goes, or whence it comes.
+        /// Destination (at the client) or source (at the gateway).
         peer: Target,
-        /// What it says.
         data: P,
     },
-    /// A flow is over.
-    CloseFlow {
-        /// Which one.
-        flow: FlowId,
-    },
-    /// The interface of a path works no more, and the peer shall not wait until it notices. The
-    /// carriers over it are detached before.
-    PathDown {
-        /// Which path.
-        path: PathId,
-    },
+    /// A flow was closed.
+    CloseFlow { flow: FlowId },
+    /// The interface of a path is down. The mux informs the peer, which need not wait for its own
+    /// timeout. The carriers over the path are detached before.
+    PathDown { path: PathId },
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Debug)]
 pub enum Output<P> {
-    /// Send this.
     Send {
-        /// Over this carrier.
         carrier: CarrierId,
-        /// The message.
         message: Message<P>,
     },
-    /// Connect to where an application wants to go.
+    /// Connect to the target of a stream.
     Open {
-        /// For this stream.
         stream: StreamId,
-        /// How it is treated.
         label: u8,
-        /// Where to.
         target: Target,
     },
-    /// Give this to the application.
+    /// Deliver data to the application.
     Data {
-        /// Of this stream.
         stream: StreamId,
-        /// The next bytes.
+        /// The next bytes in order.
         data: P,
     },
-    /// The peer has nothing more to write.
+    /// The peer has no more data to write.
     Finished {
-        /// On which stream.
         stream: StreamId,
     },
-    /// The stream has ended before its end.
+    /// The stream was aborted.
     Reset {
-        /// Which one.
         stream: StreamId,
-        /// Why.
         code: ResetCode,
     },
-    /// The application may write again, see [`super::Mux::appetite`].
+    /// The application may write again; see [`super::Mux::appetite`].
     Hungry {
-        /// To which stream.
         stream: StreamId,
     },
-    /// Nothing is left of the stream.
+    /// The stream is closed and its state is removed.
     Closed {
-        /// Which one.
         stream: StreamId,
     },
-    /// A datagram came.
+    /// A datagram was received.
     Datagram {
-        /// Of this flow.
         flow: FlowId,
-        /// How it is treated.
         label: u8,
-        /// Where it goes, or whence it comes.
+        /// Destination (at the gateway) or source (at the client).
         peer: Target,
-        /// What it says.
         data: P,
     },
-    /// The peer's flow is over.
+    /// The peer closed a flow.
     CloseFlow {
-        /// Which one.
         flow: FlowId,
     },
-    /// The peer's interface of a path works no more: the carriers over it are to be closed.
+    /// The peer's interface of a path is down: close the carriers over this path.
     PathDown {
-        /// Which path.
         path: PathId,
     },
-    /// A carrier has not got through for longer than it should take. It is used only where there
-    /// is no other until it does; a new one may get through.
+    /// A carrier has not got through for longer than expected. Until it recovers, it is used only
+    /// if there is no other carrier. A new connection may work.
     Suspect {
-        /// Which one.
         carrier: CarrierId,
     },
-    /// A suspect carrier gets through again.
+    /// A suspect carrier works again.
     Recovered {
-        /// Which one.
         carrier: CarrierId,
     },
-    /// The peer broke a rule: the carrier is to be closed.
+    /// The peer violated the protocol: close the carrier.
     Breach {
-        /// Over which carrier.
         carrier: CarrierId,
-        /// What it did.
+        /// Description of the violation.
         what: &'static str,
     },
-    /// The peer says that the session is over.
+    /// The peer ended the session.
     Bye,
 }
 
-/// What a session has done so far.
+/// Statistics of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Bytes of streams that were sent, all copies counted.
+    /// Sent bytes of streams, including retransmissions and copies.
     pub sent: u64,
-    /// Of these, sent again because a carrier stalled…
+    /// Part of `sent` that was reinjected because a carrier stalled.
     pub reinjected: u64,
-    /// …though it brought them after all.
+    /// Reinjected bytes that the stalled carrier delivered after all.
     pub spurious: u64,
-    /// Bytes of streams that came.
+    /// Received bytes of streams.
     pub received: u64,
-    /// Of these, for the second time.
+    /// Part of `received` that was received before.
     pub repeated: u64,
-    /// Datagrams that were dropped before they were sent: stale, or too many.
+    /// Datagrams that were dropped because they were stale, too long or too many.
     pub dropped: u64,
-    /// Bytes of messages that are not the application's.
+    /// Bytes of messages without application data.
     pub headers: u64,
 }

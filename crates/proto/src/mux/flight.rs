@@ -1,8 +1,9 @@
-//! When a full congestion window opens again.
+//! Estimates when a full congestion window opens again.
 //!
-//! What is handed to a transport whose window is full waits at this end until the oldest bytes on
-//! their way are acknowledged: soon where they flow, but nearly a round trip where all of them were
-//! sent at once, as after a pause. The rate alone does not tell the one from the other.
+//! Data that is given to a transport with a full window waits at this endpoint until the oldest
+//! bytes in flight are acknowledged. In a steady flow this happens soon. If the whole window was
+//! sent at once, as after a pause, the wait is nearly one round trip. The rate alone cannot
+//! distinguish the two cases.
 
 use std::collections::VecDeque;
 
@@ -10,22 +11,23 @@ use manyways_unit::{Size, Span, Time};
 
 use super::carrier::Condition;
 
-/// A window after a pause is ten packets of so many bytes.
+/// Bytes of a segment. After a pause, the window is ten segments.
 const PACKET: u64 = 1_448;
-/// Nothing is kept of more than so many departures: what is left out is taken for older than it is.
+/// Maximum number of stored departures. Above it, bytes count as sent with the last stored
+/// departure, which is too early.
 const MOST_KEPT: usize = 256;
 
-/// When what is on its way was sent.
+/// Departure times of the bytes in flight.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Up to which byte of the connection everything had left, and when.
+    /// Time of each departure, and the end of its bytes in the connection's count.
     departures: VecDeque<(Time, u64)>,
     left: u64,
 }
 
 impl Flight {
-    /// What the transport says now. How long the last byte took that was acknowledged since comes
-    /// back.
+    /// Processes a new condition and returns the round-trip time of the last newly acknowledged
+    /// byte.
     pub(super) fn observe(&mut self, now: Time, condition: &Condition) -> Option<Span> {
         self.take_back(condition.departed);
         self.depart(now, condition.departed);
@@ -43,8 +45,9 @@ impl Flight {
         trip
     }
 
-    /// It is given `bytes` in all since then: what the window has room for leaves at once. A pause
-    /// may have shrunk it to ten packets, which a transport says only when it sends again.
+    /// Records `bytes` that the transport got since its last condition: bytes within the window
+    /// depart at once. After a pause the window may be only ten segments, which the transport
+    /// reports when it sends again.
     pub(super) fn feed(&mut self, now: Time, condition: &Condition, bytes: u64) {
         let on_its_way = condition.flying() + condition.unsent + Size::from_bytes(bytes);
         let sure = match condition.flying().is_zero() {
@@ -56,7 +59,7 @@ impl Flight {
         }
     }
 
-    /// Less has left than was expected: small packets fill a window too.
+    /// Corrects departures if fewer bytes have left than expected: small packets fill a window too.
     fn take_back(&mut self, end: u64) {
         if end >= self.left {
             return;
@@ -84,8 +87,8 @@ impl Flight {
         }
     }
 
-    /// How long from now until `ahead` bytes, all that waits at this end, have left: what does not
-    /// fit in the window goes as what fills it is acknowledged, a round trip after it left.
+    /// Returns the time until `ahead` bytes, all unsent bytes, have left. Bytes beyond the window
+    /// leave when earlier bytes are acknowledged, one RTT after the departure of these.
     pub(super) fn opens_in(&self, now: Time, condition: &Condition, rtt: Span, ahead: u64) -> Span {
         let window = condition.window.as_bytes();
         let excess = (condition.flying().as_bytes() + ahead).saturating_sub(window);
@@ -121,15 +124,15 @@ mod tests {
             transport
         }
 
-        /// The application's end hands it so many packets.
+        /// Gives `packets` to the transport.
         fn feed(&mut self, at: u64, packets: u64) {
             self.fed += packets * PACKET;
             self.flight.feed(Time::ZERO + Span::from_millis(at), &self.condition, self.fed);
         }
 
-        /// It says that so many packets were acknowledged so far, and so many are on their way.
+        /// Reports the acknowledged packets in total, and the packets in flight.
         fn says(&mut self, at: u64, acknowledged: u64, in_flight: u64) {
-            // A handshake went before.
+            // One packet for the handshake.
             self.condition.acknowledged = (1 + acknowledged) * PACKET;
             self.condition.in_flight = Some(Size::from_bytes(in_flight * PACKET));
             self.condition.departed = (1 + acknowledged + in_flight) * PACKET;
@@ -153,7 +156,7 @@ mod tests {
         transport.feed(0, 10);
         transport.says(10, 0, 10);
         assert_eq!(transport.opens_in(10), Span::from_millis(60));
-        // What is added waits, and changes nothing.
+        // More data waits, and changes nothing.
         transport.feed(20, 4);
         assert_eq!(transport.opens_in(30), Span::from_millis(40));
         assert_eq!(transport.opens_in(100), Span::ZERO);
@@ -165,7 +168,7 @@ mod tests {
         for _ in 0..8 {
             transport.feed(0, 1);
         }
-        // Ten packets are full of seven packets' bytes.
+        // Seven full packets fill a window of ten packets.
         transport.says(0, 0, 7);
         transport.condition.in_flight = Some(Size::from_bytes(10 * PACKET));
         assert_eq!(transport.flight.departures.len(), 7);
@@ -192,7 +195,7 @@ mod tests {
         for packet in 1..50 {
             let now = 63 + 7 * packet;
             transport.says(now, packet, 10);
-            // The next of them left seven milliseconds after the one that was acknowledged.
+            // Departures have a distance of 7 ms.
             assert_eq!(transport.opens_in(now), Span::from_millis(7), "{packet}");
         }
     }
@@ -219,7 +222,7 @@ mod tests {
             transport.says(packet / 100, 0, packet + 1);
         }
         assert_eq!(transport.flight.departures.len(), MOST_KEPT);
-        // What was left out counts as sent with the last that was kept.
+        // Departures above the limit count as sent with the last stored one.
         transport.says(75, 999, 1_000);
         assert!(transport.opens_in(75) <= RTT);
         transport.says(80, 1_999, 0);

@@ -1,4 +1,4 @@
-//! What comes.
+//! Processing of received messages.
 
 use manyways_unit::Time;
 
@@ -9,16 +9,16 @@ use super::stream::{Reset, Stream};
 use super::{CarrierId, Label, Message, Mux, Output, Payload, ResetCode, Role, StreamId, Target};
 use crate::ranges::Range;
 
-/// So many gaps in the numbers of streams are remembered.
+/// Maximum number of remembered gaps in the stream numbers.
 const MOST_GAPS: usize = 32_768;
-/// A piece that waits for those before it costs more than its bytes: so many bytes of credit are
-/// there for one…
+/// Bytes of session credit per stored piece: a piece that waits for earlier bytes has a cost
+/// beyond its bytes.
 const BYTES_A_PIECE: u64 = 128;
-/// …beyond these.
+/// Number of stored pieces that need no credit in addition.
 const FREE_PIECES: u64 = 1_024;
-/// So many streams beyond the limit are refused one by one.
+/// Minimum number of streams above the limit that are refused one by one.
 const SLACK: u64 = 256;
-/// Stream numbers may be so far ahead of those that were seen.
+/// Maximum distance of a stream number from the largest known one.
 const MOST_AHEAD: u64 = 1 << 20;
 
 impl<P: Payload> Mux<P> {
@@ -113,7 +113,8 @@ impl<P: Payload> Mux<P> {
         Ok(())
     }
 
-    /// Whether the stream that a message is about is there, and not over. One that is new is made.
+    /// Returns whether the stream of a message exists. A new one is created; `false` if it was
+    /// closed.
     pub(super) fn expect(&mut self, id: StreamId) -> Result<bool, &'static str> {
         if self.streams.contains_key(&id) {
             return Ok(true);
@@ -129,14 +130,14 @@ impl<P: Payload> Mux<P> {
         }
         self.known.insert(Range::new(id.0, id.0 + 1));
         if self.known.count() > MOST_GAPS {
-            // Those of the oldest gap are as good as over: a client that gave them up before it
-            // said so leaves such gaps.
+            // The streams of the oldest gap count as closed. A client that abandons streams before
+            // it opens them leaves these gaps.
             let end = self.known.iter().nth(1).map_or(0, |range| range.end);
             self.known.insert(Range::new(0, end));
         }
-        // Beyond the limit it is made all the same, to be refused when it is opened; a peer that
-        // goes on and on is one that does not listen. What is opened at once goes before a refusal
-        // is heard.
+        // Above the limit, the stream is created and refused when it is opened, because a client
+        // can open many streams before it receives the first refusal. A peer that exceeds the limit
+        // further violates the protocol.
         let most = self.config.streams.saturating_add(self.config.streams.max(SLACK));
         if self.streams.len() as u64 >= most {
             return Err("it opened far more streams than allowed");
@@ -189,7 +190,7 @@ impl<P: Payload> Mux<P> {
         self.counters.received += data.len() as u64;
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let past = offset.saturating_add(data.len() as u64);
-        // Before it is kept: a peer that does not listen must not make this end hold it.
+        // Before the data is stored: a peer that ignores its credit must not fill the memory.
         if self.fresh.saturating_add(stream.receive.beyond(past)) > self.most {
             return Err("it sent more in all than it may");
         }
@@ -226,7 +227,7 @@ impl<P: Payload> Mux<P> {
     ) -> Result<(), &'static str> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let fresh = match stream.receive.has_end() {
-            // It had finished, and ends the other direction now.
+            // The peer had finished its direction, and now ends the other one.
             true => 0,
             false if self.fresh.saturating_add(stream.receive.beyond(end)) > self.most => {
                 return Err("it sent more in all than it may");

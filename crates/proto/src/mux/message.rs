@@ -1,182 +1,218 @@
-//! What two ends say to each other over a carrier, as bytes.
+//! Messages between client and gateway, and their encoding.
 //!
-//! A message is a type byte, its fields, and for the types that carry bytes a length and these.
-//! Numbers are variable-length integers (RFC 9000 §16) unless said otherwise; there is no padding.
-//! A carrier brings a sequence of messages, whole and in order; where one does not read, the
-//! carrier has failed.
+//! A message is a type byte and its fields; types with payload end with a length and the payload.
+//! Numbers are variable-length integers (RFC 9000 §16) unless specified otherwise. There is no
+//! padding. A carrier delivers a sequence of complete messages in order. An invalid message is an
+//! error of the carrier.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::sched::{Kind, PathId, PathSet, Treatment};
 
-/// The version of the protocol that this code speaks.
+/// Supported version of the protocol.
 pub const VERSION: u8 = 1;
-/// No message carries more application bytes than this.
+/// Maximum payload of a message in bytes.
 pub const MOST_PAYLOAD: usize = 16 * 1024;
-/// No message is longer, its header included.
+/// Maximum length of a message in bytes, including its header.
 pub const MOST_MESSAGE: usize = MOST_PAYLOAD + 512;
-/// What a DATA message adds to its bytes at most.
+/// Maximum length of a DATA message without its payload.
 pub const MOST_DATA_HEADER: usize = 1 + 8 + 8 + 2;
-/// The longest host name (RFC 1035 §2.3.4), and the longest words of a refusal.
+/// Maximum length of a host name (RFC 1035 §2.3.4) and of the text of a refusal.
 const MOST_NAME: usize = 255;
 const MAGIC: [u8; 4] = *b"mway";
 
-/// A stream of a session: its number, in the order in which the client opened them.
+/// Number of a stream within its session, in the order in which the client opens streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId(pub u64);
 
-/// The datagrams of one socket of an application: its number, given by the client.
+/// Number of a datagram flow, which has the datagrams of one socket; assigned by the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowId(pub u32);
 
-/// Where an application wants to go.
+/// Destination of a stream or datagram.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
-    /// To an address.
     Address(IpAddr, u16),
-    /// To a host name, which the gateway looks up.
+    /// A host name that the gateway resolves.
     Name(String, u16),
 }
 
-/// A number that stands for a treatment, and the treatment that it stands for now.
+/// A number that represents a treatment, and its current treatment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label {
-    /// The number.
     pub id: u8,
-    /// Which of several definitions is the newest.
+    /// Increases with each change of the treatment; the highest version is valid.
     pub version: u64,
-    /// What it stands for.
     pub treatment: Treatment,
 }
 
-/// Why a stream was reset.
+/// Reason of a stream reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ResetCode {
-    /// The application, or the server, ended it so.
+    /// Aborted by the application or the server.
     Aborted,
-    /// The server refused the connection.
+    /// The server refused the connection (RST).
     Refused,
-    /// No way leads to the server.
+    /// No route to the server.
     Unreachable,
-    /// The server did not answer in time.
+    /// No response from the server in time.
     Timeout,
-    /// The name does not resolve.
+    /// The host name cannot be resolved.
     NoName,
-    /// The gateway does not allow this destination.
+    /// The gateway does not permit this destination.
     Forbidden,
-    /// A limit of the gateway is reached.
     Limit,
     /// The session has ended.
     Gone,
 }
 
-/// Why a gateway does not take a carrier.
+/// Reason for which a gateway refuses a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RefuseCode {
-    /// It speaks another version of the protocol.
+    /// The gateway has another protocol version.
     Version,
     /// A limit of this key is reached.
     Limit,
-    /// It is about to end.
+    /// The gateway is shutting down.
     Closing,
-    /// It does not know this session (it was started anew), and the carrier was to continue one.
+    /// The carrier resumes a session that the gateway does not have, for example after a restart.
     Unknown,
 }
 
-/// The first message of a client on a carrier.
+/// First message of a client on a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The version that it speaks.
     pub version: u8,
-    /// The session that the carrier belongs to.
     pub session: [u8; 16],
-    /// The path that the carrier takes.
     pub path: PathId,
-    /// The carrier is one of a session that has had others.
+    /// Whether the session had earlier carriers.
     pub resumes: bool,
-    /// How many bytes of all streams the client takes in before it grants more.
+    /// Initial receive credit of the session, in bytes.
     pub credit: u64,
-    /// How many bytes of a stream it takes in before it grants more.
+    /// Initial receive credit of each stream, in bytes.
     pub stream_credit: u64,
 }
 
-/// The first message of a gateway on a carrier.
+/// First message of a gateway on a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// The version that it speaks.
     pub version: u8,
-    /// How many bytes of all streams it takes in before it grants more.
+    /// Initial receive credit of the session, in bytes.
     pub credit: u64,
-    /// How many bytes of a stream it takes in before it grants more.
+    /// Initial receive credit of each stream, in bytes.
     pub stream_credit: u64,
-    /// How many streams may be open at a time.
+    /// Maximum number of open streams.
     pub streams: u64,
-    /// Whether it reaches the internet over IPv4…
+    /// Whether the gateway has IPv4 connectivity.
     pub v4: bool,
-    /// …and over IPv6.
+    /// Whether the gateway has IPv6 connectivity.
     pub v6: bool,
 }
 
-/// A message; `P` is how the bytes of applications are held.
+/// A message; `P` is the type of its payload.
 #[allow(missing_docs, reason = "the fields are what the variant says")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<P> {
-    /// A client begins.
     Hello(Hello),
-    /// A gateway takes the carrier.
+    /// The gateway accepts the carrier.
     Welcome(Welcome),
-    /// A gateway does not take it, and says why to a person.
+    /// The gateway refuses the carrier; the text is for the user.
     Refuse(RefuseCode, String),
-    /// A new stream, with its first bytes.
-    Open { stream: StreamId, label: Label, target: Target, data: P },
-    /// Bytes of a stream from `offset` on; with `fin` they are the last.
-    Data { stream: StreamId, offset: u64, fin: bool, data: P },
-    /// A stream ends in both directions; `end` bytes of it were sent.
-    Reset { stream: StreamId, code: ResetCode, end: u64 },
-    /// A stream may send up to this offset.
-    StreamCredit { stream: StreamId, most: u64 },
-    /// All streams together may send so many bytes.
-    Credit { most: u64 },
-    /// So many messages that count have come over this carrier.
-    Ack { count: u64 },
-    /// From now on a label stands for this.
+    /// A new stream with its first bytes.
+    Open {
+        stream: StreamId,
+        label: Label,
+        target: Target,
+        data: P,
+    },
+    /// Bytes of a stream from `offset`; with `fin` they are the last.
+    Data {
+        stream: StreamId,
+        offset: u64,
+        fin: bool,
+        data: P,
+    },
+    /// Ends a stream in both directions; `end` bytes of it were sent.
+    Reset {
+        stream: StreamId,
+        code: ResetCode,
+        end: u64,
+    },
+    /// Maximum offset that a stream may send.
+    StreamCredit {
+        stream: StreamId,
+        most: u64,
+    },
+    /// Maximum total of bytes that all streams may send.
+    Credit {
+        most: u64,
+    },
+    /// Number of received messages on this carrier for which [`Message::counts`] is true.
+    Ack {
+        count: u64,
+    },
+    /// The treatment of a label.
     Relabel(Label),
-    /// A stream has this label from now on, if it was given none of a later revision. That with
-    /// which it was opened is revision 0.
-    Assign { stream: StreamId, label: u8, revision: u32 },
-    /// A datagram to or from `peer`. `number` counts those of a flow and direction.
-    Datagram { flow: FlowId, number: u32, label: u8, peer: Target, data: P },
-    /// Half of a datagram that was too long for a carrier.
-    Half { flow: FlowId, number: u32, second: bool, label: u8, peer: Target, data: P },
-    /// A flow is over.
-    CloseFlow { flow: FlowId },
-    /// The sender's interface for this path works no more: no carrier over it does.
-    PathDown { path: PathId },
-    /// Are you there? It comes back as [`Message::Pong`].
-    Ping { number: u32 },
-    /// Here I am.
-    Pong { number: u32 },
-    /// The sender's session ends; no carrier of it comes back.
+    /// Changes the label of a stream unless it has a later revision. The label from `Open` is
+    /// revision 0.
+    Assign {
+        stream: StreamId,
+        label: u8,
+        revision: u32,
+    },
+    /// A datagram to or from `peer`. `number` counts the datagrams of a flow and direction.
+    Datagram {
+        flow: FlowId,
+        number: u32,
+        label: u8,
+        peer: Target,
+        data: P,
+    },
+    /// Half of a datagram that is too long for a carrier.
+    Half {
+        flow: FlowId,
+        number: u32,
+        second: bool,
+        label: u8,
+        peer: Target,
+        data: P,
+    },
+    CloseFlow {
+        flow: FlowId,
+    },
+    /// The sender's interface of this path is down; so are all carriers over it.
+    PathDown {
+        path: PathId,
+    },
+    /// Requests a [`Message::Pong`] with the same number.
+    Ping {
+        number: u32,
+    },
+    /// Response to [`Message::Ping`].
+    Pong {
+        number: u32,
+    },
+    /// The sender ends the session; its carriers will not be resumed.
     Bye,
 }
 
-/// Why bytes are no message.
+/// Reason why bytes cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Nobody who speaks this protocol begins so.
+    /// The first bytes are not of this protocol.
     #[error("the other end does not speak the protocol of manyways bond")]
     NotOurs,
-    /// A type that is not known.
+    /// Unknown message type.
     #[error("a message of the unknown type {0:#04x}")]
     Type(u8),
-    /// A field holds what it cannot.
+    /// A field has an invalid value.
     #[error("a message whose {0} is wrong")]
     Field(&'static str),
-    /// It claims to be longer than any.
+    /// Longer than the maximum length.
     #[error("a message that is too long")]
     TooLong,
 }
@@ -205,7 +241,8 @@ mod kind {
 }
 
 impl<P> Message<P> {
-    /// Whether the receiver counts it, and the sender keeps it until it is acknowledged.
+    /// Returns whether the receiver counts the message, and the sender keeps it until it is
+    /// acknowledged.
     pub fn counts(&self) -> bool {
         !matches!(
             self,
@@ -221,12 +258,13 @@ impl<P> Message<P> {
         )
     }
 
-    /// Whether it means that an application has something to say: what keeps a radio awake.
+    /// Returns whether the message results from traffic of an application, which keeps a radio
+    /// connected.
     pub fn is_traffic(&self) -> bool {
         !matches!(self, Self::Ping { .. } | Self::Pong { .. } | Self::Ack { .. })
     }
 
-    /// The application's bytes.
+    /// Returns the data of the application.
     pub fn payload(&self) -> Option<&P> {
         match self {
             Self::Open { data, .. }
@@ -237,8 +275,7 @@ impl<P> Message<P> {
         }
     }
 
-    /// Appends the message to `out` without the application's bytes, which follow it, and which
-    /// are `payload` many.
+    /// Appends the message to `out` except its payload, which has length `payload` and follows.
     pub fn encode_head(&self, payload: usize, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => {
@@ -328,7 +365,7 @@ impl<P> Message<P> {
 }
 
 impl<T> Message<T> {
-    /// The same message with its bytes held otherwise.
+    /// Converts the payload with `hold`.
     pub fn map<P>(self, hold: impl FnOnce(T) -> P) -> Message<P> {
         match self {
             Self::Hello(hello) => Message::Hello(hello),
@@ -362,7 +399,7 @@ impl<T> Message<T> {
 }
 
 impl<P: AsRef<[u8]>> Message<P> {
-    /// Appends the whole message to `out`. It carries at most [`MOST_PAYLOAD`] bytes.
+    /// Appends the complete message to `out`. The payload has at most [`MOST_PAYLOAD`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let payload = self.payload().map_or(&[][..], AsRef::as_ref);
         self.encode_head(payload.len(), out);
@@ -371,11 +408,11 @@ impl<P: AsRef<[u8]>> Message<P> {
 }
 
 impl<'a> Message<&'a [u8]> {
-    /// The message at the beginning of `bytes`, and how long it is; nothing where more bytes are
-    /// needed to tell.
+    /// Decodes the message at the start of `bytes` and returns it with its length, or `None` if
+    /// more bytes are needed.
     ///
     /// # Errors
-    /// Where no message begins so, whatever follows.
+    /// If no valid message has this start, regardless of the following bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
         let mut reader = Reader { rest: bytes, short: false };
         match reader.message() {
@@ -387,7 +424,7 @@ impl<'a> Message<&'a [u8]> {
     }
 }
 
-/// Reads fields; `short` says that what is wrong is that bytes are missing.
+/// Reads fields. `short` is set if an error only means that bytes are missing.
 struct Reader<'a> {
     rest: &'a [u8],
     short: bool,
@@ -466,7 +503,7 @@ impl<'a> Reader<'a> {
         }
         let version = self.byte()?;
         if version != VERSION {
-            // What follows may be anything; the version is enough to say no in its words.
+            // The fields of other versions are unknown; the version is enough for a refusal.
             self.rest = &[];
             let (session, path) = ([0; 16], PathId(0));
             return Ok(Hello {
@@ -526,7 +563,7 @@ impl<'a> Reader<'a> {
         let length = usize::from(self.byte()?);
         let bytes = self.take(length)?;
         let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Field("text"))?;
-        // It is shown to people, and a control character could paint their terminal.
+        // The text is displayed, and control characters could manipulate a terminal.
         if text.chars().any(char::is_control) {
             return Err(DecodeError::Field("text"));
         }
@@ -572,7 +609,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number of up to 62 bits; larger ones become the largest.
+/// Appends a number of up to 62 bits; larger values are clamped.
 fn number(out: &mut Vec<u8>, value: u64) {
     match value {
         0..0x40 => out.push(value as u8),

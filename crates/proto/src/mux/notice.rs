@@ -1,4 +1,4 @@
-//! What is said and is no data: credit, resets, labels.
+//! Messages without payload: credit, resets, labels.
 
 use manyways_unit::Time;
 
@@ -8,7 +8,7 @@ use super::turns::Place;
 use super::{FlowId, Label, Message, Mux, Payload, StreamId};
 use crate::sched::{PathId, PathSet};
 
-/// What is to be said, and is no data.
+/// A queued message without payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Notice {
     Reset(StreamId),
@@ -16,14 +16,14 @@ pub(super) enum Notice {
     Credit,
     Relabel(u8),
     Assign(StreamId),
-    /// With the label that the flow had.
+    /// The second field is the label of the flow.
     CloseFlow(FlowId, u8),
     PathDown(PathId),
 }
 
-/// Notices that wait under a label wait apart from those of its streams…
+/// Class of notices about a label, separate from the notices of its streams.
 const OF_LABEL: u16 = 1 << 8;
-/// …and those under no label apart from both.
+/// Class of notices without a label.
 const NO_LABEL: u16 = 1 << 9;
 
 impl<P: Payload> Mux<P> {
@@ -34,7 +34,8 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// Those of a stream wait under its label, for its paths.
+    /// Returns the queue class. The notices of a stream have the class of its label and use its
+    /// paths.
     pub(super) fn class_of(&self, notice: Notice) -> u16 {
         match notice {
             Notice::Reset(id) | Notice::StreamCredit(id) | Notice::Assign(id) => {
@@ -50,8 +51,8 @@ impl<P: Payload> Mux<P> {
         place.is_some_and(|place| self.notices.take(place).is_some())
     }
 
-    /// The notices of a stream wait under its label, which may be another now; all are forgotten
-    /// where it is over.
+    /// Moves the notices of a stream to the class of its current label, or removes them if the
+    /// stream is closed.
     pub(super) fn review_notices(&mut self, id: StreamId) {
         for notice in [Notice::Reset(id), Notice::StreamCredit(id), Notice::Assign(id)] {
             if self.forget(notice) && self.streams.contains_key(&id) {
@@ -78,8 +79,8 @@ impl<P: Payload> Mux<P> {
         None
     }
 
-    /// The carrier for notices that wait together, if it has room. None goes over a path without
-    /// need, or one that a policy spares would be woken by it.
+    /// Returns the carrier for a class of notices if that carrier has room. Notices do not use
+    /// other paths without need, because they would wake a path that a policy avoids.
     pub(super) fn carrier_for_notices(&self, now: Time, class: u16) -> Option<usize> {
         let paths = |class: u16| self.treatment_of(class as u8).paths;
         match class {
@@ -92,7 +93,7 @@ impl<P: Payload> Mux<P> {
                 }
             }
             _ if class & OF_LABEL == 0 => self.quickest(now, paths(class)),
-            // The other end has to know, and be it over another path.
+            // The peer needs this notice, even over another path.
             _ if !self.carriers.iter().any(|carrier| paths(class).has(carrier.path)) => {
                 self.quickest(now, PathSet::ALL)
             }
@@ -121,7 +122,7 @@ impl<P: Payload> Mux<P> {
             Notice::CloseFlow(flow, label) => {
                 (What::CloseFlow { flow, label }, Message::CloseFlow { flow })
             }
-            // It is back, and its new carrier is not to be closed for the sake of the old one.
+            // The path is up again, and the peer must not close its new carrier.
             Notice::PathDown(path) if self.carriers.iter().any(|c| c.path == path) => return None,
             Notice::PathDown(path) => (What::PathDown { path }, Message::PathDown { path }),
         })
@@ -132,8 +133,9 @@ impl<P: Payload> Mux<P> {
         Label { id, version, treatment }
     }
 
-    /// The carrier over which a small message arrives first, among those that have room; that
-    /// which is in use rather than one that sleeps.
+    /// Returns the carrier with room on which a small message arrives first. Carriers that are not
+    /// suspect precede suspect ones; among these, the most recently used carrier precedes the
+    /// others.
     pub(super) fn quickest(&self, now: Time, paths: PathSet) -> Option<usize> {
         let usable = |at: &usize| self.carriers[*at].room > 0 && paths.has(self.carriers[*at].path);
         let recent = |at: &usize| Some(self.carriers[*at].id) != self.recent;

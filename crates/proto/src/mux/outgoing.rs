@@ -1,4 +1,4 @@
-//! What goes.
+//! Selection of the next message to send.
 
 use std::cmp::Ordering;
 
@@ -14,11 +14,11 @@ use super::{CarrierId, Label, MOST_PAYLOAD, Message, Mux, Payload, Role, StreamI
 use crate::ranges::{Range, Ranges};
 use crate::sched::{Choice, Job, Kind, Treatment, View};
 
-/// Streams may have taken so many bytes more than datagrams before these go first for as many.
+/// Maximum number of bytes by which streams are ahead of datagrams of the same priority.
 const MOST_AHEAD: i64 = 16 << 10;
 
 impl<P: Payload> Mux<P> {
-    /// The next message that goes, where one can.
+    /// Returns the next message and its carrier, or `None` if no message can be sent.
     pub(super) fn transmit(&mut self, now: Time) -> Option<(CarrierId, Message<P>)> {
         if self.carriers.iter().all(|carrier| carrier.room == 0) {
             return None;
@@ -41,8 +41,8 @@ impl<P: Payload> Mux<P> {
         Some((carrier.id, message))
     }
 
-    /// Whether streams go before datagrams: what has the higher priority goes first, and of equals
-    /// datagrams, as long as these do not take more than half of what both take.
+    /// Returns whether streams are served before datagrams: if their priority is higher, or if it
+    /// is equal and datagrams have sent more than half of the bytes.
     fn streams_first(&self) -> bool {
         let Some(datagrams) = self.datagrams.priority(|label| Some(self.treatment_of(label)))
         else {
@@ -57,7 +57,7 @@ impl<P: Payload> Mux<P> {
         })
     }
 
-    /// Datagrams owe streams what they take while streams wait.
+    /// Accounts for the bytes of a message: datagrams get into debt while streams wait.
     fn take_turn(&mut self, message: &Message<P>) {
         let Some(payload) = message.payload() else { return };
         let bytes = payload.len() as i64;
@@ -68,7 +68,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// Acknowledgements and signs of life.
+    /// Returns the next ACK, ping or pong.
     pub(super) fn signs(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         for (at, carrier) in self.carriers.iter_mut().enumerate().filter(|(_, c)| c.room > 0) {
             if let Some(number) = carrier.pong.take() {
@@ -86,7 +86,7 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn next_datagram(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         let labels = &self.labels;
-        // Only the client knows that a label stands for nothing special.
+        // Only the client knows that an undefined label has the default treatment.
         let unknown = (self.config.role == Role::Client).then(Treatment::default);
         let treatment = |label: u8| labels.get(&label).map(|(_, t)| *t).or(unknown);
         let carriers = &self.carriers;
@@ -119,10 +119,10 @@ impl<P: Payload> Mux<P> {
                 from = Place { ticket: place.ticket + 1, ..place };
                 let found = self.serve(now, id, treatment, &usable);
                 if found.is_some() {
-                    // To the end of the queue: streams take turns.
+                    // To the end of the queue: streams are served in turn.
                     self.leave(id);
                 }
-                // What it has left to do may be none, or wait for credit.
+                // The stream may have no data left, or wait for credit.
                 self.edit(id, |_| {});
                 if found.is_some() {
                     self.tell_hungry(id);
@@ -133,7 +133,7 @@ impl<P: Payload> Mux<P> {
         None
     }
 
-    /// Sends the next message of a stream, if its scheduler wants that now.
+    /// Returns the next message of a stream if its scheduler sends one now.
     pub(super) fn serve(
         &mut self,
         now: Time,
@@ -190,7 +190,7 @@ impl<P: Payload> Mux<P> {
         let most = carrier.most_payload().min(room);
         let fresh = self.granted.saturating_sub(self.used);
         let label = self.label(self.streams.get(&id)?.label);
-        // The first message has to say where to, and it carries the first bytes.
+        // The first message contains the target and the first bytes.
         let opens = self.streams.get(&id).and_then(|stream| stream.open.as_ref());
         if let Some(Open { target, sent: false, .. }) = opens {
             let target = target.clone();
@@ -250,7 +250,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// The second copy of what another carrier was given already.
+    /// Returns a copy of bytes that were already sent over another carrier.
     pub(super) fn serve_copy(
         &mut self,
         now: Time,
@@ -302,7 +302,7 @@ impl<P: Payload> Mux<P> {
     }
 }
 
-/// How many bytes come before the application's.
+/// Returns the length of a message without its payload.
 pub(super) fn head_length<P>(message: &Message<P>, payload: usize) -> usize {
     let mut head = Vec::with_capacity(64);
     message.encode_head(payload.min(MOST_PAYLOAD), &mut head);

@@ -1,4 +1,4 @@
-//! Which streams have something to send, and which of them wait for credit of the session.
+//! Queues of streams with data to send and of streams that wait for credit of the session.
 
 use std::cmp::Reverse;
 
@@ -6,11 +6,11 @@ use super::stream::Queue;
 use super::turns::{Place, Turns};
 use super::{Mux, Payload, StreamId};
 
-/// So many streams of a label are looked at for one that its scheduler does not keep waiting.
+/// Maximum number of streams of a label that are checked for one that its scheduler serves now.
 pub(super) const MOST_WAITING: usize = 64;
 
 impl<P: Payload> Mux<P> {
-    /// The stream waits at the end of a queue.
+    /// Appends the stream to `queue`.
     pub(super) fn line_up(&mut self, id: StreamId, queue: Option<Queue>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let class = stream.label.into();
@@ -20,7 +20,7 @@ impl<P: Payload> Mux<P> {
         });
     }
 
-    /// The stream waits no more.
+    /// Removes the stream from its queue.
     pub(super) fn leave(&mut self, id: StreamId) {
         let place = self.streams.get_mut(&id).and_then(|stream| stream.place.take());
         match place {
@@ -30,8 +30,8 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// The session has credit: some of those that wait for it have their turn, the most urgent
-    /// first. Not all, since the credit may be for one.
+    /// Moves streams that wait for credit of the session back to the send queue, highest priority
+    /// first. At most [`MOST_WAITING`] of each label, because the credit may suffice for only one.
     pub(super) fn unblock(&mut self) {
         if self.granted <= self.used || self.broke.is_empty() {
             return;
@@ -44,7 +44,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// The first of each label that waits, the most urgent label first.
+    /// Returns the first entry of each label, highest priority first.
     pub(super) fn in_turn(&self, turns: &Turns<StreamId>) -> Vec<Place> {
         let priority = |place: &Place| Reverse(self.treatment_of(place.class as u8).priority);
         let mut places: Vec<Place> = turns.firsts().collect();

@@ -1,19 +1,19 @@
-//! The round trip of a carrier without the queue that this end made itself.
+//! Estimates the unloaded RTT of a carrier after its own queue has drained.
 //!
-//! What a transport has measured under load stays in its smoothed value until many more packets
-//! went, and would keep the first bytes after a download from the quickest path. So when the load is
-//! gone, the other end is asked for one sign of life. How the smoothed value changes with its
-//! acknowledgement tells what that took: without such evidence, the value stays as it is.
+//! The smoothed RTT includes the queueing delay of a load until many more packets are acknowledged.
+//! This would keep the first bytes after a download off the fastest path. When the load has ended,
+//! the carrier therefore sends one ping. The change of the smoothed RTT with the ACK shows the
+//! sample. Without this evidence, the smoothed RTT is used.
 
 use manyways_unit::Span;
 
 use super::carrier::Condition;
 
-/// More than this on its way is load.
+/// Bytes in flight and unsent above which a carrier is loaded.
 const LOAD: u64 = 16 << 10;
-/// One packet's acknowledgement covers no more.
+/// Maximum bytes of one acknowledged packet.
 const PACKET: u64 = 1_500;
-/// After so many samples, nearly all of a smoothed value is new.
+/// Number of samples after which a smoothed RTT depends almost only on them.
 const SAMPLES: u32 = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,19 +23,19 @@ pub(super) struct Quiet {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
-    /// What the transport says is good.
+    /// The smoothed RTT of the transport is used.
     #[default]
     Good,
-    /// There was load.
+    /// The carrier is loaded.
     Loaded,
-    /// It is gone, and a sign of life is asked for.
+    /// The load has ended and a ping was requested.
     Asked,
-    /// A packet took so long without the load. So many more make the transport's value good.
+    /// Estimated RTT without load. `left` is the number of samples until the smoothed RTT is used.
     Known { rtt: Span, left: u32 },
 }
 
 impl Quiet {
-    /// What the transport says of itself now, and said before. Whether to ask for a sign of life.
+    /// Processes a new condition. Returns whether to send a ping.
     pub(super) fn observe(&mut self, before: &Condition, now: &Condition) -> bool {
         if (now.flying() + now.unsent).as_bytes() > LOAD {
             self.stage = Stage::Loaded;
@@ -51,12 +51,12 @@ impl Quiet {
                 let rtt = sample(before.rtt, now.rtt);
                 self.stage = Stage::Known { rtt, left: SAMPLES };
             }
-            // That may have been several.
+            // The ACK may cover several packets.
             Stage::Asked if fresh > 0 => self.stage = Stage::Good,
             Stage::Known { rtt, left } if fresh > 0 => {
                 let sample = if fresh <= PACKET { sample(before.rtt, now.rtt) } else { rtt };
                 let rtt = Span::from_nanos((rtt.as_nanos() * 7 + sample.as_nanos()) / 8);
-                // Nearly there; or it does not go there any more.
+                // The smoothed RTT is close to the estimate, or no longer approaches it.
                 let is_over = now.rtt * 8 <= rtt * 9 || sample >= before.rtt || left == 0;
                 self.stage = match is_over {
                     true => Stage::Good,
@@ -68,7 +68,7 @@ impl Quiet {
         false
     }
 
-    /// What a message can expect.
+    /// Returns the expected RTT of a message.
     pub(super) fn round_trip(&self, condition: &Condition) -> Span {
         match self.stage {
             Stage::Known { rtt, .. } => condition.rtt.min(rtt),
@@ -77,7 +77,7 @@ impl Quiet {
     }
 }
 
-/// The one sample that changed a smoothed value so: an eighth of it is new (RFC 6298 §2).
+/// Returns the sample that caused this change of a smoothed RTT, with the weight 1/8 (RFC 6298 §2).
 fn sample(before: Span, now: Span) -> Span {
     (now * 8).saturating_sub(before * 7)
 }
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A transport of which one packet after the other is acknowledged.
+    /// A transport with one acknowledged packet at a time.
     struct Transport {
         quiet: Quiet,
         condition: Condition,
@@ -100,8 +100,8 @@ mod tests {
             Self { quiet: Quiet::default(), condition }
         }
 
-        /// A packet took so many milliseconds, and so many bytes are on their way. Whether a sign
-        /// of life is asked for, and what is expected now.
+        /// Processes a packet with this RTT in ms, with this number of bytes in flight. Returns
+        /// whether a ping is requested, and the expected RTT in ms.
         fn sees(&mut self, rtt: u64, in_flight: u64) -> (bool, u64) {
             let before = self.condition;
             let sample = Span::from_millis(rtt).as_nanos();

@@ -1,5 +1,4 @@
-//! The half of a stream that the peer writes: puts pieces in order, and grants credit as the
-//! application takes them.
+//! Receive half of a stream: reassembly and credit.
 
 use std::collections::BTreeMap;
 
@@ -9,43 +8,43 @@ use super::Payload;
 
 #[derive(Debug)]
 pub(super) struct ReceiveHalf<P> {
-    /// Pieces past `next`, by offset; they do not overlap.
+    /// Pieces from `next`, by offset; they do not overlap.
     pieces: BTreeMap<u64, P>,
     next: u64,
-    /// One past the last byte that came, in whatever order.
+    /// One past the highest received byte.
     high: u64,
-    /// The length, where the end has come.
+    /// The final size. `None` if unknown.
     end: Option<u64>,
-    /// It was told that the end has come.
+    /// Whether the end was reported to the application.
     told: bool,
     consumed: u64,
-    /// Granted up to here.
+    /// Granted offset.
     most: u64,
     window: u64,
-    /// What every stream is granted, whatever the others hold.
+    /// Minimum window of every stream, independent of other streams.
     base: u64,
     granted_at: Time,
-    /// What comes is not wanted any more.
+    /// Whether received data is discarded.
     discarding: bool,
 }
 
-/// The peer broke a rule.
+/// A protocol violation of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Breach {
-    /// More bytes than it has credit for.
+    /// More bytes than granted.
     Credit,
-    /// The end is in two places, or bytes are past it.
+    /// Two different final sizes, or bytes past the final size.
     End,
 }
 
-/// What a piece brought.
+/// Effect of a received piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Brought {
-    /// So many bytes past the last one so far: what counts as the session's credit.
+    /// Bytes past the previous highest byte; they count for the credit of the session.
     pub fresh: u64,
-    /// So many of these are not wanted: they are as good as consumed.
+    /// Part of `fresh` that was discarded and counts as consumed.
     pub discarded: u64,
-    /// So many bytes had come before.
+    /// Bytes that were received before.
     pub repeated: u64,
 }
 
@@ -66,8 +65,8 @@ impl<P: Payload> ReceiveHalf<P> {
         }
     }
 
-    /// How many bytes up to `past` lie beyond all that came: so much of the session's credit they
-    /// would use.
+    /// Returns how many bytes up to `past` are beyond the highest received byte: the session credit
+    /// that they would use.
     pub(super) fn beyond(&self, past: u64) -> u64 {
         past.saturating_sub(self.high)
     }
@@ -94,7 +93,7 @@ impl<P: Payload> ReceiveHalf<P> {
         Ok(Brought { fresh, discarded: 0, repeated: length - kept })
     }
 
-    /// Keeps what of a piece has not come before; so many bytes.
+    /// Stores the new bytes of a piece and returns their number.
     fn keep(&mut self, mut offset: u64, mut data: P) -> u64 {
         if offset < self.next {
             let known = (self.next - offset).min(data.len() as u64);
@@ -108,7 +107,7 @@ impl<P: Payload> ReceiveHalf<P> {
         }
         let mut kept = 0;
         while data.len() > 0 {
-            // Up to the next piece that is there.
+            // Up to the next stored piece.
             let after = self.pieces.range(offset..).next().map(|(at, piece)| (*at, piece.len()));
             let free = after.map_or(data.len(), |(at, _)| data.len().min((at - offset) as usize));
             if free > 0 {
@@ -125,7 +124,7 @@ impl<P: Payload> ReceiveHalf<P> {
         kept
     }
 
-    /// The next bytes in order.
+    /// Returns the next bytes in order.
     pub(super) fn deliver(&mut self) -> Option<P> {
         let (offset, _) = self.pieces.first_key_value()?;
         if *offset != self.next {
@@ -136,23 +135,23 @@ impl<P: Payload> ReceiveHalf<P> {
         Some(data)
     }
 
-    /// Whether the end has just been reached; once.
+    /// Returns whether the end is reached; `true` only once.
     pub(super) fn reached_end(&mut self) -> bool {
         let reached = self.end == Some(self.next) && !self.discarding;
         reached && !std::mem::replace(&mut self.told, true)
     }
 
-    /// The application has taken bytes: so many that had not counted as consumed before.
+    /// Records consumed bytes and returns how many were not recorded before.
     pub(super) fn consume(&mut self, bytes: u64) -> u64 {
         let before = self.consumed;
         self.consumed = self.consumed.saturating_add(bytes).min(self.next).max(before);
         self.consumed - before
     }
 
-    /// New credit, where it is time for it: a quarter of the window was consumed. Where that took
-    /// less than a round trip, the reader is not what holds it up, and the window grows fourfold: the
-    /// peer's slow start needs twice as much each round trip. It is no larger than `largest`, also
-    /// where it was.
+    /// Returns new credit if a quarter of the window is consumed. If this took less than one round
+    /// trip, the reader is not the limit and the window grows fourfold, because slow start of the
+    /// peer doubles its window each round trip. `largest` limits the window, also if it was larger
+    /// before.
     pub(super) fn grant(&mut self, now: Time, round_trip: Span, largest: u64) -> Option<u64> {
         if self.end.is_some() || self.discarding {
             return None;
@@ -170,8 +169,8 @@ impl<P: Payload> ReceiveHalf<P> {
         (self.most > before).then_some(self.most)
     }
 
-    /// How much more this half makes this end hold than every stream may: what was granted, where
-    /// that is so recent that it is likely to be used, or else what came and was not taken.
+    /// Returns the bytes that this half may buffer above its base window: the unused part of a
+    /// recent grant, which the peer will probably use, or else the received and unconsumed bytes.
     pub(super) fn lease(&self, recent: bool) -> u64 {
         let most = match self.end {
             _ if self.discarding => self.consumed,
@@ -181,12 +180,13 @@ impl<P: Payload> ReceiveHalf<P> {
         most.saturating_sub(self.consumed.saturating_add(self.base))
     }
 
-    /// What was granted last, where it still matters.
+    /// Returns the granted offset, or `None` if no more credit is needed.
     pub(super) fn granted(&self) -> Option<u64> {
         (self.end.is_none() && !self.discarding).then_some(self.most)
     }
 
-    /// Nothing of it is wanted any more. So many bytes that had come are as good as consumed.
+    /// Discards the stored and all later data. Returns the received bytes that now count as
+    /// consumed.
     pub(super) fn discard(&mut self) -> u64 {
         if std::mem::replace(&mut self.discarding, true) {
             return 0;
@@ -197,8 +197,8 @@ impl<P: Payload> ReceiveHalf<P> {
         left
     }
 
-    /// The peer ended it after `end` bytes, which may not all have come. So many were not counted
-    /// as fresh yet.
+    /// Processes a reset of the peer with the final size `end`. Returns the bytes that were not
+    /// counted for the session credit before.
     pub(super) fn cut(&mut self, end: u64) -> Result<u64, Breach> {
         if end < self.high || self.end.is_some_and(|known| known != end) {
             return Err(Breach::End);
@@ -213,23 +213,23 @@ impl<P: Payload> ReceiveHalf<P> {
         Ok(fresh)
     }
 
-    /// How many pieces wait for those before them.
+    /// Returns the number of stored pieces.
     pub(super) fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Bytes past a gap, and those that were not taken: what this half makes this end hold.
+    /// Returns the received bytes that are not consumed: pieces past a gap, and delivered data.
     pub(super) fn held(&self) -> u64 {
         self.high - self.consumed
     }
 
-    /// The end is known, and everything was taken or is not wanted. What was delivered and not
-    /// taken still counts as credit of the session.
+    /// Returns whether the final size is known, and all data is consumed or discarded. Delivered
+    /// and unconsumed data still counts for the credit of the session.
     pub(super) fn is_done(&self) -> bool {
         self.end.is_some_and(|end| self.discarding || (self.consumed == end && self.told))
     }
 
-    /// All that the peer sends has come.
+    /// Returns whether the final size is known.
     pub(super) fn has_end(&self) -> bool {
         self.end.is_some()
     }

@@ -1,5 +1,4 @@
-//! The half of a stream that this end writes: what was written, what of it is still to be sent (for
-//! the first time or again), and what has arrived.
+//! Send half of a stream: written, pending (also for retransmission) and acknowledged bytes.
 
 use std::collections::VecDeque;
 
@@ -8,40 +7,40 @@ use crate::ranges::{Range, Ranges};
 
 #[derive(Debug)]
 pub(super) struct SendHalf<P> {
-    /// What has not arrived, from `base` on; each piece with its offset.
+    /// Data from `base` that is not acknowledged, in chunks with their offsets.
     chunks: VecDeque<(u64, P)>,
     base: u64,
     end: u64,
-    /// Bytes that are to be sent, for the first time or again.
+    /// Bytes to send, for the first time or again.
     pending: Ranges,
-    /// Bytes past `base` that have arrived.
+    /// Acknowledged bytes past `base`.
     arrived: Ranges,
-    /// One past the last byte that was ever sent.
+    /// One past the highest byte that was ever sent.
     high: u64,
-    /// The peer takes in bytes up to here.
+    /// Offset up to which the peer grants credit.
     most: u64,
     fin: Fin,
 }
 
-/// How far the end of the stream is.
+/// State of the end of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fin {
-    /// There may be more.
+    /// The application may write more.
     Open,
-    /// It is to be said (again) that there is no more.
+    /// The end must be sent, for the first time or again.
     Pending,
-    /// It was said.
+    /// The end was sent and is not acknowledged.
     Sent,
-    /// The peer knows.
+    /// The end is acknowledged.
     Arrived,
 }
 
-/// A piece to be sent.
+/// A range of bytes to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub range: Range,
     pub fin: bool,
-    /// How many bytes of it are sent for the first time past all others: what counts as credit.
+    /// Bytes past the highest byte sent before; they use credit of the session.
     pub fresh: u64,
 }
 
@@ -59,7 +58,7 @@ impl<P: Payload> SendHalf<P> {
         }
     }
 
-    /// More bytes of the application. After [`SendHalf::finish`] there are none.
+    /// Appends data of the application; ignored after [`SendHalf::finish`].
     pub(super) fn write(&mut self, data: P) {
         let length = data.len() as u64;
         if length == 0 || self.fin != Fin::Open {
@@ -80,46 +79,45 @@ impl<P: Payload> SendHalf<P> {
         self.most = self.most.max(most);
     }
 
-    /// Bytes that wait to be sent and may be, as far as the stream's own credit goes.
+    /// Returns the pending bytes that the credit of the stream permits.
     pub(super) fn backlog(&self) -> u64 {
         let beyond = self.end.saturating_sub(self.most.max(self.base));
-        // What is past the credit was never sent, so all of it is pending.
+        // Bytes beyond the credit were never sent, so all of them are pending.
         self.pending.total().saturating_sub(beyond)
     }
 
-    /// Bytes that were written and have not been sent, credit or not.
+    /// Returns the pending bytes, with or without credit.
     pub(super) fn waiting(&self) -> u64 {
         self.pending.total()
     }
 
-    /// Bytes that are kept because they may have to be sent again.
+    /// Returns the bytes that are kept for retransmission.
     pub(super) fn held(&self) -> u64 {
         self.end - self.base
     }
 
-    /// One past the last byte that was ever sent.
     pub(super) fn high(&self) -> u64 {
         self.high
     }
 
-    /// Whether there is anything to send that the stream's credit allows.
+    /// Returns whether bytes or the end can be sent with the credit of the stream.
     pub(super) fn is_ready(&self) -> bool {
         self.pending.first().is_some_and(|first| first.start < self.most) || self.owes_fin()
     }
 
-    /// The same, of what needs no credit of the session: what was sent before, and the end.
+    /// Returns the same for bytes that need no credit of the session: retransmissions and the end.
     pub(super) fn is_ready_for_free(&self) -> bool {
         let least = self.most.min(self.high);
         self.pending.first().is_some_and(|first| first.start < least) || self.owes_fin()
     }
 
-    /// The end can be told by itself: all bytes before it were sent.
+    /// Returns whether the end must be sent without data, because no byte is pending.
     fn owes_fin(&self) -> bool {
         self.fin == Fin::Pending && self.pending.is_empty()
     }
 
-    /// Takes up to `most` bytes to send them: the first that are `ahead` bytes into what waits, or
-    /// those before them where less waits. At most `fresh` of them may be new to the session.
+    /// Takes up to `most` bytes to send, `ahead` bytes into the pending bytes, or the last pending
+    /// range if fewer are pending. At most `fresh` bytes may use new credit of the session.
     pub(super) fn take(&mut self, ahead: u64, most: usize, fresh: u64) -> Option<Piece> {
         if self.owes_fin() {
             self.fin = Fin::Sent;
@@ -135,7 +133,7 @@ impl<P: Payload> SendHalf<P> {
         self.pending.remove(range);
         let fresh = range.end.saturating_sub(self.high);
         self.high = self.high.max(range.end);
-        // Only the piece that is sent last can say so, or the peer's memory of the end comes first.
+        // Only the last pending piece contains the end, so the end does not precede other bytes.
         let fin = self.fin == Fin::Pending && range.end == self.end && self.pending.is_empty();
         if fin {
             self.fin = Fin::Sent;
@@ -143,7 +141,7 @@ impl<P: Payload> SendHalf<P> {
         Some(Piece { range, fin, fresh })
     }
 
-    /// Takes the first bytes of all, if they wait, without the end.
+    /// Takes pending bytes at offset 0, without the end of the stream.
     pub(super) fn take_first(&mut self, most: usize, fresh: u64) -> Piece {
         let none = Piece { range: Range::new(0, 0), fin: false, fresh: 0 };
         let limit = self.most.min(self.high.saturating_add(fresh));
@@ -160,7 +158,7 @@ impl<P: Payload> SendHalf<P> {
         Piece { range, fin: false, fresh }
     }
 
-    /// A copy of bytes that another carrier was given, if they have not arrived.
+    /// Returns unacknowledged bytes of `owed`, which were sent over another carrier, for a copy.
     pub(super) fn again(&self, owed: &Ranges, most: usize) -> Option<Piece> {
         let first = owed.iter().find_map(|range| {
             let range = Range::new(range.start.max(self.base), range.end);
@@ -172,19 +170,19 @@ impl<P: Payload> SendHalf<P> {
         (!range.is_empty()).then_some(Piece { range, fin: said && range.end == self.end, fresh: 0 })
     }
 
-    /// The end by itself once more, if it was said and has not arrived.
+    /// Returns the end of the stream for a copy, if it was sent and is not acknowledged.
     pub(super) fn end_again(&self) -> Option<Piece> {
         let range = Range::new(self.end, self.end);
         (self.fin == Fin::Sent).then_some(Piece { range, fin: true, fresh: 0 })
     }
 
-    /// The bytes of a piece, which lies within one chunk.
+    /// Returns the bytes of a piece, which lies within one chunk.
     pub(super) fn bytes(&self, range: Range) -> P {
         let Some((offset, chunk)) = self.chunk(range.start) else { return P::empty() };
         chunk.slice((range.start - offset) as usize, (range.end - offset) as usize)
     }
 
-    /// Where to begin, `ahead` bytes into what waits below `limit`.
+    /// Returns the range to send from, `ahead` bytes into the pending bytes below `limit`.
     fn skip(&self, mut ahead: u64, limit: u64) -> Option<Range> {
         let mut last = None;
         for range in self.pending.iter().take_while(|range| range.start < limit) {
@@ -213,7 +211,7 @@ impl<P: Payload> SendHalf<P> {
         Some((*offset, chunk))
     }
 
-    /// A piece has arrived.
+    /// Records an acknowledged piece.
     pub(super) fn arrived(&mut self, range: Range, fin: bool) {
         if fin {
             self.fin = Fin::Arrived;
@@ -235,7 +233,7 @@ impl<P: Payload> SendHalf<P> {
         }
     }
 
-    /// A piece may not arrive: what of it has not shall be sent again.
+    /// Makes the unacknowledged bytes of a piece pending again. Returns their number.
     pub(super) fn lost(&mut self, range: Range, fin: bool) -> u64 {
         let range = Range::new(range.start.max(self.base), range.end);
         let missing: Vec<Range> = self.arrived.gaps(range).collect();
@@ -251,7 +249,7 @@ impl<P: Payload> SendHalf<P> {
         again
     }
 
-    /// Nothing more is sent, and what was written is forgotten.
+    /// Stops sending and discards all data.
     pub(super) fn abandon(&mut self) {
         self.chunks.clear();
         self.pending = Ranges::new();
@@ -260,12 +258,12 @@ impl<P: Payload> SendHalf<P> {
         self.fin = Fin::Arrived;
     }
 
-    /// The peer has everything, and knows that there is no more.
+    /// Returns whether the peer has acknowledged all data and the end.
     pub(super) fn is_done(&self) -> bool {
         self.fin == Fin::Arrived && self.base == self.end
     }
 
-    /// The application may write more.
+    /// Returns whether the application may write more.
     pub(super) fn is_open(&self) -> bool {
         self.fin == Fin::Open
     }

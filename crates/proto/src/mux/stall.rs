@@ -1,4 +1,4 @@
-//! Carriers that do not get through, and what becomes of what they hold.
+//! Detection of stalled carriers, and reinjection of their messages.
 
 use manyways_unit::Time;
 
@@ -9,7 +9,7 @@ use crate::ranges::Range;
 use crate::sched::PathSet;
 
 impl<P: Payload> Mux<P> {
-    /// Finds carriers that do not get through, and gives what they hold to others.
+    /// Marks stalled carriers as suspect and reinjects their messages on other carriers.
     pub(super) fn look_for_stalls(&mut self, now: Time) {
         for carrier in &mut self.carriers {
             if carrier.suspect_at().is_some_and(|since| since <= now) {
@@ -30,7 +30,7 @@ impl<P: Payload> Mux<P> {
             if !self.carriers[at].suspect {
                 continue;
             }
-            // One that is only late should not cost much; one that is dead is to cost no time.
+            // A late carrier may cost only the reinjection budget. A failed one must not cost time.
             let given_up = self.carriers[at].given_up_at().is_some_and(|when| when <= now);
             while given_up || self.reinjection > 0 {
                 let Some(what) = self.carriers[at].next_to_save() else { break };
@@ -45,7 +45,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// Whether a carrier that is not suspect may take what a suspect one was given.
+    /// Returns whether a carrier that is not suspect may send this content.
     pub(super) fn has_another_way(&self, what: What) -> bool {
         let paths = match what {
             What::Open { stream, .. }
@@ -64,7 +64,7 @@ impl<P: Payload> Mux<P> {
         self.carriers.iter().any(|carrier| !carrier.suspect && paths.has(carrier.path))
     }
 
-    /// Everything that was on its way over a carrier is sent again.
+    /// Removes a carrier and retransmits all its unacknowledged messages.
     pub(super) fn detach(&mut self, id: CarrierId) {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         let carrier = self.carriers.remove(at);
@@ -77,7 +77,7 @@ impl<P: Payload> Mux<P> {
         self.recent = self.recent.filter(|recent| *recent != id);
     }
 
-    /// So many bytes are sent again.
+    /// Schedules the content for retransmission. Returns its bytes of stream data.
     pub(super) fn send_again(&mut self, what: What) -> u64 {
         let notice = match what {
             What::Open { stream, length } => {

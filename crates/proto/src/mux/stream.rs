@@ -1,4 +1,4 @@
-//! A stream at one end, from its beginning until nothing is left of it.
+//! State of a stream at one endpoint, from its opening until it is removed.
 
 use manyways_unit::{Span, Time};
 
@@ -9,66 +9,66 @@ use super::turns::Place;
 use super::{CarrierId, Mux, Output, Payload, ResetCode, StreamId, Target};
 use crate::ranges::{Range, Ranges};
 
-/// A window may grow by one in so many parts of what the others leave.
+/// Fraction of the unused credit by which the window of a stream may exceed its base: 1/8.
 const PART: u64 = 8;
-/// What was granted and not used for so long counts for others: a connection that is idle keeps
-/// its large window and takes nothing from them.
+/// Time for which an unused grant counts for the stream that got it. An idle connection keeps a
+/// large window without reserving credit.
 const RECENT: Span = Span::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Stream<P> {
     pub label: u8,
-    /// How often it was given another one: the carriers bring this in any order.
+    /// Number of the label changes; needed because carriers may deliver them in any order.
     pub revision: u32,
-    /// What a client has to say before any byte.
+    /// State of the `Open` message at the client. `None` if it is acknowledged.
     pub open: Option<Open>,
-    /// Whether the peer of the client knows what the stream is for.
+    /// Whether this endpoint knows the target: always at a client, after `Open` at a gateway.
     pub is_open: bool,
     pub send: SendHalf<P>,
     pub receive: ReceiveHalf<P>,
-    /// So much of the session's leases is its own…
+    /// Bytes of the session's leases that belong to this stream.
     pub leased: u64,
-    /// …and so many of its grants are recent.
+    /// Number of recent grants.
     pub grants: u32,
-    /// Where it waits for its turn, or for credit of the session.
+    /// Place in a queue. `None` if the stream has nothing to send.
     pub place: Option<(Queue, Place)>,
-    /// The shell was told to wait before it writes more.
+    /// Whether the application must wait before it writes more.
     pub full: bool,
     pub reset: Option<Reset>,
-    /// Copies that carriers owe, where every path gets one.
+    /// Copies that carriers must send, for the `redundant` scheduler.
     pub owed: Vec<Owed>,
 }
 
-/// What one carrier was given and another one is still to be.
+/// Data that was sent over other carriers and must also be sent over this one.
 #[derive(Debug)]
 pub(super) struct Owed {
     pub carrier: CarrierId,
     pub bytes: Ranges,
-    /// Where the stream goes…
+    /// Whether the `Open` message must be sent.
     pub opens: bool,
-    /// …and that it ends.
+    /// Whether the end of the stream must be sent.
     pub fin: bool,
 }
 
-/// What a stream waits for.
+/// Queue of a waiting stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Queue {
-    /// Its turn.
+    /// Waits for its turn.
     Ready,
-    /// Credit of the session.
+    /// Waits for credit of the session.
     Broke,
 }
 
 #[derive(Debug)]
 pub(super) struct Open {
     pub target: Target,
-    /// It is on its way.
+    /// Whether the message is in flight.
     pub sent: bool,
-    /// It has ever been: the peer may know of it.
+    /// Whether the message was ever sent, so that the peer may know the stream.
     pub ever: bool,
 }
 
-/// How far this end's reset of a stream is.
+/// State of this endpoint's reset of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reset {
     pub code: ResetCode,
@@ -93,7 +93,8 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Where it is to wait: nowhere where it has nothing to send that the peer would take in.
+    /// Returns the queue of the stream, or `None` if it has nothing to send that its credit
+    /// permits.
     pub(super) fn queue(&self, session_has_credit: bool) -> Option<Queue> {
         let opens = self.open.as_ref().is_some_and(|open| !open.sent);
         if opens || !self.owed.is_empty() || self.send.is_ready_for_free() {
@@ -114,7 +115,7 @@ impl<P: Payload> Mux<P> {
         self.edit(id, |_| {});
     }
 
-    /// Changes a stream and sees to it that it is served, and that the sum of what waits is right.
+    /// Changes a stream, and then updates its queue and the counters of the session.
     pub(super) fn edit<R>(
         &mut self,
         id: StreamId,
@@ -144,7 +145,7 @@ impl<P: Payload> Mux<P> {
         let left = stream.receive.discard();
         stream.owed.clear();
         self.settle(id);
-        // The application that ended it wants to hear no more.
+        // The application that ended the stream needs no more outputs for it.
         self.outputs.retain(|output| match output {
             Output::Open { stream, .. }
             | Output::Data { stream, .. }
@@ -153,7 +154,7 @@ impl<P: Payload> Mux<P> {
             _ => true,
         });
         let Some(stream) = self.streams.get(&id) else { return };
-        // One that the peer never heard of ends here.
+        // A stream that was never announced to the peer ends here.
         let unheard = stream.open.as_ref().is_some_and(|open| !open.ever);
         self.edit(id, |stream| {
             stream.reset = Some(Reset { code, arrived: unheard });
@@ -182,9 +183,9 @@ impl<P: Payload> Mux<P> {
         }
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.receive.consume(bytes);
-        // Readers that pause keep what they were granted. Half of the session's credit is for
-        // that, and the other half for what every stream is granted; each takes a part of what the
-        // others left, so that something is always left.
+        // A paused reader keeps its grants. Half of the session's credit is for these leases, the
+        // other half for the base windows. Each stream gets a fraction of the unused leases, so
+        // that some remain for others.
         let free = (self.config.credit / 2).saturating_sub(self.leased - stream.leased);
         let largest = (self.config.stream_credit + free / PART).min(self.config.most_stream_credit);
         let granted = stream.receive.grant(now, round_trip, largest).is_some();
@@ -198,14 +199,14 @@ impl<P: Payload> Mux<P> {
         self.close_if_done(id);
     }
 
-    /// Keeps the sum of leases true after a change of what a stream receives.
+    /// Updates the sum of leases after a change of the receive half.
     pub(super) fn settle(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let lease = stream.receive.lease(stream.grants > 0);
         self.leased = self.leased - std::mem::replace(&mut stream.leased, lease) + lease;
     }
 
-    /// Bytes of the session's credit are free again.
+    /// Releases consumed credit of the session.
     pub(super) fn spend(&mut self, bytes: u64) {
         self.consumed += bytes;
         if self.consumed + self.config.credit - self.most >= self.config.credit / 8 {
@@ -214,7 +215,7 @@ impl<P: Payload> Mux<P> {
         }
     }
 
-    /// The longest of all carriers.
+    /// Returns the longest RTT of all carriers.
     pub(super) fn round_trip(&self) -> Span {
         self.carriers.iter().map(|carrier| carrier.condition.rtt).max().unwrap_or_default()
     }

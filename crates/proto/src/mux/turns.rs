@@ -1,6 +1,5 @@
-//! What waits for its turn, first come first served within a class, where a whole class may be
-//! passed over: streams and notices wait under their labels, and a label whose paths take nothing
-//! keeps nobody else waiting, however many wait under it.
+//! Queue with classes: first in, first out within a class, and a class can be skipped. Streams and
+//! notices wait under their labels. A label whose paths accept nothing does not block other labels.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ pub(super) struct Turns<T> {
     tickets: u64,
 }
 
-/// Where something waits: its class, and its number in the order of arrival over all classes.
+/// Position in the queue: class, and number in the order of arrival over all classes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub class: u16,
@@ -45,7 +44,7 @@ impl<T> Turns<T> {
         self.waiting.is_empty()
     }
 
-    /// Who waits longest in each class.
+    /// Returns the oldest entry of each class.
     pub(super) fn firsts(&self) -> impl Iterator<Item = Place> + '_ {
         let mut next = Some(Place { class: 0, ticket: 0 });
         std::iter::from_fn(move || {
@@ -55,7 +54,7 @@ impl<T> Turns<T> {
         })
     }
 
-    /// Who waits at this place, or is the next of its class after it.
+    /// Returns the entry at `place`, or else the next one of its class.
     pub(super) fn from(&self, place: Place) -> Option<(Place, &T)> {
         let last = Place { ticket: u64::MAX, ..place };
         self.waiting.range(place..=last).next().map(|(place, item)| (*place, item))

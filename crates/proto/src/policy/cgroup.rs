@@ -1,4 +1,4 @@
-//! Which control groups a rule means.
+//! Control group patterns of a rule.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use manyways_unit::human::InvalidValue;
 
 use super::glob::Glob;
 
-/// A part of a control group's path, and so all groups below it. With a leading `/` the part is
-/// the beginning; `*` stays within one component.
+/// Pattern for a part of a control group's path; matches the group and all groups below. With a
+/// leading `/` the part must be at the start. `*` matches within one component.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Cgroup {
     text: String,

@@ -1,4 +1,4 @@
-//! When a rule applies: what must hold of the paths and the battery.
+//! Conditions of a rule on paths and battery.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use super::gauge::{Op, Reading, Test};
 use super::leader::Leader;
 use super::paths::{PathFacts, Paths, Surroundings};
 
-/// A measured value has to get past its bound by this share before the answer is no again.
+/// Fraction by which a measured value must pass its bound before a condition ends, in percent.
 pub(super) const MARGIN_PERCENT: u64 = 20;
-/// A measured value has to say otherwise for this long before the answer changes.
+/// Time for which a measured value must persist before a condition changes.
 pub(super) const HOLD: Span = Span::from_secs(3);
-/// The battery has to get past its bound by so many points before the answer is no again.
+/// Percentage points by which the battery must pass its bound before a condition ends.
 const BATTERY_MARGIN: u64 = 3;
-/// What a share of one is in whole numbers: parts in a million.
+/// Integer representation of the fraction 1: parts per million.
 const WHOLE: u64 = 1_000_000;
 
-/// Something that must hold.
+/// A condition of a rule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Condition {
     pub(super) subject: Subject,
     pub(super) quantity: Quantity,
     pub(super) test: Test,
-    /// As it was written: `wifi.rate <1mbit`.
+    /// As displayed: `wifi.rate <1mbit`.
     pub(super) text: String,
 }
 
-/// What a condition is about. Where it is several paths, the best of them speaks.
+/// Subject of a condition. If several paths match, the best one counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Subject {
     Device,
@@ -36,7 +36,7 @@ pub(super) enum Subject {
     LowestLatency(Paths),
 }
 
-/// What is asked of it.
+/// Property of the subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Quantity {
     Battery,
@@ -50,7 +50,7 @@ pub(super) enum Quantity {
     Loss,
 }
 
-/// What is left of the data plan of a path, where that has one and somebody counts.
+/// Returns the remaining bytes of a path's data plan. `None` without a plan or without a count.
 pub(super) type Left<'a> = &'a dyn Fn(&PathFacts) -> Option<Size>;
 
 impl Quantity {
@@ -75,22 +75,22 @@ impl Quantity {
         matches!(self, Self::Charging | Self::Up | Self::Metered)
     }
 
-    /// Whether it is measured, so that it is never the same twice.
+    /// Returns whether the property is a measurement and therefore varies all the time.
     fn is_measured(self) -> bool {
         matches!(self, Self::Rate | Self::Load | Self::Rtt | Self::Loss)
     }
 
-    /// Whether news of it have to last before they are believed. That a path is down needs not.
+    /// Returns whether a change must persist before it counts. A path that is down counts at once.
     pub(super) fn has_to_last(self) -> bool {
         self.is_measured() || self == Self::Up
     }
 
-    /// Whether more of it is better.
+    /// Returns whether a higher value is better.
     fn more_is_better(self) -> bool {
         matches!(self, Self::Up | Self::Left | Self::Rate)
     }
 
-    /// What a path has that is not there or down.
+    /// Returns the value of a path that does not exist or is down.
     fn worst(self) -> u64 {
         match self {
             Self::Rtt => u64::MAX,
@@ -99,7 +99,7 @@ impl Quantity {
         }
     }
 
-    /// The largest that it can be.
+    /// Returns the maximum value.
     fn largest(self) -> u64 {
         match self {
             Self::Battery => 100,
@@ -108,7 +108,7 @@ impl Quantity {
         }
     }
 
-    /// How it is compared, in words.
+    /// Returns the syntax of a comparison, for error messages.
     fn forms(self) -> &'static str {
         match self {
             Self::Battery => "<, <=, > or >= and a share, like \"<20%\"",
@@ -116,12 +116,12 @@ impl Quantity {
             Self::Load => "<, <=, > or >= and a share, like \">80%\"",
             Self::Rtt => "<, <=, > or >= and a time, like \">150ms\"",
             Self::Loss => "<, <=, > or >= and a share, like \">2%\"",
-            // The others are true or false, and nobody compares them.
+            // The other properties are boolean and have no comparison.
             _ => "<, <=, > or >= and a value, like \"<1mbit\"",
         }
     }
 
-    /// The bound of a comparison.
+    /// Parses the bound of a comparison.
     fn bound(self, text: &str) -> Result<u64, InvalidValue> {
         let share =
             |text| human::probability(text).map(|share| (share * WHOLE as f64).round() as u64);
@@ -134,7 +134,7 @@ impl Quantity {
         }
     }
 
-    /// A value in words.
+    /// Returns a value as text.
     pub(super) fn show(self, value: u64) -> String {
         match self {
             Self::Battery => format!("{value} %"),
@@ -149,7 +149,7 @@ impl Quantity {
 }
 
 impl Test {
-    /// `text` like `<1mbit` for a quantity that is a number.
+    /// Parses `text`, like `<1mbit`, for a numeric property.
     pub(super) fn read(
         quantity: Quantity,
         text: &str,
@@ -166,12 +166,12 @@ impl Test {
         let (margin, hold) = match quantity {
             _ if quantity.is_measured() => (u128::from(bound) * u128::from(margin) / 100, hold),
             Quantity::Battery => (u128::from(BATTERY_MARGIN), Span::ZERO),
-            // It only falls until it begins anew.
+            // Decreases only, until the plan is reset.
             _ => (0, Span::ZERO),
         };
         let margin = u64::try_from(margin).unwrap_or(u64::MAX);
         let leave = match op {
-            // Past the largest it could never get.
+            // A bound above the maximum could never be passed.
             Op::Below | Op::AtMost => bound.saturating_add(margin).min(quantity.largest()),
             _ => bound.saturating_sub(margin),
         };
@@ -185,7 +185,7 @@ impl Test {
 }
 
 impl Condition {
-    /// What there is to say as of these surroundings. `leader` is that of its paths.
+    /// Returns the reading for these surroundings. `leader` is the leader of the subject's paths.
     pub(super) fn reading(
         &self,
         surroundings: &Surroundings,
@@ -205,7 +205,7 @@ impl Condition {
             Subject::Paths(paths) => of_paths(&|path| paths.fits(path)),
             Subject::LowestLatency(paths) => match leader.and_then(Leader::path) {
                 Some(id) => of_paths(&|path| path.id == id),
-                // Nothing was measured yet, or nothing is up.
+                // Without a measured path, all of the subject's paths count.
                 None => of_paths(&|path| paths.fits(path)),
             },
         }
@@ -213,7 +213,7 @@ impl Condition {
 }
 
 impl Quantity {
-    /// What the best of `paths` has.
+    /// Returns the value of the best of `paths`.
     fn best<'a>(
         self,
         paths: impl Iterator<Item = &'a PathFacts> + Clone,

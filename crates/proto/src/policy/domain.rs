@@ -1,4 +1,4 @@
-//! Which names of servers a rule means.
+//! Server name patterns of a rule.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,14 +8,14 @@ use manyways_unit::human::InvalidValue;
 
 use super::glob::Glob;
 
-/// The longest name that DNS has, in bytes.
+/// Maximum length of a name in DNS, in bytes.
 const LONGEST: usize = 253;
 
-/// `example.com` is that name, `*.example.com` all below it, `.example.com` both.
+/// `example.com` matches this name, `*.example.com` all names below, `.example.com` both.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Domain {
     text: String,
-    /// From the last one on.
+    /// From the last label to the first.
     labels: Vec<Glob>,
     itself: bool,
     below: bool,
@@ -46,7 +46,7 @@ impl FromStr for Domain {
             (_, _, Some(rest)) => (rest, true, true),
             _ => (text, true, false),
         };
-        // A part of a label has no Punycode of its own.
+        // Punycode is only defined for complete labels.
         if rest.split('.').any(|label| !label.is_ascii() && label.contains('*')) {
             return Err(invalid());
         }
@@ -71,7 +71,8 @@ impl Domain {
         all && if labels.next().is_some() { self.below } else { self.itself }
     }
 
-    /// Whether it has every name that `other` has. May say no where it has.
+    /// Returns whether all names that match `other` match this pattern. May be false although they
+    /// do.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let ends = self.labels.len() <= other.labels.len()
             && self.labels.iter().zip(&other.labels).all(|(a, b)| a == b || a.as_str() == "*");
@@ -88,8 +89,8 @@ impl fmt::Display for Domain {
     }
 }
 
-/// A name as DNS has it: the letters of other scripts small and in Punycode, no closing dot.
-/// `None` where it is none or far too long.
+/// Converts a name to its form in DNS: non-ASCII labels in lower case and Punycode, without a
+/// trailing dot. `None` if empty or too long.
 fn ascii(name: &str) -> Option<Cow<'_, str>> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.is_empty() || name.len() > LONGEST {
@@ -106,7 +107,8 @@ fn ascii(name: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(labels.join(".")))
 }
 
-/// RFC 3492, §6.3, with the prefix of RFC 5890. The label is short, so nothing overflows.
+/// Encodes a label (RFC 3492, §6.3) with the prefix of RFC 5890. The label is short enough that no
+/// operation overflows.
 fn punycode(label: &str) -> String {
     let mut out: String = label.chars().filter(char::is_ascii).collect();
     let basic = out.len() as u32;

@@ -1,4 +1,4 @@
-//! A policy at work: what it decided before, and what it knows now.
+//! Evaluation of a policy over time.
 
 use std::collections::HashMap;
 
@@ -13,51 +13,49 @@ use super::selector::{Flow, Selector};
 use super::{Action, Policy, Primary};
 use crate::sched::{PathSet, Treatment};
 
-/// What becomes of a flow.
+/// Treatment of a flow as decided by a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The bond carries it.
+    /// Through the bond.
     Bond(Treatment),
-    /// It goes its ordinary way, past the bond. A flow that the bond carries already stays there.
+    /// Directly, without the bond. A flow that is already in the bond stays there.
     Direct,
-    /// It is refused, or ended where it is under way.
+    /// Refused; a running flow is ended.
     Block,
 }
 
-/// A decision and the rule that took it.
+/// A decision and its rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict<'e> {
-    /// What becomes of the flow.
     pub decision: Decision,
-    /// The name of the rule, or `None` where none matched and the default decided.
+    /// Name of the rule. `None` if no rule matched and the default decided.
     pub rule: Option<&'e str>,
 }
 
-/// A policy with its memory.
+/// A policy with its state.
 ///
-/// [`observe`](Self::observe) it whenever the surroundings change and at
-/// [`next_wakeup`](Self::next_wakeup); where that says that decisions may differ, decide again
-/// about the flows under way, and about one flow when it reaches
-/// [`ask_again_at`](Self::ask_again_at). What measured values say is believed when it lasts, see
-/// `docs/bond-policy.md`; so no decision flaps with them.
+/// Call [`observe`](Self::observe) when the surroundings change and at
+/// [`next_wakeup`](Self::next_wakeup). If it returns true, decide again about all running flows;
+/// about one flow also when it reaches [`ask_again_at`](Self::ask_again_at). Measured values count
+/// after they have persisted (see `docs/bond-policy.md`), so that decisions do not flap.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) policy: Policy,
-    /// As they were told.
+    /// As observed.
     told: Surroundings,
-    /// The same, where the policy has its say of what is metered.
+    /// As observed, with the `metered` settings of the policy applied.
     surroundings: Surroundings,
-    /// Every condition once, whichever rules ask for it.
+    /// All different conditions of the rules.
     pub(super) gauges: Vec<(Condition, Gauge)>,
     leaders: Vec<(Paths, Leader)>,
-    /// The gauges of each rule.
+    /// Indices of the gauges of each rule.
     pub(super) wanted: Vec<Vec<usize>>,
-    /// What each rule says at present, and at the end the default.
+    /// Current decision of each rule; the last one is the default.
     decisions: Vec<Decision>,
 }
 
 impl Engine {
-    /// Nothing is known of the surroundings yet: no rule with conditions matches.
+    /// Creates an engine without observations: no rule with conditions matches.
     pub fn new(policy: Policy) -> Self {
         let mut gauges: Vec<(Condition, Gauge)> = Vec::new();
         let mut leaders: Vec<(Paths, Leader)> = Vec::new();
@@ -95,19 +93,19 @@ impl Engine {
         engine
     }
 
-    /// The policy that it follows.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The world as of `now`. Whether decisions may differ from those before.
+    /// Processes the surroundings at `now`. Returns whether decisions may differ from the previous
+    /// ones.
     pub fn observe(&mut self, now: Time, surroundings: &Surroundings) -> bool {
         self.told = surroundings.clone();
         self.update(now)
     }
 
-    /// Another policy from now on; what is remembered of conditions that it has, too, stays.
-    /// Whether decisions may differ from those before.
+    /// Replaces the policy and keeps the state of conditions that both policies have. Returns
+    /// whether decisions may differ from the previous ones.
     pub fn replace(&mut self, now: Time, policy: Policy) -> bool {
         let mut next = Self::new(policy);
         let gauges: HashMap<&Condition, Gauge> =
@@ -185,17 +183,17 @@ impl Engine {
         Decision::Bond(Treatment { scheduler, paths: set, primary, priority })
     }
 
-    /// What becomes of `flow`.
+    /// Decides about `flow`.
     pub fn decide(&self, flow: &Flow<'_>) -> Verdict<'_> {
         let first = (0..self.policy.rules.len()).find(|index| self.matches(*index, flow));
         self.verdict(first)
     }
 
-    /// What the rule of that index says, or the default.
+    /// Returns the decision of the rule at `index`, or of the default for `None`.
     pub(super) fn verdict(&self, index: Option<usize>) -> Verdict<'_> {
         let place = index.unwrap_or(self.policy.rules.len());
         Verdict {
-            // There is always the default: never an open door where it should be missing.
+            // The default always exists; without it, traffic must not pass.
             decision: self.decisions.get(place).copied().unwrap_or(Decision::Block),
             rule: index
                 .and_then(|index| self.policy.rules.get(index))
@@ -207,14 +205,14 @@ impl Engine {
         self.policy.rules.get(index).is_some_and(|rule| rule.is_about(flow)) && self.applies(index)
     }
 
-    /// Whether the conditions of a rule hold.
+    /// Returns whether the conditions of a rule hold.
     fn applies(&self, index: usize) -> bool {
         let wanted = self.wanted.get(index).map_or(&[][..], Vec::as_slice);
         wanted.iter().all(|gauge| self.gauges.get(*gauge).is_some_and(|(_, gauge)| gauge.holds()))
     }
 
-    /// The size at which the decision about `flow` may differ, if all else stays. `None` where it
-    /// does not depend on how much flows.
+    /// Returns the size at which the decision about `flow` may change if nothing else does. `None`
+    /// if the decision does not depend on the size.
     pub fn ask_again_at(&self, flow: &Flow<'_>) -> Option<Size> {
         let mut next: Option<Size> = None;
         for (index, rule) in self.policy.rules.iter().enumerate() {
@@ -231,14 +229,14 @@ impl Engine {
         next
     }
 
-    /// When to [`observe`](Self::observe) again though nothing changed: something will have lasted
-    /// long enough to be believed.
+    /// Returns when to call [`observe`](Self::observe) again even if nothing changes, because a
+    /// value will have persisted long enough.
     pub fn next_wakeup(&self) -> Option<Time> {
         let gauges = self.gauges.iter().filter_map(|(one, gauge)| gauge.turns_at(&one.test));
         gauges.chain(self.leaders.iter().filter_map(|(_, leader)| leader.turns_at())).min()
     }
 
-    /// Whether none of `paths` is there.
+    /// Returns whether none of `paths` is up.
     pub(super) fn is_nowhere(&self, paths: PathSet) -> bool {
         !self.surroundings.paths.iter().any(|path| path.up && paths.has(path.id))
     }

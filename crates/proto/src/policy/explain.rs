@@ -1,4 +1,4 @@
-//! Why a flow is carried as it is, in words.
+//! Explanation of a decision as text.
 
 use std::fmt;
 
@@ -8,36 +8,33 @@ use super::gauge::Gauge;
 use super::selector::{Flow, Selector};
 use super::{Action, Rule};
 
-/// A decision with all that led to it. Its `Display` is a few lines of text.
+/// A decision and its reasons. `Display` prints a few lines of text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// What becomes of the flow.
     pub decision: Decision,
-    /// The name of the rule that decided, or `None` for the default.
+    /// Name of the deciding rule. `None` for the default.
     pub rule: Option<String>,
-    /// What that is in words: `single over wifi`.
+    /// The decision as text: `single over wifi`.
     pub action: String,
-    /// The rules that were asked, in order. The last one matched, unless the default decided.
+    /// Evaluated rules in order. The last one matched, unless the default decided.
     pub steps: Vec<Step>,
-    /// Whether none of the paths that it may use is up, so that it waits.
+    /// Whether the flow waits, because none of its paths is up.
     pub waits: bool,
 }
 
-/// What one rule said.
+/// Result of one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The name of the rule.
     pub rule: String,
-    /// Its line in the file.
+    /// Line in the policy file.
     pub line: usize,
-    /// Whether it matched.
     pub matched: bool,
-    /// What spoke for it, or the first thing that spoke against it.
+    /// The matched properties, or the first property that did not match.
     pub why: String,
 }
 
 impl Engine {
-    /// What [`decide`](Self::decide) says of `flow`, and why.
+    /// Returns the decision of [`decide`](Self::decide) about `flow` and its reasons.
     pub fn explain(&self, flow: &Flow<'_>) -> Explanation {
         let mut steps = Vec::new();
         let mut first = None;
@@ -69,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// The first condition of a rule that does not hold, in words.
+    /// Returns the first condition of a rule that does not hold, as text.
     fn unfulfilled(&self, index: usize) -> Option<String> {
         let (condition, gauge) = self.conditions(index).find(|(_, gauge)| !gauge.holds())?;
         let quantity = condition.quantity;
@@ -88,7 +85,7 @@ impl Engine {
         wanted.filter_map(|gauge| self.gauges.get(*gauge))
     }
 
-    /// What a rule that matched asked for, and found.
+    /// Returns the conditions of a matched rule with the found values.
     fn reasons(&self, index: usize, rule: &Rule, flow: &Flow<'_>) -> String {
         let fits = rule.only.iter().find(|selector| selector.miss(flow).is_none());
         let keys = fits.map(|selector| selector.found(flow)).filter(|found| !found.is_empty());
@@ -113,7 +110,7 @@ impl Engine {
 }
 
 impl Rule {
-    /// Why `flow` is not what the rule is about, or `None` where it is.
+    /// Returns why the selectors of the rule do not match `flow`, or `None` if they match.
     fn miss(&self, flow: &Flow<'_>) -> Option<String> {
         let miss = |selector: &Selector| {
             let key = selector.miss(flow)?;

@@ -1,8 +1,8 @@
-//! Answers that do not flap: a value against a bound, with a margin and a time to hold.
+//! Conditions that do not flap: comparison of a value with a bound, with a margin and a hold time.
 
 use manyways_unit::{Span, Time};
 
-/// How a value is compared.
+/// Comparison operator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Op {
     Is,
@@ -12,34 +12,34 @@ pub(super) enum Op {
     AtLeast,
 }
 
-/// A bound, and what it takes to change one's mind about it.
+/// A comparison, and its hysteresis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Test {
     pub(super) op: Op,
     pub(super) bound: u64,
-    /// Where the value has to get to before the answer is no again, on the other side of `bound`.
+    /// Value at which a true condition becomes false, on the other side of `bound`.
     pub(super) leave: u64,
-    /// How long the value has to say otherwise before the answer changes.
+    /// Time for which the value must contradict the result before the result changes.
     pub(super) hold: Span,
 }
 
 /// A value at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// Nobody knows: the answer stays what it was.
+    /// Unknown: the result does not change.
     Unknown,
-    /// What was measured, which may be gone the next moment.
+    /// A measured value, which must persist.
     Value(u64),
-    /// What is so, and needs no time to be believed: a path is down.
+    /// A certain value, which counts at once, for example that a path is down.
     Fact(u64),
 }
 
-/// The answer to one [`Test`] over time.
+/// The result of one [`Test`] over time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Gauge {
     holds: Option<bool>,
     value: Option<u64>,
-    /// Since when the value says otherwise.
+    /// Time since which the value contradicts the result.
     turning: Option<Time>,
 }
 
@@ -54,7 +54,7 @@ impl Test {
         }
     }
 
-    /// Whether `value` is far enough on the other side for a no after a yes.
+    /// Returns whether `value` is beyond the margin, so that a true condition becomes false.
     fn leaves(&self, value: u64) -> bool {
         let far = match self.op {
             Op::Is => true,
@@ -66,7 +66,7 @@ impl Test {
 }
 
 impl Gauge {
-    /// Takes the value as of `now`. The first one is believed at once.
+    /// Processes the value at `now`. The first value counts at once.
     pub(super) fn observe(&mut self, now: Time, test: &Test, reading: Reading) {
         let (value, hold) = match reading {
             Reading::Unknown => {
@@ -97,17 +97,16 @@ impl Gauge {
         }
     }
 
-    /// Whether the condition holds. What was never known does not.
+    /// Returns whether the condition holds; false before the first known value.
     pub(super) fn holds(&self) -> bool {
         self.holds == Some(true)
     }
 
-    /// The latest value.
     pub(super) fn value(&self) -> Option<u64> {
         self.value
     }
 
-    /// When the answer changes if the value stays.
+    /// Returns when the result changes if the value persists.
     pub(super) fn turns_at(&self, test: &Test) -> Option<Time> {
         self.turning.map(|since| since + test.hold)
     }
@@ -134,7 +133,7 @@ mod tests {
         assert!(!gauge.holds());
         gauge.observe(at(1), &TEST, Reading::Value(99));
         assert!(gauge.holds());
-        // Within the margin nothing changes, however long that lasts.
+        // Within the margin nothing changes, even after a long time.
         gauge.observe(at(10), &TEST, Reading::Value(119));
         gauge.observe(at(90_000), &TEST, Reading::Value(119));
         assert!(gauge.holds() && gauge.turns_at(&TEST).is_none());
@@ -144,7 +143,7 @@ mod tests {
         assert!(gauge.holds());
         gauge.observe(at(103_000), &TEST, Reading::Value(500));
         assert!(!gauge.holds());
-        // The way back has no margin, but takes as long.
+        // The change back has no margin, but the same hold time.
         gauge.observe(at(104_000), &TEST, Reading::Value(99));
         gauge.observe(at(105_000), &TEST, Reading::Value(100));
         gauge.observe(at(106_000), &TEST, Reading::Value(99));

@@ -1,13 +1,13 @@
-//! Names with `*` in them.
+//! Patterns with `*`.
 
 use std::fmt;
 
 use manyways_unit::human::InvalidValue;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const LONGEST: usize = 255;
 
-/// A name in which `*` stands for any characters, also none.
+/// A pattern in which `*` matches any characters, including none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Glob {
     text: String,
@@ -15,7 +15,7 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// Small and capital letters are not the same.
+    /// Creates a case-sensitive pattern.
     pub(super) fn exact(text: &str) -> Result<Self, InvalidValue> {
         let special = ['?', '[', ']', '{', '}', '\\'];
         let clear = !text.contains(special) && !text.chars().any(char::is_control);
@@ -29,12 +29,12 @@ impl Glob {
         Ok(Self { text: text.to_owned(), any_case: false })
     }
 
-    /// Small and capital letters are the same, those of ASCII at least.
+    /// Creates a pattern that ignores the case of ASCII letters.
     pub(super) fn any_case(text: &str) -> Result<Self, InvalidValue> {
         Ok(Self { any_case: true, ..Self::exact(text)? })
     }
 
-    /// Whether nothing in it is special.
+    /// Returns whether the pattern contains no `*`.
     pub(super) fn is_plain(&self) -> bool {
         !self.text.contains('*')
     }
@@ -57,7 +57,7 @@ impl Glob {
             return false;
         }
         let Some(last) = pieces.next_back() else { return rest.is_empty() };
-        // The leftmost place of each piece leaves the most room for the next.
+        // The leftmost match of each piece leaves the longest rest for the next one.
         for piece in pieces.filter(|piece| !piece.is_empty()) {
             match rest.windows(piece.len()).position(|window| same(window, piece)) {
                 Some(at) => rest = &rest[at + piece.len()..],

@@ -1,25 +1,25 @@
-//! The path with the lowest latency, without going to and fro between two that are alike.
+//! Selection of the path with the lowest latency, with hysteresis.
 
 use manyways_unit::{Span, Time};
 
 use super::paths::{PathFacts, Paths};
 use crate::sched::PathId;
 
-/// Another path takes the lead when its round trip is shorter by this share…
+/// Fraction by which the RTT of another path must be shorter, in percent.
 pub(super) const MARGIN_PERCENT: u64 = 20;
-/// …for this long.
+/// Time for which the RTT must be shorter.
 pub(super) const HOLD: Span = Span::from_secs(3);
 
-/// Who leads among some paths.
+/// The current leader of a set of paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Leader {
     path: Option<PathId>,
-    /// Since when another one is better.
+    /// Time since which another path is better.
     turning: Option<Time>,
 }
 
 impl Leader {
-    /// Looks at the round trips as of `now`. A leader that is down loses the lead at once.
+    /// Processes the RTTs at `now`. A leader that is down is replaced at once.
     pub(super) fn observe(&mut self, now: Time, paths: &Paths, known: &[PathFacts]) {
         let up = || known.iter().filter(|path| path.up && paths.fits(path));
         let best = up().filter_map(|path| path.rtt.map(|rtt| (rtt, path.id))).min();
@@ -45,12 +45,12 @@ impl Leader {
         }
     }
 
-    /// The path that leads: `None` while no round trip is known.
+    /// Returns the leader, or `None` while no RTT is known.
     pub(super) fn path(&self) -> Option<PathId> {
         self.path
     }
 
-    /// When the lead changes if all stays as it is.
+    /// Returns when the leader changes if the RTTs stay the same.
     pub(super) fn turns_at(&self) -> Option<Time> {
         self.turning.map(|since| since + HOLD)
     }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(leader.path(), Some(PathId(0)), "it did not last");
         leader.observe(at(25_000), &all, &paths([Some(50), Some(39)]));
         assert_eq!(leader.path(), Some(PathId(1)));
-        // Nobody knows any more: nothing speaks against who leads.
+        // Without any known RTT, the leader does not change.
         leader.observe(at(60_000), &all, &paths([None, None]));
         assert_eq!(leader.path(), Some(PathId(1)));
     }

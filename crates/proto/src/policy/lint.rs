@@ -1,4 +1,4 @@
-//! What reads well and is probably not what was meant.
+//! Warnings about valid policies that are probably mistakes.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use super::paths::{PathFacts, Paths};
 use super::selector::Selector;
 use super::{Action, Policy, Primary, Rule};
 
-/// Something that a policy may say, but probably does not mean.
+/// A valid part of a policy that is probably a mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
-    /// The line of the rule or path that it is about, counted from one; 0 for the default.
+    /// Line of the rule or path, from 1; 0 for the default.
     pub line: usize,
-    /// What is strange.
+    /// Text of the warning.
     pub sentence: String,
-    /// What the user can do about it.
+    /// Hint for the user. `None` if there is none.
     pub hint: Option<String>,
 }
 
 impl Policy {
-    /// What is strange about it, in the order of the file. `known` are the paths of this host:
-    /// where it is empty, nothing is said about paths that are unknown here.
+    /// Returns warnings in the order of the file. `known` are the paths of this host; if empty,
+    /// unknown paths cause no warning.
     pub fn lint(&self, known: &[PathFacts]) -> Vec<Warning> {
         let known: Vec<PathFacts> = known
             .iter()
@@ -46,7 +46,7 @@ impl Policy {
         warnings
     }
 
-    /// Rules that an earlier one leaves nothing to.
+    /// Finds rules that never match because of an earlier rule.
     fn never_asked(&self) -> Vec<Warning> {
         let hidden = self.rules.iter().enumerate().filter_map(|(index, rule)| {
             let before = self.rules.iter().take(index).find(|before| before.takes_all_of(rule))?;
@@ -62,7 +62,7 @@ impl Policy {
         hidden.collect()
     }
 
-    /// Paths that take themselves away.
+    /// Finds path lists that exclude all of their paths.
     fn nowhere(&self) -> Vec<Warning> {
         let paths = |action: &Action| match action {
             Action::Bond { paths, .. } => Some(paths.clone()),
@@ -71,7 +71,7 @@ impl Policy {
         let default = paths(&self.default);
         let is_none = |paths: &Option<Paths>| paths.as_ref().is_some_and(Paths::are_never_any);
         let rules = self.rules.iter().map(|rule| (rule, paths(&rule.action)));
-        // What a rule has from the default is said of the default.
+        // Paths that a rule inherits from the default are reported for the default.
         let own = rules.filter(|(_, paths)| is_none(paths) && *paths != default);
         let lines = own.map(|(rule, _)| (rule.line, format!("the rule `{}`", rule.name)));
         let first = is_none(&default).then(|| (0, "it".to_owned()));
@@ -136,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// Conditions on what is left of a data plan that nobody gave.
+    /// Finds conditions on the remaining bytes of a data plan that is not configured.
     fn uncounted(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
         for rule in &self.rules {
             for condition in rule.when.iter().filter(|one| one.quantity == Quantity::Left) {
@@ -178,7 +178,7 @@ fn primary_is_not_allowed(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
     })
 }
 
-/// Programs are known by their file names alone.
+/// Finds process patterns with a folder. Processes are matched by file name only.
 fn process_with_a_folder(rule: &Rule) -> Option<Warning> {
     let mut processes = rule.selectors().flat_map(|one| &one.process);
     let process = processes.find(|process| process.as_str().contains('/'))?.as_str();
@@ -198,7 +198,7 @@ fn process_with_a_folder(rule: &Rule) -> Option<Warning> {
     })
 }
 
-/// Whether something goes past the bond is decided before its first byte.
+/// Finds `direct` rules with a size. Direct routing is decided before the first byte.
 fn direct_by_bytes(rule: &Rule) -> Option<Warning> {
     if rule.action != Action::Direct {
         return None;
@@ -228,7 +228,7 @@ impl Rule {
         self.only.iter().chain(&self.not)
     }
 
-    /// Whether `other`, which comes later, is left with nothing.
+    /// Returns whether this rule matches everything that the later rule `other` matches.
     fn takes_all_of(&self, other: &Self) -> bool {
         self.when.iter().all(|condition| other.when.contains(condition))
             && covers(&self.only, &other.only)
@@ -236,7 +236,7 @@ impl Rule {
     }
 }
 
-/// Whether each of `theirs` has one of `mine` that takes whatever it fits.
+/// Returns whether each selector of `theirs` is covered by a selector of `mine`.
 fn covers(mine: &[Selector], theirs: &[Selector]) -> bool {
     theirs.iter().all(|b| mine.iter().any(|a| a.covers(b)))
 }

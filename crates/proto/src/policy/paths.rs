@@ -1,4 +1,4 @@
-//! Which paths a rule means, and what is known of them.
+//! Path sets of a rule, and the properties of paths.
 
 use std::fmt;
 
@@ -8,61 +8,61 @@ use manyways_unit::{Rate, Size, Span};
 use super::glob::Glob;
 use crate::sched::{PathId, PathSet};
 
-/// What is known of a path. `None` is not known, or not yet.
+/// Properties of a path. `None` if unknown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathFacts {
-    /// Its number on this bond.
+    /// Number within the session.
     pub id: PathId,
-    /// Its name, as the user knows it: `wlan0`, `wifi`, `lte`.
+    /// Name of the path: `wlan0`, `wifi`, `lte`.
     pub name: String,
-    /// The kind of its network: `wifi`, `cellular`, `ethernet`, …
+    /// Access technology: `wifi`, `cellular`, `ethernet`, …
     pub kind: String,
-    /// Whether it can carry anything now.
+    /// Whether the path can carry data now.
     pub up: bool,
-    /// Whether the system says that its bytes cost money. A policy may know better.
+    /// Whether the system reports the network as metered. A policy can override this.
     pub metered: bool,
-    /// What it carried since its data plan began anew.
+    /// Bytes since the last reset of the data plan.
     pub used: Option<Size>,
-    /// The throughput that it has to offer, which may be more than what flows.
+    /// Estimated capacity, which may exceed the current throughput.
     pub rate: Option<Rate>,
-    /// The share of that which is in use, from 0 to 1.
+    /// Used fraction of the capacity, from 0 to 1.
     pub load: Option<f64>,
-    /// Its round trip.
+    /// Round-trip time.
     pub rtt: Option<Span>,
-    /// The share of packets that it loses, from 0 to 1.
+    /// Fraction of lost packets, from 0 to 1.
     pub loss: Option<f64>,
 }
 
-/// The world as far as a policy asks about it.
+/// Inputs of a policy's conditions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Surroundings {
-    /// The paths of the bond, also those that are down.
+    /// All paths of the bond, including those that are down.
     pub paths: Vec<PathFacts>,
-    /// What the battery holds, in percent. `None` without a battery.
+    /// Battery charge in percent. `None` without a battery.
     pub battery: Option<u8>,
-    /// Whether it is being charged, or there is none.
+    /// Whether the battery is charging or there is no battery. `None` if unknown.
     pub charging: Option<bool>,
 }
 
-/// Paths in words: any of some, and none of others.
+/// A set of paths as words: included paths without excluded ones.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Paths {
     with: Vec<Word>,
     without: Vec<Word>,
 }
 
-/// One word for paths.
+/// One word of a path set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Word {
     All,
     Metered,
     Unmetered,
-    /// A name, or else a kind.
+    /// A name or a kind.
     Named(Glob),
 }
 
 impl PathFacts {
-    /// A path that is up and of which nothing else is known.
+    /// Creates the properties of a path that is up; all others are unknown.
     pub fn new(id: PathId, name: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             id,
@@ -104,8 +104,8 @@ impl Paths {
         Self { with: vec![Word::All], without: Vec::new() }
     }
 
-    /// Words like `wifi` and `!metered`; without any of the first sort, all but those of the
-    /// second.
+    /// Parses words like `wifi` and `!metered`. Without included paths, all paths except the
+    /// excluded ones are meant.
     pub(super) fn read<'t>(words: impl IntoIterator<Item = &'t str>) -> Result<Self, InvalidValue> {
         let mut paths = Self { with: Vec::new(), without: Vec::new() };
         for word in words {
@@ -125,7 +125,8 @@ impl Paths {
             && !self.without.iter().any(|word| word.fits(path))
     }
 
-    /// As numbers. All of them are all that will ever be; otherwise only known paths can be meant.
+    /// Returns the path numbers. `all` includes future paths; otherwise the set contains only known
+    /// paths.
     pub(super) fn among(&self, known: &[PathFacts]) -> PathSet {
         if self.without.is_empty() && self.with.contains(&Word::All) {
             return PathSet::ALL;
@@ -133,7 +134,7 @@ impl Paths {
         known.iter().filter(|path| self.fits(path)).map(|path| path.id).collect()
     }
 
-    /// Whether no path can ever be among them, whatever the host has.
+    /// Returns whether the set is empty on every host.
     pub(super) fn are_never_any(&self) -> bool {
         let without = |word: &Word| self.without.contains(word);
         let everything = |word: &Word| match word {
@@ -146,7 +147,7 @@ impl Paths {
             || self.with.iter().all(without)
     }
 
-    /// The words that name no path of `known`.
+    /// Returns the words that match no path of `known`.
     pub(super) fn strangers(&self, known: &[PathFacts]) -> impl Iterator<Item = &Glob> {
         self.with
             .iter()

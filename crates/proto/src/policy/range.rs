@@ -1,4 +1,4 @@
-//! Ranges of ports and of byte counts.
+//! Ranges of ports and byte counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 use manyways_unit::human::InvalidValue;
 use manyways_unit::{Size, human};
 
-/// One port or several in a row: `443`, `3478-3497`.
+/// A port or a port range: `443`, `3478-3497`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ports {
     from: u16,
     to: u16,
 }
 
-/// How many bytes: `>1MB`, `<=100KB`, `100KB-1MB` (both included).
+/// A range of byte counts: `>1MB`, `<=100KB`, `100KB-1MB` (both included).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Bytes {
     text: String,
@@ -66,7 +66,7 @@ impl Bytes {
         self.from <= other.from && other.to <= self.to
     }
 
-    /// The sizes at which the answer changes.
+    /// Returns the sizes at which the match changes.
     pub(super) fn edges(&self) -> impl Iterator<Item = Size> {
         [Some(self.from), self.to.checked_add(1)].into_iter().flatten().map(Size::from_bytes)
     }

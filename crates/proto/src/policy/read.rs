@@ -1,4 +1,4 @@
-//! The policy file (TOML): text in, a [`Policy`] or the place that is wrong out.
+//! Parser of the policy file (TOML): returns a [`Policy`] or the position of an error.
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -16,37 +16,37 @@ use super::selector::{Key, Protocol, Selector, User};
 use super::{Action, Network, Plan, Policy, Primary, Rule};
 use crate::sched::Kind;
 
-/// The longest policy file, in bytes.
+/// Maximum length of a policy file in bytes.
 pub const MAX_TEXT: usize = 1 << 18;
-/// The most rules of a policy.
+/// Maximum number of rules in a policy.
 pub const MAX_RULES: usize = 1_000;
-/// The most patterns in one list of a policy.
+/// Maximum number of patterns in one list.
 pub const MAX_PATTERNS: usize = 1_000;
-/// The most networks of which a policy says something.
+/// Maximum number of networks in a policy.
 const MAX_NETWORKS: usize = 64;
-/// The longest name of a rule, in characters.
+/// Maximum length of a rule name in characters.
 const MAX_NAME: usize = 64;
-/// A measured value may be asked to last for at most this long.
+/// Maximum hold time of a measured value.
 const MAX_HOLD: Span = Span::from_secs(3_600);
 
 const ACTION_KEYS: [&str; 6] = ["scheduler", "paths", "primary", "priority", "direct", "block"];
 
-/// What is wrong with a policy file, and where.
+/// An error in a policy file and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct PolicyError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from one.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Text of the error.
     pub sentence: String,
-    /// What the user can do about it.
+    /// Hint for the user. `None` if there is none.
     pub hint: Option<String>,
 }
 
 impl Policy {
-    /// Reads a policy file.
+    /// Parses a policy file.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let read = if text.len() > MAX_TEXT {
             Err(Fault::new(0, format!("a policy has at most {MAX_TEXT} bytes")))
@@ -193,7 +193,7 @@ fn selector(table: Table<'_>) -> Result<Selector, Fault> {
     })
 }
 
-/// One pattern or a list of them, of which any is to fit.
+/// Parses one pattern or a list of alternatives.
 fn patterns<T, E: std::fmt::Display>(
     table: &Table<'_>,
     key: Key,
@@ -203,7 +203,7 @@ fn patterns<T, E: std::fmt::Display>(
     list(&entry)?
         .into_iter()
         .map(|item| {
-            // Only numbers may stand without quotes.
+            // Only numbers are valid without quotes.
             let text = match key {
                 Key::Port | Key::User => item.words()?,
                 _ => item.string()?.to_owned(),
@@ -213,7 +213,7 @@ fn patterns<T, E: std::fmt::Display>(
         .collect()
 }
 
-/// One value or a list of them that is not empty.
+/// Parses one value or a list, which must not be empty.
 fn list<'t>(entry: &Entry<'t>) -> Result<Vec<Entry<'t>>, Fault> {
     let items = entry.items();
     match items.len() {
@@ -230,7 +230,7 @@ fn paths(entry: &Entry<'_>) -> Result<Paths, Fault> {
     })
 }
 
-/// What `use` or the default says; what it leaves out is as in `base`.
+/// Parses `use` or the default; missing keys have the value in `base`.
 fn action(table: &Table<'_>, base: &Action) -> Result<Action, Fault> {
     if let Some(entry) = table.entries.iter().find(|entry| !ACTION_KEYS.contains(&entry.key)) {
         return Err(unknown(entry, table.what, &ACTION_KEYS));
@@ -361,7 +361,7 @@ fn conditions(table: &Table<'_>, action: &Action) -> Result<Vec<Condition>, Faul
     Ok(all)
 }
 
-/// Which paths a key of `when` means.
+/// Parses the paths of a key of `when`.
 fn subject(entry: &Entry<'_>, action: &Action) -> Result<Subject, Fault> {
     if entry.key != "primary" {
         let paths = Paths::read([entry.key])

@@ -1,4 +1,4 @@
-//! Which flows a rule is about.
+//! Flow selectors of a rule.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,35 +11,33 @@ use super::glob::Glob;
 use super::range::{Bytes, Ports};
 use manyways_unit::Prefix;
 
-/// TCP or UDP.
+/// Transport protocol of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protocol {
-    /// A connection.
     Tcp,
-    /// Datagrams between the same two ends.
+    /// Datagrams between the same two sockets.
     Udp,
 }
 
-/// What is known of a flow. What is not known fits no pattern.
+/// Known properties of a flow. An unknown property matches no pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow<'a> {
-    /// The file name of the program, without its folders.
+    /// File name of the program, without its folder. `None` if unknown.
     pub process: Option<&'a str>,
-    /// The name of the user who runs it.
+    /// User name of the process. `None` if unknown.
     pub user: Option<&'a str>,
-    /// The number of that user.
+    /// User ID of the process. `None` if unknown.
     pub uid: Option<u32>,
-    /// The path of its control group, from the root of the hierarchy.
+    /// Control group path of the process, from the root of the hierarchy. `None` if unknown.
     pub cgroup: Option<&'a str>,
-    /// The name of the server, as it was asked for.
+    /// Requested name of the server. `None` if unknown.
     pub domain: Option<&'a str>,
-    /// The address of the server. Not known where a proxy was asked for a name.
+    /// Address of the server. `None` if the application requested a name from a proxy.
     pub address: Option<IpAddr>,
-    /// The port of the server.
+    /// Port of the server.
     pub port: u16,
-    /// What carries it.
     pub protocol: Protocol,
-    /// What both sides sent so far.
+    /// Bytes of both directions so far.
     pub bytes: Size,
 }
 
@@ -50,7 +48,7 @@ pub(super) enum User {
     Name(Glob),
 }
 
-/// What can be asked of a flow, in the order in which it is.
+/// Properties of a flow, in order of evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     Protocol,
@@ -63,7 +61,7 @@ pub(super) enum Key {
     Bytes,
 }
 
-/// Patterns by key: any of those of a key. A key without any was not given.
+/// Patterns by property, of which one must match. An empty list matches every flow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Selector {
     pub(super) process: Vec<Glob>,
@@ -77,7 +75,7 @@ pub(super) struct Selector {
 }
 
 impl<'a> Flow<'a> {
-    /// A flow of which nothing else is known, before its first byte.
+    /// Creates a flow before its first byte; all other properties are unknown.
     pub fn new(protocol: Protocol, port: u16) -> Self {
         Self {
             process: None,
@@ -92,7 +90,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What is known for `key`, in words.
+    /// Returns the value of a property as text, or `None` if unknown.
     pub(super) fn value(&self, key: Key) -> Option<String> {
         let quoted = |text: &str| format!("`{}`", manyways_unit::human::quoted(text));
         match key {
@@ -144,18 +142,18 @@ impl Key {
 }
 
 impl Selector {
-    /// The first key that `flow` does not fit: it fits where there is none.
+    /// Returns the first property that does not match, or `None` if the flow matches.
     pub(super) fn miss(&self, flow: &Flow<'_>) -> Option<Key> {
         Key::ALL.into_iter().find(|key| self.fits(*key, flow) == Some(false))
     }
 
-    /// Whether only how much flowed can keep `flow` from fitting.
+    /// Returns whether all properties except the size match.
     pub(super) fn fits_but_for_bytes(&self, flow: &Flow<'_>) -> bool {
         let mut keys = Key::ALL.into_iter().filter(|key| *key != Key::Bytes);
         keys.all(|key| self.fits(key, flow) != Some(false))
     }
 
-    /// Whether `flow` fits a pattern of `key`, or `None` where that has none.
+    /// Returns whether a property matches. `None` if the selector has no pattern for it.
     pub(super) fn fits(&self, key: Key, flow: &Flow<'_>) -> Option<bool> {
         fn any<T>(patterns: &[T], fits: impl FnMut(&T) -> bool) -> Option<bool> {
             (!patterns.is_empty()).then(|| patterns.iter().any(fits))
@@ -176,7 +174,7 @@ impl Selector {
         }
     }
 
-    /// The keys that were given, with what is known of `flow`: `port is 443`.
+    /// Returns the properties with patterns and their values in `flow`: `port is 443`.
     pub(super) fn found(&self, flow: &Flow<'_>) -> String {
         let given = Key::ALL.into_iter().filter(|key| self.fits(*key, flow).is_some());
         let words = given.map(|key| match flow.value(key) {
@@ -186,7 +184,7 @@ impl Selector {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// The patterns of `key` in words: `zoom or teams*`.
+    /// Returns the patterns of a property as text: `zoom or teams*`.
     pub(super) fn patterns(&self, key: Key) -> String {
         fn words<T: fmt::Display>(patterns: &[T]) -> String {
             let shown: Vec<String> = patterns.iter().take(4).map(T::to_string).collect();
@@ -207,8 +205,8 @@ impl Selector {
         }
     }
 
-    /// Whether whatever fits all keys of `other` fits all keys of this one. May say no where it
-    /// does.
+    /// Returns whether all flows that match `other` match this selector. May be false although they
+    /// do.
     pub(super) fn covers(&self, other: &Self) -> bool {
         fn key<T: PartialEq>(mine: &[T], theirs: &[T], covers: impl Fn(&T, &T) -> bool) -> bool {
             mine.is_empty()

@@ -20,7 +20,7 @@ fn set<const N: usize>(ids: [PathId; N]) -> PathSet {
     ids.into_iter().collect()
 }
 
-/// A phone with Wi-Fi and LTE, of which everything is known and nothing is wrong.
+/// A phone with Wi-Fi and LTE, with all values known and good.
 fn phone() -> Surroundings {
     let path = |id, name: &str, kind: &str, mbps, rtt| PathFacts {
         rate: Some(Rate::from_mbps(mbps)),

@@ -1,10 +1,10 @@
-//! The earliest expected delivery, with what waits in the kernel counted, so that a slow path never
-//! holds a stream back. Our own; the nearest relatives are OTIAS and STMS.
+//! Earliest expected delivery, including bytes in the kernel's send buffer, so that a slow path
+//! never delays a stream. Ours; similar to OTIAS and STMS.
 //!
-//! A path that has room, but would deliver later than faster ones that have none, is not given the
-//! next bytes: these would be missed at the other end until they arrive. It is given bytes further
-//! on in the stream, those that the faster paths would not have delivered by then either. Where
-//! less than that waits, it is given nothing.
+//! A path with room may deliver later than faster paths without room. The next bytes would then be
+//! missing at the receiver until the slow path delivers. The slow path therefore gets bytes further
+//! on in the stream, which the faster paths would not have delivered by then either. If the backlog
+//! is too small for that, the slow path gets nothing.
 
 use super::{Choice, Job, Scheduler, View, least};
 
@@ -17,14 +17,14 @@ impl Scheduler for BufferAware {
             return Choice::Wait;
         };
         let arrival = paths[at].arrival();
-        // What faster paths deliver before this one's message is there.
+        // Bytes that faster paths deliver before the message of this path arrives.
         let sooner = paths.iter().filter(|view| !view.has_room).map(|view| {
             let lead = arrival.saturating_sub(view.arrival());
             view.rate.size_in(lead).as_bytes()
         });
         let sooner: u64 = sooner.sum();
         let (backlog, total) = (job.backlog.as_bytes(), job.total.as_bytes().max(1));
-        // Of that, a stream gets its share.
+        // The share of this stream in these bytes.
         let ahead = (u128::from(sooner) * u128::from(backlog) / u128::from(total)) as u64;
         if ahead >= backlog && ahead > 0 {
             return Choice::Wait;

@@ -1,15 +1,15 @@
 //! Earliest completion first: Lim, Nahum, Towsley, Gibbens, "ECF: An MPTCP Path Scheduler to Manage
 //! Heterogeneous Paths", CoNEXT 2017, algorithm 1.
 //!
-//! ECF rather than BLEST: both pass a slow path over where it would hold the stream back, but BLEST
-//! reckons with a shared send window that blocks, and here a stream's window is far larger than
-//! what its paths hold; ECF asks the question that is left, when all is delivered.
+//! ECF instead of BLEST: both skip a slow path that would delay the stream. BLEST assumes a shared
+//! send window that blocks, but here the window of a stream is far larger than the data in flight
+//! on its paths. ECF minimizes the completion time, which is independent of that window.
 //!
-//! Where we deviate: what waits is that of all streams, since all of them would use the fast path.
+//! Deviation: the backlog is that of all streams, because all of them would use the fast path.
 
 use super::{Choice, Job, Scheduler, View, least};
 
-/// The hysteresis of a path that is waited for, in quarters.
+/// Hysteresis β of the decision to wait, in quarters.
 const BETA_QUARTERS: u128 = 1;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Ecf {
         let rtt = |view: &View| u128::from(view.rtt.as_nanos());
         let window = |view: &View| u128::from(view.window.as_bytes().max(1));
         let deviation = u128::from(fast.rtt_var.max(slow.rtt_var).as_nanos());
-        // Rounds of the fast path for everything, and one for what is there already.
+        // Rounds of the fast path for the backlog, and one round for the bytes in flight.
         let by_fast = rtt(fast) + rtt(fast) * backlog / window(fast);
         let by_slow = rtt(slow) + deviation;
         let margin = if self.waiting { by_slow * BETA_QUARTERS / 4 } else { 0 };
@@ -47,7 +47,7 @@ impl Ecf {
             self.waiting = false;
             return false;
         }
-        // Unless the slow path would need so few rounds that it is not slower after all.
+        // Unless the slow path needs so few rounds that it completes in time.
         if rtt(slow) * backlog / window(slow) >= 2 * rtt(fast) + deviation {
             self.waiting = true;
             return true;

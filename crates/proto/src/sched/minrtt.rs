@@ -1,5 +1,5 @@
-//! The path with the smallest round trip that has room, as kernel MPTCP's first scheduler had it
-//! and MPFlex uses it (§5.5).
+//! The path with room that has the smallest RTT: the first scheduler of MPTCP in the Linux kernel,
+//! which MPFlex uses (§5.5).
 
 use super::{Choice, Job, Scheduler, View, least};
 

@@ -1,4 +1,4 @@
-//! In turns, those without room left out.
+//! The paths with room in turn.
 
 use super::{Choice, Job, PathId, Scheduler, View, least};
 

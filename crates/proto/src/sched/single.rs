@@ -1,4 +1,5 @@
-//! One path: the primary one, or the first in the client's order where that is not there.
+//! One path: the primary path, or the first in the client's order if the primary path does not
+//! exist.
 
 use super::{Choice, Job, Scheduler, View, least};
 

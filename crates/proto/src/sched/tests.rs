@@ -1,11 +1,11 @@
-//! What each scheduler chooses.
+//! Choices of each scheduler.
 
 use manyways_unit::{Rate, Size, Span};
 
 use super::{Choice, Job, Kind, PathId, Schedulers, View};
 
-/// A path of so many kbit/s and milliseconds with so many bytes waiting; its window is what fills
-/// it. It has room while less than `FULL` waits.
+/// A path with this rate, RTT and unsent bytes; its window is the bandwidth-delay product. It has
+/// room while less than `FULL` is unsent.
 fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> View {
     let (rate, rtt) = (Rate::from_kbps(kbps), Span::from_millis(rtt));
     View {
@@ -70,7 +70,7 @@ fn round_robin_takes_turns_among_those_with_room() {
     assert_eq!(turns(&paths, 4), [send(0), send(1), send(2), send(0)]);
     paths[1].has_room = false;
     assert_eq!(turns(&paths, 3), [send(2), send(0), send(2)]);
-    // A path that went changes the indices, not the order.
+    // A removed path changes the indices, not the order.
     assert_eq!(turns(&paths[2..], 1), [send(0)]);
     paths[1].has_room = true;
     assert_eq!(turns(&paths[..2], 3), [send(0), send(1), send(0)]);
@@ -97,9 +97,9 @@ fn single_keeps_to_its_primary_and_waits_for_it() {
     assert_eq!(choose(Some(1), &paths), Choice::Wait, "not the others");
 }
 
-/// The inequalities of algorithm 1, with k bytes waiting: the slow path is passed over where
-/// (1 + k/CWND_f) RTT_f < (1 + waiting·β)(RTT_s + δ), with δ = max(σ_f, σ_s) and β = 1/4, and
-/// k/CWND_s · RTT_s >= 2 RTT_f + δ.
+/// The inequalities of algorithm 1 with a backlog of k bytes: the slow path is skipped if (1 +
+/// k/CWND_f) RTT_f < (1 + waiting·β)(RTT_s + δ), with δ = max(σ_f, σ_s) and β = 1/4, and k/CWND_s ·
+/// RTT_s >= 2 RTT_f + δ.
 mod ecf {
     use super::*;
 
@@ -147,7 +147,7 @@ mod ecf {
         assert_eq!(choose(150_000, &paths), send(1), "not waiting, 200 >= 200");
         assert_eq!(choose(100_000, &paths), Choice::Wait);
         assert_eq!(choose(150_000, &paths), Choice::Wait, "waiting, 200 < 250");
-        // That the fast path took a message in between is no change of mind.
+        // A message on the fast path does not change the decision to wait.
         paths[0].has_room = true;
         assert_eq!(choose(150_000, &paths), send(0));
         paths[0].has_room = false;
@@ -176,14 +176,14 @@ mod buffer_aware {
         assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(0));
     }
 
-    /// 8 Mbit/s that deliver what comes now after 25 + 16 ms, and a path of 241 ms.
+    /// A path of 8 Mbit/s that delivers new data after 25 + 16 ms, and a path with 241 ms.
     fn paths() -> [View; 2] {
         [path(0, 8_000, 50, 16_000), path(1, 8_000, 482, 0)]
     }
 
     #[test]
     fn a_slow_path_brings_what_the_fast_would_not_have_brought_by_then() {
-        // In the 200 ms between, the fast path brings 200,000 bytes.
+        // Within the difference of 200 ms, the fast path delivers 200,000 bytes.
         let ahead = Choice::Send { at: 1, ahead: 200_000 };
         assert_eq!(choose(Kind::BufferAware, 1_000_000, &paths()), ahead);
         assert_eq!(choose(Kind::BufferAware, 200_001, &paths()), ahead);
@@ -229,12 +229,12 @@ fn every_scheduler_has_a_word_that_names_it() {
 
 #[test]
 fn what_would_wait_for_a_full_window_goes_where_it_arrives_sooner() {
-    // Nothing waits in the slow one, but its window opens in a round trip only.
+    // The slow path has no unsent data, but its window opens only after an RTT.
     let slow = View { opens_in: Span::from_millis(70), ..path(0, 8_000, 70, 0) };
     let fast = path(1, 8_000, 50, FULL - 1);
     assert_eq!(fast.arrival(), Span::from_micros(40_999));
     assert_eq!(choose(Kind::BufferAware, 1_000, &[slow, fast]), send(1));
-    // That one has no room now, but is sooner even so with all that is left.
+    // The fast path has no room, but completes the rest earlier.
     let full = path(1, 8_000, 50, FULL);
     assert_eq!(choose(Kind::BufferAware, 10_000, &[slow, full]), Choice::Wait);
     let open = View { opens_in: Span::ZERO, ..slow };
@@ -243,7 +243,7 @@ fn what_would_wait_for_a_full_window_goes_where_it_arrives_sooner() {
 
 #[test]
 fn what_would_stand_in_a_queue_of_the_network_goes_where_it_arrives_sooner() {
-    // The nearer one has room, but all that was sent before has filled its queue.
+    // The path with the smaller RTT has room, but earlier data has filled its queue.
     let near = View { drains_in: Span::from_millis(100), ..path(0, 8_000, 50, 0) };
     let far = path(1, 8_000, 70, 0);
     assert_eq!(near.arrival(), Span::from_millis(100));

@@ -1,10 +1,10 @@
-//! What a policy says of a stream: who chooses, among which paths, and how urgent it is.
+//! Treatment of a stream by a policy: scheduler, permitted paths and priority.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A path between the two ends, as both ends number it: the client's networks in the order in
-/// which it names them.
+/// Number of a path, the same at client and gateway: index of the network in the configuration of
+/// the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub u8);
 
@@ -12,65 +12,60 @@ pub struct PathId(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathSet(u32);
 
-/// The schedulers, as they are named on the wire and by users.
+/// The schedulers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Kind {
-    /// The path with the smallest round trip that has room.
+    /// The path with room that has the smallest RTT.
     MinRtt,
-    /// In turns.
+    /// All paths in turn.
     RoundRobin,
-    /// Every path; the first copy wins.
+    /// Copies on every path; the receiver uses the first one.
     Redundant,
-    /// One path, the next one where that is gone.
+    /// One path; another one if that does not exist.
     Single,
-    /// Earliest completion first: a slow path is passed over where waiting for a fast one is
-    /// quicker.
+    /// Earliest completion first: skips a slow path if waiting for a fast one completes earlier.
     Ecf,
-    /// The earliest expected delivery, with what waits in the kernel counted.
+    /// Earliest expected delivery, including bytes in the kernel's send buffer.
     #[default]
     BufferAware,
 }
 
-/// How the bytes of a stream or a flow are to be carried.
+/// Treatment of the bytes of a stream or flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Treatment {
-    /// Who chooses among its paths.
     pub scheduler: Kind,
-    /// The paths that it may use. Where none of them is there, it waits.
+    /// Permitted paths. While none of them exists, the stream waits.
     pub paths: PathSet,
-    /// The path that comes first where the scheduler has one.
+    /// Preferred path, used by some schedulers.
     pub primary: Option<PathId>,
-    /// Those of a higher one go first; 1 is ordinary.
+    /// Higher priorities are served first; the default is 1.
     pub priority: u8,
 }
 
 impl PathId {
-    /// Paths are numbered below this.
+    /// Paths have numbers below this.
     pub const LIMIT: u8 = 32;
 }
 
 impl PathSet {
-    /// Every path.
     pub const ALL: Self = Self(u32::MAX);
-    /// None.
     pub const NONE: Self = Self(0);
 
-    /// From one bit a path.
+    /// One bit for each path, the lowest for path 0.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// One bit a path.
+    /// One bit for each path, the lowest for path 0.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether it has `path`.
     pub const fn has(self, path: PathId) -> bool {
         path.0 < PathId::LIMIT && self.0 & (1 << path.0) != 0
     }
 
-    /// The same, with `path`.
+    /// Returns the set with `path` added; unchanged if `path` is not below [`PathId::LIMIT`].
     #[must_use]
     pub const fn with(self, path: PathId) -> Self {
         if path.0 < PathId::LIMIT { Self(self.0 | (1 << path.0)) } else { self }
@@ -96,7 +91,6 @@ impl fmt::Debug for PathSet {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::MinRtt,
         Self::RoundRobin,
@@ -106,7 +100,7 @@ impl Kind {
         Self::BufferAware,
     ];
 
-    /// The word for it, stable.
+    /// Returns the name in configuration files and output; stable.
     pub fn word(self) -> &'static str {
         match self {
             Self::MinRtt => "minrtt",
@@ -132,7 +126,7 @@ impl FromStr for Kind {
     }
 }
 
-/// There is no scheduler of that name.
+/// Error for an unknown scheduler name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "there are the schedulers minrtt, round-robin, redundant, single, ecf and buffer-aware, and \
@@ -141,7 +135,7 @@ impl FromStr for Kind {
 pub struct UnknownScheduler;
 
 impl Default for Treatment {
-    /// Every path, by the default scheduler.
+    /// All paths with the default scheduler, priority 1.
     fn default() -> Self {
         Self { scheduler: Kind::default(), paths: PathSet::ALL, primary: None, priority: 1 }
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Why an attempt fails here.
+/// Reason of a failed attempt in these tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 enum Why {
     Refused,
@@ -79,7 +79,7 @@ impl World {
         assert!(wakeup.is_none_or(|at| at > self.now), "{wakeup:?} at {}", self.now);
     }
 
-    /// Lets the time pass up to `millis`.
+    /// Runs until `millis`.
     fn until(&mut self, millis: u64) -> &mut Self {
         while let Some(wakeup) = self.dialer.next_wakeup().filter(|wakeup| *wakeup <= at(millis)) {
             self.now = wakeup;
@@ -108,12 +108,12 @@ impl World {
         self.tell(Input::Lost { carrier: CarrierId(carrier), reason: "ended", idle, in_use })
     }
 
-    /// What was said since this was asked last.
+    /// Events since the last call.
     fn take(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said).into_iter().map(|(_, output)| output).collect()
     }
 
-    /// When a path was dialled, and over what.
+    /// Times at which a path was dialled, and the transports.
     fn dials(&self, path: PathId) -> Vec<(u64, CarrierTransport)> {
         let dials = self.said.iter().filter_map(|(time, output)| match output {
             Output::Dial { path: dialled, transport } if *dialled == path => {
@@ -348,7 +348,7 @@ fn a_gateway_that_restarted_gets_another_session_on_every_path() {
     assert_eq!(world.take(), said);
     world.until(50);
     assert_eq!(world.take(), [dial(WIFI, TCP)]);
-    // One that refuses again and again is not asked without a pause.
+    // A path that refuses repeatedly is dialled with a backoff.
     world.fail(WIFI, Why::UnknownSession).until(99);
     assert_eq!(world.take(), []);
     world.until(100);
@@ -409,7 +409,7 @@ fn a_connection_that_was_given_up_is_not_used() {
     assert_eq!(world.take(), [Output::Detach(CarrierId(9))]);
 }
 
-/// What may happen to a client in whatever order.
+/// Events of a client, in any order.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Fail(usize, Why),
@@ -449,21 +449,21 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// What a shell knows of a path.
+/// State of a path in the shell.
 #[derive(Default)]
 struct Seen {
-    /// The attempt under way, and whether both ends are known in it.
+    /// The running attempt, and whether its peers are authenticated.
     attempt: Option<bool>,
     carrier: Option<CarrierId>,
-    /// Its interface is down: nothing happens until it changes.
+    /// Whether the interface is down until it changes.
     waits_for_link: bool,
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever happens: never two attempts on a path, each ends in time, a wakeup is in the
-    /// future, and a path without a carrier is dialled, asleep, or waits for its interface.
+    /// After any events: a path has at most one attempt, each attempt ends in time, a wakeup is in
+    /// the future, and a path without carrier is dialled, asleep, or waits for its interface.
     #[test]
     fn a_path_has_one_attempt_at_most_and_is_never_forgotten(
         transport in prop_oneof![
@@ -543,13 +543,13 @@ proptest! {
             let (then, event) = match (event, wakeup) {
                 (Some((then, _)), Some(wakeup)) if wakeup < then => (wakeup, Happens::Nothing),
                 (Some(event), _) => event,
-                // One more round, or it would go on for ever.
+                // At most one more round; otherwise the loop is endless.
                 (None, _) => break,
             };
             now = then;
             let path = |at: usize| PathId(at as u8);
             match event {
-                // The gateway alone can say that, in the handshake.
+                // Only the gateway can report this, in the handshake.
                 Happens::Fail(at, Why::UnknownSession) if seen[at].attempt != Some(true) => {}
                 Happens::Fail(at, why) if seen[at].attempt.is_some() => {
                     seen[at].attempt = None;
@@ -562,7 +562,7 @@ proptest! {
                 Happens::Connect(at) if seen[at].attempt == Some(true) => {
                     seen[at].attempt = None;
                     next_carrier += 1;
-                    // The old one is detached when it says so.
+                    // The old carrier is detached by its own output.
                     seen[at].carrier = Some(CarrierId(next_carrier));
                     dialer.handle(now, Input::Connected(path(at), CarrierId(next_carrier)));
                 }

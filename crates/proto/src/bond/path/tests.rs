@@ -21,7 +21,7 @@ fn suspect(id: u64) -> CarrierSample {
     CarrierSample { is_suspect: true, ..carrier(id) }
 }
 
-/// The path `wwan0` with these carriers, which have sent and received so much.
+/// The path `wwan0` with these carriers, and these sent and received bytes.
 fn path(carriers: &[CarrierSample], sent: u64, received: u64) -> PathSample {
     PathSample {
         id: LTE,
@@ -51,7 +51,7 @@ impl World {
         all.remove(0)
     }
 
-    /// The state of the path, and whether a policy counts on it.
+    /// The state of the path, and whether a policy counts it as up.
     fn state(&mut self, millis: u64, path: PathSample) -> (PathState, bool) {
         let snapshot = self.sample(millis, path);
         (snapshot.state, snapshot.facts.up)
@@ -66,7 +66,7 @@ fn a_suspect_path_counts_as_down_after_a_second_and_as_up_when_it_recovers() {
     assert_eq!(world.state(1_499, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
     assert_eq!(world.state(1_500, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
     assert_eq!(world.state(1_600, path(&[carrier(1)], 0, 0)), (PathState::Up, true));
-    // The time begins again.
+    // The timeout restarts.
     assert_eq!(world.state(1_700, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
     assert_eq!(world.state(2_800, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
 }
@@ -96,7 +96,7 @@ fn throughput_is_measured_over_most_of_a_second() {
     assert_eq!(rates(world.sample(899, path(&[carrier(1)], 9_000, 9_000))), (0, 0));
     let after = world.sample(1_000, path(&[carrier(1)], 2_000, 130_000));
     assert_eq!(rates(after), (8_000, 1_000_000));
-    // The carriers' counts never fall, but a shell may be wrong.
+    // The carriers' counters never decrease, but a shell may be wrong.
     assert_eq!(rates(world.sample(2_000, path(&[carrier(1)], 0, 0))), (0, 0));
 }
 
@@ -117,7 +117,7 @@ fn losses_and_the_smallest_round_trip_are_those_of_the_newest_carrier() {
     let facts = world.sample(500, path(&[with(2, 90, 100, 0)], 0, 0)).facts;
     assert_eq!((facts.rtt, facts.loss), (Some(Span::from_millis(90)), Some(0.0)));
     assert_eq!(world.monitor.paths[&LTE].min_rtt, Some(Span::from_millis(90)));
-    // One whose kernel says nothing leaves what is known.
+    // A carrier without statistics does not change the known values.
     let silent = CarrierSample { stats: None, ..carrier(3) };
     let facts = world.sample(1_000, path(&[with(2, 90, 100, 0), silent], 0, 0)).facts;
     assert_eq!(facts.rtt, Some(Span::from_millis(90)));

@@ -1,11 +1,10 @@
-//! Which number stands for which rule's treatment on the wire: one for each rule that carries
-//! something.
+//! Assignment of label numbers to rules with a treatment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sched::Treatment;
 
-/// The labels that are given out. 0 is that of the policy's default.
+/// The assigned labels. 0 is the label of the policy's default.
 #[derive(Debug, Default)]
 pub(super) struct Labels(BTreeMap<u8, Entry>);
 
@@ -15,32 +14,31 @@ struct Entry {
     treatment: Treatment,
 }
 
-/// A label, and whether the gateway has to be told of it.
+/// A label, and whether its definition must be sent to the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AssignedLabel {
     pub(super) id: u8,
     pub(super) change: LabelChange,
 }
 
-/// Whether a label stands for something else now.
+/// Change of a label's definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LabelChange {
-    /// It stood for the same before.
+    /// The definition is the same.
     Unchanged,
-    /// No flow has it yet.
+    /// No flow has the label yet.
     New,
-    /// Flows that have it are treated otherwise from now on.
+    /// The treatment of flows with the label changes.
     Redefined,
 }
 
 impl Labels {
-    /// What a label stands for.
     pub(super) fn treatment(&self, id: u8) -> Option<Treatment> {
         self.0.get(&id).map(|entry| entry.treatment)
     }
 
-    /// The label of what `rule` carries, or the default for `None`. `used` are the labels that flows
-    /// have. `None` when no number is left.
+    /// Returns the label of `rule`, or of the default for `None`. `used` returns the labels of all
+    /// flows. `None` if no number is free.
     pub(super) fn assign(
         &mut self,
         rule: Option<&str>,
@@ -58,8 +56,8 @@ impl Labels {
         }
         let id = match rule {
             None => 0,
-            // A number that was never used comes before one whose rule has nothing to carry any
-            // more: what of that is still on its way would be taken for something else.
+            // Unused numbers precede numbers of rules without flows, because messages in flight
+            // with an old label would get the wrong treatment.
             Some(_) => (1..=u8::MAX).find(|id| !self.0.contains_key(id)).or_else(|| {
                 let used = used();
                 (1..=u8::MAX).find(|id| !used.contains(id))

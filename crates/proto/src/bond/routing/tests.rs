@@ -19,7 +19,7 @@ fn policy(text: &str) -> Policy {
     Policy::parse(text).unwrap()
 }
 
-/// A table, and how many bytes each stream has.
+/// A table, and the bytes of each stream.
 struct World {
     table: FlowTable,
     bytes: RefCell<HashMap<u64, u64>>,
@@ -45,7 +45,7 @@ impl World {
         self.table.routing(id)
     }
 
-    /// The flow is decided about and becomes this stream.
+    /// Decides about the flow, which becomes this stream.
     fn stream(&mut self, id: AppFlowId, number: u64) {
         self.evaluate(id);
         self.table.carry(id, Carriage::Stream(StreamId(number), number));
@@ -202,7 +202,7 @@ fn a_delayed_flow_is_shown_and_decided_about_when_it_is_released() {
     assert_eq!(world.table.get(id).unwrap().rule, None);
 }
 
-/// As many rules as there are labels, and some more, each for a port.
+/// More rules than labels, each for one port.
 fn many_rules() -> String {
     (1..=300)
         .map(|port| {
@@ -251,13 +251,13 @@ fn the_next_look_at_the_paths_is_never_in_the_past() {
     world.stream(id, 0);
     let wakeup = observe(&mut world, 1_000, 200).unwrap();
     assert!(wakeup > Time::from_millis(1_000));
-    // The value has lasted long enough only just after this.
+    // The value has persisted long enough only after this time.
     let late = wakeup.as_nanos() / 1_000_000;
     assert_eq!(observe(&mut world, late, 200), None);
     assert_eq!(world.table.routing(id), Routing::Block);
 }
 
-/// What a session knows of labels, to check that the order of outputs makes sense.
+/// Labels as known by the session, to check the order of outputs.
 #[derive(Default)]
 struct Session {
     labels: HashMap<u8, Treatment>,
@@ -286,8 +286,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// Whatever happens: every stream has a label that the session knows and that means what the
-    /// policy says, and the flows of one rule share a label.
+    /// After any events, every stream has a defined label with the treatment of the policy, and the
+    /// flows of one rule share a label.
     #[test]
     fn labels_mean_what_the_policy_says(events in prop::collection::vec(happens(), 1..60)) {
         let rule = |name: &str, port: u16, rest: &str| {

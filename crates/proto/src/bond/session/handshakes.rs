@@ -1,4 +1,4 @@
-//! Connections that have not proved a key yet.
+//! Connections of unauthenticated peers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-/// The limits of [`PendingHandshakes`].
+/// Limits of [`PendingHandshakes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HandshakeConfig {
-    /// At most this many handshakes are pending. With one more, the oldest is abandoned: a client
-    /// needs two round trips, and whoever only occupies places keeps none.
+    /// Maximum number of pending handshakes. Above it, the oldest is abandoned: a client needs
+    /// only two round trips, and an attacker cannot keep places.
     pub max_pending: usize,
-    /// A handshake may take this long.
+    /// Timeout of a handshake.
     pub timeout: Span,
 }
 
@@ -23,16 +23,15 @@ impl Default for HandshakeConfig {
     }
 }
 
-/// A handshake, by the order in which they began.
+/// Number of a handshake, in order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HandshakeId(u64);
 
-/// Why a handshake is abandoned.
+/// Reason for which a handshake is abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Abandonment {
-    /// It has taken too long.
     TimedOut,
-    /// Too many are pending, and it is the oldest.
+    /// Too many handshakes are pending, and this is the oldest.
     TooMany,
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for Abandonment {
     }
 }
 
-/// The handshakes under way.
+/// Handshakes in progress.
 #[derive(Debug)]
 pub struct PendingHandshakes {
     config: HandshakeConfig,
@@ -61,18 +60,17 @@ struct Pending {
 }
 
 impl PendingHandshakes {
-    /// None yet.
     pub fn new(config: HandshakeConfig) -> Self {
         Self { config, pending: BTreeMap::new(), next_id: 0, abandoned: VecDeque::new() }
     }
 
-    /// Whether the next connection should first show that its address is its own: an address that
-    /// is not could take many places (RFC 9000 §8.1).
+    /// Returns whether the next connection must validate its address, because spoofed addresses
+    /// could take many places (RFC 9000 §8.1).
     pub fn needs_address_validation(&self) -> bool {
         self.pending.len() >= self.config.max_pending / 2
     }
 
-    /// A connection from an address begins.
+    /// Adds a handshake with the peer at `from`.
     pub fn begin(&mut self, now: Time, from: IpAddr) -> HandshakeId {
         let id = HandshakeId(self.next_id);
         self.next_id += 1;
@@ -85,12 +83,12 @@ impl PendingHandshakes {
         id
     }
 
-    /// A handshake is over, however it ended.
+    /// Removes a handshake after success or failure.
     pub fn finish(&mut self, id: HandshakeId) {
         self.pending.remove(&id);
     }
 
-    /// The next handshake that is abandoned at `now`, whence it came, and why.
+    /// Returns the next abandoned handshake at `now`, the address of the peer and the reason.
     pub fn poll(&mut self, now: Time) -> Option<(HandshakeId, IpAddr, Abandonment)> {
         let oldest = self.pending.first_key_value();
         if let Some(late) = oldest.filter(|(_, one)| one.until <= now).map(|(id, _)| *id) {
@@ -99,13 +97,13 @@ impl PendingHandshakes {
         self.abandoned.pop_front()
     }
 
-    /// When to call [`PendingHandshakes::poll`] again if nothing happens before.
+    /// Returns the time of the next [`PendingHandshakes::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        // All have the same time, so the oldest is late first.
+        // All have the same timeout, so the oldest expires first.
         self.pending.first_key_value().map(|(_, pending)| pending.until)
     }
 
-    /// Which handshake makes room for another.
+    /// Returns the oldest handshake.
     fn victim(&self) -> Option<HandshakeId> {
         self.pending.keys().next().copied()
     }

@@ -42,7 +42,7 @@ impl World {
         self.sessions.handle(at(self.now), input);
     }
 
-    /// What is to be done but for reviews, in which all keys but those `removed` are authorized.
+    /// Actions except reviews, in which all keys except `removed` are authorized.
     fn until(&mut self, secs: u64, removed: &[u8]) -> Vec<(u64, Output<u8>)> {
         let mut outputs = Vec::new();
         loop {
@@ -91,7 +91,7 @@ fn a_session_without_carriers_is_kept_for_a_while() {
     world.handle(Input::Attached(id(1, 1)));
     assert_eq!(world.until(400, &[]), []);
     world.handle(Input::Detached(id(1, 1)));
-    // More than 45 s, and as late as the review is.
+    // More than 45 s, plus the delay of the review.
     assert_eq!(world.until(500, &[]), [(450, Output::End(id(1, 1), EndReason::Absent))]);
 }
 
@@ -189,14 +189,14 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// Whatever happens: no key has more sessions than it may have, the shell's sessions are those
-    /// of the core, and no session with a live client is ended.
+    /// After any events: no key exceeds its limit of sessions, shell and core have the same
+    /// sessions, and no session with a live client is ended.
     #[test]
     fn no_key_has_too_many_sessions_and_none_is_lost(
         events in prop::collection::vec((0_u64..20, happens()), 1..120),
     ) {
         let mut sessions: Sessions<u8> = Sessions::new(at(0), Config::default());
-        // What the shell has: the carriers of each session.
+        // State of the shell: the carriers of each session.
         let mut shell: BTreeMap<Id, u32> = BTreeMap::new();
         let mut now = 0;
         for (pause, event) in events {
@@ -264,7 +264,7 @@ proptest! {
                 }
             }
             for key in 0..3 {
-                // One that is evicted is ended when the shell polls next.
+                // An evicted session is ended at the next poll of the shell.
                 let known = (0..6).filter(|n| sessions.contains(id(key, *n))).count();
                 prop_assert!(known <= 2, "{} sessions of one key", known);
             }

@@ -1,4 +1,4 @@
-//! What becomes of datagrams on links of certain kinds.
+//! Datagrams on links with delay, loss and limited rate.
 
 use manyways_unit::{Span, Time};
 
@@ -15,18 +15,18 @@ fn world(scheduler: Kind, links: &[(u64, u64)]) -> (World, Vec<CarrierId>) {
     (world, ids)
 }
 
-/// The numbers of those that came to an end, in order.
+/// The numbers of the datagrams that an endpoint received, in order.
 fn came(world: &World, end: usize) -> Vec<u64> {
     world.datagrams[end].iter().map(|(_, _, piece)| piece.at >> 20).collect()
 }
 
-/// Those of one flow.
+/// The received datagrams of one flow.
 fn came_of(world: &World, end: usize, flow: u32) -> Vec<u64> {
     let of_flow = world.datagrams[end].iter().filter(|(_, id, _)| *id == FlowId(flow));
     of_flow.map(|(_, _, piece)| piece.at >> 20).collect()
 }
 
-/// A call: 200 bytes each 10 ms, both ways.
+/// A call: 200 bytes every 10 ms in both directions.
 fn call(world: &mut World, label: u8, numbers: std::ops::Range<u64>) {
     for number in numbers {
         world.datagram(CLIENT, 7, label, number, 200);
@@ -41,7 +41,7 @@ fn a_call_is_never_reordered_and_takes_half_a_round_trip_and_little_more() {
         let (mut world, ids) = world(scheduler, &[(8_000, 50), (9_000, 70)]);
         let bulk = world.open(0, 300, 20_000_000);
         let begin = world.now;
-        // The paths change places as to which of them is the quicker.
+        // The faster path changes.
         call(&mut world, 1, 0..100);
         world.set_rtt(ids[0], Span::from_millis(200));
         call(&mut world, 1, 100..200);
@@ -51,7 +51,7 @@ fn a_call_is_never_reordered_and_takes_half_a_round_trip_and_little_more() {
         for end in [CLIENT, GATEWAY] {
             assert_eq!(came(&world, end), (0..300).collect::<Vec<u64>>(), "{scheduler}");
         }
-        // Behind at most what the kernel holds of the download: 16 KiB and a message at 8 Mbit/s.
+        // Waits at most for the kernel's part of the download: 16 KiB and one message at 8 Mbit/s.
         for (at, _, piece) in world.datagrams[CLIENT].iter().take(100) {
             let sent = begin + Span::from_millis((piece.at >> 20) * 10);
             assert!(at.since(sent) < Span::from_millis(25 + 17 + 5), "{:?}", at.since(sent));
@@ -72,7 +72,7 @@ fn a_call_goes_on_over_the_other_path_and_back_to_its_primary() {
     world.attach(0, link(8_000, 50));
     call(&mut world, 1, 100..150);
     world.run_for(Span::from_millis(100));
-    // What was on its way is lost: two or three of them.
+    // Two or three packets in flight are lost.
     let came = came(&world, GATEWAY);
     assert!(came.len() >= 147 && came.is_sorted(), "{came:?}");
     let path = |range: std::ops::Range<u64>, carrier: CarrierId| {
@@ -94,7 +94,7 @@ fn what_waited_too_long_is_dropped_and_no_more_than_half_a_megabyte_waits() {
     for number in 0..200 {
         world.datagram(CLIENT, 7, 1, number, 1_000);
     }
-    // Seventeen fill what the kernel takes.
+    // Seventeen datagrams fill the kernel's buffer.
     world.run_for(Span::from_millis(151));
     assert_eq!(world.counters(CLIENT).dropped, 200 - 17);
     world.set_silent(ids[0], false);
@@ -151,7 +151,7 @@ fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
 
 #[test]
 fn halves_that_come_mixed_with_others_are_joined() {
-    // In turns over two paths: the halves of two datagrams arrive in between each other.
+    // Round robin over two paths: the halves of two datagrams interleave.
     for scheduler in [Kind::RoundRobin, Kind::Redundant] {
         let (mut world, ids) = world(scheduler, &[(500, 50), (500, 50)]);
         for id in ids {
@@ -245,8 +245,8 @@ fn a_flow_that_ends_is_told_once_and_only_to_a_peer_that_knows_it() {
     assert!(world.now > Time::ZERO);
 }
 
-/// Bytes of `stream` and of flow 9, and the longest delay of a call, where all three go down a path
-/// of 8 Mbit/s for four seconds and flow 9 sends twice as much as that.
+/// Bytes of `stream` and of flow 9, and the maximum delay of a call. All three share a path of 8
+/// Mbit/s for 4 s, and flow 9 sends twice that rate.
 fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
     let (mut world, _) = world(Kind::BufferAware, &[(8_000, 50)]);
     let treatment = |priority| Treatment { priority, ..Treatment::default() };
@@ -265,7 +265,7 @@ fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
     }
     let flow = came_of(&world, CLIENT, 9);
     assert!(flow.is_sorted());
-    // But for what is on its way.
+    // Except the datagrams in flight.
     assert!(came_of(&world, CLIENT, 7).len() >= 395, "none is dropped");
     let calls = world.datagrams[CLIENT].iter().filter(|(_, flow, _)| *flow == FlowId(7));
     let late =
@@ -277,10 +277,10 @@ fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
 #[test]
 fn a_flow_that_fills_the_queue_takes_half_and_leaves_calls_in_peace() {
     let (stream, flow, late) = shared(1, 1);
-    // Of four seconds at a megabyte a second, less what the call takes.
+    // 4 s at 1 MB/s, except the bytes of the call.
     assert!((1_750_000..2_100_000).contains(&stream), "{stream}");
     assert!((1_750_000..2_100_000).contains(&flow), "{flow}");
-    // Half a round trip, what the kernel holds, and a message.
+    // Half an RTT, the kernel's buffer, and one message.
     assert!(late < Span::from_millis(25 + 17 + 5), "{late}");
 }
 
@@ -292,7 +292,7 @@ fn datagrams_and_streams_go_by_their_priority() {
     assert!(stream < 200_000 && flow > 3_700_000, "{stream} {flow}");
 }
 
-/// Nobody acknowledges datagrams but the transport.
+/// Only the transport acknowledges datagrams.
 #[test]
 fn a_call_leaves_a_path_that_is_silent() {
     let schedulers = [Kind::Single, Kind::BufferAware];
@@ -308,7 +308,7 @@ fn a_call_leaves_a_path_that_is_silent() {
         world.run_for(Span::from_millis(200));
         for end in [CLIENT, GATEWAY] {
             let missed = 150 - came(&world, end).len();
-            // 50 + 4·2 + 10 + 200 ms, and what was on its way.
+            // 50 + 4·2 + 10 + 200 ms, and the age of the data in flight.
             assert!((20..=33).contains(&missed), "{scheduler}, {mute}: {missed} are missed");
         }
         assert_eq!(world.suspects.len(), 2, "both ends have their own call");

@@ -1,4 +1,4 @@
-//! What applications notice when paths stall, die and return.
+//! Effects on applications when paths stall, fail and return.
 
 use manyways_unit::{Span, Time};
 
@@ -12,8 +12,8 @@ fn treat(scheduler: Kind) -> Treatment {
     Treatment { scheduler, ..Treatment::default() }
 }
 
-/// A stream of 1 Mbit/s from the gateway, 1,250 bytes each 10 ms, over both links; with the
-/// scheduler `minrtt` only the quicker one is busy.
+/// A stream of 1 Mbit/s from the gateway, 1,250 bytes every 10 ms, over both links. The scheduler
+/// `minrtt` uses only the faster one.
 struct Play {
     world: World,
     stream: StreamId,
@@ -34,7 +34,7 @@ impl Play {
         play
     }
 
-    /// For so many milliseconds.
+    /// Runs for this number of milliseconds.
     fn on(&mut self, millis: u64) {
         for _ in 0..millis / 10 {
             self.world.feed(GATEWAY, self.stream, 1_250);
@@ -42,7 +42,7 @@ impl Play {
         }
     }
 
-    /// The longest silence so far, in milliseconds, after all has come.
+    /// The longest stall so far in milliseconds, after all data has arrived.
     #[track_caller]
     fn stall(&mut self) -> f64 {
         self.world.run_for(Span::from_secs(1));
@@ -60,10 +60,10 @@ fn a_black_hole_stalls_a_stream_for_less_than_a_quarter_of_a_second() {
         play.world.set_silent(play.carriers[0], true);
         play.on(1_000);
         let stall = play.stall();
-        // Patience is 50 + 4·2 + 10 ms, the oldest message is no older than 10 ms less, and the
+        // The timeout is 50 + 4·2 + 10 ms, the oldest message is at most 10 ms younger, and the
         // other path takes 35 ms.
         assert!((60.0..125.0).contains(&stall), "{scheduler}: {stall} ms");
-        // The client, too, learns of it: what it acknowledges is not acknowledged by anybody.
+        // The client detects the stall too, because its ACKs are not acknowledged.
         let suspects: Vec<CarrierId> = play.world.suspects.iter().map(|(_, id)| *id).collect();
         assert_eq!(suspects, [play.carriers[0]; 2]);
         assert_eq!(play.world.recoveries, []);
@@ -90,7 +90,7 @@ fn an_interface_that_goes_down_stalls_a_stream_for_the_way_over_the_other() {
         play.world.detach(play.carriers[0], 0);
         play.on(1_000);
         let stall = play.stall();
-        // 35 ms, after the last one that came over the path that is gone.
+        // 35 ms after the last message over the removed path.
         assert!(stall < 35.0 + 10.0 + 2.0, "{scheduler}: {stall} ms");
     }
 }
@@ -101,7 +101,7 @@ fn a_gateway_that_is_told_of_a_dead_interface_does_not_wait_until_it_notices() {
     play.world.unplug(play.carriers[0]);
     play.on(1_000);
     let stall = play.stall();
-    // The other path's 35 ms there and back; what was on its way is not older than 25 ms.
+    // An RTT of 35 ms on the other path; data in flight is at most 25 ms old.
     assert!((60.0..90.0).contains(&stall), "{stall} ms");
     assert_eq!(play.world.suspects, []);
 }
@@ -129,7 +129,7 @@ fn redundant_streams_do_not_notice_that_a_path_stalls() {
         play.world.set_silent(play.carriers[silent], true);
         play.on(1_000);
         let stall = play.stall();
-        // The difference of the two paths, and the pause between two writes.
+        // The difference of the paths, and the interval between writes.
         assert!(stall < before.max(10.0 + 10.0 + 2.0), "{silent}: {stall} ms");
         assert_eq!(play.world.counters(GATEWAY).spurious, 0);
     }
@@ -145,7 +145,7 @@ fn the_end_of_a_redundant_stream_and_its_beginning_come_over_the_other_path_too(
     world.run_for(Span::from_millis(500));
     world.set_silent(dead, true);
     let begin = world.now;
-    // Nothing to say at first, as with a mail server.
+    // No data at first, as with a mail server.
     let stream = world.open(0, 0, 1_000);
     world.run_for(Span::from_secs(2));
     let took = world.done_at(stream).unwrap().since(begin).as_millis_f64();
@@ -197,7 +197,7 @@ fn a_suspect_path_that_returns_is_used_again_and_what_was_sent_twice_is_counted(
     play.on(1_000);
     play.stall();
     let after = play.world.counters(GATEWAY);
-    // What was on its way when it stalled: 70 ms before it was suspected and 25 before that.
+    // Data in flight at the stall: up to 70 ms before the suspicion, and 25 ms before that.
     assert!((5_000..20_000).contains(&after.reinjected), "{after:?}");
     assert_eq!(after.spurious, after.reinjected, "it brought all of it after all");
     let again = |(at, id, message): &&(Time, CarrierId, _)| {
@@ -205,7 +205,7 @@ fn a_suspect_path_that_returns_is_used_again_and_what_was_sent_twice_is_counted(
         *id == play.carriers[0] && *at > returned && bytes.is_some()
     };
     assert!(play.world.sent.iter().filter(again).count() > 80);
-    // Each byte came to the application once; the copies were counted.
+    // The application received each byte once; the copies were counted.
     assert_eq!(play.world.counters(CLIENT).repeated, after.spurious);
 }
 
@@ -233,7 +233,7 @@ fn a_path_that_failed_and_says_nothing_is_not_used_again() {
     play.on(300);
     play.world.sent.clear();
     play.on(20_000);
-    // It looks the better one: its queue is empty, and its round trip is as it was.
+    // The stalled path seems better: its queue is empty and its RTT unchanged.
     assert!(play.world.sent.iter().all(|(_, id, _)| *id == play.carriers[1]));
 }
 
@@ -283,6 +283,6 @@ fn a_bulk_transfer_survives_that_a_fast_path_stalls_with_much_on_its_way() {
     world.set_silent(fast, true);
     world.run_for(Span::from_secs(5));
     let stall = world.longest_stall(CLIENT, stream).as_millis_f64();
-    // 1.2 MB were on their way, which the other path brings in half a second.
+    // 1.2 MB were in flight; the other path delivers them within 0.5 s.
     assert!(stall < 1_000.0, "{stall} ms");
 }

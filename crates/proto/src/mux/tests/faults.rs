@@ -1,4 +1,4 @@
-//! Peers that break rules.
+//! Protocol violations of the peer.
 
 use manyways_unit::{Span, Time};
 
@@ -9,11 +9,11 @@ use crate::mux::{
 };
 use crate::sched::{PathId, Treatment};
 
-/// An end whose peer says what the test says, over carriers that take all.
+/// An endpoint with a scripted peer, and carriers that accept all data.
 pub struct Faced {
     pub mux: Mux<Piece>,
     pub now: Time,
-    /// All that it wanted done.
+    /// All its outputs.
     pub done: Vec<Output<Piece>>,
 }
 
@@ -35,7 +35,7 @@ impl Faced {
         self.mux.handle(self.now, Input::Attach { carrier, path, condition });
     }
 
-    /// Hands it an input, and lets it do what it wants.
+    /// Processes an input and polls all outputs.
     pub fn handle(&mut self, input: Input<Piece>) {
         self.mux.handle(self.now, input);
         let carriers: Vec<CarrierId> = self.mux.carriers().map(|(id, _)| id).collect();
@@ -55,7 +55,7 @@ impl Faced {
         self.handle(Input::Message { carrier: CARRIER, message });
     }
 
-    /// What it holds against its peer since this was asked last.
+    /// Reported violations since the last call.
     pub fn breaches(&mut self) -> Vec<&'static str> {
         let breach = |output: &Output<Piece>| match output {
             Output::Breach { what, .. } => Some(*what),
@@ -70,7 +70,7 @@ impl Faced {
         self.hear(open(stream, 0));
     }
 
-    /// A stream still works: bytes come through.
+    /// Checks that a stream still delivers bytes.
     #[track_caller]
     fn still_serves(&mut self, stream: u64) {
         self.open(stream);
@@ -146,7 +146,7 @@ fn more_than_the_session_may_is_a_breach_and_is_not_kept() {
         gateway.hear(data(stream, 0, 10_000, false));
     }
     assert_eq!(gateway.breaches(), Vec::<&str>::new());
-    // Again and again, as over carrier after carrier.
+    // Repeatedly, as over one carrier after the other.
     for stream in 4..60 {
         gateway.hear(data(stream, 0, 10_000, false));
         assert_eq!(gateway.breaches(), ["it sent more in all than it may"]);
@@ -154,7 +154,7 @@ fn more_than_the_session_may_is_a_breach_and_is_not_kept() {
     }
     gateway.hear(reset(60, 10_000));
     assert_eq!(gateway.breaches(), ["it sent more in all than it may"]);
-    // What was within its right is still delivered and taken; then there is credit again.
+    // Permitted data is still delivered and consumed; then credit is granted again.
     for stream in 0..60 {
         gateway.handle(Input::Reset { stream: StreamId(stream), code: ResetCode::Aborted });
     }
@@ -266,7 +266,7 @@ fn a_stream_that_is_over_is_heard_no_more() {
     gateway.hear(Message::Ack { count: 1 });
     assert_eq!((gateway.mux.stream_count(), gateway.mux.held()), (0, 0));
     gateway.done.clear();
-    // What was on its way over slower carriers.
+    // Messages in flight on slower carriers.
     for message in [open(0, 10), data(0, 0, 10, false), reset(0, 10)] {
         gateway.hear(message);
     }
@@ -286,11 +286,11 @@ fn streams_beyond_the_limit_are_refused_and_a_peer_that_goes_on_breaks_a_rule() 
         };
         gateway.done.iter().filter(limit).count()
     };
-    // Bytes that overtake what opens their stream do not count against it.
+    // Bytes that arrive before the `Open` message of their stream are permitted.
     gateway.hear(data(99, 0, 1, false));
     (0..100).for_each(|stream| gateway.open(stream));
     assert_eq!(refused(&gateway), 0);
-    // So many may be under way before the first refusal is heard.
+    // A client may open this many streams before it receives the first refusal.
     (100..356).for_each(|stream| gateway.open(stream));
     assert_eq!(refused(&gateway), 256);
     assert_eq!(gateway.breaches(), Vec::<&str>::new());
@@ -310,11 +310,11 @@ fn numbers_far_ahead_are_a_breach() {
 #[test]
 fn numbers_with_gaps_between_them_take_no_more_room_than_a_limit() {
     let mut gateway = gateway();
-    // In whatever order, and each over at once.
+    // In any order, each closed at once.
     let mut count = 0;
     for number in (1..34_000).rev().chain(34_000..40_000) {
         gateway.hear(reset(number * 2, 0));
-        // It answers, unless it takes the stream for one that is over.
+        // The endpoint responds, unless it counts the stream as closed.
         let answers = gateway.done.iter().filter(|done| match done {
             Output::Send { message, .. } => message.counts(),
             _ => false,
@@ -340,7 +340,7 @@ fn bytes_with_gaps_between_them_are_refused_before_they_cost_more_than_credit() 
     assert_eq!(pieces.count(), 1_024 + (1 << 20) / 128 + 1);
     let what = "it sent bytes in too many pieces without those before them";
     assert_eq!(gateway.breaches(), [what]);
-    // Those of a stream that ends are gone.
+    // The notices of a closed stream are removed.
     gateway.handle(Input::Reset { stream: StreamId(0), code: ResetCode::Aborted });
     assert_eq!(gateway.mux.pieces, 0);
     gateway.still_serves(1);
@@ -365,7 +365,7 @@ fn a_peer_that_acknowledges_nothing_makes_no_end_keep_more_than_a_limit() {
         }
     }
     assert!(((5 << 20)..(12 << 20)).contains(&kept), "{kept}");
-    // What arrives makes room again, and those that wait are told.
+    // Acknowledged bytes free the buffer, and waiting writers are informed.
     gateway.done.clear();
     let count = gateway.mux.carriers[0].sent.len() as u64;
     gateway.hear(Message::Ack { count });
@@ -382,7 +382,7 @@ fn credit_in_crumbs_wakes_few_streams_and_leaves_nothing_behind() {
         let data = Piece { of: (StreamId(stream), Role::Gateway), at: 0, len: 10_000 };
         gateway.handle(Input::Write { stream: StreamId(stream), data });
     }
-    // The session's megabyte is used up.
+    // The 1 MB of session credit is used.
     assert_eq!(gateway.mux.used, 1 << 20);
     assert!(gateway.mux.ready.is_empty() && !gateway.mux.broke.is_empty());
     gateway.done.clear();

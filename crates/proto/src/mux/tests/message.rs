@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Encoding of messages.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::sched::{Kind, PathId, PathSet, Treatment};
 
 type Owned = Message<Vec<u8>>;
 
-/// What a number on the wire can be.
+/// Numbers that the wire format can contain.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..70, 0x3ff0u64..0x4010, 0x3fff_fff0u64..0x4000_0010, 0u64..1 << 62]
 }
@@ -195,7 +195,7 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] = byte;
         }
-        // What reads is written back and read to the same; a number may be written shorter.
+        // A decoded message is encoded and decoded to the same message; numbers may get shorter.
         if let Ok(Some((message, length))) = decoded(&bytes) {
             prop_assert!(length <= bytes.len());
             let known = match &message { Message::Hello(hello) => hello.version == VERSION, _ => true };
@@ -255,7 +255,7 @@ fn text_of_no_encoding_is_refused() {
 
 #[test]
 fn another_version_is_told_apart_from_another_protocol() {
-    // Whatever that version says after its number.
+    // Any bytes after the version.
     for rest in [&b""[..], b"\xff\xff\xff\xff\xff\xff\xff\xff", &[7; 100]] {
         let bytes = [b"mway\x09", rest].concat();
         let read = decoded(&bytes);

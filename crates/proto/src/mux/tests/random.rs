@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: every stream delivers exactly its bytes, once, in order.
+//! Any events in any order: every stream delivers exactly its bytes, once and in order.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn event() -> impl Strategy<Value = Event> {
         ),
         1 => (0usize..3, 300usize..1_400)
             .prop_map(|(carrier, datagram)| Event::Limit { carrier, datagram }),
-        // What goes over one carrier overtakes what went over another.
+        // Messages on one carrier overtake messages on another one.
         1 => (0usize..3, 1u64..500).prop_map(|(carrier, millis)| Event::Rtt { carrier, millis }),
     ]
 }
@@ -150,7 +150,7 @@ proptest! {
                 prop_assert!(end.held() <= credit.max(32 << 10), "more is held than granted");
             }
         }
-        // Whatever was wrong is over: all goes through in the end.
+        // After all faults have ended, all data is delivered.
         for id in world.carrier_ids() {
             world.set_silent(id, false);
         }
@@ -189,7 +189,7 @@ proptest! {
                 prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}\n{}", stream, last, own, world.left());
             }
         }
-        // Of the datagrams each came whole, and once, or not at all.
+        // Each datagram arrived complete and once, or not at all.
         for (sent, came) in datagrams.iter().zip(world.datagrams.iter().rev()) {
             let mut numbers = BTreeSet::new();
             for (_, flow, piece) in came {

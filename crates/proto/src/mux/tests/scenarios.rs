@@ -1,4 +1,4 @@
-//! What a session does on links of certain kinds.
+//! Downloads over links with different rates and delays.
 
 use manyways_unit::{Span, Time};
 
@@ -9,7 +9,7 @@ fn treat(scheduler: Kind) -> Treatment {
     Treatment { scheduler, ..Treatment::default() }
 }
 
-/// Milliseconds until a download of so many bytes is done.
+/// Duration of a download of `bytes` in milliseconds.
 fn download(scheduler: Kind, links: &[(u64, u64)], bytes: u64) -> f64 {
     let mut world = World::new();
     world.label(0, treat(scheduler));
@@ -29,13 +29,13 @@ fn bulk_takes_all_paths_and_a_slow_one_never_holds_it_back() {
         let bytes = 10_000_000;
         let bound = all_at_full_rate(&links, bytes);
         let took = download(Kind::BufferAware, &links, bytes);
-        // What the messages say of themselves, and the time of the last one of them.
+        // Headers of the messages, and the time of the last message.
         assert!(took < bound * 1.01 + 12.0, "{links:?}: {took} ms, bound {bound} ms");
     }
 }
 
-/// Milliseconds in which all links bring so many bytes, each half a round trip late, after a
-/// request that took the quickest.
+/// Time in milliseconds in which all links deliver `bytes` at full rate, each half an RTT late,
+/// after a request over the fastest link.
 fn all_at_full_rate(links: &[(u64, u64)], bytes: u64) -> f64 {
     let request = links.iter().map(|(_, rtt)| *rtt).min().unwrap() as f64 / 2.0;
     let brought = |ms: f64| -> f64 {

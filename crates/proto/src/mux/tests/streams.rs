@@ -1,4 +1,4 @@
-//! What streams do to each other, and what becomes of their beginnings and ends.
+//! Isolation of streams, and their start and end.
 
 use manyways_unit::{Span, Time};
 
@@ -23,7 +23,7 @@ fn world() -> (World, [CarrierId; 2]) {
     (world, carriers)
 }
 
-/// The carriers that were given bytes of a stream, in order.
+/// The carriers that sent bytes of a stream, in order.
 fn carriers_of(world: &World, stream: StreamId) -> Vec<CarrierId> {
     let data = world.sent.iter().filter(|(_, _, message)| match message {
         Message::Data { data, .. } => data.of == (stream, Role::Gateway),
@@ -55,7 +55,7 @@ fn minrtt_overflows_to_the_slower_path() {
     let stream = world.open(0, 100, 100_000);
     world.run_for(Span::from_secs(1));
     let used = carriers_of(&world, stream);
-    // 16 KiB and a message are more than one path's kernel takes at once.
+    // 16 KiB and one message exceed the kernel's buffer of one path.
     assert_eq!(used[..4], [carriers[0]; 4]);
     assert!(used.contains(&carriers[1]));
 }
@@ -73,9 +73,9 @@ fn a_reader_that_reads_nothing_keeps_no_other_waiting() {
     world.run_for(Span::from_secs(5));
     let took = |stream| world.done_at(stream).unwrap().since(begin).as_millis_f64();
     assert!(took(quick) < 60.0, "{}", took(quick));
-    // 16 Mbit/s bring it in 1.5 s.
+    // 16 Mbit/s deliver the data in 1.5 s.
     assert!(took(bulk) < 1_650.0, "{}", took(bulk));
-    // And it goes on when its reader does.
+    // The stream continues when its reader does.
     world.applications[CLIENT].entry(stuck).and_modify(|application| application.takes = true);
     world.take(CLIENT, stuck);
     world.run_for(Span::from_secs(30));
@@ -94,7 +94,7 @@ fn many_streams_that_cannot_go_keep_no_other_waiting() {
     world.run_for(Span::from_secs(1));
     let took = world.done_at(stream).expect("it ends").since(begin).as_millis_f64();
     assert!(took < 60.0, "{took} ms");
-    // Neither with resets of all of these waiting for a path that is not there any more.
+    // Nor with resets of all these streams that wait for a removed path.
     world.detach(carriers[1], 0);
     for stream in &stuck {
         world.reset(CLIENT, *stream);
@@ -111,7 +111,7 @@ fn many_streams_that_cannot_go_keep_no_other_waiting() {
 #[test]
 fn a_treatment_that_spares_a_path_leaves_it_without_a_byte() {
     for spared in 0..2 {
-        // The credit has to be granted anew many times, also while the path is full.
+        // The credit must be granted many times, also while the path is full.
         let mut world = World::with(|config| config.credit = 300_000);
         for (path, (kbps, rtt)) in (0..).zip(LINKS) {
             world.attach(path, link(kbps, rtt));
@@ -143,7 +143,7 @@ fn a_notice_goes_the_way_that_its_stream_may_go_by_then() {
     let stream = world.open(1, 1_000, 10_000_000);
     world.run_for(Span::from_millis(500));
     world.detach(carriers[1], 0);
-    // It waits for a path that is gone.
+    // The stream waits for a removed path.
     world.reset(CLIENT, stream);
     world.run_for(Span::from_millis(500));
     assert!(world.ends[GATEWAY].treatment(stream).is_some());
@@ -179,10 +179,10 @@ fn the_more_urgent_stream_goes_first() {
     let begin = world.now;
     let urgent = world.open(1, 100, 2_000_000);
     world.run_for(Span::from_secs(2));
-    // Alone it would take a second and a round trip.
+    // Alone, the transfer would take a second and an RTT.
     let took = world.done_at(urgent).unwrap().since(begin).as_millis_f64();
     assert!(took < 1_150.0, "{took} ms");
-    // A stream becomes urgent, or its label does, while it waits among others.
+    // A stream, or its label, gets a higher priority while the stream waits among others.
     for assign in [true, false] {
         let label = if assign { 0 } else { 2 };
         let (begin, streams) = (world.now, [0; 20].map(|_| world.open(label, 100, 1_000_000)));
@@ -294,7 +294,7 @@ fn the_reason_of_a_reset_arrives() {
 
 #[test]
 fn the_last_label_that_a_stream_was_given_holds_whatever_arrives_first() {
-    // The question where to says 0, and is the last to arrive, or the first, or comes twice.
+    // The `Open` message has offset 0, and arrives last, first, or twice.
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1]] {
         for again in [false, true] {
             let mut gateway = Faced::new(Role::Gateway, |_| {});
@@ -357,7 +357,7 @@ fn readers_that_were_fast_and_pause_leave_credit_for_others() {
     let mut world = World::new();
     world.attach(0, link(1_000_000, 40));
     let mut paused = Vec::new();
-    // Videos, say: each fills its buffer at full speed, and its player takes nothing for a while.
+    // For example videos: each fills its buffer at full rate, and its player then pauses.
     for _ in 0..8 {
         let stream = world.open(0, 100, 400_000_000);
         world.run_for(Span::from_millis(600));
@@ -370,7 +370,7 @@ fn readers_that_were_fast_and_pause_leave_credit_for_others() {
     assert!(world.done_at(page).is_some(), "the others hold all: {}", world.left());
 }
 
-/// More of them than could each have what one has alone, all at once.
+/// More streams than could each have the window of a single one.
 #[test]
 fn readers_that_were_fast_and_pause_together_leave_credit_for_others() {
     let mut world = World::new();
@@ -385,9 +385,9 @@ fn readers_that_were_fast_and_pause_together_leave_credit_for_others() {
     let begin = world.now;
     world.run_for(Span::from_secs(2));
     let took = world.done_at(page).expect("the others do not hold all").since(begin);
-    // A megabyte a round trip.
+    // 1 MB per RTT.
     assert!(took < Span::from_millis(300), "{} ms", took.as_millis_f64());
-    // What they hold is all that was leased, and it is free again when they end.
+    // Their held bytes are all leases, which become free when the streams end.
     for stream in all {
         world.reset(CLIENT, stream);
     }

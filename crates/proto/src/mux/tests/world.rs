@@ -1,4 +1,4 @@
-//! Two ends of a session in virtual time, with carriers that are slow, stall and die.
+//! Client and gateway of a session in virtual time, with carriers that are slow, stall and fail.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::mux::{
 };
 use crate::sched::{PathId, Treatment};
 
-/// Bytes `at` to `at + len` of what `of` writes: what they are is known without holding them.
+/// Bytes `at` to `at + len` of the output of `of`, computed from their offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     pub of: (StreamId, Role),
@@ -35,7 +35,7 @@ impl Payload for Piece {
     }
 }
 
-/// A path between the two ends.
+/// A path between client and gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub rate: Rate,
@@ -45,18 +45,17 @@ pub struct Link {
 /// One direction of a carrier.
 #[derive(Default)]
 struct Lane {
-    /// When what was handed over before is sent.
+    /// Time at which all previous data is sent.
     free_at: Time,
-    /// On their way: when they arrive, how large they are, and when they are off the sender's
-    /// hands.
+    /// Data in flight: arrival time, size, and departure time.
     messages: VecDeque<(Time, Time, usize, Message<Piece>)>,
-    /// The bytes of these.
+    /// Bytes of the data in flight.
     bytes: usize,
     delivered: u64,
 }
 
 impl Lane {
-    /// The first that is not off the sender's hands.
+    /// Bytes that have not departed.
     fn waiting(&self, now: Time) -> usize {
         self.messages.partition_point(|(_, off, ..)| *off <= now)
     }
@@ -66,31 +65,31 @@ struct Carrier {
     id: CarrierId,
     path: PathId,
     link: Link,
-    /// Nothing passes.
+    /// Whether all data is lost.
     silent: bool,
-    /// How long a datagram may be.
+    /// Maximum length of a datagram.
     datagram: Option<usize>,
     /// To the gateway, to the client.
     lanes: [Lane; 2],
 }
 
-/// An application's end of a stream.
+/// The application at one endpoint of a stream.
 #[derive(Debug, Default)]
 pub struct Application {
-    /// Bytes that it has yet to write.
+    /// Bytes that the application has not written yet.
     pub to_write: u64,
     pub written: u64,
     pub finishes: bool,
     finished: bool,
     pub received: u64,
-    /// Bytes that it has not taken.
+    /// Bytes that the application has not consumed.
     pub untaken: u64,
-    /// It takes what comes at once.
+    /// Whether the application consumes data at once.
     pub takes: bool,
     pub end: Option<Result<(), ResetCode>>,
     pub closed: bool,
     hungry: bool,
-    /// When bytes came, and how many there were then.
+    /// Times of received bytes, and the total at each time.
     pub arrivals: Vec<(Time, u64)>,
 }
 
@@ -102,21 +101,21 @@ pub struct World {
     next_stream: u64,
     pub applications: [BTreeMap<StreamId, Application>; 2],
     pub datagrams: [Vec<(Time, FlowId, Piece)>; 2],
-    /// Bytes that each path brought, headers included.
+    /// Bytes delivered by each path, including headers.
     pub traffic: HashMap<PathId, u64>,
     pub suspects: Vec<(Time, CarrierId)>,
     pub recoveries: Vec<(Time, CarrierId)>,
-    /// Messages that were given to each carrier, and when.
+    /// Messages of each carrier with their times.
     pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
     pub steps: u64,
-    /// Transports do not say what is on its way.
+    /// Whether transports do not report their bytes in flight.
     pub mute: bool,
 }
 
-/// What a kernel holds unsent, as set by TCP_NOTSENT_LOWAT.
+/// Unsent bytes in a kernel, as set by TCP_NOTSENT_LOWAT.
 const UNSENT: usize = 16 << 10;
-/// What the client writes and the gateway answers unless told otherwise.
+/// Index of the client.
 pub const CLIENT: usize = 0;
 pub const GATEWAY: usize = 1;
 
@@ -171,7 +170,7 @@ impl World {
         id
     }
 
-    /// It dies; of what was on its way, `share` of 256 arrives before.
+    /// Removes a carrier; `share` / 256 of its data in flight arrives before.
     pub fn detach(&mut self, id: CarrierId, share: u8) {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
@@ -189,7 +188,7 @@ impl World {
         }
     }
 
-    /// The client's interface of a carrier works no more: the client knows, and says so.
+    /// The client's interface of a carrier fails, and the client reports it.
     pub fn unplug(&mut self, id: CarrierId) {
         let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.id == id) else {
             return;
@@ -204,7 +203,7 @@ impl World {
         let now = self.now;
         let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) else { return };
         if carrier.silent && !silent {
-            // What waited for an acknowledgement is sent once more.
+            // Unacknowledged data is retransmitted.
             for lane in &mut carrier.lanes {
                 let mut at = now;
                 for (arrival, off, size, _) in &mut lane.messages {
@@ -244,7 +243,7 @@ impl World {
         self.ends[CLIENT].handle(self.now, Input::Relabel { id, treatment });
     }
 
-    /// A stream over which the client writes `up` bytes and the gateway's side `down`.
+    /// Opens a stream on which the client writes `up` bytes and the gateway `down` bytes.
     pub fn open(&mut self, label: u8, up: u64, down: u64) -> StreamId {
         self.open_with(label, up, down, true)
     }
@@ -262,12 +261,12 @@ impl World {
         stream
     }
 
-    /// A stream over which an application writes when the test says so, see [`World::feed`].
+    /// Opens a stream on which an application writes when the test calls [`World::feed`].
     pub fn open_quiet(&mut self, label: u8) -> StreamId {
         self.open_with(label, 1, 1, false)
     }
 
-    /// The application has so many bytes more to write.
+    /// Adds `bytes` to the data that the application has to write.
     pub fn feed(&mut self, end: usize, stream: StreamId, bytes: u64) {
         if let Some(application) = self.applications[end].get_mut(&stream) {
             application.to_write += bytes;
@@ -284,7 +283,7 @@ impl World {
         self.act();
     }
 
-    /// The application writes as much as its end takes.
+    /// The application writes the permitted bytes.
     pub fn write(&mut self, end: usize, stream: StreamId) {
         let Some(application) = self.applications[end].get_mut(&stream) else { return };
         application.hungry = false;
@@ -314,7 +313,7 @@ impl World {
     }
 
     pub fn reset(&mut self, end: usize, stream: StreamId) {
-        // This end does not know of it yet, or any more.
+        // This endpoint does not know the stream yet, or no longer.
         if self.ends[end].treatment(stream).is_none() {
             return;
         }
@@ -324,7 +323,7 @@ impl World {
         }
     }
 
-    /// What is left at both ends, for who looks for a fault.
+    /// Remaining state of both endpoints, for debugging.
     pub fn left(&self) -> String {
         let mut text = String::new();
         for end in &self.ends {
@@ -342,13 +341,13 @@ impl World {
         self.ends[end].counters()
     }
 
-    /// Lets time pass, all that is due at its time.
+    /// Runs all due events until `until`.
     pub fn run_until(&mut self, until: Time) {
         self.act();
         while let Some(next) = self.next_event().filter(|next| *next <= until) {
             self.now = next.max(self.now);
             self.steps += 1;
-            // Nobody talks without end.
+            // The number of messages at one time is bounded.
             assert!(self.steps < 2_000_000, "{:?}: {}", self.now, self.left());
             self.arrive();
             self.act();
@@ -364,14 +363,14 @@ impl World {
     fn next_event(&self) -> Option<Time> {
         let lanes = self.carriers.iter().filter(|carrier| !carrier.silent);
         let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
-        // A message that is off the sender's hands makes room.
+        // A departed message makes room.
         let lanes = lanes.flat_map(|lane| {
             let room = lane.messages.get(lane.waiting(self.now)).map(|(_, off, ..)| *off);
             [lane.messages.front().map(|(at, ..)| *at), room]
         });
         let ends = self.ends.iter().map(Mux::next_wakeup);
         let next = lanes.chain(ends).flatten().min()?;
-        // An end that has nothing to do at its time must not be asked for ever.
+        // An endpoint without an action at its wakeup must not loop.
         Some(if next <= self.now { self.now + Span::from_micros(100) } else { next })
     }
 
@@ -395,14 +394,14 @@ impl World {
         }
     }
 
-    /// Does what both ends want done now.
+    /// Performs all current actions of both endpoints.
     fn act(&mut self) {
         for end in [CLIENT, GATEWAY] {
             self.tell_room(end);
             while let Some(output) = self.ends[end].poll(self.now) {
                 self.obey(end, output);
             }
-            // A shell would ask again and again.
+            // A shell would poll forever.
             let next = self.ends[end].next_wakeup();
             assert!(next.is_none_or(|next| next > self.now), "{next:?} at {:?}", self.now);
         }
@@ -509,13 +508,14 @@ impl World {
         }
     }
 
-    /// The longest time without new bytes of a stream at an end, from the first to the last.
+    /// The longest time without new bytes of a stream at an endpoint, between the first and the
+    /// last.
     pub fn longest_stall(&self, end: usize, stream: StreamId) -> Span {
         let arrivals = &self.applications[end][&stream].arrivals;
         arrivals.windows(2).map(|pair| pair[1].0.since(pair[0].0)).max().unwrap_or_default()
     }
 
-    /// When the last byte of a stream came to the client's application.
+    /// Time at which the client's application received the last byte of a stream.
     pub fn done_at(&self, stream: StreamId) -> Option<Time> {
         let application = &self.applications[CLIENT][&stream];
         application.end?.ok()?;

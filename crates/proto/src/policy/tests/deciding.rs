@@ -88,7 +88,7 @@ fn a_flow_whose_paths_are_gone_waits_and_goes_nowhere_else() {
     assert!(engine.observe(at(2), &world));
     assert_eq!(treatment(engine.decide(&web("a")).decision).paths, PathSet::NONE);
     assert!(engine.explain(&web("a")).waits);
-    // Before anything is known, no path is the right one.
+    // Without observations, no path is the leader.
     let engine = Engine::new(Policy::parse("[default]\npaths = 'unmetered'").unwrap());
     assert_eq!(treatment(engine.decide(&web("a")).decision).paths, PathSet::NONE);
 }
@@ -99,7 +99,7 @@ fn the_user_knows_better_than_the_system_what_is_metered() {
                 [default]\npaths = 'unmetered'";
     let mut engine = engine(text);
     assert_eq!(treatment(engine.decide(&web("a")).decision).paths, set([LTE]));
-    // What the system says is not forgotten.
+    // The value from the system is kept.
     let changed = engine.replace(at(1), Policy::parse("[default]\npaths = 'unmetered'").unwrap());
     assert!(changed);
     assert_eq!(treatment(engine.decide(&web("a")).decision).paths, set([WIFI]));
@@ -164,7 +164,7 @@ fn batteries_and_plans() {
     assert!(!applies(&world));
     world.paths[1].used = Some(Size::from_bytes(9_000_000_000));
     assert!(applies(&world));
-    // At 20 % it would be no at once, were it not for three points: it is at 17 %.
+    // Without the margin of three points, the result would change at 20 %; it changes at 17 %.
     for (battery, expected) in [(20, true), (18, true), (17, false), (20, false), (21, true)] {
         world.battery = Some(battery);
         assert_eq!(applies(&world), expected, "{battery} %");
@@ -214,7 +214,7 @@ fn a_new_policy_keeps_what_is_known_of_conditions_that_stay() {
     let mut engine = engine(SLOW);
     engine.observe(at(1), &wifi_at(Some(500)));
     engine.observe(at(5_000), &wifi_at(Some(500)));
-    // Within the margin: only somebody who remembers says yes.
+    // Within the margin, only an engine that keeps its state still matches.
     engine.observe(at(5_001), &wifi_at(Some(1_100)));
     assert_eq!(engine.decide(&web("a")).rule, Some("slow"));
     let more = format!("[[rule]]\nname = 'first'\nmatch = {{ port = 1 }}\nuse = {{}}\n{SLOW}");

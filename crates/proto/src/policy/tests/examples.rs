@@ -1,4 +1,4 @@
-//! The files of `docs/policies`, each as a story.
+//! Scenarios for the files of `docs/policies`.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn four_apps() {
         let treatment = treatment(verdict.decision);
         assert_eq!((treatment.scheduler, treatment.paths), (Kind::BufferAware, PathSet::ALL));
     }
-    // All else is on Wi-Fi, and moves when that is gone; call and messenger wait.
+    // All other flows use Wi-Fi and move when it disappears; call and messenger wait.
     let other = treatment(engine.decide(&web("example.com")).decision);
     assert_eq!((other.scheduler, other.primary), (Kind::Single, Some(WIFI)));
     assert!(other.paths.has(LTE));
@@ -88,7 +88,7 @@ fn lte_only_when_wifi_is_slow() {
         world
     };
     assert_eq!(paths(&engine, &flow), set([WIFI]));
-    // A short dip is none.
+    // A short dip has no effect.
     engine.observe(at(1_000), &wifi(300));
     engine.observe(at(3_000), &wifi(5_000));
     engine.observe(at(4_500), &wifi(5_000));
@@ -104,7 +104,7 @@ fn lte_only_when_wifi_is_slow() {
     engine.observe(at(41_000), &wifi(1_200));
     engine.observe(at(44_000), &wifi(1_200));
     assert_eq!(paths(&engine, &flow), set([WIFI]));
-    // Gone is as slow as can be, at once.
+    // A missing path counts as infinitely slow at once.
     let mut world = wifi(1_200);
     world.paths[0].up = false;
     engine.observe(at(45_000), &world);
@@ -128,7 +128,7 @@ fn calls_on_the_lowest_latency_and_redundant_when_lossy() {
         assert_eq!(of(&engine, &flow), (Kind::Single, Some(WIFI)));
     }
     assert_eq!(engine.decide(&web("zoom.us")).rule, None);
-    // Loss on the path that is not used is nobody's business.
+    // Loss on an unused path has no effect.
     world.paths[1].loss = Some(0.3);
     engine.observe(at(1_000), &world);
     engine.observe(at(9_000), &world);
@@ -197,7 +197,7 @@ fn overflow_to_5g() {
     engine.observe(at(10_000), &world);
     engine.observe(at(13_000), &world);
     assert_eq!(engine.decide(&bulk).rule, Some("wifi is slow"));
-    // Gone: everything moves at once, and back only when it has lasted.
+    // Wi-Fi is gone: all flows move at once, and back only after the hold time.
     world = phone();
     world.paths[0].up = false;
     engine.observe(at(20_000), &world);

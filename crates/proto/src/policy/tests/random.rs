@@ -1,10 +1,10 @@
-//! Whatever is asked in whatever world.
+//! Any policy in any surroundings.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A rule that may say anything, from parts that all read.
+/// A rule of random valid parts.
 fn rule() -> impl Strategy<Value = String> {
     let matches = prop_oneof![
         Just(""),
@@ -144,7 +144,7 @@ proptest! {
             for flow in &flows {
                 prop_assert!(differs || before.decide(flow) == engine.decide(flow));
             }
-            // The same policy again is no news, and takes nothing away.
+            // Replacing a policy with itself changes nothing and keeps the state.
             let memory = engine.clone();
             prop_assert!(!engine.replace(now, whole(&rules)));
             for flow in &flows {

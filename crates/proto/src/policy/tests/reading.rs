@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every key that there is.
+/// All keys of the format.
 const WHOLE: &str = r#"
 [default]
 scheduler = "ecf"
@@ -86,7 +86,7 @@ fn what_a_rule_leaves_out_is_as_in_the_default() {
     assert_eq!(treatment.scheduler, Kind::MinRtt);
 }
 
-/// A rule with this in it, on the third line.
+/// A rule with this text on the third line.
 fn rule(text: &str) -> String {
     format!("[[rule]]\nname = \"a\"\n{text}\n")
 }
