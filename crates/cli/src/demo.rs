@@ -1,5 +1,5 @@
-//! `manyways demo`: the same file over emulated Wi-Fi, LTE, kernel MPTCP, in fixed chunks and with
-//! `manyways get`.
+//! `manyways demo`: one file over emulated Wi-Fi, over LTE, with kernel MPTCP, in fixed chunks and
+//! with `manyways get`.
 
 mod contender;
 mod kernel;
@@ -29,11 +29,11 @@ use outcome::Outcome;
 use setting::Setting;
 use watch::Display;
 
-/// The name that the lab gives its far host.
+/// Name of the far host in the lab.
 const HOST: &str = "origin.lab";
-/// The file.
+/// Size of the file.
 const SIZE: Size = Size::from_bytes(8_000_000);
-/// How long the first small request may take, in seconds.
+/// Timeout of the first small request, in seconds.
 const GREETING: f64 = 15.0;
 
 /// Watch a download use Wi-Fi and LTE at once, on this machine alone.
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Failure::new("nginx, which serves the file, is not installed")
             .hint("install it (Debian: apt-get install nginx-light), or run `make demo`")
     })?;
-    // Better now than after half a minute.
+    // Checked before the runs, which take half a minute.
     for file in [Some(&args.report), args.picture.as_ref()].into_iter().flatten() {
         check_folder(file)?;
     }
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(if outcome.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Every contender once, in a lab that ends before the result is written.
+/// Runs every contender once, in a lab that ends before the result is written.
 fn contend(
     mut launcher: Launcher<'_>,
     programs: &Programs,
@@ -107,8 +107,8 @@ fn contend(
     let origin = Origin::start(&mut launcher.lab, 1, HOST, &[SIZE])?;
     let links = setting.specs();
     let stage = Stage { launcher: &launcher, programs, origin: &origin, links: &links };
-    // One small request over every link, so that no contender pays for what is done once: the
-    // server's and the resolvers' first answer. It also shows that the server answers.
+    // One small request over every link, so that no contender pays for one-time costs: the first
+    // answers of the server and the resolvers. It also shows that the server answers.
     let greeting = stage.command(Downloader::MpH2, &links, WARM_UP);
     let greeted = launcher.run(greeting, GREETING, Default::default(), &[])?;
     if greeted.success != Some(true) {

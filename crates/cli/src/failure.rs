@@ -1,10 +1,10 @@
-//! What a user sees when something fails: one sentence, one hint, and the right exit code.
+//! Error output for the user: one sentence, one hint, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// A failure with the words for it. Make one where the user can act on it; other errors become
-/// one through their `Display`, without a hint.
+/// A failure as a message. Commands create one if the user can act on it. Other errors are
+/// converted by their `Display`, without a hint.
 #[derive(Debug)]
 pub struct Failure {
     sentence: String,
@@ -14,42 +14,41 @@ pub struct Failure {
 
 #[cfg_attr(not(feature = "get"), allow(dead_code, reason = "used by a part of the commands"))]
 impl Failure {
-    /// The work failed (exit code 1).
+    /// A failure of the operation (exit code 1).
     pub fn new(sentence: impl Into<String>) -> Self {
         Self { sentence: without_numbers(&sentence.into()), hint: None, code: 1 }
     }
 
-    /// The request itself makes no sense (exit code 2).
+    /// An invalid command line or input (exit code 2).
     pub fn usage(sentence: impl Into<String>) -> Self {
         Self::new(sentence).code(2)
     }
 
-    /// What the user can do about it.
+    /// Sets the step that may solve the failure.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Another exit code than those two.
+    /// Sets another exit code.
     pub fn code(self, code: u8) -> Self {
         Self { code, ..self }
     }
 
-    /// The same, and says of what.
+    /// Puts a subject before the message.
     pub fn about(self, subject: &str) -> Self {
         Self { sentence: format!("{subject}: {}", self.sentence), ..self }
     }
 
-    /// Whether the request itself makes no sense.
+    /// Whether the failure is a usage error (exit code 2).
     pub fn is_usage(&self) -> bool {
         self.code == 2
     }
 
-    /// The hint, where there is one.
     pub fn hinted(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Prints it to stderr.
+    /// Prints the failure to stderr and returns its exit code.
     pub fn report(&self) -> ExitCode {
         eprintln!("manyways: {self}");
         if let Some(hint) = &self.hint {
@@ -73,7 +72,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// The system's errors end in their number, which tells a user nothing that the words do not.
+/// Removes the numbers of system errors, which add no information for the user.
 fn without_numbers(sentence: &str) -> String {
     const OPEN: &str = " (os error ";
     let mut parts = sentence.split(OPEN);

@@ -16,7 +16,6 @@ use anyhow::{Context, Result};
 pub use options::Args;
 use session::Session;
 
-/// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     let wanted = wanted::list(&args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -24,7 +23,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .build()
         .context("the runtime cannot start")?;
     let done = runtime.block_on(async { Session::begin(&args, &wanted)?.run(&wanted).await });
-    // A name look-up or a flush of the disk that hangs must not hold the end up.
+    // A blocked name look-up or disk flush must not delay the exit.
     runtime.shutdown_background();
     done
 }

@@ -1,14 +1,15 @@
-//! The definition of the command line, as help texts, completions and man pages show it.
+//! The definition of the command line for help texts, completions and man pages.
 
 use clap::{ArgGroup, Command, CommandFactory};
 
-/// The command line. Paragraphs below the options are one line each, for clap to wrap: what is wrapped
-/// already in the source would be wrapped twice.
+/// Returns the command line. Paragraphs below the options become one line each, because clap wraps
+/// them: lines that are already wrapped in the source would be wrapped twice.
 pub fn command() -> Command {
     with_whole_paragraphs(crate::Cli::command())
 }
 
-/// The command line without what help texts hide: the generators of completions do not ask for that.
+/// Returns the command line without hidden options, because the generators of completions do not
+/// omit them.
 pub fn shown() -> Command {
     without_hidden(&command()).propagate_version(true)
 }
@@ -22,7 +23,8 @@ fn with_whole_paragraphs(command: Command) -> Command {
     command.mut_subcommands(with_whole_paragraphs)
 }
 
-/// Joins lines of prose. Indented lines are examples and stay, as do headings, which end in a colon.
+/// Joins lines of prose. Indented lines are examples and remain, like headings, which end in a
+/// colon.
 fn whole_paragraphs(text: &str) -> String {
     let mut joined = String::new();
     let mut before = "";

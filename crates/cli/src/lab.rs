@@ -1,4 +1,4 @@
-//! `manyways lab`: the emulator's face.
+//! `manyways lab`: the commands of the emulator.
 
 mod bench;
 mod enter;
@@ -61,7 +61,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// The registry, and the right to make namespaces. Call it before anything starts a thread.
+/// Opens the registry and obtains the right to create namespaces. Must be called before the process
+/// starts a thread.
 pub fn prepare() -> Result<Registry> {
     let registry = registry()?;
     if !manyways_sys::sandbox::is_root() {
@@ -71,7 +72,7 @@ pub fn prepare() -> Result<Registry> {
     Ok(registry)
 }
 
-/// Warns of settings of a link that are probably not meant.
+/// Warns about probably unintended settings of a link.
 fn doubt(link: &str, doubts: &[Doubt]) {
     for doubt in doubts {
         eprintln!("manyways: link `{link}`: {doubt}");
@@ -79,7 +80,7 @@ fn doubt(link: &str, doubts: &[Doubt]) {
     }
 }
 
-/// Starts a far command, and says where it is not a server.
+/// Starts a command on a far host, and warns if it does not listen on a port.
 fn serve(lab: &mut Lab, host: usize, command: &str) -> Result<()> {
     if !lab.serve(host, command).map_err(lab_failure)? {
         eprintln!(
@@ -97,17 +98,18 @@ fn registry() -> Result<Registry> {
     Registry::of_user().context("cannot open the folder of the running labs")
 }
 
-/// How long a command may take to end once it was told to.
+/// Time for a command to end after a signal.
 const GRACE: Span = Span::from_secs(1);
 
-/// Starts a command that has the terminal, and gives its exit code. A signal to us ends it.
+/// Runs a command in the foreground of the terminal and returns its exit code. A signal to this
+/// process ends the command.
 fn follow(start: impl FnOnce() -> Result<Child>, termination: &Termination) -> Result<ExitCode> {
     let _foreground = Foreground::keep();
     let mut child = start()?;
     let ended = loop {
         match wait(&mut child, None, Some(termination)).context("cannot watch the command")? {
             Outcome::Exited(status) => return Ok(exit_code(status)),
-            // The command has the terminal's signals too, and decides what they mean.
+            // The command also receives the terminal's signals, and handles them itself.
             Outcome::Signal(ended) if ended.from_terminal => {}
             Outcome::Signal(ended) => break ended.signal,
             Outcome::TimedOut => {}
@@ -121,8 +123,8 @@ fn follow(start: impl FnOnce() -> Result<Child>, termination: &Termination) -> R
     Ok(ExitCode::from(128 + ended as u8))
 }
 
-/// Tells the commands of a lab where its scenario lies, and which `manyways` is meant: the one
-/// that made the lab.
+/// Exports the scenario's folder to the commands of a lab. Also puts this `manyways` first in their
+/// PATH unless it is already the one found there.
 fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
     if let Some(file) = scenario {
         let file = std::path::absolute(file).context("cannot tell where the scenario lies")?;
@@ -159,28 +161,28 @@ pub fn link_failure(error: LinkError) -> Failure {
     hint.into_iter().fold(failure, Failure::hint)
 }
 
-/// Reads the files that links name, relative to a folder.
+/// Returns a reader for the files that links name, relative to a folder.
 pub fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>, String> + use<> {
     let folder = folder.to_owned();
     move |file| std::fs::read(folder.join(file)).map_err(|error| error.to_string())
 }
 
-/// Where relative file names of the command line start.
+/// Start of relative file names on the command line.
 fn here() -> PathBuf {
     PathBuf::new()
 }
 
-/// The running lab of that name, or the only one.
+/// Returns the running lab with that name, or the only one.
 fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
     let mut alive: Vec<_> = registry
         .records()
         .context("cannot read the folder of the running labs")?
         .into_iter()
         .filter(Record::is_alive)
-        // One that cannot be talked to is still starting, or a benchmark's.
+        // A lab without a control socket is still starting or belongs to a benchmark.
         .filter(|record| registry.folder(&record.name).join(SOCKET).exists())
         .collect();
-    // Within a lab it is that lab, unless another one is named.
+    // Within a lab the default is that lab.
     let around = std::env::var("LAB_NAME").ok();
     let name = name.or(around.as_deref());
     let names = alive.iter().map(|record| record.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -207,7 +209,7 @@ fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
     }
 }
 
-/// The exit code that a command's status asks for, as a shell would give it.
+/// Returns the exit code for a command's status, as a shell does.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());

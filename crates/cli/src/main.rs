@@ -1,9 +1,9 @@
-//! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
+//! The `manyways` command: parsing and output. Each subcommand is a separate module.
 #![forbid(unsafe_code)]
-// Where a path names the standard library's macros, past those of `output`.
+// Also forbids the macros of the standard library by their full path, which `output` cannot hide.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-// First: its macros hold for all that follow.
+// First, because its macros apply only to the following modules.
 #[macro_use]
 mod output;
 
@@ -34,8 +34,8 @@ use tracing_subscriber::fmt::format::debug_fn;
 
 use failure::Failure;
 
-/// Flows come and go by the million, on one core and off another: that is where the system's own
-/// allocator takes a tenth of the time.
+/// The flow analysis allocates millions of flows and frees them on other cores. The system's
+/// allocator takes a tenth of the time there.
 #[cfg(feature = "fast-alloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -68,7 +68,7 @@ enum Command {
 }
 
 impl Command {
-    /// What is logged where nobody says.
+    /// Default log filter of the command.
     fn log(&self) -> &'static str {
         match self {
             #[cfg(feature = "bond")]

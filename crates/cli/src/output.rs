@@ -1,12 +1,12 @@
 //! Standard output and standard error of every command.
 //!
-//! The macros here hide the standard library's `print!` and its relatives in the whole crate. Those
-//! panic where nothing can be written (`>/dev/full`, `| head -1`); these do not, and make
-//! [`printable_lines`] of the text, because names in it come from captures, servers and files.
+//! The macros in this module hide the standard library's `print!` and its relatives in the whole
+//! crate. The standard macros panic if a write fails (`>/dev/full`, `| head -1`); these do not.
+//! They also escape the text with [`printable_lines`], because names in it originate from captures,
+//! servers and files.
 //!
-//! A standard output that a reader has closed ends nothing: the reader has read enough. Any other
-//! failure to write there shows in the exit code of [`finish`]. A failure of standard error has
-//! nobody to be shown to.
+//! A standard output that its reader has closed is not an error. Any other write error sets the
+//! exit code in [`finish`]. A write error of standard error is ignored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -37,28 +37,28 @@ macro_rules! eprint {
     ($($arg:tt)*) => { $crate::output::remark(&::std::format!($($arg)*)) };
 }
 
-/// Writes one line to standard error: a line end within it can only come from a foreign name.
+/// Writes one line to standard error. A line end within it can only originate from a foreign name.
 macro_rules! eprintln {
     () => { $crate::output::remark("\n") };
     ($($arg:tt)*) => { $crate::output::remark_line(&::std::format!($($arg)*)) };
 }
 
-/// Why standard output cannot be written, from the first failure on.
+/// The first write error of standard output.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// Writes human text or JSON to standard output. Nothing is written after the first failure.
+/// Writes text or JSON to standard output. Nothing is written after the first error.
 pub fn text(text: &str) {
     bytes(printable_lines(text).as_bytes());
 }
 
-/// As [`text`], in the place of what a terminal shows so far.
+/// As [`text`], but replaces the content of the terminal.
 #[cfg(feature = "bond")]
 pub fn screen(text: &str) {
-    // One write, so that nothing flickers.
+    // One write, to avoid flicker.
     bytes(format!("\x1b[H\x1b[J{}", printable_lines(text)).as_bytes());
 }
 
-/// Writes to standard output what a program is to read byte by byte.
+/// Writes bytes to standard output without escaping.
 pub fn bytes(bytes: &[u8]) {
     if is_lost() {
         return;
@@ -69,7 +69,7 @@ pub fn bytes(bytes: &[u8]) {
     }
 }
 
-/// Whether a write to standard output has failed: nobody sees what would come.
+/// Whether a write to standard output has failed, so that later output is of no use.
 pub fn is_lost() -> bool {
     LOST.get().is_some()
 }
@@ -79,21 +79,21 @@ pub fn remark(text: &str) {
     let _ = io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
-/// Writes one line to standard error; line ends before it leave room.
+/// Writes one line to standard error; leading line ends are kept as empty lines.
 pub fn remark_line(line: &str) {
     let words = line.trim_start_matches('\n');
     let room = &line[..line.len() - words.len()];
     remark(&format!("{room}{}\n", printable(words)));
 }
 
-/// Prints what the command line asks for in place of a command (help, the version), with exit code 0,
-/// or why it makes no sense, with exit code 2.
+/// Prints help or the version instead of a command, with exit code 0, or a usage error, with exit
+/// code 2.
 pub fn instead(answer: &clap::Error) -> ExitCode {
     let words = answer.render().to_string();
     match printable_lines(&words) {
-        // A word of the command line may be the name of a file that a pattern has found.
+        // A word of the command line may be a file name from a glob pattern.
         Cow::Owned(harmless) => remark(&harmless),
-        // In colours, where these are wanted.
+        // In colours if these are enabled.
         Cow::Borrowed(_) => {
             if let Err(error) = answer.print() {
                 let _ = LOST.set(error);
@@ -106,8 +106,8 @@ pub fn instead(answer: &clap::Error) -> ExitCode {
     }
 }
 
-/// The exit code of a command that succeeded with `code`: 1 where its output is not whole, unless
-/// its reader closed the pipe.
+/// Returns the exit code of a command that succeeded with `code`: 1 if its output is incomplete,
+/// unless the reader closed the pipe.
 pub fn finish(code: ExitCode) -> ExitCode {
     let flushed = io::stdout().flush();
     match LOST.get().or(flushed.as_ref().err()) {
@@ -118,7 +118,7 @@ pub fn finish(code: ExitCode) -> ExitCode {
     }
 }
 
-/// Standard error as the log writes to it. The log would report a failure to write by a panic.
+/// Standard error as the writer of the log. Write errors are ignored, because the log would panic.
 pub struct Log;
 
 impl Write for Log {
@@ -132,7 +132,7 @@ impl Write for Log {
     }
 }
 
-/// Writes a field of a log event, of which the value may come from outside.
+/// Writes a field of a log event, whose value may originate from outside.
 pub fn log_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     match field.name() {

@@ -1,4 +1,4 @@
-//! `manyways paths`: the networks that this host has, and which of them can be used.
+//! `manyways paths`: the networks of this host, and whether they can be used.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub struct Args {
     to: Vec<IpAddr>,
 }
 
-/// No name: to look it up would send something.
+/// Accepts no names, because a look-up would send packets.
 fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| {
         "an IP address was expected, like 192.0.2.7 or 2001:db8::7; `getent ahosts NAME` shows those of \
@@ -59,7 +59,7 @@ fn of_interest(interface: &Interface) -> bool {
     interface.usable.is_ok()
         || match interface.kind {
             Kind::Loopback => false,
-            // Bridges of containers, placeholders: noise until somebody routes over them.
+            // Bridges of containers and placeholders are shown only with a default route.
             Kind::Virtual | Kind::Tunnel => interface.metric.is_some(),
             _ => true,
         }
@@ -145,8 +145,8 @@ fn document(found: &[Interface]) -> Document<'_> {
 
 const TITLES: [&str; 7] = ["NAME", "KIND", "ADDRESS", "GATEWAY", "DNS", "METERED", "USABLE"];
 
-/// The table, each list of addresses downwards, and under it what can be done about the networks
-/// that cannot be used.
+/// Formats the table, with one address per line in each cell, and the hints for unusable networks
+/// below it.
 fn table(shown: &[&Interface]) -> String {
     if shown.is_empty() {
         return "no network (--all shows loopback and unused virtual interfaces)\n".into();

@@ -26,7 +26,7 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: CompletionsArgs) -> Result<ExitCode> {
-    // Into memory, because the generator panics where it cannot write.
+    // Generated in memory, because the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut help::shown(), "manyways", &mut script);
     crate::output::bytes(&script);

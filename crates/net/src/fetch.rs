@@ -1,9 +1,9 @@
-//! Downloads over several networks at once: `proto::fetch` decides, this moves the bytes.
+//! Downloads over several networks at once: `proto::fetch` decides, this module does the I/O.
 //!
-//! A [`Client`] holds one connection per path and keeps it for the next object of the same server.
-//! A [`Job`] is one object and the file it goes to. It refuses to mix bytes of which the server
-//! does not prove that they belong to the same object, and gives a file its name only when it is
-//! whole.
+//! A [`Client`] has one connection per path and keeps it for the next object of the same server. A
+//! [`Job`] describes one object and its output file. Bytes of several responses are combined only
+//! if the server proves that they belong to the same object. A file gets its name only when it is
+//! complete.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -87,12 +87,12 @@ pub use tls::{Trust, TrustError};
 use transfer::Destination;
 use worker::{Command, Worker};
 
-/// How far past what was read of a [`Body`] bytes are asked for, unless [`Config::ahead`] says else.
+/// Default of [`Config::ahead`] for a [`Body`]: requested bytes past the ones that were read.
 pub const AHEAD: Size = Size::from_mib(16);
-/// Headers that go only to the server that the user named.
+/// Headers that are sent only to the origin of the job's URL.
 const PRIVATE: [HeaderName; 3] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
-/// Headers on which a fetch depends.
+/// Headers that a fetch sets itself.
 const RESERVED: [HeaderName; 8] = [
     header::RANGE,
     header::IF_RANGE,
@@ -104,17 +104,17 @@ const RESERVED: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Fetches objects over several paths, with one connection a path.
+/// Fetches objects over several paths, with one connection per path.
 #[derive(Debug)]
 pub struct Client {
     paths: Vec<Arc<PathSpec>>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
-    /// Each path's bytes that came for nothing.
+    /// Received bytes that each path discarded.
     late: Vec<Late>,
     headers: Arc<HeaderMap>,
-    /// What is private of every job…
+    /// Private headers of all jobs.
     secrets: Arc<HeaderMap>,
-    /// …and of the one that is under way.
+    /// Private headers of the current job.
     private: Arc<HeaderMap>,
     metered: Allowance,
     metered_spent: Size,
@@ -124,17 +124,17 @@ pub struct Client {
     watch: Option<Watcher>,
 }
 
-/// What every worker gets.
+/// Parameters of all workers.
 #[derive(Clone, Debug)]
 struct Spawner {
     tls: Arc<rustls::ClientConfig>,
     prior_knowledge: bool,
-    /// Whose name servers all paths ask, where that is one path's.
+    /// Whether all paths use the name servers of the first path.
     names_of_first: bool,
     answers: Answers,
 }
 
-/// What a [`Client`] is made of; from [`Client::builder`].
+/// Configuration of a [`Client`], from [`Client::builder`].
 #[derive(Debug, Default)]
 pub struct ClientBuilder {
     paths: Vec<PathSpec>,
@@ -148,7 +148,7 @@ pub struct ClientBuilder {
     watch: Option<Watcher>,
 }
 
-/// One object, and the file that it goes to.
+/// One object and its output file.
 #[derive(Clone, Debug)]
 pub struct Job {
     location: Location,
@@ -159,31 +159,31 @@ pub struct Job {
     login: Option<Login>,
 }
 
-/// What to do about an object's SHA-256.
+/// Treatment of an object's SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
-    /// Nothing.
+    /// Not computed.
     #[default]
     None,
-    /// Report it.
+    /// Computed and reported.
     Report,
-    /// Report it, and fail where it is another one.
+    /// Computed and reported; the fetch fails if it differs from this value.
     Check([u8; 32]),
 }
 
 impl Client {
-    /// A client with system trust, MP-H2 and no limit on metered paths, until told else.
+    /// Returns a builder with the system's trust, MP-H2, and no limit on metered paths.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Fetches one object, and tells `on_event` what happens. When `stop` is ready first, the
-    /// transfer ends with [`Cause::Stopped`] and leaves what a later run can go on with.
+    /// Fetches one object and reports events to `on_event`. If `stop` is ready first, the transfer
+    /// ends with [`Cause::Stopped`] and leaves a part file that a later run can continue.
     ///
-    /// Dropping the future instead leaves the unfinished file as a kill would.
+    /// If the future is dropped instead, the part file is left as after a kill of the process.
     ///
     /// # Errors
-    /// [`FetchError`] says why, and what is left.
+    /// [`FetchError`] contains the cause and the state of the part file.
     pub async fn fetch(
         &mut self,
         job: &Job,
@@ -193,11 +193,11 @@ impl Client {
         self.carry(job, Destination::File, on_event, stop).await
     }
 
-    /// Fetches one object for somebody who reads it in order while it comes. The job's file is not
-    /// touched, nothing is kept for a later run, and a checksum is compared when all was read
-    /// already.
+    /// Fetches one object for a caller that reads it in order while it arrives. The job's file is
+    /// not touched, nothing is kept for a later run, and a checksum is compared only after all
+    /// bytes were read.
     ///
-    /// The second thing that is returned does the work, and has to be awaited beside the reading:
+    /// The returned future does the transfer and must be awaited concurrently with the reading:
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -222,8 +222,9 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// It is bounded: no more than [`AHEAD`], and what was on its way when that was reached, waits
-    /// to be read. Where the [`Body`] is dropped, the transfer ends with [`SinkError::Unread`].
+    /// The memory is bounded: at most [`AHEAD`], plus the bytes that were in flight at that point,
+    /// wait for the reader. If the [`Body`] is dropped, the transfer ends with
+    /// [`SinkError::Unread`].
     pub fn stream<'a>(
         &'a mut self,
         job: &'a Job,
@@ -251,7 +252,7 @@ impl Client {
         outcome
     }
 
-    /// A path that was not there before, for this transfer and those to come.
+    /// Adds a path, for this transfer and later ones.
     fn join(&mut self, spec: PathSpec) {
         let id = PathId(self.paths.len());
         let (path, late) = (Arc::new(self.with_names(id.0, spec)), Late::default());
@@ -261,7 +262,8 @@ impl Client {
         self.workers.push(worker);
     }
 
-    /// What is known of a path is not true any more; its worker has to hear of that.
+    /// Replaces the properties of a path. Returns them for its worker, or `None` for an unknown
+    /// path.
     fn renew(&mut self, id: usize, spec: PathSpec) -> Option<Arc<PathSpec>> {
         let spec = Arc::new(self.with_names(id, spec));
         let path = self.paths.get_mut(id)?;
@@ -269,7 +271,7 @@ impl Client {
         Some(spec)
     }
 
-    /// The names of a path are the first one's where all talk to one server.
+    /// Uses the names of the first path if all paths must connect to one server.
     fn with_names(&self, id: usize, spec: PathSpec) -> PathSpec {
         match self.paths.first() {
             Some(first) if self.spawner.names_of_first && id > 0 => {
@@ -279,7 +281,7 @@ impl Client {
         }
     }
 
-    /// A header that says who we are goes before a login.
+    /// A configured `Authorization` header takes precedence over a login.
     fn secrets_for(&self, job: &Job) -> Arc<HeaderMap> {
         let login = job.login.as_ref().and_then(Login::header);
         match login.filter(|_| !self.secrets.contains_key(header::AUTHORIZATION)) {
@@ -294,16 +296,16 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Adds paths. The first one that is not metered makes the first request.
+    /// Adds paths. The first request prefers paths that are not metered.
     pub fn paths(mut self, paths: impl IntoIterator<Item = PathSpec>) -> Self {
         self.paths.extend(paths);
         self
     }
 
-    /// Asks this, about once a second while a transfer runs, which paths there are now: one of a
-    /// new name joins the transfer, and one that is missing is not used until it is back. `None`
-    /// where that cannot be told; nothing changes then. It may block. Paths without a device stay
-    /// as they are.
+    /// Sets a callback that lists the current paths, about once per second during a transfer. A
+    /// path with a new name joins the transfer, and a missing path is not used until it returns. If
+    /// the callback returns `None`, nothing changes. It may block. Paths without a device never
+    /// change.
     pub fn watch(
         mut self,
         look: impl Fn() -> Option<Vec<PathSpec>> + Send + Sync + 'static,
@@ -313,54 +315,54 @@ impl ClientBuilder {
         self
     }
 
-    /// Whose certificates are accepted.
+    /// Sets the accepted certificates.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Sends this header, `Name: value`, with every request. `Authorization` and `Cookie` are sent
-    /// only to the server of the job's URL, not where it redirects to.
+    /// Adds a header, `Name: value`, to every request. `Authorization` and `Cookie` are sent only
+    /// to the origin of the job's URL, not to redirect targets.
     pub fn header(mut self, line: impl Into<String>) -> Self {
         self.headers.push(line.into());
         self
     }
 
-    /// How much metered paths may bring in all, over every job of this client.
+    /// Limits the bytes of metered paths over all jobs of this client.
     pub fn metered(mut self, allowance: Allowance) -> Self {
         self.metered = Some(allowance);
         self
     }
 
-    /// Replaces the times and limits of the decisions.
+    /// Replaces the configuration of the transfers.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Tells each request, answer, piece and PING as [`Event::Record`].
+    /// Whether each request, response, piece and PING is reported as [`Event::Record`].
     pub fn records(mut self, records: bool) -> Self {
         self.records = records;
         self
     }
 
-    /// Every path talks to the server that the first one found, instead of the one that its own
-    /// name servers name.
+    /// Whether every path connects to the server that the first path's name servers return, instead
+    /// of the one that its own return.
     pub fn single_server(mut self, single_server: bool) -> Self {
         self.single_server = single_server;
         self
     }
 
-    /// Speaks HTTP/2 to `http://` servers too, without asking whether they do.
+    /// Whether HTTP/2 is used with `http://` servers without negotiation (RFC 9113 §3.3).
     pub fn http2_prior_knowledge(mut self, prior_knowledge: bool) -> Self {
         self.prior_knowledge = prior_knowledge;
         self
     }
 
-    /// Makes the client. Needs a tokio runtime with I/O and time; one thread is enough.
+    /// Creates the client. It needs a tokio runtime with I/O and time; one thread is enough.
     ///
     /// # Errors
-    /// Where the trust cannot be read or a header is not one.
+    /// Fails if the trust cannot be loaded or a header is invalid.
     pub fn build(self) -> Result<Client, ClientError> {
         let tls = tls::config(&self.trust)?;
         let (mut headers, mut private) = (HeaderMap::new(), HeaderMap::new());
@@ -397,11 +399,11 @@ impl ClientBuilder {
 }
 
 impl Job {
-    /// The object at `url`, into the file `output`, which is replaced when the object is whole. A
-    /// user name and a password in the URL become the job's login.
+    /// Creates a job that downloads `url` to the file `output`, which is replaced when the object
+    /// is complete. A user name and a password in the URL become the job's login.
     ///
     /// # Errors
-    /// Where `url` is not an http or https URL.
+    /// Fails if `url` is not an http or https URL.
     pub fn new(url: &str, output: impl Into<PathBuf>) -> Result<Self, LocationError> {
         let (bare, info) = UserInfo::split(url);
         let login = info.map(|UserInfo { user, password }| Login {
@@ -418,35 +420,32 @@ impl Job {
         })
     }
 
-    /// Where the object is.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// The file that it goes to.
     pub fn output(&self) -> &Path {
         &self.output
     }
 
-    /// Goes on with what an earlier run left, if it left anything.
+    /// Whether the part file of an earlier run is continued, if there is one.
     pub fn resume(mut self, resume: bool) -> Self {
         self.resume = resume;
         self
     }
 
-    /// The object's length, where it is known beforehand: every path can then begin at once.
+    /// Sets the expected length of the object, which lets every path begin at once.
     pub fn size(mut self, size: Option<Size>) -> Self {
         self.size = size;
         self
     }
 
-    /// Who asks for it. This goes only to the origin of the job's URL, not where it redirects to.
+    /// Sets the login. It is sent only to the origin of the job's URL, not to redirect targets.
     pub fn login(mut self, login: Option<Login>) -> Self {
         self.login = login;
         self
     }
 
-    /// What to do about the SHA-256.
     pub fn checksum(mut self, checksum: Checksum) -> Self {
         self.checksum = checksum;
         self

@@ -1,12 +1,13 @@
-//! Names to addresses, per path: the query goes to the name servers of one network, through that
-//! network, because a content network answers differently on each.
+//! Name resolution per path: the query is sent to the name servers of one network, over that
+//! network, because a content network returns different addresses on each.
 //!
-//! Literals, `localhost` and `/etc/hosts` come first. Then `A` and `AAAA` records are queried at
-//! once, over UDP and, if the answer is truncated, over TCP; `manyways_proto::resolve` decides
-//! which server is queried when. Not supported: search domains (a name is queried unchanged),
-//! DNSSEC, mDNS, encrypted DNS, and a cache (a transfer resolves a name once).
+//! Literals, `localhost` and `/etc/hosts` have precedence. Otherwise `A` and `AAAA` records are
+//! queried in parallel, over UDP and, if the answer is truncated, over TCP;
+//! `manyways_proto::resolve` decides about servers and timeouts. Not supported: search domains (a
+//! name is queried unchanged), DNSSEC, mDNS, encrypted DNS, and a cache (a transfer resolves a name
+//! once).
 //!
-//! [`lookup`] takes an interface as it was discovered; [`PathResolver`] is the part of it that a
+//! [`lookup`] takes a discovered interface; [`PathResolver`] contains only the properties that a
 //! look-up needs.
 
 pub mod message;
@@ -27,7 +28,7 @@ pub use self::query::QueryError;
 /// Why one name server did not answer.
 pub type ServerProblem = manyways_proto::resolve::Problem<QueryError>;
 
-/// The part of a path that a look-up needs.
+/// Properties of a path that a look-up needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathResolver {
     /// Name of the interface to which the sockets are bound; `None` leaves the choice to the
@@ -50,38 +51,20 @@ pub struct PathResolver {
 pub enum ResolveError {
     /// The text is neither an address nor a host name.
     #[error("\"{host}\" is not a host name")]
-    BadName {
-        /// The text.
-        host: String,
-    },
+    BadName { host: String },
     /// A name server reports that the name does not exist.
     #[error("the name {host} does not exist, according to {server}")]
-    NoSuchName {
-        /// The name.
-        host: String,
-        /// The name server.
-        server: IpAddr,
-    },
+    NoSuchName { host: String, server: IpAddr },
     /// The name exists but has no address of a family that the path has.
     #[error("the name {host} has no address that {path} can reach")]
-    NoAddress {
-        /// The name.
-        host: String,
-        /// Name of the path.
-        path: String,
-    },
+    NoAddress { host: String, path: String },
     /// The path has no name server.
     #[error("no name server is known for {path}")]
-    NoServer {
-        /// Name of the path.
-        path: String,
-    },
+    NoServer { path: String },
     /// No name server answered in time or properly.
     #[error("no name server of {path} answers for {host}: {}", listed(.problems))]
     NoAnswer {
-        /// The name.
         host: String,
-        /// Name of the path.
         path: String,
         /// The last problem of each server.
         problems: Vec<(IpAddr, ServerProblem)>,
@@ -99,7 +82,7 @@ impl ResolveError {
         matches!(self, Self::NoAnswer { .. })
     }
 
-    /// A step that may solve it.
+    /// Returns a step that may solve the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::BadName { .. } => {
@@ -115,7 +98,7 @@ impl ResolveError {
     }
 }
 
-/// The problems of all servers, separated by semicolons.
+/// Formats the problems of all servers, separated by semicolons.
 fn listed(problems: &[(IpAddr, ServerProblem)]) -> String {
     let texts: Vec<String> =
         problems.iter().map(|(server, problem)| format!("{server}: {problem}")).collect();
@@ -134,20 +117,20 @@ impl From<&Interface> for PathResolver {
     }
 }
 
-/// The addresses of `host` on `path`, at least one, the family to try first in front. Needs a
-/// tokio runtime with I/O and time. Takes at most 26 seconds with four silent servers.
+/// Returns the addresses of `host` on `path`, at least one, with the preferred family first. Needs
+/// a tokio runtime with I/O and time. Takes at most 26 s with four unresponsive servers.
 ///
 /// # Errors
-/// If the name has no address on this path.
+/// Fails if the name has no address on this path.
 pub async fn lookup(path: &Interface, host: &str) -> Result<Vec<IpAddr>, ResolveError> {
     PathResolver::from(path).lookup(host).await
 }
 
 impl PathResolver {
-    /// As the free [`lookup`].
+    /// As the function [`lookup`].
     ///
     /// # Errors
-    /// If the name has no address on this path.
+    /// Fails if the name has no address on this path.
     pub async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, ResolveError> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if let Ok(literal) = bare.parse::<IpAddr>() {
@@ -156,7 +139,7 @@ impl PathResolver {
         if !is_host_name(host) {
             return Err(ResolveError::BadName { host: host.to_owned() });
         }
-        // One read of a small local file is not worth a thread.
+        // One read of a small local file needs no thread.
         let hosts = std::fs::read(Path::new("/etc/hosts")).unwrap_or_default();
         let mut known = message::addresses_in_hosts(&hosts, host);
         if !known.is_empty() {

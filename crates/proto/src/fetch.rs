@@ -1,39 +1,39 @@
 //! The download of one object over several paths: which bytes to request, where and when.
 //!
-//! [`Fetch`] is sans-IO. [`Fetch::handle`] takes what happened, [`Fetch::poll`] returns what to do,
-//! and [`Fetch::next_wakeup`] names the next time at which to poll. A fetch knows paths and requests
-//! by number, and nothing of sockets, TLS or an HTTP version.
+//! [`Fetch`] is sans-IO. [`Fetch::handle`] takes an event, [`Fetch::poll`] returns an action, and
+//! [`Fetch::next_wakeup`] returns the time of the next poll. A fetch identifies paths and requests
+//! by number. It knows neither sockets nor TLS nor the HTTP version.
 //!
 //! # How the bytes are split
-//! The first path requests the whole object with a plain GET: no HEAD, and no request is wasted. The
-//! response tells the length, and whether bytes of several responses may be combined at all (range
+//! The first path requests the whole object with a plain GET, without a HEAD before it. The
+//! response contains the length and shows whether bytes of several responses may be combined (range
 //! requests and a strong validator, see [`Validator::choose`]). Then, as in MP-H2:
 //!
-//! - A path that is idle, or will be idle in one round trip, takes over the end of what the path
-//!   that would finish last still has to bring, so that all paths finish together (equation 1,
-//!   solved for any number of paths). While no rate is known, it takes an equal part.
+//! - A path that is idle, or will be idle in one round trip, takes over the end of the remaining
+//!   range of the path that would finish last, so that all paths finish together (equation 1,
+//!   solved for any number of paths). While no rate is known, the path takes an equal part.
 //! - A path sends its next request one application round trip before its last bytes are due, so
-//!   that its link never waits (at most two requests a path, HTTP/2 only).
-//! - To end a response early, a fetch stops granting flow-control credit at that byte: no byte
-//!   comes in vain, and the stream is cancelled where it stands. Credit that the server already has
-//!   is left to it, unless that would delay the end.
-//! - When the length is known beforehand, every path begins at once.
+//!   that its link never waits (at most two requests per path, HTTP/2 only).
+//! - To end a response early, a fetch stops granting flow-control credit at that byte. No byte is
+//!   received unnecessarily, and the stream is cancelled at that byte. Credit that the server
+//!   already has is not withdrawn, unless that would delay the end.
+//! - If the length is known beforehand, every path begins at once.
 //!
 //! Beyond the paper:
 //!
-//! - An idle path requests everything that an unresponsive path still has to bring. The
-//!   unresponsive one may go on; whichever bytes come first count, the others are duplicates.
-//! - A path that fails releases its bytes to the others. It is tried again with exponential
-//!   backoff, and is dropped after [`Config::attempts`] failures without a useful byte in between.
-//! - A path whose interface is gone releases its bytes at once, and is used again when the interface
+//! - An idle path requests the whole remaining range of an unresponsive path. The unresponsive path
+//!   may continue; the first copy of each byte counts, the other ones are duplicates.
+//! - A path that fails releases its bytes to the others. It is retried with exponential backoff and
+//!   is dropped after [`Config::attempts`] failures without a useful byte in between.
+//! - A path without its interface releases its bytes at once, and is used again when the interface
 //!   returns. New paths may join at any time.
-//! - While all paths are idle none is dropped: they are tried again until [`Config::silence`] has
+//! - While all paths are idle, no path is dropped: they are retried until [`Config::silence`] has
 //!   passed.
 //!
-//! Other ways to split exist for comparison, see [`Scheduler`].
+//! Other schedulers exist for comparison, see [`Scheduler`].
 //!
-//! Every byte is written once, whichever path brings it. Nothing is written from a response that
-//! does not prove that it belongs to the same object.
+//! Every byte is written once, whichever path receives it. A response is written only if it proves
+//! that it belongs to the same object.
 //!
 //! # States
 //! A fetch has a phase and a state of the object; each path and each request has its own state.
@@ -121,10 +121,10 @@ pub use selection::{
 };
 pub use transfer::Fetch;
 
-/// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.
+/// A path, by the number that the shell assigned. The first GET prefers lower numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub usize);
 
-/// A request. Numbers are never used twice within a fetch.
+/// A request. A fetch never reuses a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);

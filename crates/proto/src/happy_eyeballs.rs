@@ -1,10 +1,10 @@
-//! Which address of a server is tried when, on one path (RFC 8305).
+//! The order and times of connection attempts to a server's addresses, on one path (RFC 8305).
 //!
 //! [`Dialer`] connects to a server whose name two sources resolve: the path's own name servers, and
-//! those of other paths of the same host. Content networks answer differently on each network, so
-//! only addresses of the path's own name servers count. But while these have not answered, the
-//! dialer connects speculatively to the addresses that another path has resolved: where both are
-//! sent to the same servers, that saves a slow path a round trip.
+//! those of other paths of the same host. Content networks return different addresses on each
+//! network, so only addresses of the path's own name servers count. While these have not answered,
+//! the dialer connects speculatively to the addresses that another path has resolved. If both paths
+//! are sent to the same servers, this saves a slow path one round trip.
 //!
 //! ```text
 //! Resolving ──other path's addresses──▶ Speculating ──connected──▶ Holding
@@ -17,7 +17,7 @@
 //!                            └────connected────▶ Over ◀──────it is────────┘
 //! ```
 //!
-//! Where all speculative addresses are among the own ones, the attempts go on; where they all fail,
+//! If all speculative addresses are among the own ones, the attempts continue. If they all fail,
 //! the own addresses are tried from the start.
 
 mod attempts;
@@ -29,13 +29,13 @@ use manyways_unit::{Span, Time};
 
 use attempts::Attempts;
 
-/// How connection attempts are paced.
+/// Pace and number of connection attempts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DialConfig {
-    /// The next address is tried in addition to the ones before after this time (RFC 8305 §5).
+    /// Connection attempt delay: wait before the next address is tried in parallel (RFC 8305 §5).
     pub attempt_delay: Span,
-    /// At most this many addresses of a server are tried.
+    /// Maximum number of a server's addresses that are tried.
     pub max_addresses: usize,
 }
 
@@ -46,9 +46,8 @@ impl Default for DialConfig {
 }
 
 impl DialConfig {
-    /// The addresses of a server in the order in which they are tried: only those that the path
-    /// can reach, of alternating families, beginning with the family of the first one (RFC 8305
-    /// §4).
+    /// Returns the addresses of a server in the order of the attempts: only those that the path can
+    /// reach, with alternating families, beginning with the family of the first one (RFC 8305 §4).
     pub fn select(
         &self,
         addresses: &[IpAddr],
@@ -71,29 +70,29 @@ impl DialConfig {
     }
 }
 
-/// What happened while a path dials.
+/// An event while a path dials.
 #[derive(Clone, Debug)]
 pub enum DialInput {
-    /// Another path has resolved the name to these addresses of this path's families.
+    /// The addresses that another path has resolved, limited to the families of this path.
     OtherAddresses(Vec<SocketAddr>),
-    /// The path's own name servers have.
+    /// The addresses that the path's own name servers have returned.
     OwnAddresses(Vec<SocketAddr>),
-    /// The answer to [`DialOutput::Connect`]: a connection.
+    /// Success of [`DialOutput::Connect`].
     Connected(SocketAddr),
-    /// The other answer to [`DialOutput::Connect`].
+    /// Failure of [`DialOutput::Connect`].
     Failed(SocketAddr),
 }
 
-/// What to do while a path dials.
+/// An action while a path dials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DialOutput {
     /// Connect to this address, and report the result.
     Connect(SocketAddr),
     /// Close all connections, and abort all attempts.
     Abort,
-    /// This connection is the one to use; there are no further outputs.
+    /// Use this connection; there are no further outputs.
     Use(SocketAddr),
-    /// No address of the server could be connected to; there are no further outputs.
+    /// No connection to any address succeeded; there are no further outputs.
     Failed,
 }
 
@@ -109,11 +108,11 @@ pub struct Dialer {
 enum DialState {
     /// No connection attempt is under way.
     Resolving,
-    /// Addresses of another path are tried, and the own ones are not known.
+    /// Addresses of another path are tried, and the own ones are unknown.
     Speculating(Attempts),
-    /// A speculative connection is there, and the own addresses are not known.
+    /// A speculative connection exists, and the own addresses are unknown.
     Holding(SocketAddr),
-    /// Own addresses are tried; `retry` has all of them while only some were tried speculatively.
+    /// Own addresses are tried. `retry` contains all of them if only some were tried speculatively.
     Connecting {
         attempts: Attempts,
         retry: Vec<SocketAddr>,
@@ -127,7 +126,7 @@ impl Dialer {
         Self { config, state: DialState::Resolving, outputs: VecDeque::new() }
     }
 
-    /// Takes in what happened.
+    /// Applies an event.
     pub fn handle(&mut self, now: Time, input: DialInput) {
         match input {
             DialInput::OtherAddresses(addresses) => {
@@ -141,7 +140,8 @@ impl Dialer {
         }
     }
 
-    /// The next thing to do, or `None` before the next input or [`Dialer::next_wakeup`].
+    /// Returns the next action; `None` if there is none before the next input or
+    /// [`Dialer::next_wakeup`].
     pub fn poll(&mut self, now: Time) -> Option<DialOutput> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -154,7 +154,7 @@ impl Dialer {
         }
     }
 
-    /// When to poll again although nothing happened.
+    /// When to poll again without an input; `None` if no attempt is waiting.
     pub fn next_wakeup(&self) -> Option<Time> {
         match &self.state {
             DialState::Speculating(attempts) | DialState::Connecting { attempts, .. } => {
@@ -177,7 +177,7 @@ impl Dialer {
                 self.state = DialState::Connecting { attempts, retry: own };
             }
             DialState::Holding(_) | DialState::Speculating(_) => {
-                // A connection to a server that is not this path's own is worth nothing.
+                // A connection to a server that is not among the own addresses is of no use.
                 self.outputs.push_back(DialOutput::Abort);
                 self.connect(now, own);
             }

@@ -1,9 +1,9 @@
-//! Which name server of a path is asked for a name, for how long, and what its answers amount to.
+//! Decides which name server of a path is queried, with which timeout, and with which result.
 //!
-//! [`Lookup`] queries the servers one after the other, and all of them again with a longer timeout
-//! while none answers. Each server gets one query for each address family that the path has, over
-//! UDP and, where the answer is truncated, over TCP. Where one family has addresses, the other is
-//! waited for only a little longer (RFC 8305 §3).
+//! [`Lookup`] queries one server after the other, and all of them again with a longer timeout while
+//! none answers. Each server gets one query for each address family of the path: over UDP and, if
+//! the answer is truncated, over TCP. When one family has addresses, the wait for the other is
+//! limited to the resolution delay (RFC 8305 §3).
 //!
 //! ```text
 //! query   Udp ──truncated──▶ Tcp ──▶ answered, failed or timed out
@@ -16,17 +16,17 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-/// How long name servers are waited for.
+/// Timeouts and limits of a lookup.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LookupConfig {
-    /// How long one query may take, in the first round over all servers and in the later ones. A
-    /// mobile network that wakes up takes more than a second.
+    /// Timeout of one query, for each round over all servers. A mobile network that leaves idle
+    /// needs more than a second.
     pub server_timeouts: [Span; 3],
-    /// How long the second family is waited for when the first one has addresses (RFC 8305 §3
-    /// recommends 50 ms; cellular name servers need more).
+    /// Wait for the second family after the first one has addresses. RFC 8305 §3 recommends 50 ms;
+    /// cellular name servers need more.
     pub resolution_delay: Span,
-    /// At most this many servers are queried.
+    /// Maximum number of servers that are queried.
     pub max_servers: usize,
 }
 
@@ -40,7 +40,6 @@ impl Default for LookupConfig {
     }
 }
 
-/// An address family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// IPv4: `A` records.
@@ -49,41 +48,33 @@ pub enum Family {
     V6,
 }
 
-/// What carries a query.
+/// Transport protocol of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// A datagram.
     Udp,
-    /// A connection, for an answer that no datagram holds.
+    /// For an answer that exceeds a datagram.
     Tcp,
 }
 
-/// The answer to one query; `E` is why there is none.
+/// The answer to one query; `E` is the error of a query without an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QueryAnswer<E> {
-    /// The addresses of the name in this family: none where it has only others.
+    /// The addresses of the name in this family; empty if it has only others.
     Addresses(Vec<IpAddr>),
     /// The name does not exist.
     NoSuchName,
     /// The answer is longer than the transport permits.
     Truncated,
-    /// The server cannot be reached, or does not answer.
+    /// The server cannot be reached or does not answer.
     Failed(E),
 }
 
-/// What a lookup asks of the shell.
+/// An action of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LookupOutput<E> {
-    /// Query this server for addresses of this family; the answer goes to [`Lookup::handle`].
-    /// A query of the same family that is still under way is over.
-    Query {
-        /// The server.
-        server: IpAddr,
-        /// The family.
-        family: Family,
-        /// What carries the query.
-        transport: Transport,
-    },
+    /// Query this server for addresses of this family, and report the answer to [`Lookup::handle`].
+    /// The query replaces an unanswered one for the same family.
+    Query { server: IpAddr, family: Family, transport: Transport },
     /// The addresses of the name, at least one. There are no further outputs.
     Resolved(Vec<IpAddr>),
     /// The name has no address on this path. There are no further outputs.
@@ -99,14 +90,14 @@ pub enum LookupFailure<E> {
     NoSuchName(IpAddr),
     /// The name exists, but has no address of a family that the path has.
     NoAddress,
-    /// No server answered; the last problem of each.
+    /// No server answered; the last problem of each server.
     NoAnswer(Vec<(IpAddr, Problem<E>)>),
 }
 
-/// Why one server gave no answer.
+/// Why a server gave no usable answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem<E> {
-    /// Nothing came for this time.
+    /// No answer within this time.
     Timeout(Span),
     /// Its answer is truncated even over TCP.
     Truncated,
@@ -130,12 +121,12 @@ pub struct Lookup<E> {
     config: LookupConfig,
     servers: Vec<IpAddr>,
     families: Vec<Family>,
-    /// The last problem of each server.
+    /// Last problem of each server.
     problems: Vec<Option<Problem<E>>>,
     round: usize,
     server: usize,
     queries: Vec<Query<E>>,
-    /// When the families that have not answered are given up.
+    /// End of the resolution delay; `None` while no family has addresses.
     delay_ends: Option<Time>,
     outputs: VecDeque<LookupOutput<E>>,
     phase: Phase,
@@ -165,13 +156,13 @@ enum Outcome<E> {
     Addresses(Vec<IpAddr>),
     NoSuchName,
     Problem(Problem<E>),
-    /// Given up because the other family has addresses.
+    /// Ended by the resolution delay: the other family has addresses.
     Late,
 }
 
 impl<E: Clone> Lookup<E> {
-    /// Creates a lookup that queries `servers` in this order. `addresses` are those of the path:
-    /// only their families are queried, and both where there are none.
+    /// Creates a lookup that queries `servers` in this order. `addresses` are the path's own: only
+    /// their families are queried, or both families if there are none.
     pub fn new(config: LookupConfig, servers: &[IpAddr], addresses: &[IpAddr]) -> Self {
         let servers: Vec<IpAddr> = servers.iter().copied().take(config.max_servers).collect();
         let has = |v6| addresses.is_empty() || addresses.iter().any(|ip| ip.is_ipv6() == v6);
@@ -190,7 +181,7 @@ impl<E: Clone> Lookup<E> {
         }
     }
 
-    /// Takes in the answer to the latest query of this family.
+    /// Applies the answer to the latest query of this family.
     pub fn handle(&mut self, now: Time, family: Family, answer: QueryAnswer<E>) {
         let query = self.queries.iter_mut().find(|query| query.family == family);
         let Some(Query { state, .. }) = query else { return };
@@ -217,7 +208,8 @@ impl<E: Clone> Lookup<E> {
         *state = QueryState::Done(outcome);
     }
 
-    /// The next thing to do, or `None` before the next input or [`Lookup::next_wakeup`].
+    /// Returns the next action; `None` if there is none before the next input or
+    /// [`Lookup::next_wakeup`].
     pub fn poll(&mut self, now: Time) -> Option<LookupOutput<E>> {
         if self.phase == Phase::Starting {
             self.phase = Phase::Querying;
@@ -230,7 +222,7 @@ impl<E: Clone> Lookup<E> {
         self.outputs.pop_front()
     }
 
-    /// When to poll again although nothing happened.
+    /// When to poll again without an input; `None` after the end.
     pub fn next_wakeup(&self) -> Option<Time> {
         if self.phase == Phase::Over {
             return None;
@@ -239,7 +231,7 @@ impl<E: Clone> Lookup<E> {
         deadlines.min()
     }
 
-    /// When a query that is under way is given up.
+    /// When an unanswered query times out.
     fn deadline(&self, query: &Query<E>) -> Option<Time> {
         match query.state {
             QueryState::Waiting { since, .. } => {
@@ -285,7 +277,8 @@ impl<E: Clone> Lookup<E> {
         }
     }
 
-    /// Ends the lookup, or goes on to the next server, once all queries of this one are over.
+    /// Ends the lookup or continues with the next server, when all queries to this server have
+    /// ended.
     fn conclude(&mut self, now: Time) {
         let outcomes: Option<Vec<Outcome<E>>> = self
             .queries
@@ -316,7 +309,7 @@ impl<E: Clone> Lookup<E> {
         }
     }
 
-    /// Queries the next server, or the first one again in the next round.
+    /// Queries the next server, or the first one in the next round.
     fn go_on(&mut self, now: Time, problem: Problem<E>) {
         if let Some(last) = self.problems.get_mut(self.server) {
             *last = Some(problem);
@@ -340,10 +333,10 @@ impl<E: Clone> Lookup<E> {
     }
 }
 
-/// Sorts the addresses of a server, the family to try first in front: IPv6 (RFC 6724), unless the
-/// path's only IPv6 address is a unique local one and the server's is not, or the path has none.
-/// Such packets are hardly ever answered. `own` are the path's addresses; empty leaves the choice
-/// to the kernel.
+/// Sorts the addresses of a server, with the preferred family first. IPv6 is preferred (RFC 6724)
+/// if the path has an IPv6 address of the same kind as the server, unique local or global; other
+/// IPv6 packets are hardly ever answered. `own` are the addresses of the path. If there are none,
+/// IPv6 is first and the kernel selects the source.
 pub fn sort_by_source(addresses: &mut [IpAddr], own: &[IpAddr]) {
     let is_unique_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unique_local());
     let has_source = |address: &IpAddr| {

@@ -1,4 +1,4 @@
-//! Who fetches the file, and how.
+//! The contenders: programs that fetch the file.
 
 use std::process::Command;
 
@@ -15,22 +15,22 @@ use super::requests::{self, Request};
 use super::watch::{Display, INTERVAL, Sample, share, since_its_start};
 use super::{GREETING, SIZE};
 
-/// One way to get the file.
+/// A program with its configuration.
 pub struct Contender {
-    /// For machines.
+    /// Name in the JSON.
     pub name: &'static str,
-    /// For people.
+    /// Name in the report.
     pub label: &'static str,
-    /// How it uses the links, for charts.
+    /// Its use of the links, for charts.
     pub short: &'static str,
-    /// What it is, in a few words.
+    /// Its command, and its requirement on the server.
     pub about: &'static str,
-    /// The first and the last link that it may use.
+    /// Indices of the first and the last link that it may use.
     links: (usize, usize),
     how: Downloader,
 }
 
-/// In the order in which they run.
+/// In the order of the runs.
 pub const CONTENDERS: [Contender; 5] = [
     Contender {
         name: "wifi",
@@ -74,10 +74,10 @@ pub const CONTENDERS: [Contender; 5] = [
     },
 ];
 
-/// The longest that a contender may take, in seconds.
+/// Maximum duration of a run, in seconds.
 const TIMEOUT: f64 = 60.0;
 
-/// Where contenders run.
+/// The environment of the runs.
 pub struct Stage<'a> {
     pub launcher: &'a Launcher<'a>,
     pub programs: &'a Programs,
@@ -86,7 +86,7 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// The command that fetches an object of this size over these links.
+    /// Returns the command that fetches an object of this size over these links.
     pub fn command(&self, how: Downloader, links: &[LinkSpec], size: Size) -> Command {
         let (programs, site) = (self.programs, self.origin);
         how.command(&Fetch { programs, site, links, warm: false, size, stop: None, cache: None })
@@ -97,31 +97,31 @@ impl Stage<'_> {
     }
 }
 
-/// What became of one contender.
+/// Outcome of one contender.
 pub struct Run {
     pub contender: &'static Contender,
     pub end: End,
-    /// From the start of its process to the end; nothing when it did not run.
+    /// From the start of the process to its end; `None` if it did not run.
     pub process: Option<Span>,
-    /// What the links delivered meanwhile; empty when it did not run.
+    /// Bytes that the links delivered during the run; empty if it did not run.
     pub samples: Vec<Sample>,
-    /// What kernel MPTCP used; only where it was used.
+    /// Subflows of kernel MPTCP; `None` for other contenders.
     pub mptcp: Option<Mptcp>,
-    /// What `manyways get` asked for, or why its event log does not say; only where it ran.
+    /// Requests of `manyways get`, or the error of its event log; `None` if it did not run.
     pub requests: Option<Result<Vec<Request>, String>>,
 }
 
 pub enum End {
-    /// The whole file came, as it was.
+    /// The complete and unchanged file arrived.
     Delivered(Delivery),
-    /// It ran and failed, with the reason.
+    /// The run failed, with the reason.
     Failed(String),
-    /// It cannot run here, with the reason.
+    /// The contender cannot run here, with the reason.
     Skipped(String),
 }
 
 pub struct Delivery {
-    /// By the contender's own clock: from the name look-up to the last byte.
+    /// Measured by the contender: from the name look-up to the last byte.
     pub elapsed: Span,
     pub bytes: Size,
     pub sha256: String,
@@ -148,7 +148,8 @@ impl Contender {
         let links = &stage.links[self.links.0..=self.links.1];
         let mut watcher = None;
         if is_mptcp {
-            // curl's first run reads its libraries from the disk; ours did when the site was tried.
+            // curl's first run reads its libraries from the disk. The libraries of `manyways` were
+            // read for the first small request.
             let greeting = stage.command(self.how, links, WARM_UP);
             stage.launcher.run(greeting, GREETING, Span::ZERO, &[])?;
             watcher = Some(kernel::Watcher::start(stage.lab())?);
@@ -192,7 +193,7 @@ impl Contender {
         Ok(run)
     }
 
-    /// Reads what the program reports, and looks at the file that it left.
+    /// Checks the downloaded file and parses the program's report.
     fn delivery(&self, origin: &Origin, ended: &Ended) -> Result<Delivery, String> {
         let file = std::fs::read(origin.download()).map_err(|e| format!("it left no file: {e}"))?;
         let (bytes, sha256) = (Size::from_bytes(file.len() as u64), hex(&file));
@@ -209,13 +210,12 @@ impl Contender {
     }
 }
 
-/// The SHA-256 in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Run {
-    /// One line as soon as it is over.
+    /// The result as one line, printed after the run.
     pub fn line(&self) -> String {
         let label = self.contender.label;
         match &self.end {
@@ -235,13 +235,13 @@ impl Run {
         }
     }
 
-    /// What was asked for by itself over several links.
+    /// The requests of a run that split the file over several links; `None` for other runs.
     pub fn split(&self) -> Option<&[Request]> {
         let (first, last) = self.contender.links;
         self.requests.as_ref()?.as_deref().ok().filter(|_| last > first)
     }
 
-    /// The longest time between two looks at the links.
+    /// Longest time between two samples.
     pub fn longest_gap(&self) -> Span {
         let gap = |pair: &[Sample]| pair[1].at - pair[0].at;
         self.samples.windows(2).map(gap).max().unwrap_or_default()
@@ -252,15 +252,15 @@ impl Run {
         self.samples.last().map(|sample| sample.delivered.clone()).unwrap_or_default()
     }
 
-    /// Whether a link carried a part of the bytes that rounds to more than 0 %: what an earlier
-    /// connection still says, or the kernel of itself, is no use of a link.
+    /// Whether a link carried a share of the bytes that rounds to more than 0 %. Late packets of an
+    /// earlier connection and packets of the kernel do not count as use.
     pub fn used(&self, link: usize) -> bool {
         let delivered = self.delivered();
         let sum: Size = delivered.iter().copied().sum();
         delivered.get(link).is_some_and(|part| 200 * part.as_bytes() > sum.as_bytes())
     }
 
-    /// `Wi-Fi 67 %, LTE 33 %`: each link's share of the bytes, of those that were used.
+    /// The shares of the used links, for example `Wi-Fi 67 %, LTE 33 %`.
     pub fn shares(&self, labels: &[&str]) -> String {
         let delivered = self.delivered();
         let sum = delivered.iter().copied().sum();

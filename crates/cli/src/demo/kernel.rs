@@ -1,4 +1,4 @@
-//! What the kernel's Multipath TCP really used: its own counters and sockets say.
+//! Subflows of the kernel's Multipath TCP, from its counters and sockets.
 
 use manyways_lab::{Lab, Place};
 use manyways_rig::launch::{DriveError, system};
@@ -7,25 +7,25 @@ use manyways_rig::sockets::{counter, sockets};
 use manyways_unit::Span;
 use serde::Serialize;
 
-/// When the sockets are looked at: after both subflows are there, before the end.
+/// When the sockets are listed: after both subflows exist and before the end of the download.
 const LOOK_AT: Span = Span::from_millis(2000);
 
-/// What kernel MPTCP did during one download.
+/// MPTCP counters of one download.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Mptcp {
-    /// Connections that were MPTCP after the handshake.
+    /// Connections that used MPTCP after the handshake.
     pub connections: u64,
-    /// Subflows that joined them later.
+    /// Additional subflows.
     pub joined: u64,
     /// Connections that fell back to plain TCP.
     pub fallbacks: u64,
-    /// Congestion control of every subflow that was there in the middle of the download, on the
-    /// server, which sends; empty where `ss` is not installed.
+    /// Congestion control of each subflow in the middle of the download, at the server, which is
+    /// the sender; empty if `ss` is not installed.
     pub congestion_control: Vec<String>,
 }
 
 impl Mptcp {
-    /// In a few words.
+    /// Formats the result as a phrase.
     pub fn describe(&self) -> String {
         if self.connections == 0 {
             return "no MPTCP: the connection is plain TCP".to_owned();
@@ -44,7 +44,7 @@ impl Mptcp {
     }
 }
 
-/// Whether the lab's kernel has MPTCP, or why not.
+/// Whether the lab's kernel supports MPTCP; the reason if not.
 pub fn available(lab: &Lab) -> Result<(), String> {
     let setting =
         lab.namespace(Place::Device).run(|| std::fs::read_to_string("/proc/sys/net/mptcp/enabled"));
@@ -55,7 +55,7 @@ pub fn available(lab: &Lab) -> Result<(), String> {
     }
 }
 
-/// Watches the kernel from before a download until after it.
+/// Measures kernel MPTCP from before a download until after it.
 pub struct Watcher {
     before: Counters,
     subflows: Option<Vec<String>>,
@@ -73,7 +73,7 @@ impl Watcher {
         Ok(Self { before: counters(lab)?, subflows: None })
     }
 
-    /// Looks at the sockets once, in the middle of the download.
+    /// Lists the sockets once, in the middle of the download.
     pub fn look(&mut self, lab: &Lab, elapsed: Span) {
         if self.subflows.is_none() && elapsed >= LOOK_AT {
             self.subflows = Some(subflows(lab).unwrap_or_default());
@@ -104,7 +104,7 @@ fn counters(lab: &Lab) -> Result<Counters, DriveError> {
     })
 }
 
-/// The congestion control of each subflow that the server has; none where `ss` is not installed.
+/// The congestion control of each subflow at the server; `None` if `ss` is not installed.
 fn subflows(lab: &Lab) -> Option<Vec<String>> {
     let found = sockets(lab, &program("ss")?, Place::Host(0)).ok()?;
     Some(found.into_iter().filter(|socket| socket.mptcp).map(|socket| socket.control).collect())

@@ -1,4 +1,4 @@
-//! The result: for machines as `manyways.demo/1`, for people as a table.
+//! The result: `manyways.demo/1` as JSON, and a table.
 
 use std::fmt::Write as _;
 
@@ -13,11 +13,11 @@ use super::setting::{FluidBound, Setting};
 /// The schema of the JSON, described in docs/demo.md.
 const SCHEMA: &str = "manyways.demo/1";
 
-/// The links are looked at ten times a second; a machine that takes this long to do so keeps the
-/// emulator waiting too.
+/// Longest acceptable gap between samples, which are due every 100 ms. A machine with a longer gap
+/// also delays the emulator.
 const STARVED: Span = Span::from_millis(400);
 
-/// Everything that the table, the report and the JSON are made from.
+/// The data of the table, the report and the JSON.
 pub struct Outcome {
     pub links: Vec<LinkLine>,
     pub cc: String,
@@ -26,9 +26,9 @@ pub struct Outcome {
     pub sha256: String,
     pub bound: FluidBound,
     pub runs: Vec<Run>,
-    /// How the bound comes about, in a line.
+    /// Derivation of the bound, in one line.
     pub bound_words: String,
-    /// What the emulated networks are, in a line, and shorter.
+    /// Description of the emulated networks, in one line and shorter.
     pub setting_words: String,
     pub setting_short: String,
 }
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a contender that could run did not bring the file.
+    /// Whether a contender ran and failed.
     pub fn failed(&self) -> bool {
         self.runs.iter().any(|run| matches!(run.end, End::Failed(_)))
     }
@@ -90,7 +90,7 @@ impl Outcome {
         self.links.iter().map(|link| link.label).collect()
     }
 
-    /// The heading and the lines of the table, the bound last.
+    /// The heading and the rows of the table; the last row is the bound.
     pub fn table(&self) -> (Vec<&'static str>, Vec<Vec<String>>) {
         let head = vec!["contender", "seconds", "Mbit/s", "share by link", "× bound"];
         let bound = self.bound.total().as_secs_f64();
@@ -117,7 +117,7 @@ impl Outcome {
         (head, lines)
     }
 
-    /// What the table does not say, a sentence or two each.
+    /// Notes on the table, one or two sentences each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.starved());
@@ -153,7 +153,7 @@ impl Outcome {
         notes
     }
 
-    /// A warning where the machine was too busy for its figures to mean much.
+    /// A warning if the machine was too busy for reliable figures.
     fn starved(&self) -> Option<String> {
         let longest = self.runs.iter().map(Run::longest_gap).max().unwrap_or_default();
         (longest > STARVED).then(|| {
@@ -165,7 +165,7 @@ impl Outcome {
         })
     }
 
-    /// What two networks gave, in a sentence.
+    /// The speedup by two networks, as one sentence.
     pub fn gain(&self) -> Option<String> {
         let seconds = |name: &str| {
             let run = self.runs.iter().find(|run| run.contender.name == name)?;
@@ -205,7 +205,7 @@ impl Outcome {
         for line in [&head, &rule].into_iter().chain(&lines) {
             let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
                 let width = *width;
-                // Words to the left, figures to the right.
+                // Text is left-aligned, figures are right-aligned.
                 if column == 0 || column == 3 {
                     format!("{cell:<width$}")
                 } else {
@@ -272,7 +272,7 @@ impl Outcome {
     }
 }
 
-/// Lines that no terminal breaks within a word.
+/// Wraps text at word boundaries.
 pub fn wrapped(text: &str) -> String {
     const WIDTH: usize = 80;
     let (mut lines, mut width) = (String::new(), 0);

@@ -11,10 +11,9 @@ use manyways_report::svg::{Anchor, Drawing};
 use manyways_report::timeline::{Panel, Timeline};
 use manyways_report::{Column, Line, Page};
 
-/// The contender that the demonstration is about.
+/// The contender that the demonstration presents.
 const OURS: &str = "manyways";
 
-/// The whole report.
 pub fn html(outcome: &Outcome) -> String {
     let mut page = Page::new(&headline(outcome), &outcome.setting_words);
     page.highlights(&highlights(outcome));
@@ -68,7 +67,7 @@ pub fn html(outcome: &Outcome) -> String {
     page.html(&format!("manyways {} demo", env!("CARGO_PKG_VERSION")))
 }
 
-/// The charts alone, for a README.
+/// The charts without the report, for a README.
 pub fn picture(outcome: &Outcome) -> String {
     const EDGE: f64 = 24.0;
     const HEAD: f64 = 46.0;
@@ -159,7 +158,7 @@ fn bars(outcome: &Outcome) -> Drawing {
     .draw()
 }
 
-/// Which bytes came over which link, where somebody chose that byte by byte.
+/// A chart of the bytes of each link; `None` if no run split the file by requests.
 fn ranges(outcome: &Outcome) -> Option<Drawing> {
     let runs: Vec<(&Run, &[Request])> =
         outcome.runs.iter().filter_map(|run| Some((run, run.split()?))).collect();
@@ -187,7 +186,7 @@ fn ranges(outcome: &Outcome) -> Option<Drawing> {
 
 fn panel_of_ranges(outcome: &Outcome, run: &Run, requests: &[Request]) -> ranges::Panel {
     let end = run.delivery().map(|delivery| delivery.elapsed);
-    // A run that failed ends with what came last.
+    // A failed run ends with its last received byte.
     let busy = requests.iter().filter_map(Request::busy);
     let last = end.or_else(|| busy.map(|(_, last)| last).max()).unwrap_or_default();
     let notes = outcome.links.iter().enumerate().map(|(colour, link)| {
@@ -235,7 +234,7 @@ fn drawn(request: &Request, colour: usize, last: Span, size: u64) -> ranges::Req
     ranges::Request {
         colour,
         sent: request.sent.as_secs_f64(),
-        // One that outlives the download brings nothing to it any more.
+        // A request that ends after the download is drawn until the end of the download.
         over: request.over.unwrap_or(last).min(last.max(request.sent)).as_secs_f64(),
         from: megabytes(request.from),
         to: megabytes(request.to.unwrap_or(size)),

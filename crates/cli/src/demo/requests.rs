@@ -1,4 +1,4 @@
-//! What a download asked for and what came of it, request by request, as its event log tells.
+//! The requests of a download with their bytes, from its event log.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,38 @@ use manyways_record::event;
 use manyways_unit::Span;
 use serde::{Serialize, Serializer};
 
-/// The journal of a download joins what follows within this time; a piece is not older.
+/// Longest duration of a piece: the journal of a download merges the bytes within this time.
 pub const PIECE: Span = Span::from_millis(5);
-/// For machines more is joined: a log has some thousand pieces.
+/// Longest duration of a piece in the JSON, because a log has thousands of pieces.
 const COARSE: Span = Span::from_millis(100);
 
-/// One request. Times are since the download began, bytes are places in the file.
+/// One request. Times are relative to the start of the download, bytes are offsets in the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Request {
-    /// Name of the path, which is that of a link.
+    /// Name of the path, which equals the name of its link.
     pub link: String,
     #[serde(rename = "sent_seconds", serialize_with = "seconds")]
     pub sent: Span,
-    /// When the head of the answer came.
+    /// When the response head arrived.
     #[serde(rename = "response_seconds", serialize_with = "seconds_if_any")]
     pub response: Option<Span>,
-    /// When nothing more was to come of it.
+    /// When the request ended.
     #[serde(rename = "end_seconds", serialize_with = "seconds_if_any")]
     pub over: Option<Span>,
-    /// How it ended: `finished`, `cut`, `cancelled` or `failed`.
+    /// `finished`, `cut`, `cancelled` or `failed`.
     pub how: Option<String>,
-    /// The first byte that was asked for.
+    /// First requested byte.
     pub from: u64,
-    /// One past the last; none for a plain GET, which asks for all.
+    /// One past the last requested byte; `None` for a plain GET.
     pub to: Option<u64>,
-    /// Where it was to end instead, from when on.
+    /// Changes of the end, in the order of time.
     pub changes: Vec<Change>,
-    /// What came, in the order of time.
+    /// Received bytes, in the order of time.
     #[serde(serialize_with = "coarse")]
     pub pieces: Vec<Piece>,
 }
 
-/// A request is to end elsewhere from now on.
+/// A new end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
     #[serde(rename = "seconds", serialize_with = "seconds")]
@@ -46,10 +46,10 @@ pub struct Change {
     pub to: u64,
 }
 
-/// Bytes that came together.
+/// Bytes that arrived together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Piece {
-    /// When the last of them came.
+    /// When the last byte arrived.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub at: Span,
     pub from: u64,
@@ -57,21 +57,21 @@ pub struct Piece {
 }
 
 impl Request {
-    /// How many bytes came.
+    /// Number of received bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.to - piece.from).sum()
     }
 
-    /// From the first byte to the last.
+    /// From the first piece to the last one; `None` without a piece.
     pub fn busy(&self) -> Option<(Span, Span)> {
         Some((self.pieces.first()?.at, self.pieces.last()?.at))
     }
 }
 
-/// The requests of a log's first transfer, in the order in which they were sent.
+/// Returns the requests of a log's first transfer, in the order of sending.
 ///
 /// # Errors
-/// One sentence, where the bytes are no log of a transfer.
+/// One sentence, if the bytes are not the log of a transfer.
 pub fn read(log: &[u8]) -> Result<Vec<Request>, String> {
     let log = event::parse(log).map_err(|error| error.to_string())?;
     let mut start = None;
@@ -114,13 +114,14 @@ pub fn read(log: &[u8]) -> Result<Vec<Request>, String> {
     let mut requests: Vec<Request> = requests.into_values().collect();
     requests.sort_by_key(|request| request.sent);
     for request in &mut requests {
-        // Pieces are written when they are complete, which can be after what followed them.
+        // Pieces are logged when they are complete, possibly after later ones.
         request.pieces.sort_by_key(|piece| (piece.at, piece.from));
     }
     Ok(requests)
 }
 
-/// How long a link had nothing to read, from its first byte to the `end` of the download.
+/// Time in which a link delivered no response bytes, from its first byte to the `end` of the
+/// download.
 pub fn idle<'r>(requests: impl Iterator<Item = &'r Request>, end: Span) -> Span {
     let mut busy: Vec<(Span, Span)> = requests.filter_map(Request::busy).collect();
     busy.sort();
@@ -136,14 +137,14 @@ pub fn idle<'r>(requests: impl Iterator<Item = &'r Request>, end: Span) -> Span 
     idle + end.saturating_sub(until)
 }
 
-/// Requests that the log does not know are left out: its beginning may be missing.
+/// Skips requests that the log does not contain: the start of the log may be missing.
 fn change(requests: &mut BTreeMap<u64, Request>, number: u64, change: impl FnOnce(&mut Request)) {
     if let Some(known) = requests.get_mut(&number) {
         change(known);
     }
 }
 
-/// Pieces for machines, as fine as the looks at the links are.
+/// Merges pieces to the interval at which the links are sampled, for the JSON.
 fn coarse<S: Serializer>(pieces: &[Piece], serializer: S) -> Result<S::Ok, S::Error> {
     let mut coarse: Vec<Piece> = Vec::new();
     let mut first = Span::ZERO;
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn machines_get_pieces_of_a_tenth_of_a_second() {
         let mut request = read(LOG.as_bytes()).unwrap().remove(0);
-        // Every 30 ms; then bytes that do not follow.
+        // A piece every 30 ms, and then one that does not follow.
         let piece = |n: u64| Piece { at: ms(30 * n), from: n, to: n + 1 };
         request.pieces =
             (0..8).map(piece).chain([Piece { at: ms(211), from: 9, to: 10 }]).collect();
@@ -252,7 +253,8 @@ mod tests {
             ],
             ..read(LOG.as_bytes()).unwrap().remove(0)
         };
-        // The second begins before the first is over, the third 50 ms after it.
+        // The second request begins before the first one ends, the third one 50 ms after the
+        // second.
         let requests = [request(100, 300), request(250, 400), request(450, 600)];
         assert_eq!(idle(requests.iter(), ms(1000)), ms(50 + 400));
         assert_eq!(idle(requests.iter().take(1), ms(300)), Span::ZERO);

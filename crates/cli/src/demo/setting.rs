@@ -1,4 +1,4 @@
-//! The emulated networks, and the least time in which they could bring a file.
+//! The emulated networks, and the shortest time in which they can deliver a file.
 
 use anyhow::Result;
 use manyways_rig::links::round_trip;
@@ -7,34 +7,33 @@ use manyways_unit::{Rate, Size, Span};
 
 use crate::lab::{link_failure, reader};
 
-/// The links as `lab shell --link` would take them, and what people call them.
+/// Label of each link, and its specification for `lab shell --link`.
 const LINKS: [(&str, &str); 2] = [
     ("Wi-Fi", "wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms"),
     ("LTE", "lte:down=5mbit,up=2mbit,delay=32.5ms,queue=150ms"),
 ];
 
-/// The emulated networks.
 pub struct Setting {
     pub links: Vec<Link>,
 }
 
-/// One emulated network; the figures are those that its specification has.
+/// One emulated network, with the values of its specification.
 pub struct Link {
     pub label: &'static str,
     pub spec: LinkSpec,
     pub down: Rate,
     pub up: Rate,
-    /// There and back, with empty queues.
+    /// Propagation delay of both directions, without queueing delay.
     pub round_trip: Span,
     pub queue: Span,
 }
 
-/// No transfer over these links can be faster, whatever it does.
+/// Lower bound of the duration of a transfer over these links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FluidBound {
-    /// Every link at its full rate from the first moment to the last.
+    /// With every link at its full rate during the whole transfer.
     pub transfer: Span,
-    /// The shortest time from a request to the first byte of its answer.
+    /// The shortest time from a request to the first byte of its response.
     pub request: Span,
 }
 
@@ -84,13 +83,13 @@ impl Setting {
         FluidBound::of(size, self.links.iter().map(|link| (link.down, link.round_trip)))
     }
 
-    /// The least that must be said about a picture.
+    /// Short description of the networks, for a picture.
     pub fn short(&self) -> String {
         let link = |link: &Link| format!("{} {}, {}", link.label, link.down, link.round_trip);
         self.links.iter().map(link).collect::<Vec<_>>().join(" · ")
     }
 
-    /// What is emulated, for people.
+    /// Description of the networks, for the terminal.
     pub fn describe(&self, cc: &str) -> String {
         let links: Vec<_> = self.links.iter().map(Link::describe).collect();
         format!("Emulating {}; congestion control {cc}.", links.join(" and "))

@@ -1,4 +1,5 @@
-//! Watching one download: what each link has delivered, ten times a second, and live on a terminal.
+//! Samples of one download: delivered bytes per link, every 100 ms, and a live display on a
+//! terminal.
 
 use std::io::IsTerminal;
 
@@ -7,23 +8,24 @@ use manyways_unit::{Rate, Size, Span};
 
 use super::setting::Setting;
 
-/// How often the links are looked at.
+/// Interval of the samples.
 pub const INTERVAL: Span = Span::from_millis(100);
-/// A rate is shown over so many looks.
+/// Number of samples over which the displayed rate is averaged.
 const RATE_LOOKS: usize = 10;
 
-/// What the links had delivered to the device at one moment of a download.
+/// Bytes that the links had delivered to the device at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Since the start.
+    /// Time since the start of the process.
     pub at: Span,
     /// IP bytes by link.
     pub delivered: Vec<Size>,
 }
 
-/// Counts a download's time from where its own clock began, `elapsed` before its end: starting a
-/// program can take long on a busy machine, and is not part of it. Nor is its end, so the clock
-/// began before the first byte at the latest.
+/// Makes times relative to the start of the program's own clock, `elapsed` before the end of the
+/// process. The start of a process can take long on a busy machine and is not part of the download.
+/// The end of the process is not part of it either, so the start is at most the last sample without
+/// bytes.
 pub fn since_its_start(samples: Vec<Sample>, elapsed: Span) -> Vec<Sample> {
     let Some(end) = samples.last().map(|sample| sample.at) else { return samples };
     let none = |sample: &&Sample| sample.delivered.iter().all(|size| size.is_zero());
@@ -34,7 +36,7 @@ pub fn since_its_start(samples: Vec<Sample>, elapsed: Span) -> Vec<Sample> {
     kept.map(|sample| Sample { at: sample.at - start, ..sample }).collect()
 }
 
-/// The live picture of one download; nothing where there is no terminal.
+/// The live display of one download; without a terminal there is none.
 pub struct Display {
     bars: Option<Bars>,
 }
@@ -52,13 +54,14 @@ impl Display {
         }
         let all = MultiProgress::new();
         let style = |template: &str| {
-            // The templates are constants; one that is wrong shows nothing instead.
+            // The templates are constants; an invalid one would fall back to the default.
             ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
                 .progress_chars("█▌·")
         };
         let add = |name: &str, template: &str| {
-            // First into the group: a bar of its own would draw itself on a line of its own.
+            // A bar must be in the group before it is drawn: a separate bar would draw itself on
+            // another line.
             let bar = all.add(ProgressBar::new(size.as_bytes()).with_style(style(template)));
             bar.set_prefix(name.to_owned());
             bar
@@ -122,7 +125,7 @@ mod tests {
         let samples = samples.map(|(at, bytes)| sample(at, bytes)).to_vec();
         let rebased = since_its_start(samples, Span::from_millis(250));
         assert_eq!(rebased, [sample(0, 0), sample(50, 0), sample(150, 9), sample(250, 10)]);
-        // A program whose end took longer than its start.
+        // A program whose end takes longer than its start.
         let samples = [(0, 0), (100, 0), (200, 4), (500, 9)].map(|(at, bytes)| sample(at, bytes));
         let rebased = since_its_start(samples.to_vec(), Span::from_millis(250));
         assert_eq!(rebased, [sample(0, 0), sample(100, 4), sample(400, 9)]);

@@ -1,4 +1,4 @@
-//! `--events`: what went on, as an event log that plots and tests read.
+//! `--events`: the event log of a run, for plots and tests.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,19 +12,19 @@ use manyways_unit::{Size, Span, Time};
 
 use crate::failure::Failure;
 
-/// The log of a run.
+/// The event log of a run.
 pub struct EventLog {
     path: PathBuf,
     clock: Clock,
-    /// None once it could not be written: a transfer does not fail for its log.
+    /// `None` after a write error: a transfer does not fail because of its log.
     out: Option<BufWriter<File>>,
-    /// Which transfer is under way, and when it began.
+    /// Number of the current transfer, and its start.
     transfer: u32,
     began: Time,
 }
 
 impl EventLog {
-    /// Starts a log, which replaces what is there, about `subject`.
+    /// Creates a log about `subject`, and replaces an existing file.
     pub fn create(path: &Path, subject: &str) -> Result<Self, Failure> {
         let clock = Clock::start();
         let mut header = Header::new("get", env!("CARGO_PKG_VERSION"), clock.epoch());
@@ -43,19 +43,19 @@ impl EventLog {
         Ok(Self { path, clock, out: Some(out), transfer: 0, began: Time::ZERO })
     }
 
-    /// Where it is, as it was given.
+    /// The path as given on the command line.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A transfer begins now.
+    /// Starts a transfer.
     pub fn begin(&mut self, transfer: u32, url: &str) {
         (self.transfer, self.began) = (transfer, self.clock.now());
         let url = url.to_owned();
         self.write(Span::ZERO, TransferEvent::TransferStart { transfer, url });
     }
 
-    /// Something happened in it.
+    /// Logs an event of the current transfer.
     pub fn hear(&mut self, event: &Event<'_>) {
         match event {
             Event::Record(record) => {
@@ -67,7 +67,7 @@ impl EventLog {
         }
     }
 
-    /// It ended.
+    /// Ends the current transfer.
     pub fn end(&mut self, complete: bool, bytes: Size) {
         let (transfer, bytes) = (self.transfer, bytes.as_bytes());
         let since = self.clock.now().since(self.began);
@@ -91,7 +91,7 @@ impl EventLog {
         }
     }
 
-    /// Writes what happened so long after the transfer began.
+    /// Writes an event that happened `since` after the start of the transfer.
     fn write(&mut self, since: Span, event: TransferEvent) {
         let Some(out) = &mut self.out else { return };
         let record = Record { time: self.began + since, event };
@@ -107,7 +107,7 @@ impl EventLog {
     }
 }
 
-/// A transfer does not know which one of the command line it is.
+/// Sets the number of the transfer, which the transfer itself does not know.
 fn numbered(mut event: TransferEvent, number: u32) -> TransferEvent {
     use TransferEvent as E;
     match &mut event {

@@ -1,4 +1,4 @@
-//! The networks of a transfer, as the command line asks for them.
+//! Selection of a transfer's networks by the command line.
 
 use manyways_net::fetch::location::Location;
 use manyways_net::fetch::{PathSelection, PathSpec, SelectionError, SelectionOptions};
@@ -6,7 +6,7 @@ use manyways_net::fetch::{PathSelection, PathSpec, SelectionError, SelectionOpti
 use super::options::{Args, Transport};
 use crate::failure::Failure;
 
-/// A selection with the options of the command line.
+/// Creates a selection from the options of the command line.
 pub fn selection(args: &Args) -> PathSelection {
     let options = SelectionOptions::new()
         .via(args.via.iter().cloned())
@@ -16,7 +16,7 @@ pub fn selection(args: &Args) -> PathSelection {
     PathSelection::new(options)
 }
 
-/// The paths towards `location`; `None` if they are the same as last time.
+/// Returns the paths to `location`; `None` if they are the same as in the previous call.
 pub async fn paths_towards(
     selection: &mut PathSelection,
     args: &Args,

@@ -1,4 +1,4 @@
-//! The command line of `manyways get`: its options, and how their values read.
+//! The command line of `manyways get`: its options and the parsers of their values.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use manyways_net::fetch::conditions::Memory;
 use manyways_net::fetch::{Allowance, Checksum, Config, NameServers, RangeEnd, Scheduler};
 use manyways_unit::{Size, human};
 
-/// A smaller chunk is hardly more than the request for it.
+/// Minimum size of a chunk; the request for a smaller one would cost about as much as its bytes.
 const LEAST_CHUNK: Size = Size::from_kib(16);
-/// What a chunk is where nobody says.
+/// Default size of a chunk.
 const CHUNK: Size = Size::from_mib(1);
 
 /// Fetch files over every network of this host at once.
@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(short = 'H', long, value_name = "NAME: VALUE", help_heading = SERVER)]
     pub header: Vec<String>,
     /// Who you are, for a server that asks. It is sent only to the host of the URL.
-    // Read elsewhere: clap repeats a value that does not read, and this one is a secret.
+    // Not parsed by clap, whose error messages repeat an invalid value: this one is a secret.
     #[arg(short = 'u', long, value_name = "USER:PASSWORD", help_heading = SERVER)]
     pub user: Option<String>,
     /// Look the user name and password up in ~/.netrc, or in FILE.
@@ -139,7 +139,7 @@ const SERVER: &str = "The server";
 const HOW: &str = "How the bytes are shared";
 const OUTPUT: &str = "What is said";
 
-/// A wanted hash.
+/// An expected hash.
 #[derive(Clone, Copy)]
 pub struct Sha256(pub [u8; 32]);
 
@@ -153,12 +153,12 @@ pub enum End {
     Reset,
 }
 
-/// Where conditions of earlier transfers are kept.
+/// Location of the path estimates of earlier transfers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cache {
-    /// Nowhere.
+    /// No cache.
     Off,
-    /// In this folder.
+    /// This folder.
     Folder(PathBuf),
 }
 
@@ -173,12 +173,12 @@ pub enum Transport {
 }
 
 impl Args {
-    /// Whether what is fetched goes to standard output.
+    /// Whether the bytes are written to standard output.
     pub fn to_stdout(&self) -> bool {
         self.output.as_deref().is_some_and(|output| output == "-")
     }
 
-    /// Where conditions of earlier transfers are, if anywhere.
+    /// The path estimates of earlier transfers; `None` without a cache.
     pub fn memory(&self) -> Option<Memory> {
         match &self.cache {
             None => Memory::of_user(),
@@ -187,7 +187,7 @@ impl Args {
         }
     }
 
-    /// What is to be done about a file's hash.
+    /// The treatment of a file's hash.
     pub fn checksum(&self) -> Checksum {
         match self.checksum {
             Some(Sha256(wanted)) => Checksum::Check(wanted),
@@ -196,7 +196,7 @@ impl Args {
         }
     }
 
-    /// What the decisions of a transfer depend on.
+    /// The configuration of a transfer.
     pub fn config(&self) -> Config {
         Config {
             scheduler: self.scheduler,

@@ -1,4 +1,5 @@
-//! A line per path and one for the whole, on a terminal and only when it takes over a second.
+//! Progress display: one line per path and one for the whole transfer, on a terminal and after one
+//! second.
 
 mod block;
 mod line;
@@ -15,21 +16,21 @@ pub use line::share;
 use line::{Layout, PathLine, WholeLine};
 use pace::Pace;
 
-/// Shorter transfers show nothing.
+/// Shorter transfers show no progress.
 const PATIENCE: Span = Span::from_secs(1);
-/// Where a terminal does not say how wide it is.
+/// Width of a terminal that does not report one.
 const USUAL_WIDTH: u16 = 80;
-/// Left free at the right: the cursor, and the `^C` that the terminal may echo there.
+/// Free columns at the right for the cursor and an echoed `^C`.
 const MARGIN: usize = 3;
 
-/// Shows one transfer.
+/// The progress display of one transfer.
 pub struct Display {
     quiet: bool,
     terminal: bool,
-    /// Networks that failed before any of them brought something: perhaps all do, and then the
-    /// reason is said once, at the end.
+    /// Notes about networks that failed before any useful byte. If all networks fail, the failure
+    /// of the transfer reports the reason once.
     held: Vec<String>,
-    /// Something came.
+    /// Whether a useful byte has arrived.
     came: bool,
     block: Block,
     whole: Pace,
@@ -37,15 +38,15 @@ pub struct Display {
 }
 
 impl Display {
-    /// Shows nothing where it is to be quiet, and no bars where nobody sees them or where `plain`
-    /// says that they would be in the way.
+    /// Creates a display. It prints no messages with `quiet`, and no progress with `plain` or
+    /// without a terminal.
     pub fn new(quiet: bool, plain: bool) -> Self {
         let terminal = !plain && std::io::stderr().is_terminal();
         let (block, whole, paths) = (Block::default(), Pace::default(), Vec::new());
         Self { quiet, terminal, held: Vec::new(), came: false, block, whole, paths }
     }
 
-    /// Something happened.
+    /// Shows an event.
     pub fn show(&mut self, event: Event<'_>) {
         if self.quiet {
             return;
@@ -72,7 +73,8 @@ impl Display {
         }
     }
 
-    /// The transfer is over: takes the bars away, and says what is not in the words of its failure.
+    /// Ends the display: removes the progress lines, and prints the delayed notes whose reason is
+    /// not in `failure`.
     pub fn finish(&mut self, failure: Option<&str>) {
         self.clear();
         self.say_held(failure.unwrap_or_default());
@@ -84,7 +86,7 @@ impl Display {
 
     fn say_held(&mut self, failure: &str) {
         for words in std::mem::take(&mut self.held) {
-            // Which name server said it is not in what all networks have in common.
+            // The failure of all networks does not contain the name server of a reason.
             let reason = reason(&words).and_then(|reason| reason.split(", according to ").next());
             if !reason.is_some_and(|reason| failure.contains(reason)) {
                 self.say(&words);
@@ -120,7 +122,7 @@ impl Display {
             .iter()
             .zip(&self.paths)
             .map(|(path, pace)| {
-                // An estimate stays as it is while there is nothing to go by.
+                // While no bytes arrive, the rate is not shown, although its estimate remains.
                 let measured = pace.rate(progress.elapsed);
                 let rate = measured.map(|measured| path.rate.unwrap_or(measured));
                 let (name, bytes, rtt) = (path.name.as_str(), path.bytes, path.rtt);
@@ -133,7 +135,7 @@ impl Display {
     }
 }
 
-/// Why a network is not used any more, where a note says that.
+/// Returns the reason of a note about a network that is no longer used.
 fn reason(note: &str) -> Option<&str> {
     Some(note.split_once(" is not used any more: ")?.1)
 }
@@ -142,7 +144,7 @@ fn width() -> usize {
     usize::from(terminal::width(std::io::stderr()).unwrap_or(USUAL_WIDTH))
 }
 
-/// A terminal that is gone is no reason to stop.
+/// Writing to a closed terminal must not end the transfer.
 fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! What is printed at the end: a few lines for people, one line of JSON for machines.
+//! The result: a few lines of text, and one line of JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ impl Transfer {
         Self { error: Some(line), ..Self::done(url, &error.report) }
     }
 
-    /// Failed before anything was sent.
+    /// A transfer that failed before any request was sent.
     pub fn refused(url: &str, failure: &Failure) -> Self {
         let line = ErrorLine {
             message: failure.to_string(),
@@ -93,13 +93,13 @@ impl Transfer {
         Self { url: url.to_owned(), error: Some(line), ..Self::default() }
     }
 
-    /// Nothing was to be fetched.
+    /// A transfer that was not needed because the file exists.
     pub fn already_there(url: &str, sha256: Option<[u8; 32]>) -> Self {
         let sha256 = sha256.map(hex);
         Self { url: url.to_owned(), sha256, already_there: true, ..Self::default() }
     }
 
-    /// The same, and says where its events are.
+    /// Adds the name of the event log.
     pub fn events(self, file: Option<&Path>) -> Self {
         Self { events_file: file.map(Path::to_owned), ..self }
     }
@@ -125,12 +125,12 @@ impl From<&PathReport> for PathLine {
     }
 }
 
-/// One line.
+/// Returns the document as one line.
 pub fn json(transfers: &[Transfer]) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Document { schema: SCHEMA, transfers })
 }
 
-/// A few lines on stderr: standard output is for JSON.
+/// Prints a few lines on stderr, because standard output is reserved for JSON.
 pub fn print(report: &Report, output: &Path) {
     let rate = Rate::of(report.bytes, report.elapsed);
     let before = report.length.unwrap_or(report.bytes).saturating_sub(report.bytes);

@@ -1,4 +1,4 @@
-//! One run of the command: its client, and each transfer in turn.
+//! One run of the command: its client, and one transfer after the other.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use super::stdout;
 use super::wanted::Wanted;
 use crate::failure::Failure;
 
-/// What all transfers of a run share.
+/// State that all transfers of a run share.
 pub struct Session<'a> {
     args: &'a Args,
     stop: Stop,
@@ -30,17 +30,17 @@ pub struct Session<'a> {
     transfers: Vec<Transfer>,
 }
 
-/// Why a transfer came to nothing.
+/// A failed transfer.
 struct Trouble {
     failure: Failure,
-    /// For the JSON.
+    /// The transfer in the JSON document.
     transfer: Transfer,
-    /// Somebody wants the whole command to end.
+    /// Whether the whole command must end.
     stopped: bool,
 }
 
 impl<'a> Session<'a> {
-    /// From here on a signal stops a transfer in good order.
+    /// Creates the session. From now on a signal ends a transfer and keeps its resume state.
     pub fn begin(args: &'a Args, wanted: &[Wanted]) -> Result<Self> {
         let stop = Stop::new()?;
         if args.insecure && !args.quiet {
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         Ok(Self { args, stop, networks, client: None, events, transfers: Vec::new() })
     }
 
-    /// Fetches all that is wanted; a failure does not hold up what comes after it.
+    /// Fetches all files; a failure does not stop the later ones.
     pub async fn run(mut self, wanted: &[Wanted]) -> Result<ExitCode> {
         let mut failed = false;
         for (number, one) in (0..).zip(wanted) {
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// One transfer. The outer error is that of a command line that makes no sense.
+    /// Runs one transfer. The outer error is a usage error of the command line.
     async fn fetch(
         &mut self,
         number: u32,
@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
         {
             return Ok(self.leave(url, file).await);
         }
-        // Servers in other networks may need other paths; the same paths keep their connections.
+        // Servers in other networks may need other paths; unchanged paths keep their connections.
         let paths = tokio::select! {
             paths = paths_towards(&mut self.networks, self.args, job.location()) => paths,
             () = self.stop.asked() => Err(stopped()),
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
         self.networks.store_estimates(report, &rates);
         self.networks.update_selected(client.path_names());
         let file = events.as_ref().map(EventLog::path);
-        // Where nobody takes the bytes, there is no use in those of the next URL.
+        // If standard output is closed, the next URL is not fetched either.
         if let Err(failure) = written
             && !matches!(&outcome, Err(error) if matches!(error.cause, Cause::Stopped))
         {
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
-    /// A file that an earlier run completed.
+    /// Reports a file that an earlier run completed, and checks its hash.
     async fn leave(&mut self, url: &str, file: ExistingFile) -> Result<Transfer, Trouble> {
         if !self.args.quiet {
             let (path, length) = (file.path().display(), file.length());
@@ -206,7 +206,7 @@ impl Session<'_> {
     }
 }
 
-/// An existing file that is not the one that is wanted.
+/// The failure for an existing file that does not match.
 fn unlike(error: &ExistingFileError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
@@ -218,7 +218,7 @@ fn unlike(error: &ExistingFileError) -> Failure {
 }
 
 impl Trouble {
-    /// Before there was a transfer.
+    /// A transfer that failed before it started.
     fn before(url: &str, failure: Failure, stopped: bool) -> Self {
         Self { transfer: Transfer::refused(url, &failure), failure, stopped }
     }
@@ -265,7 +265,8 @@ fn make(
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Leaves warm connections behind. The outer error is as in [`Session::fetch`].
+/// Fetches `url` over each path, so that later transfers find warm connections. The outer error is
+/// as in [`Session::fetch`].
 async fn warm_up(
     client: &mut Client,
     url: &str,
@@ -281,7 +282,7 @@ async fn warm_up(
     Ok(Ok(()))
 }
 
-/// What earlier transfers left of the allowance.
+/// The rest of the limit for metered networks after earlier transfers.
 fn left(metered: Allowance, transfers: &[Transfer]) -> Allowance {
     let spent = Size::from_bytes(transfers.iter().map(Transfer::metered_bytes).sum());
     match metered {
@@ -290,7 +291,7 @@ fn left(metered: Allowance, transfers: &[Transfer]) -> Allowance {
     }
 }
 
-/// Ctrl-C, and SIGTERM.
+/// SIGINT and SIGTERM.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
@@ -305,7 +306,7 @@ impl Stop {
         Ok(Self { interrupt, terminate, came: false })
     }
 
-    /// Ready when one of them came, also when it came earlier.
+    /// Ready when one of the signals has arrived, even before the call.
     async fn asked(&mut self) {
         if !self.came {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! An object on standard output.
+//! Writes an object to standard output.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -9,10 +9,10 @@ use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
 
-/// Writes all of it, on a thread of its own: a slow reader holds up nothing else.
+/// Writes all bytes on a separate thread, so that a slow reader blocks nothing else.
 pub fn write(mut body: Body) -> JoinHandle<io::Result<()>> {
     tokio::task::spawn_blocking(move || {
-        // Not the library's own, which looks for ends of lines.
+        // `io::stdout` would search for line ends in its buffer.
         let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         while let Some(piece) = body.blocking_next() {
             out.write_all(&piece)?;
@@ -21,7 +21,7 @@ pub fn write(mut body: Body) -> JoinHandle<io::Result<()>> {
     })
 }
 
-/// Why it could not be written.
+/// The failure for an error of standard output.
 pub fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => {

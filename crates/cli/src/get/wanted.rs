@@ -1,4 +1,4 @@
-//! What a command line asks for: each URL with the file that it goes to.
+//! The requested files of a command line: each URL with its output.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,17 +12,16 @@ use manyways_net::fetch::netrc::{self, Netrc};
 use super::options::{Args, Transport};
 use crate::failure::Failure;
 
-/// One of the files that are wanted.
+/// One requested file.
 pub struct Wanted {
-    /// Its URL as it was given, without a password.
+    /// The URL as given, without user information.
     pub url: String,
-    /// What the library makes of it.
     pub job: Job,
-    /// It goes to standard output.
+    /// Whether the bytes are written to standard output.
     pub to_stdout: bool,
 }
 
-/// All of them, in order.
+/// Returns the requested files in order.
 pub fn list(args: &Args) -> Result<Vec<Wanted>, Failure> {
     contradictions(args)?;
     let user = args.user.as_ref().map(|text| {
@@ -35,7 +34,7 @@ pub fn list(args: &Args) -> Result<Vec<Wanted>, Failure> {
     let netrc = args.netrc.as_ref().map(|file| read_netrc(file.as_deref())).transpose()?;
     let mut all: Vec<Wanted> = Vec::new();
     for given in &args.urls {
-        // What is shown and kept has no password in it.
+        // The printed and stored URL contains no password.
         let (url, info) = UserInfo::split(given);
         let location = Location::parse(&url).map_err(|error| Failure::usage(error.to_string()))?;
         let output = output(args, &location)?;
@@ -58,7 +57,7 @@ pub fn list(args: &Args) -> Result<Vec<Wanted>, Failure> {
     Ok(all)
 }
 
-/// Options that do not go together.
+/// Rejects combinations of options that contradict each other.
 fn contradictions(args: &Args) -> Result<(), Failure> {
     if args.transport == Transport::Mptcp {
         let given = [("--via", !args.via.is_empty()), ("--dns", !args.dns.is_empty())];
@@ -96,7 +95,7 @@ fn contradictions(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The URL says it best, then `-u`, then the file.
+/// Precedence: the URL, then `-u`, then the netrc file.
 fn login(
     info: Option<UserInfo>,
     user: Option<&Login>,

@@ -1,4 +1,4 @@
-//! `lab bench`: how fast and how exact the emulator is here.
+//! `lab bench`: measures the speed and accuracy of the emulator.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ pub fn bench(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report as Markdown, which reads well on a terminal too.
+/// Formats the report as Markdown, which is also readable on a terminal.
 pub fn table(report: &BenchReport) -> String {
     use std::fmt::Write;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! `lab enter`, `set`, `status`, `list` and `gc`: labs that run already.
+//! `lab enter`, `set`, `status`, `list` and `gc`: commands for existing labs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -119,7 +119,7 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
             Err(hint.into_iter().fold(failure, Failure::hint).into())
         }
         _ => {
-            // What the lab could read can be read here.
+            // Files that the lab could read can also be read here.
             let words = settings.iter().map(String::as_str);
             let changes = link_text::changes(words, &mut super::reader(Path::new("")));
             super::doubt(&link, &of_changes(&changes.unwrap_or_default()));
@@ -128,7 +128,7 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
     }
 }
 
-/// A trace's or profile's file by its absolute name: the lab runs somewhere else.
+/// Makes the file of a trace or profile absolute, because the lab runs in another folder.
 fn absolute(word: &str) -> String {
     if let Some(file) = word.strip_prefix("rrc=").filter(|value| value.contains(['/', '.'])) {
         return match std::path::absolute(file) {
@@ -163,7 +163,7 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
         println!("no lab is running");
     } else {
         for record in &alive {
-            // None of a lab in a lab beside this one.
+            // A lab inside another lab has no process in this namespace.
             let process = record.process().map_or("-".to_owned(), |pid| pid.to_string());
             println!("{:24} process {process:<8} links {}", record.name, record.links.join(", "));
         }
@@ -212,7 +212,7 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a radio does, in words.
+/// Formats the state of a radio.
 fn words(radio: &RadioStatus) -> String {
     let state = match radio.waking {
         true => format!("waking up from {}", radio.state),

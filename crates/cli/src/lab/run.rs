@@ -84,7 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    // Not after the work: the result would be lost.
+    // Checked before the run: after it, the result would be lost.
     if let Some(file) = args.json.as_ref().filter(|file| file.as_os_str() != "-") {
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads a scenario; its traces are relative to it.
+/// Reads a scenario; the paths of its traces are relative to it.
 pub fn read_scenario(file: &Path) -> Result<Scenario> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
@@ -156,7 +156,7 @@ pub fn read_scenario(file: &Path) -> Result<Scenario> {
     let scenario = scenario::parse(&text, &mut reader(folder))
         .map_err(|error| wrong(error.line, error.column, error.sentence, error.hint))?;
     for link in &scenario.links {
-        // What a profile is, a scenario does not know.
+        // The scenario parser does not read radio profiles.
         radio::profile_of(link).map_err(|error| {
             let (line, column) = scenario::place_of_radio(&text, &link.name).unwrap_or((1, 1));
             wrong(line, column, error.to_string(), error.hint())

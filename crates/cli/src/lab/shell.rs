@@ -1,4 +1,4 @@
-//! `lab shell`: one command in the middle of emulated links.
+//! `lab shell`: one command on a device with emulated links.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub struct Args {
 
 pub fn shell(args: Args) -> Result<ExitCode> {
     let spec = spec(&args)?;
-    // In a user namespace of its own everybody is root, and has no host's network to give.
+    // Every user is root in a new user namespace, but cannot share the host's network from there.
     if spec.internet && !manyways_sys::sandbox::is_root() {
         return Err(lab_failure(LabError::InternetNeedsRoot).into());
     }
@@ -126,7 +126,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// As a shell would leave: 127 for no such command, 126 for one that does not run.
+/// Exit codes as in a shell: 127 if the command does not exist, 126 if it cannot be executed.
 fn not_run(error: LabError, program: Option<&String>) -> Failure {
     match (&error, program) {
         (LabError::System { error: inner, .. }, Some(program)) => {
@@ -186,7 +186,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
         .hint("use at most 40 letters, digits, hyphens and underscores"))
 }
 
-/// Reads `NAME` or `NAME:LINK=DELAY,…`.
+/// Parses `NAME` or `NAME:LINK=DELAY,…`.
 fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let wrong = |sentence: String| {
@@ -235,8 +235,8 @@ pub fn command(words: &[String]) -> Command {
     }
 }
 
-/// Says on a terminal what there is; a script knows what it asked for, but for the congestion
-/// control, which matters to every figure.
+/// Describes the lab on a terminal. Without a terminal only the congestion control is printed,
+/// because it affects every measurement.
 fn announce(lab: &Lab, name: &str, cc: &str) {
     eprintln!("lab `{name}`: congestion control {cc}");
     if !std::io::stderr().is_terminal() {

@@ -1,4 +1,4 @@
-//! What the name servers of any path said of a name, for the others to begin with.
+//! DNS results that the paths share for speculative connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The latest addresses of each name. A path may knock at them while its own name server has not
-/// answered, and stays only where that gives the address too: servers are chosen by each network.
+/// The latest addresses of each name. A path may connect speculatively to them while its own name
+/// server has not answered. It keeps the connection only if its own name server also returns the
+/// address, because name servers select addresses by network.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers(Arc<watch::Sender<HashMap<String, Vec<IpAddr>>>>);
 
@@ -20,14 +21,14 @@ impl Answers {
         }
     }
 
-    /// Waits until somebody knows it, however long.
+    /// Waits until any path has resolved the name.
     pub(super) async fn hear(&self, host: &str) -> Vec<IpAddr> {
         let mut all = self.0.subscribe();
         loop {
             if let Some(addresses) = all.borrow_and_update().get(host) {
                 return addresses.clone();
             }
-            // It does not end: we hold the sending half ourselves.
+            // This never ends the loop: `self` owns the sender.
             if all.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }

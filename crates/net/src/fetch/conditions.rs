@@ -1,8 +1,8 @@
-//! What networks were worth when they were used last: one small file a network, in a folder of the
-//! user's cache.
+//! Path estimates of earlier transfers: one small file per network, in a folder of the user's
+//! cache.
 //!
-//! It is a hint and nothing more. Whatever cannot be read, is of another network, makes no sense or
-//! is older than [`MOST_AGE`] is as good as absent.
+//! The estimates are hints. A file that cannot be read, describes another network, is invalid or is
+//! older than [`MOST_AGE`] counts as absent.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,40 +17,38 @@ use serde::{Deserialize, Serialize};
 
 use super::PathReport;
 
-/// The version that this program writes and reads.
+/// Version of the written and accepted files.
 const SCHEMA: &str = "manyways.network/1";
-/// A larger file is not ours.
+/// Larger files are ignored.
 pub const MOST_BYTES: usize = 4 << 10;
-/// A network changes: what is older says nothing.
+/// Older files are ignored, because networks change.
 pub const MOST_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Less than this says nothing about a rate: slow start may have been most of it.
+/// Transfers below this size are dominated by slow start and show no rate.
 pub const LEAST: Size = Size::from_bytes(200_000);
-/// Nothing that a host is connected to is faster, …
+/// Larger rates are rejected as invalid; in bit/s.
 const MOST_RATE: u64 = 1_000_000_000_000;
-/// … and nobody waits so long for an answer.
+/// Longer round-trip times are rejected as invalid; in seconds.
 const MOST_RTT: f64 = 60.0;
 
-/// What tells one network from another.
+/// Properties that distinguish networks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Network {
-    /// The interface's name.
     pub name: String,
-    /// What sort of network it is, in the words of `manyways paths`.
+    /// Access technology, as `manyways paths` prints it.
     pub kind: String,
-    /// Its gateway, an IPv4 one if there is one: those of IPv6 are called `fe80::1` everywhere.
+    /// An IPv4 gateway if there is one, because IPv6 gateways are often `fe80::1`; `None` without a
+    /// gateway.
     pub gateway: Option<IpAddr>,
 }
 
-/// What is known of a network.
+/// The path estimate of a network.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Remembered {
-    /// Which one.
     pub network: Network,
-    /// Its throughput.
     pub rate: Rate,
-    /// Its application round trip, where that was measured.
+    /// Application RTT; `None` if it was not measured.
     pub rtt: Option<Span>,
-    /// When that was so, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub time: u64,
 }
 
@@ -82,8 +80,8 @@ impl From<&Interface> for Network {
 }
 
 impl Network {
-    /// The name of its file. Two networks may get the same one, for what a file system does not
-    /// take is replaced; the file says which of them it is of.
+    /// Returns the name of the network's file. Two networks may share a name, because special
+    /// characters are replaced; the content of the file identifies the network.
     fn file_name(&self) -> String {
         let gateway = self.gateway.map_or_else(|| "direct".to_owned(), |ip| ip.to_string());
         let name = format!("{}-{}-{gateway}.json", self.kind, self.name);
@@ -93,16 +91,16 @@ impl Network {
 }
 
 impl Remembered {
-    /// What a path of a transfer has shown of its network, if that is enough to remember. `rate` is
-    /// how fast it was estimated to be at the end, where that is known.
+    /// Returns the path estimate of a transfer; `None` if the path received too few bytes. `rate`
+    /// is the estimated rate at the end of the transfer, if there is one.
     pub fn of(
         network: Network,
         path: &PathReport,
         rate: Option<Rate>,
         now: SystemTime,
     ) -> Option<Self> {
-        // The average counts pauses between requests; the estimate falls while a network is silent,
-        // and one that failed once need not be slow for a week.
+        // The average includes pauses between requests, and the estimate falls while a network is
+        // silent. The larger value counts: a network that failed once need not be slow for a week.
         let rate = path.rate.max(rate.unwrap_or(Rate::ZERO));
         let time = since_1970(now);
         (path.bytes >= LEAST && !rate.is_zero()).then_some(Self {
@@ -113,7 +111,7 @@ impl Remembered {
         })
     }
 
-    /// Reads a file; `None` where it is not one of ours or contradicts itself.
+    /// Parses a file; `None` if it has another schema or invalid values.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MOST_BYTES {
             return None;
@@ -138,25 +136,26 @@ impl Remembered {
             rtt_seconds: self.rtt.map(Span::as_secs_f64),
             time: self.time,
         };
-        // Strings and numbers: there is nothing in it that could fail.
+        // Serialization of strings and numbers cannot fail.
         serde_json::to_vec(&file).unwrap_or_default()
     }
 
-    /// What a transfer can begin with, where both are known.
+    /// Returns the start values for a transfer; `None` if the RTT is unknown.
     pub fn conditions(&self) -> Option<Conditions> {
         Some(Conditions { rate: self.rate, rtt: self.rtt? })
     }
 }
 
 impl Memory {
-    /// What is in this folder; it need not be there yet.
+    /// Creates a memory in this folder, which need not exist.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// The user's own: `manyways/networks` in the cache folder of the XDG base directories.
+    /// Returns the user's memory: `manyways/networks` in the cache folder of the XDG base
+    /// directories.
     pub fn of_user() -> Option<Self> {
-        // A relative one is to be ignored, says the specification.
+        // The specification requires that relative paths are ignored.
         let folder = |variable: &str| {
             std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
         };
@@ -164,21 +163,21 @@ impl Memory {
         Some(Self::at(cache.join("manyways/networks")))
     }
 
-    /// What is known of a network.
+    /// Returns the valid path estimate of a network.
     pub fn recall(&self, network: &Network, now: SystemTime) -> Option<Remembered> {
         let file = fs::File::open(self.folder.join(network.file_name())).ok()?;
         let mut bytes = Vec::new();
         file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
         let remembered = Remembered::parse(&bytes)?;
-        // A clock that was set back makes files from the future.
+        // After a clock was set back, files may have a time in the future.
         let age = since_1970(now).checked_sub(remembered.time)?;
         (remembered.network == *network && age <= MOST_AGE.as_secs()).then_some(remembered)
     }
 
-    /// Keeps it, in place of what was known before.
+    /// Writes the path estimate in place of the previous one.
     ///
     /// # Errors
-    /// What the system says; what was known before is still there then.
+    /// The I/O error; the previous file is unchanged then.
     pub fn keep(&self, remembered: &Remembered) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let name = remembered.network.file_name();

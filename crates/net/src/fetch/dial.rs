@@ -1,4 +1,4 @@
-//! A connection over one path: name, TCP, TLS, and the HTTP version that the server chose.
+//! Connections over one path: DNS, TCP, TLS, and the HTTP version that the server selects.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,29 +32,27 @@ use super::late::{Cancelled, Frames, Late, Unread};
 use super::location::Origin;
 use super::path::Unresolved;
 
-/// The window of a connection whose streams have this one. Where one stream takes over from
-/// another, what is left of the old one is still on its way: both windows together would overrun
-/// the queue. A window held back for an exact end counts too, so it has to be more than one.
+/// Returns the connection window for this stream window. When one stream replaces another, the rest
+/// of the previous one is still in flight; two full windows would overrun the queue. Credit that is
+/// withheld for an exact end also counts, so one window is not enough.
 fn connection_window(stream: u32) -> u32 {
     stream.saturating_add(stream / 2).min(MOST_WINDOW)
 }
 
-/// No window is larger (RFC 9113 §6.9.1).
+/// Largest flow-control window (RFC 9113 §6.9.1).
 pub(super) const MOST_WINDOW: u32 = (1 << 31) - 1;
-/// A DATA frame may be so large: each costs a wake-up, whatever its size.
+/// Largest DATA frame. Large frames save wake-ups, because each frame costs one.
 const MOST_FRAME: u32 = 64 << 10;
 
 /// The HTTP version of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// HTTP/1.1.
     Http1,
-    /// HTTP/2.
     Http2,
 }
 
 impl Protocol {
-    /// As ALPN names it: `http/1.1` or `h2`.
+    /// The ALPN identifier: `http/1.1` or `h2`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http1 => "http/1.1",
@@ -71,32 +69,32 @@ pub(super) struct Connection {
     pub(super) late: Late,
     pub(super) cancelled: Cancelled,
     driver: Arc<Driver>,
-    /// A second descriptor of the socket, to ask the kernel about it.
+    /// A duplicated descriptor of the socket, for TCP_INFO.
     socket: Arc<OwnedFd>,
 }
 
-/// What is dialled with: TLS, the name of the path's late bytes, and how HTTP/2 begins.
+/// Parameters of a connection: path, TLS, counters, and the start of HTTP/2.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) path: Arc<PathSpec>,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) late: Late,
-    /// The window of an HTTP/2 stream.
+    /// Initial window of an HTTP/2 stream.
     pub(super) window: u32,
-    /// HTTP/2 without TLS, unasked.
+    /// Whether HTTP/2 is used without TLS and negotiation.
     pub(super) prior_knowledge: bool,
-    /// Told of each PING that comes back.
+    /// Receives a message for each acknowledged PING.
     pub(super) pongs: mpsc::UnboundedSender<()>,
-    /// A server has complained of too many frames: it gets no PINGs.
+    /// Whether the server has complained about too many frames: it gets no PINGs.
     pub(super) calm: Arc<AtomicBool>,
-    /// What the name servers of all paths said.
+    /// DNS results of all paths.
     pub(super) answers: Answers,
 }
 
-/// The task that moves the connection's bytes; it ends with the last handle to the connection.
+/// The task that does the I/O of a connection. It ends with the last handle to the connection.
 struct Driver {
     task: AbortHandle,
-    /// Orders for an HTTP/2 connection.
+    /// Orders for an HTTP/2 connection; `None` for HTTP/1.1.
     orders: Option<mpsc::UnboundedSender<Order>>,
 }
 
@@ -106,9 +104,9 @@ impl Drop for Driver {
     }
 }
 
-/// What concerns an HTTP/2 connection and none of its streams.
+/// A change of an HTTP/2 connection instead of one stream.
 enum Order {
-    /// The window of every stream.
+    /// Set the window of every stream.
     Window(u32),
     Ping,
 }
@@ -126,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Whether it serves `origin` and is not known to be closed.
+    /// Whether the connection belongs to `origin` and is not known to be closed.
     pub(super) fn serves(&self, origin: &Origin) -> bool {
         let open = match &self.sender {
             Sender::Http1(sender) => !sender.is_closed(),
@@ -135,7 +133,7 @@ impl Connection {
         open && self.origin == *origin
     }
 
-    /// A second handle, where several requests can share the connection.
+    /// Returns a second handle; `None` for HTTP/1.1, which takes one request at a time.
     pub(super) fn twin(&self) -> Option<Self> {
         let Sender::Http2(sender) = &self.sender else { return None };
         Some(Self {
@@ -149,35 +147,35 @@ impl Connection {
         })
     }
 
-    /// Sets the window of every stream, those that are there too.
+    /// Sets the window of every stream, including open ones.
     pub(super) fn set_window(&self, bytes: u32) {
         self.order(Order::Window(bytes));
     }
 
-    /// Sends a PING, where there are such.
+    /// Sends a PING. Returns whether the connection can.
     pub(super) fn ping(&self) -> bool {
         self.order(Order::Ping)
     }
 
-    /// A connection that has ended takes no orders.
+    /// Returns whether the connection accepts orders; a closed one does not.
     fn order(&self, order: Order) -> bool {
         self.driver.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
     }
 
-    /// The round trip that TCP measures.
+    /// The smoothed RTT of TCP, from the kernel.
     pub(super) fn round_trip(&self) -> Option<Span> {
         manyways_sys::socket::tcp_round_trip(self.socket.as_fd()).ok().flatten()
     }
 }
 
-/// Connects to `origin`. The caller bounds the time. What comes for nothing is counted as late.
+/// Connects to `origin`. The caller sets the timeout. Discarded bytes are counted as late.
 pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, Fault> {
     let path = &*means.path;
     if !path.has_carrier() {
         return Err(Fault::passing(FaultClass::Down, "its link is down"));
     }
     let (stream, server) = reach(means, origin).await?;
-    // Requests are small and wait for nothing; failing to say so costs only time.
+    // Requests are small and must not be delayed. A failure costs only time.
     let _ = stream.set_nodelay(true);
     let socket = stream.as_fd().try_clone_to_owned().map_err(|error| {
         Fault::passing(FaultClass::Connect, format!("no second descriptor: {}", plain(&error)))
@@ -201,9 +199,9 @@ pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, F
     }
 }
 
-/// Connects over TCP to an address that the path's own name servers give. `proto::happy_eyeballs`
-/// decides which address is tried when, and connects speculatively to addresses that another path
-/// has resolved.
+/// Connects over TCP to an address from the path's own name servers. `proto::happy_eyeballs`
+/// decides about the attempts and connects speculatively to addresses that another path has
+/// resolved.
 async fn reach(means: &Means, origin: &Origin) -> Result<(TcpStream, SocketAddr), Fault> {
     let path = &*means.path;
     let started = Instant::now();
@@ -285,7 +283,7 @@ async fn reach(means: &Means, origin: &Origin) -> Result<(TcpStream, SocketAddr)
     }
 }
 
-/// The addresses of a server in the order in which the path tries them.
+/// Returns the addresses of a server in the order of the attempts.
 fn servers(
     path: &PathSpec,
     origin: &Origin,
@@ -311,12 +309,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// The next attempt that ends; waits for ever while none is under way.
+    /// Returns the next attempt that ends; pending while none is under way.
     async fn next(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
         loop {
             match self.running.join_next().await {
                 Some(Ok(ended)) => return ended,
-                // A task of ours neither panics nor is it aborted while it is waited for.
+                // These tasks do not panic and are not aborted while they are awaited.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }
@@ -337,7 +335,7 @@ impl Attempts {
     }
 }
 
-/// A server that was reached, before HTTP begins.
+/// A server with a TCP connection, before HTTP begins.
 struct Dialled<'a> {
     means: &'a Means,
     origin: &'a Origin,
@@ -368,7 +366,7 @@ impl Dialled<'_> {
         let calm = Arc::clone(&self.means.calm);
         let driver = tokio::spawn(async move {
             if let Err(error) = driven.await {
-                // The request that is under way may be spared, and break for want of a connection.
+                // The current request may survive this error and fail later without a connection.
                 if error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
                     calm.store(true, Ordering::Relaxed);
                 }
@@ -410,10 +408,10 @@ impl Dialled<'_> {
     }
 }
 
-/// Moves an HTTP/2 connection's bytes and follows its orders.
+/// Drives an HTTP/2 connection and executes its orders.
 ///
-/// The library takes one SETTINGS frame at a time: a window that comes while another is not
-/// acknowledged waits for that, and the last one counts.
+/// h2 allows only one unacknowledged SETTINGS frame. A new window waits for the acknowledgment, and
+/// only the latest one is sent.
 async fn drive<S>(
     mut connection: h2::client::Connection<S, Bytes>,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -431,7 +429,7 @@ where
                     window = Some(bytes);
                     connection.set_target_window_size(connection_window(bytes));
                 }
-                // One at a time; it is out already.
+                // A PING is already under way.
                 Order::Ping if pinging => {}
                 Order::Ping => {
                     let sent = pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
@@ -450,10 +448,10 @@ where
             && let Poll::Ready(Ok(_)) = pings.poll_pong(context)
         {
             pinging = false;
-            // Who does not listen any more need not know.
+            // The receiver may have been dropped.
             let _ = pongs.send(());
         }
-        // The setting before it may have been acknowledged just now.
+        // The previous SETTINGS frame may have been acknowledged just now.
         if let Some(bytes) = window
             && connection.set_initial_window_size(bytes).is_ok()
         {
@@ -465,17 +463,17 @@ where
     .await
 }
 
-/// A socket whose packets leave through the path's interface.
+/// Creates a socket whose packets leave through the path's interface.
 ///
-/// Binding to the interface needs no privilege since Linux 5.7; where it is refused, the source
-/// address has to do, which is enough where the host routes by source.
+/// Binding to an interface needs no privilege since Linux 5.7. If it is refused, the socket is
+/// bound only to the source address, which is enough if the host routes by source.
 pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
     let transport = if path.mptcp { Transport::MPTCP } else { Transport::TCP };
     let socket = bound(path, server, Type::STREAM, transport)?;
     Ok(TcpSocket::from_std_stream(socket.into()))
 }
 
-/// A socket for datagrams to a server over a path, not connected.
+/// Creates an unconnected UDP socket to a server over a path.
 #[cfg(feature = "bond")]
 pub(crate) fn udp_socket(path: &PathSpec, server: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(bound(path, server, Type::DGRAM, Transport::UDP)?.into())
@@ -499,7 +497,7 @@ fn bound(
     }
     if let Some(source) = path.source(server.ip()) {
         match socket.bind(&SocketAddr::new(source, 0).into()) {
-            // It has another address by now, which the kernel finds by the interface.
+            // The interface has a different address by now, which the kernel selects.
             Err(error)
                 if error.kind() == io::ErrorKind::AddrNotAvailable && path.device.is_some() =>
             {
@@ -529,7 +527,7 @@ fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
     }
 }
 
-/// What is wrong with a certificate, in words for people who did not write the library.
+/// Describes a certificate error for users.
 fn certificate(why: &CertificateError) -> String {
     let words = match why {
         CertificateError::UnknownIssuer => "nobody whom this host trusts has issued it",
@@ -550,7 +548,7 @@ fn certificate(why: &CertificateError) -> String {
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "it is signed in a way that is not accepted"
         }
-        // The library has no name of its own for this one.
+        // rustls has no separate variant for this error.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
             "it was issued by itself, and this host does not trust it"
         }
@@ -562,7 +560,7 @@ fn certificate(why: &CertificateError) -> String {
     words.to_owned()
 }
 
-/// Why a handshake failed, likewise.
+/// Describes a handshake error for users.
 fn handshake(why: &rustls::Error) -> &'static str {
     tracing::debug!("handshake: {why:?}");
     match why {
@@ -592,9 +590,9 @@ fn handshake(why: &rustls::Error) -> &'static str {
     }
 }
 
-/// An I/O error without the `(os error 111)` that tells a user nothing.
+/// Formats an I/O error without its number, for example `(os error 111)`.
 pub(crate) fn plain(error: &io::Error) -> String {
-    // The library that found it out adds its address.
+    // tokio-rustls adds the URL of its documentation to this error.
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "it was closed too early".to_owned();
     }
@@ -617,7 +615,7 @@ mod tests {
         assert_eq!(plain(&error), "connection refused");
     }
 
-    /// A name server that answers once it is told to.
+    /// A name server that answers when it is notified.
     struct Slow(tokio::sync::Notify, Result<Vec<IpAddr>, Unresolved>);
 
     impl Names for Slow {
@@ -655,7 +653,7 @@ mod tests {
         (listener, origin)
     }
 
-    /// The path's own name server answers no sooner than the server has been knocked at.
+    /// The path's own name server answers only after the speculative connection was accepted.
     #[tokio::test]
     async fn what_another_path_heard_is_knocked_at() {
         let (listener, origin) = listener("127.0.0.1").await;
@@ -672,12 +670,12 @@ mod tests {
         let (reached, (_, from), ()) = tokio::join!(reach(&means, &origin), server, tell);
         let (stream, server) = reached.unwrap();
         assert_eq!(server, listener.local_addr().unwrap());
-        // It is the one that knocked, and there was no other.
+        // The speculative connection is used, and there was no second one.
         assert_eq!(stream.local_addr().unwrap(), from);
         assert!(nothing_of(listener.accept()).await);
     }
 
-    /// Whether nothing is there at once.
+    /// Whether a future is not ready immediately.
     async fn nothing_of<T>(future: impl Future<Output = T>) -> bool {
         tokio::select! {
             biased;

@@ -1,7 +1,7 @@
-//! The SHA-256 of a whole object: of a file, and as the header `Repr-Digest` tells it (RFC 9530 §3).
+//! The SHA-256 of a whole object: of a file, and in the header `Repr-Digest` (RFC 9530 §3).
 //!
-//! The header is a dictionary of structured fields (RFC 9651 §3.2). A field that breaks those rules
-//! anywhere counts for nothing, even where the part that is wanted here would read.
+//! The header is a dictionary of structured fields (RFC 9651 §3.2). A field that violates these
+//! rules anywhere is ignored as a whole.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,16 +11,16 @@ use sha2::{Digest, Sha256};
 
 use crate::base64;
 
-/// A number has so many digits at most, …
+/// Maximum number of digits of an integer (RFC 9651 §3.3.1).
 const MOST_DIGITS: usize = 15;
-/// … and one with a point so many before it and after it.
+/// Maximum number of digits of a decimal before and after the point (RFC 9651 §3.3.2).
 const MOST_WHOLE: usize = 12;
 const MOST_FRACTION: usize = 3;
 
-/// The SHA-256 of what is in a file; blocking.
+/// Returns the SHA-256 of a file; blocking.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// Fails if the file cannot be read.
 pub fn of_file(path: &Path) -> io::Result<[u8; 32]> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
@@ -33,8 +33,8 @@ pub fn of_file(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-/// The SHA-256 of the object without any `Range` (its representation), where the field's value
-/// has it. A field that came in several lines is joined with `, ` first.
+/// Returns the SHA-256 of the representation in the value of a `Repr-Digest` field; `None` if there
+/// is none. The caller joins several field lines with `, `.
 pub fn parse(value: &[u8]) -> Option<[u8; 32]> {
     let mut field = Field { rest: value };
     field.spaces();
@@ -43,7 +43,7 @@ pub fn parse(value: &[u8]) -> Option<[u8; 32]> {
         let key = field.key()?;
         let item = field.member()?;
         if key == b"sha-256" {
-            // The last of several is meant.
+            // The last of several members counts (RFC 9651 §3.2).
             wanted = Some(item);
         }
         field.blanks();
@@ -67,7 +67,8 @@ enum Item {
     Other,
 }
 
-/// What is left to read. Each reader takes what it is named after, or nothing can be made of it all.
+/// The unparsed rest of a field. Each parser consumes one element, or returns `None` for a
+/// malformed field.
 struct Field<'a> {
     rest: &'a [u8],
 }
@@ -105,7 +106,7 @@ impl<'a> Field<'a> {
         (first.is_ascii_lowercase() || first == b'*').then(|| self.take_while(fits))
     }
 
-    /// What stands behind a key: a value, or parameters alone, which make it true.
+    /// Parses the rest of a member after its key: a value, or only parameters, which mean true.
     fn member(&mut self) -> Option<Item> {
         let mut item = Item::Other;
         if self.peek() == Some(b'=') {
@@ -168,7 +169,7 @@ impl<'a> Field<'a> {
         base64::decode(text)
     }
 
-    /// Says whether it is a whole one.
+    /// Returns whether the number is an integer.
     fn number(&mut self) -> Option<bool> {
         if self.peek() == Some(b'-') {
             self.eat(b'-')?;

@@ -3,112 +3,90 @@
 use manyways_record::event::EventFamily;
 use serde::{Deserialize, Serialize};
 
-/// What happens in a transfer. Byte counts are body bytes.
+/// An event of a transfer. Byte counts are body bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TransferEvent {
     /// A transfer began.
     TransferStart {
-        /// Counted from zero in the order of the command line.
+        /// Index in the order of the command line, from 0.
         transfer: u32,
-        /// What is fetched.
         url: String,
     },
-    /// What one path has brought to a transfer so far.
+    /// Bytes that one path has received for a transfer.
     PathSample(PathSample),
-    /// A path of a transfer came up, failed or was given up.
+    /// A path of a transfer came up, failed or was dropped.
     PathState {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
         /// `up`, `stalled`, `down`.
         state: String,
-        /// One sentence, where there is one.
+        /// Reason as one sentence, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// A request was sent.
     Request {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// Counted from zero within the transfer.
+        /// Number within the transfer, from 0.
         request: u64,
-        /// The first byte that was asked for.
+        /// First requested byte.
         from: u64,
-        /// One past the last; none for a plain GET, which asks for all.
+        /// One past the last requested byte; `None` for a plain GET.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
     },
-    /// The head of an answer came.
+    /// The head of a response arrived.
     Response {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// Which request.
         request: u64,
-        /// The status code.
         status: u16,
-        /// The path's application round trip as it was estimated when the request was sent.
+        /// Estimated application RTT of the path when the request was sent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_seconds: Option<f64>,
     },
-    /// Bytes of the object came; pieces that follow each other within 5 ms are one.
+    /// Bytes of the object arrived; pieces within 5 ms are merged.
     Received {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// Which request.
         request: u64,
-        /// The first of them.
+        /// First byte.
         from: u64,
-        /// One past the last.
+        /// One past the last byte.
         to: u64,
     },
-    /// What a request is to bring was changed.
+    /// The end of the bytes that are assigned to a request was changed.
     RangeEnd {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// Which request.
         request: u64,
-        /// One past the last byte that is still wanted of it.
+        /// One past the last assigned byte.
         to: u64,
     },
-    /// Nothing more comes of a request.
+    /// A request ended.
     RequestEnd {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// Which request.
         request: u64,
-        /// `finished` (all that was asked for), `cut` (all that was still wanted), `cancelled`,
+        /// `finished` (all requested bytes), `cut` (all bytes up to the reduced end), `cancelled`,
         /// `failed`.
         how: String,
     },
-    /// An application round trip was measured.
+    /// An application RTT was measured.
     Ping {
-        /// Which transfer.
         transfer: u32,
-        /// Name of the path.
         path: String,
-        /// How long it took.
         rtt_seconds: f64,
-        /// `h2` (a PING frame) or `tcp` (what the kernel measures).
+        /// `h2` (a PING frame) or `tcp` (TCP_INFO).
         by: String,
     },
     /// A transfer ended.
     TransferEnd {
-        /// Which transfer.
         transfer: u32,
-        /// Whether the whole object is there.
+        /// Whether the whole object was received.
         complete: bool,
         /// Body bytes written.
         bytes: u64,
@@ -130,16 +108,14 @@ impl EventFamily for TransferEvent {
     ];
 }
 
-/// What one path has brought to a transfer so far.
+/// Bytes that one path has received for a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathSample {
-    /// Which transfer.
     pub transfer: u32,
-    /// Name of the path.
     pub path: String,
-    /// Body bytes since the transfer began.
+    /// Body bytes since the start of the transfer.
     pub bytes: u64,
-    /// The path's rate as it is estimated now.
+    /// Estimated current rate of the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! One request and its answer, over HTTP/1.1 or HTTP/2.
+//! One request and its response, over HTTP/1.1 or HTTP/2.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,18 +20,18 @@ use super::late::{Cancelled, Late};
 use super::location::Location;
 use super::worker::Ask;
 
-/// Of the whole object, also in the answer to a range request (RFC 9530 §3). `Content-Digest` would be of
-/// the part.
+/// Digest of the whole object, also in the response to a range request (RFC 9530 §3).
+/// `Content-Digest` would be the digest of the part.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
-/// Nobody's default user agent is worth more than this one.
+/// Default `User-Agent`; a configured header takes precedence.
 const AGENT: &str = concat!("manyways/", env!("CARGO_PKG_VERSION"));
 
-/// A request that broke off.
+/// A failed request.
 pub(super) struct Broken {
     pub(super) fault: Fault,
-    /// No byte of an answer had come, so it is safe to send it again.
+    /// Whether no byte of a response had arrived, so that the request can be repeated.
     pub(super) unanswered: bool,
-    /// The connection, where it can still be used.
+    /// The connection; `None` if it is no longer usable.
     pub(super) connection: Option<Connection>,
 }
 
@@ -41,14 +41,15 @@ impl From<Fault> for Broken {
     }
 }
 
-/// An answer whose body is yet to come.
+/// A response whose body has not been read.
 pub(super) struct Answer {
     status: StatusCode,
     headers: HeaderMap,
     body: Body,
 }
 
-/// The body of an answer; dropped before its end, it resets the stream or closes the connection.
+/// The body of a response. If dropped before its end, it resets the stream or closes the
+/// connection.
 pub(super) struct Body {
     connection: Option<Connection>,
     incoming: Stream,
@@ -56,33 +57,34 @@ pub(super) struct Body {
     credit: Credit,
     /// Bytes that were read.
     read: usize,
-    /// The last piece, while nobody has taken it.
+    /// Length of the last piece until the transfer has taken it.
     untaken: usize,
     ended: bool,
 }
 
-/// The credit that the server of an HTTP/2 stream has, as the core grants it.
+/// The credit that the server of an HTTP/2 stream has, granted by the core.
 #[derive(Clone, Default)]
 pub(super) struct Credit(Arc<Mutex<Granted>>, Arc<Notify>);
 
 #[derive(Default)]
 struct Granted {
-    /// Nothing before the answer, and for HTTP/1.1.
+    /// `None` before the response, and for HTTP/1.1.
     control: Option<FlowControl>,
     bytes: usize,
-    /// Over HTTP/1.1 no more is read than that.
+    /// Whether at most `bytes` are read, for HTTP/1.1.
     counted: bool,
 }
 
 impl Credit {
-    /// Over HTTP/1.1, which has no credit, the body is read only so far, and TCP does the rest.
+    /// Creates the credit of an HTTP/1.1 response, which has no flow control: the body is read only
+    /// up to the credit, and TCP delays the server.
     pub(super) fn counted() -> Self {
         let credit = Self::default();
         credit.lock().counted = true;
         credit
     }
 
-    /// Waits until more than this may be read.
+    /// Waits until more than `read` bytes may be read.
     async fn past(&self, read: usize) {
         loop {
             {
@@ -95,7 +97,7 @@ impl Credit {
         }
     }
 
-    /// The server may send so many more bytes; as many were read.
+    /// Lets the server send this many more bytes; as many were read.
     pub(super) fn grant(&self, bytes: usize) {
         let mut granted = self.lock();
         if granted.counted && granted.control.is_none() {
@@ -104,16 +106,16 @@ impl Credit {
             return;
         }
         if let Some(control) = &mut granted.control
-            // It fails only where the stream is gone, which the next read tells.
+            // This fails only if the stream has ended, which the next read reports.
             && control.release_capacity(bytes).is_ok()
         {
             granted.bytes += bytes;
         }
     }
 
-    /// The library sends credit on only when it is half of what the server has left, and looks at
-    /// that only when it is told something. Without this, credit that came before would never be
-    /// sent.
+    /// Makes h2 send pending credit. h2 sends a WINDOW_UPDATE only if the pending credit is at
+    /// least half of the server's remaining window, and checks this only during calls. Without this
+    /// call, earlier credit would never be sent.
     fn nudge(&self) {
         if let Some(control) = &mut self.lock().control {
             let _ = control.release_capacity(0);
@@ -132,7 +134,7 @@ impl Drop for Body {
         }
         let waiting = match &mut self.incoming {
             Stream::Http1(_) => 0,
-            // What was read counts as used until it is granted again.
+            // Read bytes count as used capacity until they are granted again.
             Stream::Http2(_, body) => {
                 let withheld = self.read.saturating_sub(self.credit.lock().bytes);
                 body.flow_control().used_capacity().saturating_sub(withheld)
@@ -147,7 +149,7 @@ enum Stream {
     Http2(Reset, RecvStream),
 }
 
-/// Resets an HTTP/2 stream with CANCEL unless its end was seen.
+/// Resets an HTTP/2 stream with CANCEL unless its end was received.
 struct Reset(Option<SendStream<Bytes>>, Cancelled);
 
 impl Drop for Reset {
@@ -159,7 +161,7 @@ impl Drop for Reset {
     }
 }
 
-/// Sends the request and waits for the head of the answer.
+/// Sends the request and waits for the response head.
 pub(super) async fn send(mut connection: Connection, ask: &Ask) -> Result<Answer, Broken> {
     let version = match connection.sender {
         Sender::Http1(_) => Version::HTTP_11,
@@ -217,7 +219,7 @@ fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> 
     if version != Version::HTTP_2 {
         set(header::HOST, &authority)?;
     }
-    // Ranges of a compressed body would be ranges of something else.
+    // Ranges of a compressed body would not be ranges of the object.
     set(header::ACCEPT_ENCODING, "identity")?;
     if let Some(Range { start, end }) = ask.range {
         let last = if end == u64::MAX { String::new() } else { (end - 1).to_string() };
@@ -242,14 +244,15 @@ fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> 
 }
 
 impl Answer {
-    /// Where the answer sends us, if it does.
+    /// Target of a redirect; `None` if the response is not a redirect.
     pub(super) fn redirect(&self) -> Option<String> {
         let moved = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let target = self.headers.get(header::LOCATION).filter(|_| moved)?;
         Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
     }
 
-    /// Reads and discards a short body, to keep the connection.
+    /// Reads and discards a short body in order to keep the connection; `None` if the body is too
+    /// long or too slow.
     pub(super) async fn skip(self, config: &RedirectConfig) -> Option<Connection> {
         let mut body = self.body;
         let read = async {
@@ -267,7 +270,7 @@ impl Answer {
         }
     }
 
-    /// What the head says, the SHA-256 of the whole object where it says that too, and the body.
+    /// Returns the head, the SHA-256 of the whole object if the response has it, and the body.
     pub(super) fn split(self) -> (Head, Option<[u8; 32]>, Body) {
         let lines: Vec<&[u8]> =
             self.headers.get_all(REPR_DIGEST).iter().map(HeaderValue::as_bytes).collect();
@@ -299,7 +302,7 @@ fn head(status: StatusCode, headers: &HeaderMap) -> Head {
 }
 
 impl Body {
-    /// The next piece, or `None` at the proper end.
+    /// Returns the next piece; `None` at the proper end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             match &mut self.incoming {
@@ -312,7 +315,7 @@ impl Body {
                         }
                         Some(Err(error)) => return Err(http1_fault(&error).into()),
                         Some(Ok(frame)) => {
-                            // Trailers say nothing about bytes.
+                            // Trailers contain no bytes of the object.
                             if let Ok(bytes) = frame.into_data()
                                 && !bytes.is_empty()
                             {
@@ -348,18 +351,18 @@ impl Body {
         }
     }
 
-    /// Somebody has the last piece.
+    /// Notes that the transfer has taken the last piece.
     pub(super) fn taken(&mut self) {
         self.untaken = 0;
     }
 
-    /// The connection, after the end of the body.
+    /// Returns the connection after the end of the body.
     pub(super) fn into_connection(mut self) -> Option<Connection> {
         self.connection.take()
     }
 }
 
-/// Where a redirect leads, if it is followed.
+/// Returns the target of a redirect if it is followed.
 pub(super) fn follow(
     from: &Location,
     target: &str,

@@ -18,22 +18,16 @@ pub struct ExistingFile {
     length: Size,
 }
 
-/// Why an existing file is not the one that the caller wants.
+/// Why an existing file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExistingFileError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system reports.
-        source: io::Error,
-    },
-    /// The file has another SHA-256.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// The file has a different SHA-256.
     #[error("{path} exists, and its checksum is wrong", path = .path.display())]
     Checksum {
-        /// The file.
         path: PathBuf,
         /// The SHA-256 of the file.
         found: [u8; 32],
@@ -41,8 +35,8 @@ pub enum ExistingFileError {
 }
 
 impl ExistingFile {
-    /// The job's file, if it is complete: it has its name, is not empty, has the expected size if
-    /// one is given, and no unfinished download lies beside it.
+    /// Returns the job's file if it is complete: it has its final name, is not empty, has the
+    /// expected size if one is given, and there is no part file or resume file for it.
     pub fn find(job: &Job) -> Option<Self> {
         let path = job.output();
         let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
@@ -55,20 +49,18 @@ impl ExistingFile {
         Some(Self { path: path.to_owned(), length })
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its length.
     pub fn length(&self) -> Size {
         self.length
     }
 
-    /// Compares the file with a checksum. Returns its SHA-256 if that is asked for. Blocks.
+    /// Compares the file with a checksum. Returns its SHA-256 if one is requested. Blocks.
     ///
     /// # Errors
-    /// If the file cannot be read, or has another SHA-256.
+    /// Fails if the file cannot be read, or has a different SHA-256.
     pub fn check(&self, checksum: Checksum) -> Result<Option<[u8; 32]>, ExistingFileError> {
         if checksum == Checksum::None {
             return Ok(None);

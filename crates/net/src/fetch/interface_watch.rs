@@ -1,5 +1,5 @@
-//! Reads carriers and lists interfaces while a transfer runs, as `proto::fetch::InterfaceWatch`
-//! asks.
+//! Reads carriers and lists interfaces during a transfer, at the times of
+//! `proto::fetch::InterfaceWatch`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ impl Interfaces {
         }
     }
 
-    /// The list that is being made, or `None` if it failed; waits for ever while none is. Can be
-    /// dropped while it waits.
+    /// Returns the pending list, or `None` if it failed; never ready without a pending list. Cancel
+    /// safe.
     pub(super) async fn listed(&mut self) -> Option<Vec<PathSpec>> {
         let Some(pending) = &mut self.pending else { return std::future::pending().await };
         let listed = pending.await;

@@ -1,4 +1,4 @@
-//! What a transfer did, request by request, for its event log.
+//! Records of a transfer, request by request, for its event log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use super::PathSpec;
 use super::event::TransferEvent;
 use super::report::Event;
 
-/// Knows every request that is under way, and keeps records where somebody wants them.
+/// Tracks all requests that are under way, and keeps records if they are configured.
 pub(super) struct Journal {
     names: Option<Vec<String>>,
     requests: BTreeMap<RequestId, ActiveRequest>,
     records: Vec<Record<TransferEvent>>,
 }
 
-/// A request that is under way.
 struct ActiveRequest {
     path: PathId,
-    /// One past the last byte that it is to bring.
+    /// One past the last byte that is assigned to the request.
     end: u64,
     expected_delay: Option<Span>,
     pieces: Coalescer,
@@ -33,14 +32,13 @@ impl Journal {
         Self { names, requests: BTreeMap::new(), records: Vec::new() }
     }
 
-    /// A path that was not there at the start.
+    /// Adds a path that joined after the start.
     pub(super) fn join(&mut self, name: &str) {
         if let Some(names) = &mut self.names {
             names.push(name.to_owned());
         }
     }
 
-    /// The path of a request that is under way.
     pub(super) fn path_of(&self, request: RequestId) -> Option<PathId> {
         self.requests.get(&request).map(|active| active.path)
     }
@@ -98,7 +96,7 @@ impl Journal {
         });
     }
 
-    /// Nothing more is wanted of it.
+    /// Ends a request that the core cancelled.
     pub(super) fn cancelled(&mut self, now: Time, request: RequestId) {
         let cut = self
             .requests
@@ -127,7 +125,7 @@ impl Journal {
         });
     }
 
-    /// Hands the records to whoever wanted them.
+    /// Passes the records to the callback.
     pub(super) fn tell(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
         for record in self.records.drain(..) {
             on_event(Event::Record(&record));

@@ -1,7 +1,8 @@
-//! Counts bytes that came for nothing: of HTTP/2 streams that were cancelled, and those that the
-//! kernel still held for a connection when it was closed. And hears a server out that hung up.
+//! Counts received bytes that the transfer discards: those of cancelled HTTP/2 streams, and unread
+//! bytes in the kernel when a connection is closed. Also keeps a connection readable after the
+//! server has closed it.
 //!
-//! What is on its way when a connection is closed can be seen by nobody but the network.
+//! Bytes in flight when a connection is closed cannot be counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,14 +14,14 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Nobody has more than this in a receive buffer.
+/// Bound of the unread bytes that are counted; receive buffers are smaller.
 const MOST_UNREAD: u64 = 64 << 20;
-/// What precedes the payload of an HTTP/2 frame.
+/// Length of an HTTP/2 frame header (RFC 9113 §4.1).
 const FRAME_HEAD: usize = 9;
-/// The type of the frames with the bytes of a body.
+/// Type of DATA frames (RFC 9113 §6.1).
 const DATA: u8 = 0;
 
-/// The late bytes of a path, over all its connections.
+/// Counter of a path's late bytes, over all its connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Late(Arc<AtomicU64>);
 
@@ -29,17 +30,17 @@ impl Late {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Those that nobody has taken yet.
+    /// Returns the bytes since the previous call.
     pub(super) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 }
 
-/// So many streams of a connection that were cancelled are remembered: what they still send comes
-/// within a round trip or two.
+/// Cancelled streams of a connection that are remembered: their last bytes arrive within one or two
+/// round trips.
 const MOST_CANCELLED: usize = 16;
 
-/// The HTTP/2 streams of a connection that were cancelled last.
+/// The latest cancelled HTTP/2 streams of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cancelled(Arc<Mutex<VecDeque<u32>>>);
 
@@ -61,17 +62,18 @@ impl Cancelled {
     }
 }
 
-/// A TCP connection that, when it is closed, counts what nobody read.
+/// A TCP connection that counts its unread bytes when it is closed.
 ///
-/// A server that hangs up often says why just before: GOAWAY, a TLS alert. A PING or some credit
-/// that is sent meanwhile fails, and who takes that for the end never reads the reason. So a write
-/// to a server that has gone seems to succeed; what was said is read, and then the write's error.
+/// A server often sends its reason before it closes a connection: GOAWAY or a TLS alert. A PING or
+/// WINDOW_UPDATE that is sent at that time fails, and a caller that stops at this error never reads
+/// the reason. Therefore a write to a closed connection seems to succeed. The reader receives the
+/// remaining bytes first, and then the error of the write.
 pub(super) struct Unread {
     stream: TcpStream,
     late: Late,
-    /// No byte can be sent any more.
+    /// Whether no more bytes can be sent.
     gone: bool,
-    /// Why, until the reader has been told.
+    /// The error of the failed write, until the reader has received it.
     why: Option<io::Error>,
 }
 
@@ -111,17 +113,17 @@ impl Drop for Unread {
     }
 }
 
-/// A stream of HTTP/2 frames that counts the bytes of cancelled streams on their way in.
+/// A stream of HTTP/2 frames that counts received bytes of cancelled streams.
 pub(super) struct Frames<S> {
     stream: S,
     late: Late,
     cancelled: Cancelled,
     head: [u8; FRAME_HEAD],
-    /// So much of the head is there.
+    /// Received bytes of the frame header.
     have: usize,
-    /// So much of the payload is to come.
+    /// Remaining bytes of the payload.
     left: usize,
-    /// It is of a cancelled stream.
+    /// Whether the payload belongs to a cancelled stream.
     wasted: bool,
 }
 
@@ -144,7 +146,7 @@ impl<S> Frames<S> {
                 self.have = 0;
                 let [a, b, c, kind, _, s @ ..] = self.head;
                 self.left = u32::from_be_bytes([0, a, b, c]) as usize;
-                // The first bit of the number means nothing.
+                // The first bit of the stream identifier is reserved (RFC 9113 §4.1).
                 let stream = u32::from_be_bytes(s) & 0x7fff_ffff;
                 self.wasted = kind == DATA && self.cancelled.has(stream);
             }
@@ -212,7 +214,8 @@ impl AsyncRead for Unread {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         if matches!(read, Poll::Ready(Ok(()))) && buffer.filled().len() == before {
-            // The failed write took the error from the kernel, which shows the mere end from then.
+            // The failed write cleared the socket error, so that the kernel now reports only the
+            // end of the stream.
             if let Some(error) = this.why.take() {
                 return Poll::Ready(Err(error));
             }
@@ -291,7 +294,7 @@ mod tests {
             frame(0, 5, 10_000),
         ]
         .concat();
-        // However the bytes are cut into pieces.
+        // The result does not depend on how the bytes are divided.
         for piece in [1, 8, 9, 10, 977, wire.len()] {
             let (late, cancelled) = (Late::default(), Cancelled::default());
             cancelled.add(1);
@@ -332,7 +335,7 @@ mod tests {
         near.write_all(b"unheard").await.unwrap();
         far.readable().await.unwrap();
         far.write_all(b"why").await.unwrap();
-        // With bytes that it never read, its kernel resets the connection.
+        // The kernel resets a connection that is closed with unread bytes.
         drop(far);
         while !near.stream.ready(Interest::WRITABLE).await.unwrap().is_write_closed() {
             tokio::task::yield_now().await;

@@ -1,48 +1,47 @@
-//! Addresses of objects: `http://` and `https://` URLs, as far as a fetch needs them.
+//! URLs of objects: `http://` and `https://`, in the extent that a fetch needs.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Where an object is. Fragments are dropped; characters that may not stand in a request line are
-/// percent-encoded, as browsers do.
+/// The URL of an object. Fragments are removed; characters that must not occur in a request line
+/// are percent-encoded, as in browsers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Location {
     origin: Origin,
-    /// From the leading slash on, with the query.
+    /// Path and query, with the leading slash.
     target: String,
 }
 
-/// Scheme, host and port: what one connection serves.
+/// Scheme, host and port: the scope of one connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Origin {
-    /// Over TLS.
+    /// Whether the scheme is https.
     pub secure: bool,
     /// A name in lower case, or an address without brackets.
     pub host: String,
-    /// The TCP port.
     pub port: u16,
 }
 
-/// Why a text is no address of an object.
+/// Why a text is not the URL of an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocationError {
     /// Neither http nor https.
     #[error("{0} is not an http:// or https:// URL")]
     Scheme(String),
-    /// No host, or one with characters that no host has.
+    /// No host, or one with invalid characters.
     #[error("the URL {0} names no valid host")]
     Host(String),
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("the port in the URL {0} is not valid")]
     Port(String),
-    /// A user name or password before the host, where a server redirects to.
+    /// User information before the host, in a redirect target.
     #[error("a user name or password stands before the host {0}")]
     UserInfo(String),
 }
 
 impl Location {
-    /// Reads an absolute URL; what is before the host has been taken out of it, see
+    /// Parses an absolute URL without user information, see
     /// [`UserInfo::split`](super::login::UserInfo::split).
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let text = text.trim();
@@ -98,7 +97,6 @@ impl Location {
         Ok(Self { origin: self.origin.clone(), target: clean_target(&target) })
     }
 
-    /// What serves it.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -108,7 +106,7 @@ impl Location {
         &self.target
     }
 
-    /// The last part of the path, percent-decoded, where it can be the name of a file.
+    /// The last segment of the path, percent-decoded; `None` if it cannot be the name of a file.
     pub fn file_name(&self) -> Option<String> {
         let path = self.target.split('?').next()?;
         let last = path.rsplit('/').next()?;
@@ -129,12 +127,12 @@ impl Origin {
         if self.secure { "https" } else { "http" }
     }
 
-    /// The host where it is an address.
+    /// The host if it is an address literal.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// Host and port for `Host` and `:authority`; the scheme's own port is left out.
+    /// Host and port for `Host` and `:authority`; without the scheme's default port.
     pub fn authority(&self) -> String {
         let host = match self.address() {
             Some(IpAddr::V6(_)) => format!("[{}]", self.host),
@@ -151,8 +149,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A URL that does not read, for an error. It may hold a password with a slash or a question mark in
-/// it, which make it part of what looks like a path.
+/// Removes user information from an invalid URL, for an error message. A password may contain a
+/// slash or a question mark, and then seems to be part of the path.
 fn without_secrets(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     match text.rfind('@') {
@@ -181,7 +179,8 @@ fn valid_host(host: &str) -> Option<String> {
     fine.then(|| host.trim_end_matches('.').to_ascii_lowercase()).filter(|host| !host.is_empty())
 }
 
-/// Drops the fragment, resolves dot segments and encodes what may not stand in a request line.
+/// Removes the fragment, resolves dot segments and encodes characters that must not occur in a
+/// request line.
 fn clean_target(text: &str) -> String {
     let text = text.split('#').next().unwrap_or_default();
     let (path, query) = match text.split_once('?') {

@@ -1,6 +1,7 @@
-//! A user name and a password, for servers that ask for them with Basic (RFC 7617).
+//! User name and password for Basic authentication (RFC 7617).
 //!
-//! No `Debug` or `Display` here shows a password, and no URL that is shown, logged or kept has one.
+//! No `Debug` or `Display` in this module prints a password. No URL that is printed, logged or
+//! stored contains one.
 
 use std::fmt;
 
@@ -9,32 +10,30 @@ use http::HeaderValue;
 use super::location::decode;
 use crate::base64;
 
-/// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The name; a colon in it cannot be sent.
+    /// Must not contain a colon, which Basic cannot transmit.
     pub user: String,
-    /// The secret.
     pub password: String,
 }
 
-/// What stands before the host in a URL.
+/// User information of a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserInfo {
-    /// The name, percent-decoded.
+    /// Percent-decoded.
     pub user: String,
-    /// The password, percent-decoded, where there is a colon.
+    /// Percent-decoded; `None` without a colon.
     pub password: Option<String>,
 }
 
 impl Login {
-    /// Reads `USER:PASSWORD`; the password may hold colons.
+    /// Parses `USER:PASSWORD`; the password may contain colons.
     pub fn parse(text: &str) -> Option<Self> {
         let (user, password) = text.split_once(':')?;
         (!user.is_empty()).then(|| Self { user: user.to_owned(), password: password.to_owned() })
     }
 
-    /// The value of `Authorization`.
+    /// Returns the value of `Authorization`.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         let secret = base64::encode(format!("{}:{}", self.user, self.password).as_bytes());
         let mut value = HeaderValue::from_str(&format!("Basic {secret}")).ok()?;
@@ -44,7 +43,7 @@ impl Login {
 }
 
 impl UserInfo {
-    /// Takes it out of a URL, and returns the URL without it.
+    /// Returns the URL without its user information, and that information.
     pub fn split(url: &str) -> (String, Option<Self>) {
         let Some(start) = url.find("://").map(|at| at + 3) else { return (url.to_owned(), None) };
         let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
@@ -56,7 +55,7 @@ impl UserInfo {
             None => (&url[start..at], None),
         };
         let bare = format!("{}{}", &url[..start], &url[at + 1..]);
-        // As in `http://@host/`.
+        // For example `http://@host/`.
         let empty = user.is_empty() && password.is_none();
         (bare, (!empty).then(|| Self { user: decode(user), password }))
     }

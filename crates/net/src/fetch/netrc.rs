@@ -1,16 +1,17 @@
-//! `~/.netrc`: which user name and password belong to which machine, as ftp, curl and git read it.
+//! Parser of `~/.netrc`, which assigns user names and passwords to machines, compatible with ftp,
+//! curl and git.
 //!
-//! Words are parted by white space; one in double quotes may hold spaces, and in it a backslash
-//! takes the next character as it is (`\n`, `\r` and `\t` are a line feed, a carriage return and a
-//! tab). A `#` where a keyword could stand begins a comment. Macros are passed over, and so are
-//! words that mean nothing here.
+//! Words are separated by white space. A word in double quotes may contain spaces, and a backslash
+//! in it escapes the next character (`
+//! `, `\r` and `\t` are a line feed, a carriage return and a tab). A `#` at the position of a
+//! keyword starts a comment. Macros and unknown words are skipped.
 
 use super::login::Login;
 
-/// A larger file is none that anybody wrote.
+/// Larger files are rejected.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// A file that was read.
+/// A parsed file.
 #[derive(Clone, Default)]
 pub struct Netrc {
     entries: Vec<Entry>,
@@ -18,35 +19,35 @@ pub struct Netrc {
 
 #[derive(Clone, Default)]
 struct Entry {
-    /// None is `default`: every machine.
+    /// `None` for `default`, which matches every machine.
     machine: Option<String>,
     login: Option<String>,
     password: Option<String>,
 }
 
-/// Why a file does not read. It repeats nothing of the file, which holds secrets.
+/// Why a file cannot be parsed. The error contains no text of the file, which holds secrets.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetrcError {
     /// More than [`MOST_BYTES`].
     #[error("it is larger than {} MB", MOST_BYTES / 1_000_000)]
     TooLarge,
-    /// Not text.
+    /// The file is not UTF-8.
     #[error("it is not UTF-8")]
     NotText,
-    /// A quote that nothing closes.
+    /// A quote without its closing quote, in this line.
     #[error("the quote in line {0} is not closed")]
     Quote(usize),
-    /// A keyword at the end, with nothing after it.
+    /// A keyword at the end of the file, without a value.
     #[error("the word `{0}` at its end has no value")]
     NoValue(&'static str),
 }
 
 impl Netrc {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// [`NetrcError`] says what is wrong with it.
+    /// [`NetrcError`] names the fault.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetrcError> {
         if bytes.len() > MOST_BYTES {
             return Err(NetrcError::TooLarge);
@@ -83,8 +84,8 @@ impl Netrc {
         Ok(Self { entries })
     }
 
-    /// What is sent to `host`, as `user` where the name is known already. The first entry that fits
-    /// counts.
+    /// Returns the login for `host`, with the name `user` if the name is known. The first matching
+    /// entry counts.
     pub fn login(&self, host: &str, user: Option<&str>) -> Option<Login> {
         self.entries.iter().find_map(|entry| {
             let machine = entry.machine.as_deref();
@@ -154,9 +155,9 @@ impl<'a> Words<'a> {
         self.at += rest.find('\n').unwrap_or(rest.len());
     }
 
-    /// A macro ends with an empty line.
+    /// Skips a macro, which ends at an empty line.
     fn skip_macro(&mut self) {
-        // The name's own line.
+        // The line with the name of the macro.
         self.skip_line();
         let rest = self.rest();
         let mut end = 0;

@@ -1,4 +1,4 @@
-//! A path as the fetch sees it: a network of this host, and how names are resolved over it.
+//! A path of a fetch: a network of this host, and its name resolution.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,30 +13,28 @@ use manyways_sys::interface::Interface;
 use super::dial::plain;
 use crate::resolve::{PathResolver, ResolveError};
 
-/// One of the ways to the server: connections over it leave through one network interface.
+/// A path to the server: its connections leave through one network interface.
 #[derive(Clone)]
 pub struct PathSpec {
-    /// What people call it: the interface's name.
+    /// The interface's name, for the user.
     pub name: String,
-    /// Bind to this interface where the kernel lets us; `None` binds to an address only.
+    /// Interface to which sockets are bound if the kernel permits; `None` binds only to an address.
     pub device: Option<String>,
-    /// Source addresses; the first of the server's family is bound to. Empty leaves it to the
-    /// kernel.
+    /// Source addresses; sockets are bound to the first one of the server's family. Empty leaves
+    /// the address to the kernel.
     pub addresses: Vec<IpAddr>,
-    /// Its bytes cost money.
     pub metered: bool,
-    /// Connect with the kernel's Multipath TCP, which may use other interfaces too.
+    /// Whether connections use the kernel's Multipath TCP, which may use other interfaces too.
     pub mptcp: bool,
-    /// What it was worth when it was used last, where that is known.
+    /// Path estimate of an earlier transfer; `None` if there is none.
     pub known: Option<Conditions>,
-    /// How names become addresses.
     pub names: Arc<dyn Names>,
 }
 
-/// Which paths there are now, where that can be told.
+/// Callback that lists the current paths; returns `None` if it cannot.
 pub(super) type Watch = dyn Fn() -> Option<Vec<PathSpec>> + Send + Sync;
 
-/// Somebody who knows which paths there are.
+/// The callback of [`ClientBuilder::watch`](super::ClientBuilder::watch).
 #[derive(Clone)]
 pub(super) struct Watcher(pub(super) Arc<Watch>);
 
@@ -48,11 +46,11 @@ impl fmt::Debug for Watcher {
 
 /// Resolves names over one path.
 pub trait Names: Send + Sync {
-    /// The addresses of `host`, best first, or why there are none, as a clause.
+    /// Returns the addresses of `host`, the preferred one first, or the reason why there are none.
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
 }
 
-/// What [`Names::lookup`] returns.
+/// Result of [`Names::lookup`].
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
 
 /// Why a name has no addresses.
@@ -60,12 +58,12 @@ pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved
 pub struct Unresolved {
     /// A clause without a full stop.
     pub words: String,
-    /// Asking again may help.
+    /// Whether a retry may succeed.
     pub again: bool,
 }
 
 impl PathSpec {
-    /// A path out of an interface, with its own name servers.
+    /// Creates a path over an interface, with its own name servers.
     pub fn of(interface: &Interface) -> Self {
         Self {
             name: interface.name.clone(),
@@ -78,14 +76,14 @@ impl PathSpec {
         }
     }
 
-    /// The same with other name servers than those that the interface is known to have. They are
-    /// asked over it.
+    /// Creates a path over an interface, with other name servers than the known ones. The queries
+    /// are sent over the interface.
     pub fn with_name_servers(interface: &Interface, servers: Vec<IpAddr>) -> Self {
         let resolver = PathResolver { servers, ..PathResolver::from(interface) };
         Self { names: Arc::new(resolver), ..Self::of(interface) }
     }
 
-    /// A path that is nothing but a source address: the kernel chooses the interface.
+    /// Creates a path with only a source address: the kernel selects the interface.
     pub fn from_address(name: impl Into<String>, address: IpAddr) -> Self {
         Self {
             name: name.into(),
@@ -98,12 +96,13 @@ impl PathSpec {
         }
     }
 
-    /// This host itself: the kernel chooses the address, and the host resolves the name.
+    /// Creates the path to this host itself: the kernel selects the address, and the host resolves
+    /// the name.
     pub fn loopback() -> Self {
         Self { name: "lo".to_owned(), mptcp: false, ..Self::kernel_mptcp() }
     }
 
-    /// One connection of the kernel's Multipath TCP: the kernel chooses the networks.
+    /// Creates a path of the kernel's Multipath TCP: the kernel selects the networks.
     pub fn kernel_mptcp() -> Self {
         Self {
             name: "mptcp".to_owned(),
@@ -116,19 +115,20 @@ impl PathSpec {
         }
     }
 
-    /// Whether a server of this family can be reached.
+    /// Whether the path has an address of the server's family.
     pub(crate) fn has_family(&self, server: IpAddr) -> bool {
         self.addresses.is_empty() || self.source(server).is_some()
     }
 
-    /// Whether its interface is up and has a carrier, as far as the system tells. Without one, name
-    /// servers and servers would be waited for in vain.
+    /// Whether the interface is up and has a carrier, as far as the system reports. Without a
+    /// carrier, queries and connections would wait for their timeouts.
     pub(crate) fn has_carrier(&self) -> bool {
         let Some(device) = &self.device else { return true };
         match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
             Ok(carrier) => carrier.trim() != "0",
-            // An interface that is down has the file, and refuses to read it. A missing file may
-            // mean that /sys is not of this network namespace; /proc always is.
+            // If an interface is down, a read of the file fails with another error. A missing file
+            // may mean that /sys belongs to another network namespace; /proc/self always belongs to
+            // this one.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let all = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
                 let mut names = all.lines().filter_map(|line| line.split_once(':'));
@@ -138,7 +138,7 @@ impl PathSpec {
         }
     }
 
-    /// The source address towards a server.
+    /// Returns the source address for a server.
     pub(super) fn source(&self, server: IpAddr) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|own| own.is_ipv4() == server.is_ipv4())
     }
@@ -166,7 +166,7 @@ impl Names for PathResolver {
     }
 }
 
-/// The host's own resolver: whatever `getaddrinfo` says.
+/// The host's own resolver, `getaddrinfo`.
 #[derive(Clone, Copy, Debug)]
 pub struct HostNames;
 
@@ -175,10 +175,12 @@ impl Names for HostNames {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await;
             let found = found.map_err(|error| {
-                // Of `failed to lookup address information: Name or service not known`, the end.
+                // The text after the last colon of `failed to lookup address information: Name or
+                // service not known`.
                 let error = plain(&error);
                 let why = error.rsplit(": ").next().unwrap_or_default().to_lowercase();
-                // The system does not say in a reliable way whether that will stay so.
+                // The system reports no reliable distinction between temporary and permanent
+                // errors.
                 Unresolved { words: format!("the name {host} was not found: {why}"), again: true }
             })?;
             Ok(found.map(|address| address.ip()).collect())
@@ -186,7 +188,7 @@ impl Names for HostNames {
     }
 }
 
-/// A table of names: for tests, and to point a name at a server of one's choice.
+/// A table of names: for tests, and to assign a name to a chosen server.
 impl Names for HashMap<String, Vec<IpAddr>> {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         let found = self.get(host).cloned();

@@ -1,4 +1,4 @@
-//! The networks of this host that a client uses, and what each was worth in an earlier transfer.
+//! The networks of this host that a client uses, and their path estimates from earlier transfers.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub struct SelectionOptions {
     cache: Option<Memory>,
 }
 
-/// The name servers of a network, instead of its own.
+/// Configured name servers of a network, in place of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameServers {
     /// Name of the network's interface.
@@ -34,7 +34,7 @@ pub struct NameServers {
     pub servers: Vec<IpAddr>,
 }
 
-/// Selects networks, and remembers the last selection.
+/// Selects networks and stores the last selection.
 #[derive(Debug)]
 pub struct PathSelection {
     options: SelectionOptions,
@@ -42,10 +42,10 @@ pub struct PathSelection {
     known: Arc<Mutex<KnownPaths>>,
 }
 
-/// What is known of the paths, also of those that join during a transfer.
+/// Known properties of the paths, including those that join during a transfer.
 #[derive(Debug, Default)]
 struct KnownPaths {
-    /// Where the paths have to lead to; empty for the internet.
+    /// Addresses to which the paths must lead; empty for the internet.
     destinations: Vec<IpAddr>,
     networks: Vec<Network>,
 }
@@ -54,35 +54,29 @@ struct KnownPaths {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectionError {
-    /// The system does not list its interfaces.
+    /// The system cannot list its interfaces.
     #[error(transparent)]
     List(#[from] ListError),
-    /// No network leads to the server.
+    /// No network has a route to the server.
     #[error("no network of this host can be used")]
     NoneUsable,
     /// The caller names a network that does not exist.
     #[error("there is no network called {name:?}")]
     Unknown {
-        /// The name.
         name: String,
-        /// The names that exist.
+        /// The networks that exist.
         existing: Vec<String>,
     },
-    /// The caller names a network that does not lead to the server.
+    /// The caller names a network without a route to the server.
     #[error("{name} cannot be used: {reason}")]
-    Unusable {
-        /// The name.
-        name: String,
-        /// The reason.
-        reason: Unusable,
-    },
-    /// Only metered networks lead to the server, and they may not be used.
+    Unusable { name: String, reason: Unusable },
+    /// Only metered networks have a route to the server, and they are not permitted.
     #[error("only metered networks lead to the server: {}", .0.join(", "))]
     OnlyMetered(Vec<String>),
 }
 
 impl SelectionError {
-    /// A step that may solve it.
+    /// Returns a step that may solve the error.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::List(_) => return None,
@@ -104,8 +98,8 @@ impl Default for SelectionOptions {
 }
 
 impl SelectionOptions {
-    /// Creates options that select every usable network, metered ones without a limit, and
-    /// remember nothing.
+    /// Creates options that select every usable network, metered ones without a limit, and store no
+    /// estimates.
     pub fn new() -> Self {
         Self::default()
     }
@@ -122,13 +116,13 @@ impl SelectionOptions {
         self
     }
 
-    /// What metered networks may be used for.
+    /// Limits the use of metered networks.
     pub fn metered(mut self, allowance: Allowance) -> Self {
         self.metered = allowance;
         self
     }
 
-    /// Remembers there what each network was worth.
+    /// Stores path estimates in this cache, and reads them from it.
     pub fn cache(mut self, cache: Option<Memory>) -> Self {
         self.cache = cache;
         self
@@ -136,15 +130,15 @@ impl SelectionOptions {
 }
 
 impl PathSelection {
-    /// Creates a selection that has not selected anything.
+    /// Creates a selection without a previous result.
     pub fn new(options: SelectionOptions) -> Self {
         Self { options, selected: None, known: Arc::default() }
     }
 
-    /// The paths towards `location`; `None` if they are the same as last time.
+    /// Returns the paths to `location`; `None` if they are the same as in the previous call.
     ///
     /// # Errors
-    /// If no network can be used, or the options do not fit this host.
+    /// Fails if no network can be used, or if the options name unsuitable networks.
     pub async fn paths_towards(
         &mut self,
         location: &Location,
@@ -153,8 +147,8 @@ impl PathSelection {
         Ok(self.keep(selected, destinations))
     }
 
-    /// One path whose networks the kernel's Multipath TCP selects; `None` if it was selected last
-    /// time too.
+    /// Returns one path whose networks the kernel's Multipath TCP selects; `None` if the previous
+    /// selection was the same.
     pub fn kernel_mptcp(&mut self) -> Option<Vec<PathSpec>> {
         self.keep(vec![SelectedPath::from(PathSpec::kernel_mptcp())], Vec::new())
     }
@@ -176,8 +170,9 @@ impl PathSelection {
         Some(selected.into_iter().map(|selected| selected.with_estimate(cache)).collect())
     }
 
-    /// Lists at any time the paths that exist, if they can come and go: for
-    /// [`ClientBuilder::watch`](super::ClientBuilder::watch).
+    /// Returns a callback that lists the current paths, for
+    /// [`ClientBuilder::watch`](super::ClientBuilder::watch); `None` if the selected paths cannot
+    /// change.
     pub fn path_lister(
         &self,
     ) -> Option<impl Fn() -> Option<Vec<PathSpec>> + Send + Sync + 'static> {
@@ -209,12 +204,12 @@ impl PathSelection {
         })
     }
 
-    /// The client has these paths now: some may have joined during a transfer.
+    /// Sets the current paths of the client: some may have joined during a transfer.
     pub fn update_selected<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         self.selected = Some(sorted(names));
     }
 
-    /// Remembers what a transfer has shown of its networks. `rates` are the latest estimates.
+    /// Stores the path estimates of a transfer. `rates` are the latest estimated rates.
     pub fn store_estimates(&self, report: &Report, rates: &[(String, Rate)]) {
         let Some(cache) = &self.options.cache else { return };
         for path in &report.paths {
@@ -231,7 +226,7 @@ impl PathSelection {
         }
     }
 
-    /// The paths towards `location`, and the addresses that they lead to.
+    /// Returns the paths to `location`, and the addresses to which they must lead.
     async fn select(
         &self,
         location: &Location,
@@ -314,7 +309,7 @@ impl SelectionOptions {
     }
 }
 
-/// A path, and the network that it leads to, if that is one.
+/// A path, and its network; `None` for loopback and Multipath TCP.
 struct SelectedPath {
     path: PathSpec,
     network: Option<Network>,
@@ -327,7 +322,7 @@ impl From<PathSpec> for SelectedPath {
 }
 
 impl SelectedPath {
-    /// The path with what its network was worth in an earlier transfer.
+    /// Returns the path with the estimate of an earlier transfer.
     fn with_estimate(self, cache: Option<&Memory>) -> PathSpec {
         let cached = cache.zip(self.network.as_ref());
         let cached = cached.and_then(|(cache, network)| cache.recall(network, wall_clock()));

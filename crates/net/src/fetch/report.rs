@@ -1,4 +1,4 @@
-//! What a transfer tells while it runs, and at its end.
+//! Events of a transfer, and its report.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,125 +12,109 @@ use super::location::LocationError;
 use super::sink::SinkError;
 use super::tls::TrustError;
 
-/// What happens while a transfer runs.
+/// An event of a transfer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Something that the user should know; one sentence without a full stop.
+    /// Information for the user; one sentence without a full stop.
     Note(&'a str),
-    /// The object is elsewhere.
+    /// A redirect was followed to this URL.
     Moved(&'a str),
-    /// A path has reached its server.
-    Connected {
-        /// The path's name.
-        path: &'a str,
-        /// The server.
-        server: IpAddr,
-        /// The HTTP version.
-        protocol: Protocol,
-    },
-    /// How far it is, several times a second.
+    /// A path has connected to its server.
+    Connected { path: &'a str, server: IpAddr, protocol: Protocol },
+    /// Progress, several times per second.
     Progress(&'a Progress),
-    /// What went on, for an event log; only where [`ClientBuilder::records`] asks for it.
+    /// A record for the event log; only if [`ClientBuilder::records`] is set.
     ///
     /// [`ClientBuilder::records`]: super::ClientBuilder::records
     Record(&'a manyways_record::event::Record<super::event::TransferEvent>),
 }
 
-/// How far a transfer is.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Progress {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Span,
-    /// The object's length, once it is known.
+    /// Length of the object; `None` if it is unknown.
     pub length: Option<Size>,
-    /// Bytes that are there, an earlier run's included.
+    /// Received bytes, including those of an earlier run.
     pub done: Size,
-    /// Each path, in the order in which they were given.
+    /// In the order of the client's paths.
     pub paths: Vec<PathProgress>,
 }
 
-/// What a path does.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathProgress {
-    /// Its name.
     pub name: String,
-    /// Bytes that it brought and that were needed.
+    /// Useful bytes of the path.
     pub bytes: Size,
-    /// How fast it is now, once that is known.
+    /// Current rate; `None` before the first measurement.
     pub rate: Option<Rate>,
-    /// Its application round trip, once that is known.
+    /// Application RTT; `None` before the first measurement.
     pub rtt: Option<Span>,
 }
 
-/// What a transfer did.
+/// Result of a transfer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// The URL that was asked for.
+    /// The requested URL.
     pub url: String,
-    /// Bytes that this run brought and that were needed. With a resumed download, the others were
-    /// there before.
+    /// Useful bytes of this run, without those of an earlier run.
     pub bytes: Size,
-    /// The object's length, where it is known.
+    /// Length of the object; `None` if it is unknown.
     pub length: Option<Size>,
-    /// From the start, name look-up included, to the last byte.
+    /// From the start, including DNS, to the last byte.
     pub elapsed: Span,
-    /// From the start to the first byte of the body (of an empty object: to its head).
+    /// From the start to the first body byte, or to the response head of an empty object.
     pub first_byte: Option<Span>,
-    /// The hash of the whole object, where it was asked for.
+    /// Hash of the whole object; `None` if it was not requested.
     pub sha256: Option<[u8; 32]>,
-    /// Bytes of answers over metered paths, needed or not.
+    /// Response bytes over metered paths, including duplicates.
     pub metered: Size,
-    /// Bytes that came a second time, or for a request that had been cancelled.
+    /// Bytes that arrived twice, or for a cancelled request.
     pub duplicate: Size,
-    /// Each path, in the order in which they were given.
+    /// In the order of the client's paths.
     pub paths: Vec<PathReport>,
 }
 
-/// What a path did.
+/// Result of one path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathReport {
-    /// Its name.
     pub name: String,
-    /// Its bytes cost money.
     pub metered: bool,
-    /// Who answered last; `None` where no connection came about.
+    /// Server of the last connection; `None` if no connection was established.
     pub server: Option<IpAddr>,
     /// The HTTP version of the last connection.
     pub protocol: Option<Protocol>,
-    /// Bytes that it brought and that were needed.
+    /// Useful bytes of the path.
     pub bytes: Size,
-    /// Requests that it sent.
     pub requests: u64,
-    /// Its bytes over the time from its first request to its last byte.
+    /// Bytes divided by the time from the first request to the last byte.
     pub rate: Rate,
-    /// Its application round trip, as it was estimated at the end.
+    /// Estimated application RTT at the end.
     pub rtt: Option<Span>,
-    /// Bytes that came past the end to which a request had been cut.
+    /// Overshoot: bytes past the end to which a request was cut.
     pub tail: Size,
-    /// Bytes that came although they were there already, the tail included.
+    /// Bytes that had already arrived or were not needed, including the overshoot.
     pub duplicate: Size,
 }
 
-/// What is left of a transfer that failed, for a later run to go on with.
+/// Part file of a failed transfer, which a later run can continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
-    /// The unfinished file.
     pub part: PathBuf,
-    /// Bytes in it.
+    /// Received bytes in the file.
     pub done: Size,
-    /// Bytes that it will have.
+    /// Length of the complete file.
     pub length: Size,
 }
 
-/// A transfer that failed: why, what it did, and what is left of it.
+/// A failed transfer.
 #[derive(Debug)]
 pub struct FetchError {
-    /// Why.
     pub cause: Cause,
-    /// What a later run can go on with.
+    /// `None` if a later run cannot continue the transfer.
     pub kept: Option<Kept>,
-    /// What was done before it failed.
+    /// Result up to the failure.
     pub report: Box<Report>,
 }
 
@@ -141,41 +125,41 @@ pub enum Cause {
     /// No path was given.
     #[error("there is no network to fetch over")]
     NoPath,
-    /// The object cannot be had from the server.
+    /// The server does not deliver the object.
     #[error("{}", reason(.0, .1))]
     Refused(Reason, Vec<String>),
     /// The files cannot be written or read.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// The object is not the one that was wanted.
+    /// The object differs from the expected one.
     #[error("the checksum is wrong: the object's SHA-256 is {found}, not {wanted}")]
     Checksum {
-        /// As the caller said, in hexadecimal.
+        /// The caller's value, in hexadecimal.
         wanted: String,
-        /// As it is, in hexadecimal.
+        /// The computed value, in hexadecimal.
         found: String,
     },
-    /// The object is not the one that the server announced.
+    /// The object differs from the one that the server announced.
     #[error("the object's SHA-256 is {found}, and the server announced {announced} (Repr-Digest)")]
     Digest {
-        /// As the server said, in hexadecimal.
+        /// The server's value, in hexadecimal.
         announced: String,
-        /// As it is, in hexadecimal.
+        /// The computed value, in hexadecimal.
         found: String,
     },
-    /// The caller stopped it.
+    /// The caller stopped the transfer.
     #[error("stopped before the end")]
     Stopped,
 }
 
-/// Why no client came about.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// No usable trust.
+    /// The trust cannot be loaded.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// A header's name or value has characters that no header has.
+    /// The name or value of a header contains invalid characters.
     #[error("{0:?} is not a header like 'Name: value'")]
     Header(String),
     /// A header that the fetch sets itself.
@@ -186,7 +170,7 @@ pub enum ClientError {
     Location(#[from] LocationError),
 }
 
-/// The sentence for why the core gave up; `names` are the paths' names by number.
+/// Returns the message for a reason; `names` are the paths' names by number.
 fn reason(reason: &Reason, names: &[String]) -> String {
     match reason {
         Reason::Status(status) => {
@@ -219,7 +203,7 @@ fn reason(reason: &Reason, names: &[String]) -> String {
     }
 }
 
-/// Networks that failed for the same reason share its words.
+/// Formats the faults of all paths; networks with the same fault share one text.
 fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
     let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
     for (path, fault) in faults {
@@ -249,13 +233,14 @@ fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
     }
 }
 
-/// Each network has name servers of its own, but what they say is the same.
+/// Removes the name server from a DNS fault, so that the same result of several servers is one
+/// text.
 fn without_witness(words: &str) -> &str {
     words.split(", according to ").next().unwrap_or(words)
 }
 
 impl FetchError {
-    /// What the user can do, as a clause.
+    /// Returns a step that may solve the error, as a clause.
     pub fn hint(&self) -> Option<String> {
         if let Some(Kept { done, length, .. }) = &self.kept {
             let before = match &self.cause {
@@ -306,7 +291,7 @@ impl FetchError {
     }
 }
 
-/// Rounded sizes must not say that all is there.
+/// A rounded size must not suggest that an incomplete file is complete.
 fn there(done: Size, length: Size) -> String {
     if done < length && done.to_string() == length.to_string() {
         return format!("all but {} of {length} are there", length.saturating_sub(done));
@@ -316,7 +301,7 @@ fn there(done: Size, length: Size) -> String {
 
 const PATHS: &str = "`manyways paths` shows which networks can be used";
 
-/// What helps where no path is left.
+/// Returns the hint for a transfer whose paths all failed.
 fn hint_for(faults: &[(PathId, Fault)]) -> &'static str {
     let all = |class: FaultClass, words: &str| {
         let fits = |fault: &Fault| fault.class == class && fault.words.contains(words);

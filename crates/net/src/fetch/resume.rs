@@ -1,23 +1,22 @@
-//! The file that lets a later run go on: what was being fetched, and which bytes are there.
+//! The resume file, with which a later run continues: the object, and the received bytes.
 
 use manyways_proto::fetch::{Object, Range, Ranges, Validator};
 use serde::{Deserialize, Serialize};
 
-/// The version that this program writes and reads.
+/// Version of the written and accepted files.
 const SCHEMA: &str = "manyways.resume/1";
-/// A larger file is not ours.
+/// Larger files are rejected.
 pub const MOST_BYTES: usize = 8 << 20;
 
-/// What an unfinished download leaves behind.
+/// Content of a resume file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Saved {
-    /// The URL that the user gave.
+    /// The URL of the job.
     pub url: String,
-    /// The object's length.
     pub length: u64,
-    /// The version of the object that the bytes are of.
+    /// Version of the object that the bytes belong to.
     pub validator: Validator,
-    /// The bytes that are there for certain.
+    /// Bytes that are durable in the part file.
     pub done: Ranges,
 }
 
@@ -28,13 +27,13 @@ pub enum ResumeError {
     /// Longer than [`MOST_BYTES`].
     #[error("it is too large")]
     TooLarge,
-    /// Not what this program writes.
+    /// Not valid JSON of this format.
     #[error("it is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     /// Written by another version of this program.
     #[error("it has the format {0}, and this version reads {SCHEMA}")]
     Schema(String),
-    /// Ranges beyond the object, empty or out of order.
+    /// Ranges past the end of the object, empty or out of order.
     #[error("its ranges contradict each other")]
     Ranges,
 }
@@ -57,12 +56,12 @@ enum Version {
 }
 
 impl Saved {
-    /// The object that later answers must agree with.
+    /// Returns the object with which later responses must agree.
     pub fn object(&self) -> Object {
         Object { length: Some(self.length), validator: Some(self.validator.clone()) }
     }
 
-    /// Reads a resume file.
+    /// Parses a resume file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ResumeError> {
         if bytes.len() > MOST_BYTES {
             return Err(ResumeError::TooLarge);
@@ -90,7 +89,7 @@ impl Saved {
         })
     }
 
-    /// Writes a resume file.
+    /// Serializes a resume file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let file = File {
             schema: SCHEMA.to_owned(),
@@ -102,7 +101,7 @@ impl Saved {
             },
             done: self.done.iter().map(|range| (range.start, range.end)).collect(),
         };
-        // Strings and numbers: there is nothing in it that could fail.
+        // Serialization of strings and numbers cannot fail.
         serde_json::to_vec(&file).unwrap_or_default()
     }
 }

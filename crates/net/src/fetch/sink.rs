@@ -1,4 +1,4 @@
-//! Where the bytes go: into files, or to somebody who reads them in order.
+//! Destinations of the received bytes: files, or a reader that takes them in order.
 
 mod files;
 mod gather;
@@ -15,55 +15,45 @@ pub(super) use files::{Files, PART_SUFFIX, RESUME_SUFFIX, with_suffix};
 pub use stream::Body;
 pub(super) use stream::Stream;
 
-/// What went wrong with the files of a download.
+/// Error of a download's destination.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
     /// The disk, or the quota, is full.
     #[error("the disk is full: {path} cannot grow", path = .0.display())]
     Full(PathBuf),
-    /// Anything else that the system says.
+    /// Any other I/O error.
     #[error("{path} cannot be written: {why}", path = .path.display(), why = plain(.source))]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The target is a folder, a pipe or a socket.
+    Write { path: PathBuf, source: io::Error },
+    /// The output is a folder, a pipe or a socket.
     #[error("{path} is not a file that can be written at any place", path = .0.display())]
     NotAFile(PathBuf),
-    /// Another process has the unfinished file open.
+    /// Another process has locked the part file.
     #[error("another download is writing {path}", path = .0.display())]
     Busy(PathBuf),
     /// The resume file cannot be used.
     #[error("the resume file {path} cannot be used: {why}", path = .path.display())]
-    Resume {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        why: ResumeError,
-    },
-    /// The resume file belongs to another download.
+    Resume { path: PathBuf, why: ResumeError },
+    /// The resume file belongs to another URL.
     #[error("the unfinished download {path} is of another URL: {url}", path = .path.display())]
     OtherUrl {
-        /// The unfinished file.
+        /// The part file.
         path: PathBuf,
-        /// Its URL.
+        /// URL in the resume file.
         url: String,
     },
-    /// Nobody reads the stream any more.
+    /// The reader of the stream was dropped.
     #[error("nobody reads what is fetched any more")]
     Unread,
-    /// The bytes of a stream cannot be taken back.
+    /// The download must restart, but the reader has already taken bytes.
     #[error("the download would have to begin anew, and bytes of it are handed on already")]
     HandedOn,
-    /// The unfinished file is shorter than the resume file says.
+    /// The part file is shorter than the ranges of its resume file.
     #[error("the unfinished download {path} is shorter than its resume file says", path = .0.display())]
     Shorter(PathBuf),
 }
 
-/// Where the bytes of one download go.
+/// Destination of one download.
 #[derive(Debug)]
 pub(super) enum Sink {
     Files(Files),
@@ -73,19 +63,19 @@ pub(super) enum Sink {
 /// The blocking step of a checkpoint.
 pub(super) type Save = Box<dyn FnOnce() -> Result<(), SinkError> + Send>;
 
-/// What an earlier run left.
+/// Result of an earlier run.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// Nothing.
     Nothing,
-    /// What this run goes on with.
+    /// Continued by this run.
     Continued(Saved),
-    /// What [`Files::begin`] will throw away, as far as it can be read.
+    /// Discarded by [`Files::begin`]; `None` if the resume file cannot be read.
     Older(Option<Saved>),
 }
 
 impl Sink {
-    /// The object is there: an older download makes room for it. Says whether there was one.
+    /// Discards the files of an older download, because the object is known. Returns whether there
+    /// were any.
     pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
         match self {
             Self::Files(files) => files.begin(),
@@ -93,7 +83,7 @@ impl Sink {
         }
     }
 
-    /// Takes bytes in.
+    /// Writes or buffers bytes at an offset.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
         match self {
             Self::Files(files) => files.write(at, bytes),
@@ -104,7 +94,7 @@ impl Sink {
         }
     }
 
-    /// Forgets what was written, and that it could be continued.
+    /// Discards all written bytes and the resume file.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
         match self {
             Self::Files(files) => files.restart(),
@@ -112,14 +102,14 @@ impl Sink {
         }
     }
 
-    /// It was begun anew while a checkpoint was being written: what that says is not there.
+    /// Discards a resume file that was written during a restart and describes discarded bytes.
     pub(super) fn forget_late(&mut self) {
         if let Self::Files(files) = self {
             files.forget_late();
         }
     }
 
-    /// Whether all bytes have left.
+    /// Whether the reader has taken all bytes.
     pub(super) fn is_drained(&self) -> bool {
         match self {
             Self::Files(_) => true,
@@ -127,7 +117,8 @@ impl Sink {
         }
     }
 
-    /// Hands bytes to the reader, and says up to where it has them. For files there is none.
+    /// Passes bytes to the reader. Returns the offset up to which it has received all. Pending for
+    /// files.
     pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
         match self {
             Self::Files(_) => std::future::pending().await,
@@ -135,7 +126,7 @@ impl Sink {
         }
     }
 
-    /// The bytes that came and did not get into the file.
+    /// Received bytes that are buffered and not in the file.
     pub(super) fn unwritten(&self) -> Ranges {
         match self {
             Self::Files(files) => files.unwritten(),
@@ -143,7 +134,7 @@ impl Sink {
         }
     }
 
-    /// The unfinished file, where there is one.
+    /// The part file; `None` for a stream or a device.
     pub(super) fn part(&self) -> Option<&Path> {
         match self {
             Self::Files(files) => files.part(),
@@ -151,14 +142,14 @@ impl Sink {
         }
     }
 
-    /// Leaves nothing behind of a download that cannot be continued.
+    /// Removes the files of a download that cannot be continued.
     pub(super) fn discard(&mut self) {
         if let Self::Files(files) = self {
             files.discard();
         }
     }
 
-    /// The object is complete; `is_synced` makes it durable before it gets its name.
+    /// Completes the object; `is_synced` makes it durable before it gets its name.
     pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         match self {
             Self::Files(files) => files.finish(length, is_synced),
@@ -166,7 +157,7 @@ impl Sink {
         }
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffered bytes.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
         match self {
             Self::Files(files) => files.flush(),
@@ -174,7 +165,7 @@ impl Sink {
         }
     }
 
-    /// Makes what `saved` says lasting, after a flush. `None` where that cannot be.
+    /// Returns the step that makes `saved` durable, after a flush; `None` for a stream.
     pub(super) fn checkpoint(&mut self, saved: &Saved) -> Option<Save> {
         match self {
             Self::Files(files) => Some(Box::new(files.checkpoint(saved))),
@@ -182,7 +173,7 @@ impl Sink {
         }
     }
 
-    /// Whether [`Sink::sha256`] can say something.
+    /// Whether [`Sink::sha256`] can return a hash.
     pub(super) fn can_be_hashed(&self) -> bool {
         match self {
             Self::Files(files) => files.part().is_some(),
@@ -190,7 +181,7 @@ impl Sink {
         }
     }
 
-    /// The SHA-256 of the whole object, where it can be had.
+    /// The SHA-256 of the whole object; `None` for a stream that was not hashed from its start.
     pub(super) async fn sha256(&mut self) -> Result<Option<[u8; 32]>, SinkError> {
         match self {
             Self::Files(files) => {

@@ -1,4 +1,4 @@
-//! Whom to trust, as a TLS configuration.
+//! TLS configuration from the accepted certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// Whose certificates are accepted.
+/// The certificates that are accepted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Trust {
     /// The roots of this host (or of `SSL_CERT_FILE`, `SSL_CERT_DIR`).
@@ -21,28 +21,23 @@ pub enum Trust {
     System,
     /// Only the roots in this PEM file.
     File(PathBuf),
-    /// Everybody's. Anyone on the way can read and change what comes.
+    /// Any certificate. Anyone on the path can read and change the bytes.
     Anybody,
 }
 
-/// Why no TLS configuration came about.
+/// Why no TLS configuration can be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// The file cannot be read, or holds no certificate.
+    /// The file cannot be read, or contains no usable certificate.
     #[error("no certificate could be read from {path}: {why}", path = .path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// The library refused.
+    File { path: PathBuf, why: String },
+    /// rustls rejects the configuration.
     #[error("TLS cannot be set up: {0}")]
     Setup(#[from] Error),
 }
 
-/// TLS 1.2 and up, with HTTP/2 preferred by ALPN.
+/// Returns a configuration for TLS 1.2 and later, with HTTP/2 preferred by ALPN.
 pub(super) fn config(trust: &Trust) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -87,12 +82,12 @@ fn system_roots() -> RootCertStore {
     if ignored > 0 {
         tracing::debug!("{ignored} of the system's roots were not understood");
     }
-    // Without any root, plain http:// still works and a handshake will say what is missing.
+    // Without any root, http:// still works, and a TLS handshake reports the missing root.
     roots
 }
 
-/// Beside the roots of a file, accepts the very certificates in it: a server that signed its own
-/// is often trusted by naming that certificate. The name must fit all the same.
+/// Accepts certificates of a file's roots, and also the certificates in the file: self-signed
+/// servers are often trusted by their own certificate. The server's name must match in both cases.
 #[derive(Debug)]
 struct RootsOrItself {
     roots: Arc<WebPkiServerVerifier>,
@@ -115,7 +110,8 @@ impl ServerCertVerifier for RootsOrItself {
             ocsp_response,
             now,
         );
-        // The library refuses an authority as a server, once its dates were found right.
+        // rustls rejects a CA certificate as a server certificate, but only after it has checked
+        // the validity dates.
         let refused =
             matches!(&verdict, Err(Error::InvalidCertificate(CertificateError::Other(_))));
         if refused && self.named.iter().any(|named| named == end_entity) {
@@ -149,7 +145,7 @@ impl ServerCertVerifier for RootsOrItself {
     }
 }
 
-/// Accepts every certificate; signatures are still checked, so that a broken peer is not mistaken.
+/// Accepts every certificate, but still checks signatures, so that a faulty peer is detected.
 #[derive(Debug)]
 struct NoQuestions(Arc<CryptoProvider>);
 

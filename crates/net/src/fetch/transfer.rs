@@ -1,8 +1,9 @@
-//! One transfer: carries the decisions of the cores to the workers, and reports back what happened.
+//! One transfer: executes the outputs of the cores with the workers, and returns the results as
+//! inputs.
 //!
-//! The cores are `Fetch` (requests), `Checkpoints` (durability), `InterfaceWatch` (which paths
-//! exist) and `Pacer` (progress). This module owns their inputs and outputs; [`Transfer::pump`] is
-//! the only place that waits.
+//! The cores are `Fetch` (requests), `Checkpoints` (durability), `InterfaceWatch` (existing paths)
+//! and `Pacer` (progress). This module owns their inputs and outputs; [`Transfer::pump`] is the
+//! only place that waits.
 
 mod checkpoint;
 mod finish;
@@ -34,26 +35,25 @@ use super::sink::{Body, Files, Left, Sink, Stream};
 use super::worker::{Command, Message};
 use super::{AHEAD, Checksum, Client, Job};
 
-/// At most this many pieces wait for the disk; each has at most a few hundred KiB.
+/// Maximum number of pieces that wait for the disk; each has at most a few hundred KiB.
 const MAX_PENDING_PIECES: usize = 16;
 
-/// Where the bytes go.
+/// Destination of the bytes.
 pub(super) enum Destination {
-    /// To the job's file.
+    /// The job's file.
     File,
-    /// To whoever reads the [`Body`].
+    /// The reader of the [`Body`].
     Reader(Stream),
 }
 
 impl Destination {
-    /// A reader.
+    /// Creates a destination for a reader.
     pub(super) fn reader() -> (Self, Body) {
         let (stream, body) = Stream::new();
         (Self::Reader(stream), body)
     }
 }
 
-/// A transfer under way.
 pub(super) struct Transfer<'a> {
     client: &'a mut Client,
     job: &'a Job,
@@ -66,44 +66,44 @@ pub(super) struct Transfer<'a> {
     timings: Timings,
     mailbox: Mailbox,
     requests: RequestTemplate,
-    /// The bytes that the core was told of last.
+    /// Bytes of the latest [`Input::Bytes`].
     piece: Bytes,
     earlier: Earlier,
-    /// The SHA-256 that the server announces for the whole object.
+    /// SHA-256 of the whole object in a `Repr-Digest` header.
     announced_digest: Option<[u8; 32]>,
 }
 
-/// What the caller hears.
+/// Events for the caller.
 struct Log<'a> {
     on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
     journal: Journal,
-    /// Where a path was redirected to last.
+    /// Latest redirect target of any path.
     redirected_to: Option<String>,
 }
 
-/// Where the workers report to.
+/// Channel of the workers' messages.
 struct Mailbox {
     messages: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
 }
 
-/// What all requests of a transfer share.
+/// Properties that all requests of a transfer share.
 struct RequestTemplate {
     original: Arc<Location>,
     headers: Arc<HeaderMap>,
-    /// No more of a body is read than is granted.
+    /// Whether a body is read only up to its credit.
     is_read_limited: bool,
 }
 
-/// What earlier runs left.
+/// Result of earlier runs.
 struct Earlier {
-    /// Bytes that this run continues with.
+    /// Number of bytes that this run continues.
     bytes: u64,
-    /// An older download that this one replaces.
+    /// Older download that this one replaces.
     replaced: Option<Saved>,
 }
 
-/// How the pump ended.
+/// How [`Transfer::pump`] ended.
 enum TransferEnd {
     Done,
     Failed(Cause),
@@ -226,7 +226,7 @@ impl<'a> Transfer<'a> {
         Time::ZERO + Span::from(self.origin.elapsed())
     }
 
-    /// Runs until the core is done, the disk fails, or the caller stops it.
+    /// Runs until the core ends, the destination fails, or the caller stops the transfer.
     async fn pump(&mut self, sink: &mut Sink, stop: impl Future<Output = ()>) -> TransferEnd {
         let mut stop = std::pin::pin!(stop);
         for (id, path) in self.client.paths.iter().enumerate() {
@@ -245,8 +245,8 @@ impl<'a> Transfer<'a> {
             if is_done && sink.is_drained() {
                 break TransferEnd::Done;
             }
-            // The core counts bytes as done before their write is executed: a checkpoint before
-            // that would contain bytes that the file does not have.
+            // The core counts bytes as received before their write is executed. An earlier
+            // checkpoint could contain bytes that the file does not have.
             if let Err(error) = self.begin_checkpoint(self.now(), sink) {
                 break error.into();
             }
@@ -272,14 +272,14 @@ impl<'a> Transfer<'a> {
         end
     }
 
-    /// When to call [`Transfer::on_timers`] and poll the core although nothing happened.
+    /// When to call [`Transfer::on_timers`] and poll the core without an input.
     fn next_wakeup(&self) -> Time {
         let others = [self.core.next_wakeup(), self.checkpoints.core.next_wakeup()];
         let others = others.into_iter().flatten().chain([self.interfaces.next_wakeup()]);
         others.fold(self.progress.next_wakeup(), Time::min)
     }
 
-    /// Reports progress and reads the carriers of the paths, if they are due.
+    /// Reports progress and reads the carriers of the paths, if due.
     fn on_timers(&mut self) {
         let now = self.now();
         if self.progress.fires(now) {

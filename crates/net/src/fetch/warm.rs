@@ -1,4 +1,4 @@
-//! Connections that are warm before what counts begins.
+//! Warm connections: a download before the measured one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use manyways_unit::Size;
 use super::{Client, FetchError, Job, PathSpec};
 
 impl Client {
-    /// The paths' names, in the order in which they were given.
+    /// Names of the paths, in the order in which they were added.
     pub fn path_names(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().map(|path| path.name.as_str())
     }
 
-    /// Fetches a job whole over the path of this name alone, on the connection that later jobs will
-    /// find there. What the path brings counts against the allowance where it is metered.
+    /// Fetches the whole object of a job over one path, on the connection that later jobs will use.
+    /// The bytes count against the limit for metered paths.
     ///
     /// # Errors
     /// As [`Client::fetch`].
@@ -25,7 +25,8 @@ impl Client {
         job: &Job,
         stop: impl Future<Output = ()>,
     ) -> Result<(), FetchError> {
-        // The same workers, and so the same connections, but all other paths may bring nothing.
+        // The same workers and therefore the same connections; all other paths are metered with a
+        // limit of zero.
         let paths = self
             .paths
             .iter()
@@ -47,7 +48,7 @@ impl Client {
             },
             records: false,
             spawner: self.spawner.clone(),
-            // What it warms are the paths that are there.
+            // Only existing paths are warmed.
             watch: None,
         };
         let outcome = alone.fetch(job, &mut |_| {}, stop).await;

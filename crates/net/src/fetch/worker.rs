@@ -1,11 +1,11 @@
-//! One task a path: it holds the path's connection and has at most one request under way over
+//! One task per path. It owns the path's connection and has at most one request at a time over
 //! HTTP/1.1, and two over HTTP/2.
 //!
-//! What it does can be broken off at any time by a new command: the work is a future that is
-//! dropped. An HTTP/2 stream is then reset with CANCEL and its connection stays; an HTTP/1.1
-//! connection is closed, for the rest of the body would have to be read to keep it.
+//! A new command can cancel the work at any time: the work is a future that is dropped. An HTTP/2
+//! stream is then reset with CANCEL and its connection remains. An HTTP/1.1 connection is closed,
+//! because otherwise the rest of the body would have to be read.
 //!
-//! Each path follows redirects by itself: a signed URL may be bound to the address that asked.
+//! Each path follows redirects itself: a signed URL may be bound to the client's address.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -28,37 +28,37 @@ use super::late::Late;
 use super::location::{Location, Origin};
 use super::{PathSpec, Spawner};
 
-/// What the transfer tells a worker.
+/// A command of the transfer.
 pub(super) enum Command {
-    /// A new transfer: from now on report there.
+    /// Begin a new transfer, and report to this channel.
     Begin(mpsc::Sender<Message>),
-    /// Make sure that there is a connection for this object, with this window for each stream.
+    /// Connect to the origin of this object unless connected, with this window for each stream.
     Connect(Arc<Location>, u32),
-    /// Each stream has this window from now on.
+    /// Set the window of each stream.
     Window(u32),
-    /// The server may send so many more bytes of this request.
+    /// Let the server send this many more bytes of this request.
     Credit(RequestId, usize),
-    /// The path is another from now on: it has other addresses or name servers.
+    /// Replace the properties of the path: its addresses or name servers have changed.
     Path(Arc<PathSpec>),
-    /// Measure the application round trip.
+    /// Measure the application RTT.
     Ping,
-    /// Ask for the object.
+    /// Send a request.
     Ask(Ask),
-    /// Break this request off.
+    /// Cancel this request.
     Cancel(RequestId),
-    /// Break everything off and close the connection.
+    /// Cancel all requests and close the connection.
     Disconnect,
-    /// The transfer is over: break everything off, and say so.
+    /// End the transfer: cancel all requests, and confirm that.
     End(oneshot::Sender<()>),
 }
 
-/// A request in words of HTTP.
+/// The HTTP properties of a request.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) request: RequestId,
     pub(super) location: Arc<Location>,
     pub(super) headers: Arc<HeaderMap>,
-    /// Headers only for the origin that the user named: credentials.
+    /// Headers that are sent only to the origin of the job's URL: credentials.
     pub(super) private: Arc<HeaderMap>,
     pub(super) home: Arc<Location>,
     pub(super) range: Option<Range>,
@@ -66,7 +66,7 @@ pub(super) struct Ask {
     pub(super) credit: Credit,
 }
 
-/// What a worker reports.
+/// A report of a worker.
 pub(super) struct Message {
     pub(super) path: PathId,
     pub(super) what: What,
@@ -75,20 +75,20 @@ pub(super) struct Message {
 pub(super) enum What {
     Connected(Peer),
     ConnectFailed(Fault),
-    /// The object is elsewhere, and is asked for there.
+    /// A redirect is followed to this URL.
     Moved(Location),
-    /// With the SHA-256 that the server announces for the whole object.
+    /// With the SHA-256 of the whole object from `Repr-Digest`.
     Head(RequestId, Head, Option<[u8; 32]>, Peer),
     Bytes(RequestId, Bytes),
     Finished(RequestId),
     Failed(RequestId, Fault),
-    /// A PING has come back.
+    /// A PING was acknowledged.
     Pong,
-    /// There is no PING to send; the kernel says this.
+    /// The RTT of the kernel, for a connection without PINGs.
     RoundTrip(Span),
 }
 
-/// Who answers, and how.
+/// The server of a path, and its HTTP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer {
     pub(super) server: SocketAddr,
@@ -111,23 +111,23 @@ pub(super) struct Worker {
     work: Vec<Work>,
 }
 
-/// What is under way.
+/// A connection attempt or request that is under way.
 struct Work {
-    /// Nothing for a connection attempt.
+    /// `None` for a connection attempt.
     request: Option<RequestId>,
     credit: Credit,
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// What the requests of a path share.
+/// State that the requests of a path share.
 #[derive(Clone, Default)]
 struct Held(Arc<Mutex<Things>>);
 
 #[derive(Default)]
 struct Things {
-    /// An HTTP/2 connection as long as it lives, an HTTP/1.1 connection while nobody uses it.
+    /// An open HTTP/2 connection, or an HTTP/1.1 connection without a request.
     connection: Option<Connection>,
-    /// Where this path found the object, once it was redirected there.
+    /// Target of this path's redirects, in the current transfer.
     moved: Option<Location>,
 }
 
@@ -136,7 +136,7 @@ impl Held {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection to use; one to another server is closed.
+    /// Takes a usable connection; a connection to another server is closed.
     fn take(&self, origin: &Origin) -> Option<Connection> {
         let mut things = self.lock();
         let held = things.connection.take().filter(|held| held.serves(origin))?;
@@ -144,12 +144,12 @@ impl Held {
         Some(held)
     }
 
-    /// A connection that was made, or is not used any more.
+    /// Stores a new or unused connection.
     fn put(&self, connection: Connection) {
         self.lock().connection = Some(connection);
     }
 
-    /// Others may use this connection from now on.
+    /// Lets other requests use this connection too.
     fn share(&self, connection: &Connection) {
         if let Some(twin) = connection.twin() {
             self.put(twin);
@@ -158,8 +158,8 @@ impl Held {
 }
 
 impl Worker {
-    /// Starts the task of a path and returns where to send its commands; it ends when that is
-    /// dropped.
+    /// Starts the task of a path and returns the sender of its commands; the task ends when the
+    /// sender is dropped.
     pub(super) fn spawn(
         id: PathId,
         path: Arc<PathSpec>,
@@ -213,7 +213,7 @@ impl Worker {
             Command::End(ended) => {
                 self.work.clear();
                 self.reports = None;
-                // Who does not wait for it need not know.
+                // The receiver may have been dropped.
                 let _ = ended.send(());
             }
             Command::Window(bytes) => self.set_window(bytes),
@@ -229,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// For the connection that is there, and for those to come.
+    /// Sets the window of the current connection, and of later ones.
     fn set_window(&mut self, bytes: u32) {
         if self.means.window != bytes
             && let Some(connection) = &self.held.lock().connection
@@ -254,7 +254,8 @@ impl Worker {
         }
     }
 
-    /// Says something without waiting: where the transfer has no room for it, it can do without.
+    /// Reports without waiting. The message is lost if the channel is full, which is harmless for
+    /// RTT measurements.
     fn report(&self, what: What) {
         if let Some(reports) = &self.reports {
             let _ = reports.try_send(Message { path: self.id, what });
@@ -293,7 +294,7 @@ impl Worker {
     fn ask(&mut self, ask: Ask) {
         let Some(reporter) = self.reporter() else { return };
         let (request, credit) = (ask.request, ask.credit.clone());
-        // A connection attempt that is still on has to go on: the request waits for it.
+        // The request must wait for a connection attempt that is under way.
         let attempt = self.work.iter().position(|work| work.request.is_none());
         let before = attempt.map(|attempt| self.work.swap_remove(attempt));
         let (held, means) = (self.held.clone(), self.means.clone());
@@ -319,7 +320,7 @@ impl Worker {
     }
 }
 
-/// Waits for the first of them that ends, and takes it out.
+/// Waits until one of the futures ends, and removes it.
 async fn any(work: &mut Vec<Work>) {
     poll_fn(|context| {
         for i in 0..work.len() {
@@ -333,8 +334,8 @@ async fn any(work: &mut Vec<Work>) {
     .await;
 }
 
-/// Sends a request, follows redirects, and reports the answer and its body. What comes back is the
-/// connection, if that can be used again.
+/// Sends a request, follows redirects, and reports the response and its body. Returns the
+/// connection if it can be reused.
 async fn perform(
     reporter: &Reporter,
     means: &Means,
@@ -356,7 +357,7 @@ async fn perform(
         let peer = Peer::from(&connection);
         let answer = match exchange::send(connection, &ask).await {
             Ok(answer) => answer,
-            // A server may close an idle connection at the very moment that it is used again.
+            // A server may close an idle connection at the time of its reuse.
             Err(broken) if !fresh && broken.unanswered => {
                 held.lock().connection = None;
                 continue;
@@ -392,7 +393,7 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// A transfer that is over does not listen any more, and has broken this work off.
+    /// Sends a message. The transfer may have ended; then this work is cancelled too.
     async fn say(&self, what: What) {
         let _ = self.reports.send(Message { path: self.path, what }).await;
     }

@@ -1,4 +1,4 @@
-//! DNS queries and answers as bytes, and the hosts file. Pure.
+//! Encoding of DNS queries, parsing of answers and of the hosts file. Without I/O.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,11 +7,11 @@ pub use manyways_proto::resolve::Family;
 use simple_dns::rdata::{OPT, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
 
-/// The longest chain of aliases that is followed inside one answer.
+/// Maximum length of a CNAME chain within one answer.
 const MAX_ALIASES: usize = 16;
-/// The most addresses that are read from one answer.
+/// Maximum number of addresses that are read from one answer.
 pub const MAX_ADDRESSES: usize = 32;
-/// The most records that an answer may claim to hold.
+/// Maximum number of records in each section of an answer.
 const MAX_RECORDS: u16 = 512;
 /// The largest datagram that every link carries without fragmentation (RFC 9715).
 const UDP_SIZE: u16 = 1232;
@@ -23,7 +23,7 @@ pub enum DnsAnswer {
     Addresses(Vec<IpAddr>),
     /// The name does not exist.
     NoSuchName,
-    /// Longer than a datagram: to be queried over TCP.
+    /// Longer than a datagram: must be queried over TCP.
     Truncated,
     /// The server cannot answer or refuses to.
     Failed(ResponseCode),
@@ -80,7 +80,7 @@ pub fn encode_query(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
 /// Parses the answer to the query with this number, name and family. Accepts any bytes.
 pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsAnswer {
     let count = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-    // The library allocates for the number of records that the header claims.
+    // simple-dns allocates for the number of records in the header.
     if [6, 8, 10].into_iter().any(|at| count(at) > MAX_RECORDS) || count(4) > 1 {
         return DnsAnswer::Unrelated;
     }
@@ -93,7 +93,7 @@ pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsA
     match packet.questions.first() {
         Some(question) if text(&question.qname) != queried => return DnsAnswer::Unrelated,
         Some(_) => {}
-        // A server that could not parse the query cannot repeat it.
+        // A server that could not parse the query cannot repeat its question.
         None if packet.rcode() == RCODE::FormatError => {}
         None => return DnsAnswer::Unrelated,
     }
@@ -135,7 +135,7 @@ pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsA
 }
 
 /// Whether this name can be queried: labels of letters, digits, hyphens and underscores, at most 63
-/// bytes each and 253 together. Other scripts must come in their `xn--` form.
+/// bytes each and 253 in total. Names in other scripts must be in their `xn--` form.
 pub fn is_host_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     !name.is_empty()
@@ -155,7 +155,7 @@ pub fn addresses_in_hosts(bytes: &[u8], name: &str) -> Vec<IpAddr> {
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
         let Some(address) = words.next() else { continue };
-        // A zone names an interface, which is unknown here.
+        // An address with a zone is skipped: the zone names an interface, which is unknown here.
         let Ok(address) = address.parse::<IpAddr>() else { continue };
         if words.any(|word| word.eq_ignore_ascii_case(name))
             && addresses.len() < MAX_ADDRESSES

@@ -33,7 +33,7 @@ pub enum QueryError {
     /// The server reports an error.
     #[error("{0}")]
     Response(ResponseCode),
-    /// The packets that came do not answer the query.
+    /// The received packets do not answer the query.
     #[error("the answers do not fit the query")]
     Unrelated,
     /// The query cannot be encoded or sent.
@@ -60,7 +60,7 @@ impl From<io::Error> for QueryError {
 type Answer = QueryAnswer<QueryError>;
 type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// The queries of one look-up that are under way: at most one a family.
+/// The unanswered queries of one look-up: at most one per family.
 pub(super) struct Queries<'a> {
     resolver: &'a PathResolver,
     host: &'a str,
@@ -72,7 +72,7 @@ impl<'a> Queries<'a> {
         Self { resolver, host, running: Vec::new() }
     }
 
-    /// Starts a query; one of the same family that is still under way is dropped.
+    /// Starts a query, and drops an unanswered one of the same family.
     pub(super) fn start(&mut self, server: IpAddr, family: Family, transport: Transport) {
         self.running.retain(|(other, _)| *other != family);
         let (resolver, host) = (self.resolver, self.host);
@@ -89,7 +89,7 @@ impl<'a> Queries<'a> {
         self.running.push((family, query));
     }
 
-    /// The next answer; waits for ever while no query is under way.
+    /// Returns the next answer; never ready without a query.
     pub(super) async fn next(&mut self) -> (Family, Answer) {
         poll_fn(|context| {
             for at in 0..self.running.len() {
@@ -160,18 +160,19 @@ impl PathResolver {
         Ok(parse(&answer))
     }
 
-    /// A socket whose packets reach `server` over this path.
+    /// Creates a socket whose packets reach `server` over this path.
     fn socket(&self, server: IpAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
         let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, kind, Some(protocol))?;
         socket.set_nonblocking(true)?;
-        // A stub resolver of this host is not on any network.
+        // A stub resolver on this host is not reached over a network.
         if server.is_loopback() {
             return Ok(socket);
         }
         if let Some(interface) = &self.interface {
             match socket.bind_device(Some(interface.as_bytes())) {
-                // Linux before 5.7 permits this to root only; then the source address has to do.
+                // Linux before 5.7 permits this only to root; then binding to the source address
+                // must suffice.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 other => other?,
             }

@@ -1,23 +1,24 @@
-//! What a server's answer says about the object, and whether its bytes may be mixed with others.
+//! Description of the object in a response, and whether its bytes may be combined with other
+//! responses.
 
 use std::fmt;
 
 use super::{ContentRange, Range};
 
-/// What proves that two answers carry bytes of the same object (RFC 9110 §8.8).
+/// Proof that two responses carry bytes of the same object (RFC 9110 §8.8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Validator {
     /// A strong entity tag, with its quotes.
     Etag(String),
-    /// A `Last-Modified` date, as the server wrote it.
+    /// A `Last-Modified` date, in the server's spelling.
     LastModified(String),
 }
 
 impl Validator {
-    /// Picks the validator from the headers of an answer.
+    /// Selects the validator from the headers of a response.
     ///
-    /// A weak tag (`W/"…"`) proves nothing about bytes. A `Last-Modified` that equals `Date` may
-    /// still change within the same second, so it is none either (RFC 9110 §8.8.2.2).
+    /// A weak tag (`W/"…"`) proves nothing about bytes. A `Last-Modified` that equals `Date` is not
+    /// used either, because the object may still change within the same second (RFC 9110 §8.8.2.2).
     pub fn choose(
         etag: Option<&str>,
         last_modified: Option<&str>,
@@ -52,43 +53,41 @@ impl fmt::Display for Validator {
     }
 }
 
-/// The head of an answer, as far as a fetch cares.
+/// The fields of a response head that a fetch uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// The status code.
     pub status: u16,
     /// `Content-Length`.
     pub length: Option<u64>,
-    /// `Content-Range`: `Some(None)` where there is one that cannot be read.
+    /// `Content-Range`; `Some(None)` if it cannot be parsed.
     pub content_range: Option<Option<ContentRange>>,
-    /// The object's validator.
     pub validator: Option<Validator>,
-    /// The server said `Accept-Ranges: none`.
+    /// Whether the server sent `Accept-Ranges: none`.
     pub refuses_ranges: bool,
-    /// The server compressed the body although it was asked not to.
+    /// Whether the body has a content coding although the request asked for none.
     pub encoded: bool,
 }
 
-/// What is known of the object that all answers must agree with.
+/// Known properties of the object, with which all responses must agree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// Its length, where the server told it.
+    /// `None` if the server sent no length.
     pub length: Option<u64>,
-    /// What identifies this version of it.
+    /// `None` if no validator identifies this version.
     pub validator: Option<Validator>,
 }
 
-/// Why an answer to a range request cannot be used.
+/// Why a response to a range request cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// The whole object instead of the range, but the same object: the server has no ranges.
+    /// The whole object instead of the range, with the same validator: the server ignores ranges.
     NoRanges,
     /// Another version of the object, or another object.
     Changed,
     /// A 206 whose `Content-Range` is missing.
     NoContentRange,
-    /// A 206 whose `Content-Range` is unreadable or is not what was asked for.
+    /// A 206 whose `Content-Range` cannot be parsed or is not within the requested range.
     WrongContentRange,
     /// Another status.
     Status(u16),
@@ -112,9 +111,9 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Judges the answer to a request for `asked`: the range that the body will bring, or why not.
+/// Checks the response to a request for `asked`. Returns the range that the body will contain.
 ///
-/// A server may send less than it was asked for, never more and never from elsewhere.
+/// A server may send less than the requested range, but no byte outside it.
 pub(super) fn judge(head: &Head, asked: Range, object: &Object) -> Result<Range, Unfit> {
     let same = match (&head.validator, &object.validator) {
         (Some(theirs), Some(ours)) => Some(theirs == ours),
@@ -147,7 +146,7 @@ pub(super) fn judge(head: &Head, asked: Range, object: &Object) -> Result<Range,
     Ok(range)
 }
 
-/// Judges the answer to a plain GET when the object is known from another answer already.
+/// Checks the response to a plain GET when another response has already described the object.
 pub(super) fn judge_whole(head: &Head, object: &Object) -> Result<(), Unfit> {
     match head.status {
         200 => {}

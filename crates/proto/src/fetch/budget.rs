@@ -1,4 +1,4 @@
-//! The allowance of metered paths: how much each request may still bring.
+//! The limit for metered paths: how many bytes each request may still receive.
 
 use manyways_unit::Size;
 
@@ -7,13 +7,13 @@ use super::request::Request;
 use super::{Allowance, Fetch, PathId, RequestId};
 
 impl Fetch {
-    /// The bytes that metered paths brought, needed or not.
+    /// Bytes received over metered paths, including duplicates.
     pub fn metered_bytes(&self) -> Size {
         let metered = self.paths.values().filter(|path| path.metered);
         Size::from_bytes(metered.map(Path::received).sum())
     }
 
-    /// Whether a path may be used at all.
+    /// Whether the limit for metered paths permits use of a path.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         !path.metered
             || match self.config.metered {
@@ -23,12 +23,12 @@ impl Fetch {
             }
     }
 
-    /// What may still be requested over a path.
+    /// Bytes that may still be requested over a path.
     pub(super) fn budget(&self, path: PathId) -> u64 {
         self.budget_without(path, None)
     }
 
-    /// What may be requested over a path if the request `without` were cancelled.
+    /// Bytes that could be requested over a path if the request `without` were cancelled.
     pub(super) fn budget_without(&self, path: PathId, without: Option<RequestId>) -> u64 {
         if !self.is_metered(path) {
             return u64::MAX;
@@ -45,7 +45,8 @@ impl Fetch {
         }
     }
 
-    /// What a request may still bring: the server may use the credit that it has, wanted or not.
+    /// Bytes that a request may still receive. The server may use all credit that it has, even past
+    /// the end to which the request was cut.
     fn reserved(&self, request: &Request) -> u64 {
         let granted = if self.can_cut_freely(request.path) { request.granted } else { 0 };
         let end = request.end.max(granted.min(request.requested.end));

@@ -1,6 +1,6 @@
-//! When a download is made durable, so that a later run can continue after a crash.
+//! Decides when a download is made durable, so that a later run can continue after a crash.
 //!
-//! The shell flushes the bytes and writes the resume file; [`Checkpoints`] says when.
+//! The shell flushes the bytes and writes the resume file; [`Checkpoints`] decides when.
 //!
 //! ```text
 //! Waiting ──due, and new bytes have come──▶ Writing ──written──▶ Waiting
@@ -8,22 +8,21 @@
 
 use manyways_unit::{Size, Span, Time};
 
-/// When checkpoints are due.
+/// Times and sizes of checkpoints.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckpointConfig {
-    /// The pause before the second checkpoint. It doubles with each one: at the beginning little
-    /// can be lost, but that little is everything.
+    /// Pause before the second checkpoint. It doubles with each checkpoint: early ones protect few
+    /// bytes, but these are all that exist.
     pub min_pause: Span,
-    /// The longest pause.
     pub max_pause: Span,
-    /// A checkpoint of at least this many new bytes is large.
+    /// New bytes from which on a checkpoint is large.
     pub large: Size,
-    /// After a large checkpoint, the pause is at least this many times the duration of the
-    /// checkpoint, so that the disk is not kept busy.
+    /// After a large checkpoint, the pause is at least this multiple of the duration of the
+    /// checkpoint, which bounds the load on the disk.
     pub pauses_per_duration: u32,
-    /// The end of a download waits for at most this many bytes to become durable. Only a download
-    /// that is faster than the disk has more, and to wait would take longer than the download did.
+    /// Maximum of bytes that are made durable at the end of a download. More are pending only if
+    /// the download is faster than the disk; to wait would then take longer than the download did.
     pub max_final_sync: Size,
 }
 
@@ -45,7 +44,7 @@ pub struct Checkpoints {
     config: CheckpointConfig,
     due_at: Time,
     pause: Span,
-    /// The bytes of the latest checkpoint, written or not; `None` before the first one of this
+    /// Bytes of the latest checkpoint, written or begun; `None` before the first one of this
     /// version of the object.
     latest: Option<u64>,
     durable: u64,
@@ -64,7 +63,7 @@ enum State {
     },
 }
 
-/// Of which object a checkpoint is.
+/// Version of the object that a checkpoint describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     Current,
@@ -72,18 +71,18 @@ enum Target {
     Outdated,
 }
 
-/// What a checkpoint that was written is worth.
+/// Whether a written checkpoint is usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
     /// A later run can continue from it.
     Current,
-    /// The download restarted meanwhile: the resume file describes bytes that are gone.
+    /// The download restarted in the meantime: the resume file describes discarded bytes.
     Outdated,
 }
 
 impl Checkpoints {
-    /// Creates the checkpoints of a download of which `durable` bytes are durable from an earlier
-    /// run, or none.
+    /// Creates the checkpoints of a download. `durable` is the number of durable bytes from an
+    /// earlier run, `None` without one.
     pub fn new(now: Time, config: CheckpointConfig, durable: Option<u64>) -> Self {
         Self {
             due_at: now + config.min_pause,
@@ -95,13 +94,13 @@ impl Checkpoints {
         }
     }
 
-    /// The object is known: from here on an interrupted download can be continued.
+    /// Notes that the object is known: from now on an interrupted download can be continued.
     pub fn on_object_known(&mut self, now: Time) {
         self.due_at = now;
         self.pause = self.config.min_pause;
     }
 
-    /// The download restarted: no byte of before counts.
+    /// Notes that the download restarted: earlier bytes no longer count.
     pub fn on_restart(&mut self) {
         self.latest = None;
         self.durable = 0;
@@ -110,13 +109,13 @@ impl Checkpoints {
         }
     }
 
-    /// Whether a checkpoint is to begin, where the caller has [`Checkpoints::begin`] to answer.
+    /// Whether a checkpoint is due. If so, the caller calls [`Checkpoints::begin`].
     pub fn is_due(&self, now: Time) -> bool {
         matches!(self.state, State::Waiting) && self.due_at <= now
     }
 
-    /// Answers [`Checkpoints::is_due`] with the bytes that a later run could continue from, or
-    /// `None` where none could. Returns whether a checkpoint of them is to be written.
+    /// Begins a checkpoint of the `bytes` from which a later run could continue; `None` if no run
+    /// could. Returns whether the caller must write the checkpoint.
     pub fn begin(&mut self, now: Time, bytes: Option<u64>) -> bool {
         self.due_at = now + self.pause;
         let Some(bytes) = bytes.filter(|bytes| self.latest.is_none_or(|latest| *bytes > latest))
@@ -131,14 +130,14 @@ impl Checkpoints {
         true
     }
 
-    /// The checkpoint is written.
+    /// Ends the checkpoint that was being written.
     pub fn on_written(&mut self, now: Time) -> Written {
         let State::Writing { since, bytes, is_large, target } =
             std::mem::replace(&mut self.state, State::Waiting)
         else {
             return Written::Outdated;
         };
-        // The duration of a small checkpoint says little about the disk.
+        // The duration of a small checkpoint is no measure of the disk's speed.
         let share = if is_large { self.config.pauses_per_duration } else { 1 };
         self.due_at = self.due_at.max(now + now.since(since) * u64::from(share));
         if target == Target::Outdated {
@@ -148,18 +147,18 @@ impl Checkpoints {
         Written::Current
     }
 
-    /// Whether the checkpoint that is being written is from before a restart.
+    /// Whether the checkpoint that is being written precedes a restart.
     pub fn is_outdated(&self) -> bool {
         matches!(self.state, State::Writing { target: Target::Outdated, .. })
     }
 
-    /// When to ask [`Checkpoints::is_due`] again.
+    /// When to call [`Checkpoints::is_due`] again; `None` while a checkpoint is written.
     pub fn next_wakeup(&self) -> Option<Time> {
         matches!(self.state, State::Waiting).then_some(self.due_at)
     }
 
-    /// Whether a complete object of this length is to be durable before it gets its name, so that
-    /// a crash leaves no zeros under that name.
+    /// Whether a complete object of this length is made durable before it gets its name, so that a
+    /// crash leaves no zeros under that name.
     pub fn syncs_at_end(&self, length: u64) -> bool {
         length.saturating_sub(self.durable) <= self.config.max_final_sync.as_bytes()
     }
@@ -177,7 +176,8 @@ mod tests {
         Checkpoints::new(ms(0), CheckpointConfig::default(), durable)
     }
 
-    /// Downloads 1 MB/s and writes each checkpoint in `takes`; when each one began.
+    /// Downloads 1 MB/s and writes each checkpoint in `takes`. Returns the time of each begin in
+    /// ms.
     fn begins(takes: impl Fn(u64) -> Span, until: Time) -> Vec<u64> {
         let (mut checkpoints, mut begins) = (checkpoints(None), Vec::new());
         checkpoints.on_object_known(ms(0));

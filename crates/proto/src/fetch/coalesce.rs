@@ -1,8 +1,8 @@
-//! The bytes of one response as few pieces, for an event log.
+//! Merges the bytes of one response into few pieces, for an event log.
 
 use manyways_unit::{Span, Time};
 
-/// Pieces of a response that follow each other within this time are one in the log.
+/// Pieces of a response that arrive within this time are logged as one.
 const COALESCE_GAP: Span = Span::from_millis(5);
 
 /// Consecutive bytes of a response.
@@ -12,12 +12,11 @@ pub struct Piece {
     pub from: u64,
     /// One past the last byte.
     pub to: u64,
-    /// When the last byte arrived.
     pub at: Time,
 }
 
-/// Merges the pieces of one response. The first piece is never merged: an event log is read for
-/// when responses began.
+/// Merges the pieces of one response. The first piece is never merged, because the event log must
+/// show when the response began.
 #[derive(Clone, Copy, Debug)]
 pub struct Coalescer {
     next_offset: u64,
@@ -42,7 +41,7 @@ impl Coalescer {
         self.next_offset
     }
 
-    /// Adds the next bytes. Returns a piece that is complete.
+    /// Adds the next bytes. Returns the previous piece if it is complete.
     pub fn add(&mut self, now: Time, length: u64) -> Option<Piece> {
         let complete = match self.state {
             State::Merging { since, .. } if now.since(since) >= COALESCE_GAP => self.flush(),
@@ -61,7 +60,7 @@ impl Coalescer {
         complete
     }
 
-    /// Returns what is not returned yet.
+    /// Returns the bytes that no piece has covered yet.
     pub fn flush(&mut self) -> Option<Piece> {
         let State::Merging { from, last, .. } = self.state else { return None };
         self.state = State::Empty;

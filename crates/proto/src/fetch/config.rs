@@ -1,89 +1,84 @@
-//! What a caller of a fetch may set.
+//! Configuration of a fetch.
 
 use manyways_unit::{Size, Span};
 
 use super::{Object, Ranges};
 
-/// How much may be received over metered paths.
+/// Permitted use of metered paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allowance {
-    /// As much as helps.
+    /// Without a limit.
     All,
-    /// Nothing: metered paths are not even connected.
+    /// Metered paths are not even connected.
     Nothing,
-    /// At most this. The bytes of answers count, late ones too; what is in flight at a cancel may
-    /// come on top.
+    /// At most this many bytes of responses, including late ones. Bytes in flight at a cancel may
+    /// exceed it.
     Limit(Size),
 }
 
-/// Who fetches what.
+/// How bytes are assigned to paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheduler {
     /// Algorithm 1 of MP-H2, for any number of paths.
     #[default]
     MpH2,
-    /// mHTTP: each path fetches the next chunk of this size when it has brought the last.
+    /// mHTTP: each path requests the next chunk of this size after the previous one.
     FixedChunk(Size),
     /// Each path fetches an equal part.
     EqualSplit,
-    /// One path only: the first that works.
+    /// Only one path: the first that connects.
     Single,
 }
 
-/// How a request is ended before the end of what it asked for.
+/// How a request is ended before the end of its requested range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RangeEnd {
-    /// The server gets no more flow-control credit than up to there (HTTP/2 only).
+    /// The server receives flow-control credit only up to the end (HTTP/2 only).
     #[default]
     Window,
-    /// The stream is reset when the byte before the end is there.
+    /// The stream is reset after the byte before the end.
     Reset,
 }
 
-/// What a caller may set.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who fetches what.
     pub scheduler: Scheduler,
-    /// The next request of a path is sent one application round trip before the last one ends,
-    /// where the protocol can do that.
+    /// Whether a path sends its next request one application round trip before the current one
+    /// ends. Only multiplexed connections can.
     pub pipelining: bool,
-    /// How a request is ended early.
     pub range_end: RangeEnd,
-    /// The object's length, where the caller knows it: all paths begin at once. A server that says
-    /// otherwise is right.
+    /// Length of the object if the caller knows it: all paths begin at once. A different length
+    /// from the server takes precedence.
     pub length: Option<u64>,
-    /// Only this much of the object's beginning is wanted, although all of it is asked for: for
-    /// measurements of what comes past an adjusted end.
+    /// Writes only this many bytes from the start of the object, although the whole object is
+    /// requested: for measurements of overshoot.
     pub stop_after: Option<u64>,
-    /// The bytes are taken in order, as `Input::Taken` tells, and none is asked for that is
-    /// further than this past what was taken. Some more may come: what a server may send already
-    /// when that is found out.
+    /// Bytes past [`Input::Taken`](super::Input::Taken) up to which the object is requested, for a reader that takes the
+    /// bytes in order. Credit that the server already has may exceed it. `None` for no limit.
     pub ahead: Option<u64>,
-    /// What metered paths may be used for.
     pub metered: Allowance,
-    /// A request is given up when nothing came for so long and another path is there.
+    /// Idle timeout of a request if another path is usable.
     pub stall: Span,
-    /// The same where this is the only path left.
+    /// Idle timeout of a request on the only usable path.
     pub stall_alone: Span,
-    /// The fetch is given up when no path has brought a byte that was needed for so long; a path
-    /// that joined in the meantime has its [`Config::connect`] before that.
+    /// Idle timeout of the fetch: without a useful byte over any path. A path that joined in the
+    /// meantime first gets [`Config::connect`].
     pub silence: Span,
-    /// A connection attempt, name look-up and TLS included, may take so long.
+    /// Timeout of a connection attempt, including DNS and TLS.
     pub connect: Span,
-    /// How long the first GET waits for a preferred path when another one is connected already.
+    /// Wait of the first GET for a preferred path after another one has connected.
     pub head_start: Span,
-    /// The least time that taking bytes over from another path must save: δ of MP-H2.
+    /// Minimum time that taking over bytes from another path must save: δ of MP-H2.
     pub gain: Span,
-    /// A path is dropped after so many failures in a row, unless all paths have fallen silent.
+    /// Consecutive failures after which a path is dropped, unless all paths are idle.
     pub attempts: u32,
-    /// The pause after the first failure; it doubles with each one that follows.
+    /// Backoff after the first failure; doubles with each further one.
     pub pause: Span,
-    /// How often a download that cannot be continued is begun anew.
+    /// Maximum number of restarts of a download that cannot be continued.
     pub restarts: u32,
-    /// How often a shell reports progress.
+    /// How often the shell reports progress.
     pub progress_interval: Span,
-    /// What an earlier run left: the object, and the bytes that are there.
+    /// Result of an earlier run: the object, and the existing bytes.
     pub resume: Option<(Object, Ranges)>,
 }
 

@@ -2,18 +2,18 @@
 
 use super::Range;
 
-/// What a `Content-Range` of unit `bytes` says.
+/// A parsed `Content-Range` of unit `bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContentRange {
-    /// The bytes that follow; `None` for `bytes */LENGTH`, which comes with 416.
+    /// `None` for `bytes */LENGTH`, which a 416 carries.
     pub range: Option<Range>,
-    /// The length of the whole object, where the server tells it.
+    /// Length of the whole object; `None` for `*`.
     pub length: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads the header's value; `None` where it is not well-formed, contradicts itself, or has
-    /// another unit than `bytes`.
+    /// Parses the header's value. `None` if it is malformed, contradicts itself, or has a unit
+    /// other than `bytes`.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?.trim();
         let (unit, rest) = text.split_once(' ')?;
@@ -38,7 +38,7 @@ impl ContentRange {
     }
 }
 
-/// Digits only: `u64::from_str` would take a leading `+`.
+/// Accepts only digits: `u64::from_str` would accept a leading `+`.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;

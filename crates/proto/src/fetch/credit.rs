@@ -1,5 +1,5 @@
-//! Flow-control credit: how far a server may send, withheld so that a response ends where it
-//! should, and where the reader is not far enough.
+//! Flow-control credit: how far a server may send. Credit is withheld to end a response at the
+//! intended byte, and while the reader lags behind.
 
 use manyways_unit::Time;
 
@@ -7,13 +7,12 @@ use super::request::Request;
 use super::{Fetch, Output, PathId, RangeEnd, RequestId};
 
 impl Fetch {
-    /// Gives a request the credit that it may have: a window ahead of what has come, and nothing
-    /// past its end.
+    /// Grants a request its credit: one window past the received bytes, and no byte past its end.
     pub(super) fn grant(&mut self, id: RequestId) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(path) = self.paths.get(&request.path) else { return };
         if !path.is_multiplexed() {
-            // Everything, so that the end of the body is read too.
+            // All credit, so that the end of the body is also read.
             let is_all = self.horizon >= request.requested.end;
             let target = if is_all { u64::MAX } else { self.horizon };
             if let more @ 1.. = target.saturating_sub(request.granted) {
@@ -31,8 +30,8 @@ impl Fetch {
         let target = request.next_offset.saturating_add(window).min(limit);
         let more = target.saturating_sub(request.granted);
         let rest = limit.saturating_sub(target);
-        // Many small credits make many small frames, and a last sliver would wait until nearly
-        // everything before it has come.
+        // Many small credits would cost many small frames. A small remainder would be granted only
+        // after nearly all bytes before it have arrived.
         let leaves_sliver = rest > 0 && rest < window / 3;
         let is_low = request.granted.saturating_sub(request.next_offset) < window / 4;
         let is_small = rest > 0 && more < window / 4;
@@ -43,19 +42,20 @@ impl Fetch {
         self.outputs.push_back(Output::Credit { request: id, bytes: more });
     }
 
-    /// Less credit than this at once comes late, see [`Fetch::grant`].
+    /// Smallest credit that is worth granting separately, see [`Fetch::grant`].
     pub(super) fn min_credit(&self, id: PathId) -> u64 {
         let path = self.paths.get(&id).filter(|path| path.is_multiplexed());
         path.map_or(0, |path| path.window.size / 3)
     }
 
-    /// Whether a request of the path can be ended early at no cost.
+    /// Whether a request of the path can be ended early without a new connection or duplicate
+    /// bytes.
     pub(super) fn can_cut_freely(&self, path: PathId) -> bool {
         self.config.range_end == RangeEnd::Window
             && self.paths.get(&path).is_some_and(|path| path.is_multiplexed())
     }
 
-    /// A request is to end earlier than before.
+    /// Moves the end of a request down to `end`.
     pub(super) fn shorten(&mut self, now: Time, id: RequestId, end: u64) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.end = end;
@@ -63,17 +63,18 @@ impl Fetch {
         self.advance(now, id);
     }
 
-    /// A request is to end later than before.
+    /// Announces that the end of a request has moved up, and grants the credit.
     pub(super) fn extend(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
         self.outputs.push_back(Output::RangeEnd { request: id, end: request.end });
         self.grant(id);
     }
 
-    /// The reader has taken everything before `upto`.
+    /// Notes that the reader has taken every byte before `upto`.
     pub(super) fn on_consumed(&mut self, now: Time, upto: u64) {
         let Some(ahead) = self.config.ahead else { return };
-        // In large steps, or requests would be small; at once where nothing is left to take.
+        // The horizon moves in large steps because small ones lead to small requests. It moves at
+        // once if the reader has taken all that exists.
         let next = upto.saturating_add(ahead);
         let is_dry = upto >= self.done.end();
         if next <= self.horizon || !is_dry && next - self.horizon < ahead / 4 {
@@ -83,7 +84,7 @@ impl Fetch {
         let requests = requests.map(|(id, request)| (*id, self.is_reader_blocked(request)));
         let requests: Vec<(RequestId, bool)> = requests.collect();
         self.horizon = next;
-        // The reader made everyone wait, not the network.
+        // The reader caused the wait, not the network.
         self.last_useful_at = now;
         for (id, was_blocked) in requests {
             let path = self.requests.get(&id).filter(|_| was_blocked).map(|request| request.path);
@@ -95,7 +96,7 @@ impl Fetch {
         }
     }
 
-    /// Whether a request waits for the reader, and not for the server.
+    /// Whether a request waits for the reader instead of the server.
     pub(super) fn is_reader_blocked(&self, request: &Request) -> bool {
         request.is_answered()
             && request.next_offset >= self.horizon

@@ -1,4 +1,4 @@
-//! What the shell tells a fetch, and what a fetch asks of the shell.
+//! Inputs and outputs of a fetch.
 
 use std::fmt;
 
@@ -7,212 +7,144 @@ use manyways_unit::{Rate, Span};
 use super::{Fault, Head, PathId, Range, RequestId, Validator};
 use crate::estimate::Conditions;
 
-/// What happened.
+/// An event that the shell reports.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A path is there, or is back.
+    /// A path is usable, for the first time or again.
     PathUp {
-        /// Its number.
         path: PathId,
-        /// Its bytes cost money.
+        /// Whether the path is metered.
         metered: bool,
-        /// What it was worth when it was used last, where that is known.
+        /// Path estimate of an earlier transfer; `None` if there is none.
         known: Option<Conditions>,
     },
-    /// A path's interface is gone, and with it all its connections; [`Input::PathUp`] brings it back.
-    PathDown {
-        /// Its number.
-        path: PathId,
-    },
-    /// The answer to [`Output::Connect`]: the path can take a request.
+    /// The interface of a path is down, and all its connections are closed. [`Input::PathUp`]
+    /// reports its return.
+    PathDown { path: PathId },
+    /// Success of [`Output::Connect`]: the path can take a request.
     Connected {
-        /// The path.
         path: PathId,
-        /// It takes several requests at once, and has flow control for each: HTTP/2.
+        /// Whether the connection takes concurrent requests, each with flow control: HTTP/2.
         multiplexed: bool,
     },
-    /// The other answer to [`Output::Connect`].
-    ConnectFailed {
-        /// The path.
-        path: PathId,
-        /// Why.
-        fault: Fault,
-    },
-    /// The answer to [`Output::Ping`]: it has come back now.
-    Pong {
-        /// The path.
-        path: PathId,
-    },
-    /// The other answer to [`Output::Ping`], where there is no PING to send: what the transport
-    /// measures.
+    /// Failure of [`Output::Connect`].
+    ConnectFailed { path: PathId, fault: Fault },
+    /// Response to [`Output::Ping`]: its PING was acknowledged now.
+    Pong { path: PathId },
+    /// Response to [`Output::Ping`] if the connection has no PING: the transport's measurement.
     TransportRtt {
-        /// The path.
         path: PathId,
-        /// Its smoothed round trip.
+        /// Smoothed RTT.
         rtt: Span,
     },
-    /// The head of an answer arrived.
-    Head {
-        /// The request.
-        request: RequestId,
-        /// What it says.
-        head: Head,
-    },
+    /// The head of a response arrived.
+    Head { request: RequestId, head: Head },
     /// The next `length` bytes of a body arrived.
-    Bytes {
-        /// The request.
-        request: RequestId,
-        /// How many.
-        length: u64,
-    },
-    /// Bytes came for a request that was cancelled, or were thrown away with its connection. They
-    /// help nobody, but they were received.
-    Late {
-        /// The path over which they came.
-        path: PathId,
-        /// How many.
-        length: u64,
-    },
-    /// Who takes the bytes in order, see `Config::ahead`, has all before this one.
+    Bytes { request: RequestId, length: u64 },
+    /// Bytes arrived for a cancelled request, or were discarded with its connection. They are of no
+    /// use, but count as received.
+    Late { path: PathId, length: u64 },
+    /// Progress of the reader that takes the bytes in order, see
+    /// [`Config::ahead`](super::Config::ahead).
     Taken {
-        /// One past the last byte that was taken.
+        /// One past the last byte that the reader has taken.
         upto: u64,
     },
-    /// The body ended as it should.
-    Finished {
-        /// The request.
-        request: RequestId,
-    },
-    /// The request broke off.
-    Failed {
-        /// The request.
-        request: RequestId,
-        /// Why.
-        fault: Fault,
-    },
+    /// The body ended as announced.
+    Finished { request: RequestId },
+    /// The request failed.
+    Failed { request: RequestId, fault: Fault },
 }
 
-/// What to do.
+/// An action for the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Connect this path to the server, unless it still is. Answered by [`Input::Connected`] or
-    /// [`Input::ConnectFailed`].
+    /// Connect this path to the server, unless it is still connected. Answered by
+    /// [`Input::Connected`] or [`Input::ConnectFailed`].
     Connect {
-        /// The path.
         path: PathId,
-        /// The flow-control window that its streams begin with, where it is multiplexed.
+        /// Initial flow-control window of its streams if the connection is multiplexed.
         window: u64,
     },
-    /// Break off everything on this path and close its connection; no answer is expected.
-    Disconnect {
-        /// The path.
-        path: PathId,
-    },
-    /// Streams of this path have this flow-control window from now on, those that are there too.
-    Window {
-        /// The path.
-        path: PathId,
-        /// Its size.
-        bytes: u64,
-    },
-    /// The server may send so many more bytes of a request, of which as many have come. A request
-    /// begins with the window of its path; without this the server stops when that is used up.
-    /// Where the path is not multiplexed, there is no window and nobody to tell: with
-    /// `Config::ahead`, no more is read than this grants, and else all.
-    Credit {
-        /// The request.
-        request: RequestId,
-        /// How many more.
-        bytes: u64,
-    },
-    /// Measure how long a request would be waited for. Answered by [`Input::Pong`] or
-    /// [`Input::TransportRtt`]; a connection that breaks need not answer.
-    Ping {
-        /// The path.
-        path: PathId,
-    },
-    /// For the record: this request is to bring bytes up to here and no more. The credit that it
-    /// gets, and a [`Output::Cancel`] in the end, see to that.
+    /// Cancel every request on this path and close its connection; no response is expected.
+    Disconnect { path: PathId },
+    /// Set the flow-control window of all streams of this path, including open ones.
+    Window { path: PathId, bytes: u64 },
+    /// Let the server send this many more bytes of a request; as many have been received. A request
+    /// begins with the window of its path, and the server stops when that is used up. Without
+    /// multiplexing there is no window. Then, with [`Config::ahead`](super::Config::ahead), the
+    /// shell reads only the granted bytes; otherwise it reads all.
+    Credit { request: RequestId, bytes: u64 },
+    /// Measure the round-trip time of a request. Answered by [`Input::Pong`] or
+    /// [`Input::TransportRtt`], or not at all if the connection breaks.
+    Ping { path: PathId },
+    /// For the event log: the new end of this request. Its credit, and finally [`Output::Cancel`],
+    /// enforce that end.
     RangeEnd {
-        /// The request.
         request: RequestId,
         /// One past the last byte.
         end: u64,
     },
-    /// For the record: a request has brought all that it asked for.
-    Ended {
-        /// The request.
-        request: RequestId,
-    },
-    /// Ask for the object. Each path has at most two requests at a time, and one where it is not
-    /// multiplexed.
+    /// For the event log: a request has received its whole requested range.
+    Ended { request: RequestId },
+    /// Request the object. A path has at most two requests at a time, and one if its connection is
+    /// not multiplexed.
     Request {
-        /// The number for this request's inputs.
+        /// Identifies this request's inputs.
         request: RequestId,
-        /// The path.
         path: PathId,
-        /// Which bytes; `None` for a plain GET.
+        /// `None` for a plain GET.
         range: Option<Range>,
-        /// The value of `If-Range`.
+        /// Value of `If-Range`; `None` without the header.
         if_range: Option<Validator>,
     },
-    /// Nothing more is wanted of this request; no input about it is expected.
-    Cancel {
-        /// The request.
-        request: RequestId,
-    },
-    /// Of the bytes that the latest [`Input::Bytes`] announced, write these. A piece of bytes may
-    /// lead to no write or to several.
+    /// Cancel the request; no further input about it is expected.
+    Cancel { request: RequestId },
+    /// Write these bytes of the latest [`Input::Bytes`], which leads to any number of writes.
     Write {
-        /// Whose bytes.
+        /// The request that received the bytes.
         request: RequestId,
-        /// Where in the object.
+        /// Offset in the object.
         at: u64,
-        /// Where in the piece that arrived.
+        /// Offset in the piece that arrived.
         skip: u64,
-        /// How many.
         length: u64,
     },
-    /// Forget every byte that was written: the object is fetched anew, from its beginning.
+    /// Discard all written bytes: the object is fetched again from its beginning.
     Restart,
-    /// The length of the object is known, or that it cannot be known.
+    /// Length of the object; `None` if it is unknown.
     Sized(Option<u64>),
-    /// Something that the user should know.
+    /// Information for the user.
     Note(Note),
-    /// Every byte is written.
+    /// All bytes are written.
     Done,
-    /// There is no way left.
+    /// The fetch has failed.
     Failed(Reason),
 }
 
-/// What a user should know although the download goes on.
+/// Information for the user about a download that continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// One path only: the server does not answer range requests.
+    /// Only one path is used: the server ignores range requests.
     NoRanges,
-    /// One path only: nothing identifies the object's version.
+    /// Only one path is used: the object has no usable validator.
     NoValidator,
-    /// One path only: the length is not known.
+    /// Only one path is used: the length is unknown.
     NoLength,
-    /// One path only: the server compresses the body.
+    /// Only one path is used: the body has a content coding.
     Encoded,
-    /// The download could not be continued and begins anew.
+    /// The download could not be continued and restarts from the beginning.
     Restarted,
-    /// Nothing comes over any path.
+    /// No useful byte has arrived over any path.
     Quiet {
-        /// For so long.
+        /// Time since the last useful byte.
         lasted: Span,
-        /// After so much more, the fetch is given up.
+        /// Time until the fetch fails.
         left: Span,
     },
-    /// This path is not used any more.
-    Dropped {
-        /// The path.
-        path: PathId,
-        /// Why.
-        fault: Fault,
-    },
+    /// The path is no longer used.
+    Dropped { path: PathId, fault: Fault },
 }
 
 impl fmt::Display for Note {
@@ -252,35 +184,35 @@ impl fmt::Display for Note {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The server answered the first request with this status, over every path.
+    /// The server answered the first request with this status on every path.
     Status(u16),
-    /// The first answer contradicts itself; the words say how.
+    /// The first response contradicts itself; the text names the contradiction.
     Nonsense(String),
-    /// The object is not the one whose bytes are already there.
+    /// The object differs from the one whose bytes are already written.
     Changed,
-    /// No path works any more; each one's last fault.
+    /// All paths have failed; the last fault of each.
     NoPathLeft(Vec<(PathId, Fault)>),
-    /// Something had come, and then nothing over any path for so long.
+    /// Bytes had arrived, and then none over any path for this time.
     Silence(Span),
-    /// Only metered paths are left, and they may not bring more.
+    /// Only metered paths remain, and their limit is used up.
     AllowanceSpent,
-    /// The transfer broke off, cannot be continued, and was begun anew often enough.
+    /// The transfer failed, cannot be continued, and has no restarts left.
     CannotContinue(Fault),
 }
 
-/// What a path did so far.
+/// Counters and estimates of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathStats {
-    /// Bytes that were written.
+    /// Written bytes.
     pub useful: u64,
-    /// Bytes that came although they were there already, or were not wanted any more.
+    /// Received bytes that were already written or no longer needed.
     pub duplicate: u64,
-    /// Requests.
+    /// Sent requests.
     pub requests: u64,
-    /// Of the duplicate bytes, those past the end to which a request had been cut.
+    /// Overshoot: duplicate bytes past the end to which a request was cut.
     pub tail: u64,
-    /// How fast it is now.
+    /// `None` before the first measurement.
     pub rate: Option<Rate>,
-    /// Its application round trip.
+    /// Application RTT; `None` before the first measurement.
     pub rtt: Option<Span>,
 }

@@ -1,20 +1,20 @@
-//! Whether a download is complete already.
+//! Decides whether a download is already complete.
 
 use manyways_unit::Size;
 
-/// What lies where a download would go.
+/// State of the output file before a download.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExistingFileState {
-    /// The length of a regular file of that name; `None` if there is none.
+    /// Length of a regular file with the output name; `None` if there is none.
     pub length: Option<Size>,
-    /// Whether an unfinished download of that name is there too.
+    /// Whether a part file for that name exists.
     pub has_unfinished: bool,
 }
 
 impl ExistingFileState {
-    /// The length of the file if it is complete, as far as can be known without the server: a
-    /// file gets its name when it is complete. Its version is unknown, so the server could not
-    /// tell more. An empty file, or one of another length than `expected`, does not count.
+    /// Length of the file if it is complete, as far as that can be known without the server. A file
+    /// gets its name when it is complete. Its version is unknown, so the server could add nothing.
+    /// An empty file, or one whose length differs from `expected`, does not count.
     pub fn complete_length(&self, expected: Option<Size>) -> Option<Size> {
         let length = self.length.filter(|length| !length.is_zero() && !self.has_unfinished)?;
         expected.is_none_or(|expected| expected == length).then_some(length)

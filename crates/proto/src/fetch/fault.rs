@@ -1,14 +1,14 @@
-//! What goes wrong on one path.
+//! Faults of a path.
 
 use std::fmt;
 
-/// What went wrong on a path.
+/// Kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultClass {
-    /// The name was not resolved.
+    /// The name could not be resolved.
     Dns,
-    /// No connection came about.
+    /// The connection could not be established.
     Connect,
     /// The TLS handshake failed.
     Tls,
@@ -16,38 +16,37 @@ pub enum FaultClass {
     Reset,
     /// The body ended before its announced length.
     Truncated,
-    /// The server said that it takes no more requests on this connection.
+    /// The server takes no more requests on this connection (GOAWAY).
     GoAway,
-    /// The server finds that it is asked too much (ENHANCE_YOUR_CALM).
+    /// The server objects to the load (ENHANCE_YOUR_CALM).
     Calm,
-    /// What came is not HTTP.
+    /// The received bytes violate the protocol.
     Protocol,
-    /// Nothing came for too long.
+    /// Nothing was received until the idle timeout.
     Stalled,
-    /// The path's interface is gone.
+    /// The path's interface is down.
     Down,
-    /// The answer cannot be used; see `Unfit`.
+    /// The response cannot be used; see [`Unfit`](super::Unfit).
     Unfit,
 }
 
-/// A fault of a path, with words for people.
+/// A fault of a path, with a text for users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What kind of fault.
     pub class: FaultClass,
-    /// One clause without a full stop: "connection refused by 192.0.2.1".
+    /// One clause without a full stop, for example "connection refused by 192.0.2.1".
     pub words: String,
-    /// Trying again may help.
+    /// Whether a retry may succeed.
     pub again: bool,
 }
 
 impl Fault {
-    /// A fault after which the path may be tried again.
+    /// Creates a fault after which the path may be retried.
     pub fn passing(class: FaultClass, words: impl Into<String>) -> Self {
         Self { class, words: words.into(), again: true }
     }
 
-    /// A fault that will not go away.
+    /// Creates a fault that a retry cannot solve.
     pub fn lasting(class: FaultClass, words: impl Into<String>) -> Self {
         Self { class, words: words.into(), again: false }
     }

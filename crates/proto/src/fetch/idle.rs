@@ -1,4 +1,4 @@
-//! A fetch to which nothing comes: when the user is told, and when the fetch ends.
+//! A fetch that receives nothing: when the user is informed, and when the fetch fails.
 
 use manyways_unit::{Span, Time};
 
@@ -6,14 +6,14 @@ use super::path::Path;
 use super::transfer::{IdleNotice, Phase};
 use super::{FaultClass, Fetch, Note, Output, Range, Reason};
 
-/// The user is told when nothing has come for this long.
+/// Time without useful bytes after which the user is informed.
 const IDLE_NOTICE_AFTER: Span = Span::from_secs(10);
 
 impl Fetch {
-    /// Bytes came that were needed.
+    /// Notes that useful bytes arrived.
     pub(super) fn on_useful_bytes(&mut self, now: Time) {
         if self.is_idle(now) {
-            // What failed while all paths were idle was no fault of the path.
+            // Failures while all paths were idle are not attributed to a path.
             self.paths.values_mut().for_each(|path| path.failures = 0);
         }
         self.phase = Phase::Receiving;
@@ -21,12 +21,12 @@ impl Fetch {
         self.idle_notice = IdleNotice::Pending;
     }
 
-    /// Whether something had come and then all paths went idle.
+    /// Whether bytes had arrived and then all paths became idle.
     pub(super) fn is_idle(&self, now: Time) -> bool {
         self.phase == Phase::Receiving && self.last_useful_at + self.config.stall <= now
     }
 
-    /// Whether nothing comes because the reader takes nothing.
+    /// Whether nothing arrives because the reader takes no bytes.
     pub(super) fn waits_for_reader(&self) -> bool {
         let is_there =
             |goal| self.final_goal() > Some(goal) && self.done.covers(Range::new(0, goal));
@@ -35,12 +35,12 @@ impl Fetch {
                 || self.requests.values().any(|request| self.is_reader_blocked(request)))
     }
 
-    /// When an idle fetch ends. A path that has just joined gets the time to connect.
+    /// When an idle fetch fails. A path that has just joined gets the time to connect.
     pub(super) fn idle_deadline(&self) -> Time {
         (self.last_useful_at + self.config.silence).max(self.last_joined_at + self.config.connect)
     }
 
-    /// When the user is to be told that nothing comes, and when the fetch ends.
+    /// When the user is to be informed of an idle fetch, and when the fetch fails.
     pub(super) fn idle_wakeups(&self) -> impl Iterator<Item = Time> {
         let notice = (self.idle_notice == IdleNotice::Pending)
             .then(|| self.last_useful_at + IDLE_NOTICE_AFTER);
@@ -59,7 +59,7 @@ impl Fetch {
         }
     }
 
-    /// Why an idle fetch ends: nothing came, unless a path failed for another reason.
+    /// Why an idle fetch fails: by its timeout, unless a path failed for another reason.
     pub(super) fn idle_failure(&self, now: Time) -> Reason {
         let is_silent = |path: &Path| {
             path.fault.as_ref().is_none_or(|fault| {

@@ -1,5 +1,5 @@
-//! Which paths have a working interface while a fetch runs: links that lose their carrier and get
-//! it back, and interfaces that come, go and change their addresses.
+//! Which paths have a working interface while a fetch runs: links whose carrier is lost and
+//! regained, and interfaces that appear, disappear or change their addresses.
 //!
 //! ```text
 //! Present ──without a carrier, or unlisted, twice in a row──▶ Gone ──both are back──▶ Present
@@ -11,15 +11,15 @@ use manyways_unit::{Span, Time};
 
 use super::Pacer;
 
-/// How often interfaces are looked at.
+/// Intervals and limits of the watch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WatchConfig {
-    /// How often the carriers of the paths' links are read.
+    /// Interval between readings of the link carriers.
     pub carrier_interval: Span,
-    /// The pause between two lists of the host's interfaces.
+    /// Interval between two lists of the host's interfaces.
     pub list_interval: Span,
-    /// Consecutive looks without an interface after which its path counts as gone. One list may
+    /// Consecutive readings without an interface after which its path counts as gone. One list may
     /// be incomplete while interfaces change.
     pub max_missed: u8,
 }
@@ -37,72 +37,52 @@ impl Default for WatchConfig {
 /// Whether the shell can list the host's interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listing {
-    /// It cannot: a path is back when its link has a carrier.
+    /// The shell cannot: a path is back when its link has a carrier.
     Unavailable,
-    /// It can: a path is back when its interface is listed and its link has a carrier.
+    /// The shell can: a path is back when its interface is listed and its link has a carrier.
     Available,
 }
 
-/// An interface as it is listed.
+/// An interface in a list.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedInterface<'a> {
-    /// The name of its path.
+    /// The name of the path over this interface.
     pub name: &'a str,
-    /// Its addresses.
     pub addresses: &'a [IpAddr],
-    /// Whether its bytes cost money.
     pub metered: bool,
 }
 
-/// A path that is watched.
+/// A path of the fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchedPath<'a> {
-    /// The path as it was listed last.
+    /// The interface in the latest list that had it.
     pub interface: ListedInterface<'a>,
-    /// Whether the path is bound to an interface; others never change.
+    /// Whether the path is bound to an interface; other paths never change.
     pub has_device: bool,
-    /// The address that the path's connection has, if there is a connection.
+    /// Local address of the path's connection; `None` without a connection.
     pub source: Option<IpAddr>,
 }
 
-/// A difference between the paths of a fetch and the host's interfaces. Paths are numbered as they
-/// were added; `listed` is an index of the list.
+/// A difference between the paths of a fetch and the host's interfaces. Paths are numbered in the
+/// order in which they were added; `listed` is an index of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathChange {
-    /// The path's interface is gone.
-    Gone {
-        /// The path.
-        path: usize,
-    },
-    /// The path's interface is back.
+    /// The path's interface has disappeared.
+    Gone { path: usize },
+    /// The path's interface has reappeared.
     Back {
-        /// The path.
         path: usize,
-        /// Its interface as it is now, if the shell lists interfaces.
+        /// Its current interface; `None` if the shell cannot list interfaces.
         listed: Option<usize>,
     },
-    /// The address of the path's connection is no longer an address of its interface.
-    Renumbered {
-        /// The path.
-        path: usize,
-        /// Its interface as it is now.
-        listed: usize,
-    },
-    /// Something about the interface is different, but its connection can go on.
-    Updated {
-        /// The path.
-        path: usize,
-        /// Its interface as it is now.
-        listed: usize,
-    },
-    /// An interface that is not a path yet.
-    Joined {
-        /// The interface.
-        listed: usize,
-    },
+    /// The local address of the path's connection no longer belongs to the interface.
+    Renumbered { path: usize, listed: usize },
+    /// The interface has changed, but the connection can continue.
+    Updated { path: usize, listed: usize },
+    /// A new interface, which is not a path yet.
+    Joined { listed: usize },
 }
 
-/// Watches the interfaces of a fetch's paths.
 #[derive(Debug)]
 pub struct InterfaceWatch {
     config: WatchConfig,
@@ -113,11 +93,11 @@ pub struct InterfaceWatch {
     list_at: Option<Time>,
 }
 
-/// What the looks at a path have shown.
+/// Consecutive readings and state of a path.
 #[derive(Clone, Copy, Default, Debug)]
 struct PathPresence {
     state: State,
-    /// Consecutive looks without a carrier.
+    /// Consecutive readings without a carrier.
     without_carrier: u8,
     /// Consecutive lists without the interface.
     unlisted: u8,
@@ -131,7 +111,7 @@ enum State {
 }
 
 impl PathPresence {
-    /// The path is gone. Returns whether it was present before.
+    /// Marks the path as gone. Returns whether it was present before.
     fn leave(&mut self) -> bool {
         std::mem::replace(&mut self.state, State::Gone) == State::Present
     }
@@ -160,13 +140,13 @@ impl InterfaceWatch {
         is_due
     }
 
-    /// When to ask again.
+    /// When to call `wants_carriers` and `wants_list` again.
     pub fn next_wakeup(&self) -> Time {
         let list_at = self.list_at.filter(|_| self.listing == Listing::Available);
         list_at.map_or(self.carriers.next_wakeup(), |at| at.min(self.carriers.next_wakeup()))
     }
 
-    /// Whether each path's link has a carrier, in the order of the paths.
+    /// Takes the carriers of the paths' links, in the order of the paths.
     pub fn on_carriers(&mut self, carriers: impl IntoIterator<Item = bool>) -> Vec<PathChange> {
         let mut changes = Vec::new();
         for (path, has_carrier) in carriers.into_iter().enumerate() {
@@ -190,7 +170,7 @@ impl InterfaceWatch {
         changes
     }
 
-    /// No list could be made.
+    /// Notes that the interfaces could not be listed.
     pub fn on_list_failed(&mut self, now: Time) {
         self.list_at = Some(now + self.config.list_interval);
     }
@@ -231,7 +211,7 @@ impl InterfaceWatch {
         presence.unlisted = 0;
         let before = &watched.interface;
         if presence.state == State::Gone {
-            // The list may be older than the latest look at the carrier.
+            // The list may be older than the latest reading of the carrier.
             if presence.without_carrier > 0 {
                 return None;
             }

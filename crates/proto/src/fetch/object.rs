@@ -1,9 +1,7 @@
-//! What a fetch knows of its object: what it is, and whether bytes of several responses may be
-//! combined.
+//! Known properties of the object, and whether bytes of several responses may be combined.
 
 use super::{Note, Object};
 
-/// What is known of the object.
 #[derive(Debug)]
 pub(super) enum ObjectState {
     /// No response has described the object.
@@ -13,21 +11,21 @@ pub(super) enum ObjectState {
     },
     /// Bytes of several responses may be combined.
     Ranged(Object),
-    /// Only one response can bring the object.
+    /// Only one response can deliver the object.
     WholeOnly {
         object: Object,
-        /// Why no other response can be added.
+        /// Why no other response can be combined with it.
         why: WholeOnly,
     },
 }
 
-/// Why only one response can bring an object, so that only one path is used.
+/// Why only one response can deliver an object, so that only one path is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WholeOnly {
     /// The server does not support range requests.
     NoRanges,
-    /// Nothing identifies the version of the object.
+    /// The object has no usable validator.
     NoValidator,
     /// The length is unknown.
     NoLength,
@@ -35,7 +33,7 @@ pub enum WholeOnly {
     Encoded,
 }
 
-/// What the responses to range requests have shown of the server.
+/// Range support that the responses have shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RangeSupport {
     Untested,
@@ -43,24 +41,24 @@ pub(super) enum RangeSupport {
     Works,
     /// A range request was answered with the whole object.
     Ignored,
-    /// Both: servers of different paths differ.
+    /// Both: the servers of different paths differ.
     Mixed,
 }
 
-/// Whether the responses were of one version of the object.
+/// Whether all responses describe the same version of the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Versions {
     Agree,
-    /// A response was of another version than the one that is being fetched.
+    /// A response described a version other than the one that is fetched.
     Differ,
 }
 
-/// What the first request asks for.
+/// Extent of the first request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FirstRequest {
-    /// As much as the scheduler gives out at once.
+    /// As much as the scheduler assigns at once.
     Scheduled,
-    /// The whole object: a part was of no use.
+    /// The whole object, because a part was of no use.
     Whole,
 }
 
@@ -92,7 +90,7 @@ impl ObjectState {
         matches!(self, Self::WholeOnly { .. })
     }
 
-    /// The length that the caller expects, which no longer counts afterwards.
+    /// Returns the length that the caller expects, and removes it.
     pub(super) fn take_expected_length(&mut self) -> Option<u64> {
         match self {
             Self::Unknown { expected_length } => expected_length.take(),
@@ -100,7 +98,7 @@ impl ObjectState {
         }
     }
 
-    /// From now on only one response can bring a known object.
+    /// Restricts a known object to one response.
     pub(super) fn restrict(&mut self, why: WholeOnly) {
         if let Some(object) = self.known().cloned() {
             *self = Self::WholeOnly { object, why };
@@ -120,7 +118,7 @@ impl From<WholeOnly> for Note {
 }
 
 impl RangeSupport {
-    /// A range request was answered with that range.
+    /// Notes that a range request was answered with that range.
     pub(super) fn saw_part(&mut self) {
         *self = match self {
             Self::Untested | Self::Works => Self::Works,
@@ -128,7 +126,7 @@ impl RangeSupport {
         };
     }
 
-    /// A range request was answered with the whole object.
+    /// Notes that a range request was answered with the whole object.
     pub(super) fn saw_whole(&mut self) {
         *self = match self {
             Self::Untested | Self::Ignored => Self::Ignored,

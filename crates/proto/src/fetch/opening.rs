@@ -1,4 +1,4 @@
-//! Responses: the first one says what the object is, and later ones must be of the same object.
+//! Responses: the first one describes the object, and later ones must be of the same object.
 
 use manyways_unit::Time;
 
@@ -10,13 +10,13 @@ use super::{
     Fault, FaultClass, Fetch, Head, Note, Object, Output, Range, Reason, RequestId, Unfit,
 };
 
-/// What the head of a first response says of the object.
+/// Description of the object in a first response head.
 enum First {
-    /// The object has this length, if it is known.
+    /// The length of the object; `None` if it is unknown.
     Object(Option<u64>),
-    /// The length that the caller expected is wrong: nothing is there.
+    /// The length that the caller expected is wrong: the requested range is past the end.
     PastEnd,
-    /// The server does not give the object out.
+    /// The server refuses the object with this status.
     Refused(u16),
 }
 
@@ -57,14 +57,15 @@ impl Fetch {
         let Some(request) = self.requests.get(&id) else { return };
         let (path, start) = (request.path, request.requested.start);
         let is_part = head.status == 206 && Some(request.requested.len()) != length;
-        // A part that cannot be combined with others is of no use where all may be requested.
+        // A part that cannot be combined with other responses is of no use if the whole object may
+        // be requested.
         if why.is_some() && is_part && (start > 0 || self.budget(path) == u64::MAX) {
             self.object = ObjectState::Unknown { expected_length: None };
             self.first_request = FirstRequest::Whole;
             return self.cancel(now, id);
         }
         self.adopt(now, id, head, length, why);
-        // With one path there is nothing to say about not using another.
+        // With only one path the note has no meaning.
         if let Some(why) = why
             && self.paths.len() > 1
         {
@@ -72,7 +73,7 @@ impl Fetch {
         }
     }
 
-    /// What a first response says of the object, or how it contradicts itself.
+    /// Reads the object's description in a first response, or returns the contradiction in it.
     fn read_first(&mut self, id: RequestId, head: &Head) -> Result<First, &'static str> {
         let Some(request) = self.requests.get_mut(&id) else { return Ok(First::PastEnd) };
         match (head.status, request.is_plain_get(), head.content_range) {
@@ -91,7 +92,7 @@ impl Fetch {
             }
             (206, true, _) => Err("it sent a part of the object although all was asked for"),
             (206, false, _) => Err("its Content-Range is missing or unreadable"),
-            // Nothing of an empty object can be in a range.
+            // An empty object has no range that could be requested.
             (416, false, Some(Some(range))) if range.length == Some(0) => {
                 Ok(First::Object(Some(0)))
             }
@@ -100,7 +101,7 @@ impl Fetch {
         }
     }
 
-    /// Why no other response can be combined with this first one, if none can.
+    /// Returns why no other response can be combined with this first one; `None` if others can.
     fn whole_only_because(&self, head: &Head, length: Option<u64>) -> Option<WholeOnly> {
         if head.encoded {
             Some(WholeOnly::Encoded)
@@ -115,7 +116,7 @@ impl Fetch {
         }
     }
 
-    /// The object is the one that a first response brings.
+    /// Adopts the object of a first response.
     fn adopt(
         &mut self,
         now: Time,
@@ -127,7 +128,7 @@ impl Fetch {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let mut why = why;
         if head.status == 200 {
-            // A server that ignores ranges sends everything, whatever was requested.
+            // A server that ignores ranges sends the whole object, whatever was requested.
             if !request.is_plain_get() {
                 self.ranges.saw_whole();
                 if request.requested.start > 0 {
@@ -158,8 +159,8 @@ impl Fetch {
         self.note_refusals();
     }
 
-    /// The object is there after all, so that paths whose servers refused it are worth a note.
-    /// Where all of them refuse, the failure of the fetch says so once.
+    /// The object exists after all, so each path whose server refused it gets a note. If all refuse
+    /// it, the failure of the fetch reports that once.
     fn note_refusals(&mut self) {
         for (id, path) in &mut self.paths {
             if path.state.refusal().is_some()
@@ -171,7 +172,7 @@ impl Fetch {
         }
     }
 
-    /// Other requests were sent before the length was known: they have to be within it.
+    /// Limits the other requests, which were sent before the length was known, to the length.
     fn clamp_other_requests(&mut self, now: Time, first: RequestId, length: Option<u64>) {
         let others: Vec<RequestId> =
             self.requests.keys().copied().filter(|id| *id != first).collect();
@@ -187,8 +188,8 @@ impl Fetch {
         }
     }
 
-    /// The first response does not bring the object. Another path may be luckier: it may reach
-    /// another server, or come from another country.
+    /// Drops the path of a first response that does not deliver the object. Another path may reach
+    /// another server, or a server that decides by country.
     fn on_refused_status(&mut self, id: RequestId, status: u16) {
         let Some(path) = self.requests.remove(&id).map(|request| request.path) else { return };
         self.outputs.push_back(Output::Cancel { request: id });
@@ -199,18 +200,18 @@ impl Fetch {
         path.fault = Some(Fault::lasting(FaultClass::Unfit, words));
     }
 
-    /// A later response must be of the same object.
+    /// Checks that a later response is of the same object.
     fn on_later_response(&mut self, now: Time, id: RequestId, head: &Head) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };
         let path = request.path;
         let judged = match (request.asked, object.length) {
-            // It was sent before another response was the first.
+            // The request was sent before another response became the first one.
             (Asked::Whole, Some(length)) => {
                 judge_whole(head, object).map(|()| Range::new(0, length))
             }
             (asked, _) => judge(head, request.requested, object).and_then(|range| {
-                // Without If-Range only the validator tells which version the bytes are of.
+                // Without If-Range only the validator identifies the version of the bytes.
                 let is_proved = asked == Asked::ConditionalRange || head.validator.is_some();
                 if is_proved { Ok(range) } else { Err(Unfit::Changed) }
             }),
@@ -240,7 +241,8 @@ impl Fetch {
         }
     }
 
-    /// The server does not support range requests after all. Only a plain response can go on.
+    /// Continues without range requests, which the server does not support. Only a plain response
+    /// can continue.
     fn fall_back_to_whole(&mut self, now: Time, asker: RequestId) {
         self.ranges.saw_whole();
         self.object.restrict(WholeOnly::NoRanges);

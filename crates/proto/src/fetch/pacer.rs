@@ -1,8 +1,8 @@
-//! Something that happens at a fixed interval.
+//! An action with a fixed interval.
 
 use manyways_unit::{Span, Time};
 
-/// Fires at once, and then at most once in an interval.
+/// Fires immediately, and then at most once per interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     interval: Span,
@@ -15,7 +15,7 @@ impl Pacer {
         Self { interval, next_at: now }
     }
 
-    /// Whether it is due; if so, the next time is one interval after `now`.
+    /// Returns whether the action is due. If so, the next time is one interval after `now`.
     pub fn fires(&mut self, now: Time) -> bool {
         let is_due = self.next_at <= now;
         if is_due {
@@ -24,7 +24,7 @@ impl Pacer {
         is_due
     }
 
-    /// When it is due next.
+    /// When the action is next due.
     pub fn next_wakeup(&self) -> Time {
         self.next_at
     }

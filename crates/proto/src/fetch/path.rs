@@ -1,4 +1,4 @@
-//! The paths of a fetch: how each comes, connects, fails and goes.
+//! The paths of a fetch: joining, connecting, failing and leaving.
 
 use manyways_unit::{Span, Time};
 
@@ -16,11 +16,11 @@ pub(super) struct Path {
     pub(super) metered: bool,
     pub(super) throughput: Throughput,
     pub(super) round_trip: RoundTrip,
-    /// From a request to the head of its response, for the latest one.
+    /// From the latest answered request to the head of its response.
     pub(super) response_delay: Option<Span>,
-    /// What the path was worth in an earlier transfer.
+    /// Path estimate of an earlier transfer.
     pub(super) previous: Option<Conditions>,
-    /// When bytes of a response last came, or when the path, idle until then, got a request.
+    /// When a response byte last arrived, or when a request was sent on the idle path.
     pub(super) last_activity_at: Time,
     pub(super) window: Window,
     pub(super) pinger: Pinger,
@@ -32,39 +32,39 @@ pub(super) struct Path {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PathState {
-    /// To be connected at this time.
+    /// Waiting for its backoff; connects at `until`.
     Waiting {
         until: Time,
     },
     Connecting {
         since: Time,
     },
-    /// Connected; `since` is when the path last became idle.
+    /// Connected; the path last became idle at `since`.
     Ready {
         since: Time,
         connection: Connection,
     },
-    /// The interface is gone.
+    /// Without its interface.
     Down,
-    /// Not used any more, unless the interface goes and comes back.
+    /// No longer used, unless the interface disappears and returns.
     Dropped(DropCause),
 }
 
-/// How many requests a connection takes.
+/// Concurrency of the requests on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Connection {
-    /// One at a time, without flow control for each.
+    /// One request at a time, without flow control per request.
     Sequential,
-    /// Several at once, each with flow control.
+    /// Several requests at a time, each with flow control.
     Multiplexed,
-    /// Multiplexed, but no new requests: the server finishes the one that it has.
+    /// Multiplexed, but without new requests: the server finishes the remaining one.
     Draining,
 }
 
 /// Why a path was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DropCause {
-    /// It failed for good, or too often.
+    /// Failed permanently, or too often.
     Failed,
     /// Its server has another version of the object.
     OtherVersion,
@@ -73,7 +73,7 @@ pub(super) enum DropCause {
 }
 
 impl PathState {
-    /// Whether the path is neither gone nor given up.
+    /// Whether the path is neither down nor dropped.
     pub(super) fn is_alive(self) -> bool {
         !matches!(self, Self::Down | Self::Dropped(_))
     }
@@ -90,7 +90,7 @@ impl PathState {
         matches!(self, Self::Dropped(_))
     }
 
-    /// The status with which the server refused the first request.
+    /// The status with which the server refused the first request; `None` if it did not.
     pub(super) fn refusal(self) -> Option<u16> {
         match self {
             Self::Dropped(DropCause::Refused(status)) => Some(status),
@@ -129,7 +129,7 @@ impl Path {
         matches!(self.state, PathState::Ready { connection: Connection::Draining, .. })
     }
 
-    /// How many response bytes came over it, needed or not.
+    /// Response bytes received over the path, including duplicates.
     pub(super) fn received(&self) -> u64 {
         self.stats.useful + self.stats.duplicate
     }
@@ -164,7 +164,7 @@ impl Fetch {
         }
     }
 
-    /// A dropped path stays dropped: its interface may go, but only [`Fetch::path_up`] revives it.
+    /// Marks a path as down. A dropped path stays dropped until [`Fetch::path_up`].
     pub(super) fn path_down(&mut self, id: PathId) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         if !path.state.is_alive() {
@@ -202,12 +202,12 @@ impl Fetch {
         }
     }
 
-    /// Releases a path's requests and decides when the path is tried again.
+    /// Releases a path's requests, and schedules its next attempt or drops it.
     pub(super) fn fail_path(&mut self, now: Time, id: PathId, fault: Fault) {
         self.fail_path_with(now, id, fault, DropCause::Failed);
     }
 
-    /// As [`Fetch::fail_path`]; where the path is dropped, `cause` says why.
+    /// As [`Fetch::fail_path`]; `cause` is the reason if the path is dropped.
     pub(super) fn fail_path_with(&mut self, now: Time, id: PathId, fault: Fault, cause: DropCause) {
         let idle = self.is_idle(now);
         let Some(path) = self.paths.get_mut(&id) else { return };
@@ -216,7 +216,8 @@ impl Fetch {
         }
         path.failures += 1;
         path.fault = Some(fault.clone());
-        // While all paths are idle, that is no fault of this one: the idle timeout ends it.
+        // While all paths are idle, the failure is not attributed to this path: the idle timeout
+        // ends the fetch.
         let dropped = !fault.again || (path.failures >= self.config.attempts && !idle);
         path.state = if dropped {
             PathState::Dropped(cause)
@@ -226,7 +227,7 @@ impl Fetch {
         };
         if dropped {
             self.outputs.push_back(Output::Disconnect { path: id });
-            // Where it was the last one, the failure of the fetch names its fault.
+            // If this was the last path, the failure of the fetch names its fault.
             if self.paths.values().any(|path| !path.state.is_dropped()) {
                 let fault = fault.clone();
                 self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
@@ -235,7 +236,7 @@ impl Fetch {
         self.release_requests(id, fault);
     }
 
-    /// Cancels the requests of a path, so that their bytes are free for other paths.
+    /// Cancels the requests of a path and thereby frees their bytes for other paths.
     fn release_requests(&mut self, id: PathId, fault: Fault) {
         let lost: Vec<RequestId> = self.requests_of(id).map(|(id, _)| id).collect();
         for request in lost {
@@ -245,18 +246,19 @@ impl Fetch {
         if let Some(path) = self.paths.get_mut(&id) {
             path.throughput.pause();
         }
-        // Bytes without a version cannot be continued by another response.
+        // No other response can continue the bytes of an object without a usable version.
         if self.requests.is_empty() && self.object.is_whole_only() {
             self.restart(fault);
         }
     }
 
-    /// One of a path's requests is gone: the path is idle, or sends no more over this connection.
+    /// Updates a path that has one request less: the path is idle, or its draining connection
+    /// closes.
     pub(super) fn on_request_gone(&mut self, now: Time, id: PathId) {
         let is_busy = self.load_of(id) > 0;
         let Some(path) = self.paths.get_mut(&id) else { return };
         if is_busy {
-            // The bytes that come next are of the other request.
+            // The next bytes belong to the other request.
             return;
         }
         path.throughput.pause();
@@ -269,7 +271,8 @@ impl Fetch {
         }
     }
 
-    /// The server takes no more requests on the connection, but answers those that it has.
+    /// Marks the connection as draining: the server takes no new requests, but answers the existing
+    /// ones.
     pub(super) fn drain(&mut self, id: PathId) {
         if let Some(path) = self.paths.get_mut(&id)
             && let PathState::Ready { connection, .. } = &mut path.state
@@ -278,7 +281,7 @@ impl Fetch {
         }
     }
 
-    /// Whether a path that is not connected should be.
+    /// Whether a path that is not connected should connect.
     pub(super) fn wants_connection(&self, id: PathId, path: &Path) -> bool {
         let is_preferred = || {
             let mut alive = self.paths.iter().filter(|(_, path)| path.state.is_alive());

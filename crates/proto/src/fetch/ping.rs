@@ -1,35 +1,35 @@
-//! When the application round trip is measured, and how.
+//! Measurement of the application round-trip time: when, and with which source.
 
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::path::Path;
 use super::{Fetch, Output, PathId, Scheduler};
 
-/// How often the application round trip is measured…
+/// Interval of PINGs at the start of a path and near a decision.
 const DENSE_PING: Span = Span::from_millis(100);
-/// …by this many PINGs, and again when a decision is near…
+/// Number of PINGs at the start of a path that use [`DENSE_PING`].
 const DENSE_PINGS: u32 = 30;
-/// …and how often at other times: servers count PINGs, and some allow one a second.
+/// Interval of PINGs at other times. Servers count PINGs, and some allow one per second.
 const SPARSE_PING_INTERVAL: Span = Span::from_secs(3);
-/// A decision is near when a path needs no longer than this for what it still has to bring.
+/// A decision is near if the remaining bytes of a path take at most this time.
 const DECISION_NEAR: Span = Span::from_millis(600);
-/// How often the transport's round trip is read where there are no PINGs.
+/// Interval between readings of the transport's RTT on a connection without PINGs.
 const TRANSPORT_RTT_INTERVAL: Span = Span::from_millis(500);
 
-/// The measurements of a path's round trip.
+/// The RTT measurements of a path.
 #[derive(Debug)]
 pub(super) struct Pinger {
-    /// When the PING that is under way was sent.
+    /// When the unanswered PING was sent; `None` without one.
     sent_at: Option<Time>,
-    /// When the latest measurement was requested, on this connection.
+    /// When the latest measurement was requested; `None` if this connection had none.
     last_at: Option<Time>,
-    /// When a round trip was measured last.
+    /// When the latest RTT was measured.
     pub(super) measured_at: Time,
     count: u32,
     source: RttSource,
 }
 
-/// What measures the round trip.
+/// Source of the measured RTT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RttSource {
     Ping,
@@ -42,7 +42,7 @@ impl Pinger {
         Self { sent_at, last_at, measured_at: now, count: 0, source: RttSource::Ping }
     }
 
-    /// The path has a new connection.
+    /// Begins the measurements of a new connection.
     pub(super) fn restart(&mut self) {
         self.sent_at = None;
         self.last_at = None;
@@ -50,7 +50,7 @@ impl Pinger {
 }
 
 impl Path {
-    /// The PING that is under way has come back.
+    /// Records the RTT of the acknowledged PING.
     pub(super) fn on_pong(&mut self, now: Time) {
         if let Some(sent_at) = self.pinger.sent_at.take() {
             self.pinger.measured_at = now;
@@ -59,7 +59,7 @@ impl Path {
         }
     }
 
-    /// The transport's round trip was read.
+    /// Records the smoothed RTT of the transport.
     pub(super) fn on_transport_rtt(&mut self, now: Time, rtt: Span) {
         self.pinger.sent_at = None;
         self.pinger.measured_at = now;
@@ -69,7 +69,7 @@ impl Path {
 }
 
 impl Fetch {
-    /// When the round trip of a path is to be measured next.
+    /// When the round-trip time of a path must next be measured.
     pub(super) fn next_ping_at(&self, id: PathId, path: &Path) -> Option<Time> {
         let pinger = &path.pinger;
         let is_measured = path.state.is_ready()
@@ -85,7 +85,7 @@ impl Fetch {
         is_measured.then(|| pinger.last_at.unwrap_or(Time::ZERO) + pause)
     }
 
-    /// Whether a path will soon have brought all that it was asked for.
+    /// Whether a path will soon have received all requested bytes.
     fn is_decision_near(&self, id: PathId, path: &Path) -> bool {
         let remaining: u64 = self.requests_of(id).map(|(_, request)| request.remaining()).sum();
         let rate = path.throughput.rate(self.scheduled_at).unwrap_or(Rate::ZERO);

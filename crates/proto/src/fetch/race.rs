@@ -1,20 +1,20 @@
-//! Races: an idle path asks once more for the bytes of a path that has become unresponsive.
+//! Races: an idle path also requests the bytes of a path that has become unresponsive.
 
 use manyways_unit::{Span, Time};
 
 use super::request::Claim;
 use super::{Fetch, PathId, Range};
 
-/// A path is unresponsive after this many response delays…
+/// Response delays without a byte after which a path is unresponsive.
 const UNRESPONSIVE_DELAYS: u64 = 4;
-/// …and not before this.
+/// Lower bound of the timeout for an unresponsive path.
 const MIN_UNRESPONSIVE_TIMEOUT: Span = Span::from_millis(400);
-/// The same for a path that has never responded.
+/// The timeout for a path that has never responded.
 const UNRESPONSIVE_TIMEOUT_UNMEASURED: Span = Span::from_secs(1);
 
 impl Fetch {
-    /// Requests once more what an unresponsive path still has to bring: the first to bring it
-    /// counts. Returns whether there was such a path.
+    /// Also requests the remaining range of an unresponsive path; the first copy counts. Returns
+    /// whether there was such a path within the budget.
     pub(super) fn race(&mut self, now: Time, path: PathId, budget: u64) -> bool {
         if self.load_of(path) > 0 {
             return false;
@@ -36,7 +36,7 @@ impl Fetch {
         true
     }
 
-    /// When a path with requests becomes unresponsive, for each owner among its requests.
+    /// When paths become unresponsive, for each owner among the requests.
     pub(super) fn unresponsive_times(&self) -> impl Iterator<Item = Time> {
         self.owners().filter_map(|(_, request)| {
             let path = self.paths.get(&request.path)?;
@@ -50,7 +50,7 @@ impl Fetch {
             .is_some_and(|path| now >= path.last_activity_at + self.unresponsive_timeout(id))
     }
 
-    /// How long a path with requests may bring nothing before it counts as unresponsive.
+    /// Time without bytes after which a path with requests is unresponsive.
     fn unresponsive_timeout(&self, id: PathId) -> Span {
         match self.response_delay(id) {
             Some(delay) => MIN_UNRESPONSIVE_TIMEOUT.max(delay * UNRESPONSIVE_DELAYS),

@@ -1,16 +1,15 @@
-//! How far redirects are followed.
+//! Limits of redirects.
 
 use manyways_unit::{Size, Span};
 
-/// Limits of redirects.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RedirectConfig {
-    /// At most this many redirects are followed for one request.
+    /// Maximum number of redirects that are followed for one request.
     pub max_redirects: u32,
-    /// The body of a redirect is read, to keep the connection, if it is no longer than this…
+    /// Longest body of a redirect that is read in order to keep the connection.
     pub max_body: Size,
-    /// …and arrives within this time.
+    /// Longest time that the reading of this body may take.
     pub max_body_time: Span,
 }
 
@@ -20,21 +19,18 @@ impl Default for RedirectConfig {
     }
 }
 
-/// Whether a URL is served over TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
-    /// `http`.
     Http,
-    /// `https`.
     Https,
 }
 
 /// Why a redirect is not followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RedirectError {
-    /// The chain is longer than this many redirects.
+    /// The chain has more than this number of redirects.
     TooMany(u32),
-    /// From `https` to `http`: the bytes could be read and changed on the way.
+    /// From `https` to `http`: the bytes could be read and changed in transit.
     Downgrade,
 }
 
@@ -46,7 +42,7 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// Creates the state of a request that was not redirected.
+    /// Creates the state of a request without redirects.
     pub fn new(config: RedirectConfig) -> Self {
         Self { config, followed: 0 }
     }
@@ -54,7 +50,7 @@ impl Redirects {
     /// Counts a redirect.
     ///
     /// # Errors
-    /// If it is not to be followed.
+    /// Fails if the redirect must not be followed.
     pub fn follow(&mut self, from: Scheme, to: Scheme) -> Result<(), RedirectError> {
         if self.followed >= self.config.max_redirects {
             return Err(RedirectError::TooMany(self.config.max_redirects));
@@ -71,7 +67,6 @@ impl Redirects {
         self.followed > 0
     }
 
-    /// The limits.
     pub fn config(&self) -> &RedirectConfig {
         &self.config
     }

@@ -1,31 +1,31 @@
-//! Requests: how each is sent, brings its bytes, and ends.
+//! Requests: sending, progress and end of each.
 
 use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
 use super::{Fault, FaultClass, Fetch, Output, PathId, Range, Reason, RequestId, Scheduler};
 
-/// A request that is under way.
+/// A request that has not ended.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) path: PathId,
-    /// What the server was asked for, or announced; its end is `u64::MAX` where it is unknown.
+    /// Range in the request or in the response; the end is `u64::MAX` if it is unknown.
     pub(super) requested: Range,
-    /// The next byte to arrive.
+    /// Offset of the next byte to arrive.
     pub(super) next_offset: u64,
-    /// The bytes up to here are this request's to bring.
+    /// End of the bytes that are assigned to this request.
     pub(super) end: u64,
-    /// The server has credit up to here.
+    /// End of the credit that the server has.
     pub(super) granted: u64,
     pub(super) asked: Asked,
     pub(super) reply: Reply,
     pub(super) claim: Claim,
     pub(super) sent: Time,
-    /// How long the head of the response was expected to take when the request was sent.
+    /// Expected time from this request to the head of its response.
     pub(super) expected_delay: Option<Span>,
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     /// The whole object, with a plain GET.
@@ -36,25 +36,25 @@ pub(super) enum Asked {
     ConditionalRange,
 }
 
-/// How far the response is.
+/// Progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     Awaited,
-    /// The head has come.
+    /// The head has arrived.
     Begun,
 }
 
-/// Whether other requests ask for the same bytes.
+/// Whether other requests cover the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// No other request asks for what this one still has to bring.
+    /// No other request covers the remaining bytes of this one.
     Owner,
-    /// Another request asks for all that this one still has to bring.
+    /// Another request covers all remaining bytes of this one.
     Raced,
 }
 
 impl Request {
-    /// How many bytes it still has to bring.
+    /// Assigned bytes that have not arrived.
     pub(super) fn remaining(&self) -> u64 {
         self.end.saturating_sub(self.next_offset)
     }
@@ -73,22 +73,22 @@ impl Request {
 }
 
 impl Fetch {
-    /// How many requests a path has.
+    /// Number of the path's requests.
     pub(super) fn load_of(&self, path: PathId) -> usize {
         self.requests_of(path).count()
     }
 
-    /// The requests of a path, in the order in which they were sent.
+    /// The requests of a path, in the order of sending.
     pub(super) fn requests_of(&self, path: PathId) -> impl Iterator<Item = (RequestId, &Request)> {
         self.requests.iter().filter(move |(_, r)| r.path == path).map(|(id, r)| (*id, r))
     }
 
-    /// The requests that nothing races against.
+    /// The requests against which no other request races.
     pub(super) fn owners(&self) -> impl Iterator<Item = (RequestId, &Request)> {
         self.requests.iter().filter(|(_, request)| request.is_owner()).map(|(id, r)| (*id, r))
     }
 
-    /// Sends a request for `requested`, of which the bytes up to `end` are wanted.
+    /// Sends a request for `requested`, of which the bytes up to `end` are assigned to it.
     pub(super) fn send(&mut self, now: Time, id: PathId, requested: Range, end: u64) {
         let is_idle = self.load_of(id) == 0;
         let expected_delay = self.response_delay(id);
@@ -132,8 +132,8 @@ impl Fetch {
         self.grant(request);
     }
 
-    /// Whether a request from `requested` on is a plain GET: the first response tells most when
-    /// everything is asked for (length, validator, range support).
+    /// Whether a request for `requested` becomes a plain GET. The first response to a plain GET is
+    /// the most informative one (length, validator, range support).
     fn asks_for_whole(&self, path: PathId, requested: Range) -> bool {
         let by_chunks = matches!(self.config.scheduler, Scheduler::FixedChunk(_))
             && self.first_request == FirstRequest::Scheduled;
@@ -172,14 +172,14 @@ impl Fetch {
         self.adjust_window(now, path, length);
         self.grant(id);
         self.advance(now, id);
-        // Where two race for the same bytes, the others may have nothing left to bring.
+        // If two requests race for the same bytes, the others may have no remaining bytes.
         if self.requests.values().any(|request| !request.is_owner()) {
             let others: Vec<RequestId> = self.requests.keys().copied().collect();
             others.into_iter().for_each(|id| self.advance(now, id));
         }
     }
 
-    /// Writes those bytes of a piece that are not there. Returns how many these are.
+    /// Writes the bytes of a piece that are not written yet. Returns their number.
     fn write(&mut self, request: RequestId, piece: Range) -> u64 {
         let mut useful = 0;
         for gap in self.done.gaps(piece) {
@@ -191,7 +191,7 @@ impl Fetch {
         useful
     }
 
-    /// After progress: does this request go on, take more, or end?
+    /// After progress, decides whether a request continues, is extended or ends.
     pub(super) fn advance(&mut self, now: Time, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
         if !request.is_answered() || request.next_offset >= request.requested.end {
@@ -199,7 +199,8 @@ impl Fetch {
         }
         let owed = Range::new(request.next_offset, request.end);
         if !self.done.covers(owed) {
-            // Where the request that raced against it is gone, the bytes are its own again.
+            // If the request that raced against this one has ended, the bytes belong to this one
+            // again.
             if !request.is_owner()
                 && !self.is_requested(owed)
                 && let Some(request) = self.requests.get_mut(&id)
@@ -215,8 +216,9 @@ impl Fetch {
         }
     }
 
-    /// The response that brings the whole object has brought what the allowance permits, which
-    /// alone ends it early. No response can be added to it, but an unmetered path can bring all.
+    /// Ends the response that delivers the whole object: only the limit for metered paths ends such
+    /// a response early. No response can be combined with it, but an unmetered path can fetch the
+    /// whole object.
     fn end_whole(&mut self, now: Time, id: RequestId) {
         let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
         if self.paths.values().any(|path| !path.metered && path.state.is_alive()) {
@@ -226,8 +228,8 @@ impl Fetch {
         self.fail(Reason::AllowanceSpent);
     }
 
-    /// A request has brought all that was its to bring: it goes on into bytes that follow and that
-    /// no request asks for, or is cancelled.
+    /// Decides about a request that has received all assigned bytes. The request is extended into
+    /// following bytes that no other request covers, or is cancelled.
     fn extend_or_cancel(&mut self, now: Time, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
         let rest = Range::new(request.next_offset, request.requested.end);
@@ -239,7 +241,7 @@ impl Fetch {
             && self.final_goal() > Some(gap.start)
             && is_owner
         {
-            // It goes on when the reader has taken more.
+            // The request continues when the reader has taken more bytes.
             return;
         }
         let more = gap.filter(|_| is_owner);
@@ -254,12 +256,12 @@ impl Fetch {
         }
     }
 
-    /// Whether an owner still has to bring some of these bytes.
+    /// Whether the remaining range of an owner overlaps these bytes.
     fn is_requested(&self, range: Range) -> bool {
         self.owners().any(|(_, r)| r.next_offset < range.end && range.start < r.end)
     }
 
-    /// The parts of `within` that are neither there nor requested.
+    /// The parts of `within` that are neither received nor requested.
     pub(super) fn unrequested_gaps(&self, within: Range) -> std::vec::IntoIter<Range> {
         let mut taken = self.done.clone();
         for (_, request) in self.owners() {
@@ -292,7 +294,7 @@ impl Fetch {
         self.on_request_gone(now, path);
     }
 
-    /// Ends a request that is not wanted any more.
+    /// Ends a request that is no longer needed.
     pub(super) fn cancel(&mut self, now: Time, id: RequestId) {
         if let Some(request) = self.requests.remove(&id) {
             self.outputs.push_back(Output::Cancel { request: id });
@@ -302,7 +304,7 @@ impl Fetch {
 
     pub(super) fn on_request_failed(&mut self, now: Time, id: RequestId, fault: Fault) {
         let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
-        // A server that takes no more requests still answers those that it has.
+        // A draining server still answers the other requests on the connection.
         let drains = fault.class == FaultClass::GoAway && self.load_of(path) > 1;
         self.requests.remove(&id);
         if drains { self.drain(path) } else { self.fail_path(now, path, fault) }

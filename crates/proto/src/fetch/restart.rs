@@ -1,4 +1,4 @@
-//! A fetch that begins again: what came cannot be continued, or the object changed.
+//! A fetch that begins again: the received bytes cannot be continued, or the object changed.
 
 use manyways_unit::Time;
 
@@ -7,7 +7,8 @@ use super::path::{DropCause, PathState};
 use super::{Fault, Fetch, Note, Output, Ranges, Reason};
 
 impl Fetch {
-    /// What came cannot be continued: the fetch begins again, if it may.
+    /// Begins the fetch again because the received bytes cannot be continued. Fails if there are no
+    /// restarts left.
     pub(super) fn restart(&mut self, fault: Fault) {
         if self.restarts >= self.config.restarts {
             return self.fail(Reason::CannotContinue(fault));
@@ -20,7 +21,7 @@ impl Fetch {
         self.object = ObjectState::Unknown { expected_length: None };
         if !self.done.is_empty() {
             self.done = Ranges::new();
-            // What came so far was of no use in the end.
+            // The bytes received until now turned out to be of no use.
             for path in self.paths.values_mut() {
                 path.stats.duplicate += std::mem::take(&mut path.stats.useful);
             }
@@ -29,8 +30,8 @@ impl Fetch {
         }
     }
 
-    /// The object has changed during the fetch, and no server has the version that was begun: its
-    /// new version is fetched, once. Returns whether that happens.
+    /// Begins the fetch again with a new version of the object, once: the object has changed, and
+    /// no server has the previous version. Returns whether the fetch begins again.
     pub(super) fn restart_with_new_version(&mut self, now: Time) -> bool {
         if self.renewals_left == 0 {
             return false;

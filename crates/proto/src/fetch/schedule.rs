@@ -1,7 +1,7 @@
-//! Which path fetches what next.
+//! The scheduler: which path fetches which bytes next.
 //!
 //! [`Scheduler::MpH2`] is Algorithm 1 of MP-H2 (Nikravesh et al., MobiCom 2019, §3.5) for any
-//! number of paths; how much each takes is in [`super::share`].
+//! number of paths; [`super::share`] computes the share of each path.
 
 use manyways_unit::{Span, Time};
 
@@ -10,12 +10,12 @@ use super::path::PathState;
 use super::share::seconds;
 use super::{Fetch, PathId, Range, Scheduler};
 
-/// The next request goes out this much before a response is due: estimates are a little late when
-/// a queue builds up, and a request that is early costs nothing.
+/// The next request is sent earlier than the estimate by this time. Estimates lag while a queue
+/// builds up, and an early request costs nothing.
 const PIPELINING_MARGIN: Span = Span::from_millis(10);
 
 impl Fetch {
-    /// Gives every path that can work something to do.
+    /// Connects the paths that are due, and assigns bytes to every free path.
     pub(super) fn schedule(&mut self, now: Time) {
         let due: Vec<PathId> = self
             .paths
@@ -40,7 +40,7 @@ impl Fetch {
         }
     }
 
-    /// When a decision may come out differently although nothing happened.
+    /// When a decision may change without an event.
     pub(super) fn schedule_wakeup(&self) -> Option<Time> {
         let mut idle = self.paths.iter().filter_map(|(id, path)| match path.state {
             PathState::Ready { since, .. } if self.is_allowed(path) && self.load_of(*id) == 0 => {
@@ -58,12 +58,12 @@ impl Fetch {
         self.unresponsive_times().min()
     }
 
-    /// Whether the first request is still to be sent.
+    /// Whether the first request has not been sent.
     fn is_opening(&self) -> bool {
         self.object.is_unknown() && self.requests.is_empty()
     }
 
-    /// Paths that could take a request, unmetered ones first.
+    /// Paths that can take a request, unmetered ones first.
     fn free_paths(&self) -> Vec<PathId> {
         let free = self.paths.iter().filter(|(id, path)| {
             path.state.is_ready()
@@ -76,7 +76,7 @@ impl Fetch {
         free.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// How many requests a path may have at once.
+    /// Maximum number of concurrent requests on a path.
     fn max_requests(&self, path: PathId) -> usize {
         let is_multiplexed = self.paths.get(&path).is_some_and(|path| path.is_multiplexed());
         let is_pipelined = self.config.pipelining
@@ -85,11 +85,12 @@ impl Fetch {
         if is_multiplexed && is_pipelined { 2 } else { 1 }
     }
 
-    /// Sends the first request, unless a preferred path is about to be ready.
+    /// Sends the first request, unless a preferred path is still connecting.
     fn send_first_request(&mut self, now: Time) {
         let idle = self.free_paths();
         let Some(&path) = idle.first() else { return };
-        // From the first connection on, whichever path it was: every further one would extend it.
+        // The head start begins at the first connection of any path, so that later connections do
+        // not extend it.
         let since = idle.iter().filter_map(|id| match self.paths.get(id)?.state {
             PathState::Ready { since, .. } => Some(since),
             _ => None,
@@ -98,7 +99,7 @@ impl Fetch {
         if self.is_preferred_path_connecting(path) && now < since + self.config.head_start {
             return;
         }
-        // Under an allowance the first request is bounded by all that is left of it.
+        // With a limit for metered paths, the first request is bounded by the remaining limit.
         let most = match (self.config.scheduler, self.first_request) {
             (Scheduler::FixedChunk(chunk), FirstRequest::Scheduled) => chunk.as_bytes(),
             _ => u64::MAX,
@@ -109,7 +110,7 @@ impl Fetch {
         }
     }
 
-    /// Whether a path that is preferred to this one is being connected.
+    /// Whether a path that is preferred to this one is connecting.
     pub(super) fn is_preferred_path_connecting(&self, path: PathId) -> bool {
         let is_metered = |id: PathId| self.paths.get(&id).is_some_and(|path| path.metered);
         self.paths.iter().any(|(id, other)| {
@@ -119,7 +120,7 @@ impl Fetch {
         })
     }
 
-    /// Finds work for a path that could take a request.
+    /// Assigns bytes to a path that can take a request.
     fn assign(&mut self, now: Time, path: PathId, goal: u64) {
         let budget = self.budget(path);
         if budget == 0 {
@@ -130,12 +131,12 @@ impl Fetch {
                 self.assign_chunk(now, path, goal, chunk.as_bytes().max(1).min(budget), budget);
             }
             Scheduler::EqualSplit => self.assign_equal_part(now, path, goal, budget),
-            // With one path no other is connected, and nothing can be taken over.
+            // With one path no other one connects, and there is nothing to take over.
             Scheduler::MpH2 | Scheduler::Single => self.assign_share(now, path, goal, budget),
         }
     }
 
-    /// The next chunk that no path has asked for.
+    /// Assigns the next unrequested chunk.
     fn assign_chunk(&mut self, now: Time, path: PathId, goal: u64, chunk: u64, budget: u64) {
         if let Some(gap) = self.unrequested_gaps(Range::new(0, goal)).next() {
             let end = gap.end.min(gap.start.saturating_add(chunk));
@@ -145,7 +146,7 @@ impl Fetch {
         }
     }
 
-    /// An equal part of what is left of the object, once.
+    /// Assigns an equal part of the remaining object, once per path.
     fn assign_equal_part(&mut self, now: Time, path: PathId, goal: u64, budget: u64) {
         let gap = self.unrequested_gaps(Range::new(0, goal)).next();
         let longest = self.owners().filter(|(_, request)| request.path != path);
@@ -161,7 +162,7 @@ impl Fetch {
             (None, Some((victim, start, next_offset, end))) if is_new => {
                 let all = self.paths.values().filter(|path| path.state.is_alive()).count();
                 let others = self.paths.values().filter(|path| path.stats.requests > 0).count();
-                // The first takes everything; each later one leaves it what is fair.
+                // The first path requests everything; each later path leaves it an equal part.
                 let rest = (all.saturating_sub(others)).max(1) as u64;
                 let share = (end - start) / (rest + 1);
                 let from = end.saturating_sub(share.min(budget));
@@ -176,10 +177,11 @@ impl Fetch {
         }
     }
 
-    /// Algorithm 1 of MP-H2: bytes that no path has asked for, or the end of what another path has
-    /// to bring.
+    /// Algorithm 1 of MP-H2: assigns unrequested bytes, or the end of another path's remaining
+    /// range.
     fn assign_share(&mut self, now: Time, path: PathId, goal: u64, budget: u64) {
-        // One round trip before its last bytes are due, not sooner (line 4 of the algorithm).
+        // Not earlier than one round trip before the last bytes of the path are due (line 4 of the
+        // algorithm).
         let ready = match self.requests_of(path).next() {
             Some((_, current)) => {
                 let Some(load) = self.load(now, path) else { return };

@@ -1,62 +1,53 @@
-//! Which interfaces of the host become paths of a download.
+//! Selection of the host's interfaces that become paths of a download.
 
 use super::Allowance;
 
-/// An interface of the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Whether it is the loopback interface.
     pub is_loopback: bool,
-    /// Whether it leads to the destination.
+    /// Whether it has a route to the destination.
     pub is_usable: bool,
-    /// Whether its bytes cost money.
     pub metered: bool,
 }
 
-/// What the caller asks for.
+/// The caller's constraints.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectionRequest<'a> {
-    /// The interfaces to use, the preferred one first; empty for all usable ones.
+    /// Names of the interfaces to use, the preferred one first; empty for all usable ones.
     pub via: &'a [String],
-    /// Interfaces that have to exist, such as those with name servers of their own.
+    /// Interfaces that must exist, for example those with configured name servers.
     pub required: &'a [String],
-    /// What metered interfaces may be used for.
     pub metered: Allowance,
 }
 
-/// The host that the paths have to lead to.
+/// The host to which the paths must lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// An address.
+    /// An address literal.
     Address {
-        /// Whether it is this host.
+        /// Whether the address belongs to this host.
         is_loopback: bool,
     },
-    /// A name that was not resolved: the candidates are those that lead to the internet.
-    Name {
-        /// Whether it is `localhost`.
-        is_localhost: bool,
-    },
-    /// A name whose addresses the candidates lead to. It has none if it could not be resolved.
+    /// An unresolved name: the usable candidates are those with a route to the internet.
+    Name { is_localhost: bool },
+    /// A resolved name: the usable candidates have a route to one of its addresses. The name has no
+    /// address if it could not be resolved.
     ResolvedName {
-        /// Whether it is `localhost`.
         is_localhost: bool,
-        /// Whether this host is among the addresses.
+        /// Whether one of the addresses belongs to this host.
         has_loopback: bool,
     },
 }
 
-/// The interfaces that become paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selection {
-    /// No interface leads to the internet, but one may lead to this server in a local network:
-    /// resolve its name, and select again with the interfaces that lead there.
+    /// No interface has a route to the internet, but one may reach this server in a local network:
+    /// resolve its name, and select again.
     Resolve,
-    /// One path that leaves the interface to the kernel.
+    /// One path without a bound interface; the kernel selects the route.
     Loopback,
-    /// These candidates, by index.
+    /// Indices of the selected candidates.
     Interfaces(Vec<usize>),
 }
 
@@ -64,13 +55,14 @@ pub enum Selection {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SelectionProblem {
-    /// No interface leads to the destination.
+    /// No interface has a route to the destination.
     NoneUsable,
-    /// The caller asks for an interface that does not exist.
+    /// The caller names an interface that does not exist.
     Unknown(String),
-    /// The caller asks for an interface that does not lead to the destination; its index.
+    /// The caller names an interface without a route to the destination; its index.
     Unusable(usize),
-    /// Only metered interfaces lead to the destination, and they may not be used; their indices.
+    /// Only metered interfaces have a route to the destination, and metered paths are not
+    /// permitted; their indices.
     OnlyMetered(Vec<usize>),
 }
 
@@ -86,7 +78,7 @@ impl Destination {
 /// Selects the interfaces of a download.
 ///
 /// # Errors
-/// If none can be used, or the request does not fit the host.
+/// Fails if no candidate can be used, or if the request names unsuitable interfaces.
 pub fn select(
     candidates: &[Candidate<'_>],
     destination: Destination,
@@ -135,7 +127,7 @@ fn named(
         let found = candidates.iter().position(|candidate| candidate.name == name);
         let at = found.ok_or_else(|| SelectionProblem::Unknown(name.to_owned()))?;
         let candidate = candidates[at];
-        // The loopback interface is not usable in general, but reaches this host.
+        // The loopback interface is never usable for other hosts, but reaches this one.
         let is_own_host = destination.is_local() && candidate.is_loopback;
         if !candidate.is_usable && !is_own_host {
             return Err(SelectionProblem::Unusable(at));

@@ -1,33 +1,33 @@
-//! How much of the object each path takes, so that all finish together.
+//! The share of the object that each path takes, so that all paths finish together.
 //!
-//! Where MP-H2 solves equation 1 for two paths, this computes the time at which any number of paths
-//! finish together when each brings its rate from the moment on at which its bytes can flow. For
-//! two paths that is equation 1.
+//! MP-H2 solves equation 1 for two paths. This module computes the common finish time of any number
+//! of paths, each with a rate and a time at which its bytes begin to flow. For two paths the result
+//! is that of equation 1.
 
 use manyways_unit::{Span, Time};
 
 use super::request::Request;
 use super::{Fetch, PathId, Range, RequestId, Scheduler};
 
-/// No request is for less than this, unless less is left.
+/// Minimum length of a request, unless fewer bytes remain.
 const MIN_PIECE: u64 = 16 * 1024;
-/// What is taken at once from a request that cannot be cut freely is not less than this.
+/// Minimum length that is taken from a request that cannot be cut freely.
 const MIN_UNCUTTABLE_PIECE: u64 = 256 * 1024;
 
-/// What a path can do and has to do, in seconds and bytes.
+/// Rate and remaining work of a path, in seconds and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathLoad {
     path: PathId,
-    /// Bytes a second; `None` while it is unknown, zero for an unresponsive path.
+    /// Bytes per second; `None` if unknown, zero for an unresponsive path.
     rate: Option<f64>,
-    /// Until the bytes of its current request flow.
+    /// Seconds until the bytes of its current request flow.
     starts_in: f64,
-    /// What its requests still have to bring.
+    /// Bytes that its requests have not received.
     remaining_bytes: u64,
 }
 
 impl PathLoad {
-    /// When the path will have brought all, or `None` where that is unknown.
+    /// Seconds until all remaining bytes have arrived; `None` if that is unknown.
     pub(super) fn finishes_in(&self) -> Option<f64> {
         let rate = self.rate?;
         Some(if self.remaining_bytes == 0 {
@@ -38,16 +38,16 @@ impl PathLoad {
     }
 }
 
-/// What a path should take on.
+/// Bytes that a path should take.
 struct Quota {
     bytes: u64,
-    /// When all paths finish, in seconds from now.
+    /// Seconds until all paths finish.
     finish_in: f64,
     loads: Vec<PathLoad>,
 }
 
 impl Fetch {
-    /// What a path has to do; `None` for one that has no request and cannot take one.
+    /// The load of a path; `None` if the path has no request and cannot take one.
     pub(super) fn load(&self, now: Time, id: PathId) -> Option<PathLoad> {
         let path = self.paths.get(&id)?;
         let (mut remaining_bytes, mut starts_in) = (0, 0.0);
@@ -66,7 +66,7 @@ impl Fetch {
         is_working.then_some(PathLoad { path: id, rate, starts_in, remaining_bytes })
     }
 
-    /// Bytes a second that a path brings, as far as that is known.
+    /// Bytes per second of a path; `None` if unknown.
     fn rate(&self, now: Time, id: PathId) -> Option<f64> {
         let path = self.paths.get(&id)?;
         let previous = path.previous.map(|previous| previous.rate);
@@ -74,8 +74,8 @@ impl Fetch {
         (!rate.is_zero()).then(|| rate.as_bps() as f64 / 8.0)
     }
 
-    /// From a request to the head of its response. Where nothing is under way nothing waits in a
-    /// queue either, so the smallest round trip counts.
+    /// From a request to the head of its response. An idle path has no queueing delay, so its
+    /// smallest RTT counts.
     pub(super) fn response_delay(&self, id: PathId) -> Option<Span> {
         let path = self.paths.get(&id)?;
         let is_idle = self.load_of(id) == 0;
@@ -84,14 +84,14 @@ impl Fetch {
         measured.or(path.previous.map(|previous| previous.rtt))
     }
 
-    /// How many bytes `path` should take on when its own are done after `ready`: what it brings
-    /// until all paths finish. `free` bytes are requested by no path.
+    /// Bytes that `path` should take if its own are received after `ready` seconds: its share until
+    /// all paths finish. `free` bytes are not requested by any path.
     fn quota(&self, now: Time, path: PathId, free: u64, ready: f64) -> Quota {
         let mut loads: Vec<PathLoad> =
             self.paths.keys().filter_map(|id| self.load(now, *id)).collect();
         let known: Vec<f64> =
             loads.iter().filter_map(|load| load.rate).filter(|rate| *rate > 0.0).collect();
-        // A path that has not shown its rate counts as like the others.
+        // A path without a known rate counts with the mean of the others.
         let mean = known.iter().sum::<f64>() / known.len() as f64;
         let is_blind = known.is_empty();
         let mut bytes = free as f64;
@@ -113,12 +113,12 @@ impl Fetch {
         let finish_in = equal_finish_time(rates, bytes);
         let own = loads.iter().find(|load| load.path == path);
         let own = own.and_then(|own| own.rate).unwrap_or(0.0);
-        // Rounded up: of one byte, two paths would leave a half to each other.
+        // Rounded up: otherwise two paths would each leave half of the last byte to the other.
         let bytes = (own * (finish_in - ready)).max(0.0).ceil() as u64;
         Quota { bytes, finish_in, loads }
     }
 
-    /// By how much a request goes on, of the `free` bytes right behind its end.
+    /// By how many of the `free` bytes after its end a request is extended.
     pub(super) fn extension(&self, now: Time, path: PathId, free: u64) -> u64 {
         let budget = self.budget(path);
         match self.config.scheduler {
@@ -132,7 +132,7 @@ impl Fetch {
         }
     }
 
-    /// Assigns bytes that no path has asked for. Returns whether there were any to take.
+    /// Assigns unrequested bytes. Returns whether there were any to assign.
     pub(super) fn assign_unrequested(
         &mut self,
         now: Time,
@@ -151,7 +151,7 @@ impl Fetch {
             Some((id, before.requested.end, *gap))
         });
         if let Some((id, requested_end, gap)) = own {
-            // Its own request goes on.
+            // The path's own request is extended.
             let quota = self.quota(now, path, free, ready).bytes.max(MIN_PIECE);
             let more = whole_if_small_rest(quota, gap.len()).min(budget);
             if let Some(request) = self.requests.get_mut(&id) {
@@ -160,7 +160,7 @@ impl Fetch {
             self.extend(id);
             return true;
         }
-        // A gap into which no request can go on before one with, the largest first.
+        // A gap that no request can be extended into has precedence; then the largest gap.
         let best = gaps
             .iter()
             .map(|gap| (self.request_before(*gap).is_none(), *gap))
@@ -176,11 +176,12 @@ impl Fetch {
         let share = if leaves_beginning && is_alone { quota / 2 } else { quota };
         let take = whole_if_small_rest(share.max(MIN_PIECE), gap.len()).min(budget);
         if leaves_beginning {
-            // The request or path before goes on up to here.
+            // The previous request or path continues up to here.
             let piece = Range::new(gap.end - take, gap.end);
             self.send(now, path, piece, piece.end);
         } else {
-            // Where a request can be cut freely, it asks for everything and may go on.
+            // A request that can be cut freely asks for all following bytes, so that it can be
+            // extended.
             let past = self.final_goal().filter(|_| gap.end == goal).unwrap_or(gap.end);
             let reach = if self.can_cut_freely(path) { past - gap.start } else { take };
             let requested = Range::new(gap.start, gap.start + reach.min(budget).max(take));
@@ -189,12 +190,12 @@ impl Fetch {
         true
     }
 
-    /// The request that ends where a gap begins, if it can go on into the gap.
+    /// The request that ends where the gap begins, if it can be extended into the gap.
     fn request_before(&self, gap: Range) -> Option<(RequestId, &Request)> {
         self.owners().find(|(_, r)| r.end == gap.start && r.requested.end > r.end)
     }
 
-    /// Takes over the end of what the path that finishes last has to bring.
+    /// Takes over the end of the remaining range of the path that finishes last.
     pub(super) fn take_over(&mut self, now: Time, path: PathId, ready: f64, budget: u64) {
         let delay = seconds(self.response_delay(path).unwrap_or_default());
         let quota = self.quota(now, path, 0, ready.max(delay));
@@ -202,8 +203,8 @@ impl Fetch {
         let last = quota
             .loads
             .iter()
-            // An unresponsive path keeps what it has until an idle one races against it: without
-            // anything to do it would be given something.
+            // An unresponsive path keeps its range until an idle path races against it. A path
+            // without a range would be assigned new bytes.
             .filter(|load| load.path != path && load.remaining_bytes > 0 && load.rate != Some(0.0))
             .max_by(|a, b| {
                 a.finishes_in().unwrap_or(0.0).total_cmp(&b.finishes_in().unwrap_or(0.0))
@@ -220,8 +221,8 @@ impl Fetch {
         let remaining = request.remaining();
         let mut take = quota.bytes.min(surplus).min(budget).min(remaining);
         if !self.paths.get(&last.path).is_some_and(|path| path.is_multiplexed()) {
-            // A cut costs its connection, so it had better not run out of work: a little at a
-            // time, until it is known how much is right.
+            // A cut costs the path its connection, so the path should not run out of work. Small
+            // parts are taken until the right amount is known.
             let is_known = self.rate(now, path).is_some();
             let most = (take / 2).max(MIN_UNCUTTABLE_PIECE);
             take = take.min(if is_known { most } else { 2 * MIN_UNCUTTABLE_PIECE });
@@ -239,23 +240,25 @@ impl Fetch {
         self.send(now, path, piece, piece.end);
     }
 
-    /// How much of `take` bytes is better taken from the end of a request. The bytes for which the
-    /// server has credit come anyway: to fetch them a second time is worth it only where the end
-    /// would otherwise be clearly later. `rate` is that of the request's path, in bytes a second.
+    /// How many of `take` bytes should be taken from the end of a request. The server sends the
+    /// bytes for which it has credit in any case. To fetch these a second time is worthwhile only
+    /// if the fetch would otherwise end later by more than the minimum gain. `rate` is that of the
+    /// request's path, in bytes per second.
     fn spare_credit(&self, request: &Request, take: u64, rate: f64) -> u64 {
         let open = request.end.saturating_sub(request.granted.max(request.next_offset));
         if take > open {
             let later = (take - open) as f64 / rate;
             return if later <= seconds(self.config.gain) { open } else { take };
         }
-        // A sliver of credit would wait until nearly everything before it has come.
+        // A small remainder of credit would be granted only after nearly all bytes before it have
+        // arrived.
         let sliver = open - take;
         let min_credit = self.min_credit(request.path);
         if sliver < min_credit && sliver * 2 < min_credit { take + sliver } else { take }
     }
 }
 
-/// `part`, or `all` where hardly anything would be left.
+/// Returns `part`, or `all` if less than one minimum piece would remain.
 fn whole_if_small_rest(part: u64, all: u64) -> u64 {
     if part.saturating_add(MIN_PIECE) >= all { all } else { part }
 }
@@ -264,8 +267,8 @@ pub(super) fn seconds(span: Span) -> f64 {
     span.as_secs_f64()
 }
 
-/// The moment at which `bytes` are there when each path brings its rate (bytes a second) from its
-/// moment on: equation 1 of MP-H2 for any number of paths.
+/// Seconds until `bytes` have arrived if each path delivers its rate (bytes per second) from its
+/// start on: equation 1 of MP-H2 for any number of paths.
 fn equal_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f64 {
     let mut paths: Vec<(f64, f64)> = paths.filter(|(rate, _)| *rate > 0.0).collect();
     paths.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -275,7 +278,8 @@ fn equal_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f64
         if i > 0 && at <= *from {
             break;
         }
-        // sum × (t − at so far) + …: all that started before bring `sum` a second.
+        // Solves sum × t − Σ(rate × start) = bytes for t: all paths that started earlier deliver
+        // `sum` per second.
         owed += rate * from;
         sum += rate;
         at = owed / sum;

@@ -1,4 +1,4 @@
-//! Requests that stall, and connection attempts that take too long.
+//! Requests that stall, and connection attempts that exceed their timeout.
 
 use manyways_unit::{Span, Time};
 
@@ -7,7 +7,7 @@ use super::request::Request;
 use super::{Fault, FaultClass, Fetch, Output, PathId};
 
 impl Fetch {
-    /// Ends requests and connection attempts that took too long.
+    /// Ends requests and connection attempts that exceed their timeout.
     pub(super) fn apply_timeouts(&mut self, now: Time) {
         let stalled = self.requests.values().filter(|request| {
             !self.is_reader_blocked(request) && self.stall_deadline(request) <= now

@@ -1,4 +1,4 @@
-//! The state of a fetch, its inputs and outputs, and its end.
+//! State, inputs, outputs and end of a fetch.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,35 +22,35 @@ pub struct Fetch {
     pub(super) ranges: RangeSupport,
     pub(super) versions: Versions,
     pub(super) first_request: FirstRequest,
-    /// No byte from here on is requested yet: the reader is not far enough.
+    /// The reader permits no requests from this offset on.
     pub(super) horizon: u64,
     pub(super) done: Ranges,
     pub(super) outputs: VecDeque<Output>,
     pub(super) next_request: u64,
-    /// How often the fetch began again because it could not be continued.
+    /// Number of restarts because the fetch could not be continued.
     pub(super) restarts: u32,
-    /// How often it may still begin again because the object changed.
+    /// Number of restarts still permitted because the object changed.
     pub(super) renewals_left: u32,
-    /// When a path last brought a byte that was needed, or when the fetch began.
+    /// When a useful byte last arrived, or when the fetch began.
     pub(super) last_useful_at: Time,
-    /// When a path last joined or came back.
+    /// When a path last joined or returned.
     pub(super) last_joined_at: Time,
     pub(super) idle_notice: IdleNotice,
-    /// When decisions were made last.
+    /// Time of the latest poll that made decisions.
     pub(super) scheduled_at: Time,
 }
 
-/// How far a fetch is.
+/// Progress of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// No path has brought a byte that was needed.
+    /// No useful byte has arrived.
     Opening,
     Receiving,
-    /// [`Output::Done`] or [`Output::Failed`] is out.
+    /// [`Output::Done`] or [`Output::Failed`] is queued or returned.
     Over,
 }
 
-/// Whether the user was told that nothing comes, since the last useful byte.
+/// Whether the user was informed of the idle fetch since the last useful byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum IdleNotice {
     Pending,
@@ -58,7 +58,7 @@ pub(super) enum IdleNotice {
 }
 
 impl Fetch {
-    /// A fetch without paths: they come with [`Input::PathUp`].
+    /// Creates a fetch without paths; [`Input::PathUp`] adds them.
     pub fn new(config: Config) -> Self {
         let mut outputs = VecDeque::new();
         let expected_length = config.length.filter(|length| *length > 0);
@@ -91,8 +91,8 @@ impl Fetch {
         }
     }
 
-    /// Takes in what happened. Inputs about requests that are over are ignored; after the end only
-    /// [`Input::Late`] counts.
+    /// Applies an event. Inputs of ended requests are ignored; after the end only [`Input::Late`]
+    /// counts.
     pub fn handle(&mut self, now: Time, input: Input) {
         if self.is_over() && !matches!(input, Input::Late { .. }) {
             return;
@@ -126,8 +126,8 @@ impl Fetch {
         }
     }
 
-    /// The next thing to do, or `None` when there is nothing to do before [`Fetch::next_wakeup`]
-    /// or the next input. [`Output::Done`] or [`Output::Failed`] is the last output.
+    /// Returns the next action; `None` if there is none before [`Fetch::next_wakeup`] or the next
+    /// input. [`Output::Done`] or [`Output::Failed`] is the last output.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if self.outputs.is_empty() && !self.is_over() {
             self.scheduled_at = now;
@@ -141,13 +141,13 @@ impl Fetch {
         }
         let output = self.outputs.pop_front();
         if matches!(output, Some(Output::Done | Output::Failed(_))) {
-            // What was still to be done about a path does not matter any more.
+            // Pending actions for paths have no purpose after the end.
             self.outputs.clear();
         }
         output
     }
 
-    /// When to poll again although nothing happened.
+    /// When to poll again without an input; `None` after the end.
     pub fn next_wakeup(&self) -> Option<Time> {
         if self.is_over() {
             return None;
@@ -159,7 +159,7 @@ impl Fetch {
         });
         let requests = self.requests.values().filter(|request| !self.is_reader_blocked(request));
         let requests = requests.map(|request| self.stall_deadline(request));
-        // A decision that came out as before when its time came waits for an input.
+        // A decision that did not change when it was due waits for an input.
         let decision = self.schedule_wakeup().filter(|at| *at > self.scheduled_at);
         let pings = self.paths.iter().filter_map(|(id, path)| self.next_ping_at(*id, path));
         let pings = pings.filter(|at| *at > self.scheduled_at);
@@ -167,18 +167,18 @@ impl Fetch {
         paths.chain(requests).chain(decision).chain(pings).chain(idle).min()
     }
 
-    /// Whether something is still wanted of this request. Bytes of any other are [`Input::Late`].
+    /// Whether a request is under way. Bytes of any other request are [`Input::Late`].
     pub fn is_under_way(&self, request: RequestId) -> bool {
         self.requests.contains_key(&request)
     }
 
-    /// The object, as far as it is known.
+    /// `None` until a response or an earlier run has described the object.
     pub fn object(&self) -> Option<&Object> {
         self.object.known()
     }
 
-    /// Why only one response can bring the object; `None` while several can be combined, or while
-    /// the object is unknown.
+    /// Why only one response can deliver the object; `None` if several can be combined, or if the
+    /// object is unknown.
     pub fn whole_only(&self) -> Option<WholeOnly> {
         match &self.object {
             ObjectState::WholeOnly { why, .. } => Some(*why),
@@ -186,18 +186,18 @@ impl Fetch {
         }
     }
 
-    /// The bytes that are there: those of an earlier run, and every [`Output::Write`] so far.
+    /// The received bytes: those of an earlier run, and every [`Output::Write`] until now.
     pub fn done(&self) -> &Ranges {
         &self.done
     }
 
-    /// Whether a later run can continue what is done: the version is known, and the server is not
+    /// Whether a later run can continue the download: the version is known, and the server is not
     /// known to ignore range requests.
     pub fn resumable(&self) -> bool {
         self.object.is_ranged()
     }
 
-    /// What a path did so far; zeros for a path that never joined.
+    /// Counters and estimates of a path; zeros if the path never joined.
     pub fn stats(&self, now: Time, path: PathId) -> PathStats {
         self.paths.get(&path).map_or_else(PathStats::default, |path| PathStats {
             rate: path.throughput.rate(now),
@@ -206,12 +206,13 @@ impl Fetch {
         })
     }
 
-    /// How long the head of a request's response was expected to take when the request was sent.
+    /// Expected time from a request to the head of its response, estimated when the request was
+    /// sent.
     pub fn expected_delay(&self, request: RequestId) -> Option<Span> {
         self.requests.get(&request)?.expected_delay
     }
 
-    /// The latest application round trip of a path.
+    /// `None` before the first measurement.
     pub fn last_round_trip(&self, path: PathId) -> Option<Span> {
         self.paths.get(&path)?.round_trip.last()
     }
@@ -220,13 +221,13 @@ impl Fetch {
         self.phase == Phase::Over
     }
 
-    /// How far the fetch may go for now, once the length is known and bytes of several responses
-    /// may be combined.
+    /// Offset up to which bytes may be requested now; `None` while the length is unknown or bytes
+    /// of several responses cannot be combined.
     pub(super) fn goal(&self) -> Option<u64> {
         Some(self.final_goal()?.min(self.horizon))
     }
 
-    /// How far the fetch goes in the end.
+    /// Offset at which the fetch will be complete; `None` as in [`Fetch::goal`].
     pub(super) fn final_goal(&self) -> Option<u64> {
         let length = match &self.object {
             ObjectState::Ranged(object) => object.length?,
@@ -248,10 +249,10 @@ impl Fetch {
         self.phase = Phase::Over;
     }
 
-    /// Ends the fetch when everything is there, or when no path can bring the rest.
+    /// Ends the fetch if all bytes have arrived, or if no path can fetch the rest.
     fn check_completion(&mut self, now: Time) {
         if self.is_over() {
-            // A decision just now may have ended it.
+            // One of the previous decisions may have ended the fetch.
             return;
         }
         if let Some(length) = self.object.known().and_then(|object| object.length)
@@ -263,7 +264,7 @@ impl Fetch {
         if let Some(goal) = self.goal().filter(|goal| has_path && self.final_goal() > Some(*goal))
             && self.done.covers(Range::new(0, goal))
         {
-            // It goes on when the reader has taken more.
+            // The fetch continues when the reader has taken more bytes.
             return;
         }
         if self.idle_deadline() <= now && !self.waits_for_reader() {
@@ -279,9 +280,9 @@ impl Fetch {
         self.fail(reason);
     }
 
-    /// Whether a path may still take a request.
+    /// Whether any path may still take a request.
     fn may_get_requests(&self) -> bool {
-        // A server that refused will not accept when another network comes back.
+        // A server that refused the object will not accept when another path returns.
         let may_return = self.phase == Phase::Receiving
             || self.paths.values().all(|path| !path.state.is_dropped());
         self.paths.iter().any(|(id, path)| match path.state {
@@ -293,7 +294,7 @@ impl Fetch {
         })
     }
 
-    /// Why no path can go on.
+    /// The reason why no path can continue.
     fn failure(&self) -> Reason {
         let refusal = self.paths.values().find_map(|path| path.state.refusal());
         let mut states = self.paths.values().map(|path| path.state);

@@ -1,4 +1,4 @@
-//! How large the flow-control windows of a path's streams are.
+//! Size of the flow-control windows of a path's streams.
 
 use std::collections::VecDeque;
 
@@ -7,35 +7,35 @@ use manyways_unit::{Rate, Size, Span, Time};
 use super::{Fetch, Output, PathId, RangeEnd, Scheduler};
 use crate::estimate::Conditions;
 
-/// The window of a stream on a path of which nothing is known: what slow start sends in its first
-/// three round trips. Credit cannot be taken back, so it begins small.
+/// Initial window of a stream on an unknown path: the bytes that slow start sends in the first
+/// three round trips. The window begins small because credit cannot be withdrawn.
 const INITIAL_WINDOW: u64 = 96 << 10;
-/// No window is smaller, however slow the path.
+/// Minimum window, for slow paths.
 const MIN_WINDOW: u64 = 64 << 10;
-/// The largest window, and that of a stream that need not be cut.
+/// Maximum window, also used for streams that need not be cut.
 const MAX_WINDOW: u64 = 8 << 20;
-/// What a path brings in this time may be in flight whatever its round trip is: programs on a busy
-/// host do not respond within microseconds.
+/// Minimum round. The bytes of a path in this time may always be in flight, because programs on a
+/// busy host do not respond within microseconds.
 const MIN_ROUND: Span = Span::from_millis(10);
-/// No byte of a TLS record can be used before all of it has come, so this much more is in flight
-/// than is seen.
+/// A TLS record is usable only when it is complete. Therefore up to one more record is in flight
+/// than the application sees.
 const TLS_RECORD: u64 = 16 << 10;
-/// A window shrinks when it was too large for this many rounds.
+/// Number of rounds for which a window must be too large before it shrinks.
 const SHRINK_ROUNDS: usize = 3;
 
-/// The flow-control window of a path's streams, and what it is measured by.
+/// The flow-control window of a path's streams, and the measurements that set it.
 #[derive(Debug)]
 pub(super) struct Window {
     /// In bytes.
     pub(super) size: u64,
-    /// When the current round trip began, and the bytes since then.
+    /// Start of the current round, and the bytes received since then.
     round: (Time, u64),
-    /// The bytes of each of the last rounds.
+    /// Bytes of each recent round.
     recent_rounds: VecDeque<u64>,
     growth: Growth,
 }
 
-/// Whether the bytes of a round still grow as in slow start.
+/// Whether the bytes per round still grow as in slow start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
     SlowStart,
@@ -47,17 +47,18 @@ impl Window {
         Self { size, round: (now, 0), recent_rounds: VecDeque::new(), growth: Growth::SlowStart }
     }
 
-    /// The path has a new connection, whose window was set before.
+    /// Begins the measurements of a new connection, which already uses this window size.
     pub(super) fn restart(&mut self, now: Time) {
         *self = Self::new(now, self.size);
     }
 
-    /// A response begins after a pause.
+    /// Begins a round at a response after a pause.
     pub(super) fn begin_round(&mut self, now: Time) {
         self.round = (now, 0);
     }
 
-    /// Ends the round if it has lasted a round trip. Returns the size that suits its bytes.
+    /// Ends the round if it has lasted one round trip. Returns the window size that suits its
+    /// bytes.
     fn close_round(&mut self, now: Time, rtt: Span, is_unqueued: bool) -> Option<u64> {
         let elapsed = now.since(self.round.0);
         if elapsed < rtt {
@@ -68,7 +69,8 @@ impl Window {
         let before = self.recent_rounds.back().copied().unwrap_or(0);
         let earlier = self.recent_rounds.iter().nth_back(1).copied().unwrap_or(0);
         if before * 3 < earlier * 2 && came > before {
-            // Bytes that waited for a lost packet come at once with it, and are no rate.
+            // Bytes that waited for a retransmission arrive together with it, and are no measure of
+            // the rate.
             came = came.midpoint(before);
         }
         self.round = (now, 0);
@@ -81,13 +83,13 @@ impl Window {
             self.growth = Growth::Settled;
         }
         Some(if self.growth == Growth::SlowStart && came * 4 > before * 5 {
-            // While no queue builds up, or each round brings twice what the last one did, the link
-            // is not full, and slow start may go on.
+            // The link is not full while no queue builds up, or while each round has twice the
+            // bytes of the previous one: slow start may continue.
             let raw = |round: u64| round.saturating_sub(TLS_RECORD);
             let doubles = before > 0 && raw(came) * 100 >= raw(before) * 185;
             self.size.max(if doubles || is_unqueued { 4 * came } else { came * 5 / 2 })
         } else if came * 5 > self.size * 3 {
-            // The window may be what limits the rate.
+            // The window may limit the rate.
             2 * came
         } else if most * 9 < self.size * 4 && self.recent_rounds.len() == SHRINK_ROUNDS {
             2 * most
@@ -98,7 +100,7 @@ impl Window {
 }
 
 impl Fetch {
-    /// The window of a path's streams before anything came over it.
+    /// The window of a path's streams before the first measurement.
     pub(super) fn initial_window(&self, previous: Option<Conditions>) -> u64 {
         if !self.limits_credit() {
             return MAX_WINDOW;
@@ -109,7 +111,7 @@ impl Fetch {
         previous.map_or(INITIAL_WINDOW, |known| product(known).clamp(MIN_WINDOW, MAX_WINDOW))
     }
 
-    /// Whether streams get no more credit than they need, so that they can be cut exactly.
+    /// Whether streams get only the necessary credit, so that they can be cut exactly.
     pub(super) fn limits_credit(&self) -> bool {
         let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
         self.config.range_end == RangeEnd::Window
@@ -117,14 +119,14 @@ impl Fetch {
             && (paths > 1 || self.config.stop_after.is_some() || self.config.ahead.is_some())
     }
 
-    /// Lets the window of a path follow what it brings: twice the bytes of a round trip, and more
-    /// while these still grow as in slow start. A larger window only fills queues, makes every
-    /// round trip longer, and lets bytes come too late to be cut.
+    /// Adapts the window of a path to its received bytes: twice the bytes of a round trip, and more
+    /// while these still grow as in slow start. A larger window only fills queues, increases the
+    /// RTT, and leaves more bytes in flight when a request is cut.
     pub(super) fn adjust_window(&mut self, now: Time, id: PathId, length: u64) {
         let is_limited = self.limits_credit();
         let Some(path) = self.paths.get_mut(&id) else { return };
         let rtt = path.round_trip.least().or(path.response_delay).unwrap_or_default();
-        // A round trip measured before this round knows nothing of the queue that the round built.
+        // An RTT that was measured before this round does not show the queue of this round.
         let is_unqueued =
             path.round_trip.is_flat() && path.pinger.measured_at >= path.window.round.0;
         let is_multiplexed = path.is_multiplexed();
@@ -150,8 +152,8 @@ impl Fetch {
         self.outputs.push_back(Output::Window { path: id, bytes: wanted });
     }
 
-    /// Whether no request of a path gets credit past its end when the window changes, which is one
-    /// setting for all streams of the path.
+    /// Whether a change of the window gives no request of the path credit past its end. The window
+    /// is one setting for all streams of a path.
     fn fits_requests(&self, path: PathId, old: u64, wanted: u64) -> bool {
         let by_reset = self.config.range_end == RangeEnd::Reset;
         self.requests.values().filter(|request| request.path == path).all(|request| {
@@ -160,7 +162,7 @@ impl Fetch {
                 let limit = if is_uncut { u64::MAX } else { request.end };
                 request.granted + (wanted - old) <= limit.min(self.horizon)
             } else {
-                // Bytes that the server was granted may come before it knows of the change.
+                // The server may use its credit before it learns of the change.
                 is_uncut
             }
         })

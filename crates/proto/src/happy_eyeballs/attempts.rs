@@ -1,4 +1,4 @@
-//! Connection attempts to the addresses of one server, each a little after the one before.
+//! Connection attempts to the addresses of one server, with a delay between them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,12 +28,12 @@ impl Attempts {
         self.trying.contains(&address)
     }
 
-    /// Whether every address was tried and none is being tried.
+    /// Whether every attempt has ended.
     pub(super) fn is_exhausted(&self) -> bool {
         self.waiting.is_empty() && self.trying.is_empty()
     }
 
-    /// The next address to connect to, if it is due.
+    /// Returns the next address to connect to, if its attempt is due.
     pub(super) fn poll(&mut self, now: Time) -> Option<SocketAddr> {
         let address = self.waiting.pop_front_if(|_| self.next_at <= now)?;
         self.trying.push(address);
@@ -41,7 +41,7 @@ impl Attempts {
         Some(address)
     }
 
-    /// An attempt failed: the next one need not wait.
+    /// Ends a failed attempt. The next one need not wait.
     pub(super) fn on_failed(&mut self, now: Time, address: SocketAddr) {
         if let Some(at) = self.trying.iter().position(|trying| *trying == address) {
             self.trying.swap_remove(at);

@@ -1,24 +1,23 @@
-//! Lines at the bottom of a terminal that are drawn over again and again.
+//! Lines at the bottom of a terminal that are redrawn.
 //!
-//! The cursor stays at the end of the last line, so that the `^C` that a terminal echoes is wiped
-//! away with it.
+//! The cursor stays at the end of the last line, so that redrawing also removes an echoed `^C`.
 
 use std::fmt::Write as _;
 
-/// What is on the screen.
+/// The lines on the screen.
 #[derive(Default)]
 pub struct Block {
-    /// How long each line is.
+    /// Number of characters of each line.
     drawn: Vec<usize>,
 }
 
 impl Block {
-    /// What to write to draw these lines over those that are there, on a terminal of this width.
+    /// Returns the text that draws these lines over the previous ones, on a terminal of this width.
     pub fn draw(&mut self, lines: &[String], width: usize) -> String {
         let mut text = self.to_its_start(width);
         for (number, line) in lines.iter().enumerate() {
             let feed = if number == 0 { "" } else { "\n" };
-            // Writing to a String does not fail. A terminal in raw mode needs the `\r` too.
+            // Writing to a String does not fail. A terminal in raw mode also needs the `\r`.
             let _ = write!(text, "{feed}\r{line}\x1b[K");
         }
         text.push_str("\x1b[J");
@@ -26,7 +25,7 @@ impl Block {
         text
     }
 
-    /// What to write to wipe it away; nothing where nothing is there.
+    /// Returns the text that removes the lines; empty if there are none.
     pub fn erase(&mut self, width: usize) -> String {
         let mut text = self.to_its_start(width);
         if !text.is_empty() {
@@ -36,7 +35,7 @@ impl Block {
         text
     }
 
-    /// A terminal that became narrower has broken lines since.
+    /// Moves the cursor to the first line. A terminal that became narrower has wrapped the lines.
     fn to_its_start(&self, width: usize) -> String {
         let rows = |length: &usize| length.div_ceil(width.max(1)).max(1);
         match self.drawn.iter().map(rows).sum::<usize>() {
@@ -59,7 +58,7 @@ mod tests {
         assert_eq!(block.draw(&lines(&["ab", "c"]), 80), "\rab\x1b[K\n\rc\x1b[K\x1b[J");
         assert_eq!(block.draw(&lines(&["d"]), 80), "\r\x1b[1A\rd\x1b[K\x1b[J");
         assert_eq!(block.draw(&lines(&["abcdef", ""]), 80), "\r\rabcdef\x1b[K\n\r\x1b[K\x1b[J");
-        // Three rows now that it is only three wide.
+        // Three rows at the new width of 3.
         assert_eq!(block.erase(3), "\r\x1b[2A\x1b[J");
         assert_eq!(block.erase(3), "");
     }

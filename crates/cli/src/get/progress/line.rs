@@ -1,39 +1,39 @@
-//! The words of a progress display, so that each line fits a terminal of any width from 40 on.
+//! The text of a progress display; each line fits a terminal of at least 40 columns.
 
 use manyways_unit::{Rate, Size, Span};
 
-/// A name is cut to this.
+/// Longer names are shortened to this number of characters.
 const LONGEST_NAME: usize = 10;
-/// A bar that is longer tells no more.
+/// Maximum length of a bar; a longer one shows no more detail.
 const LONGEST_BAR: usize = 40;
-/// What stands behind the bars where there is room for all of it.
+/// Width of all numbers after a bar.
 const NUMBERS: usize = 51;
-/// With less room for the bars, some of the numbers have to go.
+/// Minimum length of a bar with all numbers after it. With less room, some numbers are omitted.
 const LEAST_BAR: usize = 8;
 
-/// How the lines of a display are laid out.
+/// Layout of the lines of a display.
 #[derive(Clone, Copy)]
 pub struct Layout {
     width: usize,
     name: usize,
-    /// All bars are as long as this and have all numbers behind them, if there is room for that.
+    /// Length of all bars, with all numbers after them; `None` if there is no room for these.
     bar: Option<usize>,
 }
 
-/// What one path does.
+/// Progress of one path.
 pub struct PathLine<'a> {
     pub name: &'a str,
     pub bytes: Size,
-    /// Of all that is there.
+    /// Received bytes of the object.
     pub done: Size,
-    /// Of the whole object.
+    /// Length of the object; `None` if it is unknown.
     pub length: Option<Size>,
-    /// None while nothing comes.
+    /// `None` while no bytes arrive.
     pub rate: Option<Rate>,
     pub rtt: Option<Span>,
 }
 
-/// What all of them do.
+/// Progress of the whole transfer.
 pub struct WholeLine {
     pub done: Size,
     pub length: Option<Size>,
@@ -41,7 +41,7 @@ pub struct WholeLine {
 }
 
 impl Layout {
-    /// For paths of these names and lines of at most `width` characters.
+    /// Creates the layout for paths with these names and lines of at most `width` characters.
     pub fn new<'a>(width: usize, names: impl Iterator<Item = &'a str>) -> Self {
         let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
         let name = longest.clamp(3, LONGEST_NAME);
@@ -49,7 +49,7 @@ impl Layout {
         Self { width, name, bar: bar.map(|bar| bar.min(LONGEST_BAR)) }
     }
 
-    /// To the right, and cut where it is too long.
+    /// Right-aligned, and shortened if too long.
     fn name(self, name: &str) -> String {
         format!("{:>width$}", cut(name, self.name), width = self.name)
     }
@@ -60,7 +60,6 @@ impl Layout {
 }
 
 impl PathLine<'_> {
-    /// The line.
     pub fn fit(&self, layout: Layout) -> String {
         let name = layout.name(self.name);
         let part = fraction(self.bytes, self.length);
@@ -83,7 +82,6 @@ impl PathLine<'_> {
 }
 
 impl WholeLine {
-    /// The line.
     pub fn fit(&self, layout: Layout) -> String {
         let name = layout.name("all");
         let (done, rate) = (short_size(self.done), short_rate(self.rate));
@@ -95,7 +93,7 @@ impl WholeLine {
             true => String::new(),
             false => short_span(self.rate.time_for(length - self.done), "s"),
         };
-        // The unit once where it is the same.
+        // The unit is printed once if both numbers have the same.
         let done = match (done.split_once(' '), of.split_once(' ')) {
             (Some((number, unit)), Some((_, same))) if unit == same => number.to_owned(),
             _ => done,
@@ -173,7 +171,7 @@ fn in_unit(value: u64, units: &[(u64, &str)], one: &str) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-/// In whole units, the finest of which is `least`: `28 ms`, `12 s`, `3 min`.
+/// In whole units from `least` on: `28 ms`, `12 s`, `3 min`.
 fn short_span(span: Span, least: &str) -> String {
     let seconds = span.as_secs_f64();
     match seconds {

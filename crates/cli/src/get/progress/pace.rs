@@ -1,24 +1,24 @@
-//! How fast something grows right now.
+//! Current growth rate of a size.
 
 use std::collections::VecDeque;
 
 use manyways_unit::{Rate, Size, Span};
 
-/// The rate is that of so much time…
+/// Period over which the rate is averaged.
 const WINDOW: Span = Span::from_secs(2);
-/// …and there is none when nothing came for so long.
+/// Time without growth after which there is no rate.
 const SILENCE: Span = Span::from_secs(1);
 
-/// A size that is looked at now and then.
+/// Samples of a growing size.
 #[derive(Default)]
 pub struct Pace {
-    /// When, and how much it was; the first one is as old as the window.
+    /// Time and size of each sample; the first one is as old as the window.
     looks: VecDeque<(Span, Size)>,
     grew: Option<Span>,
 }
 
 impl Pace {
-    /// At `now` it is this much.
+    /// Adds a sample.
     pub fn observe(&mut self, now: Span, size: Size) {
         if self.looks.back().is_some_and(|(_, before)| size > *before) {
             self.grew = Some(now);
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// How fast it grows; none while it does not.
+    /// The current rate; `None` without growth.
     pub fn rate(&self, now: Span) -> Option<Rate> {
         let silent = self.grew.is_none_or(|grew| now - grew >= SILENCE);
         let (first, last) = (self.looks.front()?, self.looks.back()?);

@@ -1,4 +1,4 @@
-//! A file beside the target that takes the target's name when it is whole.
+//! A part file next to the output file, which gets the output's name when it is complete.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,9 +14,9 @@ use super::{Left, SinkError, failed};
 use crate::fetch::digest::of_file;
 use crate::fetch::resume::{MOST_BYTES, Saved};
 
-/// What the name of an unfinished file ends in.
+/// Suffix of part files.
 pub(in crate::fetch) const PART_SUFFIX: &str = ".manyways-part";
-/// What the name of a resume file ends in.
+/// Suffix of resume files.
 pub(in crate::fetch) const RESUME_SUFFIX: &str = ".manyways";
 
 /// The files of one download.
@@ -27,17 +27,17 @@ pub(in crate::fetch) struct Files {
     state: PathBuf,
     file: Arc<File>,
     gather: Gather,
-    /// A device such as `/dev/null` is written to as it is.
+    /// Whether the output is a device such as `/dev/null`, which is written directly.
     device: bool,
-    /// A resume file is there.
+    /// Whether a resume file exists.
     saved: bool,
-    /// The files are those of an earlier download that is not to go on. They stay until there is
-    /// something to replace them with.
+    /// Whether the files belong to an earlier download that is not continued. They remain until
+    /// there are bytes to replace them.
     older: bool,
 }
 
 impl Files {
-    /// Opens the files for `url`; with `resume`, it goes on with what an earlier run left.
+    /// Opens the files for `url`; with `resume`, an earlier download is continued.
     pub(in crate::fetch) fn open(
         target: &Path,
         url: &str,
@@ -64,7 +64,7 @@ impl Files {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
-            // Some file systems have no locks.
+            // Some file systems do not support locks.
             Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
         }
         let saved = state.exists();
@@ -89,7 +89,8 @@ impl Files {
         Ok((sink, left))
     }
 
-    /// The object is there: an older download makes room for it. Says whether there was one.
+    /// Discards the files of an older download, because the object is known. Returns whether there
+    /// were any.
     pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
         let older = self.older;
         if older {
@@ -98,26 +99,26 @@ impl Files {
         Ok(older)
     }
 
-    /// Writes at a place of the object, now or with what follows.
+    /// Writes or buffers bytes at an offset.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
         let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
         let put = self.gather.put(at, bytes, |at, bytes| file.write_all_at(bytes, at));
         put.map_err(|error| failed(path, error))
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffered bytes.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
         let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
         let flushed = self.gather.flush(|at, bytes| file.write_all_at(bytes, at));
         flushed.map_err(|error| failed(path, error))
     }
 
-    /// What the file does not have although it came.
+    /// Received bytes that are buffered and not in the file.
     pub(super) fn unwritten(&self) -> Ranges {
         self.gather.waiting().collect()
     }
 
-    /// Forgets what was written, and that it could be continued.
+    /// Discards all written bytes and the resume file.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
         self.gather.clear();
         if self.device {
@@ -128,7 +129,7 @@ impl Files {
         self.file.set_len(0).map_err(|error| failed(&self.part, error))
     }
 
-    /// As [`Files::forget`], of a resume file that was written meanwhile.
+    /// Like [`Files::forget`], for a resume file that was written in the meantime.
     pub(super) fn forget_late(&mut self) {
         self.saved = !self.device;
         self.forget();
@@ -142,8 +143,8 @@ impl Files {
         }
     }
 
-    /// Makes what `saved` says lasting: first the bytes, then the resume file. The work is blocking
-    /// and stands for itself, so that it can be done beside the download.
+    /// Returns the step that makes `saved` durable: first the bytes, then the resume file. The step
+    /// blocks and owns its data, so that it can run concurrently with the download.
     pub(super) fn checkpoint(
         &mut self,
         saved: &Saved,
@@ -163,7 +164,7 @@ impl Files {
                     .write(true)
                     .create(true)
                     .truncate(true)
-                    // A URL may hold a key.
+                    // A URL may contain a secret.
                     .mode(0o600)
                     .open(&fresh)?;
                 io::Write::write_all(&mut &file, &bytes)?;
@@ -177,7 +178,7 @@ impl Files {
         }
     }
 
-    /// The object is complete: gives it its name. With `is_synced` it is durable before, so that a
+    /// Gives the complete object its name. With `is_synced` it is made durable first, so that a
     /// crash leaves no zeros under that name.
     pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         self.flush()?;
@@ -196,7 +197,7 @@ impl Files {
         Ok(())
     }
 
-    /// Leaves nothing behind of a download that cannot be continued.
+    /// Removes the files of a download that cannot be continued.
     pub(super) fn discard(&mut self) {
         if self.older {
             return;
@@ -209,12 +210,12 @@ impl Files {
         }
     }
 
-    /// The unfinished file; `None` where the target is a device, which cannot be continued.
+    /// The part file; `None` if the output is a device, which cannot be continued.
     pub(super) fn part(&self) -> Option<&Path> {
         (!self.device).then_some(&self.part)
     }
 
-    /// The SHA-256 of what was written; blocking.
+    /// Returns the step that computes the SHA-256 of the part file; blocking.
     pub(super) fn sha256(&self) -> impl FnOnce() -> Result<[u8; 32], SinkError> + Send + 'static {
         let path = self.part.clone();
         let device = self.device;

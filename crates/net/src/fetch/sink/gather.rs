@@ -1,20 +1,20 @@
-//! Small pieces that follow each other are written as large ones.
+//! Merges consecutive small pieces into large writes.
 
 use std::io;
 
 use manyways_proto::fetch::Range;
 
-/// So much is written at once.
+/// Size of a run that is written.
 const FULL: usize = 256 << 10;
-/// So many places of the object may be gathered at: two requests of each of several paths.
+/// Maximum number of buffered runs: two requests for each of several paths.
 const MOST_RUNS: usize = 16;
 
-/// Bytes that wait to be written: at most [`MOST_RUNS`] times [`FULL`].
+/// Bytes that wait to be written: at most about [`MOST_RUNS`] × [`FULL`].
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// The oldest first.
+    /// The oldest run is first.
     runs: Vec<Run>,
-    /// Memory for the next runs.
+    /// Buffers for later runs.
     spare: Vec<Vec<u8>>,
 }
 
@@ -31,8 +31,8 @@ impl Run {
 }
 
 impl Gather {
-    /// Takes a piece in, and writes with `out` what has become large enough. What could not be
-    /// written stays.
+    /// Buffers a piece, and writes a run with `out` if it is large enough or there are too many. A
+    /// run whose write fails remains.
     pub(super) fn put(
         &mut self,
         at: u64,
@@ -57,7 +57,7 @@ impl Gather {
         }
     }
 
-    /// Writes all that is left.
+    /// Writes all runs.
     pub(super) fn flush(
         &mut self,
         mut out: impl FnMut(u64, &[u8]) -> io::Result<()>,
@@ -82,12 +82,12 @@ impl Gather {
         Ok(())
     }
 
-    /// Forgets all of it.
+    /// Discards all runs.
     pub(super) fn clear(&mut self) {
         self.runs.clear();
     }
 
-    /// What was taken in and is not written.
+    /// Ranges that are not written.
     pub(super) fn waiting(&self) -> impl Iterator<Item = Range> + '_ {
         self.runs.iter().map(Run::range)
     }
@@ -100,8 +100,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever comes in whatever order, and whenever the disk refuses: a byte is written or
-        /// waits.
+        /// For any order of pieces and any write errors, each byte is written or waits.
         #[test]
         fn no_byte_is_lost(
             pieces in prop::collection::vec((0usize..24, 1usize..90_000, prop::bool::weighted(0.1)), 1..80),

@@ -1,4 +1,4 @@
-//! Bytes for somebody who reads them in order.
+//! The destination for a reader that takes the bytes in order.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,26 +12,26 @@ use tokio::sync::mpsc;
 
 use super::SinkError;
 
-/// A piece that is handed on is not larger, unless it came so.
+/// Maximum length of a merged piece.
 const PIECE: usize = 256 << 10;
-/// So many pieces may wait for the reader beside what is put in order.
+/// Maximum number of pieces that wait for the reader, in addition to those in [`Order`].
 const PIECES: usize = 2;
 
-/// An object's bytes, in order, as [`Client::stream`] brings them.
+/// The bytes of an object, in order, from [`Client::stream`].
 ///
-/// Where nobody reads, nothing more is asked for. It ends also where the transfer failed: only its
-/// result tells that all came.
+/// If the body is not read, no more bytes are requested. The body also ends if the transfer fails:
+/// only the result of the transfer shows whether all bytes arrived.
 ///
 /// [`Client::stream`]: crate::fetch::Client::stream
 #[derive(Debug)]
 pub struct Body {
     pieces: mpsc::Receiver<Bytes>,
-    /// What is left of a piece that did not fit where it was read to.
+    /// Rest of a piece that did not fit into the reader's buffer.
     rest: Bytes,
 }
 
 impl Body {
-    /// The next bytes, or `None` after the last ones. Can be dropped while it waits.
+    /// Returns the next bytes; `None` after the last ones. Cancel safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self.rest.is_empty() {
             true => self.pieces.recv().await,
@@ -39,10 +39,10 @@ impl Body {
         }
     }
 
-    /// The same for a thread that may wait.
+    /// As [`Body::next`], but blocks the thread.
     ///
     /// # Panics
-    /// Inside of an asynchronous task.
+    /// If called in an asynchronous task.
     pub fn blocking_next(&mut self) -> Option<Bytes> {
         match self.rest.is_empty() {
             true => self.pieces.blocking_recv(),
@@ -70,7 +70,7 @@ impl AsyncRead for Body {
     }
 }
 
-/// The other end of a [`Body`].
+/// The writing end of a [`Body`].
 #[derive(Debug)]
 pub(in crate::fetch) struct Stream {
     order: Order,
@@ -85,14 +85,15 @@ impl Stream {
         (stream, Body { pieces, rest: Bytes::new() })
     }
 
-    /// From the first byte on, what is handed on is hashed.
+    /// Hashes all bytes that the reader takes. Without effect after the first byte.
     pub(in crate::fetch) fn hash(&mut self) {
         if self.order.next == 0 {
             self.hash.get_or_insert_default();
         }
     }
 
-    /// The SHA-256 of what was handed on, where [`Stream::hash`] came in time.
+    /// The SHA-256 of the bytes that the reader has received; `None` if they were not hashed from
+    /// the first one.
     pub(super) fn sha256(&self) -> Option<[u8; 32]> {
         self.hash.clone().map(|hash| hash.finalize().into())
     }
@@ -101,7 +102,7 @@ impl Stream {
         self.order.put(at, piece);
     }
 
-    /// Nothing can be taken back.
+    /// Discards the bytes; fails if the reader has received any.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
         if self.order.next > 0 {
             return Err(SinkError::HandedOn);
@@ -110,13 +111,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether all that was put in is handed on.
+    /// Whether the reader has received all bytes.
     pub(super) fn is_empty(&self) -> bool {
         self.order.pieces.is_empty()
     }
 
-    /// Hands on what is next, once the reader has room for it, and says up to where all is handed
-    /// on. Can be dropped while it waits.
+    /// Passes the next piece to the reader when it has room. Returns the offset up to which the
+    /// reader has received all. Cancel safe.
     pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
         if !self.order.is_ready() {
             self.reader.closed().await;
@@ -133,12 +134,12 @@ impl Stream {
     }
 }
 
-/// Puts pieces in order. What is in it is bounded by who asks for the pieces.
+/// Puts pieces in order. The core bounds the pieces by the requests that it sends.
 #[derive(Debug, Default)]
 struct Order {
-    /// By their place. They do not overlap.
+    /// Pieces by their offset, without overlaps.
     pieces: BTreeMap<u64, Vec<u8>>,
-    /// All before was taken.
+    /// All bytes before this offset were taken.
     next: u64,
 }
 
@@ -147,7 +148,7 @@ impl Order {
         if piece.is_empty() {
             return;
         }
-        // Small pieces would cost more than their bytes.
+        // Small pieces would have more overhead than content.
         if let Some((start, before)) = self.pieces.range_mut(..at).next_back()
             && start + before.len() as u64 == at
             && before.len() + piece.len() <= PIECE
@@ -204,7 +205,7 @@ mod tests {
                     while let Some(piece) = buffer.take() {
                         out.extend(piece);
                     }
-                    // All that can go out is out.
+                    // All bytes before the first gap were taken.
                     let first_gap = put.iter().position(|put| !put).unwrap_or(put.len());
                     prop_assert_eq!(out.len(), first_gap);
                 }

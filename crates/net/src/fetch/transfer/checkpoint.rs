@@ -1,4 +1,4 @@
-//! Writes the checkpoints of a transfer beside it.
+//! Writes the checkpoints of a transfer concurrently with it.
 
 use manyways_proto::fetch::{CheckpointConfig, Checkpoints, Written};
 use manyways_unit::Time;
@@ -10,7 +10,7 @@ use crate::fetch::sink::{Save, Sink, SinkError};
 
 type Outcome = Result<Result<(), SinkError>, JoinError>;
 
-/// The checkpoints of a transfer, of which at most one is being written.
+/// The checkpoints of a transfer; at most one is being written.
 pub(super) struct CheckpointWriter {
     pub(super) core: Checkpoints,
     pending: Option<JoinHandle<Result<(), SinkError>>>,
@@ -26,8 +26,8 @@ impl CheckpointWriter {
         self.pending = Some(tokio::task::spawn_blocking(work));
     }
 
-    /// The outcome of the checkpoint that is being written; waits for ever while none is. Can be
-    /// dropped while it waits.
+    /// Returns the result of the checkpoint that is being written; never ready without one. Cancel
+    /// safe.
     pub(super) async fn written(&mut self) -> Outcome {
         let Some(pending) = &mut self.pending else { return std::future::pending().await };
         let outcome = pending.await;
@@ -80,7 +80,7 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// The state from which a later run could continue, if it could.
+    /// The state from which a later run could continue; `None` if no run could.
     pub(super) fn resume_state(&self) -> Option<Saved> {
         if !self.core.resumable() {
             return None;

@@ -1,4 +1,4 @@
-//! The end of a transfer: the file gets its name, or what can be continued is kept.
+//! The end of a transfer: the file gets its name, or the resume state is kept.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::fetch::report::{Cause, Kept, Report};
 use crate::fetch::sink::Sink;
 
 impl Transfer<'_> {
-    /// Compares the hash, if one is wanted or announced, and gives the file its name.
+    /// Compares the hash, if one is requested or announced, and gives the file its name.
     pub(super) async fn finish_file(
         &mut self,
         sink: &mut Sink,
@@ -19,7 +19,7 @@ impl Transfer<'_> {
     ) -> Result<(), Cause> {
         self.emit_progress();
         let done = self.core.done().total();
-        // An announced hash counts only where it can be compared at all.
+        // An announced hash is ignored if the bytes cannot be hashed.
         let is_whole = self.length().is_some_and(|length| length.as_bytes() == done);
         let announced = self.announced_digest.filter(|_| is_whole && sink.can_be_hashed());
         if self.job.checksum != Checksum::None || announced.is_some() {
@@ -29,7 +29,7 @@ impl Transfer<'_> {
                     report.sha256 = Some(hash);
                     return Err(Cause::Checksum { wanted: hex(&wanted), found: hex(&hash) });
                 }
-                // The caller's checksum counts more than the server's.
+                // The caller's checksum takes precedence over the server's.
                 (Checksum::Check(_), ..) => report.sha256 = hash,
                 (_, Some(hash), Some(announced)) if announced != hash => {
                     return Err(Cause::Digest { announced: hex(&announced), found: hex(&hash) });
@@ -42,7 +42,7 @@ impl Transfer<'_> {
         sink.finish(done, is_synced).map_err(Cause::from)
     }
 
-    /// Leaves what a later run can continue, and nothing else.
+    /// Keeps the files if a later run can continue them, and removes them otherwise.
     pub(super) fn keep_partial(&mut self, sink: &mut Sink, cause: &Cause) -> Option<Kept> {
         let is_useless = matches!(cause, Cause::Checksum { .. } | Cause::Digest { .. });
         let is_changed = matches!(cause, Cause::Refused(Reason::Changed, _));
@@ -55,7 +55,7 @@ impl Transfer<'_> {
             return None;
         };
         if let Err(error) = sink.flush() {
-            // The bytes that a full disk did not take have to be fetched again.
+            // Bytes that could not be written to a full disk must be fetched again.
             tracing::debug!("{error}");
             let lost = sink.unwritten();
             saved.done = saved.done.iter().flat_map(|range| lost.gaps(range)).collect();
@@ -64,7 +64,7 @@ impl Transfer<'_> {
             tracing::warn!("the resume file cannot be written: {error}");
             return None;
         }
-        // A changed object cannot be continued; its bytes stay until the user decides.
+        // A changed object cannot be continued; its bytes remain until the user decides.
         (!is_changed).then(|| Kept {
             part,
             done: Size::from_bytes(saved.done.total()),

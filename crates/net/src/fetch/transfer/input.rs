@@ -1,4 +1,4 @@
-//! Tells the core what the workers report.
+//! Messages of the workers as inputs of the core.
 
 use manyways_proto::fetch::{Input, PathId, RequestId};
 use tokio::sync::oneshot;
@@ -72,8 +72,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// The response that describes the object announces its hash too; of a download that is
-    /// continued, any response of the same object.
+    /// Stores an announced hash of the object. The response that describes the object is decisive;
+    /// for a continued download, any response of the same object.
     fn on_announced_digest(
         &mut self,
         request: RequestId,
@@ -92,7 +92,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Tells the core of received bytes that were discarded.
+    /// Reports discarded bytes to the core.
     fn report_discarded(&mut self) {
         let now = self.now();
         for (id, late) in self.client.late.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Cancels what is under way, and counts the bytes of it that had been received.
+    /// Cancels all requests, and counts the bytes that had been received for them.
     pub(super) async fn abort_requests(&mut self) {
         for worker in &self.client.workers {
             let (sender, ended) = oneshot::channel();
@@ -111,7 +111,7 @@ impl Transfer<'_> {
                 let _ = ended.await;
             }
         }
-        // The task of a connection that is closed drops it a little later.
+        // The task of a closed connection drops the connection with a delay.
         tokio::task::yield_now().await;
         while let Ok(Message { path, what }) = self.mailbox.messages.try_recv() {
             if let What::Bytes(_, bytes) = what {

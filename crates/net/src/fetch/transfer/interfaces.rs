@@ -1,4 +1,4 @@
-//! Paths that come, go and change while a transfer runs.
+//! Paths that join, leave and change during a transfer.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::fetch::report::Event;
 use crate::fetch::worker::Command;
 
 impl Transfer<'_> {
-    /// The interfaces were listed, or could not be.
+    /// Processes a list of the interfaces; `None` if they could not be listed.
     pub(super) fn on_list(&mut self, listed: Option<Vec<PathSpec>>) {
         let (now, sources) = (self.now(), self.sources());
         let paths = &self.client.paths;
@@ -20,13 +20,13 @@ impl Transfer<'_> {
         }
     }
 
-    /// The addresses from which the paths are connected to their servers.
+    /// The local addresses of the paths' connections.
     fn sources(&self) -> Vec<Option<IpAddr>> {
         let paths = self.client.paths.iter().zip(self.timings.peers());
         paths.map(|(path, peer)| path.source(peer?.server.ip())).collect()
     }
 
-    /// A path has come, gone or changed; `listed` are the interfaces that the change refers to.
+    /// Executes a change of a path; `listed` contains the interfaces to which the change refers.
     pub(super) fn on_path_change(&mut self, change: PathChange, listed: &[PathSpec]) {
         let spec = |at: usize| listed.get(at).cloned();
         match change {

@@ -1,4 +1,4 @@
-//! Does what the core asks.
+//! Execution of the core's outputs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fetch::sink::{Sink, SinkError};
 use crate::fetch::worker::{Ask, Command};
 
 impl Transfer<'_> {
-    /// Does what the core asks. Returns whether the core is done.
+    /// Executes the outputs of the core. Returns whether all bytes are written.
     pub(super) fn execute(&mut self, sink: &mut Sink) -> Result<bool, TransferEnd> {
         while let Some(output) = self.core.poll(self.now()) {
             match output {
@@ -57,7 +57,7 @@ impl Transfer<'_> {
                     if sink.begin()? {
                         self.note_replaced_download();
                     }
-                    // From here on a kill leaves something to continue with.
+                    // From now on a killed run leaves a download that can be continued.
                     self.checkpoints.core.on_object_known(self.now());
                 }
                 Output::Note(note) => self.note(&note),

@@ -1,4 +1,4 @@
-//! What a transfer did, for its progress and its report.
+//! Timings of a transfer, for its progress and report.
 
 use manyways_proto::fetch::PathId;
 use manyways_unit::{Rate, Size, Span, Time};
@@ -8,13 +8,12 @@ use crate::fetch::report::{Event, PathProgress, PathReport, Progress, Report};
 use crate::fetch::worker::Peer;
 use crate::fetch::{Client, Job};
 
-/// When things happened.
 pub(super) struct Timings {
     paths: Vec<PathTimings>,
     first_byte: Option<Time>,
 }
 
-/// What the core does not know of a path.
+/// Properties of a path that the core does not know.
 #[derive(Clone, Copy, Default)]
 struct PathTimings {
     peer: Option<Peer>,
@@ -48,13 +47,13 @@ impl Timings {
         }
     }
 
-    /// A server responds over a path. Returns whether it is another one than before.
+    /// Notes the server of a path. Returns whether the server has changed.
     pub(super) fn on_peer(&mut self, path: PathId, peer: Peer) -> bool {
         let path = self.paths.get_mut(path.0);
         path.is_some_and(|path| path.peer.replace(peer) != Some(peer))
     }
 
-    /// The server of each path that has one.
+    /// The server of each path; `None` before its first connection.
     pub(super) fn peers(&self) -> impl Iterator<Item = Option<Peer>> + '_ {
         self.paths.iter().map(|path| path.peer)
     }
