@@ -1,22 +1,22 @@
-//! What a test needs of the machine, and how it says that it could not run.
+//! Requirements of a test on the machine, and how a test without them is skipped.
 
 use std::path::Path;
 
 use crate::programs::program;
 
-/// Something that a test cannot do without.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need<'a> {
-    /// The right to make network namespaces and devices in them: root, and not a container that
-    /// took this right from root.
+    /// CAP_NET_ADMIN and CAP_SYS_ADMIN, for network namespaces and devices, and `/dev/net/tun`.
+    /// Root in a container may lack them.
     Root,
-    /// A command of this name on the path.
+    /// A command of this name, as [`program`] finds it.
     Command(&'a str),
     /// A file or folder at this path.
     File(&'a str),
 }
 
-/// Says what is missing, in words for a reader; nothing where all is there.
+/// Describes the first missing requirement; `None` if none is missing.
 pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     needs.iter().find_map(|need| match *need {
         Need::Root if !may_administer() => {
@@ -29,7 +29,7 @@ pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     })
 }
 
-/// Leaves a test early, and says why, where the machine lacks what the test needs. The runner
+/// Returns from a test early and prints the reason if the machine lacks a requirement. The runner
 /// counts the test as skipped.
 ///
 /// ```no_run
