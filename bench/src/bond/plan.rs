@@ -268,8 +268,8 @@ fn loopback() -> Vec<Cell> {
     vec![Cell { title, setting, hosts: Vec::new(), ..cell }]
 }
 
-/// Number of idle streams: that of the target, or the maximum that the file limit of this machine allows.
-/// Each stream is a file descriptor in every process.
+/// Number of idle streams: that of the target, limited by the file limit of this machine. Each
+/// stream is a file descriptor in every process.
 fn crowd() -> u32 {
     let most = manyways_sys::privilege::raise_file_limit().unwrap_or(1024);
     CROWD.min(u32::try_from(most).unwrap_or(CROWD).saturating_sub(100))
