@@ -1,9 +1,9 @@
-//! `manyways bond` beside what a user would take instead: the kernel's Multipath TCP through a
-//! splice, one network through the same, and no gateway at all, over emulated links, in one run.
+//! Compares `manyways bond` with its alternatives over emulated links in one run: the kernel's
+//! Multipath TCP through a splice, one network through the same splice, and direct connections.
 //!
-//! [`mod@plan`] has the cells, [`contender`] and [`task`] the contenders and what they do, [`drive`]
-//! runs a task, [`targets`] compares it with what was to be reached, and [`table`] writes its
-//! figures down.
+//! [`mod@plan`] has the cells, [`contender`] and [`task`] the contenders and their tasks, [`drive`]
+//! runs a task, [`targets`] compares the figures with the target values, and [`table`] writes the
+//! figures.
 
 mod contender;
 mod drive;
@@ -44,7 +44,6 @@ pub struct BondArgs {
     pairs: Pairs,
 }
 
-/// Runs it.
 pub fn run(args: BondArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
     let pairs = args.pairs.find('n', &args.options.cells, &mut left_out)?;
@@ -60,7 +59,7 @@ pub fn run(args: BondArgs) -> Result<ExitCode, String> {
     })
 }
 
-/// What all cells share.
+/// State that all cells share.
 struct Bond {
     programs: Programs,
     termination: Termination,

@@ -1,9 +1,9 @@
-//! `manyways flows` beside what else reads captures: tshark, tcptrace and NFStream, over the same
-//! files, in one run; and how its time and memory grow.
+//! Compares `manyways flows` with other programs that read captures: tshark, tcptrace and NFStream,
+//! over the same files in one run. Also measures how its time and memory grow.
 //!
-//! [`mod@plan`] has the cells, [`contender`] the contenders, [`drive`] runs them, [`targets`] compares
-//! their figures with what was to be reached, and [`table`] writes them down. [`capture`] makes what
-//! is read.
+//! [`mod@plan`] has the cells, [`contender`] the contenders, [`drive`] runs them, [`targets`]
+//! compares the figures with the target values, and [`table`] writes the figures. [`capture`]
+//! creates the input files.
 
 mod capture;
 mod contender;
@@ -48,7 +48,6 @@ pub struct FlowsArgs {
     untrained: Option<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(args: FlowsArgs) -> Result<ExitCode, String> {
     let mode = args.modes.mode();
     args.options.run(mode, plan(mode), Vec::new(), |setup| {

@@ -1,8 +1,9 @@
-//! `manyways get` beside what a user would take instead: one network, fixed chunks, aria2 and the
-//! kernel's Multipath TCP, over emulated links, in one run.
+//! Compares `manyways get` with its alternatives over emulated links in one run: one network, fixed
+//! chunks, aria2 and the kernel's Multipath TCP.
 //!
-//! [`mod@plan`] has the cells, [`manyways_rig::download`] the contenders, [`drive`] runs a download, [`targets`]
-//! compares it with what was to be reached, and [`table`] writes its figures down.
+//! [`mod@plan`] has the cells, [`manyways_rig::download`] the contenders, [`drive`] runs a
+//! download, [`targets`] compares the figures with the target values, and [`table`] writes the
+//! figures.
 
 mod curve;
 mod drive;
@@ -44,7 +45,6 @@ pub struct GetArgs {
     pairs: Pairs,
 }
 
-/// Runs it.
 pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
     let pairs = args.pairs.find('b', &args.options.cells, &mut left_out)?;
@@ -58,10 +58,10 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     })
 }
 
-/// What all cells share.
+/// State that all cells share.
 struct Get {
     programs: Programs,
-    /// Shows the sockets' congestion control.
+    /// Path of the program `ss`, which prints the sockets' congestion control.
     ss: PathBuf,
     termination: Termination,
     seed: u64,

@@ -1,12 +1,12 @@
-//! Benchmarks that set manyways beside what other people use: every contender in the same run, in
-//! turn, measured by the same ends.
+//! Benchmarks that compare manyways with other programs. All contenders run in turn in the same
+//! run, and the same endpoints measure them.
 //!
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
-//! no gateway; `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
-//! kernel's Multipath TCP; `manyways-bench flows` compares `manyways flows` with tshark, tcptrace and
-//! NFStream; `manyways-bench radio` compares policies for the radio on traces that nobody has developed
-//! with; `manyways-bench rattan` compares the emulator with Rattan. What only
-//! concerns manyways itself is measured by `manyways lab bench`.
+//! direct connections. `manyways-bench get` compares `manyways get` with one network, fixed chunks,
+//! aria2 and the kernel's Multipath TCP. `manyways-bench flows` compares `manyways flows` with
+//! tshark, tcptrace and NFStream. `manyways-bench radio` compares policies for the radio on
+//! held-out traces. `manyways-bench rattan` compares the emulator with Rattan. `manyways lab bench`
+//! measures properties of manyways alone.
 #![forbid(unsafe_code)]
 
 mod bond;

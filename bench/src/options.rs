@@ -1,4 +1,4 @@
-//! The options that all families of benchmarks have, and the run that follows them.
+//! The options that all families of benchmarks share, and the run that they configure.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,14 +38,14 @@ pub struct Options {
     list: bool,
 }
 
-/// How much is measured.
+/// Amount of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A look, for work on the code.
+    /// A few rounds of a few cells, for development.
     Quick,
-    /// What fits into an hour.
+    /// Cells and rounds that take at most an hour.
     Default,
-    /// Everything.
+    /// All cells with all rounds.
     Full,
 }
 
@@ -69,18 +69,18 @@ pub struct Pairs {
     pairs: Option<PathBuf>,
 }
 
-/// What a family is made of.
+/// Values from which a family creates its driver.
 pub struct Setup {
     /// The binary under test, as an absolute path.
     pub manyways: PathBuf,
-    /// Ends the whole benchmark.
+    /// Signals that end the whole benchmark.
     pub termination: Termination,
-    /// Seed of every order.
+    /// Seed that determines the order of the contenders.
     pub seed: u64,
 }
 
 impl Modes {
-    /// Which of the three.
+    /// The selected mode; --quick takes precedence over --full.
     pub fn mode(&self) -> Mode {
         let wants_full = || std::env::var_os("BENCH").is_some_and(|value| value == "full");
         match (self.quick, self.full || wants_full()) {
@@ -92,10 +92,11 @@ impl Modes {
 }
 
 impl Pairs {
-    /// The recorded pairs, where a cell of this part may run.
+    /// Reads the recorded pairs if the selected cells include this part; otherwise returns an empty
+    /// list.
     ///
     /// # Errors
-    /// One sentence, where a folder was named that has none.
+    /// One sentence, if an explicitly configured folder has no readable pairs.
     pub fn find(
         &self,
         part: char,
@@ -111,10 +112,10 @@ impl Pairs {
 }
 
 impl Options {
-    /// Lists the cells that are meant, or measures them with what `make` gives.
+    /// Lists the selected cells, or measures them with the driver that `make` creates.
     ///
     /// # Errors
-    /// One sentence, where nothing can be measured.
+    /// One sentence, if nothing can be measured.
     pub fn run<F: Family>(
         self,
         mode: Mode,
@@ -155,10 +156,10 @@ impl Options {
     }
 }
 
-/// The binary to measure: the one that was named, or the one beside this program.
+/// The binary to measure: `named`, or `manyways` in the folder of this program.
 ///
 /// # Errors
-/// One sentence, where there is none.
+/// One sentence, if the file does not exist.
 pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
     let beside = || beside_this().map_err(|error| format!("cannot tell where this is: {error}"));
     let binary = named.map_or_else(beside, Ok)?;
@@ -174,7 +175,7 @@ pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
 }
 
 /// # Errors
-/// One sentence, where this process may not make namespaces.
+/// One sentence, if this process cannot create namespaces.
 pub fn needs_root() -> Result<(), String> {
     match manyways_sys::sandbox::is_root() {
         true => Ok(()),
@@ -182,17 +183,17 @@ pub fn needs_root() -> Result<(), String> {
     }
 }
 
-/// A program that cannot be done without.
+/// Returns the path of a required program.
 ///
 /// # Errors
-/// One sentence, where it is not installed.
+/// One sentence, if the program is not installed.
 pub fn needed(name: &str) -> Result<PathBuf, String> {
     let missing = || format!("{name} is not installed: run scripts/setup bench");
     manyways_rig::programs::program(name).ok_or_else(missing)
 }
 
-/// Names and versions of programs, each with the option that prints them; those that are missing
-/// are left out.
+/// Names and versions of the installed programs, each with the option that prints its version.
+/// Missing programs are omitted.
 pub fn versions(programs: &[(Option<&Path>, &str)]) -> Vec<String> {
     let version = |(program, option): &(Option<&Path>, &str)| {
         manyways_rig::programs::version((*program)?, option)

@@ -1,7 +1,7 @@
-//! `manyways radio`: what its policies save on traces that nobody has developed with, how fast they
-//! run, and what is inferred of networks whose radio is known.
+//! Measures `manyways radio`: the energy that its policies save on held-out traces, the speed of
+//! the policies, and the accuracy of inferred timers for known radios.
 //!
-//! Everything here but speed and what is emulated comes out the same in every run.
+//! All figures except those of speed and of emulated radios are equal in every run.
 
 mod emulated;
 mod page;
@@ -53,17 +53,17 @@ pub struct RadioArgs {
     manyways: Option<PathBuf>,
 }
 
-/// Everything that was measured.
+/// All figures of a run.
 #[derive(Serialize)]
 pub struct Results {
     schema: &'static str,
     machine: Machine,
     mode: &'static str,
     seconds: f64,
-    /// What was not measured, and why.
+    /// Omitted measurements, each with its reason.
     left_out: Vec<String>,
     targets: Vec<Target>,
-    /// Traces of mixed days: how many, and how many packets they have together.
+    /// Number of traces of mixed days, and their total number of packets.
     traces: usize,
     packets: u64,
     days: u64,
@@ -71,7 +71,7 @@ pub struct Results {
     constants: Vec<Constant>,
     apps: Vec<OfApps>,
     swept: Vec<Swept>,
-    /// The largest relative difference from the closed form.
+    /// Largest relative difference from the closed form.
     pings: Vec<pings::Ping>,
     speed: Vec<Speed>,
     memory: Vec<Memory>,
@@ -81,7 +81,6 @@ pub struct Results {
     patterns: Vec<Pattern>,
 }
 
-/// Runs it.
 pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     let began = std::time::SystemTime::now();
     let binary = binary(args.manyways)?;
@@ -89,7 +88,7 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     let rounds = args.rounds.unwrap_or(rounds);
     let tell = |what: &str| eprintln!("measuring: {what}");
     let mut left_out = Vec::new();
-    // Before this process is large itself.
+    // Memory is measured first, while this process is still small.
     let memory = speed::memory(&binary, if args.quick { &[1, 4] } else { &[2, 20, 200] })?;
     tell("policies on mixed days");
     let (mixed, constants) = quality::mixed(seeds, days)?;

@@ -1,9 +1,9 @@
-//! [Rattan](https://crates.io/crates/rattan), an emulator whose packets pass through AF_PACKET
-//! sockets: run by its own command line, as its users run it, and driven from outside.
+//! [Rattan](https://crates.io/crates/rattan), an emulator that reads packets from AF_PACKET
+//! sockets. The benchmark runs its command line, as its users do, and measures from outside.
 //!
-//! It makes named namespaces, devices and files, and leaves some of them behind when it is killed.
-//! So it runs in a [`Sandbox`], where `/run` and `/tmp` are empty folders of its own: all of it goes
-//! when its last process does, however that happens.
+//! Rattan creates named namespaces, devices and files, and leaves some of them behind when it is
+//! killed. Therefore it runs in a [`Sandbox`] with separate, empty folders `/run` and `/tmp`: its
+//! objects are removed when its last process ends, for any reason.
 
 pub mod compare;
 pub mod install;
@@ -24,15 +24,15 @@ use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View};
 use manyways_unit::{Rate, Size, Span};
 
-/// Its addresses are fixed.
+/// Rattan's addresses are fixed.
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 2, 1, 1);
 
-/// It builds its network anew up to three times when that fails.
+/// Rattan rebuilds its network up to three times after a failure.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// `$1` is the binary, `$2` the configuration. /dev/kmsg is the host's kernel log, where it would
-/// write down every start.
+/// `$1` is the binary, `$2` the configuration. Rattan would log every start to /dev/kmsg, the
+/// host's kernel log.
 const ENTER: &str = "
     mount -t tmpfs rattan /run && mkdir /run/netns &&
     : >/run/rattan && mount --bind \"$1\" /run/rattan &&
@@ -41,36 +41,33 @@ const ENTER: &str = "
     exec /run/rattan run --config /run/rattan.toml --left sleep infinity --right sleep infinity
 ";
 
-/// Why there is no Rattan to measure.
+/// Reason why Rattan cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RattanError {
-    /// There is no place for it.
+    /// Neither XDG_CACHE_HOME nor HOME is set.
     #[error("there is no home folder to build it in")]
     NoHome,
     /// `cargo install` failed.
     #[error("not built: {0}")]
     NotBuilt(String),
-    /// The system refused what it needs.
     #[error("cannot {doing}: {error}")]
     System {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// The answer.
         error: io::Error,
     },
-    /// It ended by itself.
+    /// Rattan ended by itself.
     #[error("it ended ({status}): {said}")]
     Ended {
-        /// How.
         status: ExitStatus,
-        /// The last of its complaints.
+        /// Last line of its standard error.
         said: String,
     },
-    /// Nothing passed.
+    /// No packet passed within 15 s.
     #[error("nothing passed through it within {} s: {said}", PATIENCE.as_secs())]
     Silent {
-        /// The last of its complaints.
+        /// Last line of its standard error.
         said: String,
     },
 }
@@ -81,7 +78,7 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> RattanError {
 
 /// A running Rattan with one link between two namespaces.
 pub struct Rattan {
-    // Before the sandbox, whose end waits for its processes.
+    // Dropped before the sandbox, whose end waits for its processes.
     process: Process,
     left: NetNs,
     right: NetNs,
@@ -94,8 +91,8 @@ struct Process {
 }
 
 impl Rattan {
-    /// Starts it with `rate`, [`QUEUE`] and [`DELAY`] in both directions, and waits until packets
-    /// pass. Call it while the process has a single thread.
+    /// Starts Rattan with `rate`, [`QUEUE`] and [`DELAY`] in both directions, and waits until
+    /// packets pass. Must be called while the process has a single thread.
     pub fn start(binary: &Path, rate: Rate, workers: u32) -> Result<Self, RattanError> {
         let sandbox = Sandbox::start().map_err(system("make it a process namespace"))?;
         let outer = NetNs::create().map_err(system("make it a network namespace"))?;
@@ -124,32 +121,33 @@ impl Rattan {
             if begun.elapsed() > PATIENCE {
                 return Err(RattanError::Silent { said: process.said() });
             }
-            // It does not say when it is ready.
+            // Rattan does not report when it is ready.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Gives its AF_PACKET sockets room for a burst. They have what the host gives every socket
-    /// (208 KiB on most), and lose what does not fit; Rattan has no option for it.
+    /// Enlarges the receive buffers of its AF_PACKET sockets. By default they have the host's
+    /// socket buffer (208 KiB on most hosts) and lose the packets that do not fit; Rattan has no
+    /// option for it.
     pub fn widen(&self, buffer: Size) -> io::Result<()> {
-        // One on each side, at the least.
+        // Rattan has at least one socket on each side.
         match enlarge_receive_buffers(self.process.child.id() as i32, buffer)? {
             0 | 1 => Err(io::Error::other("it has no sockets")),
             _ => Ok(()),
         }
     }
 
-    /// The side that receives.
+    /// The receiving side.
     pub fn left(&self) -> (&NetNs, SocketAddr) {
         (&self.left, (LEFT, 0).into())
     }
 
-    /// The side that sends.
+    /// The sending side.
     pub fn right(&self) -> &NetNs {
         &self.right
     }
 
-    /// Processor time of its threads so far.
+    /// Processor time of all its threads so far.
     pub fn cpu(&self) -> io::Result<Span> {
         let mut total = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.process.child.id()))? {
@@ -165,7 +163,7 @@ impl Process {
     /// Both namespaces, once a packet has passed between them.
     fn ends(&self) -> Option<(NetNs, NetNs)> {
         let root = PathBuf::from(format!("/proc/{}/root/run", self.child.id()));
-        // Until this file is there, the folders are still those of the host.
+        // Before this file exists, the folders are those of the host.
         if !root.join("rattan.toml").exists() {
             return None;
         }
@@ -176,7 +174,8 @@ impl Process {
             };
             let open = |side: &str| NetNs::open(&root.join(format!("netns/ns-{side}-{id}")));
             let (Ok(left), Ok(right)) = (open("left"), open("right")) else { continue };
-            // What it gave up is still there beside what it made next, so that errors are usual.
+            // An abandoned attempt leaves its namespaces next to those of the next attempt, so
+            // errors are normal.
             let ready = prepare(&left)
                 .and_then(|()| prepare(&right))
                 .and_then(|()| ping(&left, &right, (RIGHT, 0).into(), 1));
@@ -187,10 +186,10 @@ impl Process {
         None
     }
 
-    /// The last line that it wrote to its standard error.
+    /// The last line of its standard error.
     fn said(&mut self) -> String {
         let mut text = String::new();
-        // What cannot be read is as good as nothing.
+        // A read error counts as empty output.
         let _ = self.complaints.rewind().and_then(|()| self.complaints.read_to_string(&mut text));
         text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_owned()
     }
@@ -203,10 +202,10 @@ impl Drop for Process {
     }
 }
 
-/// One link: in each direction a rate with a drop-tail queue, and then a delay.
+/// One link: in each direction a rate with a drop-tail queue, followed by a delay.
 fn configuration(rate: Rate, workers: u32) -> String {
     let (bps, bytes, delay) = (rate.as_bps(), rate.size_in(QUEUE).as_bytes(), DELAY.as_nanos());
-    // It makes as many threads as this list is long.
+    // Rattan starts one thread for each entry of this list.
     let threads: Vec<_> = (0..workers).collect();
     let mut text = format!("env.mode = \"Isolated\"\nresource.cpu = {threads:?}\n");
     for (from, way, to) in [("right", "down", "left"), ("left", "up", "right")] {

@@ -1,5 +1,5 @@
-//! The traffic of a benchmark: who asks, who answers, and the splice that the kernel's MPTCP needs
-//! to be compared with. Each runs as a process of its own somewhere in a lab.
+//! Traffic of a benchmark: load generators, the server, and the splice through which kernel MPTCP
+//! is measured. Each runs as a separate process on a node of a lab.
 
 pub mod ask;
 mod browse;
@@ -25,36 +25,36 @@ pub use self::load::LoadArgs;
 pub use self::serve::ServeArgs;
 pub use self::splice::SpliceArgs;
 
-/// What a load generator says of what it did, as one line of JSON on its standard output.
+/// The result of a load generator, printed as one line of JSON on standard output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
-    /// The figure that it is about: seconds, but for what says otherwise.
+    /// The measured figure; in seconds unless the load generator defines another unit.
     pub value: f64,
-    /// Every single one, where there are several.
+    /// The individual samples; empty if there is only one.
     #[serde(default)]
     pub samples: Vec<f64>,
-    /// What else there is to know.
+    /// Additional figures by name.
     #[serde(default)]
     pub more: BTreeMap<String, f64>,
 }
 
-/// Loads a server.
+/// Runs a load generator and prints its result.
 pub fn load(args: &LoadArgs) -> Result<(), String> {
     let told = run(load::run(args)).map_err(|error| error.to_string())?;
     tell(&told)?;
     if args.holds() {
-        // What was opened stays so until whoever asked for it has seen enough.
+        // The connections stay open until the parent closes standard input.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
     }
     Ok(())
 }
 
-/// Answers for ever.
+/// Runs the server until the process is killed.
 pub fn serve(args: &ServeArgs) -> Result<(), String> {
     run(serve::run(args)).map_err(|error| error.to_string())
 }
 
-/// Hands connections on for ever.
+/// Runs the splice until the process is killed.
 pub fn splice(args: &SpliceArgs) -> Result<(), String> {
     run(splice::run(args)).map_err(|error| error.to_string())
 }

@@ -1,15 +1,15 @@
-//! Feeds every parser of foreign bytes with broken input.
+//! Tests every parser of untrusted bytes with mutated input.
 //!
-//! A [`Target`] takes any bytes and panics only where a parser has a fault: it may also check what
-//! must hold of whatever reads (it writes back the same, its parts are in order). The runner here
-//! needs no special compiler: [`Mutator`] changes the files of `corpus/TARGET/` in ways that
-//! parsers do not expect, the same way for the same seed. `cargo test -p manyways-fuzz` runs a
-//! few thousand inputs a target, `cargo run --release -p manyways-fuzz -- TARGET COUNT` as many
-//! as one likes, and `fuzz/guided/run TARGET SECONDS` lets libFuzzer look for new code; what it
-//! finds, `fuzz/guided/keep TARGET` puts into `found/`, and all runs begin with it.
+//! A [`Target`] accepts any bytes and panics only if a parser has a fault. It may also check
+//! invariants of valid input, for example that printing and parsing give an equal value. The runner
+//! needs no special compiler: [`Mutator`] mutates the files of `corpus/TARGET/` deterministically
+//! for each seed. `cargo test -p manyways-fuzz` runs a few thousand inputs for each target, and
+//! `cargo run --release -p manyways-fuzz -- TARGET COUNT` runs COUNT inputs.
+//! `fuzz/guided/run TARGET SECONDS` runs libFuzzer, which searches for inputs that reach new code;
+//! `fuzz/guided/keep TARGET` stores them in `found/`, and all runs begin with them.
 //!
-//! A new parser gets a function in [`targets`], a line in [`targets::ALL`] and a few seeds in
-//! `corpus/`. An input that finds a fault becomes a unit test beside the parser.
+//! A new parser gets a function in [`targets`], an entry in [`targets::ALL`] and a few seeds in
+//! `corpus/`. An input that finds a fault becomes a unit test in the module of the parser.
 #![forbid(unsafe_code)]
 
 mod mutate;
@@ -25,14 +25,14 @@ use flate2::bufread::MultiGzDecoder;
 pub use mutate::Mutator;
 pub use targets::Target;
 
-/// The longest input that a run makes of its seeds.
+/// Maximum length of a mutated input.
 pub const MAX_INPUT: usize = 1 << 16;
 
-/// What libFuzzer has found for a target, where that was kept: inputs of the length that stands
-/// before each, as four bytes, the lowest first.
+/// Inputs that libFuzzer found for a target, if they were kept. In the file each input is preceded
+/// by its length as a little-endian 32-bit number.
 ///
 /// # Errors
-/// The file is there, and cannot be read.
+/// The file exists but cannot be read.
 pub fn found(target: &str) -> io::Result<Vec<Vec<u8>>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("found/{target}.gz"));
     let mut packed = match File::open(&file) {
@@ -52,7 +52,7 @@ pub fn found(target: &str) -> io::Result<Vec<Vec<u8>>> {
     if rest.is_empty() { Ok(all) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// The committed seeds of a target, and what was found with them.
+/// The committed seeds of a target, and the inputs that libFuzzer found.
 pub fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)];
     folders.extend(
@@ -64,15 +64,15 @@ pub fn corpus(target: &Target) -> Vec<Vec<u8>> {
         .flat_map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())))
         .filter(|path| path.is_file())
         .collect();
-    // The order of a folder is not the same everywhere.
+    // Folders have a different order on each system.
     files.sort();
     let seeds = files.iter().filter_map(|file| std::fs::read(file).ok());
     let found = found(target.name).unwrap_or_default();
     seeds.filter(|seed| seed.len() <= MAX_INPUT).chain(found).collect()
 }
 
-/// Runs a target on its seeds and then on `count` changed ones. The input that found a fault
-/// comes back; the panic message is on stderr.
+/// Runs a target on its seeds and then on `count` mutated inputs. Returns the input of the first
+/// failure as the error; the panic message is on standard error.
 pub fn run(target: &Target, count: u64, seed: u64) -> Result<(), Vec<u8>> {
     let corpus = corpus(target);
     let attempt = |input: &[u8]| {

@@ -1,4 +1,4 @@
-//! `manyways-fuzz TARGET|all COUNT [SEED]`: a long run without any special compiler.
+//! `manyways-fuzz TARGET|all COUNT [SEED]`: a long run with an ordinary compiler.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

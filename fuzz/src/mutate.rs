@@ -1,15 +1,15 @@
-//! Deterministic changes to seed inputs.
+//! Deterministic mutations of seed inputs.
 
 use crate::MAX_INPUT;
 
-/// Makes broken inputs of good ones; the same seed makes the same inputs.
+/// Mutates valid inputs; equal seeds give equal inputs.
 pub struct Mutator<'c> {
     state: u64,
     corpus: &'c [Vec<u8>],
     words: &'c [&'c str],
 }
 
-/// Numbers at the edges of types and of limits.
+/// Numbers at the limits of types and parsers.
 const NUMBERS: [&str; 12] = [
     "0",
     "-1",
@@ -26,12 +26,12 @@ const NUMBERS: [&str; 12] = [
 ];
 
 impl<'c> Mutator<'c> {
-    /// Starts from the corpus; `words` mean something to the parser.
+    /// Starts with the corpus; `words` are meaningful to the parser.
     pub fn new(seed: u64, corpus: &'c [Vec<u8>], words: &'c [&'c str]) -> Self {
         Self { state: seed, corpus, words }
     }
 
-    /// The next input: a seed with one to eight changes.
+    /// Returns a seed input with one to eight mutations.
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.pick(self.corpus).cloned().unwrap_or_default();
         for _ in 0..=self.below(8) {
@@ -61,7 +61,7 @@ impl<'c> Mutator<'c> {
                 input.drain(at..end);
             }
             5 => {
-                // The same part again, here or elsewhere.
+                // Copies a part to another position.
                 let end = self.end_after(at, input.len());
                 let part = input[at..end].to_vec();
                 let to = self.below(input.len() + 1);
@@ -79,7 +79,7 @@ impl<'c> Mutator<'c> {
                 input.extend_from_slice(&other[from..]);
             }
             8 => {
-                // A number elsewhere in the input becomes one at an edge.
+                // Replaces a number after the position by one at a limit.
                 let Some(start) = (at..input.len()).find(|i| input[*i].is_ascii_digit()) else {
                     return;
                 };
@@ -88,7 +88,7 @@ impl<'c> Mutator<'c> {
                 input.splice(start..start + length, number.bytes());
             }
             _ => {
-                // Deep or long repetition of one byte that opens something.
+                // Long repetition of one byte, which may cause deep nesting.
                 let byte = *self.pick(b"[{(\"'\n,:.\x00\xff").unwrap_or(&b'[');
                 let count = 1 << self.below(12);
                 input.splice(at..at, std::iter::repeat_n(byte, count));

@@ -1,4 +1,4 @@
-//! What is fed: one function a parser.
+//! Fuzz targets, one function for each parser.
 
 mod bluetooth;
 mod capture;
@@ -15,19 +15,17 @@ mod radio;
 mod trace;
 mod wire;
 
-/// A parser under fire.
 pub struct Target {
-    /// Its name; also the folder of its seeds under `corpus/`.
+    /// Also the name of the folder of seeds in `corpus/`.
     pub name: &'static str,
-    /// Takes any bytes; panics where the parser has a fault.
+    /// Accepts any bytes; panics if the parser has a fault.
     pub run: fn(&[u8]),
-    /// Words that mean something to the parser.
+    /// Meaningful words for the parser, used by mutations.
     pub words: &'static [&'static str],
-    /// More folders with seeds, from the package's folder.
+    /// Additional seed folders, relative to the package's folder.
     pub more_seeds: &'static [&'static str],
 }
 
-/// Every target.
 pub const ALL: &[Target] = &[
     Target {
         name: "trace-capacity",
@@ -188,7 +186,7 @@ pub const ALL: &[Target] = &[
     },
 ];
 
-/// The target of that name.
+/// Returns the target with this name.
 pub fn named(name: &str) -> Option<&'static Target> {
     ALL.iter().find(|target| target.name == name)
 }

@@ -1,4 +1,4 @@
-//! Where the binary under test is.
+//! Location of the binary under test.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::process::Command;
 
 use manyways_sys::signal::with_defaults;
 
-/// The path of the binary under test: the one that was built beside this test, or what
-/// `MANYWAYS_BIN` says.
+/// The path of the binary under test: the value of `MANYWAYS_BIN`, or the binary that was built
+/// with this test.
 ///
 /// # Panics
-/// Where there is none: Cargo builds the binary of another package only when asked.
+/// If the binary does not exist: Cargo builds the binary of another package only on request.
 pub fn manyways_path() -> PathBuf {
     if let Some(path) = env::var_os("MANYWAYS_BIN") {
         return path.into();
@@ -26,16 +26,16 @@ pub fn manyways_path() -> PathBuf {
     path
 }
 
-/// The binary under test, ready for its arguments. It does not see the terminal's width, nor the
-/// log level of whoever runs the tests, nor remembers anything of other tests.
+/// A command for the binary under test. It is independent of the terminal's width, the log level of
+/// the environment, and the caches of other tests.
 pub fn manyways() -> Command {
     let mut command = Command::new(manyways_path());
     command.env_remove("MANYWAYS_LOG").env("COLUMNS", "100");
-    // Nothing can be kept below a device.
+    // A folder below a device cannot be created, so that the cache is disabled.
     command.env("XDG_CACHE_HOME", "/dev/null");
-    // What flowed in tests is not what flowed on this host.
+    // The usage of tests must not be added to the usage of this host.
     command.env("XDG_STATE_HOME", env::temp_dir().join("manyways-tests"));
-    // Also where a test starts it without `Running`.
+    // Also if a test starts the command without `Running`.
     with_defaults(&mut command);
     command
 }

@@ -1,9 +1,9 @@
-//! What the tests of the real binary stand on: the binary itself, and what `manyways-rig` has for
-//! them: real web servers, certificates and files to serve. The tests are in `tests/tests`; they
-//! know `manyways` only by its command line, as a user does.
+//! Infrastructure for the tests of the real binary: the binary itself, and the web servers,
+//! certificates and files of `manyways-rig`. The tests are in `tests/tests`; they use only the
+//! command line of `manyways`, as a user does.
 //!
-//! Start with [`manyways()`] and [`Finished`]; a test that needs more than an ordinary user has
-//! begins with [`needs!`].
+//! Start with [`manyways()`] and [`Finished`]. A test with special requirements begins with
+//! [`needs!`].
 #![forbid(unsafe_code)]
 
 mod binary;

@@ -1,6 +1,6 @@
-//! A radio for tests.
+//! A radio profile for tests.
 
-/// A radio that the network lets go of only after ten minutes: as far as a test goes, never.
+/// A radio with an inactivity timer of ten minutes, which does not expire within a test.
 pub const RADIO: &str = r#"
 title = "A test's"
 technology = "lte"

@@ -1,50 +1,47 @@
-//! Who carries the traffic.
+//! The contenders that carry the traffic.
 
 use manyways_trace::scenario::LinkSpec;
 
-/// One way to reach the server. Links and hosts are numbered as the cell has them.
+/// One way to reach the server. Link and host numbers are indices in the cell's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
-    /// `manyways bond` over every link, through a gateway on this host.
+    /// `manyways bond` over every link, through a gateway on the host `host`.
     Bond {
-        /// Who chooses among the links.
         by: By,
-        /// The host of the gateway, beside which the server is.
+        /// Host of the gateway; the server runs on the same host.
         host: usize,
     },
-    /// A connection of the kernel's MPTCP for every flow, by a splice; the first subflow goes over
-    /// this link.
-    Mptcp(usize),
-    /// A plain connection for every flow over this link, by the same splice.
-    Spliced(usize),
-    /// Straight to the server over this link.
-    Direct(usize),
-    /// The kernel's MPTCP straight to the server on the last host; the first subflow goes over this
+    /// A kernel MPTCP connection for every flow, through a splice; the first subflow uses this
     /// link.
+    Mptcp(usize),
+    /// A plain TCP connection for every flow over this link, through the same splice.
+    Spliced(usize),
+    /// Directly to the server over this link.
+    Direct(usize),
+    /// Kernel MPTCP directly to the server on the last host; the first subflow uses this link.
     MptcpDirect(usize),
 }
 
-/// Who chooses among the links of a bond.
+/// Scheduling of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// The default scheduler.
     Default,
-    /// This one.
+    /// The scheduler of this name.
     Scheduler(&'static str),
     /// The four-application policy of `docs/policies/`.
     FourApps,
 }
 
-/// With the default scheduler, through the first host.
+/// The default scheduler through the first host.
 pub const BOND: Contender = Contender::Bond { by: By::Default, host: 0 };
 
 impl Contender {
-    /// `manyways bond` with another scheduler than the default.
+    /// `manyways bond` with the scheduler of this name.
     pub const fn scheduled(scheduler: &'static str) -> Self {
         Self::Bond { by: By::Scheduler(scheduler), host: 0 }
     }
 
-    /// `bond`, `mptcp-wifi`, `lte`, `direct-wifi`.
+    /// Name in results: `bond`, `mptcp-wifi`, `lte`, `direct-wifi`.
     pub fn name(&self, links: &[LinkSpec]) -> String {
         let link = |index: usize| links.get(index).map_or("?", |link| link.name.as_str());
         match *self {
@@ -59,22 +56,19 @@ impl Contender {
         }
     }
 
-    /// Whether it is `manyways bond`.
     pub fn is_bond(&self) -> bool {
         matches!(self, Self::Bond { .. })
     }
 
-    /// Whether it is the kernel's MPTCP.
     pub fn is_mptcp(&self) -> bool {
         matches!(self, Self::Mptcp(_) | Self::MptcpDirect(_))
     }
 
-    /// Whether it needs the splice.
     pub fn is_spliced(&self) -> bool {
         matches!(self, Self::Mptcp(_) | Self::Spliced(_))
     }
 
-    /// The only link that it uses.
+    /// The link of a contender that uses only one.
     pub fn only_link(&self) -> Option<usize> {
         match *self {
             Self::Spliced(index) | Self::Direct(index) => Some(index),
@@ -83,7 +77,7 @@ impl Contender {
     }
 }
 
-/// What the paper calls its places.
+/// The letter of a host, as in the paper.
 fn place(host: usize) -> char {
     char::from(b'A' + host.min(25) as u8)
 }

@@ -1,4 +1,4 @@
-//! The run of a cell: one lab, and every entry once a round, in an order that changes.
+//! The run of a cell: one lab, and every entry once in each round, in a changing order.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -24,18 +24,17 @@ use super::site::{CALL, SERVER, Site, WEB};
 use super::task::{GOES, Task};
 use crate::traffic::Told;
 
-/// In the middle of a transfer of [`SAMPLE`] the sockets are looked at.
+/// The sockets are read at this time of a transfer of [`SAMPLE`].
 const MIDDLE: Span = Span::from_millis(700);
 const SAMPLE: Size = Size::from_bytes(3_000_000);
-/// What a messenger has to say.
+/// Size of a messenger's message.
 const MESSAGE: Size = Size::from_bytes(200);
-/// Carriers that have been idle for so long begin with a small window again, as they do for a user
-/// who comes back: what the run before left them would be a matter of the order.
+/// After this idle time the carriers restart with a small congestion window, as for a returning user.
+/// Without it, the result would depend on the order of the runs.
 const COOL: Span = Span::from_secs(2);
-/// A link carries a stream when it brought most of it in the second before.
+/// The carrying link of a stream is the one that delivered most bytes in this time.
 const BUSY: Span = Span::from_secs(1);
 
-/// Measures one cell.
 pub fn measure(
     bond: &Bond,
     cell: &Cell,
@@ -75,15 +74,14 @@ pub fn measure(
     Ok(())
 }
 
-/// A lab that is set up for a cell.
 struct Stage<'a> {
     bond: &'a Bond,
     cell: &'a Cell,
     launcher: Launcher<'a>,
     site: Site,
-    /// When each contender's last run ended.
+    /// End of each contender's last run.
     last: BTreeMap<Contender, Time>,
-    /// What the ends of the bond had counted then, where that is asked for.
+    /// Counters of the bond's endpoints at that time; `None` if no task used them.
     told: Option<[Totals; 2]>,
     clock: Clock,
 }
@@ -98,11 +96,12 @@ impl Stage<'_> {
         command
     }
 
-    /// The same by this program, to this port of the server.
+    /// The load of `entry` by this program, to this port of the server.
     fn load_by(&self, program: &Path, entry: &Entry, port: u16) -> Command {
         let mut command = Command::new(program);
         command.arg("load").args(self.site.way(entry.contender, port, self.cell.hosts.len()));
-        // The server beside a gateway is as far from it as the plan says; the others have links.
+        // The server next to a gateway has its distance as think time; the other contenders have it
+        // as link delay.
         if !self.cell.setting.think.is_zero() && entry.contender.is_bond() {
             command.arg(format!("--think={}ms", self.cell.setting.think.as_nanos() / 1_000_000));
         }
@@ -111,7 +110,7 @@ impl Stage<'_> {
         command
     }
 
-    /// Looks at every socket in the middle of a transfer, on both sides.
+    /// Reads every socket in the middle of a transfer, on both sides.
     fn look_at_sockets(&self, contender: Contender) -> Result<Sockets, DriveError> {
         let entry = Entry { contender, task: Task::file(SAMPLE.as_bytes()) };
         let (found, _) = self.launcher.sockets_during(
@@ -124,7 +123,7 @@ impl Stage<'_> {
             Sockets { contender: contender.name(&self.cell.links), ..Sockets::default() };
         for (place, socket) in found {
             match socket.mptcp {
-                // Both ends of a subflow are seen; one of them is the device's.
+                // Both endpoints of a subflow are found; one of them is on the device.
                 true if place == Place::Device => seen.subflows.push(socket.control),
                 true => {}
                 false => seen.plain.push(socket.control),
@@ -174,7 +173,7 @@ impl Stage<'_> {
         Ok((outcome, ended.link_bytes))
     }
 
-    /// A stream, whose link goes while it runs: the one that carries it, whichever that is.
+    /// Runs a stream and interrupts the link that carries it.
     fn stall(&mut self, entry: &Entry, state: LinkState) -> Result<Outcome, DriveError> {
         self.site.renew(&self.launcher.lab, entry.contender)?;
         self.launcher.settle()?;
@@ -195,11 +194,11 @@ impl Stage<'_> {
         Ok((outcome, bytes))
     }
 
-    /// The applications of the policy at a time; the figure is what the last link carried of them,
-    /// both ways, until all was quiet.
+    /// Runs the applications of the policy together. The figure is the number of bytes that the
+    /// last link carried for them, in both directions, until all links were quiet.
     fn apps(&self, entry: &Entry, length: Span, store: bool) -> Result<Outcome, DriveError> {
         let contender = entry.contender;
-        // The kernel's MPTCP has no datagrams: those of the call go straight over its first link.
+        // Kernel MPTCP has no datagrams: the datagrams of the call use its first link directly.
         let called = match contender {
             Contender::Mptcp(link) => Contender::Direct(link),
             other => other,
@@ -249,8 +248,8 @@ impl Stage<'_> {
         Ok((outcome, brought))
     }
 
-    /// A transfer, and what both ends of the bond have counted since the one before: what a link
-    /// that had stood still brought later belongs to them too.
+    /// A transfer, and the difference of the counters of both endpoints since the previous one. It
+    /// includes bytes that a stalled link delivered late.
     fn counted(&mut self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
         let before = self.told.take().map_or_else(|| self.totals(), Ok)?;
         let (outcome, bytes) = self.alone(entry, offset)?;
@@ -280,7 +279,7 @@ impl Stage<'_> {
         Ok((outcome, bytes))
     }
 
-    /// What the client and the gateway have counted.
+    /// The counters of the client, and of the gateway over all sessions.
     fn totals(&self) -> Result<[Totals; 2], DriveError> {
         let client: Status = self.ask(Place::Device, &[])?;
         let gateway: GatewayStatus = self.ask(Place::Host(0), &["--gateway"])?;
@@ -300,7 +299,7 @@ impl Stage<'_> {
         })
     }
 
-    /// What a load generator told, once it has ended.
+    /// The result of a load generator after its end.
     fn end(&self, child: &mut Child, patience: Span) -> Result<Result<Told, String>, DriveError> {
         let ended = self.launcher.has_ended(child, patience)?;
         if !ended {
@@ -312,10 +311,10 @@ impl Stage<'_> {
     }
 }
 
-/// What was told, and IP bytes by link towards the device.
+/// Result of the load generator, and delivered IP bytes of each link towards the device.
 type Outcome = (Result<Told, String>, Vec<u64>);
 
-/// Small messages back and forth over one connection.
+/// Small requests and responses over one connection.
 fn messages(length: Span) -> Task {
     Task::Requests {
         size: MESSAGE,
@@ -326,7 +325,7 @@ fn messages(length: Span) -> Task {
     }
 }
 
-/// What a load generator said, or why it said nothing.
+/// The result of a load generator, or the reason why there is none.
 fn told(success: Option<bool>, said: &str, complained: &str) -> Result<Told, String> {
     match success {
         None => Err("it took too long".to_owned()),

@@ -1,5 +1,5 @@
-//! Both ends of the bond, the server and the load on one machine's loopback: no link is emulated,
-//! so what it takes is the processor's time alone.
+//! Client, gateway, server and load on the loopback of one machine. No link is emulated, so the
+//! results depend only on processor time.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,13 +20,13 @@ use super::site::{keygen, waits};
 use super::task::Task;
 use crate::traffic::Told;
 
-/// Where everything runs: a namespace that has a loopback of its own.
+/// All processes run in one namespace with a separate loopback.
 const HERE: Place = Place::Host(0);
 const SERVER: u16 = 7100;
 const GATEWAY: u16 = 4433;
 const SOCKS: u16 = 1081;
 
-/// Measures the cell that has no links.
+/// Measures the cell without links.
 pub fn measure(
     bond: &Bond,
     cell: &Cell,
@@ -52,7 +52,7 @@ struct Stage<'a> {
     gateway_key: String,
 }
 
-/// What ends with a run, so that none begins with the memory of another.
+/// Processes that end after each run, so that no run depends on the memory of an earlier one.
 struct Ends {
     server: Child,
     gateway: Child,
@@ -77,7 +77,7 @@ impl Stage<'_> {
         let mut child = self.lab.spawn(HERE, self.load(entry))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
-            // It gives up by itself, and then ends without a word.
+            // The load generator has its own time limit, and then ends without output.
             let _ = BufReader::new(out).read_line(&mut line);
         }
         let memory = [&ends.client, &ends.gateway].map(|end| resident(end.id()));
@@ -156,7 +156,7 @@ impl Stage<'_> {
     }
 }
 
-/// The memory of a process, in MiB.
+/// Resident memory of a process, in MiB.
 fn resident(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

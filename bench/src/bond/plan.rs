@@ -1,4 +1,4 @@
-//! What is measured: the cells, each with its links and who does what over them.
+//! The plan: the cells with their links, contenders and tasks.
 
 use manyways_rig::links::{Pair, constant, describe, mean_rate, round_trip};
 use manyways_trace::scenario::{DelaySpec, DirectionSpec, HostSpec, LinkSpec, LinkState, LossSpec};
@@ -8,24 +8,22 @@ use super::contender::{BOND, By, Contender};
 use super::task::Task;
 use crate::traffic::web::PAGES;
 
-/// A cell; each of its hosts has a server, and a gateway where a contender wants one.
+/// A cell; each of its hosts has a server, and a gateway if a contender needs one.
 pub type Cell = manyways_rig::cell::Cell<Entry, Setting>;
 
-/// Conditions that only these cells have.
+/// Conditions that are specific to these cells.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// How long the servers beside the gateways think, except the last host's.
+    /// Think time of the servers for requests over a bond.
     pub think: Span,
-    /// Whether nothing goes over any link.
+    /// Whether no link is used.
     pub on_loopback: bool,
 }
 
 /// One run of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// Who.
     pub contender: Contender,
-    /// Does what.
     pub task: Task,
 }
 
@@ -37,34 +35,34 @@ impl manyways_rig::cell::Contender for Entry {
 
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
-/// How often everything runs.
+/// Default number of rounds.
 const ROUNDS: u32 = 15;
-/// The same of the cells that compare schedulers with each other…
+/// Rounds of the cells that compare schedulers.
 const SCHEDULER_ROUNDS: u32 = 5;
-/// …of the cell that takes longest a round, and of those that say what a counter has.
+/// Rounds of the cell with the longest rounds, and of the cells that read counters.
 const PAGE_ROUNDS: u32 = 9;
 const APPS_ROUNDS: u32 = 5;
 const PAIR_ROUNDS: u32 = 3;
-/// How long the four applications run.
+/// Duration of the four applications.
 const APPS: Span = Span::from_secs(20);
-/// How much of a recorded pair a round takes: three of them are a whole recording of 99 s.
+/// Part of a recorded pair that one round uses: three rounds use about a whole recording of 99 s.
 pub const RECORDED: Span = Span::from_secs(30);
-/// How long a bulk transfer takes at full rate.
+/// Duration of a bulk transfer at full rate.
 const BULK: Span = Span::from_secs(6);
-/// One file each.
+/// Sizes of single files.
 pub const SIZES: [u64; 7] = [10 * KB, 50 * KB, 100 * KB, 500 * KB, MB, 5 * MB, 10 * MB];
-/// Over this, one path alone is no rival, and takes long.
+/// Above this size, single paths are omitted: they are far slower.
 const LARGEST_ALONE: u64 = MB;
-/// Streams that do nothing.
+/// Number of idle streams of the target.
 pub const CROWD: u32 = 20_000;
-/// Every scheduler; the first is the default.
+/// All schedulers; the first is the default.
 pub const SCHEDULERS: [&str; 5] = ["buffer-aware", "minrtt", "round-robin", "single", "ecf"];
 
 const MPTCP: [Contender; 2] = [Contender::Mptcp(0), Contender::Mptcp(1)];
 const SPLICED: [Contender; 2] = [Contender::Spliced(0), Contender::Spliced(1)];
 const DIRECT: [Contender; 2] = [Contender::Direct(0), Contender::Direct(1)];
 
-/// The cells in the order in which they run.
+/// The cells in the order of their runs.
 pub fn plan(recorded: &[Pair]) -> Vec<Cell> {
     let parts = [
         files(),
@@ -85,7 +83,7 @@ pub fn plan(recorded: &[Pair]) -> Vec<Cell> {
     parts.into_iter().flatten().collect()
 }
 
-/// The paper's Wi-Fi and LTE.
+/// Wi-Fi and LTE of the paper.
 pub fn paper() -> Vec<LinkSpec> {
     let link = |name: &str, down: u64, up: u64, round_trip: u64| {
         let link = constant(name, 1, Span::from_millis(round_trip));
@@ -98,7 +96,7 @@ pub fn paper() -> Vec<LinkSpec> {
     vec![link("wifi", 7_040, 2_020, 50), link("lte", 9_185, 2_286, 70)]
 }
 
-/// Others, with the paper's round trips.
+/// Links of other rates in Mbit/s, with the round-trip times of the paper.
 fn wifi_and_lte(wifi: u64, lte: u64) -> Vec<LinkSpec> {
     let trip = Span::from_millis;
     vec![constant("wifi", wifi, trip(50)), constant("lte", lte, trip(70))]
@@ -116,7 +114,7 @@ fn cell(part: char, name: &str, links: Vec<LinkSpec>, contenders: Vec<Entry>) ->
     Cell { name, part, title, links, hosts, contenders, rounds: ROUNDS, ..Cell::default() }
 }
 
-/// A host that is so many milliseconds of a round trip farther from Wi-Fi and LTE.
+/// A host with a round-trip time that is longer by these milliseconds over Wi-Fi and LTE.
 fn host(name: &str, farther: [f64; 2]) -> HostSpec {
     let extra = |link: &str, millis: f64| (link.to_owned(), Span::from_secs_f64(millis / 2000.0));
     let [wifi, lte] = farther;
@@ -165,8 +163,8 @@ fn requests() -> Vec<Cell> {
     vec![cell('c', "requests", paper(), each(&[&[BOND], &MPTCP, &DIRECT], task))]
 }
 
-/// The four places of the paper's proxy, and the server of those who have none: 4 ms behind the
-/// first place.
+/// The four proxy locations of the paper, and the server of the contenders without a proxy: 4 ms
+/// beyond the first location.
 fn places() -> Vec<Cell> {
     let trip = Span::from_millis;
     let at = |name: &str, trip: Span| {
@@ -199,7 +197,7 @@ fn places() -> Vec<Cell> {
          the server",
         cell.title
     );
-    // The gateway's own handshake with the server and the request each take these 4 ms.
+    // The gateway's handshake with the server and the request each take these 4 ms.
     let setting = Setting { think: Span::from_millis(8), ..Setting::default() };
     vec![Cell { hosts, title, setting, ..cell }]
 }
@@ -245,7 +243,7 @@ fn lossy() -> Vec<Cell> {
         keep,
         bulk: false,
     };
-    // Where requests are close to each other, the next one tells the kernel of a loss.
+    // With short intervals, the segments of the next request reveal a loss to the kernel.
     let tasks = [(true, 300, 40), (true, 50, 120), (false, 50, 120)].map(task).into_iter();
     let entries = tasks.flat_map(|task| each(&[&[redundant], &DIRECT], task)).collect();
     let cell = cell('h', "lossy", links.collect(), entries);
@@ -258,7 +256,7 @@ fn calls() -> Vec<Cell> {
     vec![cell('i', "call", paper(), each(&[&[BOND, single], &DIRECT], task))]
 }
 
-/// A lab has a link, which nothing uses here.
+/// A lab requires a link, which these entries do not use.
 fn loopback() -> Vec<Cell> {
     let both = [BOND, Contender::Direct(0)];
     let mut entries = each(&[&both], Task::Bulk(BULK));
@@ -270,8 +268,8 @@ fn loopback() -> Vec<Cell> {
     vec![Cell { title, setting, hosts: Vec::new(), ..cell }]
 }
 
-/// As many as the target speaks of, or as this machine lets a process have: each is a descriptor of
-/// everyone who takes part.
+/// Number of idle streams: that of the target, limited by the file limit of this machine. Each
+/// stream is a file descriptor in every process.
 fn crowd() -> u32 {
     let most = manyways_sys::privilege::raise_file_limit().unwrap_or(1024);
     CROWD.min(u32::try_from(most).unwrap_or(CROWD).saturating_sub(100))
@@ -304,7 +302,7 @@ fn four_apps() -> Vec<Cell> {
     vec![Cell { rounds: APPS_ROUNDS, ..cell('m', "four-apps", paper(), entries) }]
 }
 
-/// Every recorded pair, as it is.
+/// Every recorded pair, unchanged.
 fn pairs(pairs: &[Pair]) -> Vec<Cell> {
     let of = |pair: &Pair| {
         let entries = each(&[&[BOND]], Task::Counted(RECORDED));
@@ -314,12 +312,12 @@ fn pairs(pairs: &[Pair]) -> Vec<Cell> {
     pairs.iter().map(of).collect()
 }
 
-/// Whether a task is to load a web page.
+/// Whether a task loads a web page.
 pub fn wants_browser(cell: &Cell) -> bool {
     cell.contenders.iter().any(|entry| matches!(entry.task, Task::Page(_)))
 }
 
-/// The links that a contender may use, together.
+/// Total mean rate of the links that a contender may use.
 pub fn rate(cell: &Cell, contender: Contender) -> Rate {
     match contender.only_link().and_then(|index| cell.links.get(index)) {
         Some(link) => mean_rate(link),
@@ -327,13 +325,13 @@ pub fn rate(cell: &Cell, contender: Contender) -> Rate {
     }
 }
 
-/// About how many seconds one entry takes.
+/// Estimated duration of one entry in seconds.
 pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     let trip = cell.links.iter().map(round_trip).max().unwrap_or_default();
     entry.task.seconds(rate(cell, entry.contender), trip) + trip.as_secs_f64() + 0.2
 }
 
-/// About how many seconds a cell takes.
+/// Estimated duration of a cell in seconds.
 pub fn seconds_of_all(cell: &Cell) -> f64 {
     let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
     8.0 + round * f64::from(cell.rounds)

@@ -1,5 +1,5 @@
-//! Everything that runs in the lab beside the load generator: servers, gateways, clients and the
-//! two ends of the splice.
+//! All processes of the lab except the load generator: servers, gateways, clients and both ends of
+//! the splice.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,55 +17,54 @@ use super::contender::{By, Contender};
 use super::plan::{Cell, wants_browser};
 use manyways_rig::launch::{DriveError, system};
 
-/// Where the server listens for TCP and datagrams.
+/// Port of the server for TCP and datagrams.
 pub const SERVER: u16 = 7100;
-/// Where it does for MPTCP.
+/// Port of the server for MPTCP.
 const MPTCP_SERVER: u16 = 7101;
-/// Where the first origin of the web pages does.
+/// Port of the first origin of the web pages.
 pub const WEB: u16 = 7110;
-/// Where a call's datagrams go, as a policy knows calls: STUN's port.
+/// Port of a call's datagrams, by which a policy recognizes calls: STUN.
 pub const CALL: u16 = 3478;
-/// Where the far end of the splice does, for plain TCP and MPTCP.
+/// Ports of the far end of the splice, for plain TCP and MPTCP.
 const SPLICE: (u16, u16) = (7001, 7002);
-/// Where a gateway does.
+/// Port of a gateway.
 const GATEWAY: u16 = 4433;
-/// The first of the SOCKS5 ports on the device.
+/// First SOCKS5 port on the device.
 const DOORS: u16 = 1081;
-/// What everything gets to start.
+/// Time limit for the start of a process.
 const PATIENCE: Span = Span::from_secs(10);
-/// How often it is looked at.
+/// Interval of the checks whether a process has started.
 const LOOK: Span = Span::from_millis(20);
 
-/// What runs, by where it is.
+/// Paths of the programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// The binary under test.
     pub manyways: PathBuf,
-    /// This one.
+    /// This program.
     pub own: PathBuf,
-    /// Tells the sockets' congestion control.
+    /// Prints the congestion control of sockets.
     pub ss: PathBuf,
-    /// Chromium.
+    /// Chromium; `None` if it is not installed.
     pub browser: Option<PathBuf>,
 }
 
-/// The four-application policy, as it is shipped.
+/// The shipped four-application policy.
 const FOUR_APPS: &str = include_str!("../../../docs/policies/four-apps.toml");
 
-/// What runs in a lab; the far side's processes go with the lab.
+/// Processes of a lab; those of the server side end with the lab.
 pub struct Site {
     programs: Programs,
     folder: PathBuf,
-    /// The gateways' public key.
+    /// Public key of the gateways.
     gateway_key: String,
-    /// The device's SOCKS5 ports, in this order from [`DOORS`].
+    /// Contenders with a SOCKS5 port on the device, with consecutive ports from [`DOORS`].
     doors: Vec<Contender>,
     clients: Vec<(Contender, Child)>,
     splice: Option<Child>,
 }
 
 impl Site {
-    /// Starts what the contenders of a cell need.
+    /// Starts the processes that the contenders of a cell need.
     pub fn start(
         lab: &mut Lab,
         programs: &Programs,
@@ -77,7 +76,8 @@ impl Site {
         let mut doors = contenders.to_vec();
         doors.sort_unstable();
         doors.dedup();
-        // A browser cannot be told from which address; for it even the straight way has a door.
+        // A browser cannot be bound to a source address, so it needs a proxy for direct connections
+        // too.
         let straight = |one: &Contender| wants_browser(cell) && matches!(one, Contender::Direct(_));
         doors.retain(|one| one.is_spliced() || one.is_bond() || straight(one));
         let mut site = Self {
@@ -111,7 +111,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A gateway on every host that a contender wants one on; it lets one client in.
+    /// Starts a gateway on every host of a bond contender; it authorizes one client.
     fn gateways(&mut self, lab: &mut Lab) -> Result<(), DriveError> {
         let mut hosts: Vec<usize> = self
             .doors
@@ -126,7 +126,7 @@ impl Site {
         }
         self.gateway_key = keygen(&self.programs.manyways, &self.folder, "gateway")?;
         let client = keygen(&self.programs.manyways, &self.folder, "client")?;
-        // Every scheduler and every start of a client is a session of its own.
+        // Every scheduler and every start of a client creates a session.
         fs::write(self.folder.join("allow"), format!("{client} device sessions=1000\n"))
             .map_err(system("write the list of clients"))?;
         hosts.sort_unstable();
@@ -169,8 +169,8 @@ impl Site {
         Ok(child)
     }
 
-    /// Starts the client of a contender, anew where it runs already, and waits until it has a
-    /// carrier over every link. Others have none to renew.
+    /// Starts or restarts the client of a bond contender, and waits until it has a carrier over
+    /// every link. Other contenders have no client.
     pub fn renew(&mut self, lab: &Lab, contender: Contender) -> Result<(), DriveError> {
         let Contender::Bond { by, host } = contender else { return Ok(()) };
         let Some(place) = self.doors.iter().position(|door| *door == contender) else {
@@ -217,7 +217,7 @@ impl Site {
         listens(lab, port)
     }
 
-    /// This program under another name, which is all that a policy knows of an application.
+    /// Copies this program under another name, by which a policy recognizes an application.
     pub fn disguise(&self, name: &str) -> Result<PathBuf, DriveError> {
         let file = self.folder.join(name);
         if !file.exists() {
@@ -226,12 +226,12 @@ impl Site {
         Ok(file)
     }
 
-    /// Where things may lie that go with the lab.
+    /// Folder that is removed with the lab.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What a load generator is told of the way to this port of the server.
+    /// Arguments of a load generator for this contender and port of the server.
     pub fn way(&self, contender: Contender, port: u16, hosts: usize) -> Vec<String> {
         let host = match contender {
             Contender::Bond { host, .. } => host,
@@ -263,7 +263,7 @@ impl Drop for Site {
     }
 }
 
-/// Makes a key `NAME.key`, and gives its public half.
+/// Creates the key `NAME.key` and returns its public key.
 pub fn keygen(manyways: &Path, folder: &Path, name: &str) -> Result<String, DriveError> {
     let output = Command::new(manyways)
         .args(["bond", "keygen"])
@@ -281,7 +281,7 @@ fn said_so(log: &Path, words: &str) -> io::Result<bool> {
     Ok(fs::read_to_string(log)?.contains(words))
 }
 
-/// Waits until somebody listens on this port of the device.
+/// Waits until a process listens on this port of the device.
 fn listens(lab: &Lab, port: u16) -> Result<(), DriveError> {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     waits("a proxy on the device", || {
@@ -289,7 +289,7 @@ fn listens(lab: &Lab, port: u16) -> Result<(), DriveError> {
     })
 }
 
-/// Waits until something is there.
+/// Polls `ready` until it returns true, for at most 10 s.
 pub fn waits(what: &str, mut ready: impl FnMut() -> io::Result<bool>) -> Result<(), DriveError> {
     let clock = Clock::start();
     while !ready().map_err(system("watch what was started"))? {

@@ -7,7 +7,6 @@ use manyways_rig::sample::{Quartiles, quantile, ratio};
 use super::Bond;
 use super::record::{self, Record, is, samples, tasks, values};
 
-/// The whole page.
 pub fn page(results: &ResultsOf<Bond>) -> String {
     let sockets = results.cells.iter().flat_map(|cell| &cell.more.sockets);
     let (plain, subflows) = sockets.fold((0, 0), |(plain, subflows), seen| {
@@ -75,7 +74,7 @@ fn figures(out: &mut String, cell: &Record) {
     table(out, " | figure | first over this | pair by pair |  | failed", rows);
 }
 
-/// What there is to know besides the figure.
+/// Further figures of a contender, as one cell of the table.
 fn besides(cell: &Record, name: &str, task: &str) -> String {
     let mut words = Vec::new();
     let samples = samples(cell, name, task);

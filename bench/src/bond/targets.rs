@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it was.
+//! Target values of `manyways bond`, and whether they were met.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::task::{CALL_AND_MESSENGER, WITH_STORE};
 const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
 const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];
 
-/// What an idle carrier may put on its link: one keep-alive of TCP and its acknowledgement, each
-/// with an IPv4 head and TCP's timestamps.
+/// Bytes that an idle carrier may use on its link: one TCP keep-alive and its acknowledgement, each
+/// with an IPv4 header and TCP timestamps.
 const KEEPALIVE: f64 = 104.0;
-/// In percent of what came.
+/// Maximum share of spurious retransmissions, in percent of the received bytes.
 const SPURIOUS: f64 = 1.0;
 
-/// Every target over what was measured.
+/// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = Vec::from(over_mptcp(cells));
     targets.extend(over_direct(cells));
@@ -37,7 +37,7 @@ fn part<'a>(cells: &'a [Record], letter: &str) -> impl Iterator<Item = &'a Recor
     cells.iter().filter(move |cell| cell.part == letter)
 }
 
-/// Of several contenders, the figures of the best one: with the smallest median, or the largest.
+/// The figures of the best contender: the one with the smallest median, or the largest if `most`.
 fn best(cell: &Record, names: &[&str], task: &str, most: bool) -> BTreeMap<u32, f64> {
     let sign = if most { -1.0 } else { 1.0 };
     let all = names.iter().map(|name| values(cell, name, task)).filter(|all| !all.is_empty());
@@ -47,7 +47,7 @@ fn best(cell: &Record, names: &[&str], task: &str, most: bool) -> BTreeMap<u32, 
     all.min_by(|a, b| key(a).total_cmp(&key(b))).unwrap_or_default()
 }
 
-/// bond over the best of others, for every task of the cells.
+/// bond divided by the best of `others`, for every task of the cells.
 fn compared<'a>(
     cells: impl Iterator<Item = &'a Record>,
     others: &[&str],
@@ -73,7 +73,7 @@ fn over_mptcp(cells: &[Record]) -> [Target; 2] {
     ]
 }
 
-/// A target for the median alone.
+/// A target for the median only.
 fn middle(what: &str, bound: f64, figures: &[Figure]) -> Target {
     let target = middle_and_worst(what.to_owned(), (bound, f64::INFINITY), figures);
     Target { wanted: format!("median <= {bound:.2}"), ..target }
@@ -126,7 +126,7 @@ fn stalls(cells: &[Record]) -> Vec<Target> {
     [("interface down", 100.0), ("silent black hole", 250.0)].map(of).into()
 }
 
-/// The 99th percentile of all rounds, redundant over the best single path.
+/// The 99th percentile over all rounds, redundant divided by the best single path.
 fn lossy(cells: &[Record]) -> Target {
     let mut figures = Vec::new();
     for cell in part(cells, "h") {
@@ -180,7 +180,7 @@ fn loopback(cells: &[Record]) -> Vec<Target> {
     targets
 }
 
-/// For as many as the target speaks of, where a machine lets a process have fewer.
+/// Scaled to the target's number of streams if the machine allows only fewer.
 fn idle(cells: &[Record]) -> Target {
     let one = |cell: &Record| {
         let task = *tasks(cell).iter().find(|task| task.ends_with(" idle streams"))?;
@@ -193,7 +193,7 @@ fn idle(cells: &[Record]) -> Target {
     each(what.to_owned(), Bound::AtMost(300.0), part(cells, "j").filter_map(one).collect())
 }
 
-/// The default over the best of all schedulers, task by task.
+/// The default scheduler divided by the best of all schedulers, for every task.
 fn schedulers(cells: &[Record]) -> Vec<Target> {
     let default = super::plan::SCHEDULERS[0];
     let one = |cell: &Record| {
@@ -250,7 +250,7 @@ fn four_apps(cells: &[Record]) -> [Target; 3] {
     ]
 }
 
-/// Of all pairs together; the worst one is told beside.
+/// Over all pairs together; the worst pair is reported too.
 fn reinjection(cells: &[Record]) -> Target {
     let (mut all, mut worst) = ((0.0, 0.0), None::<Figure>);
     for cell in part(cells, "n") {

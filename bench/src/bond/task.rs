@@ -1,91 +1,87 @@
-//! What a contender has to do.
+//! Tasks of a contender.
 
 use std::ffi::OsString;
 
 use manyways_trace::scenario::LinkState;
 use manyways_unit::{Rate, Size, Span};
 
-/// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Task {
-    /// So many files, so many at once.
+    /// Files, with a limit of concurrent ones.
     Files {
-        /// How large each is.
+        /// Size of each file.
         size: Size,
-        /// How many.
+        /// Number of files.
         flows: u32,
-        /// How many at once.
+        /// Number of concurrent files.
         at_once: u32,
     },
-    /// One file that takes this long at the links' full rate; its goodput.
+    /// One file that takes this time at the full rate of the links; the figure is its goodput.
     Bulk(Span),
-    /// Requests at fixed times.
     Requests {
-        /// How large each answer is.
+        /// Size of each response.
         size: Size,
-        /// Time from one to the next.
+        /// Time between the starts of two requests.
         every: Span,
-        /// How many.
         count: u32,
-        /// All over one connection.
+        /// Whether all requests use one connection.
         keep: bool,
-        /// While a large file comes.
+        /// Whether a large file is downloaded concurrently.
         bulk: bool,
     },
-    /// A stream of 1 Mbit/s; the link that carries it goes.
+    /// A stream of 1 Mbit/s; the link that carries it is interrupted.
     Stall(LinkState),
-    /// Datagrams both ways for so long.
+    /// Datagrams in both directions for this time.
     Call(Span),
-    /// So many connections for a few bytes each, as fast as can be; how many a second.
+    /// This number of short connections, as fast as possible; the figure is connections per second.
     Rush(u32),
-    /// So many connections that stay open and do nothing; the memory that they take.
+    /// This number of idle open connections; the figure is the memory for them.
     Crowd(u32),
-    /// A web page of so many objects.
+    /// A web page with this number of objects.
     Page(usize),
-    /// A call and a messenger for so long, with an app store's download or without; what they put
-    /// on the cellular link.
+    /// A call and a messenger, with or without a download of an app store; the figure is the bytes
+    /// that they send over the cellular link.
     Apps {
-        /// How long.
         length: Span,
-        /// Whether the app store downloads something that takes as long.
+        /// Whether the app store downloads for the whole time.
         store: bool,
     },
-    /// As [`Task::Bulk`]; what was sent again for nothing, over what came.
+    /// [`Task::Bulk`]; the figure is the share of spurious retransmissions in the received bytes.
     Counted(Span),
 }
 
-/// Of a stream that must not stall: how fast, how long, and when its link goes.
+/// Rate and duration of a stream that must not stall.
 pub const STREAM: (Rate, Span) = (Rate::from_mbps(1), Span::from_secs(9));
-/// See [`STREAM`].
+/// Time after the start of [`STREAM`] at which its link is interrupted.
 pub const GOES: Span = Span::from_secs(4);
-/// What the tasks of the four-application policy are called.
+/// Name of a task of the four-application policy.
 pub const CALL_AND_MESSENGER: &str = "cellular: call and messenger";
-/// See [`CALL_AND_MESSENGER`].
+/// Name of the same task with the app store.
 pub const WITH_STORE: &str = "cellular: call, messenger and app store";
-/// Longer than any requests take, at the rate of the links.
+/// Time by which a concurrent download outlasts the requests, at the rate of the links.
 const OUTLASTS: Span = Span::from_secs(4);
 
-/// What a figure is.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Less is better.
+    /// Lower is better.
     Seconds,
-    /// Less is better.
+    /// Lower is better.
     Millis,
-    /// More is better.
+    /// Higher is better.
     Mbps,
-    /// More is better.
+    /// Higher is better.
     PerSecond,
-    /// Less is better.
+    /// Lower is better.
     MiB,
-    /// Less is better.
+    /// Lower is better.
     Bytes,
-    /// Less is better.
+    /// Lower is better.
     Percent,
 }
 
 impl Unit {
-    /// As a table has it.
+    /// Symbol of the unit in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "s",
@@ -98,7 +94,7 @@ impl Unit {
         }
     }
 
-    /// A figure from what was told in seconds, or Mbit/s.
+    /// Converts a reported value in seconds to the unit; other values are unchanged.
     pub fn shown(self, value: f64) -> f64 {
         match self {
             Self::Millis => value * 1000.0,
@@ -108,12 +104,11 @@ impl Unit {
 }
 
 impl Task {
-    /// One file.
     pub const fn file(bytes: u64) -> Self {
         Self::Files { size: Size::from_bytes(bytes), flows: 1, at_once: 1 }
     }
 
-    /// What it is called; two tasks of a cell have different names.
+    /// Name, which is unique in a cell.
     pub fn name(&self) -> String {
         match *self {
             Self::Files { size, flows: 1, .. } => shown(size),
@@ -139,7 +134,6 @@ impl Task {
         }
     }
 
-    /// What its figure is.
     pub fn unit(&self) -> Unit {
         match self {
             Self::Files { .. } | Self::Page(_) => Unit::Seconds,
@@ -152,7 +146,7 @@ impl Task {
         }
     }
 
-    /// The figure of what a load generator told, over links of this rate.
+    /// Converts the result of a load generator to the figure, for links of this total rate.
     pub fn figure(&self, told: f64, rate: Rate) -> f64 {
         match *self {
             Self::Bulk(span) => Self::bulk(span, rate).as_bytes() as f64 * 8.0 / 1e6 / told,
@@ -161,13 +155,13 @@ impl Task {
         }
     }
 
-    /// How large the file of a bulk transfer is, over links of this rate.
+    /// Size of the file of a bulk transfer, for links of this total rate.
     pub fn bulk(span: Span, rate: Rate) -> Size {
-        // Whole packets, or a run would end with a small one.
+        // Whole packets, so that no run ends with a small one.
         Size::from_bytes(rate.size_in(span).as_bytes() / 1000 * 1000)
     }
 
-    /// What the load generator is told, of links that together have this rate.
+    /// Arguments of the load generator, for links of this total rate.
     pub fn arguments(&self, rate: Rate) -> Vec<OsString> {
         let words: Vec<String> = match *self {
             Self::Files { size, flows, at_once } => vec![
@@ -200,20 +194,21 @@ impl Task {
             }
             Self::Crowd(count) => vec![format!("crowd --count {count}")],
             Self::Page(objects) => vec![format!("browse --objects {objects}")],
-            // Each of them is a task of its own.
+            // Each application is a separate task.
             Self::Apps { .. } => Vec::new(),
         };
         words.join(" ").split_whitespace().map(OsString::from).collect()
     }
 
-    /// About how many seconds it takes over links of this rate, with the slowest round trip.
+    /// Estimated duration in seconds, for links of this total rate with this longest round-trip
+    /// time.
     pub fn seconds(&self, rate: Rate, round_trip: Span) -> f64 {
         let trip = round_trip.as_secs_f64();
         match *self {
             Self::Files { size, flows, at_once } => {
                 let turns = f64::from(flows.div_ceil(at_once.max(1)));
                 let all = size.as_bytes() as f64 * 8.0 * f64::from(flows);
-                // Slow start costs a small file more than its bytes.
+                // Slow start takes longer than the bytes of a small file.
                 turns * 3.0 * trip + all / rate.as_bps().max(1) as f64 * 1.3
             }
             Self::Bulk(span) | Self::Counted(span) => span.as_secs_f64() * 1.2,
@@ -223,7 +218,7 @@ impl Task {
             Self::Stall(_) => STREAM.1.as_secs_f64() + 2.5,
             Self::Call(length) => length.as_secs_f64() + 0.5,
             Self::Rush(count) | Self::Crowd(count) => f64::from(count) / 5_000.0 + 1.0,
-            // The browser's start, its end, and some 22 KB an object.
+            // The browser's start and end, and about 22 KB per object.
             Self::Page(objects) => {
                 1.6 + 8.0 * trip + objects as f64 * 22e3 * 8.0 / rate.as_bps().max(1) as f64 * 1.2
             }
@@ -236,7 +231,7 @@ fn millis(span: Span) -> u64 {
     span.as_nanos() / 1_000_000
 }
 
-/// `512 KB`, `20 MB`.
+/// Formats a size: `512 KB`, `20 MB`.
 fn shown(size: Size) -> String {
     let bytes = size.as_bytes();
     match (bytes.is_multiple_of(1_000_000), bytes.is_multiple_of(1000)) {

@@ -1,10 +1,11 @@
-//! Captures of any size, made of conversations that a simple model of TCP holds: the same ones for
-//! the same [`Shape`], so that all contenders read the same file.
+//! Synthetic captures of any size from a simple model of TCP. Equal [`Shape`]s give equal captures,
+//! so that all contenders read the same file.
 //!
-//! A connection has a handshake, a question, an answer that comes in windows which double until
-//! they are large, acknowledgements of two segments each, now and then a segment that is lost
-//! behind the capture point and comes again, and an end. Every segment has the stamp of its end's
-//! clock and echoes the latest one that had come there. Half of the connections speak HTTP, the
+//! A connection has a handshake, requests, responses in windows that double up to a limit, an
+//! acknowledgement for every two segments, occasional losses after the capture point with a
+//! retransmission, and an end. Every segment has a TCP timestamp of its sender's clock and echoes
+//! the latest one that the sender received (RFC 7323). Half of the connections use HTTP; the
+//! payload of the others begins like TLS.
 //! others something that begins like TLS.
 
 mod frame;
@@ -35,19 +36,17 @@ pub struct Shape {
     pub open: bool,
 }
 
-/// What was written.
+/// Size of a written capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Written {
-    /// Packets.
     pub packets: u64,
-    /// Bytes of the file.
     pub bytes: u64,
 }
 
 const MSS: u32 = 1_448;
 const MILLI: u64 = 1_000_000;
 
-/// A packet that is going to pass.
+/// A packet that is scheduled to pass the capture point.
 struct Passing {
     flow: u32,
     is_up: bool,
@@ -55,21 +54,21 @@ struct Passing {
     ack: u32,
     flags: u8,
     length: u32,
-    /// The first question or answer, which has readable bytes.
+    /// Whether it begins the first response of a request or a request, whose bytes are readable.
     is_head: bool,
-    /// When it was sent, and when what it echoes was: in milliseconds.
+    /// TCP timestamp and echoed timestamp, in milliseconds.
     stamp: u32,
     echo: u32,
 }
 
-/// A connection that is still at it.
+/// A connection that has not ended.
 struct Talk {
     flow: u32,
     near: u64,
     far: u64,
-    /// Answers that are still to come, in bytes.
+    /// Remaining responses, in bytes.
     answers: Vec<u32>,
-    /// The next bytes of each side.
+    /// Next sequence number of each side.
     up: u32,
     down: u32,
     stage: Stage,
@@ -78,25 +77,26 @@ struct Talk {
     server: End,
 }
 
-/// One end of a connection.
 #[derive(Default)]
 struct End {
-    /// How long it takes from the capture point to the end and back.
+    /// Round-trip time from the capture point to the endpoint, in nanoseconds.
     away: u64,
-    /// When segments passed that have not come here yet.
+    /// Capture times of segments that have not arrived at the endpoint.
     coming: VecDeque<u64>,
-    /// The stamp of the last one that has.
+    /// Timestamp of the last segment that arrived.
     seen: u32,
 }
 
 impl End {
-    /// The stamp of a segment that passes at this time and was sent before that.
+    /// The timestamp of a segment that passes the capture point at `at`; it was sent half a
+    /// round-trip time before.
     fn stamp(&self, at: u64) -> u32 {
-        // No clock begins at zero, which stands for none.
+        // Offset of the clock, because an echo of zero means that there is none.
         ((at + MILLI - self.away / 2) / MILLI) as u32 + 1_000
     }
 
-    /// What a segment echoes that passes now: a round trip ago its cause did.
+    /// The echoed timestamp of a segment that passes at `at`: of the latest segment that passed at
+    /// least a round-trip time before.
     fn echo(&mut self, at: u64, other: &Self) -> u32 {
         while self.coming.front().is_some_and(|passed| *passed + self.away <= at) {
             let passed = self.coming.pop_front().unwrap_or_default();
@@ -116,15 +116,15 @@ enum Stage {
 /// Writes a capture.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of the output.
 pub fn write(shape: &Shape, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written { packets: 0, bytes: 24 };
     out.write_all(&0xa1b2_3c4d_u32.to_le_bytes())?;
     out.write_all(&[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
     out.write_all(&(shape.snap as u32).to_le_bytes())?;
     out.write_all(&1_u32.to_le_bytes())?;
-    // The mean answer that makes about so many packets: of three packets two are data, one is an
-    // acknowledgement; ten more belong to the beginning and the end.
+    // The mean response size for the requested number of packets: two of three packets are data,
+    // one is an acknowledgement; ten more belong to the handshake and the end.
     let each = shape.packets / u64::from(shape.flows.max(1));
     let mean = each.saturating_sub(10).max(3) * 2 / 3 * u64::from(MSS);
     let mut order = Order::default();
@@ -152,7 +152,7 @@ enum Event {
     Packet(Passing),
 }
 
-/// Events by time; those of one time in the order in which they were put in.
+/// Events sorted by time; events of the same time keep their insertion order.
 #[derive(Default)]
 struct Order {
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -184,7 +184,7 @@ impl Talk {
         let mut random = u64::from(flow) + 1;
         let near = (1 + draw(&mut random) % 8) * MILLI / 2;
         let far = (5 + draw(&mut random) % 60) * MILLI;
-        // One to four answers, of which some are ten times as long as others.
+        // One to four responses, some of which are up to eight times as long as others.
         let count = 1 + draw(&mut random) % 4;
         let answers = (0..count)
             .map(|_| {
@@ -197,7 +197,7 @@ impl Talk {
         Self { flow, near, far, answers, up, down, stage, random, client, server }
     }
 
-    /// Those of one side have to be asked for in the order in which they pass.
+    /// Must be called in the order in which the packets of one side pass.
     fn packet(&mut self, at: u64, is_up: bool, flags: u8, length: u32) -> Passing {
         let (seq, ack) = if is_up { (self.up, self.down) } else { (self.down, self.up) };
         let (own, other) = match is_up {
@@ -209,13 +209,13 @@ impl Talk {
         Passing { flow: self.flow, is_up, seq, ack, flags, length, is_head: false, stamp, echo }
     }
 
-    /// Has a packet pass.
+    /// Schedules a packet without payload.
     fn send(&mut self, order: &mut Order, at: u64, is_up: bool, flags: u8) {
         let packet = self.packet(at, is_up, flags, 0);
         order.push(at, Event::Packet(packet));
     }
 
-    /// Says what passes from now on, until it is this connection's turn again.
+    /// Schedules the next packets of the connection, and its next turn.
     fn turn(mut self: Box<Self>, now: u64, shape: &Shape, order: &mut Order) {
         let (near, far) = (self.near, self.far);
         match self.stage {
@@ -253,7 +253,7 @@ impl Talk {
         }
     }
 
-    /// A window's worth of an answer.
+    /// Schedules one window of a response.
     fn answer(
         mut self: Box<Self>,
         now: u64,
@@ -308,7 +308,7 @@ impl Talk {
     }
 }
 
-/// The next of a row of numbers that look random (xorshift64*).
+/// Returns the next pseudo-random number (xorshift64*).
 fn draw(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -322,7 +322,7 @@ mod tests {
 
     const SHAPE: Shape = Shape { flows: 50, packets: 10_000, snap: 96, lasts: 5, open: false };
 
-    /// Time, client port first, flags, stamp and echo of each packet.
+    /// Time, direction, flags, timestamp and echoed timestamp of each packet.
     fn packets(shape: &Shape) -> Vec<(u64, bool, u8, u32, u32)> {
         let mut file = Vec::new();
         let written = write(shape, &mut file).unwrap();
@@ -363,7 +363,7 @@ mod tests {
         };
         assert!(of(&SHAPE) == of(&SHAPE));
         assert!(of(&SHAPE) != of(&Shape { lasts: 6, ..SHAPE }));
-        // Full packets are all there, and a short one is cut.
+        // Long packets are not truncated with the larger snap length.
         let whole = of(&Shape { snap: 65_535, ..SHAPE }).len();
         assert!(whole > 8 * of(&SHAPE).len(), "{whole}");
     }
@@ -376,7 +376,8 @@ mod tests {
         for (at, is_up, flags, stamp, echo) in packets {
             let own = if is_up { &mut talk.client } else { &mut talk.server };
             if flags != 0x02 {
-                // The latest of the other side's that passed a round trip ago or before.
+                // The latest timestamp of the other side that passed at least a round-trip time
+                // before.
                 let due = stamps[usize::from(!is_up)].iter().rev();
                 let due = due.copied().find(|(passed, _): &(u64, u32)| passed + own.away <= at);
                 assert_eq!(due.map(|(_, stamp)| stamp), Some(echo));

@@ -1,4 +1,4 @@
-//! Who reads captures, and how each is asked.
+//! Programs that read captures, and their command lines.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use manyways_rig::cell::Contender as _;
 use manyways_rig::programs::{program, version};
 use manyways_trace::scenario::LinkSpec;
 
-/// The release of NFStream that is compared with.
+/// The measured release of NFStream.
 const NFSTREAM: &str = "6.6.0";
 
-/// Goes through all flows, as NFStream's own first example does. Its processes begin anew from this
-/// file, so it has to be told which of them is the first.
+/// Iterates over all flows, as NFStream's first example does. Its child processes run this file
+/// again, so the main process needs the `__main__` guard.
 const SCRIPT: &str = "\
 import sys
 from nfstream import NFStreamer
@@ -21,29 +21,29 @@ if __name__ == '__main__':
     print(sum(1 for _ in flows))
 ";
 
-/// Somebody who reads a capture and says something of its flows.
+/// A program that reads a capture and reports its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// `manyways flows`.
     Manyways {
-        /// How many threads look at packets.
+        /// Number of threads that analyse packets.
         threads: u8,
-        /// Whether it writes tables.
+        /// Whether tables are written.
         tables: bool,
     },
-    /// `manyways flows` of the binary that the compiler was shown nothing for.
+    /// `manyways flows` of a binary that was built without profile-guided optimization.
     Untrained {
-        /// How many threads look at packets.
+        /// Number of threads that analyse packets.
         threads: u8,
     },
-    /// `manyways flows --threads 1` twice at once, one on each of two cores: what a second core can
-    /// give at most on this machine.
+    /// `manyways flows --threads 1` twice concurrently, on two cores: the upper bound of the gain
+    /// of a second core on this machine.
     Twice,
     /// `tshark -z conv,tcp`.
     TShark,
     /// `tcptrace -lW`.
     TcpTrace,
-    /// NFStream with its own settings.
+    /// NFStream with its default settings and one meter.
     NfStream,
 }
 
@@ -62,7 +62,7 @@ impl manyways_rig::cell::Contender for Contender {
 }
 
 impl Contender {
-    /// Whether it has a single core to itself and no other.
+    /// Whether the contender is pinned to a single core.
     pub fn is_on_one_core(self) -> bool {
         !matches!(
             self,
@@ -70,7 +70,7 @@ impl Contender {
         )
     }
 
-    /// About, for the estimate.
+    /// Rough speed for the estimated duration.
     pub fn packets_per_second(self) -> f64 {
         match self {
             Self::Manyways { .. } | Self::Untrained { .. } | Self::Twice => 1.5e6,
@@ -81,36 +81,36 @@ impl Contender {
     }
 }
 
-/// What is there to measure.
+/// Paths of the installed contenders.
 #[derive(Debug)]
 pub struct Programs {
-    /// The binary under test.
     pub manyways: PathBuf,
     untrained: Option<PathBuf>,
     tshark: Option<PathBuf>,
     tcptrace: Option<PathBuf>,
-    /// NFStream's Python and what it shall do.
+    /// Python of NFStream's virtual environment and its script, or the reason why it is not
+    /// available.
     nfstream: Result<(PathBuf, tempfile::NamedTempFile), String>,
 }
 
 impl Programs {
-    /// Finds the others, and installs NFStream where that can be had.
+    /// Searches for the other programs, and installs NFStream if possible.
     pub fn find(manyways: PathBuf, untrained: Option<PathBuf>) -> Self {
         let [tshark, tcptrace] = ["tshark", "tcptrace"].map(program);
         Self { manyways, untrained, tshark, tcptrace, nfstream: nfstream() }
     }
 
-    /// What the others are.
+    /// Names and versions of the other programs.
     pub fn versions(&self) -> Vec<String> {
         let mut all = Vec::new();
         all.extend(self.tshark.as_ref().and_then(|file| version(file, "--version")));
-        // It says its version among other words, and fails.
+        // tcptrace fails when it prints its version among other text.
         all.extend(self.tcptrace.as_ref().map(|_| "tcptrace 6.6.7".to_owned()));
         all.extend(self.nfstream.as_ref().ok().map(|_| format!("NFStream {NFSTREAM}")));
         all
     }
 
-    /// The program that is started, where it is known.
+    /// The program that is started; `None` if it is not installed.
     pub fn file(&self, who: Contender) -> Option<&Path> {
         match who {
             Contender::Manyways { .. } | Contender::Twice => Some(&self.manyways),
@@ -121,10 +121,10 @@ impl Programs {
         }
     }
 
-    /// The command with which one reads a capture; `-` is standard input.
+    /// The command that reads a capture; `-` is standard input.
     ///
     /// # Errors
-    /// Why it cannot run.
+    /// The reason why the contender cannot run.
     pub fn command(
         &self,
         who: Contender,
@@ -154,7 +154,7 @@ impl Programs {
                 self.untrained.clone().ok_or_else(missing)?
             }
             Contender::Twice => {
-                // The second fails where it has no core of its own.
+                // The second command fails if the machine has no core 1.
                 let both = "taskset -c 0 \"$0\" flows --threads 1 \"$1\" & \
                             taskset -c 1 \"$0\" flows --threads 1 \"$1\"; \
                             code=$?; wait $! && exit $code";
@@ -178,7 +178,7 @@ impl Programs {
             }
         };
         let mut command = match who.is_on_one_core() {
-            // The last core: interrupts and the rest of the world like the first.
+            // The last core, because interrupts and other processes prefer the first.
             true => {
                 let core = std::thread::available_parallelism().map_or(1, usize::from) - 1;
                 let mut command = Command::new("taskset");
@@ -192,7 +192,7 @@ impl Programs {
     }
 }
 
-/// A virtual environment in the same cache outside the checkout where set-up keeps its tools.
+/// A virtual environment in the cache folder that scripts/setup uses for tools.
 fn nfstream() -> Result<(PathBuf, tempfile::NamedTempFile), String> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = folder("XDG_CACHE_HOME")
@@ -221,8 +221,8 @@ fn nfstream() -> Result<(PathBuf, tempfile::NamedTempFile), String> {
     Ok((python, script))
 }
 
-/// Runs one step of an installation. Which mirror a machine asks concerns nobody who reads why it
-/// failed, so of that only the status is told.
+/// Runs one step of an installation. The error has only the exit status: the package mirror in its
+/// output is irrelevant to a reader of the report.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("NFStream cannot be installed: {error}"))?;

@@ -1,4 +1,4 @@
-//! Measures a cell.
+//! The run of a cell.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read};
@@ -17,26 +17,25 @@ use super::contender::Programs;
 use super::plan::{Cell, Setting};
 use super::record::{Figures, Record};
 
-/// How long a contender may take for a capture.
+/// Time limit of a contender for one capture.
 const PATIENCE: Span = Span::from_secs(1_800);
-/// A program that did nothing for so long has read all that there is.
+/// A process without activity for this time has read all available packets.
 const QUIET: Span = Span::from_millis(300);
 
-/// What all cells share.
+/// State that all cells share.
 pub struct Driver {
-    /// The programs of all contenders.
     pub programs: Programs,
-    /// Ends the whole benchmark.
+    /// Signals that end the whole benchmark.
     pub termination: Termination,
-    /// Seed of every order.
+    /// Seed that determines the order of the contenders.
     pub seed: u64,
 }
 
 impl Driver {
-    /// Measures a cell, and tells after each round how many are done.
+    /// Measures a cell. Calls `progress` after each round with the number of finished rounds.
     ///
     /// # Errors
-    /// Why it came to nothing.
+    /// The reason why the cell could not be measured.
     pub fn measure(
         &self,
         cell: &Cell,
@@ -76,7 +75,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a capture in a process of its own: a child's memory counts from what this one has.
+    /// Creates a capture in a separate process, because a child's peak memory starts with that of
+    /// its parent.
     fn make(&self, shape: &Shape, file: &Path) -> Result<Written, DriveError> {
         let out = File::create(file).map_err(system("make a capture"))?;
         let mut child = generate(shape)?.stdout(out).spawn().map_err(system("make a capture"))?;
@@ -86,7 +86,7 @@ impl Driver {
         Ok(written)
     }
 
-    /// Whether all packets are found in it; beforehand, and not measured.
+    /// Checks before the measurement that `manyways flows` finds all packets.
     fn check(&self, file: &Path, written: Written) -> Result<(), DriveError> {
         let output = Command::new(&self.programs.manyways)
             .args(["flows", "--json"])
@@ -110,8 +110,8 @@ impl Driver {
         Ok(finished(clock.now().as_secs_f64(), usage, failed))
     }
 
-    /// Has a contender read a capture that is made meanwhile, on another core. The time that counts
-    /// is the processor's.
+    /// Runs a contender on a capture that is created concurrently on another core. Only the
+    /// processor time is comparable.
     fn stream(
         &self,
         mut command: Command,
@@ -123,7 +123,7 @@ impl Driver {
         let pipe = source.stdout.take().map_or_else(Stdio::null, Stdio::from);
         let started = command.stdin(pipe).spawn();
         let mut child = started.map_err(system("start a contender"))?;
-        // It has the other end of the pipe too, until it is dropped.
+        // The command keeps the other end of the pipe open until it is dropped.
         drop(command);
         let written = written(&mut source);
         let live = written.as_ref().ok().and_then(|_| live(child.id()));
@@ -136,7 +136,7 @@ impl Driver {
         Ok((run, written?))
     }
 
-    /// Waits for a child's end; why it was none.
+    /// Waits for the end of a child; the second value is the reason if it failed.
     fn end_of(&self, child: &mut Child) -> Result<(Usage, Option<String>), DriveError> {
         let (outcome, usage) = account(child, Some(PATIENCE), Some(&self.termination))
             .map_err(system("watch a contender"))?;
@@ -163,8 +163,8 @@ fn finished(seconds: f64, usage: Usage, failed: Option<String>) -> Run<Figures> 
     Run::of(Figures { seconds, cpu, memory, live: None }, failed)
 }
 
-/// Goes through a file once, so that it is in memory: some systems take out what nobody has used
-/// for a minute, and others run for as long.
+/// Reads a file once, so that it is in the page cache: some systems evict files that were not used
+/// for a minute, and other contenders run for longer.
 fn hold(file: &Path) -> Result<(), DriveError> {
     let mut bytes = vec![0; 1 << 20];
     let mut reader = File::open(file).map_err(system("read a file"))?;
@@ -172,8 +172,8 @@ fn hold(file: &Path) -> Result<(), DriveError> {
     Ok(())
 }
 
-/// A process that makes a capture on its output, says on the other one what it wrote, and ends when
-/// its input does.
+/// A process that writes a capture to standard output and its size to standard error, and ends when
+/// its standard input is closed.
 fn generate(shape: &Shape) -> Result<Command, DriveError> {
     let this = std::env::current_exe().map_err(system("tell where this is"))?;
     let mut command = Command::new("taskset");
@@ -191,7 +191,7 @@ fn generate(shape: &Shape) -> Result<Command, DriveError> {
     Ok(command)
 }
 
-/// Waits until a capture is made.
+/// Waits until a capture is complete.
 fn written(child: &mut Child) -> Result<Written, DriveError> {
     let mut said = String::new();
     if let Some(stderr) = child.stderr.take() {
@@ -201,7 +201,7 @@ fn written(child: &mut Child) -> Result<Written, DriveError> {
         .map_err(|_| DriveError::Site(format!("no capture was made: {}", said.trim())))
 }
 
-/// Makes a capture on standard output; what [`Driver`] starts.
+/// Writes a capture to standard output, in the process that [`Driver`] starts.
 pub fn make(shape: &Shape) -> Result<(), String> {
     let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     let written = capture::write(shape, &mut out)
@@ -212,7 +212,7 @@ pub fn make(shape: &Shape) -> Result<(), String> {
     Ok(())
 }
 
-/// The most bytes that a process has had, as soon as it has nothing to do.
+/// Peak resident memory of a process in bytes, once the process is idle.
 fn live(pid: u32) -> Option<u64> {
     let busy = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -234,7 +234,7 @@ fn live(pid: u32) -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
 }
 
-/// How many processes wanted a core in the last minute.
+/// Load average of the last minute.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()

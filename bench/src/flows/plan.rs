@@ -1,22 +1,19 @@
-//! What is measured.
+//! The plan: captures and their contenders.
 
 use super::capture::Shape;
 use super::contender::Contender;
 use crate::options::Mode;
 
-/// A capture, and who reads it.
 pub type Cell = manyways_rig::cell::Cell<Contender, Setting>;
 
-/// A capture.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// The shape that makes it.
     pub shape: Shape,
-    /// Whether it comes through a pipe while it is made.
+    /// Whether the capture is read from a pipe while it is created.
     pub is_stream: bool,
 }
 
-/// Every cell.
+/// All cells of a mode.
 pub fn plan(mode: Mode) -> Vec<Cell> {
     use Contender::{Manyways, NfStream, TShark, TcpTrace, Twice, Untrained};
     let is_quick = mode == Mode::Quick;
@@ -94,11 +91,11 @@ pub fn plan(mode: Mode) -> Vec<Cell> {
     cells
 }
 
-/// About how many seconds a cell takes.
+/// Estimated duration of a cell in seconds.
 pub fn seconds(cell: &Cell) -> f64 {
     let packets = cell.setting.shape.packets as f64;
     let each: f64 = cell.contenders.iter().map(|who| packets / who.packets_per_second()).sum();
-    // A pipe is as slow as who makes the packets.
+    // A pipe is as slow as the process that creates the packets.
     let made = packets / 1.5e6;
     f64::from(cell.rounds) * (each + if cell.setting.is_stream { made } else { 0.0 }) + made
 }

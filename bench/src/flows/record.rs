@@ -1,4 +1,4 @@
-//! What is measured of a run over a capture, and how the figures of a cell are looked up.
+//! Figures of a run over a capture, and queries of the figures of a cell.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::Written;
 
-/// A cell: one capture.
+/// The record of one capture.
 pub type Record = CellRecord<Figures, More>;
 
-/// What a cell has besides its runs.
+/// Content of a cell's record in addition to its runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct More {
-    /// The capture.
     pub capture: Written,
-    /// Its connections.
+    /// Number of connections in the capture.
     pub flows: u32,
-    /// Processes that wanted a core in the beginning, the last minute's average.
+    /// Load average of the last minute before the cell.
     pub load: f64,
 }
 
-/// What is measured of a contender that reads the capture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// From its start to its end.
+    /// From the start of the process to its end.
     pub seconds: f64,
-    /// Seconds of processors.
+    /// Processor time in seconds.
     pub cpu: f64,
-    /// Bytes that were resident at most.
+    /// Peak resident memory in bytes.
     pub memory: u64,
-    /// The same when all packets had been read and nothing was over, where that was looked at.
+    /// Peak resident memory after all packets were read and before the end of the connections;
+    /// `None` if it was not measured.
     pub live: Option<u64>,
 }
 
-/// A figure of a contender's runs, by round; failed runs have none.
+/// A figure of a contender's runs, by round; failed runs are omitted.
 pub fn values(
     cell: &Record,
     name: &str,
@@ -43,12 +42,12 @@ pub fn values(
     cell.values(|run| run.contender == name && run.failed.is_none(), figure)
 }
 
-/// Packets in a second.
+/// Packets per second, by round.
 pub fn packet_rates(cell: &Record, name: &str) -> BTreeMap<u32, f64> {
     values(cell, name, |run| Some(cell.more.capture.packets as f64 / run.seconds))
 }
 
-/// Bytes in a second.
+/// Bytes per second, by round.
 pub fn byte_rates(cell: &Record, name: &str) -> BTreeMap<u32, f64> {
     values(cell, name, |run| Some(cell.more.capture.bytes as f64 / run.seconds))
 }

@@ -10,7 +10,6 @@ use manyways_rig::sample::{Quartiles, ratio};
 use super::drive::Driver;
 use super::record::{Record, byte_rates, packet_rates, values};
 
-/// The whole page.
 pub fn page(results: &ResultsOf<Driver>) -> String {
     let page = Page {
         title: "manyways flows beside what else there is",

@@ -1,11 +1,11 @@
-//! What was to be reached, and whether it was.
+//! Target values of `manyways flows`, and whether they were met.
 
 use manyways_rig::sample::{median, ratio};
 use manyways_rig::target::{Bound, Figure, Target, Verdict, each, told_only};
 
 use super::record::{Figures, Record, byte_rates, packet_rates, values};
 
-/// Every target over what was measured.
+/// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = vec![packets(cells), two_cores(cells)];
     for (name, bound) in [("tcptrace", 4.0), ("tshark", 10.0), ("nfstream", 10.0)] {
@@ -33,7 +33,7 @@ fn packets(cells: &[Record]) -> Target {
     each(what, Bound::AtLeast(3.0), value.into_iter().collect())
 }
 
-/// Pair by pair.
+/// Median of the ratios of packet rates, round by round.
 fn over(cells: &[Record], ours: &str, theirs: &str) -> Vec<Figure> {
     let of = |cell: &Record| ratio(&packet_rates(cell, ours), &packet_rates(cell, theirs));
     let value = cell(cells, "headers").and_then(of);
@@ -45,8 +45,8 @@ fn two_cores(cells: &[Record]) -> Target {
     each("two threads / one".to_owned(), Bound::AtLeast(1.7), figures)
 }
 
-/// What a second core gives to two processes that have nothing to do with each other, and what of it
-/// two threads get.
+/// The gain of a second core for two independent processes, and the part of it that two threads
+/// reach.
 fn two_processes(cells: &[Record]) -> Vec<Target> {
     let told = |what: &str, factor: f64, ours, theirs| {
         let mut figures = over(cells, ours, theirs);
@@ -61,7 +61,7 @@ fn two_processes(cells: &[Record]) -> Vec<Target> {
     ]
 }
 
-/// What it gives to show the compiler how the command is used.
+/// The gain of profile-guided optimization.
 fn training(cells: &[Record]) -> Target {
     let figures = over(cells, "manyways-1", "manyways-1-untrained");
     let target =
@@ -81,8 +81,8 @@ fn bytes(cells: &[Record]) -> Target {
     each(what, Bound::AtLeast(1.5), value.into_iter().collect())
 }
 
-/// What one more connection takes: while all of them are there, or at most in the whole run, in
-/// which rows are held until the end as well.
+/// Memory for one more connection: while all connections are open, or at the peak of the whole run,
+/// which includes the rows that are kept until the end.
 fn live(cells: &[Record], is_live: bool) -> Target {
     let memory = |name: &str| {
         let cell = cell(cells, name)?;

@@ -1,4 +1,4 @@
-//! What the event log of a transfer says: which byte came when, over what, and after which wait.
+//! Evaluates the event log of a transfer: arrival times of bytes by path, and response delays.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use manyways_net::fetch::event::TransferEvent;
 use manyways_record::event::Log;
 use manyways_unit::Time;
 
-/// Pieces of a log that are told as one lie within this many seconds (see docs/event-log.md).
+/// Seconds within which a log merges received pieces into one event (see docs/event-log.md).
 const TOGETHER: f64 = 0.005;
 
-/// How many bytes a path had brought when: corners of a line that never falls.
+/// Received bytes of a path over time: corners of a non-decreasing, piecewise linear function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    /// Seconds since the transfer's start, and bytes.
+    /// Seconds since the start of the transfer, and total bytes.
     corners: Vec<(f64, f64)>,
 }
 
 impl Curve {
-    /// Adds bytes that were complete at `seconds`. They came evenly since the last ones, but not
-    /// before pieces are told together.
+    /// Adds bytes that were complete at `seconds`. Their arrivals count as evenly distributed since
+    /// the previous piece, but over at most [`TOGETHER`].
     fn add(&mut self, seconds: f64, bytes: u64) {
         let (last, so_far) = self.corners.last().copied().unwrap_or_default();
         let from = (seconds - TOGETHER).max(last).max(0.0);
@@ -28,7 +28,7 @@ impl Curve {
         self.corners.push((seconds.max(from), so_far + bytes as f64));
     }
 
-    /// Bytes until then.
+    /// Total bytes at this time.
     pub fn at(&self, seconds: f64) -> f64 {
         let after = self.corners.partition_point(|corner| corner.0 <= seconds);
         let Some(before) = after.checked_sub(1).map(|index| self.corners[index]) else {
@@ -38,21 +38,21 @@ impl Curve {
         before.1 + (next.1 - before.1) * (seconds - before.0) / (next.0 - before.0)
     }
 
-    /// Bytes a second between the first and the last.
+    /// Bytes per second between the first and the last byte; `None` if there are no two times.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = (self.corners.first()?, self.corners.last()?);
         (last.0 > first.0).then(|| last.1 / (last.0 - first.0))
     }
 }
 
-/// The moment, in seconds, at which curves that run side by side sum to `bytes`: T\* where they are
-/// those of each path alone. Nothing where they never do.
+/// The time in seconds at which the sum of the curves reaches `bytes`. It is T\* if the curves are
+/// those of each path alone. `None` if the sum never reaches `bytes`.
 pub fn sum_reaches(curves: &[Curve], bytes: u64) -> Option<f64> {
     let wanted = bytes as f64;
     let sum = |seconds: f64| curves.iter().map(|curve| curve.at(seconds)).sum::<f64>();
     let mut corners: Vec<f64> = curves.iter().flat_map(|c| c.corners.iter().map(|c| c.0)).collect();
     corners.sort_by(f64::total_cmp);
-    // Between two corners of any the sum is a straight line.
+    // The sum is linear between two corners of any curve.
     let after = corners.partition_point(|seconds| sum(*seconds) < wanted);
     let end = *corners.get(after)?;
     let Some(begin) = after.checked_sub(1).map(|index| corners[index]) else { return Some(end) };
@@ -60,29 +60,27 @@ pub fn sum_reaches(curves: &[Curve], bytes: u64) -> Option<f64> {
     Some(if high > low { begin + (end - begin) * (wanted - low) / (high - low) } else { end })
 }
 
-/// What a log says about its first transfer.
+/// Content of the log about the first transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Story {
-    /// Wall-clock seconds since 1970 at the start.
+    /// Start of the transfer, in seconds since 1970.
     pub began: f64,
-    /// By path.
     pub curves: BTreeMap<String, Curve>,
-    /// Seconds between the last byte of a request and the first of the next one on the same path,
-    /// with that path's name.
+    /// Path name, and seconds between the last byte of a request and the first byte of the next one
+    /// on that path.
     pub gaps: Vec<(String, f64)>,
-    /// The response delay that was expected when a request was sent, and the one that followed.
+    /// Expected and measured response delay of each request, in seconds.
     pub waits: Vec<(f64, f64)>,
 }
 
-/// One request as far as it got.
 struct Request {
     path: String,
     sent: f64,
-    /// When its first and its last byte came.
+    /// Arrival times of its first and its last byte; `None` before the first.
     bytes: Option<(f64, f64)>,
 }
 
-/// Reads a log of `manyways get`. Nothing where no transfer began.
+/// Evaluates a log of `manyways get`; `None` if no transfer started.
 pub fn read(log: &Log<TransferEvent>) -> Option<Story> {
     let start = log.records.iter().find_map(|record| match record.event {
         TransferEvent::TransferStart { transfer: 0, .. } => Some(record.time),
@@ -122,8 +120,8 @@ pub fn read(log: &Log<TransferEvent>) -> Option<Story> {
     Some(story)
 }
 
-/// Between requests of one path that followed each other; one that began before the other had
-/// ended left no gap.
+/// Gaps between consecutive requests of each path; zero if a request started before the end of the
+/// previous one.
 fn gaps(requests: impl Iterator<Item = Request>) -> Vec<(String, f64)> {
     let mut by_path: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for request in requests {
@@ -164,7 +162,7 @@ mod tests {
         let both = [fast, slow];
         assert!(near(sum_reaches(&both, 1000), 0.010));
         assert!(near(sum_reaches(&both, 1500), 0.015));
-        // A piece that was told at 20 ms came in the 5 ms before it.
+        // A piece that was logged at 20 ms arrived in the preceding 5 ms.
         assert!(near(sum_reaches(&both, 2000), 0.0175));
         assert!(near(sum_reaches(&both, 4000), 0.030));
         assert_eq!(sum_reaches(&both, 4001), None);
@@ -233,7 +231,8 @@ mod tests {
         assert!((story.began - 100.010).abs() < 1e-9);
         assert_eq!(story.curves["wifi"].at(1.0), 400.0);
         assert_eq!(story.curves["lte"].at(1.0), 100.0);
-        // 8 ms from the first request of Wi-Fi to its second; the third began before that ended.
+        // 8 ms from the first request of Wi-Fi to its second; the third began before the end of the
+        // second.
         assert_eq!(story.gaps.len(), 2);
         assert!((story.gaps[0].1 - 0.008).abs() < 1e-9, "{:?}", story.gaps);
         assert_eq!(story.gaps[1], ("wifi".to_owned(), 0.0));

@@ -1,4 +1,4 @@
-//! The run of a cell: one lab, one server, and every download once a round.
+//! The run of a cell: one lab, one server, and every download once in each round.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,16 +20,15 @@ use super::curve::{self, Curve, Story, sum_reaches};
 use super::plan::{self, Cell, Entry, LARGEST, NAME, PRIMER, STEP};
 use super::record::{Figures, Moment, Record};
 
-/// A link is in use when it has brought so much.
+/// Bytes after which a link counts as in use.
 const IN_USE: u64 = 50_000;
-/// How long it may take until all are.
+/// Time limit until all links are in use.
 const STARTED: Span = Span::from_secs(5);
-/// The object with which it is tried how long a contender takes to begin.
+/// Size of the object that measures the start-up time of a contender.
 const TRIAL: Size = Size::from_bytes(64_000);
-/// The same in seconds, where a contender does not tell.
+/// Assumed start-up time in seconds of a contender that does not report it.
 const USUAL_LEAD: f64 = 0.03;
 
-/// Measures one cell.
 pub fn measure(
     get: &Get,
     cell: &Cell,
@@ -68,22 +67,21 @@ pub fn measure(
     Ok(())
 }
 
-/// A lab that is set up for a cell.
 struct Stage<'a> {
     get: &'a Get,
     cell: &'a Cell,
     launcher: Launcher<'a>,
     origin: Origin,
-    /// Seconds from the start of a contender's process to the start of its transfer, each time.
+    /// Seconds from the start of a contender's process to the start of its transfer, for each run.
     leads: BTreeMap<String, Vec<f64>>,
-    /// A folder in which the client has remembered what each link is worth.
+    /// Cache folder with the path estimates of each link.
     primed: Option<PathBuf>,
-    /// By round and link, how the bytes came over that link alone.
+    /// Curves of the transfers over one link alone, by round and link.
     alone: BTreeMap<(u32, usize), Curve>,
 }
 
 impl Stage<'_> {
-    /// The entries that can run here.
+    /// The entries that can run on this machine.
     fn able(&self, record: &mut Record) -> Vec<Entry> {
         let no_subflow = record.more.sockets.mptcp.is_empty();
         let mut able = Vec::new();
@@ -102,7 +100,7 @@ impl Stage<'_> {
         able
     }
 
-    /// Looks at every socket in the middle of a transfer, on both sides, with and without MPTCP.
+    /// Reads every socket in the middle of a transfer, on both sides, with and without MPTCP.
     fn look_at_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
         let wants_mptcp = self.cell.contenders.iter().any(|entry| entry.contender.is_mptcp());
         for contender in [Downloader::MpH2, Downloader::Mptcp] {
@@ -130,8 +128,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Lets the client learn what each link is worth, by one transfer over it alone; false where it
-    /// learned nothing of one.
+    /// Fills the cache of path estimates with one transfer over each link alone. `false` if the
+    /// estimate of a link is missing.
     fn prime(&mut self) -> Result<bool, DriveError> {
         let folder = self.origin.folder().join("primed");
         for index in 0..self.cell.links.len() {
@@ -144,8 +142,8 @@ impl Stage<'_> {
         Ok(learned == self.cell.links.len())
     }
 
-    /// Learns how long each contender takes until its transfer begins, so that what changes over
-    /// time can begin with the transfer.
+    /// Measures the start-up time of each contender, so that link changes can be aligned with the
+    /// start of the transfer.
     fn rehearse(&mut self, entries: &[Entry]) -> Result<(), DriveError> {
         for entry in entries {
             let name = entry.contender.name(&self.cell.links);
@@ -163,7 +161,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The least times in which a round's objects could have come.
+    /// Computes the lower bounds of the transfer times of a round.
     fn bounds(&self, round: u32, record: &mut Record) {
         let offset = self.cell.offset(round, STEP);
         let alone: Vec<Curve> =
@@ -179,7 +177,7 @@ impl Stage<'_> {
         }
     }
 
-    /// One download of a round.
+    /// Runs one download of a round.
     fn fetch(&mut self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         let name = entry.contender.name(&self.cell.links);
         let known = self.leads.get(&name).and_then(|leads| median(leads.iter().copied()));
@@ -223,7 +221,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Puts what a log says into a run's figures.
+    /// Adds the content of a log to the figures of a run.
     fn tell(
         &self,
         entry: &Entry,
@@ -251,7 +249,7 @@ impl Stage<'_> {
         }
     }
 
-    /// What the contender reports, or why it failed.
+    /// The report of the contender, or the reason of its failure.
     fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Report, String> {
         match ended.success {
             None => return Err("it took too long".to_owned()),
@@ -271,7 +269,8 @@ impl Stage<'_> {
         said.ok_or_else(|| "its report cannot be read".to_owned())
     }
 
-    /// A copy of the primed memory for a contender that has one, so that no run teaches the next.
+    /// A copy of the primed cache for a contender that uses it, so that no run affects the next
+    /// one.
     fn fresh_memory(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
         let Some(primed) = self.primed.as_ref().filter(|_| contender == Downloader::Known) else {
             return Ok(None);
@@ -308,14 +307,15 @@ impl Stage<'_> {
         }
     }
 
-    /// What the last contender's log says.
+    /// The content of the last contender's event log.
     fn story(&self) -> Option<Story> {
         let bytes = fs::read(self.origin.events()).ok()?;
         curve::read(&event::parse(&bytes).ok()?)
     }
 }
 
-/// Where a trace has to begin for a transfer that begins `lead` seconds later to find `offset`.
+/// The trace offset at which a run must start so that its transfer, `lead` seconds later, starts at
+/// `offset`.
 fn ahead(offset: Span, lead: f64, period: Option<Span>) -> Span {
     let Some(period) = period else { return offset };
     let lead = Span::from_secs_f64(lead);

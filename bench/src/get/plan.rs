@@ -1,4 +1,4 @@
-//! What is measured: the cells, each with its links, its objects and who fetches them.
+//! The plan: the cells with their links, objects and contenders.
 
 use manyways_rig::WARM_UP;
 use manyways_rig::download::Downloader;
@@ -11,24 +11,21 @@ use manyways_unit::{Rate, Size, Span};
 
 use crate::options::Mode;
 
-/// A cell.
 pub type Cell = manyways_rig::cell::Cell<Entry, Setting>;
 
-/// Conditions that only these cells have.
+/// Conditions that are specific to these cells.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// Whether connections are warm.
+    /// Whether connections are warmed up before a transfer.
     pub warm: bool,
 }
 
-/// One download of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who.
     pub contender: Downloader,
-    /// The object.
+    /// Size of the object.
     pub size: Size,
-    /// Only so much of it.
+    /// Ends the transfer after this many bytes; `None` for the whole object.
     pub stop: Option<Size>,
 }
 
@@ -38,27 +35,27 @@ impl manyways_rig::cell::Contender for Entry {
     }
 }
 
-/// The host that every contender asks. Which address it has may depend on the link.
+/// Host name of the server. Its address may depend on the link.
 pub const NAME: &str = "www.lab";
-/// How far each round begins behind the one before it in a trace.
+/// Offset in a trace between the starts of two rounds.
 pub const STEP: Span = Span::from_secs(11);
 /// The largest object.
 pub const LARGEST: Size = Size::from_bytes(20_000_000);
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
-/// Chunks in KiB, those of the paper.
+/// Chunk sizes in KiB (MP-H2).
 pub const CHUNKS: [u64; 4] = [1024, 512, 256, 128];
-/// Both links of a scaled pair together.
+/// Sum of the mean rates of a scaled pair's links.
 const SCALED: Rate = Rate::from_mbps(20);
-/// How many pairs are measured.
+/// Maximum number of measured pairs.
 const PAIRS: usize = 8;
-/// What aria2 does not split further.
+/// Smallest object that aria2 splits (`-k1M`).
 const ARIA2_LEAST: u64 = 2 * MB;
 
 const VARIANTS: [Downloader; 3] = [Downloader::MpH2, Downloader::Sized, Downloader::Known];
 const RIVALS: [Downloader; 2] = [Downloader::MpH2, Downloader::Mptcp];
 
-/// The cells in the order in which they run; those of `words` are in a quick run too.
+/// The cells in the order of their runs. A quick run includes the cells with a name in `words` too.
 pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
     let parts = [
         part_a(mode),
@@ -84,7 +81,7 @@ pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
         cell.rounds = match (mode, cell.part) {
             (Mode::Quick, _) => 3,
             (Mode::Full, _) | (_, 'a' | 'e' | 'f' | 'g') => 15,
-            // Eight pairs share what there is to learn.
+            // The eight pairs are repetitions of one question.
             (Mode::Default, 'b') => 5,
             (Mode::Default, _) => 10,
         };
@@ -96,7 +93,7 @@ const fn size(bytes: u64) -> Size {
     Size::from_bytes(bytes)
 }
 
-/// Contenders that fetch an object of so many bytes.
+/// Entries of these contenders with an object of `bytes` bytes.
 fn fetch(contenders: &[Downloader], bytes: u64) -> impl Iterator<Item = Entry> {
     let entry = move |contender: &Downloader| Entry {
         contender: *contender,
@@ -106,14 +103,14 @@ fn fetch(contenders: &[Downloader], bytes: u64) -> impl Iterator<Item = Entry> {
     contenders.iter().map(entry)
 }
 
-/// The chunks that are smaller than an object: a larger one would leave it to one path alone.
+/// Fixed chunks that are smaller than an object; one path would fetch a larger chunk alone.
 fn chunks(bytes: u64) -> impl Iterator<Item = Entry> {
     let fitting = CHUNKS.into_iter().filter(move |kib| kib * 1024 < bytes);
     fitting.flat_map(move |kib| fetch(&[Downloader::FixedChunk(kib)], bytes).collect::<Vec<_>>())
 }
 
-/// Each link alone. The fastest fetches all of the object; the others as much as T\* can need, but
-/// all of it too where anybody wants to know.
+/// Each link alone. The fastest link fetches the whole object; each other link only the bytes that
+/// T\* can need, or the whole object too if `whole`.
 fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
     let fastest = (0..links.len()).rev().max_by_key(|index| mean_rate(&links[*index]));
     let enough = |index: usize| {
@@ -131,7 +128,7 @@ fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
         .collect()
 }
 
-/// A host to which [`NAME`] leads, from one link or from all.
+/// A host with the name [`NAME`], for one link or for all.
 fn host(name: &str, link: Option<&str>) -> HostSpec {
     HostSpec {
         name: name.to_owned(),
@@ -152,7 +149,6 @@ fn cell(part: char, name: String, links: Vec<LinkSpec>, warm: bool, entries: Vec
     Cell { name, part, title, links, hosts, contenders: entries, setting, ..Cell::default() }
 }
 
-/// Constant rates.
 fn part_a(mode: Mode) -> Vec<Cell> {
     const SLOW: [u64; 4] = [512 * KB, MB, 2 * MB, 4 * MB];
     const FAST: [u64; 3] = [5 * MB, 10 * MB, 20 * MB];
@@ -182,7 +178,7 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
         entries.extend(fetch(&VARIANTS, *bytes));
         entries.extend(chunks(*bytes));
         entries.extend(fetch(&others, *bytes));
-        // It begins with a process of its own, so that its connections are never warm.
+        // aria2 starts a new process for each object, so its connections are never warm.
         if !warm && *bytes >= ARIA2_LEAST {
             entries.extend(fetch(&[Downloader::Aria2], *bytes));
         }
@@ -193,7 +189,7 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
     entries
 }
 
-/// What fits into an hour beside all else.
+/// A selection of sizes, so that the default run takes at most an hour.
 fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
     let whole = |bytes: u64| {
         let mut entries: Vec<Entry> = fetch(&VARIANTS, bytes).chain(chunks(bytes)).collect();
@@ -214,10 +210,10 @@ fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
     entries
 }
 
-/// Recorded pairs: as they are for large objects, slowed down for small ones.
+/// Recorded pairs: with large objects unchanged, with small objects scaled down.
 fn part_b(mode: Mode, pairs: &[Pair]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    // Spread over the list, whose neighbours are the same walk.
+    // Spread over the list, because neighbours are recordings of the same walk.
     for index in 0..PAIRS.min(pairs.len()) {
         let pair = &pairs[index * pairs.len() / PAIRS.min(pairs.len())];
         let links = pair.links();
@@ -270,7 +266,7 @@ fn part_c(mode: Mode) -> Vec<Cell> {
     cells
 }
 
-/// What comes past an adjusted end, and what adjusting it costs.
+/// Overshoot after an adjusted end, and the cost of the adjustment.
 fn part_d() -> Vec<Cell> {
     let links = vec![
         constant("wifi", 10, WIFI_RTT),
@@ -279,7 +275,7 @@ fn part_d() -> Vec<Cell> {
     ];
     let mut entries = Vec::new();
     for (link, wanted) in [(0, MB), (1, MB), (2, MB), (2, 10 * MB)] {
-        // All of an object that ends there tells what the link carries anyway.
+        // A download of the whole smaller object shows what the link carries in any case.
         entries.extend(fetch(&[Downloader::Single(link)], wanted));
         for contender in [Downloader::Window(link), Downloader::Reset(link)] {
             entries.push(Entry { contender, size: size(2 * wanted), stop: Some(size(wanted)) });
@@ -290,8 +286,8 @@ fn part_d() -> Vec<Cell> {
 
 /// With and without pipelining.
 fn part_e(mode: Mode) -> Vec<Cell> {
-    // Nothing of a TLS record is there before its end, and at 10 Mbit/s that takes 13 ms: what is
-    // left of a pause shows at higher rates.
+    // A TLS record is available only at its end, which takes 13 ms at 10 Mbit/s: the remaining
+    // pauses are visible at higher rates.
     let settings = [(10, 5), (18, 32), (5, 10)];
     let settings = if mode == Mode::Full { &settings[..] } else { &settings[..2] };
     let of = |(wifi, lte): &(u64, u64)| {
@@ -301,13 +297,13 @@ fn part_e(mode: Mode) -> Vec<Cell> {
     settings.iter().map(of).collect()
 }
 
-/// Two servers, of which the one that Wi-Fi finds is 20 ms farther from LTE.
+/// Two servers. The one that Wi-Fi resolves has a 20 ms longer round-trip time over LTE.
 fn part_f(mode: Mode) -> Vec<Cell> {
     let far = HostSpec {
         extra_delay: vec![("lte".to_owned(), Span::from_millis(10))],
         ..host("far", Some("wifi"))
     };
-    // The first host is the name server too, and that one shall be near.
+    // The first host is also the name server, which must be near.
     let hosts = vec![host("near", Some("lte")), far];
     let settings: &[_] =
         if mode == Mode::Full { &[(5, 5), (5, 10), (10, 5)] } else { &[(5, 10), (10, 5)] };
@@ -348,11 +344,11 @@ fn part_h(mode: Mode) -> Vec<Cell> {
     vec![cell('h', "h".to_owned(), links, true, entries)]
 }
 
-/// One path dies without a word.
+/// One path becomes silent.
 fn part_i(mode: Mode) -> Vec<Cell> {
     let of = |(dead, survivor): (&str, usize)| {
         let some = if mode == Mode::Full { RIVALS.to_vec() } else { vec![Downloader::MpH2] };
-        // What the surviving link carries, as a client sees it.
+        // The rate of the surviving link, as a client measures it.
         let alone = fetch(&[Downloader::Single(survivor)], MB).collect::<Vec<_>>();
         let entries = fetch(&some, 4 * MB).chain(alone).collect();
         let cell = cell('i', format!("i-{dead}"), wifi_and_lte(10, 5), true, entries);
@@ -363,7 +359,7 @@ fn part_i(mode: Mode) -> Vec<Cell> {
     [("wifi", 1), ("lte", 0)].map(of).into()
 }
 
-/// Every size that a contender fetches over all links, in order.
+/// Sorted sizes of all objects that a contender fetches over all links.
 pub fn sizes(cell: &Cell) -> Vec<Size> {
     let shared = |entry: &&Entry| entry.contender.links(&cell.links).len() == cell.links.len();
     let mut sizes: Vec<Size> = cell.contenders.iter().filter(shared).map(|e| e.size).collect();
@@ -372,13 +368,13 @@ pub fn sizes(cell: &Cell) -> Vec<Size> {
     sizes
 }
 
-/// An object whose transfer takes long enough to look at its sockets.
+/// Size of an object whose transfer takes about 2 s, which is long enough to read its sockets.
 pub fn sample(cell: &Cell) -> Size {
     let rate: Rate = cell.links.iter().map(mean_rate).sum();
     rate.size_in(Span::from_secs(2)).min(LARGEST)
 }
 
-/// About how many seconds a cell takes.
+/// Estimated duration of a cell in seconds.
 pub fn seconds_of_all(cell: &Cell) -> f64 {
     let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
     let known = cell.contenders.iter().any(|entry| entry.contender == Downloader::Known);
@@ -388,19 +384,19 @@ pub fn seconds_of_all(cell: &Cell) -> f64 {
     7.0 + primed + tried + round * f64::from(cell.rounds)
 }
 
-/// About how many seconds one entry takes.
+/// Estimated duration of one entry in seconds.
 pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     let links = entry.contender.links(&cell.links);
     let bytes = entry.stop.unwrap_or(entry.size);
     let offset = cell.offset(0, STEP);
     let moved = fluid_bound(links, offset, &cell.events, bytes).unwrap_or(60.0);
     let waits = match entry.contender {
-        // Each request costs a round trip, and no other request shares the last one.
+        // Each request costs a round trip, and other requests do not overlap with the last one.
         Downloader::FixedChunk(_) | Downloader::EqualSplit => 1.3,
         Downloader::Aria2 => 1.5,
         _ => 1.1,
     };
-    // Name, connection, TLS and request, and the windows that grow.
+    // Name resolution, connection, TLS and request, and the growth of the congestion window.
     let dial = |link: &LinkSpec, bytes| {
         let trips = round_trip(link).as_secs_f64() * 4.0;
         trips + mean_rate(link).time_for(bytes).as_secs_f64()
@@ -416,7 +412,7 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     0.3 + ahead + moved * waits
 }
 
-/// What fills the memory of [`Downloader::Known`], over each path.
+/// Size of the object that fills the cache of [`Downloader::Known`], over each path.
 pub const PRIMER: Size = size(4 * MB);
 
 #[cfg(test)]
@@ -438,7 +434,7 @@ mod tests {
     #[test]
     fn a_default_run_is_over_within_an_hour() {
         let mut seconds: f64 = of(Mode::Default, &[]).iter().map(seconds_of_all).sum();
-        // Eight pairs of 45 + 30 Mbit/s, which are not there in a test.
+        // Eight pairs of 45 + 30 Mbit/s, whose recordings a test does not have.
         let links = wifi_and_lte(30, 45);
         let entries: Vec<Entry> =
             fetch(&RIVALS, 20 * MB).chain(singles(&links, 20 * MB, true)).collect();
@@ -489,7 +485,7 @@ mod tests {
             *unequal.contenders.iter().find(|entry| entry.contender == contender).unwrap()
         };
         assert_eq!(alone(0).stop, None);
-        // 3.2 s over both, and 15 % and half a second more.
+        // 3.2 s over both links, plus 15 % and 0.5 s.
         let enough = alone(1).stop.unwrap().as_bytes();
         assert!((450_000..600_000).contains(&enough), "{enough}");
         assert_eq!(sizes(find(&cells, "a-5-5-warm")), [size(MB)]);

@@ -1,4 +1,4 @@
-//! What is measured of a download, and how the figures of a cell are looked up.
+//! Figures of a download, and queries of the figures of a cell.
 
 use std::collections::BTreeMap;
 
@@ -6,78 +6,72 @@ use manyways_rig::cell::{CellRecord, Run};
 use manyways_rig::download::PathReport;
 use serde::{Deserialize, Serialize};
 
-/// A cell.
 pub type Record = CellRecord<Figures, More>;
 
-/// What a cell has besides its runs.
+/// Content of a cell's record in addition to its runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct More {
-    /// The links' rates towards the device, on average.
+    /// Mean downlink rate of each link.
     pub link_bps: Vec<u64>,
-    /// Whether connections were warm.
+    /// Whether connections were warmed up.
     pub warm: bool,
-    /// Whether the links stayed as they were.
+    /// Whether the links did not change during a run.
     pub constant: bool,
-    /// The congestion control of every socket that was looked at.
     pub sockets: Sockets,
-    /// T\*: when the round's single-path curves sum to an object.
+    /// T\*: the time at which the sum of the round's single-path curves reaches an object's size.
     pub ideal: Vec<Moment>,
-    /// The fluid bound.
     pub fluid: Vec<Moment>,
 }
 
-/// The congestion control of every socket of two transfers in the middle of them, both sides.
+/// The congestion control of the sockets on both sides, read in the middle of two transfers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sockets {
-    /// Of `manyways get` over all links.
+    /// Sockets of `manyways get` over all links.
     pub get: Vec<String>,
-    /// Of the subflows of kernel MPTCP; empty where it did not run.
+    /// Subflows of kernel MPTCP; empty if it did not run.
     pub mptcp: Vec<String>,
 }
 
-/// A time that belongs to a round and a size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Which round.
+    /// The round, from 0.
     pub round: u32,
-    /// Which object.
+    /// Size of the object.
     pub bytes: u64,
-    /// Since the transfer's start.
+    /// From the start of the transfer.
     pub seconds: f64,
 }
 
-/// What is measured of a download.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The object's size.
     pub bytes: u64,
-    /// How much of it was wanted, where that is not all.
+    /// Bytes after which the transfer ended; `None` for the whole object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<u64>,
-    /// How long the transfer took; `None` where it failed.
+    /// Duration of the transfer; `None` if it failed.
     pub seconds: Option<f64>,
-    /// IP bytes that each link delivered to the device, until all was quiet.
+    /// Delivered IP bytes of each link, towards the device, until all links were quiet.
     pub link_bytes: Vec<u64>,
-    /// What each path did, where the contender tells.
+    /// By path; empty if the contender does not report paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathReport>,
-    /// Seconds from the last byte of a request to the first of the next on the same path, and that
-    /// path's name.
+    /// Path name, and seconds between the last byte of a request and the first byte of the next one
+    /// on that path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<(String, f64)>,
-    /// Seconds that a response was expected to take, and that it took.
+    /// Expected and measured response delay of each request, in seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<(f64, f64)>,
-    /// When one path alone had so much of the object.
+    /// Bytes of the object, and the time at which one path alone had received them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached: Vec<(u64, f64)>,
-    /// Bytes a second between its first byte and its last, of one path alone.
+    /// Bytes per second between the first and the last byte, of one path alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// When the link changed, in seconds since the transfer's start.
+    /// Time of the first link change, in seconds from the start of the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_at: Option<f64>,
-    /// Bytes that were missing then.
+    /// Bytes that were missing at [`Self::event_at`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
 }
@@ -91,7 +85,7 @@ pub fn times(cell: &Record, contender: &str, bytes: u64) -> BTreeMap<u32, f64> {
     if !times.is_empty() || !contender.ends_with(" alone") {
         return times;
     }
-    // A larger object over one path begins with the smaller one.
+    // A transfer of a larger object over one path includes the transfer of the smaller one.
     let reached = |run: &Figures| Some(run.reached.iter().find(|reached| reached.0 == bytes)?.1);
     cell.values(|run| run.contender == contender, reached)
 }
@@ -102,7 +96,7 @@ pub fn by_round(moments: &[Moment], bytes: u64) -> BTreeMap<u32, f64> {
     of.map(|moment| (moment.round, moment.seconds)).collect()
 }
 
-/// The size of every object, in order.
+/// Sorted sizes of all objects.
 pub fn sizes(cell: &Record) -> Vec<u64> {
     let mut sizes: Vec<u64> = cell.more.fluid.iter().map(|moment| moment.bytes).collect();
     sizes.sort_unstable();
@@ -110,7 +104,7 @@ pub fn sizes(cell: &Record) -> Vec<u64> {
     sizes
 }
 
-/// Every contender for an object, in the order of the plan.
+/// All contenders for an object, in the order of the plan.
 pub fn contenders(cell: &Record, bytes: u64) -> Vec<&str> {
     cell.each(|run| {
         let passed = run.figures.reached.iter().any(|reached| reached.0 == bytes);

@@ -28,7 +28,6 @@ const PAGE: Page<'static> = Page {
     sockets: String::new(),
 };
 
-/// The whole page.
 pub fn page(results: &ResultsOf<Get>) -> String {
     let intro = format!(
         "Written by `make bench` ({}). Times are in seconds: median (quartiles).",
@@ -93,7 +92,7 @@ fn downloads(out: &mut String, cell: &Record) {
     table(out, head, rows);
 }
 
-/// Ours, the others over all paths, and one path alone.
+/// Sorts manyways first, then the others over all paths, then single paths.
 fn rank(name: &str) -> (u8, &str) {
     let group = if name.starts_with("mp-h2") {
         0
@@ -105,7 +104,7 @@ fn rank(name: &str) -> (u8, &str) {
     (group, name)
 }
 
-/// The cell of the range ends has other figures.
+/// The cell of the adjusted ends has other figures.
 fn ends(out: &mut String, cell: &Record) {
     let mut wanted: Vec<u64> = cell.runs.iter().filter_map(|run| run.figures.stop).collect();
     wanted.sort_unstable();

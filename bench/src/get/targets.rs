@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it was.
+//! Target values of `manyways get`, and whether they were met.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::record::{self, Figures, Record, by_round};
 
 const HALF_MB: u64 = 512_000;
 const MB: u64 = 1_000_000;
-/// What a link may carry more than for an object that ends there, as a share of it: answers to
-/// PINGs, and acknowledgements of the credit that is given piece by piece.
+/// Additional bytes that a link may carry for an adjusted end, as a share of the object: PING
+/// replies, and acknowledgements of the flow-control credit, which is granted in small steps.
 const CONTROL: f64 = 0.01;
 
-/// Every target over what was measured.
+/// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = Vec::new();
     for warm in [true, false] {
@@ -85,7 +85,7 @@ fn part(letter: &str) -> impl Fn(&Record) -> bool + use<'_> {
     move |cell| cell.part == letter
 }
 
-/// A figure for each object of each cell that has one.
+/// A figure for each selected object of each selected cell.
 fn figures(
     cells: &[Record],
     here: impl Fn(&Record) -> bool,
@@ -102,7 +102,7 @@ fn figures(
     figures
 }
 
-/// `512 KB`, `20 MB`.
+/// Formats a size: `512 KB`, `20 MB`.
 pub fn shown(bytes: u64) -> String {
     if bytes.is_multiple_of(MB) {
         format!("{} MB", bytes / MB)
@@ -115,7 +115,7 @@ fn times(cell: &Record, contender: Downloader, bytes: u64) -> BTreeMap<u32, f64>
     record::times(cell, &contender.name(&[]), bytes)
 }
 
-/// A contender's median over another one.
+/// A contender's median divided by another one.
 fn compared(
     cell: &Record,
     contender: Downloader,
@@ -125,7 +125,7 @@ fn compared(
     ratio(&times(cell, contender, bytes), with).map(|ratio| ratio.medians)
 }
 
-/// Of several contenders, the times of the one with the smallest median.
+/// The times of the contender with the smallest median.
 fn best(all: impl IntoIterator<Item = BTreeMap<u32, f64>>) -> BTreeMap<u32, f64> {
     let middle = |times: &BTreeMap<u32, f64>| median(times.values().copied());
     let known = all.into_iter().filter(|times| !times.is_empty());
@@ -139,7 +139,7 @@ fn over_mptcp(cell: &Record, bytes: u64) -> Option<f64> {
     compared(cell, Downloader::MpH2, bytes, &kernel)
 }
 
-/// The better of the links alone, chosen afterwards.
+/// Compares with the link that had the smallest median alone.
 fn over_best_link(cell: &Record, bytes: u64) -> Option<f64> {
     let alone =
         best(cell.links.iter().map(|link| record::times(cell, &format!("{link} alone"), bytes)));
@@ -154,7 +154,7 @@ fn over_chunks(cells: &[Record]) -> [Target; 2] {
         |_| true,
         |cell, bytes| {
             let all: Vec<_> = CHUNKS.map(|kib| chunk(cell, kib, bytes)).into();
-            // One of them is not the best of several.
+            // A single chunk size is not the best of several.
             let several = all.iter().filter(|times| !times.is_empty()).count() > 1;
             compared(cell, Downloader::MpH2, bytes, &best(all)).filter(|_| several)
         },
@@ -191,7 +191,8 @@ fn over_single(cells: &[Record]) -> Vec<Target> {
     targets
 }
 
-/// Runs that were stopped before the object's end, by the link's name.
+/// Successful runs that ended before the end of the object. `how` is the suffix of the contender's
+/// name.
 fn stopped<'a>(
     cells: &'a [Record],
     how: &'a str,
@@ -206,15 +207,15 @@ fn stopped<'a>(
     })
 }
 
-/// What a link carried beyond an object that ends there.
+/// Bytes that a link carried in addition to a transfer of the whole smaller object.
 struct Beyond {
     place: String,
     wanted: u64,
-    /// Bytes in the median.
+    /// Median of the additional bytes.
     bytes: f64,
 }
 
-/// By link and object, and the most that the client itself saw.
+/// The additional bytes by link and object, and the maximum overshoot that the client received.
 fn beyond(cells: &[Record], how: &str) -> (Vec<Beyond>, u64) {
     let mut by_place: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
     let mut seen = 0;
@@ -271,7 +272,8 @@ fn past_the_end(cells: &[Record]) -> [Target; 3] {
     [window, reset, each(name, Bound::AtLeast(0.98), figure.into_iter().collect())]
 }
 
-/// The largest TLS record. Its first byte is not told before its last one is there.
+/// Maximum size of a TLS record's plaintext. No byte of a record is available before its last byte
+/// has arrived.
 const TLS_RECORD: f64 = 16_384.0;
 /// The longest pause between two ranges that counts as none, in seconds.
 const PAUSE: f64 = 0.010;
@@ -337,8 +339,8 @@ fn estimate(cells: &[Record]) -> Target {
     target(name, "median error <= 20 %".to_owned(), measured)
 }
 
-/// What was over half a second of the time from a path's death to the end, over the time in which
-/// the other path alone would have brought what was missing.
+/// The time from a path's failure to the end of the transfer, less 0.5 s, divided by the time that
+/// the other path alone needs for the remaining bytes.
 fn death(cells: &[Record]) -> Target {
     let name = Downloader::MpH2.name(&[]);
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What is inferred of radios that are known, and what the live controller takes.
+//! Accuracy of inference for known radios, and the processor time of the live controller.
 
 use std::fs;
 use std::path::Path;
@@ -16,41 +16,41 @@ use manyways_rig::launch::all_of;
 pub struct Recording {
     pub file: String,
     pub probes: u64,
-    /// Of the longest timer, in seconds.
+    /// Start and end of the longest timer, in seconds.
     pub onset: f64,
     pub completion: f64,
-    /// What others found in it, in seconds.
+    /// Timers that others found in the recording, in seconds.
     pub known: Vec<f64>,
-    /// It is let go of at one moment.
+    /// Whether the network releases all devices at the same idle time.
     pub is_sudden: bool,
 }
 
-/// An emulated radio, and what was found.
+/// An emulated radio, and its inferred properties.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probed {
-    /// In seconds: what the profile has, and what was found.
+    /// Timers of the profile and inferred timers, in seconds.
     pub timers: [f64; 2],
     pub found_timers: Vec<f64>,
     pub promotions: [f64; 2],
     pub found_promotions: Vec<f64>,
 }
 
-/// The live controller at so many packets a second.
+/// Processor share of the live controller under load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Control {
     pub policy: String,
     pub watches: String,
     pub packets: u64,
-    /// Packets in each second.
+    /// Packets per second.
     pub rate: f64,
-    /// The share of a core.
+    /// Share of a core.
     pub cpu: f64,
 }
 
-/// What the profile of the emulated radio has, in seconds.
+/// Timers of the emulated profile, in seconds.
 const TIMERS: [f64; 2] = [0.333, 0.874];
 const PROMOTIONS: [f64; 2] = [0.075, 0.140];
-/// How long packets pass for the controller.
+/// Duration of a controller run, in seconds.
 const SECONDS: u64 = 20;
 
 fn run(command: &mut Command, patience: Span) -> Result<(String, Span, Size), String> {
@@ -74,7 +74,7 @@ fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
 }
 
-/// What is known of the recordings: their timers, and whether all devices are let go of at one moment.
+/// File name, whether the release is sudden, and published timers of each recording.
 const KNOWN: [(&str, bool, &[f64]); 6] = [
     ("S20US_162_Verizon_4G", true, &[10.0]),
     ("SALMONBERRY_299_TMobile_4G", true, &[5.0]),
@@ -84,7 +84,7 @@ const KNOWN: [(&str, bool, &[f64]); 6] = [
     ("RASPBERRY_670_Verizon_NSAlow", false, &[]),
 ];
 
-/// Timers of recordings.
+/// Infers the timers of the recordings in `folder`.
 pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String> {
     let mut all = Vec::new();
     for (name, is_sudden, known) in KNOWN {
@@ -95,7 +95,7 @@ pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String
         let found = json(&said)?;
         let release = &found["release"];
         let timers = release["timers"].as_array().cloned().unwrap_or_default();
-        // Without a timer it is a miss.
+        // A recording without an inferred timer counts as a miss.
         let last = timers.last().cloned().unwrap_or_default();
         let secs = |edge: &str| last[edge]["seconds"].as_f64().unwrap_or(f64::NAN);
         all.push(Recording {
@@ -128,7 +128,7 @@ fn profile() -> String {
     .concat()
 }
 
-/// Emulated links whose radio is known, so many times.
+/// Probes an emulated link with a known radio, `runs` times.
 pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("radio.toml");
@@ -161,13 +161,13 @@ pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
     Ok(all)
 }
 
-/// The controller on an emulated link with a thousand packets a second.
+/// Runs the controller on an emulated link with 1000 packets/s.
 pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
     let mut all = Vec::new();
     for (policy, counters) in
         [("makeidle", false), ("context", false), ("status-quo", false), ("makeidle", true)]
     {
-        // 500 questions and as many answers.
+        // 500 requests and 500 replies per second.
         let watches = if counters { "--counters" } else { "" };
         let script = format!(
             "ping -q -i 0.002 -s 100 -w {} 198.18.0.1 > /dev/null & \
@@ -193,7 +193,7 @@ pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
     Ok(all)
 }
 
-/// A pattern of traffic through an emulated radio that the controller sends to sleep.
+/// A traffic pattern through an emulated radio that the controller demotes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pattern {
     pub pattern: String,
@@ -201,13 +201,13 @@ pub struct Pattern {
     pub status_quo: f64,
     pub switches: u64,
     pub status_quo_switches: u64,
-    /// What the lab's radio was brought back for.
+    /// Promotions that the lab's radio counted.
     pub promotions: u64,
-    /// What the thesis has.
+    /// The saving in the thesis.
     pub thesis: String,
 }
 
-/// The patterns of the thesis, §4.6.7, some minutes each.
+/// Runs the patterns of the thesis (section 4.6.7), about 6 minutes each.
 pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
     const DOWNLOAD: &str = "curl -sfo /dev/null http://198.18.0.1:8080/1MB";
     let patterns = [
@@ -234,7 +234,7 @@ pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
          exec nginx -p {0} -e stderr -c {0}/nginx.conf",
         folder.path().display()
     );
-    // All may read what nginx's own user is to serve.
+    // nginx runs as another user, which must be able to read the file.
     let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(folder.path(), open).map_err(|error| error.to_string())?;
     let mut all = Vec::new();

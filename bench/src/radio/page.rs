@@ -1,4 +1,4 @@
-//! What was to be reached, and the page.
+//! Target values of the radio benchmark, and the page.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn row<'r>(results: &'r Results, carrier: usize, policy: &str) -> &'r super::qua
     rows.iter().find(|row| row.policy == policy).unwrap_or(&rows[0])
 }
 
-/// What was to be reached.
+/// All targets with their measured values.
 pub fn targets(results: &Results) -> Vec<Target> {
     let figures = |policy: &str, value: &dyn Fn(&super::quality::Row) -> f64, which: &[usize]| {
         let figure = |carrier: &usize| Figure {
@@ -180,7 +180,7 @@ pub fn targets(results: &Results) -> Vec<Target> {
     all
 }
 
-/// How far off timers and promotions are at most, in seconds.
+/// Maximum error of timers and promotions, in seconds.
 fn worst(results: &Results) -> Option<(f64, f64)> {
     let mut all: Option<(f64, f64)> = None;
     for one in &results.probed {
@@ -189,7 +189,7 @@ fn worst(results: &Results) -> Option<(f64, f64)> {
                 let off = wanted.iter().zip(found).map(|(a, b)| (a - b).abs());
                 off.fold(0.0, |most, off| if off.is_nan() { f64::INFINITY } else { most.max(off) })
             }
-            // Another number of timers is wrong altogether.
+            // A wrong number of timers counts as an infinite error.
             _ => f64::INFINITY,
         };
         let timers = off(&one.timers, &one.found_timers);
@@ -200,7 +200,7 @@ fn worst(results: &Results) -> Option<(f64, f64)> {
     all
 }
 
-/// The page.
+/// The results as Markdown.
 pub fn page(results: &Results) -> String {
     let mut page = String::from("# `manyways radio`\n");
     let _ = writeln!(

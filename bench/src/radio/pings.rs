@@ -1,4 +1,4 @@
-//! Packets at even distances, for which every energy can be worked out by hand.
+//! Packets at equal intervals, for which the energies have a closed form.
 
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::simulate::{Decides, Outcome, Simulation};
@@ -6,22 +6,22 @@ use manyways_model::radio::{Packet, profiles, workload};
 use manyways_unit::Span;
 use serde::Serialize;
 
-/// Pings on a carrier.
+/// Pings at one interval on one carrier.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ping {
     pub carrier: String,
     pub every: u64,
-    /// The share of the tail that the oracle saves, by the closed form.
+    /// Share of the tail energy that Oracle saves, by the closed form.
     pub oracle: f64,
-    /// By simulation.
+    /// Share that MakeIdle saves, by simulation.
     pub makeidle: f64,
     pub context: f64,
-    /// The largest relative difference from the closed form, of the energies of the network's timers
-    /// and of the oracle.
+    /// Maximum relative difference between simulation and closed form, for the energies of the
+    /// network's timers and of Oracle.
     pub difference: f64,
 }
 
-/// Powers, timers and the energy of a switch, as they are printed: not out of the profiles.
+/// Powers, timers and switch energy as published, independent of the profiles.
 const CARRIERS: [(&str, [f64; 2], [f64; 2], f64); 4] = [
     ("att-hspa", [0.916, 0.659], [6.2, 10.4], 1.10),
     ("tmobile-3g", [0.445, 0.343], [3.2, 16.3], 0.857 * 0.445 * 3.6),
@@ -29,7 +29,7 @@ const CARRIERS: [(&str, [f64; 2], [f64; 2], f64); 4] = [
     ("verizon-lte", [1.325, 0.0], [10.2, 0.0], 0.857 * 1.325 * 0.6),
 ];
 
-/// Every 5 to 60 seconds, on each carrier.
+/// Simulates pings every 5 to 60 s, in steps of 5 s, on each carrier.
 pub fn pings() -> Vec<Ping> {
     let each = CARRIERS.iter().flat_map(|carrier| (1..=12).map(move |n| (carrier, 5 * n)));
     each.filter_map(|(carrier, every)| ping(carrier, every)).collect()
@@ -59,7 +59,7 @@ fn ping(
     let tail: f64 = awake.iter().zip(power).map(|(secs, watts)| secs * watts).sum();
     let is_released = gap > timers[0] + timers[1];
     let stay = tail + if is_released { *switch } else { 0.0 };
-    // The first packet finds it released, and behind the last one it is let go: a switch in all.
+    // The radio is idle before the first packet and after the last one: one more switch.
     let whole: f64 = timers.iter().zip(power).map(|(secs, watts)| secs * watts).sum();
     let status_quo = switch + (BEATS - 1) as f64 * stay + whole;
     let oracle = switch + (BEATS - 1) as f64 * stay.min(*switch);

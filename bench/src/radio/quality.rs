@@ -1,4 +1,4 @@
-//! What policies save, on traces from seeds that are held back.
+//! Energy that policies save, on traces of held-out seeds.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use manyways_rig::sample::Quartiles;
 
 /// The carriers of the thesis.
 pub const CARRIERS: [&str; 4] = ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"];
-/// All of them, in the order of the tables.
+/// All policies, in the order of the tables.
 const POLICIES: [&str; 12] = [
     "status-quo",
     "fixed",
@@ -36,10 +36,10 @@ const THRESHOLD: usize = 3;
 const MAKE_IDLE: usize = 5;
 const CONTEXT: usize = 6;
 const ORACLE: usize = 7;
-/// Learning, by its number of experts.
+/// Number of experts of each learning policy, and its index in [`POLICIES`].
 const LEARNING: [(usize, usize); 3] = [(5, 9), (10, 10), (20, 11)];
 
-/// What a policy came to, over all traces: summed before dividing.
+/// Results of a policy over all traces; ratios are those of sums.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub policy: String,
@@ -56,7 +56,6 @@ pub struct Row {
     pub switches: u64,
 }
 
-/// A carrier.
 #[derive(Clone, Debug, Serialize)]
 pub struct Carrier {
     pub name: String,
@@ -64,18 +63,18 @@ pub struct Carrier {
     pub ours: Ours,
 }
 
-/// Our own policy beside others, trace by trace.
+/// Our policy compared with others, one value for each trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ours {
-    /// The share of what the oracle saves more than MakeIdle that ours saves, of each trace.
+    /// Share of the energy difference between MakeIdle and Oracle that our policy saves.
     pub recovered: Vec<f64>,
-    /// Switches by MakeIdle's, of each trace.
+    /// Switches divided by those of MakeIdle.
     pub switches: Vec<f64>,
-    /// Energy by that of the threshold's timer, of each trace.
+    /// Energy divided by that of the threshold timer.
     pub by_threshold: Vec<f64>,
 }
 
-/// Constant holds beside learning.
+/// Constant delays compared with learned ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {
     pub carrier: String,
@@ -83,10 +82,9 @@ pub struct Constant {
     pub learning_switches: u64,
     pub learning_mean_delay: f64,
     pub learning_median_delay: f64,
-    /// By those of the fixed bound.
+    /// Mean delay divided by that of the fixed bound.
     pub delay_by_fixed_bound: f64,
-    /// The constant hold that is the best of both: the least of the larger of the two ratios, and which
-    /// it is.
+    /// The constant delay in seconds with the smallest maximum of its two ratios to learning.
     pub best_hold: f64,
     pub best_switches: f64,
     pub best_delay: f64,
@@ -96,12 +94,12 @@ pub struct Constant {
 #[derive(Clone, Debug, Serialize)]
 pub struct OfApps {
     pub app: String,
-    /// Of each carrier, of each policy.
+    /// By carrier, then by policy.
     pub saved: Vec<Vec<f64>>,
     pub policies: Vec<String>,
 }
 
-/// Another energy of a switch.
+/// Savings with another switch energy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Swept {
     pub carrier: String,
@@ -118,7 +116,7 @@ pub struct Mixed {
     pub carriers: Vec<Carrier>,
 }
 
-/// What is added up of a run.
+/// Sums over several runs.
 #[derive(Clone, Default)]
 struct Sum {
     joules: f64,
@@ -177,7 +175,7 @@ fn plan(text: &str) -> Result<Plan, String> {
     Plan::parse(text).map_err(|error| error.to_string())
 }
 
-/// What applications do in the background may wait, what somebody looks at may not.
+/// Background traffic of applications is delay-tolerant, interactive traffic is not.
 fn may_wait() -> Tolerant {
     let names: Vec<String> = APPS.iter().map(|app| app.name.to_owned()).collect();
     Tolerant::applications(&names)
@@ -193,7 +191,7 @@ fn run(made: Made, profiles: &[Profile], jobs: &[Job]) -> Result<(u64, Vec<Outco
     Ok((seen.packets, ran.into_iter().map(|ran| ran.outcome).collect()))
 }
 
-/// Days of users with several applications.
+/// Simulates days of users with several applications.
 pub fn mixed(seeds: u64, days: u64) -> Result<(Mixed, Vec<Constant>), String> {
     const HOLDS: usize = 20;
     let profiles = carriers()?;
@@ -264,7 +262,7 @@ pub fn mixed(seeds: u64, days: u64) -> Result<(Mixed, Vec<Constant>), String> {
     Ok((Mixed { traces: seeds as usize, packets, carriers }, constants))
 }
 
-/// Two hours of each application alone.
+/// Simulates two hours of each application alone.
 pub fn apps(seeds: u64) -> Result<Vec<OfApps>, String> {
     const SHOWN: [&str; 8] = [
         "status-quo",
@@ -307,7 +305,7 @@ pub fn apps(seeds: u64) -> Result<Vec<OfApps>, String> {
     Ok(all)
 }
 
-/// E_switch times as much, and another share of what turning off takes.
+/// Simulates other switch energies, and other shares of the energy for turning the radio off.
 pub fn sweep(seeds: u64, days: u64) -> Result<Vec<Swept>, String> {
     const POLICIES: [&str; 5] = ["status-quo", "threshold", "makeidle", "context", "oracle"];
     let mut profiles = Vec::new();
@@ -354,7 +352,7 @@ pub fn sweep(seeds: u64, days: u64) -> Result<Vec<Swept>, String> {
 }
 
 impl Ours {
-    /// The quartiles of each.
+    /// Quartiles of each comparison.
     pub fn quartiles(&self) -> BTreeMap<&'static str, Quartiles> {
         let all = [
             ("recovered", &self.recovered),

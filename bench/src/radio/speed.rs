@@ -1,4 +1,4 @@
-//! How fast policies run, and how much memory they take.
+//! Speed and memory of the policies.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,11 +15,11 @@ use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
-/// A policy on one core.
+/// Speed of a policy on one core.
 #[derive(Clone, Debug, Serialize)]
 pub struct Speed {
     pub policy: String,
-    /// Millions of packets a second.
+    /// Million packets per second.
     pub mpps: Quartiles,
 }
 
@@ -33,23 +33,23 @@ impl Contender for Policy {
     }
 }
 
-/// A run of the command.
+/// Memory of one run of `manyways radio simulate`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
     pub days: u64,
     pub packets: u64,
-    /// The most that was resident, in MiB.
+    /// Peak resident memory.
     pub mib: f64,
 }
 
-/// Packets that are in memory, through one policy after the other.
+/// Measures the speed of each policy on packets that are in memory.
 pub fn speed(rounds: u32) -> Result<Vec<Speed>, String> {
     const POLICIES: [&str; 5] = ["status-quo", "threshold", "makeidle", "context", "oracle"];
     const PACKETS: usize = 2_000_000;
     let Some(Ok(profile)) = profiles::named("att-hspa") else {
         return Ok(Vec::new());
     };
-    // Days of several users, one behind the other.
+    // Days of several users, one after the other.
     let mut packets: Vec<Packet> = Vec::with_capacity(PACKETS);
     for seed in 1_000.. {
         let days = workload::mixed(seed, Span::from_secs(4 * 86_400));
@@ -91,7 +91,7 @@ pub fn speed(rounds: u32) -> Result<Vec<Speed>, String> {
     Ok(POLICIES.into_iter().filter_map(speed).collect())
 }
 
-/// The command over traces of so many days.
+/// Measures the memory of the command over traces of these numbers of days.
 pub fn memory(binary: &Path, days: &[u64]) -> Result<Vec<Memory>, String> {
     let mut all = Vec::new();
     for days in days {

@@ -1,4 +1,4 @@
-//! The run: every measurement over both emulators, one after the other, round by round.
+//! The run: in each round, every measurement over both emulators, one after the other.
 
 use std::fmt::Display;
 use std::io;
@@ -25,7 +25,7 @@ use crate::rattan;
 /// Name and version of the report's schema.
 pub const SCHEMA: &str = "manyways.bench-rattan/1";
 
-/// What TCP is to fill.
+/// Link rates of the TCP measurements.
 const RATES: [Rate; 5] = [
     Rate::from_mbps(10),
     Rate::from_mbps(100),
@@ -34,147 +34,139 @@ const RATES: [Rate; 5] = [
     Rate::from_mbps(2_500),
 ];
 
-/// Receive buffer of Rattan's sockets in the measurements where it gets a larger one: more than it
-/// ever fills.
+/// The enlarged receive buffer of Rattan's sockets; larger than Rattan ever fills.
 pub const WIDE: Size = Size::from_mib(32);
 
-/// What to run.
 pub struct Config {
-    /// Each TCP measurement, after [`WARM_UP`].
+    /// Duration of each TCP measurement, after [`WARM_UP`].
     pub length: Span,
-    /// How often everything is measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Rattan's worker threads.
+    /// Number of Rattan's worker threads.
     pub workers: u32,
-    /// Rattan, or why there is none.
+    /// Path of Rattan, or the reason why it is not available.
     pub binary: Result<PathBuf, String>,
 }
 
-/// Everything that was measured.
+/// All figures of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// Processors.
+    /// Number of available processors.
     pub cores: usize,
-    /// Kernel release.
+    /// As in `/proc/sys/kernel/osrelease`.
     pub kernel: String,
-    /// Rattan's release.
     pub rattan_version: &'static str,
-    /// Its worker threads.
     pub rattan_workers: u32,
-    /// Why Rattan was not measured at all; then nothing was.
+    /// Reason why Rattan could not run; in this case the report has no figures. `None` if it ran.
     pub unavailable: Option<String>,
-    /// How often everything was measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Each TCP measurement, without its warm-up.
+    /// Duration of each TCP measurement, without its warm-up.
     pub length_seconds: f64,
-    /// Long TCP.
+    /// Results of the TCP measurements, by rate.
     pub rates: Vec<RateCase>,
-    /// Delay over the configured one.
+    /// Delay above the configured delay.
     pub delay: Option<DelayCase>,
-    /// What went wrong in single measurements, which are left out.
+    /// Reasons of failed measurements, which are left out.
     pub failures: Vec<String>,
 }
 
-/// One rate over both.
+/// One link rate over both emulators.
 #[derive(Debug, Serialize)]
 pub struct RateCase {
-    /// The link's rate.
+    /// Configured rate of the link.
     pub set_bps: u64,
-    /// In the order in which they were measured.
+    /// In the order of the measurements.
     pub rounds: Vec<RateRound>,
-    /// Of manyways.
     pub manyways: Option<RateSummary>,
-    /// Of Rattan.
     pub rattan: Option<RateSummary>,
-    /// Of Rattan with larger socket buffers.
+    /// Rattan with larger socket buffers.
     pub rattan_wide: Option<RateSummary>,
-    /// What manyways reached over what Rattan did, pair by pair.
+    /// Share of manyways divided by that of Rattan, pair by pair.
     pub ratio: Option<Quartiles>,
-    /// The same for Rattan with larger socket buffers.
+    /// Share of manyways divided by that of Rattan with larger socket buffers, pair by pair.
     pub ratio_wide: Option<Quartiles>,
 }
 
-/// One of each.
+/// One round of TCP measurements.
 #[derive(Debug, Serialize)]
 pub struct RateRound {
-    /// Over manyways, unless it failed.
+    /// `None` if the measurement failed.
     pub manyways: Option<RateSample>,
-    /// Over Rattan, unless it failed.
+    /// `None` if the measurement failed.
     pub rattan: Option<RateSample>,
-    /// Over Rattan with a receive buffer of [`WIDE`] on its sockets, unless it failed.
+    /// Rattan with a receive buffer of [`WIDE`]; `None` if the measurement failed.
     pub rattan_wide: Option<RateSample>,
 }
 
-/// One long TCP connection.
+/// The result of one long TCP connection.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RateSample {
-    /// IP bits a second that arrived over the rate that was set.
+    /// Received IP bits per second divided by the configured rate.
     pub share: f64,
     /// Share of a core that the emulator used.
     pub cpu: f64,
-    /// Segments that the sender sent again, warm-up included.
+    /// Segments that the sender retransmitted, including the warm-up.
     pub retransmitted: u64,
 }
 
-/// What the rounds say.
+/// Statistics over the rounds.
 #[derive(Debug, Serialize)]
 pub struct RateSummary {
-    /// Of [`RateSample::share`].
+    /// Quartiles of [`RateSample::share`].
     pub share: Quartiles,
-    /// Of [`RateSample::cpu`].
+    /// Quartiles of [`RateSample::cpu`].
     pub cpu: Quartiles,
-    /// Of [`RateSample::retransmitted`].
+    /// Quartiles of [`RateSample::retransmitted`].
     pub retransmitted: Quartiles,
 }
 
-/// Delay over both and over the bare relay.
+/// Delay over both emulators and over the bare relay.
 #[derive(Debug, Serialize)]
 pub struct DelayCase {
-    /// In the order in which they were measured.
+    /// In the order of the measurements.
     pub rounds: Vec<DelayRound>,
-    /// Of manyways.
     pub manyways: Option<DelaySummary>,
-    /// Of the bare relay: the machine's own floor.
+    /// The bare relay, which shows the delay of the machine itself.
     pub bare: Option<DelaySummary>,
-    /// Of Rattan.
     pub rattan: Option<DelaySummary>,
-    /// What Rattan added over what manyways did, in the median, pair by pair.
+    /// Median delay that Rattan adds divided by the one that manyways adds, pair by pair.
     pub ratio: Option<Quartiles>,
 }
 
-/// One of each.
+/// One round of delay measurements.
 #[derive(Debug, Serialize)]
 pub struct DelayRound {
-    /// Over manyways, unless it failed.
+    /// `None` if the measurement failed.
     pub manyways: Option<DelayFigure>,
-    /// Over a relay that emulates nothing, unless it failed.
+    /// A relay without emulation; `None` if the measurement failed.
     pub bare: Option<DelayFigure>,
-    /// Over Rattan, unless it failed.
+    /// `None` if the measurement failed.
     pub rattan: Option<DelayFigure>,
 }
 
-/// What the rounds say, in microseconds.
+/// Statistics over the rounds, in microseconds.
 #[derive(Debug, Serialize)]
 pub struct DelaySummary {
-    /// Of the rounds' smallest.
+    /// Of the minimum of each round.
     pub min_us: Quartiles,
-    /// Of the rounds' medians.
+    /// Of the median of each round.
     pub p50_us: Quartiles,
-    /// Of the rounds' 90th percentiles.
+    /// Of the 90th percentile of each round.
     pub p90_us: Quartiles,
-    /// Of the rounds' 99th percentiles.
+    /// Of the 99th percentile of each round.
     pub p99_us: Quartiles,
-    /// Datagrams that did not arrive, over all rounds.
+    /// Lost datagrams over all rounds.
     pub lost: u64,
-    /// Datagrams that were sent, over all rounds.
+    /// Sent datagrams over all rounds.
     pub sent: u64,
 }
 
-/// Measures everything. `progress` hears what comes next.
+/// Measures everything. Calls `progress` with the name of each measurement before its start.
 ///
-/// Call it while the process has a single thread.
+/// Must be called while the process has a single thread.
 pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report, LabError> {
     let mut report = Report {
         schema: SCHEMA,
@@ -204,7 +196,7 @@ pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report
     }
     let registry = Registry::of_user().map_err(system)?;
     registry.collect().map_err(system)?;
-    // Rattan's namespaces are to use the same congestion control as a lab's.
+    // Rattan's namespaces must use the same congestion control as those of a lab.
     let mut claim = registry.claim(&format!("rattan-{}", std::process::id())).map_err(system)?;
     claim
         .allow_cc(DEFAULT_CC)
@@ -245,7 +237,7 @@ impl Bench<'_> {
     fn rate_round(&mut self, rate: Rate, length: Span, round: u32) -> RateRound {
         let what = format!("TCP at {rate}, round {round}");
         let mut found = RateRound { manyways: None, rattan: None, rattan_wide: None };
-        // Who begins changes from round to round.
+        // The first contender changes from round to round.
         for turn in 0..3 {
             match (turn + round) % 3 {
                 0 => {
@@ -331,7 +323,7 @@ fn in_turn<A, B>(a_first: bool, a: impl FnOnce() -> A, b: impl FnOnce() -> B) ->
     }
 }
 
-/// Where the traffic of a measurement starts and ends.
+/// Sender and receiver of a measurement.
 struct Ends<'a> {
     sender: &'a NetNs,
     receiver: &'a NetNs,
@@ -372,7 +364,7 @@ fn long_tcp(
     })
 }
 
-/// Segments that the calling thread's namespace has sent again since it was made.
+/// Segments that the calling thread's namespace has retransmitted since its creation.
 fn retransmitted() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
     counter(&text, "Tcp:", "RetransSegs").ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -1,15 +1,15 @@
-//! Rattan's binary, built once with the versions that its own lock file names.
+//! Rattan's binary, built once with the versions in its lock file.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::RattanError;
 
-/// The release that is compared with.
+/// The measured release.
 pub const VERSION: &str = "0.1.1";
 
-/// The binary in the same cache outside the checkout where set-up keeps its tools; it is built if
-/// it is not there.
+/// Returns the binary in the cache folder that scripts/setup uses for tools; builds it if it is
+/// missing.
 pub fn binary() -> Result<PathBuf, RattanError> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = folder("XDG_CACHE_HOME")
@@ -27,7 +27,7 @@ pub fn binary() -> Result<PathBuf, RattanError> {
         .args(["install", "--quiet", "--locked", "--version", VERSION, "rattan", "--root"])
         .arg(&root)
         .env("CARGO_TARGET_DIR", &build)
-        // Its release profile asks for full debug information, of which nothing is read here.
+        // Rattan's release profile has full debug information, which the benchmark does not need.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .stdin(Stdio::null())
         .output()
@@ -39,8 +39,8 @@ pub fn binary() -> Result<PathBuf, RattanError> {
     Ok(binary)
 }
 
-/// The first error that cargo names and what it was caused by, without addresses: which mirror a
-/// machine asks concerns nobody who reads the report.
+/// The first error of cargo and its causes. Addresses are removed: the registry mirror of a machine
+/// is irrelevant to a reader of the report.
 fn reason(said: &str) -> String {
     let from_error = said
         .lines()

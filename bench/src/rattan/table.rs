@@ -1,4 +1,4 @@
-//! The report as Markdown, which reads well on a terminal too.
+//! The report as Markdown that is readable on a terminal too.
 
 use std::fmt::Write;
 
@@ -8,7 +8,6 @@ use manyways_unit::Rate;
 
 use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE};
 
-/// The whole page.
 pub fn markdown(report: &Report) -> String {
     let mut out = String::from("# manyways beside Rattan\n\n");
     if let Some(reason) = &report.unavailable {

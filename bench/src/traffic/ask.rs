@@ -1,35 +1,34 @@
-//! What a client asks of the server, and the bytes that it gets.
+//! Requests of a client, and the bytes of the responses.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A request: so many bytes, please.
+/// A request for a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// How many.
+    /// Length of the response.
     pub bytes: u64,
-    /// How fast at most, in bit/s; zero is as fast as can be.
+    /// Maximum rate of the response in bit/s; zero means unlimited.
     pub pace: u64,
-    /// How long the server thinks first.
+    /// Think time: delay of the server before the response.
     pub think: Duration,
 }
 
-/// A request on the wire.
+/// Length of an encoded request in bytes.
 const LENGTH: usize = 20;
-/// The content repeats after this.
+/// The content repeats after this number of bytes.
 const PERIOD: usize = 64 << 10;
-/// A server that paces itself sends this often.
+/// Interval at which the server sends a rate-limited response.
 const TICK: Duration = Duration::from_millis(10);
 
 impl Ask {
-    /// As fast as can be.
+    /// A request without rate limit and think time.
     pub fn of(bytes: u64) -> Self {
         Self { bytes, pace: 0, think: Duration::ZERO }
     }
 
-    /// Sends it.
     pub async fn send(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let mut out = [0; LENGTH];
         out[..8].copy_from_slice(&self.bytes.to_be_bytes());
@@ -38,7 +37,7 @@ impl Ask {
         to.write_all(&out).await
     }
 
-    /// Hears the next one; nothing when there is none.
+    /// Reads the next request; `None` at the end of the stream.
     pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
         let bytes = match from.read_u64().await {
             Ok(bytes) => bytes,
@@ -51,12 +50,11 @@ impl Ask {
     }
 }
 
-/// The bytes of every answer. No tunnel can make them smaller, and one that is out of its place
-/// is found.
+/// The bytes of every response. They are incompressible, and a misplaced piece is detected.
 pub struct Content(Vec<u8>);
 
 impl Content {
-    /// They are the same everywhere.
+    /// Creates the content, which is equal in every process.
     pub fn new() -> Self {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
@@ -66,7 +64,7 @@ impl Content {
             state
         };
         let mut bytes: Vec<u8> = (0..PERIOD / 8).flat_map(|_| next().to_le_bytes()).collect();
-        // Twice, so that any period's worth from any place is one piece.
+        // Stored twice, so that a whole period from any offset is contiguous.
         bytes.extend_from_within(..);
         Self(bytes)
     }
@@ -76,7 +74,7 @@ impl Content {
         self.0.get(begin..begin + most.min(PERIOD)).unwrap_or_default()
     }
 
-    /// Answers a request.
+    /// Sends the response to a request.
     pub async fn send(&self, ask: Ask, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         if !ask.think.is_zero() {
             tokio::time::sleep(ask.think).await;
@@ -98,7 +96,8 @@ impl Content {
         Ok(())
     }
 
-    /// Receives an answer. `heard` is told of every arrival: how many bytes are there now.
+    /// Receives and checks a response. Calls `heard` after each read with the number of received
+    /// bytes.
     pub async fn receive(
         &self,
         bytes: u64,

@@ -1,4 +1,4 @@
-//! A page load in a headless Chromium that has seen nothing before.
+//! A page load in a headless Chromium with an empty profile.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ pub struct Browse {
     folder: PathBuf,
 }
 
-/// What has not loaded by then never does.
+/// Time limit of a page load, and of the browser's end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The browser is busy with its own start before it has had so long.
+/// The browser loads the page after this delay, because it is busy with its own start before.
 const WARM: Duration = Duration::from_millis(800);
-/// A headless browser as root, that does nothing of its own accord over any network.
+/// Options for a headless browser as root without background network traffic.
 const OPTIONS: [&str; 20] = [
     "--headless=new",
     "--no-sandbox",
@@ -53,7 +53,8 @@ const OPTIONS: [&str; 20] = [
     "--disable-sync",
     "--safebrowsing-disable-auto-update",
     "--metrics-recording-only",
-    // Neither is http:// tried with TLS first, nor is an address of the lab anything special.
+    // Without HTTPS upgrades of http://, and without special treatment of the lab's private
+    // addresses.
     "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LocalNetworkAccessChecks,\
      MediaRouter,OptimizationHints,Translate",
     "--enable-logging=stderr",
@@ -69,7 +70,8 @@ impl Browse {
         let mut said = BufReader::new(browser.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let loaded = tokio::time::timeout(PATIENCE, loaded(&mut said)).await;
         browser.kill().await?;
-        // Its helpers hold the other end until they have ended too; then its folder can go.
+        // Helper processes keep the pipe open until they have ended; only then can the folder be
+        // removed.
         let mut rest = Vec::new();
         let _ = tokio::time::timeout(PATIENCE, said.read_to_end(&mut rest)).await;
         let loaded = loaded.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -100,12 +102,12 @@ impl Browse {
     }
 }
 
-/// What a browser says of a load.
+/// Figures of a page load on the browser's console.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Loaded {
-    /// To the end of the load event.
+    /// Until the end of the load event.
     millis: f64,
-    /// Of all bodies.
+    /// Decoded bytes of all bodies.
     bytes: u64,
 }
 
@@ -121,7 +123,7 @@ async fn loaded(said: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<Loaded>
     Err(io::Error::other(format!("the browser ended: {last}")))
 }
 
-/// Reads a line of the console.
+/// Parses a line of the console.
 fn read(line: &str) -> Option<Loaded> {
     let (_, figures) = line.split_once(&format!("\"{MARK} "))?;
     let mut figures = figures.split('"').next()?.split(' ');

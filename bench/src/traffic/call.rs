@@ -1,4 +1,4 @@
-//! A flow like that of a call: small datagrams both ways, at a steady rate.
+//! A flow like a voice call: small datagrams in both directions at a constant rate.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,21 +24,21 @@ pub struct Call {
     length: Span,
 }
 
-/// Fifty a second of 160 bytes: speech as G.711 has it.
+/// 50 datagrams of 160 bytes per second, as in G.711 with 20 ms frames.
 const EVERY: Duration = Duration::from_millis(20);
 const SIZE: usize = 160;
-/// What has not come by then never does.
+/// A datagram that arrives later than this after the last one was sent counts as lost.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// Writes the time at which the far end had a datagram into it: after its number and the time at
-/// which it was sent.
+/// Writes the receive time at the server into a datagram, after the sequence number and the send
+/// time.
 pub fn stamp(packet: &mut [u8], now: u64) {
     if let Some(place) = packet.get_mut(16..24) {
         place.copy_from_slice(&now.to_be_bytes());
     }
 }
 
-/// A socket, what stands before its datagrams, and what has to stay open for it.
+/// A socket, the header of its datagrams, and the control connection that must stay open.
 struct Line {
     socket: UdpSocket,
     to: SocketAddr,
@@ -92,11 +92,11 @@ impl Line {
     }
 }
 
-/// A datagram that came back.
+/// A datagram that was echoed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Arrival {
     number: u64,
-    /// Seconds on the way there, and back.
+    /// Seconds to the server, and back.
     up: f64,
     down: f64,
 }

@@ -1,4 +1,4 @@
-//! Many connections that do nothing.
+//! Many idle connections.
 
 use std::io;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub struct Crowd {
     at_once: usize,
 }
 
-/// Whoever waits for it must not wait for ever.
+/// Time limit for opening all connections.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Crowd {
@@ -53,7 +53,7 @@ impl Crowd {
             open.push(opened.map_err(io::Error::other)??);
         }
         let value = open.len() as f64 / begun.elapsed().as_secs_f64();
-        // Until the end of the process: whoever asked for them is not ready yet.
+        // The connections stay open until the process ends, because the parent still measures.
         std::mem::forget(open);
         Ok(Told { value, ..Told::default() })
     }

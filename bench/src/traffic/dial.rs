@@ -1,4 +1,4 @@
-//! How a client reaches the server: by itself from one of its addresses, or through a proxy.
+//! How a client reaches the server: directly from one of its addresses, or through a proxy.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
@@ -29,7 +29,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// A connection to the server.
+    /// Connects to the server.
     pub async fn dial(&self) -> io::Result<TcpStream> {
         let Some(proxy) = self.socks else {
             return connect(self.from, self.mptcp, self.server.into()).await;
@@ -40,8 +40,8 @@ impl Way {
     }
 }
 
-/// A connection whose subflows all have the congestion control of everybody here: of a socket that
-/// is told before it connects, later subflows learn it too, as they do not from a route.
+/// Connects with the common congestion control on all subflows. Later MPTCP subflows inherit it
+/// from the socket if it is set before connect(); they do not inherit it from a route.
 pub async fn connect(from: Option<IpAddr>, mptcp: bool, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = socket(mptcp, to)?;
     if let Some(from) = from {
@@ -52,7 +52,7 @@ pub async fn connect(from: Option<IpAddr>, mptcp: bool, to: SocketAddr) -> io::R
     Ok(stream)
 }
 
-/// Listens, with MPTCP or without.
+/// Listens for TCP, or for MPTCP if `mptcp`.
 pub fn listen(mptcp: bool, at: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(mptcp, at)?;
     socket.set_reuse_address(true)?;
@@ -61,8 +61,8 @@ pub fn listen(mptcp: bool, at: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts, with that congestion control: an accepted socket takes the listener's for its first
-/// subflow alone.
+/// Accepts a connection and sets its congestion control: only the first subflow of an accepted
+/// socket inherits it from the listener.
 pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     set_congestion_control(stream.as_fd(), DEFAULT_CC)?;
@@ -70,14 +70,14 @@ pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Accepts for ever.
+/// Accepts connections until the process is killed.
 pub async fn serve<F>(listener: TcpListener, answer: impl Fn(TcpStream) -> F) -> io::Result<()>
 where
     F: Future<Output = io::Result<()>> + 'static,
 {
     loop {
         let answered = answer(accept(&listener).await?);
-        // How a connection ends is its own affair: both its sides see it.
+        // Errors of a connection are ignored here: both its endpoints detect them.
         tokio::task::spawn_local(answered);
     }
 }

@@ -52,7 +52,7 @@ impl Files {
     }
 }
 
-/// One file, from connect() to its last byte.
+/// Fetches one file; returns the time from connect() to its last byte.
 pub async fn fetch(way: &Way, ask: Ask, content: &Content) -> io::Result<Duration> {
     let begun = Instant::now();
     let mut stream = way.dial().await?;

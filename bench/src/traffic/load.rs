@@ -1,4 +1,4 @@
-//! The client: what it does, and how it measures it.
+//! The client: its loads and their measurement.
 
 use std::io;
 use std::time::Duration;
@@ -32,7 +32,7 @@ enum What {
 }
 
 impl LoadArgs {
-    /// Whether what was opened shall stay open.
+    /// Whether the opened connections must stay open after the result.
     pub fn holds(&self) -> bool {
         matches!(self.what, What::Crowd(_))
     }

@@ -1,40 +1,40 @@
-//! Web pages: so many objects of which sizes, from which origins, and which of them leads to which.
+//! Web pages: the number and sizes of objects, their origins and their dependencies.
 //!
-//! The shapes are roughly those of the median page of the HTTP Archive (httparchive.org, reports
-//! "State of the Web" and "Page Weight"): some 70 requests and 2 MB, a third of them scripts, an
-//! eighth style sheets, most others images. Sizes are log-normal, with tails as long as the web's;
-//! their medians were chosen so that 70 objects weigh that much. What a script does is not
-//! modelled, only what it leads to.
+//! The shapes approximate the median page of the HTTP Archive (httparchive.org, reports "State of
+//! the Web" and "Page Weight"): about 70 requests and 2 MB, a third of them scripts, an eighth
+//! style sheets, most others images. Sizes are log-normal with tails like those of the web; their
+//! medians give 70 objects this total size. The execution of scripts is not modelled, only the
+//! objects that they load.
 
 use std::fmt::Write as _;
 
 use manyways_rig::order::Dice;
 
-/// From so many origins a page comes, each a port of the server. With a browser's six connections
-/// to each it stays below the 32 that Chromium opens through one proxy.
+/// Number of origins of a page, each a port of the server. With a browser's six connections to
+/// each, the total of 30 is below the 32 that Chromium opens through one proxy.
 pub const ORIGINS: usize = 5;
-/// What the document tells on the browser's console once it is loaded, before the figures.
+/// Marker of the line that the document prints on the browser's console after the load, before the
+/// figures.
 pub const MARK: &str = "manyways-page";
-/// Objects have so many bytes.
+/// Minimum and maximum size of an object in bytes.
 const SIZES: (f64, f64) = (1_000.0, 200_000.0);
-/// A script that only another one leads to is at most so far from the document.
+/// Depth at which an object no longer loads further objects.
 const DEEPEST: u32 = 3;
 
-/// A page: the document first.
+/// A page. The first object is the document.
 pub struct Page {
     objects: Vec<Object>,
 }
 
-/// What a browser fetches.
 struct Object {
     kind: Kind,
-    /// At least; what it has to say may take more.
+    /// Minimum size; references to other objects can increase it.
     bytes: usize,
-    /// Which origin has it.
+    /// Index of the origin, less than [`ORIGINS`].
     origin: usize,
-    /// How many objects lead to it.
+    /// Number of objects on the dependency chain before this one; 0 for the document.
     depth: u32,
-    /// The objects that it leads to.
+    /// Indices of the objects that this object loads.
     leads_to: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The median of its sizes, and the standard deviation of their logarithms.
+    /// Median of the sizes in bytes, and standard deviation of their logarithms.
     fn shape(self) -> (f64, f64) {
         match self {
             Self::Document => (25_000.0, 0.3),
@@ -68,7 +68,7 @@ impl Kind {
 }
 
 impl Page {
-    /// A page of so many objects, the same each time.
+    /// Creates a page of `count` objects; equal counts give equal pages.
     pub fn new(count: usize) -> Self {
         let mut dice = Dice::new(count as u64);
         let kinds = |index: usize| match index * 100 / count.max(1) {
@@ -84,7 +84,8 @@ impl Page {
             let size = median * (deviation * dice.normal()).exp();
             let bytes = size.clamp(SIZES.0, SIZES.1) as usize;
             let origin = match kind {
-                // Of what style sheets of other origins lead to, a page is told nothing.
+                // Resource timing does not report the resources that style sheets of other origins
+                // load.
                 Kind::Document | Kind::Style => 0,
                 Kind::Script | Kind::Image => dice.below(ORIGINS),
             };
@@ -98,8 +99,8 @@ impl Page {
         page
     }
 
-    /// What leads to the next object: the document to all style sheets and two thirds of the
-    /// scripts, and to half of the images; scripts to most of the others.
+    /// The object that loads the next object. The document loads all style sheets, two thirds of
+    /// the scripts and half of the images; scripts load most of the others.
     fn parent(&self, kind: Kind, dice: &mut Dice) -> Option<usize> {
         let finder = match (kind, dice.share()) {
             (Kind::Document, _) => return None,
@@ -115,12 +116,11 @@ impl Page {
         Some(finders.get(dice.below(finders.len().max(1))).copied().unwrap_or_default())
     }
 
-    /// How many objects it has.
     pub fn count(&self) -> usize {
         self.objects.len()
     }
 
-    /// An object as `(media type, body)`. `base` names an origin by its number.
+    /// An object as `(media type, body)`. `base` returns the URL prefix of an origin.
     pub fn object(&self, index: usize, base: &dyn Fn(usize) -> String) -> Option<(&str, Vec<u8>)> {
         let object = self.objects.get(index)?;
         let body = match object.kind {
@@ -132,7 +132,7 @@ impl Page {
         Some((object.kind.media_type(), body))
     }
 
-    /// Of all objects, as a browser gets them.
+    /// Total size of all bodies in bytes.
     pub fn bytes(&self, base: &dyn Fn(usize) -> String) -> u64 {
         let all = (0..self.count()).filter_map(|index| self.object(index, base));
         all.map(|(_, body)| body.len() as u64).sum()
@@ -153,7 +153,7 @@ impl Page {
              <link rel=icon href=\"data:,\"><style>i{display:inline-block;width:9px;height:9px}\
              </style><script>",
         );
-        // A moment after the load event, when its end is known.
+        // Shortly after the load event, because its end is not known during the event.
         let _ = write!(
             out,
             "performance.setResourceTimingBufferSize(9999);addEventListener('load',()=>setTimeout(\
@@ -164,7 +164,7 @@ impl Page {
         for index in of(Kind::Style) {
             let _ = write!(out, "<link rel=stylesheet href=\"{}\">", self.url(index, base));
         }
-        // Half of the scripts wait for the document, the others make its end wait for them.
+        // Half of the scripts are deferred, the others block the parser at the end of the document.
         for index in of(Kind::Script).filter(|index| index % 2 == 0) {
             let _ = write!(out, "<script defer src=\"{}\"></script>", self.url(index, base));
         }
@@ -186,7 +186,7 @@ impl Page {
         out
     }
 
-    /// Backgrounds of what the document has for each image.
+    /// Background images for the document's placeholders.
     fn style(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
         let mut out = String::new();
         for index in &object.leads_to {
@@ -210,12 +210,12 @@ impl Page {
     }
 }
 
-/// Where an object of a page is at its origin.
+/// Path of an object at its origin.
 pub fn path(count: usize, index: usize) -> String {
     format!("/{count}/{index}")
 }
 
-/// With a comment behind it that makes it as long as it shall be.
+/// Appends a comment that extends the text to `bytes` bytes.
 fn padded(mut text: String, bytes: usize) -> String {
     let room = bytes.saturating_sub(text.len() + 4);
     text.push_str("/*");
@@ -224,13 +224,13 @@ fn padded(mut text: String, bytes: usize) -> String {
     text
 }
 
-/// Letters.
+/// Pseudo-random letters.
 fn filler(length: usize) -> String {
     let mut dice = Dice::new(length as u64);
     (0..length).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
 }
 
-/// One transparent pixel, and behind its end what nobody looks at.
+/// A GIF with one transparent pixel, padded with letters after its end.
 fn image(bytes: usize) -> Vec<u8> {
     let mut out =
         b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\

@@ -1,5 +1,5 @@
-//! Requests at fixed times, alone or while a large file comes, over connections of their own or all
-//! over one.
+//! Requests at fixed times, alone or during the download of a large file, over separate connections
+//! or over one.
 
 use std::io;
 use std::rc::Rc;
@@ -35,9 +35,9 @@ pub struct Requests {
     bulk: u64,
 }
 
-/// A file has filled the queues by then.
+/// Time in which a file has filled the queues.
 const FILLED: Duration = Duration::from_secs(2);
-/// An answer that has not come by then never does.
+/// Time limit for all responses.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Requests {
@@ -57,7 +57,7 @@ impl Requests {
             }
         });
         let samples = samples.await.map_err(|_| io::ErrorKind::TimedOut)??;
-        // A file that is over, however it ended, was no load on the last requests.
+        // A file that ended early did not load the last requests.
         if self.bulk > 0 && bulk.try_join_next().is_some() {
             return Err(io::Error::other("the file did not last as long as the requests"));
         }
@@ -85,12 +85,12 @@ impl Requests {
         Ok(samples)
     }
 
-    /// The next one does not wait for the answer to the last.
+    /// A request does not wait for the response to the previous one.
     async fn over_one(&self, way: &Way, ask: Ask, content: &Content) -> io::Result<Vec<f64>> {
         let stream: TcpStream = way.dial().await?;
         let (mut reader, mut writer) = stream.into_split();
         let (every, count) = (Duration::from(self.every), self.count);
-        // The first one may have to open the way; it is no sample.
+        // The first request may include connection setup; it is not a sample.
         ask.send(&mut writer).await?;
         content.receive(ask.bytes, &mut reader, |_| {}).await?;
         let (tell, mut sent) = tokio::sync::mpsc::unbounded_channel();

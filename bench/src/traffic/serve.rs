@@ -1,4 +1,4 @@
-//! The server: it gives as many bytes as are asked for, and sends datagrams back.
+//! The server: it sends the requested number of bytes, and echoes datagrams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ async fn answer(mut stream: TcpStream, content: Rc<Content>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends every datagram back with the time at which it came.
+/// Echoes every datagram with its receive time.
 async fn echo(socket: UdpSocket) -> io::Result<()> {
     let clock = Clock::start();
     let mut buffer = [0; 2048];
@@ -59,7 +59,7 @@ async fn echo(socket: UdpSocket) -> io::Result<()> {
         let now = clock.absolute(Time::ZERO) + clock.now().as_nanos();
         if let Some(packet) = buffer.get_mut(..length) {
             call::stamp(packet, now);
-            // A client that went away needs none.
+            // The send may fail if the client has ended.
             let _ = socket.send_to(packet, from).await;
         }
     }

@@ -1,4 +1,5 @@
-//! SOCKS5 as far as it is needed here: IPv4, no password, and the proxy's yes comes at once.
+//! The required part of SOCKS5 (RFC 1928): IPv4, no authentication, and a server that confirms
+//! immediately.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -6,16 +7,15 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What is asked of a proxy.
+/// Commands of a SOCKS5 request (RFC 1928, 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// A connection.
     Connect = 1,
-    /// Datagrams.
+    /// UDP ASSOCIATE.
     Associate = 3,
 }
 
-/// Asks a proxy; the address that it answers with.
+/// Sends a request to a proxy and returns the address in its reply.
 pub async fn ask(stream: &mut TcpStream, wish: Wish, to: SocketAddrV4) -> io::Result<SocketAddr> {
     stream.write_all(&[5, 1, 0]).await?;
     let mut chosen = [0; 2];
@@ -31,7 +31,7 @@ pub async fn ask(stream: &mut TcpStream, wish: Wish, to: SocketAddrV4) -> io::Re
     Ok(SocketAddrV4::new(Ipv4Addr::from(stream.read_u32().await?), stream.read_u16().await?).into())
 }
 
-/// Hears where a client wants to be connected to, and says yes.
+/// Reads the destination that a client requests, and confirms it.
 pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     let mut head = [0; 2];
     stream.read_exact(&mut head).await?;
@@ -46,7 +46,7 @@ pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     }
     let address = match request[3] {
         1 => Ipv4Addr::from(stream.read_u32().await?),
-        // A browser writes even an address as a name.
+        // A browser sends even an IPv4 address as a domain name.
         3 => {
             let mut name = vec![0; stream.read_u8().await?.into()];
             stream.read_exact(&mut name).await?;
@@ -59,7 +59,7 @@ pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     Ok(to)
 }
 
-/// What stands before a datagram.
+/// The header of a UDP datagram (RFC 1928, 7).
 pub fn header(to: SocketAddrV4) -> Vec<u8> {
     let mut out = vec![0; 3];
     put_address(&mut out, to);

@@ -1,6 +1,6 @@
-//! A transparent splice: what makes the kernel's MPTCP, or plain TCP over one link, comparable with
-//! a tunnel. A connection of its own for every flow, whose first segment names the destination and
-//! brings the flow's first bytes, so that it costs a flow no round trip but its own handshake.
+//! A transparent splice, which makes kernel MPTCP, or plain TCP over one link, comparable with a
+//! tunnel. Each flow has a separate connection. Its first segment contains the destination and the
+//! flow's first bytes, so that the splice costs a flow no round trip except its own handshake.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -27,7 +27,7 @@ pub struct SpliceArgs {
     door: Vec<Door>,
 }
 
-/// A way through the splice.
+/// A SOCKS5 port of the splice, and how its connections continue.
 #[derive(Clone, Debug)]
 struct Door {
     port: u16,
@@ -56,7 +56,7 @@ impl FromStr for Door {
     }
 }
 
-/// What is taken from one side before it is given to the other.
+/// Bytes that are read from one side before they are written to the other.
 const BUFFER: usize = 64 << 10;
 
 pub async fn run(args: &SpliceArgs) -> io::Result<()> {
@@ -80,7 +80,7 @@ async fn near(mut stream: TcpStream, door: Door) -> io::Result<()> {
         first.extend(to.port().to_be_bytes());
     }
     let connecting = dial::connect(Some(door.from), door.mptcp, door.far.unwrap_or(to.into()));
-    // The handshake does not wait for the application, nor the other way round.
+    // The handshake and the first read from the application run concurrently.
     let (on, length) = tokio::join!(connecting, stream.read_buf(&mut first));
     let mut on = on?;
     length?;

@@ -1,4 +1,4 @@
-//! A stream that must not stall.
+//! A stream of constant rate, of which the longest stall is measured.
 
 use std::io;
 use std::time::{Duration, Instant};

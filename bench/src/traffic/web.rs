@@ -1,4 +1,4 @@
-//! The server of the pages: HTTP/1.1 as far as a browser asks for them, the same on every origin.
+//! The server of the pages: the subset of HTTP/1.1 that browsers need, equal on every origin.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,12 @@ use tokio::net::TcpStream;
 use super::dial;
 use super::page::{ORIGINS, Page};
 
-/// Pages of other sizes are not served: these are what the plan has.
+/// Numbers of objects of the served pages, which are those of the plan.
 pub const PAGES: [usize; 5] = [20, 40, 70, 100, 150];
-/// No browser sends a longer head.
+/// Maximum length of a request head in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Serves all pages at this address and the ports after it, one an origin.
+/// Serves all pages at this address and at the following ports, one port for each origin.
 pub fn serve(at: SocketAddr) -> io::Result<()> {
     let pages: BTreeMap<usize, Page> = PAGES.map(|count| (count, Page::new(count))).into();
     let pages = Rc::new(pages);
@@ -29,7 +29,7 @@ pub fn serve(at: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// How an origin of this server is named.
+/// Returns the URL prefix of each origin.
 pub fn base(server: IpAddr, first: u16) -> impl Fn(usize) -> String {
     move |origin| format!("http://{}", SocketAddr::new(server, first + origin as u16))
 }
@@ -47,7 +47,7 @@ async fn answer(
             Some((kind, body)) => ("200 OK", kind, body),
             None => ("404 Not Found", "text/plain", Vec::new()),
         };
-        // Who timed it may see its size from a page of another origin.
+        // Timing-Allow-Origin lets a page of another origin read the size.
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
              Timing-Allow-Origin: *\r\nCache-Control: max-age=600\r\n\r\n",
@@ -59,7 +59,7 @@ async fn answer(
     Ok(())
 }
 
-/// The head of the next request; nothing when there is none.
+/// Reads the head of the next request; `None` at the end of the stream.
 async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -75,7 +75,7 @@ async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option
     }
 }
 
-/// Which object of which page a head asks for.
+/// The page and the object of a request: `(count, index)`.
 fn asked(head: &[u8]) -> Option<(usize, usize)> {
     let head = std::str::from_utf8(head).ok()?;
     let path = head.strip_prefix("GET /")?.split(' ').next()?;

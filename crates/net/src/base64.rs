@@ -16,7 +16,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Padding may be missing, as RFC 9651 §4.2.7 wishes of readers; nothing else may.
+/// Padding may be missing (RFC 9651, 4.2.7).
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters = text.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
     let padding = text.len() - letters;

@@ -1,5 +1,4 @@
-//! What is measured: cells of contenders, the rounds in which these take turns, and the records of
-//! both.
+//! Cells of contenders, the rounds in which the contenders take turns, and their records.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,9 +11,9 @@ use crate::launch::DriveError;
 use crate::links;
 use crate::order::{hash, shuffle};
 
-/// A contender and what it does in a round.
+/// A program or configuration that runs in a cell.
 pub trait Contender: Clone + Debug {
-    /// Its name in results and tables; `links` are those of its cell.
+    /// Name in results and tables; `links` are the links of its cell.
     fn name(&self, links: &[LinkSpec]) -> String;
 }
 
@@ -23,19 +22,18 @@ pub trait Contender: Clone + Debug {
 pub struct Cell<C, S> {
     /// Unique among all cells.
     pub name: String,
-    /// The letter of the group of cells to which it belongs.
+    /// Letter of the group of cells to which the cell belongs.
     pub part: char,
-    /// The conditions, for people.
+    /// The conditions, in readable form.
     pub title: String,
-    /// Numbered from zero by contenders; none where nothing is emulated.
+    /// Contenders refer to links by index; empty if no link is emulated.
     pub links: Vec<LinkSpec>,
-    /// The far side; none means one host.
+    /// Hosts on the server side; empty means one host.
     pub hosts: Vec<HostSpec>,
-    /// What changes on the links; counts from the start of each run.
+    /// Changes of the links; times count from the start of each run.
     pub events: Vec<Event>,
-    /// Each runs once a round.
+    /// Each contender runs once in each round.
     pub contenders: Vec<C>,
-    /// How many rounds there are.
     pub rounds: u32,
     /// Conditions that only this family of benchmarks has.
     pub setting: S,
@@ -58,20 +56,21 @@ impl<C, S: Default> Default for Cell<C, S> {
 }
 
 impl<C: Contender, S: Debug> Cell<C, S> {
-    /// Whether the links stay as they are during a run.
+    /// Whether the links do not change during a run.
     pub fn is_constant(&self) -> bool {
         self.events.is_empty() && self.links.iter().all(|link| links::period(link).is_none())
     }
 
-    /// Where in the traces of its links a round begins, `step` after the one before it.
+    /// Offset in the traces of the links at which a round starts: `step` after the start of the
+    /// previous round, modulo the shortest period.
     pub fn offset(&self, round: u32, step: Span) -> Span {
         let period = self.links.iter().filter_map(links::period).min();
         let offset = step * u64::from(round);
         period.map_or(Span::ZERO, |period| Span::from_nanos(offset.as_nanos() % period.as_nanos()))
     }
 
-    /// Whether one of these words is its name, its letter or its name up to the first dash. No word
-    /// means every cell.
+    /// Whether one of `words` is the cell's name, its letter or its name up to the first dash. An
+    /// empty list selects every cell.
     pub fn is_meant(&self, words: &[String]) -> bool {
         let group = self.name.split('-').next().unwrap_or_default();
         let is_meant =
@@ -79,7 +78,7 @@ impl<C: Contender, S: Debug> Cell<C, S> {
         words.is_empty() || words.iter().any(is_meant)
     }
 
-    /// A record without runs.
+    /// Creates a record without runs.
     pub fn record<R: Default, M: Default>(&self, more: M) -> CellRecord<R, M> {
         CellRecord {
             name: self.name.clone(),
@@ -93,12 +92,12 @@ impl<C: Contender, S: Debug> Cell<C, S> {
         }
     }
 
-    /// Runs each of `able` once a round, in an order that depends on the seed, the cell's name and
-    /// the round. The runs are recorded in the order of the plan; `progress` hears after each round
-    /// how many are done.
+    /// Runs each of `able` once in each round. The order depends on the seed, the cell's name and
+    /// the round; the runs are recorded in the order of the plan. Calls `progress` after each round
+    /// with the number of finished rounds.
     ///
     /// # Errors
-    /// The first error of `run`, after which nothing more runs.
+    /// The first error of `run`; it ends the cell.
     pub fn run_rounds<R, M>(
         &self,
         able: &[C],
@@ -123,36 +122,33 @@ impl<C: Contender, S: Debug> Cell<C, S> {
     }
 }
 
-/// What was measured in a cell, as it is written to the results file and read back to go on. `M` is
-/// what only this family of benchmarks has.
+/// The record of a cell, as in the results file. `M` is specific to the family of benchmarks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CellRecord<R, M> {
-    /// The cell's name.
     pub name: String,
-    /// Its letter.
     pub part: String,
-    /// The conditions, for people.
+    /// The conditions, in readable form.
     pub title: String,
-    /// The links' names, in the order of every list of links.
+    /// Names of the links; every list of links has this order.
     #[serde(default)]
     pub links: Vec<String>,
-    /// How many rounds were planned.
+    /// Number of planned rounds.
     pub rounds: u32,
-    /// Changes when anything of the plan does; a record with another one is not kept.
+    /// Hash of the plan; a record with another hash is not reused.
     pub plan: String,
-    /// Every run, round by round.
+    /// All runs, sorted by round.
     pub runs: Vec<Run<R>>,
-    /// How often the links did not become quiet after a run, and were cut off for a moment.
+    /// Number of runs after which the links did not become quiet and were interrupted.
     #[serde(default)]
     pub restless: u32,
-    /// How long all of it took, in seconds.
+    /// Duration of the cell, in seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Contenders that could not run, each with the reason.
     pub left_out: Vec<String>,
-    /// Why the cell was not measured; `None` where it was.
+    /// Reason why the cell was not measured; `None` if it was.
     pub error: Option<String>,
-    /// What only this family has.
+    /// Content that is specific to the family.
     #[serde(flatten)]
     pub more: M,
 }
@@ -160,27 +156,25 @@ pub struct CellRecord<R, M> {
 /// One run of a contender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run<R> {
-    /// The round, from 0.
+    /// Counts from 0.
     pub round: u32,
-    /// The contender's name.
     pub contender: String,
-    /// Why it failed; `None` where it did not.
+    /// Reason of the failure; `None` if the run succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// What was measured.
     #[serde(flatten)]
     pub figures: R,
 }
 
 impl<R> Run<R> {
-    /// A run whose round and contender [`Cell::run_rounds`] fills in.
+    /// Creates a run; [`Cell::run_rounds`] sets its round and contender.
     pub fn of(figures: R, failed: Option<String>) -> Self {
         Self { round: 0, contender: String::new(), failed, figures }
     }
 }
 
 impl<R, M> CellRecord<R, M> {
-    /// A figure of those runs that have it, by round.
+    /// By round, a figure of the selected runs that have it.
     pub fn values(
         &self,
         is_meant: impl Fn(&Run<R>) -> bool,
@@ -190,13 +184,13 @@ impl<R, M> CellRecord<R, M> {
         runs.filter_map(|run| Some((run.round, figure(&run.figures)?))).collect()
     }
 
-    /// How many of these runs failed, and how many there were.
+    /// Number of failed runs among the selected runs, and number of selected runs.
     pub fn failures(&self, is_meant: impl Fn(&Run<R>) -> bool) -> (usize, usize) {
         let of = || self.runs.iter().filter(|run| is_meant(run));
         (of().filter(|run| run.failed.is_some()).count(), of().count())
     }
 
-    /// A word of each of these runs, each word once, in the order of the plan.
+    /// The distinct values of `word` over all runs, in the order of the plan.
     pub fn each<'a>(&'a self, word: impl Fn(&'a Run<R>) -> Option<&'a str>) -> Vec<&'a str> {
         let mut all: Vec<&str> = Vec::new();
         for word in self.runs.iter().filter_map(word) {
@@ -207,7 +201,7 @@ impl<R, M> CellRecord<R, M> {
         all
     }
 
-    /// Why runs failed, each reason once with its count; empty where none failed.
+    /// The distinct failure reasons with their counts; empty if no run failed.
     pub fn reasons(&self) -> String {
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for run in &self.runs {

@@ -1,4 +1,4 @@
-//! A certificate authority that only one test or benchmark trusts.
+//! A certificate authority for a single test or benchmark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,23 @@ use rcgen::{
 
 use crate::server::SiteError;
 
-/// An authority and one server certificate of it, as PEM files in a folder.
+/// An authority and one server certificate that it signed, as PEM files in a folder.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
 }
 
 impl Authority {
-    /// Makes both in `folder`. The certificate is for `names`, each a host name or an address.
+    /// Creates the authority and the server certificate in `folder`. Each of `names` is a host name
+    /// or an address.
     ///
     /// # Errors
-    /// When a name is neither, or a file cannot be written.
+    /// If a name is neither, or if a file cannot be written.
     pub fn new(folder: &Path, names: &[&str]) -> Result<Self, SiteError> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        // Subjects that differ: OpenSSL takes a certificate whose issuer has its own name for
-        // self-signed.
+        // The subjects must differ: OpenSSL treats a certificate as self-signed if its issuer
+        // equals its subject.
         authority.distinguished_name.push(DnType::CommonName, "manyways authority");
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let authority_key = KeyPair::generate()?;
@@ -51,17 +52,17 @@ impl Authority {
         Ok(made)
     }
 
-    /// The certificate of the authority, which a client has to trust.
+    /// PEM file of the authority's certificate, which a client has to trust.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
-    /// The server's certificate.
+    /// PEM file of the server's certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("server.pem")
     }
 
-    /// The server's key.
+    /// PEM file of the server's private key.
     pub fn key(&self) -> PathBuf {
         self.folder.join("server.key")
     }

@@ -1,4 +1,4 @@
-//! Programs that download an object over some links: their command lines, and what they report.
+//! Programs that download an object over several links: their command lines and their reports.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,22 +15,22 @@ use crate::programs::{program, version};
 pub struct Programs {
     /// The binary under test.
     pub manyways: PathBuf,
-    /// Alone and over MPTCP.
+    /// Used alone and over MPTCP.
     pub curl: Option<PathBuf>,
-    /// With its own splitting.
+    /// Used with its own splitting of the object.
     pub aria2: Option<PathBuf>,
-    /// Gives a program the kernel's MPTCP.
+    /// Makes a program use the kernel's MPTCP.
     pub mptcpize: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Looks for those of other people.
+    /// Searches for the programs other than `manyways`.
     pub fn find(manyways: PathBuf) -> Self {
         let [curl, aria2, mptcpize] = ["curl", "aria2c", "mptcpize"].map(program);
         Self { manyways, curl, aria2, mptcpize }
     }
 
-    /// Names and versions, those of nginx included.
+    /// Names and versions, including nginx.
     pub fn versions(&self) -> Vec<String> {
         let nginx = program("nginx");
         let found = [
@@ -43,59 +43,58 @@ impl Programs {
     }
 }
 
-/// One way to get an object. Links are numbered as the cell has them.
+/// One way to download an object. A link number is an index in the cell's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downloader {
-    /// Over every link, nothing known beforehand.
+    /// Over every link, without prior knowledge.
     MpH2,
-    /// The same with the object's size (`+FS`).
+    /// [`Downloader::MpH2`] with the object's size (`+FS`).
     Sized,
-    /// The same with the size and what earlier transfers were worth (`+FS+BW/L`).
+    /// [`Downloader::MpH2`] with the size and cached path estimates of earlier transfers
+    /// (`+FS+BW/L`).
     Known,
-    /// [`Downloader::MpH2`] that sends a request only when the last one is done.
+    /// [`Downloader::MpH2`] that sends a request only after the previous response is complete.
     Serial,
-    /// [`Downloader::MpH2`] with the first link's server for all.
+    /// [`Downloader::MpH2`] with the first link's server for all links.
     OneServer,
-    /// Chunks of so many KiB in turn: mHTTP.
+    /// Chunks of this many KiB, as mHTTP requests them.
     FixedChunk(u64),
     /// An equal part over each link.
     EqualSplit,
-    /// One connection of the kernel's MPTCP, by the same client.
+    /// One connection of the kernel's MPTCP, by `manyways get`.
     Mptcp,
-    /// The same by curl.
+    /// One connection of the kernel's MPTCP, by curl.
     MptcpCurl,
-    /// One link, by the same client.
+    /// One link, by `manyways get`.
     Single(usize),
     /// One link, by curl.
     Curl(usize),
-    /// Four connections in turn over the links.
+    /// aria2 with four connections, distributed over the links.
     Aria2,
-    /// One link, an end that is cut by flow control.
+    /// One link; flow control cuts the end of a request.
     Window(usize),
-    /// One link, an end that is cut by a reset.
+    /// One link; a reset cuts the end of a request.
     Reset(usize),
 }
 
-/// What a downloader is to fetch.
+/// One download: the object, the links and the programs.
 pub struct Fetch<'a> {
-    /// What there is to run.
     pub programs: &'a Programs,
-    /// The far side.
+    /// The server side.
     pub site: &'a Origin,
-    /// The cell's links.
     pub links: &'a [LinkSpec],
-    /// Whether its connections shall be warm.
+    /// Whether the connections are warmed up before the transfer.
     pub warm: bool,
-    /// The object.
+    /// Size of the object.
     pub size: Size,
-    /// Only so much of it is wanted, although all is asked for.
+    /// Ends the transfer after this many bytes, although the whole object is requested. `None` for
+    /// the whole object.
     pub stop: Option<Size>,
-    /// Where it remembers what networks are worth, if it may.
+    /// Folder of the cached path estimates; `None` disables the cache.
     pub cache: Option<&'a Path>,
 }
 
 impl Downloader {
-    /// Its name in results.
     pub fn name(self, links: &[LinkSpec]) -> String {
         match self {
             Self::MpH2 => "mp-h2".to_owned(),
@@ -116,7 +115,6 @@ impl Downloader {
         }
     }
 
-    /// The links that it may use.
     pub fn links(self, links: &[LinkSpec]) -> &[LinkSpec] {
         match self {
             Self::Single(link) | Self::Curl(link) | Self::Window(link) | Self::Reset(link) => {
@@ -126,9 +124,10 @@ impl Downloader {
         }
     }
 
-    /// The links that it is told of, of which connections are warmed up one after the other. One
-    /// link alone is told of those after it too: there its connection would be idle as long, and
-    /// slow start after idle begins anew.
+    /// The links that the command line names; connections are warmed up on one after the other.
+    /// With warm connections a single link gets the links after it too: then its connection is idle
+    /// for the same time as in a multipath run, and slow start after idle applies equally (RFC
+    /// 5681, 4.1).
     pub fn warmed(self, links: &[LinkSpec], warm: bool) -> &[LinkSpec] {
         match self {
             Self::Single(link) if warm => links.get(link..).unwrap_or_default(),
@@ -136,17 +135,16 @@ impl Downloader {
         }
     }
 
-    /// Whether it is `manyways get`, which says what went on.
+    /// Whether the program is `manyways get`, which reports details of the transfer.
     pub fn is_get(self) -> bool {
         !matches!(self, Self::MptcpCurl | Self::Curl(_) | Self::Aria2)
     }
 
-    /// Whether it needs the kernel's MPTCP.
     pub fn is_mptcp(self) -> bool {
         matches!(self, Self::Mptcp | Self::MptcpCurl)
     }
 
-    /// Why it cannot run here, if it cannot.
+    /// The reason why the downloader cannot run on this machine; `None` if it can.
     pub fn missing(self, programs: &Programs) -> Option<&'static str> {
         let curl = matches!(self, Self::MptcpCurl | Self::Curl(_));
         if curl && programs.curl.is_none() {
@@ -160,7 +158,7 @@ impl Downloader {
         }
     }
 
-    /// The whole command.
+    /// The complete command line, with output and errors piped.
     pub fn command(self, fetch: &Fetch<'_>) -> Command {
         let mut command = match self {
             Self::Curl(_) | Self::MptcpCurl => self.curl(fetch),
@@ -233,7 +231,7 @@ impl Downloader {
             }
             _ => Command::new(curl),
         };
-        // First --disable: the caller's settings are not the benchmark's.
+        // --disable must be the first option: it ignores the user's .curlrc.
         command.args(["--disable", "--noproxy", "*", "--silent", "--show-error", "--fail"]);
         command.args(["--write-out", "%{json}\n", "--cacert"]).arg(site.authority());
         if let Self::Curl(link) = self {
@@ -268,37 +266,36 @@ fn via(links: &[LinkSpec], link: usize) -> &str {
     links.get(link).map_or("", |link| &link.name)
 }
 
-/// What `manyways get` and curl report at the end.
+/// The final report of `manyways get` or curl.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Of the transfer, warm-up and start of the process left out.
+    /// Duration of the transfer, without the warm-up and the start of the process.
     pub seconds: f64,
-    /// `h2` or `http/1.1`; `None` where the program does not tell.
+    /// `h2` or `http/1.1`; `None` if the program does not report it.
     pub protocol: Option<String>,
-    /// By path; empty where the program does not tell.
+    /// By path; empty if the program does not report paths.
     pub paths: Vec<PathReport>,
 }
 
-/// What one path did.
+/// The share of one path in a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
-    /// Its name.
     pub name: String,
-    /// `h2` or `http/1.1`; nothing where there was no connection.
+    /// `h2` or `http/1.1`; `None` if the path had no connection.
     pub protocol: Option<String>,
-    /// Bytes of the object.
+    /// Bytes of the object that the path delivered.
     pub bytes: u64,
-    /// How many it sent.
+    /// Number of requests that were sent.
     pub requests: u64,
-    /// What came past an adjusted end.
+    /// Overshoot: bytes that arrived past an adjusted end.
     #[serde(default)]
     pub tail_bytes: u64,
-    /// What had come already.
+    /// Bytes that had already arrived over another request.
     #[serde(default)]
     pub duplicate_bytes: u64,
 }
 
-/// Reads the JSON of `manyways get`.
+/// Reads the JSON output of `manyways get`.
 pub fn read_get(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Document {
@@ -315,7 +312,7 @@ pub fn read_get(json: &str) -> Option<Report> {
     Some(Report { seconds, protocol, paths })
 }
 
-/// Reads what curl writes about its last transfer.
+/// Reads curl's `%{json}` output of its last transfer.
 pub fn read_curl(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Transfer {

@@ -1,4 +1,5 @@
-//! One process on the device of a lab: from its start until it has ended and the links are empty.
+//! Runs one process on the device of a lab, from its start until its end and until the links are
+//! empty.
 
 use std::fmt::Debug;
 use std::io::{self, Read};
@@ -17,30 +18,28 @@ use crate::links::round_trip;
 use crate::server::SiteError;
 use crate::sockets::{Socket, sockets};
 
-/// How often the links are looked at.
+/// Interval of the checks of links and sockets.
 pub const LOOK: Span = Span::from_millis(20);
-/// How long the links may take to become empty.
+/// Time limit for the links to become empty.
 const DRAIN: Span = Span::from_secs(3);
-/// How long a transfer whose sockets were looked at may take to its end.
+/// Time limit for the end of a transfer after its sockets were read.
 const FINISHED: Span = Span::from_secs(30);
 
-/// Why a cell came to nothing.
+/// Reason why a cell could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
-    /// The user wants the whole benchmark to end.
+    /// The user ended the whole benchmark.
     #[error("stopped by signal {0}")]
     Stopped(i32),
-    /// No lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// No far side.
+    /// The servers of the lab could not be started.
     #[error("{0}")]
     Site(String),
-    /// A socket is not as it should be.
     #[error("a socket has the congestion control {0}, not {DEFAULT_CC}")]
     Control(String),
-    /// Anything else that the system refused.
+    /// The system refused an operation.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -51,47 +50,44 @@ impl From<SiteError> for DriveError {
     }
 }
 
-/// What was being done when the system refused.
+/// For `map_err`: `doing` is the failed operation.
 pub fn system(doing: &'static str) -> impl Fn(io::Error) -> DriveError {
     move |error| DriveError::System(doing, error)
 }
 
 /// A lab in which contenders run, one at a time.
 pub struct Launcher<'a> {
-    /// The lab.
     pub lab: Lab,
-    /// Ends the whole benchmark.
+    /// Signals that end the whole benchmark.
     termination: &'a Termination,
-    /// Whether the links stay as they are during a run.
+    /// Whether the links do not change during a run.
     is_constant: bool,
-    /// How often the links did not become quiet by themselves.
+    /// Number of runs after which the links did not become quiet without intervention.
     pub restless: std::cell::Cell<u32>,
 }
 
-/// What runs meanwhile: called with the time since a run's start and the IP bytes that each link
-/// has delivered since then.
+/// Called during a run with the time since its start and with the IP bytes that each link has
+/// delivered since then.
 pub type Observer<'o> = &'o mut dyn FnMut(Span, &[u64]);
 
-/// A process that has ended.
+/// An ended process.
 pub struct Ended {
-    /// Nothing where it was killed because it took too long.
+    /// `None` if the process was killed at the timeout.
     pub success: Option<bool>,
-    /// From its start.
+    /// Duration since its start.
     pub seconds: f64,
-    /// What it wrote.
     pub stdout: String,
-    /// What it complained about.
     pub stderr: String,
-    /// IP bytes by link, towards the device.
+    /// Delivered IP bytes of each link, towards the device.
     pub link_bytes: Vec<u64>,
-    /// The lab's time zero of it.
+    /// Start of the run, in the lab's time.
     pub zero: Time,
 }
 
 impl<'a> Launcher<'a> {
     /// Builds the lab of a cell.
     ///
-    /// Call it while the process has a single thread.
+    /// Must be called while the process has a single thread.
     pub fn start<C: Contender, S: Debug>(
         cell: &Cell<C, S>,
         name: &str,
@@ -106,12 +102,12 @@ impl<'a> Launcher<'a> {
         Ok(Self::over(Lab::start(&registry, spec)?, cell.is_constant(), termination))
     }
 
-    /// The same in a lab that is there, whose links stay as they are during a run or do not.
+    /// Uses an existing lab. `is_constant`: its links do not change during a run.
     pub fn over(lab: Lab, is_constant: bool, termination: &'a Termination) -> Self {
         Self { lab, termination, is_constant, restless: Default::default() }
     }
 
-    /// Runs a command on the device until it ends and the links are empty.
+    /// Runs a command on the device until it ends and the links are empty. `timeout` is in seconds.
     pub fn run(
         &self,
         command: Command,
@@ -122,7 +118,8 @@ impl<'a> Launcher<'a> {
         self.run_observed(command, timeout, (offset, events), None)
     }
 
-    /// The same, observed at this interval from the start until the process has ended.
+    /// [`Self::run`] that calls the observer at an interval from the start until the process has
+    /// ended.
     pub fn run_observed(
         &self,
         command: Command,
@@ -160,9 +157,9 @@ impl<'a> Launcher<'a> {
         Ok(Ended { success, seconds, stdout, stderr, link_bytes: since()?, zero })
     }
 
-    /// The sockets of both sides in the middle of a transfer: when `is_middle` says so of the bytes
-    /// that each link has delivered and of the time since the start. They are looked for on `hosts`
-    /// hosts. What the transfer complained about comes back too.
+    /// Returns the sockets of the device and of `hosts` hosts in the middle of a transfer, and the
+    /// transfer's standard error. `is_middle` decides from the bytes that each link has delivered
+    /// and from the time since the start.
     pub fn sockets_during(
         &self,
         command: Command,
@@ -188,7 +185,8 @@ impl<'a> Launcher<'a> {
             let found = sockets(&self.lab, ss, place)?;
             seen.extend(found.into_iter().map(|socket| (place, socket)));
         }
-        // To its end: what a killed one leaves behind would be on the links for a long time.
+        // The transfer runs to its end: packets of a killed process would stay on the links for a
+        // long time.
         if !ended && !self.has_ended(&mut child, FINISHED)? {
             let _ = child.kill();
         }
@@ -200,7 +198,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Waits for a child; false where it takes longer than `timeout`.
+    /// Waits for a child; `false` if it runs for longer than `timeout`.
     pub fn has_ended(&self, child: &mut Child, timeout: Span) -> Result<bool, DriveError> {
         let outcome = wait(child, Some(timeout), Some(self.termination))
             .map_err(system("watch a contender"))?;
@@ -215,9 +213,9 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Waits until the links have nothing left of an earlier fetch: at their own rates, or as fast
-    /// as can be where these may be none. Where they never become quiet, all that is on its way is
-    /// dropped: connections that died early can answer each other for ever.
+    /// Waits until the links have no packets of an earlier transfer. Links that may have no rate at
+    /// present become unlimited for this time. If the links do not become quiet, all packets in
+    /// flight are dropped: connections that failed early can exchange packets indefinitely.
     pub fn settle(&self) -> Result<(), DriveError> {
         if !self.is_constant {
             self.change(|| {
@@ -241,8 +239,8 @@ impl<'a> Launcher<'a> {
         Ok(())
     }
 
-    /// Whether there comes a time in which nothing is under way or arrives, long enough for an
-    /// answer to whatever came last.
+    /// Whether the links are empty and deliver nothing for the longest round-trip time, which is
+    /// enough for a response to the last packet. `false` after 3 s.
     fn becomes_quiet(&self) -> Result<bool, DriveError> {
         let answer = self.lab.links().iter().map(round_trip).max().unwrap_or_default() + LOOK;
         let clock = Clock::start();
@@ -263,13 +261,13 @@ impl<'a> Launcher<'a> {
         Ok(false)
     }
 
-    /// IP bytes that each link has brought so far.
+    /// IP bytes that each link has delivered to the device so far.
     pub fn delivered(&self) -> Result<Vec<u64>, DriveError> {
         let snapshot = self.lab.relay().snapshot().map_err(system("look at the links"))?;
         Ok(snapshot.links.iter().map(|link| link.down.delivered.size.as_bytes()).collect())
     }
 
-    /// What each link has carried so far, both ways together: IP bytes and packets.
+    /// IP bytes and packets that each link has delivered so far, in both directions together.
     pub fn carried(&self) -> Result<Vec<(u64, u64)>, DriveError> {
         let snapshot = self.lab.relay().snapshot().map_err(system("look at the links"))?;
         let both = snapshot.links.iter().map(|link| [link.down.delivered, link.up.delivered]);
@@ -279,23 +277,23 @@ impl<'a> Launcher<'a> {
         Ok(sum.collect())
     }
 
-    /// A time of the lab in wall-clock seconds since 1970.
+    /// Converts a time of the lab to seconds since 1970.
     pub fn wall(&self, time: Time) -> f64 {
         self.lab.relay().clock().epoch().as_secs_f64() + time.as_secs_f64()
     }
 }
 
-/// Everything that a process wrote into a pipe.
+/// Reads a pipe to its end.
 pub fn all_of(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What cannot be read is as good as nothing.
+        // A read error ends the text early.
         let _ = pipe.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The first thing that a program complained about.
+/// The first line of a program's output that is not blank.
 pub fn first_line(said: &str) -> String {
     let line = said.lines().find(|line| !line.trim().is_empty());
     line.map_or_else(|| "it said nothing".to_owned(), str::to_owned)

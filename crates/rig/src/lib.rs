@@ -1,16 +1,16 @@
-//! What benchmarks, the demonstration and the tests stand on.
+//! Shared infrastructure of benchmarks, the demonstration and the tests.
 //!
-//! - Other programs ([`programs`]), web servers with certificates and files to serve ([`Site`],
-//!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and what a machine
-//!   lacks ([`needs!`]).
-//! - Benchmarks: contenders take turns in the rounds of a [`cell`], in a lab that [`launch`] builds.
-//!   [`results`] runs the cells, writes their records down after each and goes on after an end;
-//!   [`sample`] and [`target`] compare, and [`page`] writes Markdown, misses first.
+//! - External programs ([`programs`]), web servers with certificates and files to serve ([`Site`],
+//!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
+//!   requirements of the machine ([`needs!`]).
+//! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`] builds.
+//!   [`results`] runs the cells, writes the records after each cell and resumes an interrupted run;
+//!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
 //! - Programs that fetch an object from an [`Origin`] ([`download`]), for a benchmark and for the
 //!   demonstration.
 //!
-//! The crate knows no subcommand's internals: `manyways` is one program among others here, known by
-//! its command line. It draws no chart and decides no target: a family of benchmarks does.
+//! The crate does not depend on the internals of a subcommand: it runs `manyways` by its command
+//! line, like any other program. Charts and target values belong to the families of benchmarks.
 #![forbid(unsafe_code)]
 
 pub mod cell;

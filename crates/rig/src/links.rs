@@ -1,4 +1,4 @@
-//! The emulated networks, and the least time in which they could bring an object.
+//! Emulated links, and the lower bound of the time in which they can deliver an object.
 
 use std::path::{Path, PathBuf};
 
@@ -8,25 +8,25 @@ use manyways_trace::scenario::{
 use manyways_trace::{LinkTrace, Steps, trace_file};
 use manyways_unit::{Rate, Size, Span};
 
-/// Round trips with empty queues, those of the paper.
+/// Round-trip time with empty queues (MP-H2).
 pub const WIFI_RTT: Span = Span::from_millis(28);
-/// See [`WIFI_RTT`].
+/// Round-trip time with empty queues (MP-H2).
 pub const LTE_RTT: Span = Span::from_millis(65);
-/// The least that a link carries from the device: room for acknowledgements.
+/// Minimum uplink rate, which leaves room for acknowledgements.
 const LEAST_UP: Rate = Rate::from_mbps(5);
-/// How long a fluid is followed before it counts as never arriving.
+/// Seconds after which a fluid-model transfer counts as never complete.
 const PATIENCE: f64 = 3600.0;
-/// Where recorded pairs are when no folder is named, from the repository's folder.
+/// Default folder of the recorded pairs, relative to the repository.
 const PAIRS: &str = "../shared/traces/pairs";
 
-/// A link of this rate towards the device and half of it back; the queue is what
-/// [`DirectionSpec`] has by default, 150 ms of drop-tail.
+/// A link with `mbps` Mbit/s downlink and half of it uplink. The queue is the default of
+/// [`DirectionSpec`]: drop-tail, 150 ms.
 pub fn constant(name: &str, mbps: u64, round_trip: Span) -> LinkSpec {
     let up = Rate::from_mbps(mbps.div_ceil(2)).max(LEAST_UP);
     link(name, CapacitySpec::Constant(Rate::from_mbps(mbps)), up, round_trip)
 }
 
-/// A link that follows a trace towards the device.
+/// A link whose downlink follows a trace.
 fn traced(name: &str, source: &str, trace: LinkTrace, round_trip: Span) -> LinkSpec {
     let up = Rate::from_bps(trace.mean_rate().as_bps() / 2).max(LEAST_UP);
     link(name, CapacitySpec::Trace { source: source.to_owned(), trace }, up, round_trip)
@@ -38,12 +38,12 @@ fn link(name: &str, down: CapacitySpec, up: Rate, round_trip: Span) -> LinkSpec 
     LinkSpec { down: way(down), up: way(CapacitySpec::Constant(up)), ..LinkSpec::new(name) }
 }
 
-/// Wi-Fi and LTE of these rates in Mbit/s.
+/// Wi-Fi and LTE with these downlink rates in Mbit/s.
 pub fn wifi_and_lte(wifi: u64, lte: u64) -> Vec<LinkSpec> {
     vec![constant("wifi", wifi, WIFI_RTT), constant("lte", lte, LTE_RTT)]
 }
 
-/// How fast a link is towards the device, on average.
+/// Mean downlink rate; 1 Gbit/s if the link has no limit.
 pub fn mean_rate(link: &LinkSpec) -> Rate {
     match &link.down.capacity {
         CapacitySpec::Unlimited => Rate::from_mbps(1_000),
@@ -52,7 +52,7 @@ pub fn mean_rate(link: &LinkSpec) -> Rate {
     }
 }
 
-/// There and back, with empty queues.
+/// Round-trip time with empty queues; a delay trace counts as zero.
 pub fn round_trip(link: &LinkSpec) -> Span {
     let one_way = |way: &DirectionSpec| match way.delay {
         DelaySpec::Constant(delay) => delay,
@@ -61,7 +61,7 @@ pub fn round_trip(link: &LinkSpec) -> Span {
     one_way(&link.down) + one_way(&link.up)
 }
 
-/// After this a link's trace starts again; nothing where it follows none.
+/// Period of a link's downlink trace; `None` if the link follows no trace.
 pub fn period(link: &LinkSpec) -> Option<Span> {
     match &link.down.capacity {
         CapacitySpec::Trace { trace, .. } => Some(trace.period()),
@@ -69,7 +69,7 @@ pub fn period(link: &LinkSpec) -> Option<Span> {
     }
 }
 
-/// `wifi 10 Mbit/s, 28 ms`.
+/// Describes a link: `wifi 10 Mbit/s, 28 ms`.
 pub fn describe(link: &LinkSpec) -> String {
     let rate = match &link.down.capacity {
         CapacitySpec::Trace { source, .. } => {
@@ -80,22 +80,22 @@ pub fn describe(link: &LinkSpec) -> String {
     format!("{} {rate}, {}", link.name, round_trip(link))
 }
 
-/// Two recordings of the same walk.
+/// Wi-Fi and cellular traces that were recorded on the same walk.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Place and run, as in the files' names.
+    /// Place and run, as in the file names.
     pub name: String,
     wifi: Steps<Rate>,
     cellular: Steps<Rate>,
 }
 
 impl Pair {
-    /// The two links at the rates that were recorded.
+    /// The two links at the recorded rates.
     pub fn links(&self) -> Vec<LinkSpec> {
         self.scaled(1.0)
     }
 
-    /// The two links, both slower by the same factor, so that together they carry `sum` on average.
+    /// The two links, scaled by one factor so that their mean rates add up to `sum`.
     pub fn links_of(&self, sum: Rate) -> Vec<LinkSpec> {
         let links = self.links();
         let mean: Rate = links.iter().map(mean_rate).sum();
@@ -106,7 +106,7 @@ impl Pair {
         let copy = |steps: &Steps<Rate>| {
             let scale = |rate: Rate| Rate::from_bps((rate.as_bps() as f64 * factor) as u64);
             let scaled = steps.steps().iter().map(|(at, rate)| (*at, scale(*rate))).collect();
-            // The same moments as before, which made a trace.
+            // The times are unchanged and formed a valid trace before.
             LinkTrace::Rates(Steps::new(scaled, steps.period()).unwrap_or_else(|_| steps.clone()))
         };
         let named = |network: &str| format!("{}_{network}", self.name);
@@ -117,10 +117,11 @@ impl Pair {
     }
 }
 
-/// The recorded pairs. A missing default folder leaves them out, with a line in `left_out`.
+/// Reads the recorded pairs. If the default folder is missing, the result is empty and `left_out`
+/// gets a line.
 ///
 /// # Errors
-/// One sentence, where a folder was named that has none.
+/// One sentence, if an explicitly configured folder has no readable pairs.
 pub fn find_pairs(
     named: Option<&Path>,
     part: char,
@@ -140,10 +141,10 @@ pub fn find_pairs(
     }
 }
 
-/// The pairs in a folder: `NAME_wifi.csv` beside `NAME_cellular.csv`, by name.
+/// Reads the pairs `NAME_wifi.csv` and `NAME_cellular.csv` of a folder, sorted by name.
 ///
 /// # Errors
-/// One sentence, where there are none or one does not read.
+/// One sentence, if there are no pairs or a file is invalid.
 fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
     let shown = folder.display();
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
@@ -172,9 +173,9 @@ fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
     if pairs.is_empty() { Err(format!("{shown}: no file ends in _wifi.csv")) } else { Ok(pairs) }
 }
 
-/// The time in seconds in which all links at full rate would deliver so much, plus the shortest
-/// round trip: no transfer can be faster. Traces begin at `offset`, `events` count from the
-/// transfer's start. Nothing where it would take over an hour.
+/// Lower bound of a transfer time, in seconds: all links at full rate, plus the shortest round-trip
+/// time. Traces start at `offset`; `events` count from the start of the transfer. `None` if the
+/// transfer takes more than an hour.
 pub fn fluid_bound(links: &[LinkSpec], offset: Span, events: &[Event], size: Size) -> Option<f64> {
     let request = links.iter().map(round_trip).min()?;
     let mut left = size.as_bytes() as f64 * 8.0;
@@ -193,7 +194,7 @@ pub fn fluid_bound(links: &[LinkSpec], offset: Span, events: &[Event], size: Siz
     None
 }
 
-/// A link's rate in bit/s at a moment of the transfer.
+/// The downlink rate in bit/s at a time of the transfer.
 fn rate_at(link: &LinkSpec, offset: Span, events: &[Event], now: Span) -> f64 {
     let over = events.iter().filter(|event| event.link == link.name && event.at <= now);
     let changes: Vec<&Change> = over.flat_map(|event| &event.change).collect();
@@ -209,7 +210,7 @@ fn rate_at(link: &LinkSpec, offset: Span, events: &[Event], now: Span) -> f64 {
     rate.as_bps() as f64
 }
 
-/// When a link's trace has its next step.
+/// Time of the next step of a link's trace.
 fn next_change(link: &LinkSpec, offset: Span, now: Span) -> Option<Span> {
     let CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } = &link.down.capacity else {
         return None;
@@ -219,13 +220,13 @@ fn next_change(link: &LinkSpec, offset: Span, now: Span) -> Option<Span> {
     Some(now + (next.unwrap_or(steps.period()) - within))
 }
 
-/// A link's rate falls to this.
+/// An event that changes the downlink rate of a link.
 pub fn falls(link: &str, at: Span, to: Rate) -> Event {
     let change = vec![Change::Down(CapacitySpec::Constant(to))];
     Event { at, link: link.to_owned(), change }
 }
 
-/// A link swallows everything from then on.
+/// An event after which a link discards all packets silently.
 pub fn dies(link: &str, at: Span) -> Event {
     Event { at, link: link.to_owned(), change: vec![Change::State(LinkState::Silent)] }
 }
@@ -265,7 +266,7 @@ mod tests {
         assert!((bound - 2.028).abs() < 1e-9, "{bound}");
         let bound = seconds(&links, 1, &[], 4 * MB);
         assert!((bound - 2.028).abs() < 1e-9, "{bound}");
-        // From the third second into the first of the next period: 24 + 8 of its 16 Mbit.
+        // From the third second into the first of the next period: 24 Mbit and 8 of its 16 Mbit.
         let bound = seconds(&links, 2, &[], 4 * MB);
         assert!((bound - 1.528).abs() < 1e-9, "{bound}");
     }
@@ -274,7 +275,7 @@ mod tests {
     fn the_bound_knows_what_happens_on_the_way() {
         let links = wifi_and_lte(8, 8);
         let drop = falls("lte", Span::from_secs(1), Rate::ZERO);
-        // 16 Mbit in the first second, 8 in each that follows.
+        // 16 Mbit in the first second, 8 in each second after it.
         assert!((seconds(&links, 0, &[drop], 4 * MB) - 3.028).abs() < 1e-9);
         let death = dies("wifi", Span::from_millis(500));
         assert!((seconds(&links, 0, &[death], 2 * MB) - 1.528).abs() < 1e-9);

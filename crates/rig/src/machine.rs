@@ -1,4 +1,4 @@
-//! Where and with what something is measured.
+//! Properties of the machine and the programs of a measurement.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -6,26 +6,26 @@ use std::time::UNIX_EPOCH;
 use manyways_lab::DEFAULT_CC;
 use serde::{Deserialize, Serialize};
 
-/// Where and with what something was measured.
+/// The machine and the programs of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processors.
+    /// Number of available processors.
     pub cores: usize,
-    /// Kernel release.
+    /// As in `/proc/sys/kernel/osrelease`.
     pub kernel: String,
-    /// TCP congestion control of both sides.
+    /// TCP congestion control of both endpoints.
     pub congestion_control: String,
-    /// Programs and their versions.
+    /// Names and versions.
     pub programs: Vec<String>,
-    /// Tells one build of the binary under test from another.
+    /// Size and modification time of the binary under test, which identify its build.
     pub build: String,
 }
 
 impl Machine {
-    /// This machine, the binary under test, and what the others are called.
+    /// Reads the properties of this machine and of the binary under test.
     ///
     /// # Errors
-    /// One sentence, where the binary cannot be looked at.
+    /// One sentence, if the metadata of the binary cannot be read.
     pub fn here(binary: &Path, programs: Vec<String>) -> Result<Self, String> {
         let build = std::fs::metadata(binary)
             .and_then(|file| Ok((file.len(), file.modified()?)))

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 //! Requirements of a test, and the message of a test that is skipped.
+=======
+//! Requirements of a test on the machine, and how a test without them is skipped.
+>>>>>>> p-rest
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,13 +11,13 @@ use nix::unistd::User;
 
 use crate::programs::program;
 
-/// Something that a test cannot do without.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need<'a> {
-    /// The right to make network namespaces and devices in them: root, and not a container that
-    /// took this right from root.
+    /// CAP_NET_ADMIN and CAP_SYS_ADMIN, for network namespaces and devices, and `/dev/net/tun`.
+    /// Root in a container may lack them.
     Root,
-    /// A command of this name on the path.
+    /// A command of this name, as [`program`] finds it.
     Command(&'a str),
     /// A file or folder at this path.
     File(&'a str),
@@ -25,8 +29,12 @@ pub enum Need<'a> {
     All(&'a [Need<'a>]),
 }
 
+<<<<<<< HEAD
 /// Returns a sentence about the first requirement that the machine does not meet. `None` if the
 /// machine meets all of them.
+=======
+/// Describes the first missing requirement; `None` if none is missing.
+>>>>>>> p-rest
 pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     needs.iter().find_map(|need| match *need {
         Need::All(needs) => lack(needs),
@@ -46,7 +54,7 @@ pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     })
 }
 
-/// Leaves a test early, and says why, where the machine lacks what the test needs. The runner
+/// Returns from a test early and prints the reason if the machine lacks a requirement. The runner
 /// counts the test as skipped.
 ///
 /// ```no_run

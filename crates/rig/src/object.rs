@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-/// A folder that goes with the value. Everybody may read it, because servers that root starts
-/// read their files as somebody else.
+/// Creates a temporary folder that is removed with the returned value. Any user can read it,
+/// because servers that root starts drop to another user before they read files.
 pub fn folder() -> TempDir {
     let folder =
         tempfile::Builder::new().prefix("manyways-").tempdir().expect("a temporary folder");
@@ -17,8 +17,8 @@ pub fn folder() -> TempDir {
     folder
 }
 
-/// Writes a file of `bytes` bytes into `folder` that no compression shrinks, as if an hour ago.
-/// The same `seed` makes the same bytes.
+/// Writes a file of `bytes` incompressible bytes into `folder`, modified one hour ago. Equal seeds
+/// give equal bytes.
 pub fn object(folder: &Path, name: &str, bytes: u64, seed: u64) -> PathBuf {
     let path = folder.join(name);
     let mut file = BufWriter::new(File::create(&path).expect("a new file"));
@@ -36,13 +36,12 @@ pub fn object(folder: &Path, name: &str, bytes: u64, seed: u64) -> PathBuf {
         left -= take;
     }
     let file = file.into_inner().expect("room on the disk");
-    // Apache calls its ETag of a file weak that was written within the last second.
+    // Apache marks the ETag of a file as weak if the file was modified within the last second.
     file.set_modified(SystemTime::now() - Duration::from_secs(3600))
         .expect("a new modification time");
     path
 }
 
-/// Whether two files hold the same bytes.
 pub fn same_content(one: &Path, other: &Path) -> bool {
     let open = |path: &Path| {
         let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

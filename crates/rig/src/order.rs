@@ -1,6 +1,6 @@
-//! Chance that is the same for the same seed: the order of a round, the shape of a page.
+//! Deterministic randomness: the order of a round and the shape of a page depend only on a seed.
 
-/// FNV-1a: nobody has a reason to forge it.
+/// FNV-1a. The inputs are not hostile, so a keyed hash is not needed.
 pub fn hash(text: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
@@ -10,7 +10,7 @@ pub fn hash(text: &str) -> u64 {
 pub struct Dice(u64);
 
 impl Dice {
-    /// The same seed gives the same numbers.
+    /// Equal seeds give equal sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -23,24 +23,24 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below this one, which is not zero.
+    /// Returns a number in `0..end`; `end` must not be zero.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// A number from 0 to 1, the latter left out.
+    /// Returns a number in `[0, 1)`.
     pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number of the normal distribution around 0 with deviation 1 (Box and Muller).
+    /// Returns a sample of the standard normal distribution (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         let (radius, turn) = (1.0 - self.share(), self.share());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
     }
 }
 
-/// Fisher and Yates.
+/// Fisher-Yates shuffle; the order depends only on `seed`.
 pub fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut dice = Dice::new(seed);
     for left in (1..items.len()).rev() {

@@ -1,4 +1,4 @@
-//! The far side of a download: objects of random bytes behind nginx on the hosts of a lab.
+//! The server side of a download: objects of random bytes, served by nginx on the hosts of a lab.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,12 +11,14 @@ use crate::certificate::Authority;
 use crate::programs::program;
 use crate::server::{Server, Site, SiteError};
 
-/// The object that warms connections up.
+/// Size of the object that warms up connections.
 pub const WARM_UP: Size = Size::from_bytes(64_000);
-/// The port of the server that speaks MPTCP: apart, so that the others' sockets are plain TCP.
+/// A separate port for the server with MPTCP, so that the sockets of the other servers are plain
+/// TCP.
 const MPTCP_PORT: u16 = 8443;
 
-/// Running servers, which end with the lab; their files lie in the lab's folder and go with it.
+/// Running servers, which end with the lab. Their files are in the lab's folder and are removed
+/// with it.
 #[derive(Debug)]
 pub struct Origin {
     folder: PathBuf,
@@ -25,12 +27,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts nginx on the first `hosts` hosts of a lab, and once more under mptcpize on the first
-    /// one where mptcpize is installed. Every one serves the beginning of the same random bytes as
-    /// an object of each size, and has a certificate for `name`.
+    /// Starts nginx on the first `hosts` hosts of a lab. The first host runs a second nginx under
+    /// mptcpize if mptcpize is installed. For each size there is an object with a prefix of the
+    /// same random bytes. Each server has a certificate for `name`.
     ///
     /// # Errors
-    /// When nginx is not installed or does not start, or a file cannot be written.
+    /// If nginx is not installed or does not start, or if a file cannot be written.
     pub fn start(
         lab: &mut Lab,
         hosts: usize,
@@ -71,45 +73,44 @@ impl Origin {
         Ok(Self { folder, name: name.to_owned(), content })
     }
 
-    /// The URL of an object, at the server that speaks MPTCP or at the other one.
+    /// The URL of an object, at the server with MPTCP if `mptcp`.
     pub fn url(&self, size: Size, mptcp: bool) -> String {
         let port = if mptcp { format!(":{MPTCP_PORT}") } else { String::new() };
         format!("https://{}{port}/{}", self.name, size.as_bytes())
     }
 
-    /// The certificate authority to trust.
+    /// PEM file of the certificate authority that the client has to trust.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
-    /// Where a contender writes the object.
+    /// File into which a contender writes the object.
     pub fn download(&self) -> PathBuf {
         self.folder.join("download")
     }
 
-    /// Where `manyways get` writes its event log.
+    /// File into which `manyways get` writes its event log.
     pub fn events(&self) -> PathBuf {
         self.folder.join("events")
     }
 
-    /// A folder that goes with the lab.
+    /// Folder that is removed with the lab.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The bytes of an object.
     pub fn object(&self, size: Size) -> &[u8] {
         self.content.get(..size.as_bytes() as usize).unwrap_or(&self.content)
     }
 
-    /// Whether these are the first bytes of an object, at least so many. More may be there where
-    /// all was asked for and only a part was wanted.
+    /// Whether `bytes` are a prefix of the content and at least `least` long. A program that
+    /// requests the whole object and stops early can have more than `least`.
     pub fn is_beginning(&self, bytes: &[u8], least: Size) -> bool {
         bytes.len() as u64 >= least.as_bytes() && self.content.starts_with(bytes)
     }
 }
 
-/// Bytes that no compression shrinks.
+/// Random bytes, which are incompressible.
 fn random(size: Size) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size.as_bytes() as usize];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

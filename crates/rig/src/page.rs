@@ -1,5 +1,5 @@
-//! The results as Markdown, which reads well on a terminal too: targets first, then the cells part
-//! by part, then how it was measured.
+//! Results as Markdown that is readable on a terminal too: targets first, then the cells by part,
+//! then the method.
 
 use std::fmt::Write as _;
 
@@ -8,23 +8,22 @@ use crate::results::Results;
 use crate::sample::Quartiles;
 use crate::target;
 
-/// What a page says beside its figures.
+/// The fixed texts of a results page.
 pub struct Page<'a> {
-    /// Its heading.
     pub title: &'a str,
     /// The paragraph below the heading.
     pub intro: &'a str,
     /// The letter and the heading of each part.
     pub parts: &'a [(&'a str, &'a str)],
-    /// How it was measured: a list.
+    /// The method, as a Markdown list.
     pub method: &'a str,
-    /// What was seen of the sockets' congestion control, as sentences that end with a space; may be
-    /// empty.
+    /// The observed congestion control of the sockets: sentences that end with a space, or an empty
+    /// string.
     pub sockets: String,
 }
 
 impl Page<'_> {
-    /// The whole page. `body` writes what stands below a cell's heading: its tables.
+    /// Returns the whole page. `body` writes the tables below a cell's heading.
     pub fn markdown<R, M>(
         &self,
         results: &Results<R, M>,
@@ -87,7 +86,7 @@ fn cell_section<R, M>(
     }
 }
 
-/// A table. Its columns are separated in `head` as in Markdown: `" | seconds | failed"`.
+/// Writes a table. `head` separates the columns as in Markdown: `" | seconds | failed"`.
 pub fn table(out: &mut String, head: &str, rows: impl IntoIterator<Item = impl AsRef<[String]>>) {
     let columns = head.split(" | ").count();
     let _ = writeln!(out, "| {head} |\n|{}", "---|".repeat(columns));
@@ -96,13 +95,13 @@ pub fn table(out: &mut String, head: &str, rows: impl IntoIterator<Item = impl A
     }
 }
 
-/// The median and the quartiles with so many decimals, or a dash.
+/// The median and the quartiles with `decimals` decimals, or a dash if there are none.
 pub fn spread(quartiles: Option<Quartiles>, decimals: usize) -> String {
     let Some(Quartiles { lower, median, upper }) = quartiles else { return "–".into() };
     format!("{median:.decimals$} ({lower:.decimals$}–{upper:.decimals$})")
 }
 
-/// The same with three decimals, or one where the median is large.
+/// [`spread`] with three decimals, or with one if the median is at least 20.
 pub fn rounded(quartiles: Option<Quartiles>) -> String {
     spread(quartiles, if quartiles.is_some_and(|all| all.median >= 20.0) { 1 } else { 3 })
 }

@@ -1,4 +1,4 @@
-//! Processes that end with the test, and in bounded time.
+//! Processes with bounded run time that end with the test.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,27 +11,24 @@ use manyways_sys::signal::with_defaults;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-/// Far more than any test needs: who reaches it hangs.
+/// Far above the duration of any test: a process that exceeds this time hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a process gets to clean up after SIGTERM.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A process that has ended, and all that it said.
+/// An ended process and its output.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 
 impl Finished {
-    /// The exit code.
+    /// Returns the exit code.
     ///
     /// # Panics
-    /// When a signal ended it.
+    /// If a signal ended the process.
     #[track_caller]
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| {
@@ -39,10 +36,10 @@ impl Finished {
         })
     }
 
-    /// The same, when it ended with exit code 0.
+    /// Returns the value unchanged if the exit code is 0.
     ///
     /// # Panics
-    /// When it did not, with all that it said.
+    /// If the exit code is not 0; the message contains the output.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         assert!(self.status.success(), "{}\n{}{}", self.status, self.stdout, self.stderr);
@@ -50,10 +47,10 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, without input.
+/// Runs a command without input until it ends.
 ///
 /// # Panics
-/// When it cannot be started, or takes so long that it must hang; it is killed then.
+/// If the command cannot be started or runs for more than 120 s; it is killed then.
 #[track_caller]
 pub fn finish(command: &mut Command) -> Finished {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -62,7 +59,7 @@ pub fn finish(command: &mut Command) -> Finished {
     let stderr = read_aside(child.stderr.take().expect("piped above"));
     let status = running.wait(PATIENCE);
     let status = status.unwrap_or_else(|| panic!("{command:?} runs for more than {PATIENCE:?}"));
-    // Or a child that it left behind would hold the pipes open.
+    // A child process that was left behind would keep the pipes open.
     drop(running);
     let said = |reader: thread::JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&reader.join().expect("reading does not panic")).into_owned()
@@ -78,11 +75,11 @@ fn read_aside(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8
     })
 }
 
-/// A process in a group of its own. Dropping it ends the group: first with SIGTERM, so that it can
-/// clean up, then with SIGKILL.
+/// A process in a separate process group. Dropping it ends the group: with SIGTERM, and with
+/// SIGKILL after at most 10 s.
 #[derive(Debug)]
 pub struct Running {
-    /// The process, until a thread of its own waits for it.
+    /// `None` once a thread waits for the process.
     child: Option<Child>,
     ended: Option<mpsc::Receiver<ExitStatus>>,
     status: Option<ExitStatus>,
@@ -90,11 +87,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it without input, and with the default action of every signal. What it says goes where
-    /// `command` sends it.
+    /// Starts the process without input, with the default action for every signal. `command`
+    /// determines where the output goes.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If the process cannot be started.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         let child = with_defaults(command)
@@ -106,24 +103,24 @@ impl Running {
         Self { child: Some(child), ended: None, status: None, pid }
     }
 
-    /// Its process id, which is also that of its group.
+    /// The process id, which is also the id of the group.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Its standard output, where the command pipes it; once.
+    /// Standard output, if the command pipes it; only the first call returns it.
     pub fn stdout(&mut self) -> Option<impl Read + Send + use<>> {
         self.child.as_mut()?.stdout.take()
     }
 
-    /// Sends it a signal; the process alone, not its group.
+    /// Sends a signal to the process, but not to its group.
     pub fn signal(&self, signal: Signal) {
         if self.status.is_none() {
             kill(self.pid, signal).expect("a child that nobody waited for can be signalled");
         }
     }
 
-    /// Waits until it ends, or nothing when it has not after `patience`.
+    /// Waits for the end of the process; `None` if it runs for longer than `patience`.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         if self.status.is_none() {
             let ended = self.ended.get_or_insert_with(|| {
@@ -140,7 +137,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors say that nobody of the group is left, which is what this is for.
+        // Errors mean that the group has no processes left, which is the goal.
         if self.status.is_none() {
             let _ = killpg(self.pid, Signal::SIGTERM);
             let _ = self.wait(GRACE);
@@ -160,8 +157,8 @@ mod tests {
         assert_eq!((done.code(), &*done.stdout, &*done.stderr), (3, "out\n", "err\n"));
     }
 
-    /// A shell starts a background job with SIGINT ignored, and what a shell finds ignored it cannot
-    /// trap.
+    /// A shell starts a background job with SIGINT ignored, and a shell cannot trap a signal that
+    /// was ignored at its start.
     #[test]
     fn a_harness_in_the_background_starts_commands_that_can_be_interrupted() {
         const IN_BACKGROUND: &str = "MANYWAYS_TESTS_IN_BACKGROUND";
@@ -175,7 +172,7 @@ mod tests {
         again.args(["-c", script]).arg(std::env::current_exe().unwrap());
         let name =
             "process::tests::a_harness_in_the_background_starts_commands_that_can_be_interrupted";
-        // Not by the harness: the shell has to ignore the signals itself.
+        // The shell has to ignore the signals itself, so the harness functions cannot start it.
         let done = again.args(["--exact", name]).env(IN_BACKGROUND, "yes").output().unwrap();
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success() && said.contains("1 passed"), "{said}");
@@ -184,7 +181,7 @@ mod tests {
     #[test]
     fn dropping_ends_the_whole_group() {
         let mut command = Command::new("sh");
-        // Ends when the pipe does, that is when both the shell and its child are gone.
+        // The read ends when the pipe is closed, that is after the shell and its child have ended.
         command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(Stdio::piped());
         let mut running = Running::start(&mut command);
         let mut stdout = running.stdout().unwrap();

@@ -1,17 +1,17 @@
-//! Other programs: where they are, which version they have, and how a shell is told of them.
+//! External programs: their location, their version and their arguments for a shell.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Looks for a program on the path, and where servers are, which an ordinary user's path lacks.
+/// Searches `PATH` and the `sbin` folders, which the `PATH` of an ordinary user lacks.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(sbin).map(|f| f.join(name)).find(|file| file.is_file())
 }
 
-/// Name and version of a program, as it prints them when asked with `option`: `nginx/1.22.1`.
+/// Name and version of a program, from the first line of its output with `option`: `nginx/1.22.1`.
 pub fn version(program: &Path, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
     let printed = [output.stdout, output.stderr].concat();
@@ -20,15 +20,15 @@ pub fn version(program: &Path, option: &str) -> Option<String> {
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-/// A path or an argument as one word of the shell.
+/// Quotes a path or an argument as one word for a POSIX shell.
 pub fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }
 
-/// The file called `manyways` in the folder of the running program.
+/// The file `manyways` in the folder of the running program.
 ///
 /// # Errors
-/// Where the system does not tell where the running program is.
+/// If the path of the running program is not available.
 pub fn beside_this() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("manyways"))
 }

@@ -1,5 +1,5 @@
-//! The run of a whole benchmark: cell by cell, written down after each, so that a later run can go
-//! on where this one was stopped.
+//! The run of a whole benchmark, cell by cell. The results are written after each cell, so that a
+//! later run can resume an interrupted one.
 
 use std::fmt::Debug;
 use std::io;
@@ -16,52 +16,51 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::target::{self, Target};
 
-/// Everything that was measured.
+/// All records of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results<R, M> {
     /// Name and version of the schema.
     pub schema: String,
-    /// Where and with what.
+    /// Machine and programs of the measurement.
     pub machine: Machine,
-    /// Seed of every order.
+    /// Seed that determines the order of the contenders.
     pub seed: u64,
-    /// How much was measured.
+    /// Name of the selected amount of measurements.
     pub mode: String,
-    /// How long it took so far, in seconds.
+    /// Duration so far, in seconds, over all resumed runs.
     pub seconds: f64,
-    /// What was not measured, each with the reason.
+    /// Omitted measurements, each with its reason.
     pub left_out: Vec<String>,
-    /// What was to be reached, misses first.
+    /// Missed targets first.
     pub targets: Vec<Target>,
-    /// In the order of their parts.
+    /// Sorted by part.
     pub cells: Vec<CellRecord<R, M>>,
 }
 
-/// A family of benchmarks: how its cells are measured, and what is made of their records.
+/// A family of benchmarks: measures its cells and evaluates their records.
 pub trait Family {
     /// Name and version of the results' schema.
     const SCHEMA: &'static str;
-    /// Contenders of its cells.
     type Contender: Contender;
-    /// Conditions of a cell that only this family has.
+    /// Conditions of a cell that are specific to this family.
     type Setting: Debug;
-    /// What is measured in a run.
+    /// Figures of one run.
     type Figures: Default + Serialize + DeserializeOwned;
-    /// What a record has that only this family has.
+    /// Content of a record that is specific to this family.
     type More: Default + Serialize + DeserializeOwned;
 
-    /// About how many seconds a cell takes.
+    /// Estimated duration of a cell, in seconds.
     fn seconds(cell: &CellOf<Self>) -> f64;
 
-    /// The part of a record that is known before the first run.
+    /// The content of a record that is known before the first run.
     fn more(_cell: &CellOf<Self>) -> Self::More {
         Self::More::default()
     }
 
-    /// Measures one cell. `progress` hears after each round how many are done.
+    /// Measures one cell. Calls `progress` after each round with the number of finished rounds.
     ///
     /// # Errors
-    /// Why the cell came to nothing.
+    /// The reason why the cell could not be measured.
     fn measure(
         &self,
         cell: &CellOf<Self>,
@@ -69,10 +68,9 @@ pub trait Family {
         progress: &mut dyn FnMut(u32),
     ) -> Result<(), DriveError>;
 
-    /// What was to be reached, and whether it was.
     fn targets(cells: &[RecordOf<Self>]) -> Vec<Target>;
 
-    /// The page.
+    /// The results as Markdown.
     fn page(results: &ResultsOf<Self>) -> String;
 }
 
@@ -83,20 +81,22 @@ pub type RecordOf<F> = CellRecord<<F as Family>::Figures, <F as Family>::More>;
 /// All records of a family.
 pub type ResultsOf<F> = Results<<F as Family>::Figures, <F as Family>::More>;
 
-/// Where results go.
+/// Files for the results.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    /// The file of the figures.
+    /// The results as JSON.
     pub json: Option<PathBuf>,
-    /// The page, which goes to standard output too.
+    /// The page, which is printed on standard output too.
     pub markdown: Option<PathBuf>,
 }
 
 impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R, M> {
-    /// Takes over what an earlier run measured; a missing file has nothing.
+    /// Loads the cells of an earlier run from `file`, without the failed ones. A missing file
+    /// counts as empty.
     ///
     /// # Errors
-    /// One sentence, where the file is no results or those of another binary, machine or seed.
+    /// One sentence, if the file does not contain results or has those of another binary, machine
+    /// or seed.
     pub fn keep(&mut self, file: &Path) -> Result<(), String> {
         let bytes = match std::fs::read(file) {
             Ok(bytes) => bytes,
@@ -120,10 +120,10 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
         Ok(())
     }
 
-    /// Measures every cell that is not there yet, and writes the results down after each.
+    /// Measures every cell that has no record yet, and writes the results after each.
     ///
     /// # Errors
-    /// One sentence, where nothing more can be measured.
+    /// One sentence, if no further cell can be measured.
     pub fn measure<F>(
         &mut self,
         family: &F,
@@ -159,7 +159,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
                     eprintln!("stopped; --resume goes on with {}", cell.name);
                     return Ok(ExitCode::from(128 + signal as u8));
                 }
-                // Without these there is no other cell either.
+                // These errors affect all other cells too.
                 Err(DriveError::Lab(
                     error @ (LabError::NotPermitted(_) | LabError::CongestionControl { .. }),
                 )) => return Err(error.to_string()),
@@ -178,7 +178,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
             self.write::<F>(outputs)?;
         }
         progress.clear();
-        // After a resume with nothing left to do, the page is written all the same.
+        // A resume with no remaining cell writes the page too.
         print!("{}", self.write::<F>(outputs)?);
         Ok(ExitCode::SUCCESS)
     }
@@ -200,7 +200,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
     }
 }
 
-/// Prints what would be measured.
+/// Prints the planned cells with their durations.
 pub fn list<F: Family>(cells: &[CellOf<F>]) {
     for cell in cells {
         let (rounds, minutes) = (cell.rounds, F::seconds(cell) / 60.0);
@@ -210,7 +210,7 @@ pub fn list<F: Family>(cells: &[CellOf<F>]) {
     println!("{:18} {:5.1} min", "all", all / 60.0);
 }
 
-/// Writes a file, in a folder that is made where there is none.
+/// Writes a file; creates its folder if necessary.
 ///
 /// # Errors
 /// One sentence.

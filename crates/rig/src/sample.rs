@@ -1,23 +1,23 @@
-//! What several rounds of the same measurement say.
+//! Statistics over the rounds of a measurement.
 
 use std::collections::BTreeMap;
 
 use manyways_unit::quantile::{interpolated, of_sorted};
 use serde::Serialize;
 
-/// The middle and the quartiles of a sample.
+/// Median and quartiles of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quartiles {
-    /// A quarter is below.
+    /// 25th percentile.
     pub lower: f64,
-    /// Half is below.
+    /// 50th percentile.
     pub median: f64,
-    /// Three quarters are below.
+    /// 75th percentile.
     pub upper: f64,
 }
 
 impl Quartiles {
-    /// Of at least one value; between two values it lies on the line that joins them.
+    /// Interpolates linearly between neighbouring values; `None` if there are no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -26,16 +26,16 @@ impl Quartiles {
     }
 }
 
-/// How two samples of the same rounds compare.
+/// Comparison of two samples of the same rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The ratio of the medians.
+    /// Ratio of the medians.
     pub medians: f64,
-    /// The median of the rounds' ratios.
+    /// Median of the ratios of the rounds that both samples have.
     pub pairs: f64,
 }
 
-/// `ours` over `theirs`.
+/// Returns `ours` divided by `theirs`; `None` if the samples have no common round.
 pub fn ratio(ours: &BTreeMap<u32, f64>, theirs: &BTreeMap<u32, f64>) -> Option<Ratio> {
     let pair = |(round, own): (&u32, &f64)| Some(own / theirs.get(round)?);
     Some(Ratio {
@@ -44,12 +44,12 @@ pub fn ratio(ours: &BTreeMap<u32, f64>, theirs: &BTreeMap<u32, f64>) -> Option<R
     })
 }
 
-/// The middle of a sample.
+/// Returns the median; `None` if there are no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Quartiles::of(values).map(|quartiles| quartiles.median)
 }
 
-/// The value below which such a share of a sample lies: one of its own.
+/// Returns the value of the sample at quantile `share` (0 to 1), without interpolation.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

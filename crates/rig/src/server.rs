@@ -1,4 +1,4 @@
-//! Real web servers, configured for one test or benchmark each.
+//! Real web servers with a configuration for one test or benchmark.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,54 +18,50 @@ use crate::certificate::Authority;
 use crate::process::Running;
 use crate::programs::{program, quoted};
 
-/// How long a server may take to listen.
+/// Time limit for a server to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a web server cannot be had.
+/// Reason why a web server is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
-    /// A program is missing.
     #[error("{0} is not installed: run scripts/setup bench")]
     Missing(&'static str),
-    /// A file.
     #[error("cannot {0}: {1}")]
     File(&'static str, io::Error),
-    /// A certificate.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The server ended at once, with this line of its log.
+    /// The server ended during its start; the text is a line of its log.
     #[error("nginx does not start: {0}")]
     Server(String),
-    /// The lab refused.
     #[error(transparent)]
     Lab(#[from] LabError),
 }
 
 impl SiteError {
-    /// For `map_err`: what was being done to a file.
+    /// For `map_err`: `doing` is the failed operation on a file.
     pub(crate) fn file(doing: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::File(doing, error)
     }
 }
 
-/// What to serve, and where.
+/// Content and addresses of a web server.
 #[derive(Debug, Clone)]
 pub struct Site<'a> {
-    /// The folder whose files are served; everybody may read it, as [`crate::folder`] makes it.
+    /// The document root. Any user must be able to read it, see [`crate::folder`].
     pub root: &'a Path,
     /// Addresses for `http://`.
     pub plain: &'a [SocketAddr],
     /// Addresses for `https://`, with HTTP/2 and HTTP/1.1.
     pub secure: &'a [SocketAddr],
-    /// Who signed the certificate; needed where there are addresses for `https://`.
+    /// Issuer of the certificate; required if there are addresses for `https://`.
     pub authority: Option<&'a Authority>,
-    /// More lines for the server's configuration, in its own language.
+    /// Additional lines for the configuration, in the syntax of the server.
     pub more: &'a str,
 }
 
-/// A configured web server: run its [`command`](Self::command) where it belongs, for example as the
-/// far side of a lab, or [`start`](Self::start) it.
+/// A configured web server. [`command`](Self::command) is its command line, for example for a host
+/// of a lab; [`start`](Self::start) starts it here.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
@@ -73,11 +69,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Configures nginx, with all that it writes in `folder`. Its workers run as root: in the user
-    /// namespace of a lab there may be no other user.
+    /// Configures nginx; it writes only into `folder`. Its workers run as root, because the user
+    /// namespace of a lab may have no other user.
     ///
     /// # Errors
-    /// When nginx is not installed, or its configuration cannot be written.
+    /// If nginx is not installed, or its configuration cannot be written.
     pub fn nginx(folder: &Path, site: &Site<'_>) -> Result<Self, SiteError> {
         let dir = folder.display();
         let mut listen = String::new();
@@ -109,10 +105,10 @@ impl Server {
         Self::configured("nginx", folder, &words, &path, &config)
     }
 
-    /// Configures Apache httpd, with all that it writes in `folder`.
+    /// Configures Apache httpd; it writes only into `folder`.
     ///
     /// # Errors
-    /// When Apache is not installed, or its configuration cannot be written.
+    /// If Apache is not installed, or its configuration cannot be written.
     pub fn apache(folder: &Path, site: &Site<'_>) -> Result<Self, SiteError> {
         let dir = folder.display();
         let mut config = String::new();
@@ -164,7 +160,7 @@ impl Server {
         Ok(Self { folder: folder.to_path_buf(), command })
     }
 
-    /// The same server, started by another program: `mptcpize run`.
+    /// Starts the server through another program, for example `mptcpize run`.
     #[must_use]
     pub fn started_by(mut self, program: &Path, arguments: &[&str]) -> Self {
         let words = arguments.iter().map(|word| (*word).to_owned());
@@ -173,10 +169,10 @@ impl Server {
         self
     }
 
-    /// Starts it on a far host of a lab, with which it ends, and returns once it listens.
+    /// Starts the server on a host of a lab and returns when it listens. It ends with the lab.
     ///
     /// # Errors
-    /// When it ends at once, with what its log says of the reason.
+    /// If the server ends during its start, with the reason from its log.
     pub fn serve(&self, lab: &mut Lab, host: usize) -> Result<(), SiteError> {
         let words: Vec<String> = self.command.iter().map(|word| quoted(OsStr::new(word))).collect();
         let served = lab.serve(host, &format!("exec {} 2>/dev/null", words.join(" ")));
@@ -193,15 +189,16 @@ impl Server {
         }
     }
 
-    /// The program and its arguments. It stays in the foreground, and ends with SIGTERM.
+    /// The program and its arguments. The server stays in the foreground and ends on SIGTERM.
     pub fn command(&self) -> &[String] {
         &self.command
     }
 
-    /// Starts it, behind `prefix` (for example `ip netns exec NAME`), and returns once it listens.
+    /// Starts the server with `prefix` (for example `ip netns exec NAME`) before its command, and
+    /// returns when it listens.
     ///
     /// # Panics
-    /// When it does not listen in time, with its error log.
+    /// If the server does not listen within 30 s, with its error log.
     #[track_caller]
     pub fn start(&self, prefix: &[&str]) -> Running {
         // Both servers write their process id once their sockets listen.
@@ -218,13 +215,13 @@ impl Server {
             let timeout = PollTimeout::try_from(left).expect("half a minute fits");
             let mut events = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
             poll(&mut events, timeout).expect("inotify can be waited for");
-            // What changed does not matter: the file is looked at again anyway.
+            // Every event causes another read of the file, so the events need no decoding.
             let _ = watch.read_events();
         }
         running
     }
 
-    /// What the server wrote into its error log so far.
+    /// The current content of the error log; empty if there is none.
     pub fn error_log(&self) -> String {
         fs::read_to_string(self.folder.join("error.log")).unwrap_or_default()
     }

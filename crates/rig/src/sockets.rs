@@ -1,5 +1,5 @@
-//! What the kernel really used: the congestion control of sockets, as `ss` prints it, and counters
-//! of `/proc/net`.
+//! Kernel state of a measurement: the congestion control of sockets, as `ss` prints it, and
+//! counters of `/proc/net`.
 
 use std::io;
 use std::path::Path;
@@ -7,16 +7,15 @@ use std::process::{Command, Stdio};
 
 use manyways_lab::{Lab, LabError, Place};
 
-/// One TCP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Its congestion control.
+    /// Name of the congestion control, for example `cubic`.
     pub control: String,
     /// Whether it is a subflow of an MPTCP connection.
     pub mptcp: bool,
 }
 
-/// Every established connection of a place.
+/// Returns all established TCP connections of a node.
 pub fn sockets(lab: &Lab, ss: &Path, place: Place) -> Result<Vec<Socket>, LabError> {
     let mut command = Command::new(ss);
     command.args(["-tniH", "state", "established"]);
@@ -30,7 +29,7 @@ pub fn sockets(lab: &Lab, ss: &Path, place: Place) -> Result<Vec<Socket>, LabErr
     Ok(read(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The line below each socket is indented and begins with its congestion control.
+/// The line after each socket is indented and begins with the congestion control.
 fn read(text: &str) -> Vec<Socket> {
     text.lines()
         .filter(|line| line.starts_with(char::is_whitespace))
@@ -41,7 +40,8 @@ fn read(text: &str) -> Vec<Socket> {
         .collect()
 }
 
-/// A counter of a file like `/proc/net/snmp`, which has a line of names above each line of values.
+/// Reads a counter of a file like `/proc/net/snmp`, in which a line of names precedes each line of
+/// values.
 pub fn counter(table: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = table.lines().filter(|line| line.split_whitespace().next() == Some(protocol));
     let (names, values) = (lines.next()?, lines.next()?);

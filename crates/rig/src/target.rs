@@ -1,4 +1,4 @@
-//! What was to be reached, what was, and the table that says so.
+//! Target values, their measured values, and a table of both.
 
 use std::fmt::Write as _;
 
@@ -6,48 +6,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::sample::median;
 
-/// One thing to be reached.
+/// A target value and its measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What is measured.
+    /// The measured quantity.
     pub what: String,
-    /// What it shall be.
+    /// The required value.
     pub wanted: String,
-    /// What it is.
+    /// The measured value.
     pub measured: String,
-    /// Whether that is enough.
     pub verdict: Verdict,
 }
 
-/// Whether a target was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It was, in every cell that counts.
+    /// Met in every cell that counts.
     Met,
-    /// It was not, in one at least.
+    /// Missed in at least one cell.
     Missed,
-    /// There is nothing to be reached.
+    /// Reported only; there is no required value.
     Told,
-    /// None of the cells that it needs ran.
+    /// No cell with the quantity was measured.
     NotMeasured,
 }
 
-/// A figure that a target speaks of, and where it was measured.
+/// A measured value and its cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Which.
+    /// Name of the cell or other place of the measurement.
     pub place: String,
-    /// How much.
     pub value: f64,
 }
 
-/// How large a figure may be.
+/// Bound of a figure, inclusive.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// Not more.
     AtMost(f64),
-    /// Not less.
     AtLeast(f64),
 }
 
@@ -81,7 +76,7 @@ pub fn each(what: String, bound: Bound, figures: Vec<Figure>) -> Target {
     target(what, wanted, measured)
 }
 
-/// A target for the median of the figures, and a weaker one for each.
+/// A target with one bound for the median of the figures, and a weaker bound for each figure.
 pub fn middle_and_worst(what: String, (middle, most): (f64, f64), figures: &[Figure]) -> Target {
     let wanted = format!("median <= {middle:.2}, none > {most:.2}");
     let median = median(figures.iter().map(|figure| figure.value));
@@ -92,7 +87,7 @@ pub fn middle_and_worst(what: String, (middle, most): (f64, f64), figures: &[Fig
     target(what, wanted, measured)
 }
 
-/// The only figure, or the middle and the worst of several.
+/// The only figure, or the median and the worst of several.
 fn spread(figures: &[Figure], worst: &Figure) -> String {
     let [only] = figures else {
         let middle = median(figures.iter().map(|figure| figure.value)).unwrap_or_default();
@@ -101,7 +96,7 @@ fn spread(figures: &[Figure], worst: &Figure) -> String {
     format!("{:.3} ({})", only.value, only.place)
 }
 
-/// A target with what was measured and whether that is enough.
+/// A target with its measured value and whether it is met; `None` if it was not measured.
 pub fn target(what: String, wanted: String, measured: Option<(String, bool)>) -> Target {
     let (measured, verdict) = match measured {
         Some((measured, true)) => (measured, Verdict::Met),
@@ -111,7 +106,7 @@ pub fn target(what: String, wanted: String, measured: Option<(String, bool)>) ->
     Target { what, wanted, measured, verdict }
 }
 
-/// There is nothing to be reached.
+/// Drops the required value's verdict: the target is only reported.
 pub fn told_only(target: Target) -> Target {
     match target.verdict {
         Verdict::NotMeasured => target,
@@ -119,12 +114,12 @@ pub fn told_only(target: Target) -> Target {
     }
 }
 
-/// The same, for comparison alone.
+/// [`told_only`] with "as measured" as the required value.
 pub fn as_measured(target: Target) -> Target {
     Target { wanted: "as measured".to_owned(), ..told_only(target) }
 }
 
-/// Misses first, and last what was not measured.
+/// Sorts missed targets first and unmeasured ones last.
 pub fn missed_first(mut targets: Vec<Target>) -> Vec<Target> {
     targets.sort_by_key(|target| match target.verdict {
         Verdict::Missed => 0,
@@ -135,7 +130,7 @@ pub fn missed_first(mut targets: Vec<Target>) -> Vec<Target> {
     targets
 }
 
-/// The table of the targets.
+/// The table of the targets in Markdown.
 pub fn rows(targets: &[Target]) -> String {
     let mut out = String::from("| What | Target | Measured | |\n|---|---|---|---|\n");
     for target in targets {

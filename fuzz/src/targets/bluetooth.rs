@@ -1,4 +1,4 @@
-//! Bluetooth's packets, as captures hold them.
+//! Bluetooth packets, as in captures.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ pub(super) const BLUETOOTH_WORDS: &[&str] = &[
     "\u{1b}?\u{1}",
 ];
 
-/// A file; then the same bytes as one packet after the other of a connection, each behind its
-/// length.
+/// A capture file. Then the same bytes as a sequence of packets of one connection, each preceded by
+/// a byte with its length and direction.
 pub(super) fn bluetooth(bytes: &[u8]) {
     let (mut reader, mut watched, mut rest) = (Reader::default(), Watched::default(), bytes);
     loop {
@@ -55,7 +55,7 @@ pub(super) fn bluetooth(bytes: &[u8]) {
     watched.finish();
 }
 
-/// A host, and what its streams brought so far.
+/// A host, and the delivered bytes of its streams.
 #[derive(Default)]
 struct Watched {
     host: Host,
@@ -71,7 +71,7 @@ impl Watched {
         self.look();
     }
 
-    /// A stream that is over brought no more than it counted, and no second one has its name.
+    /// A finished stream delivered at most its counted bytes, and its identifier is not reused.
     fn look(&mut self) {
         while let Some(event) = self.host.poll() {
             let Event::Stream(stream) = event else { continue };

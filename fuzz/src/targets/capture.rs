@@ -1,4 +1,4 @@
-//! Captures, the frames in them, and the segments in these.
+//! Captures, their frames, and the segments in the frames.
 
 use manyways_wire::capture::{INTERFACE_LIMIT, LinkType, Reader, Step};
 use manyways_wire::frame::{self, Datagram};
@@ -20,14 +20,15 @@ pub(super) const FRAME_WORDS: &[&str] = &[
     "\u{8}h\u{8}h",
 ];
 
-/// However it comes, the same packets are in a file, and each can be looked into.
+/// A file has the same packets independent of the sizes of the reads, and each packet can be
+/// parsed.
 pub(super) fn capture(bytes: &[u8]) {
     let whole = packets(bytes, bytes.len());
     assert_eq!(whole, packets(bytes, 7));
 }
 
-/// How many packets there are, what their times and lengths add up to, and where it ends. So many
-/// bytes more than were asked for are there each time.
+/// The number of packets, a checksum of their times and lengths, and the position of the end. Each
+/// read makes `more` bytes available beyond the requested ones.
 fn packets(file: &[u8], more: usize) -> (u64, u64, usize) {
     let (mut reader, mut count, mut sum, mut at) = (Reader::default(), 0, 0_u64, 0);
     let mut end = more.min(file.len());
@@ -62,7 +63,8 @@ fn packets(file: &[u8], more: usize) -> (u64, u64, usize) {
     (count, sum, at)
 }
 
-/// The first two bytes say which link the others are a frame of; a quarter of it was captured, too.
+/// The first two bytes select the link type of the frame; the frame is parsed whole and truncated
+/// to a quarter.
 pub(super) fn frame(bytes: &[u8]) {
     let Some((link, frame)) = bytes.split_first_chunk() else { return };
     let link = LinkType(u16::from_be_bytes(*link));

@@ -1,4 +1,4 @@
-//! A filter: any text, and a packet made of the same bytes.
+//! A filter: any text, and a packet of the same bytes.
 
 use manyways_flows::filter::{Candidate, Filter, FilterError, Problem};
 use manyways_wire::capture::LinkType;
@@ -38,8 +38,8 @@ pub(super) const FILTER_WORDS: &[&str] = &[
     "[",
 ];
 
-/// What reads is the same when it is read again, and its opposite matches whatever it does not; an
-/// error is within the text.
+/// A parsed filter is equal after printing and parsing. Its negation matches exactly the other
+/// packets. An error position is within the text.
 pub(super) fn filter(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let filter: Filter = match text.parse() {
@@ -52,7 +52,7 @@ pub(super) fn filter(bytes: &[u8]) {
     let said = filter.to_string();
     match said.parse::<Filter>() {
         Ok(read) => assert_eq!(read, filter, "{said}"),
-        // What was left out may make it too large.
+        // The printed text is explicit, so the filter may exceed the size limit.
         Err(error) => assert_eq!(error.problem, Problem::Large, "{said}"),
     }
     let found = frame::datagram(LinkType::RAW, bytes, bytes.len());

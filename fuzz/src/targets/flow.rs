@@ -1,11 +1,11 @@
-//! Connections whose segments say whatever they like, in any order.
+//! Connections of arbitrary segments in any order.
 
 use manyways_flows::flow::Connection;
 use manyways_unit::{Span, Time};
 use manyways_wire::stream::End;
 use manyways_wire::tcp::{Flags, Segment};
 
-/// A segment with all that its end has, an acknowledgement of all, one that begins, and one that ends.
+/// A data segment at the current position, an acknowledgement of everything, a SYN, and a FIN.
 pub(super) const FLOW_WORDS: &[&str] = &[
     "\u{3}\u{18}\0\0\0\0\u{10}\0\u{5}!",
     "\u{2}\u{10}\0\0\0\0\u{10}\0\0\0",
@@ -13,17 +13,17 @@ pub(super) const FLOW_WORDS: &[&str] = &[
     "\u{2}\u{11}\0\0\0\0\u{10}\0\0\0",
 ];
 
-/// Bytes of a step.
+/// Bytes of one segment in the input.
 const STEP: usize = 10;
 
-/// Segments of one connection, ten bytes each: who sends it, when, and with which options; its flags;
-/// where it begins, from the end of what that end has sent; what it acknowledges, from what the other
-/// end has sent; its window; its length. With a SACK come two places more, from what it acknowledges.
+/// Segments of one connection, ten bytes each: sender, time and options; flags; sequence number
+/// relative to the sender's end; acknowledgement relative to the end of the other side; window;
+/// length. With SACK, two positions relative to the acknowledgement follow.
 pub(super) fn tcp_flow(bytes: &[u8]) {
     let began = Time::from_millis(1_000);
     let (mut now, mut last) = (began, began);
     let mut connection = Connection::new(now);
-    // Where each end is, and its latest stamp.
+    // Next sequence number and latest timestamp of each side.
     let mut ends = [(u32::MAX - 9_000, 0_u32), (77, 0)];
     let mut rest = bytes;
     while let Some((step, behind)) = rest.split_first_chunk::<STEP>() {
@@ -37,7 +37,7 @@ pub(super) fn tcp_flow(bytes: &[u8]) {
         let from = usize::from(what & 1);
         let relative = |high, low| {
             let value = i32::from(i16::from_be_bytes([high, low]));
-            // An odd one is far away.
+            // An odd value is far away.
             (if what & 0x80 != 0 && value & 1 == 1 { value << 16 } else { value }) as u32
         };
         let seq = ends[from].0.wrapping_add(relative(s0, s1));
@@ -74,7 +74,7 @@ pub(super) fn tcp_flow(bytes: &[u8]) {
     check(&connection, last.since(Time::ZERO));
 }
 
-/// What holds whatever passed.
+/// Invariants of any connection.
 fn check(connection: &Connection, lasts: Span) {
     for end in [End::Client, End::Server] {
         let _ = (connection.windows(end), connection.limited_by(end), connection.hello(end));

@@ -1,4 +1,4 @@
-//! What hosts say to the servers that give them names and addresses.
+//! Messages of hosts to DNS and DHCP servers, and files about hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -26,7 +26,7 @@ pub(super) const TOLD_WORDS: &[&str] = &[
     "%lo0 ",
 ];
 
-/// Every pool says something of its devices, and a fault is in a line that there is.
+/// Every pool has a property of its devices, and an error has a line of the file.
 pub(super) fn pools(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
     match device::pools(bytes) {
@@ -38,7 +38,7 @@ pub(super) fn pools(bytes: &[u8]) {
     }
 }
 
-/// A file of names, alone and after itself: what is told twice is told no otherwise.
+/// A file of names, read once and twice: the second read changes nothing.
 pub(super) fn told(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
     let mut told = Told::default();
@@ -60,8 +60,8 @@ pub(super) fn told(bytes: &[u8]) {
     }
 }
 
-/// All of it as one message in both directions; then what it holds as messages of a stream, with a
-/// byte before each that says which way it goes and how much of it is there.
+/// All bytes as one message in both directions; then as messages of a stream, each preceded by a
+/// byte with its direction and truncation.
 pub(super) fn dns_lookups(bytes: &[u8]) {
     let limits = LookupLimits { lookups: 4, ..LookupLimits::default() };
     let mut world =
@@ -87,7 +87,7 @@ pub(super) fn dns_lookups(bytes: &[u8]) {
 struct World {
     lookups: Lookups,
     names: Resolutions,
-    /// How many messages passed that could be read, and how many those were that came out.
+    /// Number of valid messages that passed, and of messages in the results.
     passed: u64,
     came: u64,
     now: u64,
@@ -152,7 +152,7 @@ fn check_lookup(lookup: &Lookup) {
     assert!(lookup.asked.is_some() || lookup.reply.is_some());
 }
 
-/// A message, the whole and a part of it, twice each.
+/// A message, whole and truncated, twice each.
 pub(super) fn dhcp(bytes: &[u8]) {
     let limits = LeaseLimits { leases: 2, exchanges: 2, ..LeaseLimits::default() };
     let mut leases = Leases::new(limits);

@@ -1,4 +1,4 @@
-//! What a lab is asked: names by those inside, and changes over its control socket.
+//! Inputs of a lab: DNS queries from inside, and requests on its control socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,10 +25,10 @@ pub(super) const QUESTION_WORDS: &[&str] = &[
     "\0\0\u{29}\u{4}\0\0\0\0\0\0\0",
 ];
 
-/// The longest answer over UDP.
+/// Maximum length of a response over UDP.
 const UDP_LIMIT: usize = 1232;
 
-/// A question to the resolver of a gateway.
+/// A query to the resolver of a gateway.
 pub(super) fn dns_question(bytes: &[u8]) {
     let mut zone = Zone::default();
     let v4 = |n: u16| IpAddr::V4(Ipv4Addr::from(0xc000_0200 + u32::from(n)));
@@ -42,12 +42,12 @@ pub(super) fn dns_question(bytes: &[u8]) {
         assert!((12..=limit).contains(&answer.len()), "{} bytes", answer.len());
         assert_eq!(answer[..2], bytes[..2], "the question's number");
         assert_ne!(answer[2] & 0x80, 0, "marked as an answer");
-        // It would not be answered by another server.
+        // Another server would not answer the response.
         assert_eq!(manyways_lab::resolver::answer(&zone, &answer, Transport::Udp), None);
     }
 }
 
-/// A line on a lab's control socket.
+/// A request on a lab's control socket.
 pub(super) fn lab_request(bytes: &[u8]) {
     let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
     let text = serde_json::to_string(&request).expect("what was read can be written");

@@ -1,4 +1,4 @@
-//! Boxes that change packets in place: any packets, from both sides, as time goes on.
+//! Middleboxes that change packets in place: any packets from both sides over time.
 
 use std::net::Ipv4Addr;
 
@@ -7,10 +7,10 @@ use manyways_link::segment::Offload;
 use manyways_unit::{Span, Time};
 
 const EXTERNAL: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-/// What comes before a packet: its side, a pause, its length and a virtio header.
+/// Length of a packet's prefix: side, pause, length and virtio header.
 const HEAD: usize = 14;
 
-/// Packets, each with a head.
+/// A sequence of packets, each with a prefix.
 pub(super) fn middlebox(bytes: &[u8]) {
     let nat = || Nat::new(EXTERNAL, Span::from_secs(30));
     let mut boxes = [
@@ -45,7 +45,7 @@ fn check(middlebox: &mut Middlebox, now: Time, from: Side, packet: &[u8], offloa
     match (&middlebox, verdict) {
         (Middlebox::StripMptcp(_), verdict) => {
             assert_eq!(verdict, Verdict::Forward);
-            // What was stripped once has nothing left to strip.
+            // A stripped packet has no more options to strip.
             let once = changed.clone();
             middlebox.pass(now, from, &mut changed, offload);
             assert_eq!(changed, once);
@@ -68,7 +68,7 @@ fn check(middlebox: &mut Middlebox, now: Time, from: Side, packet: &[u8], offloa
     }
 }
 
-/// The answer to UDP that a NAT let out over IPv4 finds back to where that came from.
+/// The response to a UDP packet that a NAT forwarded over IPv4 is translated back to its sender.
 fn back_again(middlebox: &mut Middlebox, now: Time, from: Side, sent: &[u8], changed: &[u8]) {
     let whole = u16::from_be_bytes([sent[6], sent[7]]) & 0x3fff == 0;
     let plain = sent.len() >= 28 && sent[0] == 0x45 && sent[9] == 17 && whole;

@@ -1,4 +1,4 @@
-//! Segments with options of MPTCP, and the connections that they make.
+//! Segments with MPTCP options, and the connections that they form.
 
 use manyways_flows::flow::Handshake;
 use manyways_flows::mptcp::{ADDRESSES, Connections, Limits, Summary};
@@ -18,8 +18,8 @@ pub(super) const WORDS: &[&str] = &[
 
 const LIMITS: Limits = Limits { connections: 4, subflows: 8, each: 3, idle: Span::from_secs(9) };
 
-/// Each segment is a byte with its flow and its end, one with its flags, one with the length of its
-/// options, and these; a flow is over at flags that no segment has.
+/// Each segment has a byte with its flow and direction, one with its flags, one with the length of
+/// its options, and the options. Flags of 0xff end the flow.
 pub(super) fn mptcp(bytes: &[u8]) {
     let (mut connections, mut rest, mut now) = (Connections::new(LIMITS), bytes, Time::ZERO);
     let mut told = 0;
@@ -36,7 +36,7 @@ pub(super) fn mptcp(bytes: &[u8]) {
             let from = if which & 1 == 0 { End::Client } else { End::Server };
             let header = ((20 + options.len()).next_multiple_of(4) << 2) as u8;
             let fixed = [0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, header, *flags, 1, 0, 0, 0, 0, 0];
-            // What is missing of the last four bytes was cut.
+            // Missing bytes of the last four count as truncated.
             let segment = [&fixed[..], options].concat();
             let segment = Segment::read(&segment, 60).expect("the header is there");
             connections.handle(now, flow, from, &segment);
@@ -50,7 +50,7 @@ pub(super) fn mptcp(bytes: &[u8]) {
     assert!(connections.is_empty() && dropped.evicted + dropped.idle <= told);
 }
 
-/// How many connections are told.
+/// Checks all finished connections and returns their number.
 fn told_well(connections: &mut Connections) -> u64 {
     let mut told = 0;
     while let Some(row) = connections.poll() {

@@ -1,4 +1,4 @@
-//! What the other end of a session says: as bytes, and as messages in any order.
+//! Messages of the peer of a session: as bytes, and as messages in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +21,23 @@ pub(super) const PEER_WORDS: &[&str] = &[
     "\u{18}\u{1}\0\u{1}",
 ];
 
-/// A sequence of messages as one carrier brings them.
+/// A sequence of messages of one carrier.
 pub(super) fn message(bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((message, length))) = Message::decode(rest) {
         assert!(0 < length && length <= rest.len());
         let said = rest[..length].to_vec();
         rest = &rest[length..];
-        // What follows the version of another protocol's greeting is anything.
+        // After the version of another protocol, a Hello may contain anything.
         if matches!(&message, Message::Hello(hello) if hello.version != VERSION) {
             continue;
         }
         let mut again = Vec::new();
         message.encode(&mut again);
-        // A number may have been written longer than need be.
+        // A varint may be encoded longer than necessary.
         assert!(again.len() <= length && length <= MOST_MESSAGE);
         assert_eq!(Message::decode(&again), Ok(Some((message, again.len()))));
-        // With less of it, no other message appears.
+        // A truncated message is incomplete and not another message.
         for cut in [1, length / 2, length - 1] {
             assert!(cut >= length || Message::decode(&said[..cut]) == Ok(None));
         }
@@ -66,27 +66,27 @@ const CREDIT: u64 = 40_000;
 const STREAMS: u64 = 8;
 const ROOM: usize = 4_000;
 
-/// An end under test, and what its applications know.
+/// An endpoint under test, and the state of its applications.
 struct End {
     mux: Mux<Chunk>,
     role: Role,
     now: Time,
-    /// What may still be sent over each carrier.
+    /// Bytes that may still be sent over each carrier.
     room: BTreeMap<CarrierId, usize>,
     carriers: u64,
     opened: u64,
-    /// What came and was not taken.
+    /// Delivered bytes that are not consumed.
     untaken: BTreeMap<StreamId, u64>,
     closed: BTreeSet<StreamId>,
 }
 
-/// Messages and what else happens, in any order, to both ends.
+/// Messages and other inputs in any order, to both endpoints.
 pub(super) fn peer(bytes: &[u8]) {
     for role in [Role::Client, Role::Gateway] {
         let mut end = End::new(role);
         let mut rest = bytes;
         while let Some((first, after)) = rest.split_first() {
-            // Types of messages are small or the letter of a greeting; the rest is ours.
+            // A byte below 0x80 may start a message of the peer; any other byte is a local event.
             rest = match Message::decode(rest) {
                 Ok(Some((message, length))) if *first < 0x80 => {
                     let message = message.map(|data| Chunk(data.to_vec()));
@@ -214,7 +214,7 @@ impl End {
         }
     }
 
-    /// All that it wants done is done, and nothing more than it may want.
+    /// Executes all outputs and checks the limits.
     fn settle(&mut self) {
         let mut steps = 0;
         while let Some(output) = self.mux.poll(self.now) {

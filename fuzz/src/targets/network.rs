@@ -1,4 +1,4 @@
-//! The parsers of bytes that come from networks, and of files that others on a host wrote.
+//! Parsers of bytes from networks, and of files that other programs wrote.
 
 use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
 use manyways_net::fetch::conditions::Remembered;
@@ -83,7 +83,7 @@ pub(super) fn super_packet(bytes: &[u8]) {
         wire(packet, &offload, &plan, index, &mut cable);
         assert_eq!(cable.len(), size(index));
     }
-    // A run of segments is again a packet that can be planned, with as many segments.
+    // A run of segments is a valid packet with the same number of segments.
     let (first, count) = (plan.segments / 3, (plan.segments / 2).max(1));
     let run = slice(packet, &offload, &plan, first, count, &mut buffer);
     let mut whole = run.header(&buffer).to_vec();
@@ -122,7 +122,7 @@ pub(super) fn announced(bytes: &[u8]) {
     }
 }
 
-/// A URL, and on the next line where a server redirects to.
+/// A URL, and on the next line the target of a redirect.
 pub(super) fn location(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (url, reference) = text.split_once('\n').unwrap_or((text, "/a/../b?c#d"));
@@ -133,8 +133,8 @@ pub(super) fn location(bytes: &[u8]) {
     }
 }
 
-/// Nothing in it breaks a request line or a header, it reads back the same, and a file by its name
-/// stays in its folder.
+/// A location breaks neither a request line nor a header, is equal after printing and parsing, and
+/// its file name stays in its folder.
 fn whole_location(location: &Location) {
     assert!(location.target().starts_with('/'));
     let authority = location.origin().authority();
@@ -147,7 +147,7 @@ fn whole_location(location: &Location) {
     }
 }
 
-/// A URL with who asks for it: what is left is no longer and holds no login.
+/// A URL with user information: the rest is not longer and contains no login.
 pub(super) fn login_url(bytes: &[u8]) {
     let Ok(url) = std::str::from_utf8(bytes) else { return };
     let (bare, info) = UserInfo::split(url);
@@ -179,13 +179,13 @@ pub(super) fn netrc(bytes: &[u8]) {
 
 pub(super) fn digest(bytes: &[u8]) {
     if let Some(hash) = digest::parse(bytes) {
-        // Spaces around it and another member after it change nothing.
+        // Surrounding spaces and an additional member do not change the result.
         let more = [b" ", bytes.trim_ascii(), b" ,\tother=1 "].concat();
         assert_eq!(digest::parse(&more), Some(hash));
     }
 }
 
-/// A file of conditions.
+/// A file of cached path estimates.
 pub(super) fn conditions(bytes: &[u8]) {
     if let Some(remembered) = Remembered::parse(bytes) {
         assert!(!remembered.rate.is_zero());

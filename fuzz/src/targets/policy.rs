@@ -1,4 +1,4 @@
-//! A policy: any text, and any flow and surroundings made of the same bytes.
+//! A policy: any text, and flows and surroundings of the same bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -33,7 +33,8 @@ pub(super) const POLICY_WORDS: &[&str] = &[
     "margin = \"0%\"",
 ];
 
-/// What reads decides about anything, says why, and is the same when it is read again.
+/// A valid policy decides for any flow, explains the decision, and its replacement by itself
+/// changes nothing.
 pub(super) fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let policy = match Policy::parse(text) {
@@ -63,11 +64,11 @@ pub(super) fn policy(bytes: &[u8]) {
         let _ = policy.lint(&paths);
         let battery = Some(next());
         engine.observe(now, &Surroundings { paths, battery, charging: None });
-        // What was just read is no news.
+        // An equal policy is not a change.
         assert!(!engine.replace(now, policy.clone()));
         assert!(engine.next_wakeup().is_none_or(|wakeup| wakeup > now));
         now += Span::from_millis(u64::from(next()) * 20);
-        // Any piece of the text may be what a network calls itself.
+        // Any part of the text may be a name that a network reports.
         let piece = text.split('"').nth(usize::from(next()) % 32);
         let flow = Flow {
             process: piece,

@@ -1,4 +1,4 @@
-//! Files about radios.
+//! Parsers of radio profiles, traces, rules, probes and policies.
 
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::policy::{MakeIdle, Policy};
@@ -30,8 +30,7 @@ pub(super) const PROFILE_WORDS: &[&str] = &[
     "99999999999999999999",
 ];
 
-/// Whatever a profile says, everything that it takes is a number that is not negative, and a wait can
-/// be found.
+/// Each energy of a valid profile is finite and not negative, and a policy finds a wait.
 pub(super) fn profile(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let profile = match profile::parse(&text) {
@@ -77,7 +76,8 @@ pub(super) const TRACE_WORDS: &[&str] = &[
     "\r\n",
 ];
 
-/// Every line is a packet, no earlier than the one before it, or nothing, or the last one.
+/// A valid line is a packet that is not earlier than the previous one, or no packet; an error ends
+/// the trace and has the number of its line.
 pub(super) fn trace(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
@@ -111,7 +111,7 @@ pub(super) const RULE_WORDS: &[&str] = &[
     "..",
 ];
 
-/// Rules that read answer for every application, and what is wrong has a place.
+/// Valid rules decide for every application, and an error has a position.
 pub(super) fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Tolerant::parse(&text) {
@@ -142,7 +142,8 @@ pub(super) const PROBE_WORDS: &[&str] = &[
     "2026-01-31T12:00:00.5Z,",
 ];
 
-/// Probes are silences and round trips that timers can be looked for in, and samples have a power.
+/// Valid probes have non-negative idle times and positive round-trip times, and timers can be
+/// inferred; valid samples have a finite power.
 pub(super) fn probes(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
@@ -159,7 +160,7 @@ pub(super) fn probes(bytes: &[u8]) {
             }
         }
         assert!(all.iter().all(|probe: &infer::Probe| probe.idle >= 0.0 && probe.round_trip > 0.0));
-        // Looking for them takes the square of how many silences there are.
+        // The inference takes quadratic time in the number of probes.
         all.truncate(300);
         if let Ok(timers) = ladder::timers(&all) {
             assert!(timers.iter().all(|one| one.ends.onset.value <= one.ends.completion.value));
@@ -202,7 +203,7 @@ pub(super) const PLAN_WORDS: &[&str] = &[
     "inf",
 ];
 
-/// Every policy that reads runs.
+/// Every valid policy runs.
 pub(super) fn plan(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let plan = match Plan::parse(&text) {

@@ -1,4 +1,4 @@
-//! The parsers of `manyways-trace`.
+//! Parsers of traces, scenarios and event logs.
 
 use manyways_record::event::{self, EventFamily};
 use manyways_trace::link_text;
@@ -57,7 +57,7 @@ pub(super) const EVENT_WORDS: &[&str] = &[
     "\"dropped_packets\":{",
 ];
 
-/// With the format guessed, and with each one named.
+/// With the format detected, and with each explicit format.
 fn formats() -> impl Iterator<Item = Option<Format>> {
     [None].into_iter().chain(Format::NAMES.into_iter().map(|(_, format)| Some(format)))
 }
@@ -105,7 +105,7 @@ pub(super) fn values(bytes: &[u8]) {
     }
 }
 
-/// A reader with one file of each kind.
+/// Simulates a file of each kind.
 fn file(name: &str) -> Result<Vec<u8>, String> {
     match name {
         "delay.ms" => Ok(b"0 40\n1 60\n".to_vec()),
@@ -128,7 +128,7 @@ pub(super) fn link(bytes: &[u8]) {
         Err(error) => one_sentence(&error.to_string(), error.hint().as_deref()),
         Ok(link) => {
             let again = LinkSpec::parse(&link.to_string(), &mut file);
-            // A trace's name may hold blanks at its ends that do not come back.
+            // The name of a trace may have blanks at its ends, which printing does not preserve.
             if whole(&link) {
                 assert_eq!(again, Ok(link));
             }

@@ -1,4 +1,4 @@
-//! What passes by and is only looked at: hellos, heads, messages of name servers.
+//! Parsers of observed traffic: TLS hellos, HTTP heads, DNS messages.
 
 use std::fmt::Debug;
 
@@ -79,7 +79,7 @@ pub(super) const QUIC_WORDS: &[&str] =
 pub(super) const LOG_WORDS: &[&str] =
     &["time,stream,offset,point\n", "1700000000.000000001,", ",read\n", ",write\n", "# "];
 
-/// More bytes change no answer, and a hint asks for more than there is, but not for too much.
+/// More bytes do not change a result. A hint is above the available bytes and at most [`LIMIT`].
 fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
     let whole = peek(bytes);
     for end in [bytes.len() / 4, bytes.len() / 2, bytes.len().saturating_sub(1), bytes.len()] {
@@ -107,9 +107,9 @@ fn good_hello(hello: &tls::ClientHello) {
     assert!(hello.protocols.len() <= tls::PROTOCOL_LIMIT);
 }
 
-/// A conversation: who sends (lowest bit), how many bytes are there and how many are not, and those
-/// that are; again and again. From the first byte of a connection on, and from its middle. Where
-/// nothing is missing, how it is cut changes nothing.
+/// A connection as pieces: the direction (lowest bit), the number of captured and of missing bytes,
+/// and the captured bytes. It is parsed from its first byte on, and as if from its middle. If no
+/// bytes are missing, the segmentation does not change the result.
 pub(super) fn tls_session(bytes: &[u8]) {
     let mut pieces = Vec::new();
     let mut rest = bytes;
@@ -155,7 +155,7 @@ fn followed(mut session: tls::Session, pieces: &[(End, Piece<'_>)]) -> tls::Sess
         offer.server_name.iter().for_each(good_name);
         assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
         assert!(offer.versions.len() <= tls::VERSION_LIMIT);
-        // Parts of 1, 10, 12 and 12 characters at least; bytes that are no text are never in it.
+        // The parts have at least 1, 10, 12 and 12 characters, and no bytes that are not ASCII.
         let is_good = |ja4: &str| ja4.is_ascii() && ja4.len() == 36;
         assert!(offer.ja4.as_deref().is_none_or(is_good) && offer.ja4.is_some() == offer.is_whole);
     }
@@ -170,9 +170,9 @@ pub(super) fn http_head(bytes: &[u8]) {
     }
 }
 
-/// Both ends of a connection. A line that begins with `>` is from the client from there on, with
-/// `<` from the server; the line's end before it does not count. `~` says that 100 bytes of whoever
-/// sent last are unknown. It does not matter where the bytes are cut.
+/// Both directions of a connection. A line that begins with `>` starts bytes from the client, with
+/// `<` bytes from the server; the preceding line end is dropped. `~` stands for 100 unknown bytes
+/// in the current direction. The segmentation does not change the result.
 pub(super) fn http_transactions(bytes: &[u8]) {
     let whole = transactions(bytes, usize::MAX);
     assert_eq!(whole, transactions(bytes, 7));
@@ -212,7 +212,7 @@ fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
     ended
 }
 
-/// A log, and what a proxy's captures make of it.
+/// A log, and its evaluation with the captures of a proxy.
 pub(super) fn align_log(bytes: &[u8]) {
     let Ok(log) = Log::read(bytes) else { return };
     for name in log.points() {
@@ -231,7 +231,7 @@ pub(super) fn align_log(bytes: &[u8]) {
     }
 }
 
-/// A datagram, and the same as the beginning of a stream.
+/// A datagram, and the same bytes as the start of a stream.
 pub(super) fn dns_message(bytes: &[u8]) {
     if let Peek::Complete(message) = dns::framed(bytes) {
         let _ = dns::answer(message);
@@ -250,8 +250,8 @@ pub(super) fn dns_message(bytes: &[u8]) {
     }
 }
 
-/// A datagram; then the same bytes as what a packet carries, or two, behind a good seal: no change
-/// of a sealed packet is ever opened.
+/// A datagram. Then the same bytes as the frames of one or two packets with a valid seal: mutated
+/// sealed packets would never be decrypted.
 pub(super) fn quic_initial(bytes: &[u8]) {
     check_hello(Initials::new().datagram(bytes));
     let bytes = &bytes[..bytes.len().min(8 * 1024)];
@@ -271,7 +271,7 @@ fn check_hello(said: Peek<tls::ClientHello>) {
     }
 }
 
-/// A client's Initial packet that carries these frames, as a real one seals it.
+/// A client's Initial packet with these frames, protected as by a real client.
 fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
     const ID: &[u8] = b"fuzzing.";
     let suite = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite());
@@ -280,7 +280,7 @@ fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
         Version::V2 => (0xd0, [0x6b, 0x33, 0x43, 0xcf]),
         _ => (0xc0, [0, 0, 0, 1]),
     };
-    // The header's sample begins three bytes behind a number of one byte.
+    // The sample for header protection begins three bytes after a packet number of one byte.
     let mut payload = frames.to_vec();
     payload.resize(payload.len().max(3), 0);
     let length = (1 + payload.len() + 16) as u32 | 0x8000_0000;
@@ -297,9 +297,9 @@ fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
     [header, payload].concat()
 }
 
-/// Datagrams behind a byte that says which way and when each one goes, whether it was cut and
-/// whether it is sealed as a client's first one, and two with its length; all as one connection, and
-/// in a table of two flows.
+/// Datagrams, each preceded by a byte and a length. The byte selects direction, time, truncation
+/// and protection as a client's first packet. All belong to one connection, and to a table of two
+/// flows.
 pub(super) fn quic_flow(bytes: &[u8]) {
     let mut now = Time::from_millis(1_000);
     let mut connection = manyways_flows::quic::Flow::new();
@@ -313,7 +313,7 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         let sealed = if what & 2 != 0 { sealed(Version::V1, what >> 4, datagram) } else { vec![] };
         let whole = if what & 2 != 0 { &sealed } else { datagram };
         let captured = if what & 4 != 0 { &whole[..whole.len() / 2] } else { whole };
-        // Some steps go back.
+        // Some steps go back in time.
         now = match what >> 3 & 7 {
             0 => Time::from_nanos(now.as_nanos() / 2),
             step => now + Span::from_micros(1 << (step * 3)),
@@ -361,7 +361,7 @@ pub(super) fn quic_flow(bytes: &[u8]) {
     assert_eq!(passed, fed);
 }
 
-/// What a text tells is believable or nothing, whatever the text is of.
+/// A recognized text yields plausible properties, for any kind of text.
 pub(super) fn user_agent(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let sights =
@@ -376,8 +376,8 @@ pub(super) fn user_agent(bytes: &[u8]) {
     }
 }
 
-/// Every prefix of a good table has somebody at its beginning, and nobody's address is read out of
-/// a bad one.
+/// Every prefix of a valid table has an organisation for its first address, and an error of an
+/// invalid table has its line.
 pub(super) fn organisations(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
     match Organisations::read(bytes) {

@@ -1,4 +1,4 @@
-//! The two ends of a bond as processes, and what they say.
+//! Client and gateway of a bond as processes, and their logs.
 
 use std::fs;
 use std::io::Read;
@@ -12,28 +12,28 @@ use serde_json::Value;
 use crate::clock;
 use crate::world::{GATEWAY, World, eventually};
 
-/// Where the client listens for applications that are told to.
+/// Addresses of the client's proxies.
 pub const SOCKS: &str = "127.0.0.1:1080";
 pub const CONNECT: &str = "127.0.0.1:3128";
 
-/// One end. Dropping it ends it with SIGTERM.
+/// A client or gateway. Dropping it ends the process with SIGTERM.
 pub struct End {
     pub process: Running,
     log: PathBuf,
 }
 
 impl End {
-    /// Starts `manyways bond` with these words where the calling thread is. Its log says who came
-    /// and went. Programs in the world's `bin` take the place of the system's.
+    /// Starts `manyways bond` with these arguments in the namespace of the calling thread. The log
+    /// has the level `info`. Programs in the world's `bin` replace those of the system.
     pub fn start(world: &World, name: &str, words: &[&str]) -> Self {
         let log = (0..)
             .map(|count| world.path(&format!("{name}.{count}.log")))
             .find(|path| !path.exists())
             .expect("some number is free");
         let mut command = manyways();
-        // Where it can be asked, apart from those of other tests.
+        // A control socket that is separate from those of other tests.
         command.env("LAB_DIR", world.path(""));
-        // What is remembered of other months, or other gateways, is of no use to other tests.
+        // State of earlier runs must not affect a test.
         command.env("XDG_STATE_HOME", world.path("state"));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
         let clock = world.path("clock");
@@ -51,30 +51,30 @@ impl End {
         Self { process, log }
     }
 
-    /// All that it has said.
+    /// The whole log so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How many of its lines contain these words.
+    /// Number of log lines that contain `words`.
     pub fn times(&self, words: &str) -> usize {
         self.said().lines().filter(|line| line.contains(words)).count()
     }
 
-    /// Waits until so many of its lines contain these words.
+    /// Waits until at least `times` log lines contain `words`.
     #[track_caller]
     pub fn says_times(&self, words: &str, times: usize) {
         let what = format!("{words:?}, {times} times");
         eventually(&what, || (self.times(words) >= times).then_some(()));
     }
 
-    /// Waits until it says these words.
+    /// Waits until a log line contains `words`.
     #[track_caller]
     pub fn says(&self, words: &str) {
         self.says_times(words, 1);
     }
 
-    /// The memory that it has, in bytes.
+    /// Resident memory in bytes.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()));
         let status = status.expect("it runs");
@@ -83,14 +83,14 @@ impl End {
         amount.map(|kib: u64| kib * 1024).expect("a process has memory")
     }
 
-    /// How many descriptors it has open.
+    /// Number of open file descriptors.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.pid())).map_or(0, Iterator::count)
     }
 }
 
 impl Drop for End {
-    /// A test that failed shows what the ends had to say about it.
+    /// Prints the log if the test has failed.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}:\n{}", self.log.display(), self.said());
@@ -98,14 +98,14 @@ impl Drop for End {
     }
 }
 
-/// Makes a key, and gives its public half.
+/// Creates a key and returns its public key.
 #[track_caller]
 pub fn key(path: &Path) -> String {
     let made = finish(manyways().args(["bond", "keygen"]).arg(path)).succeeded();
     made.stdout.trim().to_owned()
 }
 
-/// The keys of a gateway and of a client that it knows.
+/// The keys of a gateway and of its authorized client.
 pub struct Keys<'a> {
     world: &'a World,
     pub gateway: String,
@@ -122,7 +122,7 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    /// Writes the list of those that the gateway knows.
+    /// Replaces the allow file atomically.
     pub fn allow(&self, list: &str) {
         let path = self.world.path("allow");
         fs::write(path.with_extension("new"), list).expect("room for a line");
@@ -135,7 +135,7 @@ impl<'a> Keys<'a> {
         self.gateway_at(&format!("{GATEWAY}:4433"), more)
     }
 
-    /// The same at another address.
+    /// Starts the gateway at another address.
     #[track_caller]
     pub fn gateway_at(&self, listen: &str, more: &[&str]) -> End {
         let (key, allow) = (self.file("gateway.key"), self.file("allow"));
@@ -146,7 +146,7 @@ impl<'a> Keys<'a> {
         end
     }
 
-    /// Starts a client with its doors open, and with further options.
+    /// Starts a client with both proxies and further options.
     pub fn client_at(&self, gateway: &str, more: &[&str]) -> End {
         let key = self.file("client.key");
         let words = ["client", "--gateway", gateway, "--gateway-key", &self.gateway, "--key", &key];
@@ -155,7 +155,7 @@ impl<'a> Keys<'a> {
         self.world.device(|| End::start(self.world, "client", &words))
     }
 
-    /// Starts a client of the same key without any door but those that the options name.
+    /// Starts a client with the same key, and with no proxies except those in the options.
     pub fn doorless(&self, more: &[&str]) -> End {
         let (to, key) = (format!("{GATEWAY}:4433"), self.file("client.key"));
         let words = ["client", "--gateway", &to, "--gateway-key", &self.gateway, "--key", &key];
@@ -163,7 +163,7 @@ impl<'a> Keys<'a> {
         self.world.device(|| End::start(self.world, "doorless", &words))
     }
 
-    /// A client for proxies only, with both networks up.
+    /// Starts a client for proxies only, and waits until both networks are up.
     #[track_caller]
     pub fn client(&self) -> End {
         let end = self.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
@@ -172,7 +172,7 @@ impl<'a> Keys<'a> {
         end
     }
 
-    /// A client that takes in what the device sends, with both networks up.
+    /// Starts a client that intercepts the device's traffic, and waits until both networks are up.
     #[track_caller]
     pub fn transparent(&self, more: &[&str]) -> End {
         let end = self.client_at(&format!("{GATEWAY}:4433"), more);
@@ -180,7 +180,7 @@ impl<'a> Keys<'a> {
         end.says("lte is up");
         self.world.device(|| eventually("the rules are there", || table().then_some(())));
         if more.contains(&"closed") {
-            // Until the gateway has answered, they refuse all.
+            // With this fail mode the rules refuse all traffic until the gateway has answered.
             end.says("intercepted");
         }
         end
@@ -191,7 +191,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What the client of this name says of its networks: the same field of each.
+/// Returns the same field of each network in the status of the client with this name.
 #[track_caller]
 pub fn networks(world: &World, client: &str, field: &str) -> Vec<Value> {
     let mut ask = manyways();
@@ -202,13 +202,13 @@ pub fn networks(world: &World, client: &str, field: &str) -> Vec<Value> {
     networks.iter().map(|network| network[field].clone()).collect()
 }
 
-/// Whether the rules of a transparent proxy are installed where the calling thread is.
+/// Whether the rules of a transparent proxy are installed in the namespace of the calling thread.
 pub fn table() -> bool {
     let list = ["list", "table", "inet", "manyways-bond"];
     finish(Command::new("nft").args(list)).status.success()
 }
 
-/// Reads to the end of a connection.
+/// Reads a connection to its end.
 #[track_caller]
 pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
@@ -216,7 +216,7 @@ pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// Every test here needs these.
+/// Skips the test if a requirement of all tests in this folder is missing.
 #[macro_export]
 macro_rules! needs_bond {
     ($($more:expr),*) => {

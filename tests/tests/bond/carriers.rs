@@ -1,4 +1,4 @@
-//! What carries a session: TCP, QUIC where TCP does not get through, and QUIC that sleeps.
+//! Carriers of a session: TCP, QUIC if TCP is blocked, and idle QUIC.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn where_tcp_does_not_get_through_quic_does() {
         let world = World::new(&SLOW_LINKS);
         let keys = Keys::new(&world);
         let gateway = keys.gateway(&[]);
-        // Somebody between LTE and the gateway.
+        // A firewall between LTE and the gateway.
         world.host(|| {
             nft(&format!(
                 "table inet wall {{ chain in {{ type filter hook input priority filter; \
@@ -39,8 +39,8 @@ fn where_tcp_does_not_get_through_quic_does() {
     }
 }
 
-/// The device's kernel keeps what is idle from being forgotten on the way, unless it is told not
-/// to; that of the gateway finds out whether there is anybody at all.
+/// The device's kernel keeps idle carriers alive for middleboxes on the path unless this is
+/// disabled; the gateway's kernel detects dead peers.
 #[test]
 fn kernels_look_after_idle_carriers() {
     needs_bond!("ss");
@@ -57,13 +57,13 @@ fn kernels_look_after_idle_carriers() {
             let carriers = open.lines().filter(|line| line.contains(":4433"));
             carriers.filter(|line| line.contains("timer:(keepalive,")).count()
         };
-        // There is another timer as long as something is under way.
+        // The kernel shows another timer while data is in flight.
         eventually("the gateway's", || (world.host(looked_after) == 2).then_some(()));
         eventually("the device's", || (world.device(looked_after) == kept).then_some(()));
     }
 }
 
-/// Who only receives sends nothing that the other end's bond acknowledges.
+/// A receiver sends no data that the peer's bond could acknowledge.
 #[test]
 fn who_only_receives_notices_that_a_network_is_silent() {
     needs_bond!();
@@ -89,8 +89,7 @@ fn who_only_receives_notices_that_a_network_is_silent() {
     }
 }
 
-/// Nothing is kept alive over QUIC, so what is idle ends: that is nothing that an application
-/// notices.
+/// QUIC carriers have no keep-alive, so an idle one ends. Applications do not notice.
 #[test]
 fn a_connection_that_is_idle_for_longer_than_quic_goes_on() {
     needs_bond!();
@@ -109,7 +108,8 @@ fn a_connection_that_is_idle_for_longer_than_quic_goes_on() {
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
-/// One is woken while the gateway still knows it, and another after it was forgotten there.
+/// One carrier is used again while the gateway still has its state, and another one after the
+/// gateway has removed it.
 #[test]
 fn quic_that_sleeps_wakes_without_a_word() {
     needs_bond!();

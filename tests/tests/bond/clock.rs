@@ -1,5 +1,5 @@
-//! A wall clock that jumps. A namespace has none of its own, so a library (`faketime`) stands between
-//! both ends and the kernel's. The monotonic clock, by which all that is due is due, nobody can set.
+//! A wall clock that jumps. A namespace has no separate clock, so the library `faketime` replaces
+//! the clock of both endpoints. The monotonic clock, which determines all deadlines, cannot be set.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ fn a_clock_that_jumps_ends_nothing() {
     let (gateway, client) = (keys.gateway(&[]), keys.client());
     let count =
         |name| -> u64 { networks(&world, "default", name).iter().filter_map(Value::as_u64).sum() };
-    // All that flowed is of this month, but for what flowed since it was counted.
+    // All counted bytes belong to this month; at most the bytes since the last count are missing.
     let is_counted = || count("plan_used_bytes") + 50_000 > count("received_bytes");
     download_while(&world, |_| {});
     eventually("it is counted", || is_counted().then_some(()));
@@ -31,7 +31,7 @@ fn a_clock_that_jumps_ends_nothing() {
     assert_eq!(client.times(" is down"), 0, "{}", client.said());
 }
 
-/// The library, where Debian's package has put it.
+/// The library, in the folder of Debian's package.
 pub fn library() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").expect("a system has libraries");
     let names = folders.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));

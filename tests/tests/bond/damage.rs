@@ -1,4 +1,4 @@
-//! Carriers whose bytes do not arrive as they were sent.
+//! Carriers whose bytes are damaged in transit.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,8 +11,7 @@ use crate::proxy::{Association, socks};
 use crate::relay::{Damage, DatagramRelay, Relay, Towards};
 use crate::world::{GATEWAY, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at};
 
-/// What is under way goes on over what is left, and over what comes in place of the damaged
-/// carriers.
+/// A transfer continues over the remaining carriers and over the successors of the damaged ones.
 #[track_caller]
 fn survives(damage: Damage) {
     for towards in [Towards::Client, Towards::Gateway] {
@@ -25,7 +24,7 @@ fn survives_towards(damage: Damage, towards: Towards) {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let gateway = keys.gateway(&[]);
-    // Both of the first carriers, so that everything hangs on their successors.
+    // Both of the first carriers are damaged, so that the transfer depends on their successors.
     let relay = Relay::start(&world, (damage, towards), 2, 200_000);
     let to = format!("{GATEWAY}:{}", Relay::PORT);
     let client = keys.client_at(&to, &["--intercept", "none"]);
@@ -37,7 +36,7 @@ fn survives_towards(damage: Damage, towards: Towards) {
     let mut application = socks(&world, at(SERVER[0], 7));
     application.write_all(b"begin").expect("it is taken");
     let (mut server, _) = accept(&listener);
-    // Who closes a socket with something unread in it resets the connection.
+    // Closing a socket with unread data would reset the connection.
     server.read_exact(&mut [0; 5]).expect("it arrives");
     let (mut from, mut to) = match towards {
         Towards::Client => (server, application),
@@ -87,7 +86,7 @@ fn bytes_that_are_missing_cost_the_carrier_and_nothing_else() {
     survives(Damage::Cut);
 }
 
-/// A handshake that fails is tried again.
+/// A failed handshake is retried.
 #[test]
 fn damage_to_the_first_words_costs_an_attempt() {
     needs_bond!();
@@ -109,7 +108,7 @@ fn damage_to_the_first_words_costs_an_attempt() {
     }
 }
 
-/// Whoever recorded all that a client said has nothing.
+/// A recording of all bytes of a client is useless.
 #[test]
 fn a_carrier_that_is_played_again_opens_nothing() {
     needs_bond!();
@@ -126,7 +125,7 @@ fn a_carrier_that_is_played_again_opens_nothing() {
     let mut stranger = world.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
     stranger.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
     stranger.write_all(&recorded).expect("it is taken");
-    // Hung up on, with what was unread or without.
+    // The gateway closes the connection, with or without unread data.
     match stranger.read_to_end(&mut Vec::new()) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
@@ -139,7 +138,7 @@ fn a_carrier_that_is_played_again_opens_nothing() {
     speak(&mut application, &mut server);
 }
 
-/// As on a bad radio whose checksums lie: each datagram stands for itself.
+/// As on a link whose checksums miss errors: each datagram is protected separately.
 #[test]
 fn datagrams_of_a_quic_carrier_that_are_damaged_or_come_again_are_none() {
     needs_bond!();

@@ -37,7 +37,7 @@ fn client(world: &World, keys: &Keys<'_>) -> End {
     keys.transparent(&["--policy", &keys.file("policy.toml")])
 }
 
-/// An application and the server that it talks to at a port.
+/// An application and a server that exchange datagrams at a port.
 struct Talk<'a> {
     world: &'a World,
     application: UdpSocket,
@@ -55,7 +55,7 @@ impl<'a> Talk<'a> {
         self.application.send_to(data, at(SERVER[0], self.port))
     }
 
-    /// Datagrams go out and come back, one after the other; from where the server saw them come.
+    /// Exchanges datagrams one after the other; returns the source address that the server saw.
     #[track_caller]
     fn exchange(&self, count: u8) -> String {
         let mut seen = None;
@@ -69,7 +69,7 @@ impl<'a> Talk<'a> {
         seen.expect("one at least").ip().to_string()
     }
 
-    /// Nothing has come to the server.
+    /// Asserts that no datagram has arrived at the server.
     #[track_caller]
     fn is_silent(&self) {
         self.server.set_nonblocking(true).expect("a socket can be told");
@@ -78,7 +78,7 @@ impl<'a> Talk<'a> {
         self.server.set_nonblocking(false).expect("a socket can be told");
     }
 
-    /// What the device's links carry meanwhile, of what comes and of what goes: Wi-Fi, LTE.
+    /// Received and sent bytes of the device's links during the exchanges: Wi-Fi, LTE.
     #[track_caller]
     fn costs(&self, exchanges: u8) -> [[u64; 2]; 2] {
         let before = ["wifi", "lte"].map(|link| carried(self.world, link));
@@ -88,7 +88,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// The bytes that came and went over a link of the device.
+/// Received and sent bytes of a link of the device.
 fn carried(world: &World, link: &str) -> [u64; 2] {
     let all = world.device(|| fs::read_to_string("/proc/thread-self/net/dev"));
     let all = all.expect("every kernel has it");
@@ -98,7 +98,7 @@ fn carried(world: &World, link: &str) -> [u64; 2] {
     [numbers[0], numbers[8]]
 }
 
-/// Both ways: the gateway keeps to it as well.
+/// Both directions: the gateway obeys the rule too.
 #[test]
 fn datagrams_keep_to_the_network_of_their_rule_and_wait_for_it() {
     needs_bond!();
@@ -133,7 +133,7 @@ fn datagrams_go_past_or_nowhere_where_their_rule_says_so() {
     never.send(b"hello").expect("somebody takes it");
     assert_eq!(calls.exchange(10), OUTSIDE[0]);
     never.is_silent();
-    // The same through SOCKS5.
+    // The rules apply to SOCKS5 too.
     let association = Association::new(&world);
     let from = arrives(&past.server, b"socks", || association.send(at(SERVER[0], PAST), b"socks"));
     assert!(!OUTSIDE.contains(&from.ip().to_string().as_str()), "{from}");
@@ -141,7 +141,7 @@ fn datagrams_go_past_or_nowhere_where_their_rule_says_so() {
     let from = arrives(&calls.server, b"socks", || association.send(at(SERVER[0], WIFI), b"socks"));
     assert_eq!(from.ip().to_string(), OUTSIDE[0]);
     never.is_silent();
-    // The rules are about datagrams.
+    // The rules apply to datagrams only.
     for port in [PAST, NEVER] {
         let listener = world.listen(SERVER[0], port);
         let _application = plain(&world, at(SERVER[0], port));

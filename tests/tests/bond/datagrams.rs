@@ -1,4 +1,4 @@
-//! Datagrams: whole, from whom they come, and names asked for in them.
+//! Datagrams: integrity, source addresses, and DNS.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,10 +13,10 @@ use crate::proxy::Association;
 use crate::resolver::Resolver;
 use crate::world::{OTHER_SERVER, OUTSIDE, SERVER, TWO_LINKS, World, at, eventually};
 
-/// A datagram that is lost is sent again after this.
+/// Interval after which the test repeats a lost datagram.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Sends until the server has it, and gives what the server saw: the sender.
+/// Sends until the server receives the datagram; returns the source address that the server saw.
 #[track_caller]
 pub fn arrives(
     server: &UdpSocket,
@@ -29,7 +29,7 @@ pub fn arrives(
         send().expect("somebody takes it");
         loop {
             let (length, from) = server.recv_from(&mut buffer).ok()?;
-            // Copies of those before may still come.
+            // Copies of earlier datagrams may still arrive.
             if buffer[..length] == *data {
                 return Some(from);
             }
@@ -41,7 +41,8 @@ fn some(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 31 + length) as u8).collect()
 }
 
-/// The sizes of a QUIC Initial, of what fits into no carrier's packet, and of what is cut in IP.
+/// The sizes of a QUIC Initial, of a datagram beyond a carrier's packet, and of one that IP
+/// fragments.
 const LENGTHS: [usize; 5] = [1, 1200, 1400, 1472, 8000];
 
 #[test]
@@ -74,7 +75,7 @@ fn datagrams_of_every_length_go_out_and_back_whole() {
     }
 }
 
-/// What WebRTC and games need to find each other (RFC 4787 REQ-1).
+/// WebRTC and games need this to connect to each other (RFC 4787, REQ-1).
 #[test]
 fn a_socket_looks_the_same_from_everywhere_and_strangers_may_answer() {
     needs_bond!();
@@ -103,7 +104,7 @@ fn names_resolve_through_the_bond_and_beside_it() {
     let keys = Keys::new(&world);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
     let resolver = Resolver::start(&world);
-    // The server's resolver is a host of the internet like any other…
+    // The bond carries the queries to the server's resolver.
     let log = world.path("getent");
     let ask = |name| {
         let mut getent = Command::new("getent");
@@ -115,7 +116,7 @@ fn names_resolve_through_the_bond_and_beside_it() {
     let said = std::fs::read_to_string(&log).expect("a log");
     assert!(said.contains(SERVER[0]), "{said}");
     assert_eq!(resolver.askers(), [OUTSIDE[0]]);
-    // …and the network's own one is asked as before: it is private.
+    // The queries to the network's own resolver are sent directly, because it is private.
     let enter = ["lab", "enter", &world.lab, "--", "getent", "ahostsv4", "origin.lab"];
     let said = finish(manyways_tests::manyways().args(enter)).succeeded().stdout;
     assert!(said.contains(crate::world::GATEWAY), "{said}");

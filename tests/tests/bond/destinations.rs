@@ -1,4 +1,4 @@
-//! Where connections lead: servers that are not there, and what a gateway does not open.
+//! Destinations: servers that do not exist, and addresses that a gateway does not permit.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -11,10 +11,11 @@ use crate::proxy::{Association, To, socks, socks_at, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
 use crate::world::{GATEWAY, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually};
 
-/// Where another client listens.
+/// Proxy address of another client.
 const OTHER: &str = "127.0.0.1:1081";
 
-/// The proxy says yes before the far end is known: then it resets.
+/// The proxy confirms before the result of the gateway's connection is known; a failure resets the
+/// connection.
 #[track_caller]
 fn is_reset(opened: io::Result<TcpStream>) {
     let mut stream = match opened {
@@ -32,7 +33,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused)
 }
 
-/// The bond carries a connection after all that.
+/// Asserts that the bond still carries a connection.
 #[track_caller]
 fn carries(world: &World) {
     let listener = world.listen(SERVER[0], 7);
@@ -55,7 +56,7 @@ fn a_server_that_is_not_there_resets() {
         is_reset(try_socks(&world, &To::Address(at(server, 1))));
     }
     gateway.says_times("connection refused", 4);
-    // A neighbour of the servers' that does not exist: the last router says so.
+    // A nonexistent neighbour of the servers: the last router reports it.
     is_reset(try_plain(&world, at("203.0.113.99", 80)));
     gateway.says("cannot connect to 203.0.113.99:80: no route to the server");
     is_reset(try_socks(&world, &To::Name("nobody.example", 80)));
@@ -63,7 +64,7 @@ fn a_server_that_is_not_there_resets() {
     carries(&world);
 }
 
-/// Neither the name nor the server that swallows everything holds up anybody else.
+/// Neither the slow name nor the silent server delays other connections.
 #[test]
 fn a_name_that_takes_long_holds_up_nobody() {
     needs_bond!();
@@ -81,7 +82,7 @@ fn a_name_that_takes_long_holds_up_nobody() {
     gateway.says_times("cannot connect to slow.example:80", 20);
 }
 
-/// Every way to say "the gateway itself, or what stands next to it".
+/// All ways to address the gateway itself or its neighbours.
 const CLOSED: [&str; 15] = [
     "127.0.0.1",
     "127.1.2.3",
@@ -100,7 +101,7 @@ const CLOSED: [&str; 15] = [
     "64:ff9b::cb00:7101",
 ];
 
-/// Somebody listens wherever the gateway would get through.
+/// Listens at every address that the gateway could reach.
 fn listen_everywhere(world: &World) -> (TcpListener, UdpSocket, TcpListener) {
     let any: SocketAddr = "[::]:8080".parse().expect("an address");
     let listener = world.host(|| TcpListener::bind(any)).expect("a port");
@@ -134,7 +135,7 @@ fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
     for address in CLOSED {
         association.send(at(address, 8080), b"hello").expect("it is taken");
     }
-    // What was sent before it would have come before it.
+    // Earlier datagrams would have arrived before this one.
     let server = world.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port");
     server.set_nonblocking(true).expect("a socket can be told");
     eventually("a datagram comes", || {
@@ -161,7 +162,7 @@ fn what_is_opened_is_open_and_nothing_else() {
     assert_eq!(gateway.times("destination not permitted"), 1, "{}", gateway.said());
 }
 
-/// Both ways by themselves, however many connections and sessions share it.
+/// Each direction separately, independent of the number of connections and sessions.
 #[test]
 fn a_client_is_as_fast_as_it_may_be() {
     needs_bond!();
@@ -195,12 +196,12 @@ fn a_client_is_as_fast_as_it_may_be() {
             scope.spawn(move || hear(server));
         }
     });
-    // 1.2 MB each way, less the first ones.
+    // 1.2 MB in each direction, less the initial burst.
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(1_150), "{took:?}");
 }
 
-/// At the rate of before it would take hours.
+/// At the previous rate the transfer would take hours.
 #[test]
 fn a_rate_that_changes_is_for_connections_that_are_there_too() {
     needs_bond!();
@@ -242,7 +243,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
     let mut open: Vec<(TcpStream, TcpStream)> =
         (0..2).map(|_| (socks(&world, at(SERVER[0], 7)), accept(&listener).0)).collect();
     is_reset(try_socks(&world, &To::Address(at(SERVER[0], 7))));
-    // One that ends makes room for another.
+    // A stream that ends makes room for another.
     drop(open.pop());
     eventually("there is room again", || {
         let mut application = socks(&world, at(SERVER[0], 7));
@@ -255,7 +256,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
     let second = keys.doorless(&["--intercept", "none"]);
     second.says_times("the gateway refuses: phone has 1 session already", 2);
     gateway.says("phone has 1 session already");
-    // When the first one goes, the second one may come.
+    // After the end of the first session, the second one is accepted.
     drop(client);
     second.says("is up");
 }

@@ -1,4 +1,4 @@
-//! The ways in: SOCKS5, HTTP CONNECT, and for applications that know of nothing.
+//! Client interfaces: SOCKS5, HTTP CONNECT, and interception.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -12,7 +12,7 @@ use crate::needs_bond;
 use crate::proxy::{plain, socks};
 use crate::world::{LENGTH, OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
 
-/// Fetches the object and sends another one, over both families, through a door.
+/// Downloads and uploads an object over both address families through a proxy.
 #[track_caller]
 fn both_ways(world: &World, door: &[&str]) {
     let _web = world.web();
@@ -64,7 +64,7 @@ fn a_download_and_an_upload_of_an_application_that_knows_nothing() {
     both_ways(&world, &["--noproxy", "*"]);
 }
 
-/// Where TCP does not get through, or by somebody's will.
+/// QUIC is used if TCP is blocked, or if it is configured.
 #[test]
 fn a_download_and_an_upload_over_quic() {
     needs_bond!("nginx", "curl", "ss");
@@ -77,7 +77,7 @@ fn a_download_and_an_upload_over_quic() {
     assert!(!tcp.contains(":4433"), "no carrier is TCP: {tcp}");
 }
 
-/// As SSH, SMTP and many databases do: nothing comes before the server has spoken.
+/// As in SSH, SMTP and many databases: the client sends nothing before the server.
 #[test]
 fn a_server_that_speaks_first_is_heard() {
     needs_bond!();
@@ -140,7 +140,7 @@ fn a_client_says_what_it_takes_in() {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
-    // More than one of them can run, as long as one has the rules.
+    // Several clients can run if at most one of them has the rules.
     let more = ["--intercept", "user:nobody", "--intercept", "to:203.0.113.0/24", "--name", "some"];
     let some = keys.doorless(&more);
     some.says("intercepts what user 65534 sends, and what goes to 203.0.113.0/24, TCP and UDP");

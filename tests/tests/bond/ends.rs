@@ -1,4 +1,4 @@
-//! Ends that end: a gateway that is started anew or killed, a client that is killed.
+//! Ends of processes: a gateway that is restarted or killed, a client that is killed.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,21 +12,21 @@ use crate::world::{
     GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, nft,
 };
 
-/// Both ends of a connection, on which something is under way towards the application.
+/// Opens a connection over which the server sends continuously.
 fn under_way(world: &World, connect: fn(&World, SocketAddr) -> TcpStream) -> TcpStream {
     let listener = world.listen(SERVER[0], 7);
     let mut application = connect(world, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
     std::thread::spawn(move || {
-        // Until somebody ends it.
+        // Until the connection is closed.
         while server.write_all(&[1; 10_000]).is_ok() {}
     });
     application.read_exact(&mut [0; 20_000]).expect("it begins to come");
     application
 }
 
-/// Reads on to the end, whatever it is: the kernel ends the connections of a killed process well
-/// where all was read.
+/// Reads until any end: the kernel closes the connections of a killed process normally if all data
+/// was read.
 fn ends(mut application: TcpStream) {
     let mut buffer = [0; 100_000];
     loop {
@@ -39,7 +39,7 @@ fn ends(mut application: TcpStream) {
     }
 }
 
-/// Reads on to the end, which must be a bad one.
+/// Reads until the end, which must be a reset.
 #[track_caller]
 fn ends_with_a_reset(mut application: TcpStream) {
     let mut buffer = [0; 100_000];
@@ -53,7 +53,7 @@ fn ends_with_a_reset(mut application: TcpStream) {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
-/// A new connection brings something from a server, through the bond.
+/// Asserts that a new connection through the bond transfers data.
 #[track_caller]
 fn carries(world: &World) {
     let listener = world.listen(SERVER[0], 8);
@@ -61,7 +61,7 @@ fn carries(world: &World) {
         let mut application = socks(world, at(SERVER[0], 8));
         application.write_all(b"hello").ok()?;
         listener.set_nonblocking(true).expect("a socket can be told");
-        // One that was opened while the gateway was gone may be reset.
+        // A connection that was opened while the gateway was down may be reset.
         let (mut server, _) = eventually("it comes or is reset", || match listener.accept() {
             Ok(accepted) => Some(Some(accepted)),
             Err(_) => {
@@ -101,7 +101,7 @@ fn a_gateway_that_is_killed_is_noticed_when_it_is_back() {
     a_gateway_is_killed("tcp");
 }
 
-/// No kernel says that the gateway is gone.
+/// With QUIC no kernel reports that the gateway has ended.
 #[test]
 fn a_gateway_that_is_killed_is_noticed_over_quic() {
     needs_bond!();
@@ -141,7 +141,7 @@ fn a_client_that_ends_takes_its_connections_along_and_is_gone_at_once() {
     eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
 }
 
-/// It may be back with another address at any time, so this takes most of a minute.
+/// The client may return with another address at any time, so this takes most of a minute.
 #[test]
 fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     needs_bond!();
@@ -166,7 +166,7 @@ fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     carries(&world);
 }
 
-/// A device that sleeps for longer than the gateway waits for it, which is less with QUIC.
+/// A device that sleeps for longer than the gateway keeps its session, which is shorter with QUIC.
 #[test]
 fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     needs_bond!();
@@ -195,7 +195,7 @@ fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }
 
-/// Whoever starts it anew does so faster than the gateway forgets.
+/// Restarts are faster than the gateway's detection of dead sessions.
 #[test]
 fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
     needs_bond!();
@@ -221,7 +221,7 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
     assert_eq!(gateway.times(ROOM), KILLS - 1, "each makes room for the next one");
     let second = keys.doorless(&["--intercept", "none"]);
     second.says("is up");
-    // Two that live are as many as may be, and none of them makes room.
+    // Two live sessions reach the limit, and neither of them is ended for a third one.
     keys.doorless(&["--intercept", "none"])
         .says("the gateway refuses: phone has 2 sessions already");
     assert_eq!((gateway.times(ROOM), second.times("is down")), (KILLS, 0), "{}", gateway.said());
@@ -231,7 +231,7 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
     assert_eq!(&heard, b"hello");
 }
 
-/// As when the power fails: nobody tells the gateway.
+/// As after a power failure: the gateway receives no notification.
 #[test]
 fn a_client_that_vanishes_again_and_again_is_let_in_beside_one_that_lives() {
     needs_bond!();
@@ -251,7 +251,7 @@ fn a_client_that_vanishes_again_and_again_is_let_in_beside_one_that_lives() {
             let mut vanishing = keys.doorless(&more);
             gateway.says_times("phone: path 0 from", 1 + vanished);
             gateway.says_times("phone: path 1 from", 1 + vanished);
-            // What its kernel says of a process that is gone does not get through.
+            // Resets of the kernel for the ended process are blocked.
             let said = gateway.said();
             let carriers = said.lines().filter_map(|line| line.split_once(" from "));
             let carriers =
@@ -278,7 +278,7 @@ fn a_client_that_vanishes_again_and_again_is_let_in_beside_one_that_lives() {
     }
 }
 
-/// The first connection after a client was killed: the kernel sends its first packet again.
+/// The first connection after a client was killed: the kernel retransmits its first packet.
 fn killed(when_dead: &str, world: &World, keys: &Keys<'_>) {
     let mut client = keys.transparent(&["--fail-mode", when_dead]);
     let application = under_way(world, plain);
@@ -300,7 +300,7 @@ fn where_a_killed_client_fails_open_everything_flows_past_it() {
         let from = accept(&listener).1.ip().to_string();
         assert!(!OUTSIDE.contains(&from.as_str()), "{from}");
     }
-    // The next client makes order, and leaves nothing.
+    // The next client removes the remaining rules, and leaves none.
     let client = keys.transparent(&[]);
     let listener = world.listen(SERVER[0], 9);
     let _application = plain(&world, at(SERVER[0], 9));
@@ -309,7 +309,7 @@ fn where_a_killed_client_fails_open_everything_flows_past_it() {
     assert!(!world.device(table), "the rules are gone");
 }
 
-/// It refuses nothing: it was cut from the network, or hangs.
+/// The gateway does not refuse: it is unreachable or hangs.
 #[test]
 fn a_gateway_that_goes_silent_cuts_nobody_off() {
     needs_bond!();

@@ -1,4 +1,4 @@
-//! Somebody who speaks TLS as the ends of a bond do, and then says what they never would.
+//! An endpoint with the TLS of a bond that violates the protocol afterwards.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,14 +18,14 @@ use rustls::{
     ServerConnection, SignatureScheme, StreamOwned, SupportedProtocolVersion, version,
 };
 
-/// What both ends call the protocol.
+/// ALPN name of the protocol.
 const PROTOCOL: &str = "manyways-bond/1";
-/// The version of the protocol that this code knows.
+/// The protocol version of this code.
 pub const VERSION: u8 = 1;
 
 pub type Client = StreamOwned<ClientConnection, TcpStream>;
 
-/// What an impostor has of a client.
+/// Properties with which an impostor imitates a client.
 #[derive(Clone, Copy)]
 pub struct Guise<'a> {
     pub key: Option<&'a Path>,
@@ -34,12 +34,13 @@ pub struct Guise<'a> {
 }
 
 impl<'a> Guise<'a> {
-    /// All that a client of this key has.
+    /// All properties of a client with this key.
     pub fn of(key: &'a Path) -> Self {
         Self { key: Some(key), protocol: PROTOCOL, tls: &version::TLS13 }
     }
 
-    /// Shakes hands with a gateway. With TLS 1.3 a client may only hear later that it failed.
+    /// Performs a handshake with a gateway. With TLS 1.3 the client may learn of its failure only
+    /// later.
     pub fn greet(self, mut stream: TcpStream) -> io::Result<Client> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[self.tls])
@@ -63,7 +64,7 @@ impl<'a> Guise<'a> {
     }
 }
 
-/// Answers a client as a gateway of this key would, and reads its greeting.
+/// Performs the handshake as a gateway with this key, and reads the client's Hello.
 #[track_caller]
 pub fn receive(key: &Path, stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -80,20 +81,19 @@ pub fn receive(key: &Path, stream: TcpStream) -> StreamOwned<ServerConnection, T
     stream
 }
 
-/// What a client of this version says first.
+/// The first message of a client of this version.
 pub fn hello(version: u8) -> Vec<u8> {
     let credit = (0x8000_0000_u32 | 1 << 20).to_be_bytes();
     [&b"mway"[..], &[version, 0, 0], &[7; 16], &credit, &credit].concat()
 }
 
-/// What a gateway of this version answers.
+/// The response of a gateway of this version.
 pub fn welcome(version: u8) -> Vec<u8> {
     let credit = (0x8000_0000_u32 | 1 << 20).to_be_bytes();
     [&[1, version, 3][..], &credit, &credit, &[10]].concat()
 }
 
-/// Says something and hears what the other end has to say until it ends the connection, which it
-/// must.
+/// Sends bytes and reads until the peer closes the connection, which it must do.
 #[track_caller]
 pub fn say(stream: &mut Client, words: &[u8]) -> Vec<u8> {
     let mut heard = Vec::new();
@@ -112,7 +112,7 @@ fn certified(key: &Path) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key))
 }
 
-/// Takes everybody for whom they say they are.
+/// Accepts any certificate.
 #[derive(Debug)]
 struct Credulous;
 

@@ -1,4 +1,4 @@
-//! Who is who: keys and lists that are wrong, each with the words for it.
+//! Authentication: wrong keys and invalid allow files, each with its message.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use crate::needs_bond;
 use crate::proxy::{Association, plain};
 use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually};
 
-/// A public key that nobody has.
+/// A public key without a known private key.
 const NOBODY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// It ends with code 1, one sentence and one hint.
+/// Asserts exit code 1 with one error and one hint.
 #[track_caller]
 fn fails(words: &[&str], sentence: &str, hint: &str) {
     let done: Finished = finish(manyways().arg("bond").args(words));
@@ -121,7 +121,7 @@ fn a_gateway_with_another_key_gets_nothing() {
     client.says("hint: compare --gateway-key");
     gateway.says_times("it expects a gateway with another key", 2);
     assert_eq!(client.times("is up") + gateway.times("session started"), 0);
-    // Each network says it once, however often it is tried.
+    // Each network logs the error once, independent of the number of attempts.
     gateway.says_times("refused ", 5);
     assert_eq!(client.times("another key"), 2, "{}", client.said());
 }
@@ -140,7 +140,7 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     gateway.says_times("its key is not in the allow file", 2);
     assert_eq!(gateway.times(&keys.client), 1, "{}", gateway.said());
     assert_eq!(client.times("is up") + gateway.times("session started"), 0);
-    // One that does not read leaves all as it was.
+    // An invalid file leaves the previous list in force.
     keys.allow("garbage\n");
     gateway.says("the previous list stays in force");
     keys.allow(&format!("{} phone\n", keys.client));
@@ -148,7 +148,7 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     gateway.says("phone: session started");
 }
 
-/// A device that was lost: what it has goes, and it does not come back until it may.
+/// A lost device: its sessions end, and it is refused until its key is added again.
 #[test]
 fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
     needs_bond!();
@@ -178,7 +178,7 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
         assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "{ended}");
         client.says_times("the gateway does not know this key", 2);
         client.says("hint: add this client's public key");
-        // The sockets of its datagrams too.
+        // The sockets of its datagrams are closed too.
         eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
         assert_eq!(gateway.times("other: session closed") + other.times("is down"), 0);
         keys.allow(&format!("{} phone\n", keys.client));
@@ -187,7 +187,7 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
     }
 }
 
-/// As editors do that empty a file before they fill it again.
+/// As with editors that truncate a file before they write it.
 #[test]
 fn a_list_that_is_empty_for_a_moment_ends_no_session() {
     needs_bond!();
@@ -204,7 +204,7 @@ fn a_list_that_is_empty_for_a_moment_ends_no_session() {
     assert_eq!(gateway.times("session closed"), 0, "{}", gateway.said());
 }
 
-/// What the bond does not carry yet flows as ever, however long that takes.
+/// Traffic that the bond does not carry yet is sent directly, for any time.
 #[test]
 fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
     needs_bond!();
@@ -213,12 +213,12 @@ fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
     keys.allow("");
     let gateway = keys.gateway(&[]);
     let mut client = keys.client_at(&format!("{GATEWAY}:4433"), &[]);
-    // With its pauses that grow, this is long after a client has given up waiting.
+    // With growing delays between attempts, this is long after an application's connect timeout.
     gateway.says_times("refused ", 14);
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));
     assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");
-    // And it ends when it is told to.
+    // The client ends on SIGTERM.
     client.process.signal(nix::sys::signal::Signal::SIGTERM);
     let status = client.process.wait(PATIENCE).expect("it ends");
     assert!(status.success(), "{status}: {}", client.said());

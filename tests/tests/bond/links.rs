@@ -1,4 +1,4 @@
-//! Networks that go, come back, forget, or carry less than others.
+//! Networks that fail, return, lose NAT mappings, or have a small MTU.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::needs_bond;
 use crate::proxy::{plain, socks};
 use crate::world::{SERVER, SLOW_LINKS, World, accept, at, eventually};
 
-/// Longer than the links take a second for.
+/// Data that the links need longer than a second for.
 fn long() -> Vec<u8> {
     numbers(1_000_000)
 }
@@ -22,7 +22,7 @@ fn numbers(count: u32) -> Vec<u8> {
     (0..count).flat_map(u32::to_be_bytes).collect()
 }
 
-/// Downloads something long, and meanwhile does something with the links once it is under way.
+/// Downloads the data of [`long`], and changes the links while the download is in progress.
 #[track_caller]
 pub fn download_while(world: &World, meddle: impl FnOnce(&dyn Fn() -> bool)) {
     download(world, &long(), meddle);
@@ -47,8 +47,8 @@ fn download(world: &World, long: &[u8], meddle: impl FnOnce(&dyn Fn() -> bool)) 
     assert!(came == long, "something else came");
 }
 
-/// What waits in the kernel cannot take another network any more, nor let something urgent pass: it
-/// is little, whatever Linux would take.
+/// Data in the kernel's send queue can no longer use another network or be overtaken by urgent
+/// data. The queue is small, independent of Linux's limits.
 #[test]
 fn little_waits_in_the_kernel() {
     needs_bond!();
@@ -74,7 +74,7 @@ fn little_waits_in_the_kernel() {
         assert_eq!(reading.join().expect("it came"), WRITTEN as u64);
         most
     });
-    // Some 6 KiB, and what went with the last write.
+    // About 6 KiB, and the last write.
     assert!((1..=16 << 10).contains(&most), "{most} bytes waited");
 }
 
@@ -101,14 +101,14 @@ fn a_link_that_is_back_is_used_again() {
     client.says("wifi is down");
     world.set("wifi", "state=up");
     client.says_times("wifi is up", 2);
-    // Now everything hangs on it.
+    // From here on the transfer depends on Wi-Fi.
     world.set("lte", "state=no-carrier");
     client.says("lte is down");
     download_while(&world, |_| {});
 }
 
-/// Half a second up, half a second down, for a minute: the pauses are what is done to the link, and
-/// nothing is waited for with them.
+/// Half a second up, half a second down, for a minute. The sleeps are the fault itself and not a
+/// wait for a result.
 #[test]
 fn a_download_survives_a_link_that_flaps() {
     needs_bond!();
@@ -117,7 +117,7 @@ fn a_download_survives_a_link_that_flaps() {
     let keys = Keys::new(&world);
     let (_gateway, client) = (keys.gateway(&[]), keys.client());
     world.set("lte", "down=1mbit");
-    // More than both carry in that minute.
+    // More data than both links carry in that minute.
     download(&world, &numbers(4_000_000), |is_under_way| {
         for flap in 0..FLAPS {
             assert!(is_under_way(), "it was there after {flap}");
@@ -129,7 +129,7 @@ fn a_download_survives_a_link_that_flaps() {
         assert!(is_under_way(), "it was there after all of them");
         world.set("wifi", "down=20mbit");
     });
-    // How many of them last until a carrier is there is a matter of what else the machine does.
+    // The number of paths that come up depends on the load of the machine.
     assert!(client.times("wifi is down") > 0, "{}", client.said());
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
@@ -150,7 +150,7 @@ fn a_download_waits_for_networks_when_there_are_none() {
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
-/// Carriers are TCP: what their path carries is their affair, and of no application.
+/// Carriers use TCP, so a small MTU of a path does not affect applications.
 #[test]
 fn links_may_carry_packets_of_different_sizes() {
     needs_bond!();
@@ -170,7 +170,7 @@ fn links_may_carry_packets_of_different_sizes() {
     });
 }
 
-/// Both ends of a connection on which nothing is said for a while.
+/// Both ends of an idle connection.
 pub fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
     let listener = world.listen(SERVER[0], 7);
     let mut application = socks(world, at(SERVER[0], 7));
@@ -179,7 +179,7 @@ pub fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
     (listener, application, server)
 }
 
-/// They understand each other.
+/// Sends data in both directions.
 #[track_caller]
 pub fn speak(application: &mut TcpStream, server: &mut TcpStream) {
     say(application, server);
@@ -194,7 +194,7 @@ fn say(from: &mut TcpStream, to: &mut TcpStream) {
     assert_eq!(&heard, b"hello");
 }
 
-/// Longer than a NAT remembers an idle connection here.
+/// NAT timeouts, and a longer idle time.
 const FORGETFUL: [&str; 2] =
     ["wifi:delay=3ms,middlebox=nat:idle=1s", "lte:delay=5ms,middlebox=nat:idle=1s"];
 const LONGER: Duration = Duration::from_secs(3);
@@ -213,7 +213,7 @@ fn a_nat_that_forgets_costs_no_connection() {
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
-/// A device that sleeps: nothing of it runs, and what it finds when it wakes is dead.
+/// A device in standby: no process runs, and all its NAT mappings have expired when it resumes.
 #[test]
 fn a_client_that_slept_goes_on_where_it_was() {
     needs_bond!();
@@ -225,7 +225,7 @@ fn a_client_that_slept_goes_on_where_it_was() {
     for link in ["wifi", "lte"] {
         world.set(link, "state=no-carrier");
     }
-    // Said while it sleeps, both ways.
+    // Sent in both directions while the client sleeps.
     application.write_all(b"are you").expect("the kernel takes it");
     server.write_all(b"I am").expect("the kernel takes it");
     thread::sleep(LONGER);

@@ -1,8 +1,8 @@
-//! `manyways bond` as a user meets it: a device with two networks, a gateway, and servers behind
-//! the gateway, each with a kernel stack of its own; broken input and broken networks above all.
+//! `manyways bond` from the user's side: a device with two networks, a gateway, and servers behind
+//! the gateway. Each has a separate kernel stack. The main subjects are invalid input and faulty
+//! networks.
 //!
-//! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
-//! reaches.
+//! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
 mod bond;
 mod carriers;

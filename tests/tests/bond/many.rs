@@ -1,4 +1,4 @@
-//! So many connections at a time that each may cost but little.
+//! A large number of connections, each of which may use few resources.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,11 +12,12 @@ use crate::needs_bond;
 use crate::proxy::socks;
 use crate::world::{SERVER, TWO_LINKS, World, accept, at};
 
-/// As many as are looked for, where the system lets this process have both ends of each.
+/// Number of connections if the file limit allows both ends of each in this process.
 const MANY: u64 = 20_000;
-/// Other tests run at the same time, in this process.
+/// File descriptors for other tests of this process, which run concurrently.
 const OTHERS: u64 = 1000;
-/// What both ends of the bond may have of memory together: less than 300 MiB for all.
+/// Memory limit of both endpoints together: a base, and an amount for each connection; less than
+/// 300 MiB in total.
 const MEMORY: u64 = 20 << 20;
 const MEMORY_EACH: u64 = 14 << 10;
 
@@ -58,7 +59,7 @@ fn connections_that_are_idle_cost_little() {
     let most = MEMORY + MEMORY_EACH * many;
     assert!(memory.iter().sum::<u64>() <= most, "{memory:?} bytes for {many} connections");
     drop((applications, servers));
-    // There is room for others after them.
+    // New connections are possible after the old ones.
     let mut application = open();
     let mut server = accept(&listener).0;
     server.read_exact(&mut [0]).expect("it said something");

@@ -1,5 +1,5 @@
-//! A gateway that has several addresses, moves to another one, or reaches other families than
-//! before, while its client runs.
+//! A gateway with several addresses, with a changed address, or with changed address families,
+//! while its client runs.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use crate::world::{
 
 const NAME: &str = "gateway.example:4433";
 
-/// Says for which addresses the gateway's name stands, in this order.
+/// Sets the addresses of the gateway's name, in this order.
 fn name(world: &World, addresses: &[&str]) {
     let lines = addresses.iter().map(|address| format!("{address} gateway.example\n"));
     let hosts = format!("127.0.0.1 localhost\n{}", lines.collect::<String>());
@@ -28,7 +28,7 @@ fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
     needs_bond!();
     const SILENT: &str = "203.0.113.9";
     for carrier in ["tcp", "quic"] {
-        // Either is first once, in whatever order the resolver tells them.
+        // Each address is first once, in the resolver's order.
         for addresses in [[SILENT, GATEWAY], [GATEWAY, SILENT]] {
             let world = World::new(&TWO_LINKS);
             world.host(|| {
@@ -56,7 +56,7 @@ fn a_client_that_starts_before_its_network_waits_for_the_gateways_name() {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
-    // No resolver is there, so nobody says that there is no such name.
+    // There is no resolver, so no response denies the name.
     let client = keys.client_at(NAME, &["--intercept", "none"]);
     client.says("is not found yet");
     name(&world, &[GATEWAY]);
@@ -94,7 +94,7 @@ fn a_gateway_that_moved_is_found_by_its_name() {
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));
     assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
-    // What is meant for the gateway itself is not taken in where it is now.
+    // Traffic to the gateway's new address is not intercepted.
     let direct = || world.device(|| nft("list set inet manyways-bond direct4")).stdout;
     eventually("it is excepted", || direct().contains(OUTSIDE[0]).then_some(()));
 }
@@ -118,7 +118,7 @@ fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
     };
     let six = world.listen(SERVER[1], 7);
     assert_eq!(refused(), Some(()), "it is refused at once");
-    // A carrier that comes anew says what the gateway reaches.
+    // A new carrier reports the families that the gateway reaches.
     let again = |times: usize| {
         world.set("lte", "state=no-carrier");
         client.says_times("lte is down", times);
@@ -134,11 +134,11 @@ fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
     again(2);
     client.says_times("IPv4 is intercepted; IPv6 is refused", 2);
     assert_eq!(refused(), Some(()), "it is refused again");
-    // Nobody else noticed.
+    // Other connections are not affected.
     speak(&mut before, &mut server);
 }
 
-/// For a moment the port is refused: that is no reason to leave TCP.
+/// The port refuses connections for a short time, which is not a reason to leave TCP.
 #[test]
 fn a_gateway_that_is_started_anew_is_met_over_tcp_again() {
     needs_bond!();
@@ -153,7 +153,7 @@ fn a_gateway_that_is_started_anew_is_met_over_tcp_again() {
              reset");
     });
     drop(gateway);
-    // QUIC would get through.
+    // QUIC is not blocked.
     let gateway = keys.gateway(&[]);
     let tried = || client.times("no connection to") + gateway.times("over quic");
     eventually("both networks have tried", || (tried() >= 2).then_some(()));

@@ -1,4 +1,4 @@
-//! A gateway that gives up root.
+//! A gateway that drops root privileges.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -14,7 +14,7 @@ use crate::proxy::{Association, To, try_socks};
 use crate::resolver::Resolver;
 use crate::world::{GATEWAY, OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
 
-/// What a field of each thread of an end says.
+/// The value of a status field for each thread of an endpoint.
 fn field(end: &End, name: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{}/task", end.process.pid())).expect("it runs");
     let status = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status")).ok();
@@ -32,7 +32,7 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     let nobody = User::from_name("nobody").ok().flatten().expect("needed above");
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
-    // Who is let in is to be read again, by somebody who may do nothing else here.
+    // The unprivileged user must be able to read the allow file again.
     fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");
     keys.allow("");
     let gateway = keys.gateway(&["--user", "nobody"]);
@@ -48,7 +48,7 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     let association = Association::new(&world);
     let from = arrives(&server, b"hello", || association.send(at(SERVER[0], 4000), b"hello"));
     assert_eq!(from.ip().to_string(), OUTSIDE[0]);
-    // Those threads too that were started to look up a name.
+    // Includes the threads that were started for name resolution.
     let (user, group) = (nobody.uid, nobody.gid);
     for (name, value) in [
         ("Uid", format!("{user} {user} {user} {user}")),
@@ -65,7 +65,7 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     }
 }
 
-/// All below a folder that is a socket.
+/// All sockets below a folder.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let found = entries.flat_map(|entry| match entry.file_type().expect("its kind") {
@@ -84,7 +84,7 @@ fn a_gateway_that_gave_up_root_is_asked_and_takes_its_socket_away() {
     let keys = Keys::new(&world);
     let here = world.path("");
     fs::set_permissions(&here, Permissions::from_mode(0o711)).expect("its permissions");
-    // Again, with what the first one left; and once more as root.
+    // A second time with the remains of the first gateway, and once as root.
     for user in [&["--user", "nobody"][..], &["--user", "nobody"], &[]] {
         let gateway = keys.gateway(user);
         let mut ask = manyways();
@@ -96,7 +96,8 @@ fn a_gateway_that_gave_up_root_is_asked_and_takes_its_socket_away() {
     }
 }
 
-/// A list that root alone may read is that of the start, for whoever gave up root.
+/// A gateway that has dropped root cannot read a changed list of root, so the list of the start
+/// remains in force.
 #[test]
 fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     needs_bond!();
@@ -110,14 +111,14 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     gateway.says(SAID);
     assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
     gateway.says("that of --user, must be able to read");
-    // It is looked at for each of these.
+    // Each of these connections triggers a check of the file.
     let client = keys.client();
     assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());
     fs::set_permissions(world.path("allow"), Permissions::from_mode(0o644)).expect("the same");
     keys.allow("");
     gateway.says("phone: session closed: its key is not in the allow file any more");
     client.says("the gateway does not know this key");
-    // And again, since it could be read meanwhile.
+    // Logged again, because the file was readable in between.
     fs::remove_file(world.path("allow")).expect("it is there");
     gateway.says_times(SAID, 2);
     assert!(gateway.said().contains("allow: No such file"), "{}", gateway.said());

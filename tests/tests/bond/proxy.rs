@@ -1,4 +1,4 @@
-//! An application that knows its proxy: SOCKS5 by hand, byte for byte.
+//! An application that uses a proxy: SOCKS5 byte by byte (RFC 1928).
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use crate::bond::SOCKS;
 use crate::world::{PATIENCE, World};
 
-/// Where an application goes: to an address, or to a name.
+/// Destination of a request: an address or a name.
 pub enum To<'a> {
     Address(SocketAddr),
     Name(&'a str, u16),
@@ -33,7 +33,7 @@ fn ip(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Asks a proxy for something; its connection and the address in its answer.
+/// Sends a request to a proxy; returns its connection and the address in its reply.
 fn ask(world: &World, door: &str, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAddr)> {
     let mut stream = world.device(|| TcpStream::connect(door))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -54,12 +54,12 @@ fn ask(world: &World, door: &str, what: u8, to: &To<'_>) -> io::Result<(TcpStrea
     Ok((stream, SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))))
 }
 
-/// A connection through SOCKS5, or why there is none.
+/// A connection through SOCKS5, or its error.
 pub fn try_socks(world: &World, to: &To<'_>) -> io::Result<TcpStream> {
     socks_at(world, SOCKS, to)
 }
 
-/// The same at another client's door.
+/// A connection through the proxy of another client.
 pub fn socks_at(world: &World, door: &str, to: &To<'_>) -> io::Result<TcpStream> {
     Ok(ask(world, door, 1, to)?.0)
 }
@@ -70,22 +70,22 @@ pub fn socks(world: &World, to: SocketAddr) -> TcpStream {
     try_socks(world, &To::Address(to)).expect("the proxy is there")
 }
 
-/// A connection of an application that knows nothing.
+/// A connection of an application without a proxy.
 pub fn try_plain(world: &World, to: SocketAddr) -> io::Result<TcpStream> {
     let stream = world.device(|| TcpStream::connect_timeout(&to, PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 
-/// The same, where it must come about.
+/// [`try_plain`] that must succeed.
 #[track_caller]
 pub fn plain(world: &World, to: SocketAddr) -> TcpStream {
     try_plain(world, to).expect("a connection")
 }
 
-/// Datagrams through SOCKS5.
+/// Datagrams through SOCKS5 (UDP ASSOCIATE).
 pub struct Association {
-    /// Its end is the association's end.
+    /// The association ends with this connection.
     _control: TcpStream,
     socket: UdpSocket,
     relay: SocketAddr,
@@ -105,7 +105,7 @@ impl Association {
         self.socket.send_to(&datagram, self.relay)
     }
 
-    /// What came, and from whom as the proxy says it.
+    /// A received datagram, and its source as reported by the proxy.
     pub fn receive(&self) -> io::Result<(Vec<u8>, SocketAddr)> {
         let mut buffer = [0; 65_536];
         let (length, _) = self.socket.recv_from(&mut buffer)?;

@@ -1,4 +1,4 @@
-//! Applications and servers that do not read, beside others that do.
+//! Applications and servers that do not read, together with others that do.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,14 +9,14 @@ use crate::needs_bond;
 use crate::proxy::socks;
 use crate::world::{SERVER, TWO_LINKS, World, accept, at};
 
-/// More than what all of a session may hold that nobody has read, were each given all it may have.
+/// Number of streams whose total credit would exceed the credit of the session.
 const MANY: usize = 48;
 
-/// Writes until nobody takes any more.
+/// Writes until the peer accepts no more data.
 fn stuff(mut stream: TcpStream) -> TcpStream {
     stream.set_write_timeout(Some(std::time::Duration::from_millis(500))).expect("it can be told");
     let zeros = vec![0; 1 << 20];
-    // Sixteen times what a stream is granted at first.
+    // Sixteen times the initial credit of a stream.
     for _ in 0..32 {
         if stream.write_all(&zeros).is_err() {
             break;
@@ -25,7 +25,7 @@ fn stuff(mut stream: TcpStream) -> TcpStream {
     stream
 }
 
-/// Somebody else gets through, both ways.
+/// Asserts that another connection transfers data in both directions.
 #[track_caller]
 fn another_gets_through(world: &World) {
     let listener = world.listen(SERVER[0], 8);
@@ -70,7 +70,7 @@ fn a_server_that_never_reads_holds_up_nobody() {
     drop((application, server));
 }
 
-/// As when somebody has many videos open and looks at none.
+/// As with many open videos that nothing plays.
 #[test]
 fn many_that_never_read_hold_up_nobody() {
     needs_bond!();

@@ -1,4 +1,4 @@
-//! Somebody between client and gateway who does not pass everything on as it was.
+//! A relay between client and gateway that damages data.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,37 +8,37 @@ use std::thread;
 
 use crate::world::{GATEWAY, World, at};
 
-/// Which way bytes are going.
+/// Direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Towards {
     Client,
     Gateway,
 }
 
-/// What happens to bytes, once so many have passed.
+/// Damage after a number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Damage {
-    /// One bit is another.
+    /// One bit is inverted.
     Flip,
-    /// The rest is missing, and the connection ends as if all was there.
+    /// The rest is missing, and the connection ends normally.
     Truncate,
-    /// What came last comes again.
+    /// The last bytes are repeated.
     Replay,
-    /// A piece is missing.
+    /// A part is missing.
     Cut,
 }
 
-/// A relay on the host of the gateway, which damages some connections.
+/// A relay on the gateway's host that damages some connections.
 pub struct Relay {
     seen: Arc<AtomicUsize>,
     heard: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Relay {
-    /// The port at which clients find it.
+    /// Port of the relay.
     pub const PORT: u16 = 4434;
 
-    /// Damages the first connections, so many of them, each after so many bytes one way.
+    /// Damages the first `connections` connections in one direction, each after `after` bytes.
     pub fn start(
         world: &World,
         (damage, towards): (Damage, Towards),
@@ -70,30 +70,30 @@ impl Relay {
         Self { seen, heard }
     }
 
-    /// A relay that only listens.
+    /// A relay without damage.
     pub fn listen(world: &World) -> Self {
         Self::start(world, (Damage::Flip, Towards::Client), 0, 0)
     }
 
-    /// All that the client said over the first connection.
+    /// All bytes of the client on the first connection.
     pub fn heard(&self) -> Vec<u8> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many connections there were.
+    /// Number of accepted connections.
     pub fn connections(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
     }
 }
 
-/// A relay for datagrams on the host of the gateway, at the same port. It damages one of so many in
-/// either direction, each in another way than the one before.
+/// A relay for datagrams on the gateway's host, at the same port. It damages one in `one_of`
+/// datagrams of each direction, with alternating kinds of damage.
 pub struct DatagramRelay {
     damaged: Arc<AtomicUsize>,
 }
 
 impl DatagramRelay {
-    /// From more addresses nobody sends.
+    /// Maximum number of source addresses in these tests.
     const SENDERS: usize = 16;
 
     pub fn start(world: &World, one_of: usize) -> Self {
@@ -110,7 +110,7 @@ impl DatagramRelay {
             thread::spawn(move || {
                 let mut buffer = [0; 65_536];
                 loop {
-                    // An error is what a gateway said that is not there.
+                    // An error is an ICMP message for a gateway that does not run.
                     let Ok(length) = socket.recv(&mut buffer) else { continue };
                     let to = senders.lock().unwrap_or_else(PoisonError::into_inner)[number];
                     harm.pass(&mut buffer[..length], |bytes| door.send_to(bytes, to));
@@ -133,18 +133,18 @@ impl DatagramRelay {
         Self { damaged }
     }
 
-    /// How many datagrams did not go on as they came.
+    /// Number of damaged datagrams.
     pub fn damaged(&self) -> usize {
         self.damaged.load(Ordering::SeqCst)
     }
 }
 
-/// What becomes of datagrams that go one way.
+/// Damage of the datagrams in one direction.
 struct Harm {
     one_of: usize,
     seen: usize,
     damaged: Arc<AtomicUsize>,
-    /// One of long ago, to come again.
+    /// An earlier datagram for a replay.
     kept: Vec<u8>,
 }
 
@@ -210,7 +210,7 @@ fn pass(
             break;
         }
     }
-    // The other direction ends as well: so does a connection that breaks.
+    // The other direction ends too, as in a broken connection.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }

@@ -1,4 +1,4 @@
-//! The internet's resolver, which knows some names, and is silent about others.
+//! A DNS resolver on the internet with a few names, which does not answer for one name.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -7,17 +7,17 @@ use std::thread;
 
 use crate::world::{GATEWAY, SERVER, World, at};
 
-/// Names and their addresses. Every other name does not exist, but for [`SILENT`].
+/// Names and their addresses. Other names do not exist, except [`SILENT`].
 const ZONE: [(&str, &str); 4] = [
     ("www.example", SERVER[0]),
     ("inside.example", "192.168.77.2"),
     ("self.example", "127.0.0.1"),
     ("gw.example", GATEWAY),
 ];
-/// A name about which nothing is ever said.
+/// A name for which the resolver never answers.
 pub const SILENT: &str = "slow.example";
 
-/// Answers until the test ends.
+/// A resolver that runs until the test ends.
 pub struct Resolver(Arc<Mutex<BTreeSet<String>>>);
 
 impl Resolver {
@@ -35,7 +35,7 @@ impl Resolver {
         Self(askers)
     }
 
-    /// Who has asked it.
+    /// Source addresses of the queries.
     pub fn askers(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -61,7 +61,7 @@ fn answer(socket: &UdpSocket, question: &[u8], to: SocketAddr) -> Option<()> {
     }
     let known = ZONE.iter().find(|(known, _)| *known == name);
     let address = known.filter(|_| kind == [0, 1]).map(|(_, address)| *address);
-    // QR, RD, RA; and NXDOMAIN where there is no such name.
+    // QR, RD, RA; and NXDOMAIN if the name does not exist.
     let flags = [0x81, if known.is_some() { 0x80 } else { 0x83 }];
     let counts = [0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0];
     let mut text = [question.get(..2)?, &flags, &counts, question.get(12..end)?].concat();

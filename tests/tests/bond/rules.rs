@@ -1,5 +1,5 @@
-//! The kernel's rules that bring traffic to a client: others take them away, and they are gone when
-//! it ends.
+//! The kernel rules that redirect traffic to a client: other programs remove them, and the client
+//! removes them at its end.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -18,7 +18,7 @@ use crate::world::{
     GATEWAY, OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft,
 };
 
-/// What the device opens goes through the bond.
+/// Asserts that the device's connections go through the bond.
 #[track_caller]
 fn goes_through(world: &World) {
     for (server, outside) in SERVER.into_iter().zip(OUTSIDE) {
@@ -28,7 +28,7 @@ fn goes_through(world: &World) {
     }
 }
 
-/// All that a client has told the device's kernel.
+/// All state of clients in the device's kernel.
 fn left(world: &World) -> String {
     let show = |words: &str| finish(Command::new("sh").args(["-c", words])).stdout;
     world.device(|| {
@@ -41,7 +41,7 @@ fn left(world: &World) -> String {
     })
 }
 
-/// As the host's own packet filter does when it is loaded anew.
+/// As if the host's packet filter were reloaded.
 #[test]
 fn rules_that_are_flushed_come_back() {
     needs_bond!();
@@ -60,7 +60,7 @@ fn rules_that_are_flushed_come_back() {
     assert_eq!(left(&world), "");
 }
 
-/// As systemd-networkd does, which takes the rules of others for leftovers.
+/// As systemd-networkd does, which removes foreign rules as leftovers.
 #[test]
 fn routing_rules_and_routes_that_are_removed_come_back() {
     needs_bond!();
@@ -84,7 +84,7 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
     assert_eq!(left(&world), "");
 }
 
-/// An `nft` that waits before it takes the rules out.
+/// An `nft` that waits before it removes the rules.
 struct Slow<'a>(&'a World);
 
 impl<'a> Slow<'a> {
@@ -110,7 +110,7 @@ impl<'a> Slow<'a> {
         Self(world)
     }
 
-    /// The processes that have waited.
+    /// Processes that have reached the gate.
     fn waiters(&self) -> Vec<Pid> {
         let pids = fs::read_to_string(self.0.path("waits")).unwrap_or_default();
         pids.split_inclusive('\n')
@@ -118,7 +118,7 @@ impl<'a> Slow<'a> {
             .collect()
     }
 
-    /// The first that waits after so many others.
+    /// The process that waits after `others` earlier ones.
     #[track_caller]
     fn waiter(&self, others: usize) -> Pid {
         eventually("it waits", || self.waiters().get(others).copied())
@@ -129,7 +129,7 @@ impl<'a> Slow<'a> {
     }
 }
 
-/// As a terminal does with Ctrl-C, and who ends a shell's job.
+/// As a terminal does on Ctrl-C, or a shell that ends a job.
 #[test]
 fn a_client_whose_group_is_told_to_end_leaves_nothing() {
     needs_bond!();
@@ -193,7 +193,7 @@ fn a_client_that_cannot_take_its_rules_out_says_so() {
     client.says("`nft delete table inet manyways-bond` removes them");
 }
 
-/// The device opens nothing, and hears so at once.
+/// Asserts that connections of the device are refused immediately.
 #[track_caller]
 fn is_refused(world: &World) {
     for server in SERVER {
@@ -213,7 +213,7 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--fail-mode", "closed"]);
     client.says("the gateway has not answered yet: all is refused");
     is_refused(&world);
-    // Long enough for it to be as good as dead.
+    // Long enough for the gateway to count as unreachable.
     client.says("no network leads to the gateway");
     is_refused(&world);
     let _gateway = keys.gateway(&[]);
@@ -224,7 +224,7 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     assert_eq!(left(&world), "");
 }
 
-/// The rules that a killed client left refuse the question for the gateway's name.
+/// The rules of a killed client refuse the DNS query for the gateway's name.
 #[test]
 fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     needs_bond!();
@@ -246,7 +246,7 @@ fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     goes_through(&world);
     drop(client);
     assert_eq!(left(&world), "");
-    // Whoever remembers nothing hears what to do.
+    // A client without remembered addresses logs a hint.
     let mut client = keys.client_at(NAME, &closed);
     client.says("IPv4 and IPv6 are intercepted");
     client.process.signal(Signal::SIGKILL);

@@ -1,4 +1,4 @@
-//! Which traffic a client takes in without its knowing, and which goes past it.
+//! Interception scope: traffic that a client intercepts, and traffic that is sent directly.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use crate::world::{
     GATEWAY, OTHER_SERVER, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually,
 };
 
-/// Who nearly every system has.
+/// User id of nobody on almost every system.
 const NOBODY: &str = "65534";
 
-/// What an application does: a script of bash, run by somebody, somewhere.
+/// Runs a bash script of an application as some user in some namespace.
 type Run<'a> = &'a dyn Fn(&str);
 
-/// What an application sends to this server goes through the bond, or goes past it: connections
-/// and datagrams.
+/// Asserts that connections and datagrams of an application to this server go through the bond, or
+/// directly.
 #[track_caller]
 fn goes(world: &World, through: bool, to: SocketAddr, run: Run<'_>) {
     let is_through = |from: SocketAddr| OUTSIDE.contains(&from.ip().to_string().as_str());
@@ -31,7 +31,7 @@ fn goes(world: &World, through: bool, to: SocketAddr, run: Run<'_>) {
     assert_eq!(is_through(from), through, "a connection to {to} came from {from}");
     let server = world.datagrams(&to.ip().to_string(), to.port());
     server.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket can be told");
-    // One that is lost is sent again.
+    // The test repeats a lost datagram.
     let from = eventually("a datagram comes", || {
         run(&format!("echo hello > /dev/udp/{}/{}", to.ip(), to.port()));
         server.recv_from(&mut [0; 9]).ok()
@@ -48,7 +48,7 @@ fn bash(words: &[&str], script: &str) {
     finish(command.args(["-c", script])).succeeded();
 }
 
-/// What never comes to the client is not the policy's to decide.
+/// The policy does not apply to traffic that is not intercepted.
 #[test]
 fn who_asks_why_hears_what_is_not_taken_in() {
     needs_bond!();
@@ -60,7 +60,7 @@ fn who_asks_why_hears_what_is_not_taken_in() {
         ask.env("LAB_DIR", world.path("")).args(["bond", "why", host]);
         world.device(|| finish(&mut ask)).succeeded().stdout
     };
-    // The rules are there a moment before the client knows.
+    // The rules are installed shortly before the client's status changes.
     let loopback = "not intercepted: 127.0.0.1 is loopback (127.0.0.0/8)\n";
     eventually("it is said", || why("localhost").starts_with(loopback).then_some(()));
     for (host, words) in [
@@ -110,7 +110,7 @@ fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
     eventually("it is said", || ask(&["status"]).contains(words).then_some(()));
 }
 
-/// It may come later: the client runs all the same.
+/// The interface may appear later, so the client runs.
 #[test]
 fn names_that_no_network_has_are_told_with_those_that_there_are() {
     needs_bond!();
@@ -178,7 +178,7 @@ fn what_goes_to_some_addresses_is_taken_in_and_several_selections_add_up() {
     goes(&world, true, at(SERVER[0], 7), &|script| world.device(|| bash(&become_nobody, script)));
 }
 
-/// A router takes in what its clients send, and what it sends itself goes past.
+/// A router intercepts the traffic of its clients and sends its own directly.
 #[test]
 fn what_comes_in_on_an_interface_is_taken_in_and_nothing_else() {
     needs_bond!("bash");
@@ -195,15 +195,15 @@ fn what_comes_in_on_an_interface_is_taken_in_and_nothing_else() {
     }
 }
 
-/// A cgroup of this test's own.
+/// A cgroup for this test.
 struct Cgroup {
     folder: PathBuf,
-    /// From the root of its hierarchy.
+    /// Path from the root of the hierarchy.
     path: String,
 }
 
 impl Cgroup {
-    /// Where the host can have it, and its packet filter knows of it.
+    /// Creates the cgroup if the host supports it, including the packet filter.
     fn new() -> Result<Self, String> {
         let path = format!("/manyways-bond-{}", std::process::id());
         let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
@@ -223,7 +223,7 @@ impl Cgroup {
         }
     }
 
-    /// Where another one may be made within it.
+    /// Folder for a nested cgroup.
     fn below(&self) -> PathBuf {
         self.folder.join("below")
     }

@@ -1,4 +1,4 @@
-//! Who comes to a gateway, or sits in its place, without being one of us.
+//! Unauthenticated peers of a gateway, and false gateways.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use crate::needs_bond;
 use crate::proxy::socks;
 use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at};
 
-/// A connection to the gateway that says nothing yet.
+/// A connection to the gateway without data.
 fn connection(world: &World) -> TcpStream {
     let stream = world.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
     stream
 }
 
-/// Both ends are well: a connection goes through.
+/// Asserts that the bond still carries a connection.
 #[track_caller]
 fn carries(world: &World) {
     let listener = world.listen(SERVER[0], 7);
@@ -29,7 +29,7 @@ fn carries(world: &World) {
     assert_eq!(&heard, b"hello");
 }
 
-/// The line about a stranger that came last.
+/// The last log line about a refused peer.
 #[track_caller]
 fn said(gateway: &End, count: usize) -> String {
     const WORDS: &str = "refused ";
@@ -56,7 +56,7 @@ fn whoever_is_no_client_gets_one_line_in_the_log() {
             said(&gateway, count)
         };
         assert!(line.contains("10.64."), "it says from where: {line}");
-        // It is hung up on.
+        // The gateway closes the connection.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     key(&world.path("other.key"));
@@ -118,7 +118,7 @@ fn a_gateway_of_another_version_is_named_in_one_line() {
     client.says("hint: install the same version of manyways at both ends");
 }
 
-/// One who has a key may break the rules: that ends their own carrier, and nobody else's.
+/// An authorized client that violates the protocol ends only its own carrier.
 #[test]
 fn a_client_that_breaks_the_protocol_harms_only_itself() {
     needs_bond!();
@@ -134,8 +134,8 @@ fn a_client_that_breaks_the_protocol_harms_only_itself() {
     let (mut server, _) = accept(&listener);
     drop(listener);
     for (number, message) in [
-        // A type that does not exist, an address of no kind, a length beyond all limits, bytes
-        // beyond what was granted, a second greeting, what only a gateway says.
+        // An undefined type, an undefined kind of address, an excessive length, data beyond the
+        // credit, a second Hello, and a message that only a gateway may send.
         &[0xee; 40][..],
         &[&[0x10, 0][..], &[0xff; 600]].concat(),
         &[0x11, 0, 0, 0xff, 0xff],

@@ -1,4 +1,4 @@
-//! What a client leaves behind on the device: nothing.
+//! A client leaves no changes on the device.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::needs_bond;
 use crate::proxy::plain;
 use crate::world::{SERVER, TWO_LINKS, World, accept, at};
 
-/// All that a client may change on the device, as text.
+/// All state of the device that a client may change, as text.
 fn state(world: &World) -> String {
     let looks = [
         "nft list ruleset",
@@ -26,14 +26,14 @@ fn state(world: &World) -> String {
         let mut words = look.split(' ');
         let mut command = Command::new(words.next().expect("a program"));
         let said = world.device(|| finish(command.args(words))).succeeded().stdout;
-        // What a set has left of its life changes all the time.
+        // Remaining lifetimes of set elements change continuously.
         let lasting = said.lines().map(|line| line.split(" expires ").next().unwrap_or(line));
         all.extend(lasting.map(|line| format!("{look}: {line}\n")));
     }
     all
 }
 
-/// Somebody uses it.
+/// Uses the bond once for each family.
 fn use_it(world: &World) {
     for server in SERVER {
         let listener = world.listen(server, 9);
@@ -78,7 +78,7 @@ fn what_a_killed_client_left_goes_with_the_next_one() {
     assert!(state(&world) == before, "{}", state(&world));
 }
 
-/// The second one says who has them, and leaves the first one's alone.
+/// The second client names the owner of the rules, and does not change them.
 #[test]
 fn two_clients_do_not_share_a_device() {
     needs_bond!("ss");

@@ -1,5 +1,5 @@
-//! A lab with an internet behind it: device, gateway and internet are network namespaces, in which
-//! a test opens its own sockets and starts programs.
+//! A lab with an internet beyond it: device, gateway and internet are network namespaces. A test
+//! opens sockets and starts programs in them.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -16,31 +16,31 @@ use manyways_tests::{Finished, Running, Server, Site, finish, folder, manyways, 
 use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
-/// Far longer than anything takes that is to come at all.
+/// Deadline of all waits, far above the expected times.
 pub const PATIENCE: Duration = Duration::from_secs(100);
-/// Links that no test waits for.
+/// Links without a rate limit.
 pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
-/// Links on which something can happen under way.
+/// Links that are slow enough for changes during a transfer.
 pub const SLOW_LINKS: [&str; 2] =
     ["wifi:down=6mbit,up=3mbit,delay=4ms", "lte:down=4mbit,up=2mbit,delay=9ms"];
-/// The gateway as the device knows it.
+/// Address of the gateway for the device.
 pub const GATEWAY: &str = "198.18.0.1";
-/// The gateway as the internet knows it: what a server sees of connections through the bond.
+/// Address of the gateway for the internet: the source address of connections through the bond.
 pub const OUTSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:113::1"];
-/// A server's addresses, one for each family, and another server's.
+/// IPv4 and IPv6 address of a server, and the address of another server.
 pub const SERVER: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
 pub const OTHER_SERVER: &str = "203.0.113.3";
 /// A server on a private network next to the gateway.
 pub const PRIVATE: &str = "192.168.77.2";
-/// How long the object is that a web server has.
+/// Length of the web server's object in bytes.
 pub const LENGTH: u64 = 1_000_003;
 
-/// An address of [`SERVER`] with a port.
+/// A socket address, for example of [`SERVER`].
 pub fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse::<IpAddr>().expect("an address"), port)
 }
 
-/// Looks again and again until there is something.
+/// Polls until `look` returns a value, for at most [`PATIENCE`].
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -53,7 +53,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The next connection of a server; who does not read or write it for long enough hears of it.
+/// Accepts the next connection, with timeouts for reads and writes.
 #[track_caller]
 pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     listener.set_nonblocking(true).expect("a socket can be told");
@@ -64,7 +64,7 @@ pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     (stream, from)
 }
 
-/// A namespace of the network that lives as long as this.
+/// A network namespace that exists as long as this value.
 struct Namespace(File);
 
 impl Namespace {
@@ -76,7 +76,7 @@ impl Namespace {
         Self(made.join().expect("making a namespace does not panic"))
     }
 
-    /// Does something there: sockets that are made and programs that are started stay there.
+    /// Runs `act` in the namespace: its sockets and programs stay there.
     fn act<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         let done = thread::scope(|scope| {
             let within = scope.spawn(|| {
@@ -89,14 +89,14 @@ impl Namespace {
     }
 }
 
-/// A device with links to a host that a gateway can run on, and an internet behind that host.
+/// A device with links to a host for the gateway, and an internet beyond that host.
 pub struct World {
     device: Namespace,
     host: Namespace,
     internet: Namespace,
     pub lab: String,
     files: TempDir,
-    /// Nobody asks for it; the lock only lets threads share the world.
+    /// Keeps the lab running; the lock makes the type `Sync`.
     _process: Mutex<Running>,
 }
 
@@ -128,7 +128,7 @@ impl World {
         world
     }
 
-    /// The host becomes a router between its links and the internet.
+    /// Makes the host a router between its links and the internet.
     fn connect(&self) {
         self.host(|| {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("root may");
@@ -154,12 +154,12 @@ impl World {
         });
     }
 
-    /// Another device behind this one, which is its router from now on. It is found behind an
-    /// interface of this name, and hides behind the device's addresses.
+    /// Adds another device with this one as its router. It is connected to an interface of this
+    /// name, and the device translates its addresses.
     #[track_caller]
     pub fn guest(&self, interface: &str) -> Guest {
         let guest = Namespace::new();
-        // Any number will do that no other guest's interface leads to.
+        // Any number that is unique among the guests' interfaces.
         let number: u32 = interface.bytes().map(u32::from).sum::<u32>() % 200;
         self.device(|| {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("root may");
@@ -184,17 +184,18 @@ impl World {
         Guest(guest)
     }
 
-    /// Does something on the device.
+    /// Runs `act` on the device.
     pub fn device<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.device.act(act)
     }
 
-    /// Does something on the host on which the gateway runs.
+    /// Runs `act` on the host of the gateway.
     pub fn host<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.host.act(act)
     }
 
-    /// What a thread that outlives this call needs to connect from the host of the gateway.
+    /// Returns a function that connects from the host of the gateway, for a thread that outlives
+    /// this call.
     pub fn within_host(
         &self,
     ) -> impl Fn(&(dyn Fn() -> io::Result<TcpStream> + Sync)) -> io::Result<TcpStream> + Send + use<>
@@ -203,47 +204,47 @@ impl World {
         move |connect| host.act(connect)
     }
 
-    /// Does something on the servers.
+    /// Runs `act` in the namespace of the servers.
     pub fn internet<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.internet.act(act)
     }
 
-    /// A server that listens in the internet. A program that another thread is just starting holds
-    /// the sockets of before for a moment.
+    /// A listening server on the internet. A program that another thread starts holds the previous
+    /// sockets for a short time.
     #[track_caller]
     pub fn listen(&self, address: &str, port: u16) -> TcpListener {
         let bind = || self.internet(|| TcpListener::bind(at(address, port)));
         eventually("the port is free", || bind().ok())
     }
 
-    /// The same for datagrams.
+    /// A UDP socket of a server on the internet.
     #[track_caller]
     pub fn datagrams(&self, address: &str, port: u16) -> UdpSocket {
         let bind = || self.internet(|| UdpSocket::bind(at(address, port)));
         eventually("the port is free", || bind().ok())
     }
 
-    /// A file of this test.
+    /// Path of a file of this test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
     }
 
-    /// What both ends that are started from now on take the time for: `+400d`, or `+0` for what it
-    /// is. It may be changed while they run.
+    /// Sets the wall clock of both endpoints that are started afterwards, relative to the real
+    /// time: `+400d`, or `+0`. It can be changed while they run.
     pub fn set_clock(&self, difference: &str) {
         let path = self.path("clock");
         fs::write(path.with_extension("new"), difference).expect("room for a line");
         fs::rename(path.with_extension("new"), path).expect("the same folder");
     }
 
-    /// Changes a link.
+    /// Changes a link with `lab set`.
     #[track_caller]
     pub fn set(&self, link: &str, change: &str) {
         finish(manyways().args(["lab", "set", "--lab", &self.lab, link, change])).succeeded();
     }
 
-    /// Starts a program where the calling thread is, with a view of the system that fits: its
-    /// devices, and names as the servers' resolver tells them. Its process is the program's own.
+    /// Starts a program in the namespace of the calling thread, with matching views of `/sys` and
+    /// of name resolution. The returned process is the program itself.
     pub fn start(&self, log: &Path, program: &mut Command) -> Running {
         let words = std::iter::once(program.get_program()).chain(program.get_args());
         let mut command = Command::new("unshare");
@@ -268,8 +269,8 @@ impl World {
         Running::start(command.stdout(stdout).stderr(log))
     }
 
-    /// A web server in the internet, on port 80 of both addresses: it has `/object`, and takes what
-    /// is put below `/put/`.
+    /// Starts a web server on port 80 of both addresses, with `/object` and with uploads below
+    /// `/put/`.
     #[track_caller]
     pub fn web(&self) -> Running {
         for name in ["root", "nginx", "put"] {
@@ -293,24 +294,24 @@ impl World {
         self.internet(|| server.start(&[]))
     }
 
-    /// The addresses from which the web server was asked, one for each request.
+    /// Source addresses of the web server's requests.
     pub fn askers(&self) -> Vec<String> {
         let log = fs::read_to_string(self.path("nginx/access.log")).unwrap_or_default();
         log.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
     }
 }
 
-/// A device that has its internet from the world's device.
+/// A device that is connected through the world's device.
 pub struct Guest(Namespace);
 
 impl Guest {
-    /// Does something there.
+    /// Runs `act` on the guest.
     pub fn act<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.0.act(act)
     }
 }
 
-/// The first argument is a folder with files to see in place of the system's.
+/// The first argument is a folder with files that replace those of the system.
 const VIEW: &str = r#"
 mkdir -p "$1/cgroup" && mount --rbind /sys/fs/cgroup "$1/cgroup"
 mount -t sysfs -o ro sysfs /sys
@@ -319,19 +320,19 @@ for name in resolv.conf hosts nsswitch.conf; do mount --bind "$1/$name" "/etc/$n
 shift; exec "$@"
 "#;
 
-/// Runs a command of iproute2 where the calling thread is.
+/// Runs iproute2 in the namespace of the calling thread.
 #[track_caller]
 pub fn ip(words: &str) -> Finished {
     finish(Command::new("ip").args(words.split(' '))).succeeded()
 }
 
-/// Changes the packet filter where the calling thread is.
+/// Changes the packet filter in the namespace of the calling thread.
 #[track_caller]
 pub fn nft(words: &str) -> Finished {
     finish(Command::new("nft").arg(words)).succeeded()
 }
 
-/// What a process that holds a namespace open calls it.
+/// Opens a namespace by the name of its descriptor in a process.
 #[track_caller]
 fn namespace_of(process: i32, name: &str) -> File {
     let open = fs::read_dir(format!("/proc/{process}/fd")).expect("the lab runs");

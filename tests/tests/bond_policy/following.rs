@@ -1,4 +1,4 @@
-//! That traffic goes where the policy says, and nowhere else.
+//! Traffic uses the networks that the policy selects, and no others.
 
 use manyways_net::bond::event::{BondEvent, BondShare};
 use manyways_record::event;
@@ -6,7 +6,7 @@ use manyways_record::event;
 use crate::needs_world;
 use crate::world::World;
 
-/// What each network carried of the connections in an event log: Wi-Fi, LTE.
+/// Bytes of each connection in an event log by network: Wi-Fi, LTE.
 fn shares(log: &str) -> Vec<(BondShare, BondShare)> {
     let log = event::parse(log.as_bytes()).expect("the event log reads");
     let closed = log.records.into_iter().filter_map(|record| match record.event {
@@ -85,7 +85,7 @@ fn what_goes_directly_comes_from_the_device_and_not_from_the_gateway() {
     assert!(rest.contains(&direct), "the device's own address: {}", done.stdout);
 }
 
-/// The four-app policy hangs on this: a radio that nobody uses may sleep.
+/// The four-application policy depends on it: an unused radio can become idle.
 #[test]
 fn what_is_pinned_to_wifi_leaves_nothing_but_signs_of_life_on_lte() {
     needs_world!();
@@ -139,7 +139,7 @@ fn a_connection_that_becomes_large_goes_on_under_another_rule() {
     let log = world.read("events");
     let [small, large] = shares(&log)[..] else { panic!("two connections: {log}") };
     assert_eq!(small.1, BondShare::default(), "a small one never sees LTE");
-    // What is under way when the rule changes comes over Wi-Fi.
+    // The bytes before the change of the rule are received over Wi-Fi.
     assert!((900_000..4_000_000).contains(&large.0.received), "{large:?}");
     assert!(large.1.received > 4_000_000, "{large:?}");
     assert!(log.contains("\"rule\":\"bulk\""), "{log}");

@@ -1,4 +1,4 @@
-//! New connections that `manyways radio control` holds back while the radio sleeps.
+//! The delay gate: new connections that `manyways radio control` delays while the radio is idle.
 
 use manyways_tests::RADIO;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::needs_world;
 use crate::world::World;
 
-/// Two kinds of traffic over the same radio, of which one can wait.
+/// Two kinds of traffic over the same radio, one of which is delay-tolerant.
 const POLICY: &str = r#"
 [[rule]]
 name = "backup"
@@ -18,9 +18,9 @@ match = { domain = "now.example" }
 use = { paths = "lte" }
 "#;
 
-/// `control HOLD` begins to control the radio of `lte`, wakes it, and waits until it sleeps, a second
-/// after the last packet, so that nothing of the bond's own wakes it; `held FILE` fetches in the
-/// background what can wait, and waits until that is held back.
+/// `control HOLD` starts to control the radio of `lte`, wakes it, and waits until it is idle, a
+/// second after the last packet, so that no traffic of the bond itself wakes it. `held FILE` starts
+/// a delay-tolerant download in the background, and waits until it is delayed.
 const PRELUDE: &str = r#"
 control() {
     rm -f control.log
@@ -47,7 +47,7 @@ fn world() -> World {
     world
 }
 
-/// What a control has said.
+/// Output of a controller.
 fn events(world: &World) -> Vec<Value> {
     let log = world.read("control.log");
     log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -118,7 +118,7 @@ fn what_can_wait_waits_no_longer_than_the_policy_says_and_wakes_the_radio_itself
     let events = events(&world);
     let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
     assert!(waited > 0.9, "{waited}");
-    // Its packets were seen, and the radio has come back for them.
+    // Its packets were captured, and caused a promotion of the radio.
     only(&events, "radio-wake");
 }
 

@@ -1,7 +1,6 @@
-//! `manyways bond` under a policy: what goes over which network, and what is told of it.
+//! `manyways bond` with a policy: the networks of its traffic, and its reports.
 //!
-//! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
-//! reaches.
+//! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
 mod following;
 mod holding;

@@ -1,4 +1,4 @@
-//! What is told: status, why, check, metrics and the event log.
+//! Reports: status, why, check, metrics and the event log.
 
 use manyways_net::bond::event::BondEvent;
 use manyways_record::event;
@@ -235,7 +235,7 @@ fn the_event_log_tells_of_paths_connections_and_decisions() {
     });
 }
 
-/// It may have them later: the policy is followed all the same.
+/// The host may get the names later, so the client follows the policy.
 #[test]
 fn a_client_warns_of_names_that_its_host_does_not_have() {
     needs_world!();

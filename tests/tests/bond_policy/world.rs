@@ -1,13 +1,13 @@
-//! A device with Wi-Fi and LTE, a client with a policy on it, and a gateway that is a web server as
-//! well.
+//! A device with Wi-Fi and LTE, a client with a policy on the device, and a gateway that is also a
+//! web server.
 
 use std::fs;
 
 use manyways_tests::{Finished, finish, folder, manyways, manyways_path};
 use tempfile::TempDir;
 
-/// What a script finds: `$M` is manyways, `$G` the far side; `client ARGS` starts a client and
-/// waits until both networks are up.
+/// Definitions for scripts: `$M` is manyways, `$G` the gateway's address; `client ARGS` starts a
+/// client and waits until both networks are up.
 const PRELUDE: &str = r#"
 cd "$FILES" || exit 1
 G=$(getent ahostsv4 origin.lab | head -1 | cut -d' ' -f1)
@@ -37,7 +37,7 @@ fetch() { curl -sS --max-time 60 -x socks5h://127.0.0.1:1080 "$@"; }
 came() { ip -s -j link show "$1" | sed 's/.*"rx":{"bytes":\([0-9]*\).*/\1/'; }
 "#;
 
-/// Files of a test, and keys for both ends.
+/// Files of a test, and keys for both endpoints.
 pub struct World(TempDir);
 
 impl World {
@@ -56,7 +56,7 @@ impl World {
         Self(files)
     }
 
-    /// Writes a file that scripts find.
+    /// Writes a file into the folder of the scripts.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.path().join(name);
         fs::write(&path, text).expect("room for a file");
@@ -73,7 +73,7 @@ impl World {
         let web = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/nginx.sh");
         let program = manyways_path().display().to_string();
         let files = self.0.path().display().to_string();
-        // Its own addresses are closed by default, and so are those of the lab.
+        // The gateway denies its own addresses and those of the lab by default.
         let gateway = format!(
             "cd {files} && exec {program} bond gateway --listen 0.0.0.0:4433 --key gateway.key \
              --allow allow --permit 0.0.0.0/0 > gateway.log 2>&1"
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// Leaves a test early where the machine lacks what these tests need.
+/// Skips the test if a requirement of these tests is missing.
 #[macro_export]
 macro_rules! needs_world {
     () => {

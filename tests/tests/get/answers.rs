@@ -1,4 +1,4 @@
-//! Servers that answer as no server should: a clear sentence, and never a wrong file.
+//! Invalid and unusual responses: an error that names the fault, and never a wrong file.
 
 use crate::faulty::End::{Fails, Newer, Over, Resumable, Safe, Stays, Whole};
 use crate::faulty::{at_once, one_by_one, with};
@@ -63,7 +63,7 @@ fn ranges_that_are_others() {
             Over(WIFI),
             &["lte is not used any more: the server sent another part of the object"],
         ),
-        // That is allowed.
+        // A short range is allowed.
         ("https://origin.lab/ranges/short-range/object", Over(BOTH), &[]),
         ("http://origin.lab/ranges/short-range/object", Over(BOTH), &[]),
         (
@@ -118,7 +118,7 @@ fn versions_that_differ() {
     ]);
 }
 
-/// Once it is fetched anew; an object that changes all the time is given up.
+/// The download restarts once; an object that changes continuously is an error.
 #[test]
 fn versions_that_change_under_way() {
     needs_far!();
@@ -142,7 +142,7 @@ fn versions_that_change_under_way() {
 fn bodies_that_are_not_what_was_announced() {
     needs_far!();
     one_by_one(&[
-        // A piece that ends in a frame with more than was announced is refused as a whole.
+        // A piece that ends in a frame with excess bytes is discarded as a whole.
         ("https://origin.lab/ranges/more/object", Safe, &[]),
         ("http://origin.lab/ranges/more/object", Whole, &[]),
         ("https://origin.lab/lte/more-chunked/object", Whole, &[]),
@@ -181,7 +181,7 @@ fn lengths_that_are_not_told() {
             Over(WIFI),
             &["does not tell the length, so only one path is used"],
         ),
-        // Of a range, the Content-Range tells it.
+        // The Content-Range of a range has the length.
         ("https://origin.lab/ranges/chunked/object", Over(BOTH), &[]),
         ("http://origin.lab/ranges/chunked/object", Over(BOTH), &[]),
         ("http://origin.lab/ranges/until-close/object", Over(BOTH), &[]),
@@ -260,7 +260,7 @@ fn servers_that_never_end_well() {
         ("http://origin.lab/always/closed/object", Fails, &["closed the connection too early"]),
         ("http://origin.lab/always/half-head/object", Fails, &["every network failed ("]),
         ("http://origin.lab/always/babble/object", Fails, &["does not answer in HTTP/1.1"]),
-        // Nobody, and words instead of frames.
+        // A closed port, and HTTP/1.1 instead of HTTP/2 frames.
         ("http://origin.lab:81/always/good/object", Fails, &["connection refused"]),
         ("https://origin.lab:449/always/good/object", Fails, &["every network failed ("]),
         ("https://origin.lab/always/refused/object", Fails, &["refused"]),
@@ -324,13 +324,13 @@ fn redirects() {
             &["the server redirects to an unusable address"],
         ),
         ("https://origin.lab/always/no-location/object", Fails, &["302"]),
-        // As URLs are that were signed for an address.
+        // As URLs that are signed for one client address.
         ("https://origin.lab/always/signed/object", Over(BOTH), &[]),
         ("http://origin.lab/always/signed/object", Over(BOTH), &[]),
     ]);
 }
 
-/// A caller may be wrong about the length; the server is right.
+/// The caller's size may be wrong; that of the server applies.
 #[test]
 fn sizes_that_are_wrong() {
     needs_far!();
@@ -381,7 +381,7 @@ fn every_scheduler_brings_the_right_file() {
     }
 }
 
-/// Nothing but a checksum can tell.
+/// Only a checksum can reveal it.
 #[test]
 fn another_object_under_the_same_version() {
     needs_far!();

@@ -1,9 +1,9 @@
-//! Networks that go away under way.
+//! Networks that fail during a transfer.
 
 use crate::far::{Far, SLOW_LINKS, Transfer};
 use crate::needs_far;
 
-/// Fetches, and changes the links once both have brought something.
+/// Starts a download, and changes the links once both have delivered bytes.
 fn changed(then: &str) -> String {
     format!(
         "$GET --json https://origin.lab/object >json 2>said & pid=$!; \
@@ -63,7 +63,7 @@ fn a_network_that_comes_back_is_used_again() {
     Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
 }
 
-/// What had begun to come may end as it began; never do two versions come into one file.
+/// A transfer of the first version may finish; the file never has bytes of two versions.
 #[test]
 fn an_object_that_changes_under_way() {
     needs_far!();
@@ -77,7 +77,7 @@ fn an_object_that_changes_under_way() {
         assert!(manyways_tests::same_content(&far.path("out/before"), &far.path("out/object")));
         Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
     } else {
-        // What came of the old version stays until somebody says that it may go.
+        // The bytes of the old version remain until the user discards them.
         assert!(!far.fetched().contains(&"object".to_owned()), "{said}");
         assert!(said.contains("the object has changed on the server"), "{said}");
     }

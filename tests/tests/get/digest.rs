@@ -1,4 +1,4 @@
-//! What the server announces with `Repr-Digest` has to be what came.
+//! The received object must match the server's `Repr-Digest` (RFC 9530).
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use manyways_tests::finish;
 use crate::far::{Far, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
 
-/// A SHA-256 as the header has it: that of nothing.
+/// A SHA-256 digest in the header's encoding: of the empty object.
 const OF_NOTHING: &str = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
 
-/// nginx adds these headers to every 200 and 206.
+/// A server whose nginx adds these headers to every 200 and 206.
 fn announcing(headers: &[(&str, String)]) -> Far {
     let lines = headers.iter().map(|(name, value)| format!("    add_header {name} '{value}';\n"));
     Far::new().more(&lines.collect::<String>())
@@ -34,7 +34,7 @@ fn the_right_one_is_believed() {
     let seen = far.run(&TWO_LINKS, script).succeeded();
     for transfer in Transfer::all(&seen.stdout) {
         transfer.came_over(&["wifi", "lte"]);
-        // Nobody asked to be told.
+        // Without a request for it, the report has no checksum.
         assert!(transfer.0["sha256"].is_null(), "{transfer:?}");
     }
 }
@@ -60,7 +60,7 @@ fn a_wrong_one_is_an_error_and_leaves_nothing() {
     }
 }
 
-/// Every answer of the second run is a 206, whose header is still about the whole.
+/// Every response of the second run is a 206; its header still applies to the whole object.
 #[test]
 fn a_download_that_goes_on_is_compared_as_a_whole() {
     needs_far!("openssl");

@@ -1,4 +1,4 @@
-//! `--events`: the timeline of a run.
+//! `--events`: the event log of a run.
 
 use manyways_net::fetch::event::TransferEvent;
 use manyways_record::event::{Record, parse};

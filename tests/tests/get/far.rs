@@ -1,4 +1,4 @@
-//! A far side with something to fetch, and scripts that fetch it.
+//! A server with an object to download, and scripts that download it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,26 +7,26 @@ use manyways_tests::{Authority, Finished, Server, Site, finish, folder, manyways
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Together they take less than half a second for the object.
+/// Links that together deliver the object in less than half a second.
 pub const TWO_LINKS: [&str; 4] = [
     "--link",
     "wifi:down=24mbit,up=8mbit,delay=4ms",
     "--link",
     "lte:down=12mbit,up=4mbit,delay=9ms",
 ];
-/// The same, so slow that something can happen under way.
+/// Links that are slow enough for changes during a transfer.
 pub const SLOW_LINKS: [&str; 4] =
     ["--link", "wifi:down=8mbit,up=4mbit,delay=4ms", "--link", "lte:down=6mbit,up=4mbit,delay=9ms"];
-/// How long the object is.
+/// Length of the object in bytes.
 pub const LENGTH: u64 = 2_000_001;
 
-/// Runs before every script. It stands in a folder that everybody may write to.
+/// Runs before every script, in a folder that any user can write to.
 ///
-/// - `get` is the command with the authority that signed the server's certificate; `$GET` is the
-///   same, where a signal has to reach it and not a shell.
-/// - `come LINK BYTES` waits until so many bytes have come over a link.
+/// - `get` is the command with the authority of the server's certificate; `$GET` is the same command
+///   for scripts that send it a signal, which a shell function would receive instead.
+/// - `come LINK BYTES` waits until a link has delivered this number of bytes.
 /// - `until_there FILE` waits for a file.
-/// - `whole` says whether the right object has come.
+/// - `whole` checks that the received object is correct.
 const PREAMBLE: &str = r#"
 cd "$FILES/out"
 GET="manyways get --cacert $FILES/authority.pem"
@@ -38,7 +38,7 @@ until_there() { eventually test -e "$1"; }
 whole() { cmp object "$FILES/root/object"; }
 "#;
 
-/// An object on a web server, a certificate for it, and a folder to fetch it into.
+/// An object on a web server, a certificate for the server, and a folder for downloads.
 pub struct Far {
     files: TempDir,
     authority: Authority,
@@ -46,7 +46,7 @@ pub struct Far {
 }
 
 impl Far {
-    /// Serves `/object` under the names `origin.lab`, `www.lab` and both addresses.
+    /// Serves `/object` as `origin.lab`, `www.lab` and at the server's addresses.
     pub fn new() -> Self {
         let files = folder();
         let authority = Authority::new(
@@ -63,7 +63,7 @@ impl Far {
         Self { files, authority, more: String::new() }
     }
 
-    /// More lines for the configuration of nginx.
+    /// Adds lines to the configuration of nginx.
     pub fn more(mut self, lines: &str) -> Self {
         self.more = lines.to_owned();
         self
@@ -78,12 +78,12 @@ impl Far {
         self.nginx_of("nginx", &self.authority)
     }
 
-    /// The same in a folder of its own, with a certificate of another authority.
+    /// The command of an nginx with a separate folder and a certificate of another authority.
     pub fn nginx_of(&self, folder: &str, authority: &Authority) -> String {
         self.nginx_with(folder, authority, "root")
     }
 
-    /// The same with the files of another folder.
+    /// The command of an nginx with the files of another folder.
     pub fn nginx_with(&self, folder: &str, authority: &Authority, root: &str) -> String {
         let root = self.path(root);
         let more = format!(
@@ -110,7 +110,7 @@ impl Far {
         self.apache_with("")
     }
 
-    /// The same with more lines in its configuration.
+    /// The command of Apache httpd with additional configuration lines.
     pub fn apache_with(&self, more: &str) -> String {
         let site = Site {
             root: &self.path("root"),
@@ -122,8 +122,8 @@ impl Far {
         Server::apache(&self.path("apache"), &site).expect("Apache").command().join(" ")
     }
 
-    /// The command of a server that misbehaves as a URL says: HTTP/1.1 on port 80, HTTP/2 on 443,
-    /// HTTP/1.1 over TLS on 444, and on further ports whatever its own table says.
+    /// The command of the faulty server, whose faults depend on the URL: HTTP/1.1 on port 80,
+    /// HTTP/2 on 443, HTTP/1.1 over TLS on 444, and the further ports of its table.
     pub fn faulty(&self) -> String {
         object(&self.path("root"), "other", LENGTH, 12);
         let server = env!("CARGO_BIN_EXE_faulty-server");
@@ -142,20 +142,20 @@ impl Far {
         )
     }
 
-    /// The same with nginx on the far side.
+    /// Runs a script with nginx as the server.
     #[track_caller]
     pub fn run(&self, links: &[&str], script: &str) -> Finished {
         self.run_with(&[links, &["--far", &self.nginx()]].concat(), script)
     }
 
-    /// A file that a script wrote.
+    /// Reads a file that a script wrote.
     #[track_caller]
     pub fn read(&self, name: &str) -> String {
         let path = self.path("out").join(name);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The names of the files that were fetched, finished or not.
+    /// Names of the downloaded files, complete or not.
     pub fn fetched(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("out")).expect("a folder of the test");
         let mut names: Vec<String> = entries
@@ -167,7 +167,7 @@ impl Far {
         names
     }
 
-    /// The bytes of bodies that nginx has sent to this user agent so far, by its log.
+    /// Total length of the bodies that nginx has sent to this user agent so far, from its log.
     pub fn sent_to(&self, agent: &str) -> u64 {
         let log = fs::read_to_string(self.path("nginx/access.log")).expect("nginx has a log");
         // ADDRESS - - [TIME] "GET /object HTTP/2.0" 206 BYTES "-" "AGENT"
@@ -179,12 +179,12 @@ impl Far {
     }
 }
 
-/// What one transfer reported.
+/// The report of one transfer.
 #[derive(Debug)]
 pub struct Transfer(pub Value);
 
 impl Transfer {
-    /// Of each line of JSON, its only transfer.
+    /// The only transfer of each line of JSON.
     #[track_caller]
     pub fn all(stdout: &str) -> Vec<Self> {
         let lines = stdout.lines().map(|line| {
@@ -197,7 +197,7 @@ impl Transfer {
         lines.collect()
     }
 
-    /// The transfer of the only line.
+    /// The transfer of the only line of JSON.
     #[track_caller]
     pub fn only(stdout: &str) -> Self {
         let mut all = Self::all(stdout);
@@ -216,7 +216,7 @@ impl Transfer {
         self.path(path)["bytes"].as_u64().expect("a number")
     }
 
-    /// A path's line.
+    /// The report of a path.
     #[track_caller]
     pub fn path(&self, name: &str) -> &Value {
         let paths = self.0["paths"].as_array().expect("a list");
@@ -224,7 +224,7 @@ impl Transfer {
         found.unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// All of the object came, and each of these paths brought some of it and no other did.
+    /// Asserts that the whole object was received over each of these paths and over no other.
     #[track_caller]
     pub fn came_over(&self, paths: &[&str]) -> &Self {
         assert_eq!(self.number("bytes"), LENGTH, "{self:?}");
@@ -237,7 +237,7 @@ impl Transfer {
     }
 }
 
-/// Every test here needs these.
+/// Skips the test if a requirement of all tests in this folder is missing.
 #[macro_export]
 macro_rules! needs_far {
     ($($more:expr),*) => {

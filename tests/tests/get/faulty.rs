@@ -1,4 +1,4 @@
-//! Runs of transfers from a server that misbehaves, each with what must come of it.
+//! Runs transfers from a faulty server, each with its expected result.
 
 use std::fs;
 
@@ -6,42 +6,41 @@ use serde_json::Value;
 
 use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
 
-/// What must come of a transfer.
+/// Expected result of a transfer.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// The right file, over whichever networks.
+    /// The correct file, over any networks.
     Whole,
-    /// The right file, over these networks and no others.
+    /// The correct file, over these networks and no others.
     Over(&'static [&'static str]),
-    /// The version of the object that came after the first.
+    /// The second version of the object.
     Newer,
-    /// The right file, or an error after which `-c` brings it from the server when it is well
-    /// again: whichever is first.
+    /// The correct file, or an error after which `-c` downloads it from the corrected server.
     Safe,
-    /// An error, and nothing is left.
+    /// An error without a remaining file.
     Fails,
-    /// An error, and what came stays, although no `-c` can go on with it.
+    /// An error with a part file that `-c` cannot continue.
     Stays,
-    /// An error, and `-c` brings the rest from the server when it is well again.
+    /// An error after which `-c` downloads the rest from the corrected server.
     Resumable,
 }
 
-/// A transfer: its URL, what must come of it, and words that must have been said.
+/// A transfer: its URL, its expected result, and text that its output must contain.
 pub type Case = (&'static str, End, &'static [&'static str]);
 
-/// Fetches each in a folder of its own, one after the other.
+/// Runs the cases one after the other, each in a separate folder.
 #[track_caller]
 pub fn one_by_one(cases: &[Case]) {
     run(cases, "", "");
 }
 
-/// The same, all at the same time: for those that have to wait.
+/// Runs the cases concurrently, for cases with long timeouts.
 #[track_caller]
 pub fn at_once(cases: &[Case]) {
     run(cases, "&", "");
 }
 
-/// One after the other, with more options.
+/// Runs the cases one after the other with additional options.
 #[track_caller]
 pub fn with(options: &str, cases: &[Case]) {
     run(cases, "", options);
@@ -73,7 +72,7 @@ fn run(cases: &[Case], aside: &str, options: &str) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What is wrong with what came of a case.
+/// Describes the deviation of a case from its expected result; `None` if there is none.
 fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
     let said = far.read(&format!("{nth}/said"));
     let line = far.read(&format!("{nth}/json"));
@@ -123,7 +122,7 @@ fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
         End::Fails | End::Stays | End::Resumable => {
             let error = &transfer.0["error"];
             let message = error["message"].as_str().unwrap_or_default();
-            // One sentence, and one hint.
+            // One sentence and one hint.
             if message.is_empty() || message.contains('\n') || message.ends_with('.') {
                 return wrong("no sentence".into());
             }

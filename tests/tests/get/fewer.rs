@@ -1,4 +1,4 @@
-//! Servers whose objects only one network can fetch.
+//! Servers whose objects can be downloaded over only one network.
 
 use crate::far::{Far, TWO_LINKS, Transfer};
 use crate::needs_far;
@@ -30,7 +30,7 @@ fn one_network_is_used_and_it_is_said() {
     }
 }
 
-/// Its bytes cannot be told from those of another version, so that nothing is left to continue.
+/// Its bytes cannot be distinguished from those of another version, so no part file remains.
 #[test]
 fn what_has_no_version_is_not_continued() {
     needs_far!("nginx");

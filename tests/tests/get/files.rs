@@ -1,4 +1,4 @@
-//! Places where no file can be written, and hosts that have no network.
+//! Files that cannot be written, and hosts without a usable network.
 
 use manyways_tests::manyways_path;
 
@@ -48,7 +48,7 @@ fn a_folder_that_may_not_be_written_to() {
     }
 }
 
-/// The file cannot get its name, and is nowhere to be continued.
+/// The file cannot be renamed, and no part file remains.
 #[test]
 fn a_disk_or_folder_that_goes_under_way() {
     needs_far!("unshare");
@@ -94,7 +94,7 @@ fn no_network_at_all() {
 fn a_strict_reverse_path_filter_is_named() {
     needs_far!("ip");
     let far = Far::new();
-    // LTE's way back is not the main table's way to the server.
+    // The route from LTE to the server differs from that of the main table.
     let script = "echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter; \
                   echo 1 >/proc/sys/net/ipv4/conf/lte/rp_filter; \
                   manyways paths >paths; ip rule del oif lte; ip rule del from 10.64.2.2; \

@@ -1,9 +1,10 @@
-//! Interfaces that go, come back, or come late.
+//! Interfaces that are removed, return, or appear late.
 
 use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
 
-/// Keeps what the kernel forgets of an interface that goes down, and brings it back.
+/// Saves the routes and addresses that the kernel deletes when an interface goes down, and restores
+/// them.
 const KEEP: &str = r#"
 keep() {
   ip -4 route show table $2 >routes4; ip -6 route show table $2 >routes6
@@ -21,7 +22,7 @@ bring_back() {
 }
 "#;
 
-/// Fetches, and does this once both networks have brought something.
+/// Starts a download, and runs `then` once both networks have delivered bytes.
 fn under_way(then: &str) -> String {
     format!(
         "{KEEP} $GET --json https://origin.lab/object >json 2>said & pid=$!; \
@@ -53,7 +54,7 @@ fn an_interface_that_is_switched_off_or_removed_under_way() {
 fn an_interface_that_is_switched_off_and_on_again_is_used_again() {
     needs_far!("ip", "awk");
     let far = Far::new();
-    // Wi-Fi alone would take so long that the other has time to come back.
+    // Wi-Fi alone is slow enough that LTE can return before the end.
     let script = format!(
         "{KEEP} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
@@ -66,7 +67,7 @@ fn an_interface_that_is_switched_off_and_on_again_is_used_again() {
     Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
 }
 
-/// As a modem does that is reset: its interface is gone, and one of that name comes again.
+/// As with a modem reset: the interface is removed, and a new one gets its name.
 #[test]
 fn an_interface_that_is_removed_and_returned_is_used_again() {
     needs_far!("ip", "awk");
@@ -99,7 +100,7 @@ fn a_network_that_appears_under_way_joins() {
     assert!(far.read("said").contains("manyways: lte joined\n"), "{}", far.read("said"));
 }
 
-/// As after a DHCP server that has forgotten its lease: nothing comes to the old address any more.
+/// As after a DHCP server has lost its leases: the old address receives no more packets.
 #[test]
 fn a_network_that_gets_another_address_is_used_with_that() {
     needs_far!("ip");
@@ -121,7 +122,7 @@ fn a_network_that_gets_another_address_is_used_with_that() {
     Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
 }
 
-/// One that is not named with `--via` stays out of it.
+/// A network that `--via` does not name is not used.
 #[test]
 fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
     needs_far!("ip");
@@ -138,7 +139,7 @@ fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
     assert!(counted < 2_000, "{counted}");
 }
 
-/// Nobody says that a network is dead: it just brings nothing.
+/// No event reports the failure of a network: it just delivers no bytes.
 #[test]
 fn both_networks_silent() {
     needs_far!();
@@ -163,7 +164,7 @@ fn both_networks_silent() {
     assert_eq!(Transfer::only(&far.read("rest")).number("bytes"), LENGTH - came);
 }
 
-/// What was silent for a while is not given up.
+/// A network that was silent for a while is used again.
 #[test]
 fn both_networks_silent_for_a_moment() {
     needs_far!();
@@ -174,7 +175,7 @@ fn both_networks_silent_for_a_moment() {
              manyways lab set --lab $LAB_NAME lte state={state}"
         )
     };
-    // Until a first request has been given up.
+    // Until the first request has failed.
     let script = format!(
         "MANYWAYS_LOG=debug $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 300000; come lte 200000; {}; \
@@ -186,7 +187,7 @@ fn both_networks_silent_for_a_moment() {
     assert_eq!(Transfer::only(&far.read("json")).number("bytes"), LENGTH);
 }
 
-/// The other networks go on while one waits for its name servers.
+/// The other networks continue while one waits for its name servers.
 #[test]
 fn name_servers_that_are_silent_on_one_network() {
     needs_far!("nft");

@@ -1,4 +1,4 @@
-//! What an earlier run left, when it is not what it should be.
+//! Invalid remains of an earlier run.
 
 use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
@@ -7,12 +7,13 @@ use crate::needs_far;
 const BEGUN: &str = "$GET https://origin.lab/object 2>said & pid=$!; come wifi 500000; \
                      kill -INT $pid; wait $pid; test -e object.manyways || exit 7; ";
 
-/// `-c` refuses it, touches nothing and says what to do; without `-c` it is forgotten.
+/// `-c` rejects the resume file, changes nothing and prints a hint; without `-c` the file is
+/// discarded.
 #[test]
 fn a_resume_file_that_does_not_match() {
     needs_far!("sed");
     let cases = [
-        // What is done to it, and what is said of that.
+        // Damage to the resume file, and the text of the error.
         ("echo garbage >object.manyways", "it is damaged"),
         (": >object.manyways", "it is damaged"),
         ("head -c 40 kept.manyways >object.manyways", "it is damaged"),
@@ -59,7 +60,7 @@ fn a_resume_file_that_does_not_match() {
     assert_eq!(seen.stdout, "object\n");
 }
 
-/// The file says that bytes are of one version, and the server has another.
+/// The resume state is of another version than the server's object.
 #[test]
 fn a_resume_file_of_another_version() {
     needs_far!("sed");
@@ -95,7 +96,7 @@ fn a_shorter_version_leaves_nothing_of_the_longer_one() {
     assert_eq!(far.run(&SLOW_LINKS, &script).succeeded().stdout, "object\n");
 }
 
-/// The parts that are missing may be anywhere, and as small as can be.
+/// Missing ranges of any position and size are downloaded.
 #[test]
 fn whatever_is_missing_is_fetched() {
     needs_far!("dd");
@@ -111,7 +112,7 @@ fn whatever_is_missing_is_fetched() {
     let mut script = format!("{BEGUN} cp object.manyways kept; ");
     for (nth, done) in cases.iter().enumerate() {
         let done: Vec<String> = done.iter().map(|(from, to)| format!("[{from},{to}]")).collect();
-        // What is said to be there is right, and all else is wrong.
+        // The ranges in the resume state are correct, and all other bytes are wrong.
         let gaps: String = gaps(cases[nth])
             .map(|(from, to)| {
                 format!(
@@ -146,7 +147,7 @@ fn gaps(done: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
     starts.zip(ends).filter(|(from, to)| from < to)
 }
 
-/// Killed again and again, at many places, and never given time to end in good order.
+/// Repeated SIGKILL at many positions.
 #[test]
 fn after_kills_at_many_points() {
     needs_far!();
@@ -158,7 +159,7 @@ fn after_kills_at_many_points() {
          over() { kill -0 $pid 2>/dev/null || return 0; beyond $1; }; ",
     );
     for first in (0..2_000_000).step_by(160_000) {
-        // Twice, and whole the third time.
+        // Two interrupted runs, and a complete third one.
         for (options, bytes) in [("", first), ("-c", 350_000)] {
             script.push_str(&format!(
                 "before=$(rx); $GET {options} https://origin.lab/object 2>said & pid=$!; \
@@ -174,7 +175,7 @@ fn after_kills_at_many_points() {
     far.run(&TWO_LINKS, &format!("{script} true")).succeeded();
 }
 
-/// Nothing has come yet, so that nothing is worth to be kept.
+/// Without received bytes there is no state to keep.
 #[test]
 fn a_stop_before_the_first_byte() {
     needs_far!();
@@ -189,7 +190,7 @@ fn a_stop_before_the_first_byte() {
     assert_eq!(Transfer::only(&far.read("json")).0["error"]["resumable"], false);
 }
 
-/// Two of them would write into one file.
+/// Two processes would write into one file.
 #[test]
 fn a_second_download_to_the_same_file() {
     needs_far!();

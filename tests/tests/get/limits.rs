@@ -1,9 +1,9 @@
-//! Real servers that are set up to be difficult.
+//! Real servers with restrictive configurations.
 
 use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
 use crate::needs_far;
 
-/// It says GOAWAY over HTTP/2 and closes over HTTP/1.1.
+/// The server sends GOAWAY over HTTP/2 and closes over HTTP/1.1.
 #[test]
 fn a_server_that_ends_connections_after_three_requests() {
     needs_far!();
@@ -29,7 +29,7 @@ fn a_server_that_allows_one_stream_at_a_time() {
     Transfer::only(&seen.stdout).came_over(&["wifi", "lte"]);
 }
 
-/// Who is asked for calm because of its PINGs sends no more of them, on no further connection.
+/// After an ENHANCE_YOUR_CALM because of PINGs, the client sends no more PINGs on any connection.
 #[test]
 fn a_server_that_takes_few_pings() {
     needs_far!();
@@ -112,7 +112,7 @@ fn redirects_of_a_real_server() {
     assert_eq!(far.fetched(), [""; 0]);
 }
 
-/// With words that say which of the two it was.
+/// The error distinguishes the two cases.
 #[test]
 fn a_port_that_speaks_something_else() {
     needs_far!();
@@ -136,7 +136,7 @@ fn a_port_that_speaks_something_else() {
     assert_eq!(far.fetched(), [""; 0]);
 }
 
-/// Apache can be told to know no ranges, and nginx to serve one connection at a time.
+/// Apache can disable ranges, and nginx can limit the number of connections to one.
 #[test]
 fn servers_with_little_to_give() {
     needs_far!("apache2");

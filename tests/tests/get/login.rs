@@ -1,4 +1,4 @@
-//! Servers that ask for a user name and a password.
+//! Servers that require a user name and a password.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use manyways_tests::{finish, manyways};
 use crate::far::{Far, TWO_LINKS, Transfer};
 use crate::needs_far;
 
-/// `/closed/object` is for `me` with this password.
+/// The password of user `me` for `/closed/object`.
 const PASSWORD: &str = "open sesame@9";
 
 fn far() -> Far {

@@ -1,7 +1,7 @@
-//! `manyways get` as a user meets it: real servers behind emulated links.
+//! `manyways get` from the user's side: real servers and emulated links.
 //!
-//! Nothing here is timed. A script waits for bytes to have come, and every wait has a deadline that
-//! only a hang reaches.
+//! No test measures time. A script waits for received bytes, with a deadline that only a hang
+//! reaches.
 
 mod answers;
 mod broken;

@@ -1,4 +1,4 @@
-//! Networks whose bytes cost money.
+//! Metered networks.
 
 use crate::far::{Far, LENGTH, Transfer};
 use crate::needs_far;
@@ -9,7 +9,7 @@ const LINKS: [&str; 4] = [
     "--link",
     "lte:down=12mbit,up=4mbit,delay=9ms,metered=yes",
 ];
-/// What is in the buffers of one connection over LTE at most: its queue and the server's own.
+/// Maximum number of buffered bytes of one connection over LTE: in its queue and in the server.
 const UNDER_WAY: u64 = 600_000;
 
 #[test]
@@ -38,7 +38,7 @@ fn no_more_than_is_allowed() {
     assert!(counted[1] < 2_000, "{counted:?}");
     all.came_over(&["wifi", "lte"]);
     assert!(all.number("metered_bytes") >= all.bytes("lte"), "{all:?}");
-    // The link has seen all that was counted.
+    // The link has delivered at least the counted bytes.
     for (transfer, counted) in [(some, counted[0]), (all, counted[2])] {
         assert!(transfer.number("metered_bytes") <= counted, "{counted}: {transfer:?}");
     }

@@ -1,4 +1,4 @@
-//! Options that change how a transfer goes about it, and the words for those that make no sense.
+//! Options of a transfer, and the errors for invalid values.
 
 use manyways_tests::{finish, manyways, object};
 
@@ -27,7 +27,7 @@ fn values_that_make_no_sense() {
     }
 }
 
-/// Whatever the way of sharing, it is the right file.
+/// Every scheduler yields the correct file.
 #[test]
 fn every_scheduler_brings_the_file() {
     needs_far!();
@@ -46,7 +46,7 @@ fn every_scheduler_brings_the_file() {
     }
 }
 
-/// The kernel is the witness: it counts the connections that the device opens.
+/// The kernel counts the connections that the device opens.
 #[test]
 fn a_warm_up_leaves_its_connections_to_what_follows() {
     needs_far!("awk");
@@ -67,7 +67,7 @@ fn a_warm_up_leaves_its_connections_to_what_follows() {
     assert_eq!(log.lines().filter(|line| line.contains("/small ")).count(), 2, "{log}");
 }
 
-/// Only LTE's name server knows the host; the option makes Wi-Fi ask that one.
+/// Only LTE's name server has the host; the option makes Wi-Fi query that server.
 #[test]
 fn name_servers_can_be_named_for_each_network() {
     needs_far!();

@@ -1,4 +1,4 @@
-//! What networks were worth, kept for the next time.
+//! Cached path estimates of earlier transfers.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn a_file_for_each_network_that_brought_enough() {
     assert_eq!((&lte["schema"], &lte["name"]), (&"manyways.network/1".into(), &"lte".into()));
     assert_eq!(lte["gateway"], "10.64.2.1");
     let rate = lte["rate_bps"].as_u64().expect("a rate");
-    // The link has 12 Mbit/s; the bounds are those of another link or unit.
+    // The link has 12 Mbit/s; values outside of the bounds belong to another link or unit.
     assert!((1_000_000..50_000_000).contains(&rate), "{lte}");
 }
 

@@ -3,7 +3,7 @@
 use crate::far::{Far, LENGTH, SLOW_LINKS, Transfer};
 use crate::needs_far;
 
-/// Kills a transfer when so many bytes have come over Wi-Fi.
+/// Kills a transfer after a number of bytes over Wi-Fi.
 fn killed(signal: &str, bytes: u32) -> String {
     format!(
         "before=$(cat /sys/class/net/wifi/statistics/rx_bytes); \
@@ -30,7 +30,7 @@ fn after_a_kill_at_any_point() {
     let came: Vec<u64> =
         Transfer::all(&seen.stdout).iter().map(|transfer| transfer.number("bytes")).collect();
     assert_eq!(came.len(), points.len());
-    // What was not yet flushed to the disk is fetched again, and nothing else.
+    // Only bytes that were not flushed to the disk are downloaded again.
     assert!(came[0] <= LENGTH, "{came:?}");
     for (came, killed_after) in came.iter().zip(points).skip(1) {
         assert!(*came < LENGTH, "{came} after {killed_after}");
@@ -38,7 +38,7 @@ fn after_a_kill_at_any_point() {
     assert!(came[3] < came[1], "{came:?}");
 }
 
-/// The server's log is the witness that `-c` asks only for what is missing.
+/// The server's log shows that `-c` requests only the missing ranges.
 #[test]
 fn after_a_stop_only_the_rest_is_asked_for() {
     needs_far!();
@@ -56,7 +56,7 @@ fn after_a_stop_only_the_rest_is_asked_for() {
         let rest = Transfer::only(&seen.stdout);
         let missing = rest.number("bytes");
         assert!(missing < LENGTH - u64::from(bytes) * 9 / 10, "{missing} after {bytes}");
-        // A request that was cut may be logged only after its connection has ended.
+        // nginx may log an interrupted request only after the end of its connection.
         assert!(far.sent_to("again") > 0, "the log is no witness");
         assert!(far.sent_to("again") < LENGTH, "{} of {missing}", far.sent_to("again"));
         assert_eq!(far.fetched(), ["object"]);

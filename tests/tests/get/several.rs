@@ -1,4 +1,4 @@
-//! Several URLs in one command, and files that are there already.
+//! Several URLs in one command, and files that exist already.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn a_url_that_fails_does_not_hold_up_the_others() {
     assert_eq!(far.fetched(), ["object"]);
 }
 
-/// One that is stopped does.
+/// A signal ends all of them.
 #[test]
 fn a_stop_ends_the_whole_command() {
     needs_far!();
@@ -44,7 +44,7 @@ fn a_stop_ends_the_whole_command() {
     assert_eq!(far.read("code"), "1\n");
 }
 
-/// The server's log is the witness that nothing is asked for.
+/// The server's log shows that there is no request.
 #[test]
 fn a_file_that_is_there_already_is_not_fetched_again() {
     needs_far!("sha256sum");

@@ -1,4 +1,4 @@
-//! `-o -`: what is fetched goes to standard output, in order, as fast as somebody takes it.
+//! `-o -`: the object is written to standard output in order, at the speed of the reader.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use manyways_tests::object;
 use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS};
 use crate::needs_far;
 
-/// So fast that much would come while nobody reads.
+/// Links that are fast enough to deliver a large amount while the reader waits.
 const FAST_LINKS: [&str; 4] = [
     "--link",
     "wifi:down=300mbit,up=50mbit,delay=2ms",
     "--link",
     "lte:down=200mbit,up=50mbit,delay=5ms",
 ];
-/// More than may wait for a reader.
+/// More bytes than `get` buffers for a reader.
 const LARGE: u64 = 48_000_000;
 
 #[test]
@@ -44,7 +44,7 @@ fn several_urls_follow_each_other() {
     far.run(&TWO_LINKS, script).succeeded();
 }
 
-/// The interfaces count what comes while nobody reads.
+/// The interface counters show the received bytes while the reader waits.
 #[test]
 fn a_reader_that_waits_holds_the_servers_back() {
     needs_far!();
@@ -62,7 +62,8 @@ fn a_reader_that_waits_holds_the_servers_back() {
         );
         far.run(&FAST_LINKS, &script).succeeded();
         let came: u64 = far.read("waiting").trim().parse().expect("a number");
-        // What may wait, what the reader had, and what was on its way or in buffers.
+        // The buffer for the reader, the bytes that it has read, and the bytes in flight or in
+        // other buffers.
         assert!(came < 16 * 1024 * 1024 + 1_000_000 + 10_000_000, "{url}: {came} bytes");
     }
 }
@@ -85,7 +86,7 @@ fn a_reader_that_goes_away_ends_it() {
     assert_eq!(far.fetched(), [""; 0]);
 }
 
-/// The write that nobody takes must not hold the end up.
+/// A blocked write must not delay the end.
 #[test]
 fn a_stop_while_nobody_reads() {
     needs_far!();
@@ -97,7 +98,7 @@ fn a_stop_while_nobody_reads() {
     assert!(far.read("said").contains("stopped before the end"), "{}", far.read("said"));
 }
 
-/// What was written cannot be taken back, but it can be said.
+/// Written bytes cannot be withdrawn, but the mismatch is an error.
 #[test]
 fn a_checksum_is_compared_at_the_end() {
     needs_far!("sha256sum");
@@ -128,14 +129,14 @@ fn what_does_not_go_with_it() {
     }
 }
 
-/// Bytes without a version cannot be continued, and those that were read not be taken back.
+/// Bytes without a version cannot be continued, and written bytes cannot be withdrawn.
 #[test]
 fn a_download_that_has_to_begin_anew_fails() {
     needs_far!();
     let far = Far::new().more(
         "location /anew/ { alias ROOT/; etag off; add_header Last-Modified ''; limit_rate 400k; }",
     );
-    // The link is gone for as long as the server's connection is not.
+    // The connection of the server is closed.
     let script = "mkfifo pipe; $GET -o - --scheduler single --via wifi http://origin.lab/anew/object 2>said >pipe & \
                   pid=$!; exec 3<pipe; head -c 100000 <&3 >part; \
                   kill -TERM $(cat $FILES/nginx/pid); cat <&3 >rest; wait $pid; echo $? >code";

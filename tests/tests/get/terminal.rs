@@ -1,9 +1,9 @@
-//! What is seen on a terminal, and what on a pipe.
+//! Output on a terminal, and output on a pipe.
 
 use crate::far::{Far, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
 
-/// What stands on a terminal, as far as a progress display needs it.
+/// Content of a terminal, as far as a progress display needs it.
 struct Screen {
     width: usize,
     rows: Vec<String>,
@@ -12,8 +12,7 @@ struct Screen {
 }
 
 impl Screen {
-    /// A terminal on which `script` has shown this. `frame` sees it whenever something is about to
-    /// be drawn over.
+    /// Replays the output that `script` recorded. Calls `frame` before each overwriting of content.
     fn show(width: usize, typescript: &str, mut frame: impl FnMut(&Self)) -> Self {
         let mut screen = Self { width, rows: vec![String::new()], row: 0, column: 0 };
         let text = typescript.split_once('\n').expect("script says that it started").1;
@@ -87,7 +86,7 @@ fn a_line_for_each_network_on_a_terminal() {
     for part in ["wifi [", "lte [", "all [", "Mbit/s"] {
         assert!(seen.contains(part), "no {part} in {seen}");
     }
-    // The line of JSON is where it was sent to and not among the bars.
+    // The line of JSON is in its file and not between the bars.
     assert!(!seen.contains("manyways.get/1"), "{seen}");
     Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
 }
@@ -114,7 +113,7 @@ fn a_pipe_gets_json_and_nothing_else() {
     assert!(far.read("failed").contains("404 Not Found"), "{}", far.read("failed"));
 }
 
-/// Whatever the width: nothing is broken into two lines, and nothing is left of the bars.
+/// At every width, no line wraps, and no bar remains on the screen.
 #[test]
 fn the_display_fits_a_terminal_of_any_width() {
     needs_far!("script");

@@ -1,4 +1,4 @@
-//! Networks that do not lead to the same thing: each has its own name servers and its own way.
+//! Networks with different views of a server: each has separate name servers and routes.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use manyways_tests::{Authority, Finished};
 use crate::far::{Far, Transfer};
 use crate::needs_far;
 
-/// A scenario in which `www.lab` is one host over Wi-Fi and another one over LTE.
+/// Runs a script in a scenario in which `www.lab` is a different host for each network.
 fn two_hosts(far: &Far, hosts: &str, script: &str) -> Finished {
     let links = "name = \"unlike\"\n[link.wifi]\ndown = \"24mbit\"\ndelay = \"4ms\"\n\
                  [link.lte]\ndown = \"12mbit\"\ndelay = \"9ms\"\n";
@@ -61,12 +61,12 @@ fn each_network_asks_its_own_server() {
     assert_eq!(transfer.path("lte")["server"], "fd00:18::2");
 }
 
-/// The servers of one name do not have the same file: nothing is mixed, whoever was first.
+/// The servers of one name have different files: the file never has bytes of both.
 #[test]
 fn another_object_behind_each_network() {
     needs_far!("touch");
     let others = [
-        // Another length, another content of the same length, and the same content of another day.
+        // Another length, other content of the same length, and the same content with another date.
         ("longer", "head -c 2000002 /dev/urandom"),
         ("other", "head -c 2000001 /dev/urandom"),
         ("later", "cat $FILES/root/object"),
@@ -99,7 +99,7 @@ fn another_object_behind_each_network() {
     }
 }
 
-/// Each network follows the redirect by itself, and looks the new name up by itself.
+/// Each network follows the redirect and resolves the new name separately.
 #[test]
 fn a_redirect_to_another_host() {
     needs_far!();

@@ -1,4 +1,4 @@
-//! The right file, over all networks that are meant.
+//! The correct file, over all selected networks.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ const ALL: &str =
 #[track_caller]
 fn over_both(far: &Far, server: &str, urls: &[(&str, &str)]) {
     let list: Vec<&str> = urls.iter().map(|(url, _)| *url).collect();
-    // The links have seen it too.
+    // The interface counters confirm it.
     let script = format!(
         "URLS='{}'; {ALL}; come wifi {each}; come lte {each}",
         list.join(" "),
@@ -92,7 +92,7 @@ fn over_three_links_or_those_that_are_named() {
 fn without_any_privilege() {
     needs_far!("setpriv");
     let far = Far::new();
-    // Where the binary is built, another user may not look.
+    // Another user may not read the build folder.
     fs::copy(manyways_tests::manyways_path(), far.path("manyways")).expect("room for the binary");
     let seen = far.run(
         &TWO_LINKS,

@@ -1,4 +1,4 @@
-//! What is said when it fails: the reason once, and a hint that helps.
+//! Error messages: each reason once, with a useful hint.
 
 use crate::far::{Far, TWO_LINKS};
 use crate::needs_far;

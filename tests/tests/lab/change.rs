@@ -1,16 +1,16 @@
-//! Labs that run: `lab set`, `lab enter`, `lab list`.
+//! Running labs: `lab set`, `lab enter`, `lab list`.
 
 use manyways_tests::{Need, finish, manyways, needs};
 
 use crate::running::{Lab, TWO_LINKS, eventually, name};
 
-/// Whether a packet gets through a link and back within so many seconds.
+/// Whether a packet passes a link in both directions within `patience` seconds.
 fn ping(lab: &Lab, link: &str, patience: u32) -> bool {
     let ping = format!("ping -q -c 1 -W {patience} -I {link} 198.18.0.1");
     lab.device(&ping).status.success()
 }
 
-/// A busy machine may take long.
+/// The timeout allows for a busy machine.
 fn passes(lab: &Lab, link: &str) -> bool {
     ping(lab, link, 30)
 }
@@ -40,7 +40,7 @@ fn set_changes_a_link_while_it_runs() {
     let seen = lab.device(link).succeeded().stdout;
     assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "nobody is told: {seen}");
 
-    // The kernel takes its time to act on the carrier.
+    // The kernel handles a carrier change asynchronously.
     let shows = |state: &str, route: &str| {
         eventually(state, || {
             let seen = lab.device(link).succeeded().stdout;
@@ -53,7 +53,7 @@ fn set_changes_a_link_while_it_runs() {
     shows("LOWER_UP", "dev wifi");
     assert!(passes(&lab, "wifi"));
 
-    // A rate of nothing carries nothing; what waited goes when there is one again.
+    // A rate of zero delivers nothing; waiting packets are delivered after the rate is raised.
     set(&["wifi", "down=0bit"]);
     assert!(swallows(&lab, "wifi"));
     set(&["wifi", "down=5mbit", "up=unlimited", "delay=3ms"]);

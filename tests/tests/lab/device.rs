@@ -1,4 +1,4 @@
-//! What a command sees of the network around it.
+//! The network environment of a command in a lab.
 
 use std::fs;
 use std::io::Write as _;
@@ -62,7 +62,7 @@ fn names_resolve_in_both_families() {
     assert!(seen.ends_with("none\n"), "{seen}");
 }
 
-/// What a far server sees decides: it is another stack.
+/// The address that the server sees is decisive, because the server has another network stack.
 #[test]
 fn a_bound_socket_takes_its_link_there_and_back() {
     needs!(Need::Root, Need::Command("nginx"), Need::Command("curl"));
@@ -115,7 +115,7 @@ fn input_and_output_pass_through() {
     assert!(String::from_utf8_lossy(&output.stderr).ends_with("done\n"));
 }
 
-/// Joining a mount namespace leads to its root: the command must not notice.
+/// Entering a mount namespace changes to its root; the command must start in the caller's folder.
 #[test]
 fn a_command_starts_where_its_caller_is() {
     needs!(Need::Root, Need::Command("ip"));
@@ -128,7 +128,7 @@ fn a_command_starts_where_its_caller_is() {
     assert_eq!(done.stdout, "found\n");
 }
 
-/// A workload that calls `manyways` means the one that made the lab.
+/// A workload that calls `manyways` gets the binary that created the lab.
 #[test]
 fn the_lab_runs_its_own_binary() {
     needs!(Need::Root, Need::Command("ip"));
@@ -139,7 +139,7 @@ fn the_lab_runs_its_own_binary() {
     }
 }
 
-/// A lab in which commands can change the lab itself.
+/// Commands in a lab can change the lab itself.
 #[test]
 fn a_lab_can_be_listed_and_set_from_within() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));

@@ -1,4 +1,4 @@
-//! Nothing is left, however a lab ends.
+//! A lab leaves no traces, independent of how it ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,27 +15,27 @@ use crate::running::{
 
 const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// What a lab could leave on the host, but for what other labs change meanwhile.
+/// State of the host that a lab could change, without state that other labs change concurrently.
 fn host() -> String {
     let look = "ip netns; ip -o link; ip route show table all; ip -6 route show table all; ip rule; \
                 ip -6 rule; nft list ruleset; cat /proc/sys/net/ipv4/ip_forward; \
                 cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_rmem \
                     /proc/sys/net/ipv4/conf/all/rp_filter /etc/resolv.conf /etc/hosts";
     let said = finish(Command::new("sh").args(["-c", look])).stdout;
-    // Routes count down their lifetime.
+    // The kernel counts down the lifetime of routes.
     said.lines()
         .map(|line| line.split(" expires ").next().unwrap_or(line))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-/// The network namespaces that some process is in.
+/// The network namespaces of all processes.
 fn namespaces() -> BTreeSet<PathBuf> {
     let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
     processes.filter_map(|process| fs::read_link(process.path().join("ns/net")).ok()).collect()
 }
 
-/// A lab's own: its folder and its namespaces, to be missed later.
+/// The folder and the namespaces of a lab, which must be removed with it.
 struct Traces {
     name: String,
     folder: PathBuf,
@@ -55,7 +55,8 @@ impl Traces {
         }
     }
 
-    /// All but the folder has gone: at once, or soon after where nobody could wait for it.
+    /// Asserts that everything except the folder is removed, within a while if no process waits for
+    /// it.
     fn are_gone(&self) {
         eventually("its processes have gone", || processes_of(&self.name).is_empty().then_some(()));
         eventually("its namespaces have gone", || {
@@ -66,7 +67,7 @@ impl Traces {
     }
 }
 
-/// The number of something in what the lab wrote down about itself.
+/// A numeric field of the lab's record.
 fn written_down(folder: &Path, what: &str) -> i32 {
     let text = fs::read(folder.join("lab.json")).expect("the lab's record");
     let record: serde_json::Value = serde_json::from_slice(&text).expect("it is JSON");
@@ -86,7 +87,7 @@ fn after_success_and_failure() {
         let look = format!("echo $LAB_DIR; {script}");
         let done = script_in(&options, &look);
         assert_eq!(done.code(), code, "{}", done.stderr);
-        // At once: who runs the next command must not meet the last one's.
+        // Immediately, because the next command must not meet processes of the previous one.
         assert_eq!(processes_of(&name), "");
         assert!(!Path::new(done.stdout.trim()).exists(), "{}", done.stdout);
         assert_eq!(host(), before);
@@ -108,7 +109,7 @@ fn after_signals_to_the_lab() {
     }
 }
 
-/// The lab cannot clean up; the next one, or `lab gc`, does.
+/// The lab cannot clean up; the next lab or `lab gc` does.
 #[test]
 fn after_sigkill_of_the_lab() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"));
@@ -125,12 +126,12 @@ fn after_sigkill_of_the_lab() {
     let said = finish(manyways().args(["lab", "gc"])).succeeded().stdout;
     assert!(said.contains(&format!("removed {}", traces.name)), "{said}");
     assert!(!traces.folder.exists());
-    // Somebody else's lab may need it still.
+    // Another running lab may still need it.
     eventually("the allowed congestion controls are as before", || {
         (fs::read_to_string(ALLOWED_CC).unwrap() == allowed).then_some(())
     });
 
-    // The same name is free, and a lab that starts needs no `gc` before it.
+    // The name is free, and a starting lab needs no `gc` before it.
     let mut second = Lab::start_alone(&TWO_LINKS);
     second.process.signal(Signal::SIGKILL);
     second.process.wait(PATIENCE).expect("it ends");
@@ -153,7 +154,7 @@ fn after_sigkill_of_its_first_process() {
     traces.are_gone();
 }
 
-/// A second command in a lab ends with it.
+/// A second command in a lab ends with the lab.
 #[test]
 fn after_sigkill_while_somebody_is_in() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"));
@@ -173,7 +174,7 @@ fn after_sigkill_while_somebody_is_in() {
     assert!(!traces.folder.exists());
 }
 
-/// One lab's end takes nothing from another one.
+/// The end of a lab does not affect another lab.
 #[test]
 fn two_labs_at_once() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
@@ -188,7 +189,7 @@ fn two_labs_at_once() {
 #[test]
 fn orphans_leave_no_zombies() {
     needs!(Need::Root, Need::Command("ip"));
-    // Each inner shell ends before its child, which then has no parent but the lab.
+    // Each inner shell ends before its child, whose parent is then the first process of the lab.
     let script = "for i in 1 2 3 4 5; do sh -c 'sh -c \"sleep 0.0$1\" & exit' - $i; done; \
                   orphans() { grep -l '^PPid:.1$' $(grep -l '^Name:.\\(sleep\\|sh\\)' /proc/[0-9]*/status) 2>/dev/null | grep -v /$$/; }; \
                   while [ -n \"$(orphans)\" ]; do :; done; \

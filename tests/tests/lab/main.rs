@@ -1,7 +1,6 @@
-//! `manyways lab` as a user meets it: real kernel stacks, real servers, and nothing left behind.
+//! `manyways lab` from the user's side: real kernel stacks, real servers, and no remaining state.
 //!
-//! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
-//! reaches.
+//! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
 mod change;
 mod device;

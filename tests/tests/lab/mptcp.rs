@@ -4,7 +4,7 @@ use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
 use crate::running::{Lab, eventually, nginx_script, script_in};
 
-/// The subflows of a namespace: one line each, as `ss` describes them.
+/// Prints the subflows of a namespace, one line each, as `ss` describes them.
 const SUBFLOWS: &str = "ss -tniH state established | paste -d ' ' - - | grep tcp-ulp-mptcp || true";
 
 fn far() -> String {
@@ -47,7 +47,7 @@ fn every_subflow_has_the_congestion_control_at_both_ends() {
             assert!(subflow.contains(" cubic "), "{subflow}");
         }
     }
-    // Both carry what is asked for, not only their handshakes.
+    // Both subflows carry data in addition to their handshakes.
     eventually("a megabyte over each link", || {
         let counters =
             "cat /sys/class/net/wifi/statistics/rx_bytes /sys/class/net/lte/statistics/rx_bytes";
@@ -74,7 +74,7 @@ fn a_stripped_option_falls_back_to_tcp() {
     }
 }
 
-/// Set late, later subflows would have the host's congestion control.
+/// If it were set late, later subflows would have the host's congestion control.
 #[test]
 fn the_choice_holds_for_servers_too() {
     needs!(Need::Root, Need::Command("nginx"));

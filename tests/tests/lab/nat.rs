@@ -8,8 +8,8 @@ use manyways_tests::{Need, folder, needs};
 
 use crate::running::{nginx, script_in};
 
-/// Answers the first datagram with its sender's address, tries a port that nobody opened, and
-/// when its peer has been silent for three seconds says so. Then it does it all again.
+/// Replies to the first datagram with its source address, and sends to a port without a mapping.
+/// After three seconds without a datagram it sends to the peer again, and starts over.
 const SERVER: &str = r#"
 use IO::Socket::INET; use IO::Select; use Socket;
 my $socket = IO::Socket::INET->new(Proto => "udp", LocalAddr => "198.18.0.1", LocalPort => 7);
@@ -22,7 +22,7 @@ while (my $peer = $socket->recv(my $text, 99)) {
 }
 "#;
 
-/// Prints what answers a datagram, what comes later, and what answers another one.
+/// Prints the reply to a datagram, a later datagram, and the reply to another one.
 const CLIENT: &str = r#"
 use IO::Socket::INET; use IO::Select;
 my $socket = IO::Socket::INET->new(Proto => "udp", LocalAddr => "10.64.1.2", LocalPort => 5000,
@@ -36,7 +36,7 @@ print next_one(6), " ";
 $socket->send("hello"); print next_one(30), "\n";
 "#;
 
-/// What the client saw, and how many packets the middlebox dropped.
+/// Output of the client, and number of packets that the middlebox dropped.
 fn talk(middlebox: &str) -> (String, u64) {
     let files = folder();
     let file = |name: &str| files.path().join(name).display().to_string();
@@ -69,7 +69,7 @@ fn an_idle_mapping_is_forgotten_and_nobody_else_gets_in() {
     needs!(Need::Root, Need::Command("perl"));
     let (seen, dropped) = talk("nat:idle=1s");
     assert_eq!(seen, "100.64.1.1 nothing 100.64.1.1\n");
-    // The stranger's and the late one, each at least once.
+    // The datagram to the port without a mapping and the late one, at least once each.
     assert!(dropped >= 2, "{dropped}");
 }
 

@@ -1,4 +1,4 @@
-//! Links and far commands that are allowed, and that a user hears of.
+//! Valid but unusual links and server commands, with their warnings.
 
 use manyways_tests::{Need, finish, folder, manyways, needs};
 
@@ -18,7 +18,7 @@ fn twelve_links_give_no_warning_and_eight_endpoints() {
     let options: Vec<&str> = names.iter().flat_map(|name| ["--link", name.as_str()]).collect();
     let done = script_in(&options, "ip mptcp endpoint show").succeeded();
     assert!(!done.stderr.contains("WARN"), "{}", done.stderr);
-    // Each of the first eight links has one.
+    // Each of the first eight links has an endpoint.
     let devices: Vec<&str> =
         done.stdout.lines().filter_map(|line| line.split(" dev ").nth(1)).collect();
     assert_eq!(devices.len(), 8, "{}", done.stdout);
@@ -57,7 +57,7 @@ fn checking_a_scenario_names_a_trace_of_zeros() {
     assert!(said.contains("link `wifi`: `down` is a trace of zeros"), "{said}");
 }
 
-/// The round trip takes longer than the C library waits by default, with all of its attempts.
+/// The round-trip time is longer than the resolver timeout of the C library with all retries.
 #[test]
 fn names_resolve_over_a_link_with_seconds_of_delay() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("getent"));
@@ -74,12 +74,12 @@ fn a_far_command_that_is_no_server_is_named() {
     assert!(done.stderr.contains(said) && done.stderr.contains("hint: "), "{}", done.stderr);
 }
 
-/// In each of the outer labs the inner one is made by a process of the same id.
+/// In both outer labs the process that creates the inner lab has the same id.
 #[test]
 fn two_labs_can_each_hold_a_lab() {
     needs!(Need::Root, Need::Command("ip"));
     let (first, second) = (Lab::start(&TWO_LINKS), Lab::start(&TWO_LINKS));
-    // In a session of its own: the command that starts the inner lab ends before it.
+    // In a separate session: the command that starts the inner lab ends before it.
     let nested = "mkfifo $LAB_DIR/go $LAB_DIR/named; \
                   setsid manyways lab shell --cc reno --link inner -- \
                     sh -c \"echo \\$LAB_NAME > $LAB_DIR/named; read x < $LAB_DIR/go\" \
@@ -96,11 +96,11 @@ fn two_labs_can_each_hold_a_lab() {
     for name in &names {
         let mut labs = listed["labs"].as_array().expect("a list").iter();
         let lab = labs.find(|lab| lab["name"] == **name).expect("it is listed");
-        // The process as it is seen here, not as the outer lab counts it.
+        // The process id in this namespace, not in that of the outer lab.
         let pid = lab["pid"].as_i64().expect("it is visible from here");
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("it runs");
         assert!(command.contains("inner"), "{command}");
-        // Which can be entered from here.
+        // The inner lab can be entered from here.
         let done = finish(manyways().args(["lab", "enter", name, "--", "ls", "/sys/class/net"]));
         assert!(done.succeeded().stdout.contains("inner"), "{name}");
     }

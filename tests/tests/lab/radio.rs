@@ -1,4 +1,4 @@
-//! Links whose radio sleeps.
+//! Links with an emulated radio.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::running::{Lab, among_others, lab_shell};
 
-/// A radio that is connected for `timer` after a packet, with a promotion of 1 s.
+/// A radio with the inactivity timer `timer` and a promotion delay of 1 s.
 fn profile(timer: &str) -> String {
     let state = |name: &str, more: &str| {
         format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
@@ -34,14 +34,14 @@ fn written(timer: &str) -> (TempDir, String) {
     (files, name)
 }
 
-/// The radio of the first link, as `lab status --json` has it.
+/// The radio of the first link in `lab status --json`.
 fn radio(lab: &Lab) -> Value {
     let done = finish(manyways().args(["lab", "status", "--json", &lab.name])).succeeded();
     let status: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
     status["links"][0]["radio"].clone()
 }
 
-/// The milliseconds of one round trip.
+/// Round-trip time of one ping in milliseconds.
 fn ping(lab: &Lab) -> f64 {
     let said = lab.device("ping -n -c 1 -W 60 198.18.0.1").succeeded().stdout;
     let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
@@ -60,7 +60,7 @@ fn a_packet_wakes_the_radio_and_the_device_sends_it_to_sleep() {
     assert!(ping(&lab) >= 1_002.0, "a promotion and twice the delay");
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["promotions"]), (&"connected".into(), &1.into()), "{seen}");
-    // It is one radio for both directions, and awake for an hour.
+    // Both directions share one radio, which stays connected for an hour.
     ping(&lab);
     lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").succeeded();
     assert_eq!(radio(&lab)["promotions"], 1);
@@ -74,7 +74,7 @@ fn a_packet_wakes_the_radio_and_the_device_sends_it_to_sleep() {
     lab.set(&["lte", "state=up"]).succeeded();
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["promotions"]), (&"idle".into(), &1.into()), "{seen}");
-    // Now it is the far side that wakes it, and the answer finds it awake.
+    // Here the server wakes the radio; the reply arrives while it is connected.
     lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").succeeded();
     let seen = radio(&lab);
     let from = serde_json::json!([{ "state": "idle", "count": 2 }]);
@@ -100,7 +100,7 @@ fn a_silence_lets_the_radio_go() {
     assert_eq!(radio(&lab)["promotions"], 3);
 }
 
-/// 1428 bytes take longer than the timer, and the answer comes right behind them.
+/// The transmission of 1428 bytes takes longer than the timer, and the reply follows immediately.
 #[test]
 fn what_is_being_sent_keeps_the_radio_awake() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
@@ -110,7 +110,7 @@ fn what_is_being_sent_keeps_the_radio_awake() {
     assert_eq!(radio(&lab)["promotions"], 1);
 }
 
-/// Packets that wait for a promotion wait in the link's queue.
+/// Packets that wait for a promotion are in the link's queue.
 #[test]
 fn a_burst_waits_in_order_and_within_the_queue() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
@@ -118,7 +118,7 @@ fn a_burst_waits_in_order_and_within_the_queue() {
     let link = format!("lte:down=unlimited,up=10mbit,up-queue=5p,rrc={file}");
     let lab = Lab::start(&["--link", &link]);
     let said = lab.device("ping -n -c 9 -l 9 -W 5 198.18.0.1; true").stdout;
-    // The first ones wait for a second, in which all others come.
+    // The first packets wait for a second, in which all others arrive.
     let order: Vec<&str> =
         said.split("icmp_seq=").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
     assert!(said.contains("9 packets transmitted, 5 received"), "{said}");

@@ -1,4 +1,4 @@
-//! What a lab writes down: captures and the timeline.
+//! Output files of a lab: captures and the event log.
 
 use std::fs;
 use std::path::Path;
@@ -25,11 +25,11 @@ fn last(log: &Log<LabEvent>, link: &str, direction: Way) -> LinkSample {
     log.records.iter().rev().find_map(|record| sample(&record.event)).expect("a sample")
 }
 
-/// The packets of a capture, as tcpdump sees them: one line each.
+/// The packets of a capture, one line of tcpdump for each.
 fn packets(file: &Path, filter: &str) -> Vec<String> {
     let mut tcpdump = Command::new("tcpdump");
     let done = finish(tcpdump.args(["-nn", "-v", "-r"]).arg(file).arg(filter)).succeeded();
-    // With -v a packet takes several lines; only the first one is about IP.
+    // With -v a packet has several lines; only the first one contains the IP header.
     done.stdout.lines().filter(|line| line.contains(" IP (tos ")).map(str::to_owned).collect()
 }
 
@@ -70,7 +70,7 @@ fn a_capture_has_every_packet_once() {
     assert_eq!(last(&log, "lte", Way::Down).delivered_bytes, 0);
 }
 
-/// The kernel hands over super-packets of up to 64 KB: on the link they are packets of the MTU.
+/// The kernel passes super-packets of up to 64 KB; on the link they are packets of the MTU.
 #[test]
 fn a_capture_and_the_counters_agree_on_tcp() {
     needs!(Need::Root, Need::Command("tcpdump"), Need::Command("nginx"), Need::Command("curl"));
@@ -139,7 +139,7 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
     let changes = changes(&read);
     let set: Vec<_> = changes.iter().map(|(_, _, set)| set.join(" ")).collect();
     assert_eq!(set, ["loss=100%", "down=1mbit state=silent"]);
-    // Planned, not measured: the moments are a hundred milliseconds apart whatever the machine does.
+    // The times are planned and not measured: they are 100 ms apart on every machine.
     assert!((100..=101).contains(&(changes[1].0 - changes[0].0)), "{changes:?}");
     let workload = |event: &LabEvent| match event {
         LabEvent::WorkloadStart { workload } => Some(format!("start {workload}")),

@@ -1,4 +1,4 @@
-//! What makes no sense is refused in one sentence with a hint, before anything is built.
+//! Invalid input is rejected with one error and a hint, before the lab is created.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use manyways_tests::{Finished, Need, finish, folder, needs};
 
 use crate::running::{TWO_LINKS, among_others, lab_shell};
 
-/// One sentence, one hint at most, and nothing else: no panic, no trace of the code.
+/// Asserts one error and at most one hint, without any other output.
 #[track_caller]
 fn refused(done: &Finished, code: i32, sentence: &str, hint: &str) {
     assert_eq!(done.code(), code, "{}", done.stderr);

@@ -1,4 +1,4 @@
-//! A lab that runs while a test looks at it.
+//! A lab that runs during a test.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use manyways_tests::{Finished, Running, finish, folder, manyways};
 use tempfile::TempDir;
 
-/// Far longer than anything takes that is to come at all.
+/// Deadline of all waits, far above the expected times.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Links that no test waits for.
+/// Links without a rate limit.
 pub const TWO_LINKS: [&str; 4] = ["--link", "wifi:delay=1ms", "--link", "lte:delay=2ms"];
 
-/// Looks again and again until there is something.
+/// Polls until `look` returns a value, for at most [`PATIENCE`].
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -31,51 +31,51 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What the kernel lets all labs share: who changes it wants to be alone.
+/// Kernel settings that all labs share; a test that changes them takes the write lock.
 static HOST: RwLock<()> = RwLock::new(());
 
-/// Other labs may run at the same time.
+/// Other labs of these tests may run concurrently.
 pub fn among_others() -> RwLockReadGuard<'static, ()> {
     HOST.read().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// No other lab of these tests runs at the same time.
+/// No other lab of these tests runs concurrently.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     HOST.write().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A name that no other lab has.
+/// A unique name for a lab.
 pub fn name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// `manyways lab shell` with these options, ready for more of them.
+/// `manyways lab shell` with these options; more can be added.
 pub fn lab_shell(options: &[&str]) -> Command {
     let mut command = manyways();
     command.args(["lab", "shell"]).args(options);
     command
 }
 
-/// Runs a shell script in a lab of its own, and gives what it printed.
+/// Runs a shell script in a new lab and returns its output.
 #[track_caller]
 pub fn script_in(options: &[&str], script: &str) -> Finished {
     let _guard = among_others();
     finish(lab_shell(options).args(["--", "sh", "-c", script]))
 }
 
-/// Where the servers of the scenarios are.
+/// Path of the scenarios' server script.
 pub fn nginx_script() -> String {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/nginx.sh"));
     path.canonicalize().expect("the scenarios are there").display().to_string()
 }
 
-/// The option that makes a far side serve `/8M`, `/1M` and `/address`.
+/// The option for a server with `/8M`, `/1M` and `/address`.
 pub fn nginx() -> [String; 2] {
     ["--far".into(), format!("sh {} origin", nginx_script())]
 }
 
-/// A lab whose command waits until the lab is dropped.
+/// A lab whose command waits until the value is dropped.
 pub struct Lab {
     pub name: String,
     pub process: Running,
@@ -92,7 +92,7 @@ impl Lab {
         lab
     }
 
-    /// For who holds the guard already.
+    /// For a caller that holds the guard.
     #[track_caller]
     pub fn start_alone(options: &[&str]) -> Self {
         let name = name("test");
@@ -109,7 +109,7 @@ impl Lab {
         lab
     }
 
-    /// What it said on standard error so far.
+    /// Standard error of the lab so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.log.path().join("stderr")).unwrap_or_default()
     }
@@ -120,7 +120,7 @@ impl Lab {
         finish(manyways().args(["lab", "enter", &self.name, "--", "sh", "-c", script]))
     }
 
-    /// Runs a script on a far host.
+    /// Runs a script on a server host.
     #[track_caller]
     pub fn host(&self, host: &str, script: &str) -> Finished {
         let words = ["lab", "enter", &self.name, "--host", host, "--", "sh", "-c", script];
@@ -131,13 +131,13 @@ impl Lab {
         finish(manyways().args(["lab", "set", "--lab", &self.name]).args(words))
     }
 
-    /// The folder that commands in it know as `LAB_DIR`.
+    /// The lab's folder, which its commands have as `LAB_DIR`.
     pub fn folder(&self) -> PathBuf {
         self.device("echo $LAB_DIR").succeeded().stdout.trim().into()
     }
 }
 
-/// The processes that were started in a lab and still run, as a text for people.
+/// The running processes of a lab, as readable text.
 pub fn processes_of(lab: &str) -> String {
     let mut found = String::new();
     for process in fs::read_dir("/proc").expect("/proc is there").flatten() {

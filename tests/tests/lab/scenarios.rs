@@ -1,4 +1,4 @@
-//! Scenarios: those that are shipped, those that a test writes, and those that are wrong.
+//! Shipped scenarios, scenarios of tests, and invalid scenarios.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn run_text(text: &str) -> Value {
     report
 }
 
-/// All that a shipped scenario expects must hold, but for what a busy machine can make slow.
+/// Asserts all expectations of a shipped scenario except those that a busy machine can fail.
 fn run_shipped(name: &str) {
     needs!(
         Need::Root,
@@ -97,12 +97,12 @@ fn every_shipped_scenario_is_right_and_has_its_test() {
     assert!(count >= 6);
 }
 
-/// Names of workloads with what they received over a link.
+/// Bytes that a workload received over a link.
 fn down_bytes(report: &Value, workload: usize, link: usize) -> u64 {
     report["workloads"][workload]["links"][link]["down_bytes"].as_u64().expect("a number")
 }
 
-/// Every format of a capacity, from files as other projects publish them.
+/// Every capacity format, with files of other projects.
 #[test]
 fn traces_of_others() {
     needs!(Need::Root, Need::Command("nginx"), Need::Command("curl"));
@@ -139,7 +139,7 @@ fn traces_of_others() {
 #[test]
 fn an_outage_with_and_without_carrier() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
-    // Each workload begins with the links as they were specified.
+    // Each workload starts with the links as specified.
     let wait = "until ip link show wifi | grep -q $1; do :; done";
     let report = run_text(&format!(
         "name = \"outages\"\n[link.wifi]\ndelay = \"1ms\"\n\
@@ -156,7 +156,7 @@ fn an_outage_with_and_without_carrier() {
     assert!(report["workloads"][0]["links"][0]["up_dropped"].as_u64() > Some(0), "{report:#}");
 }
 
-/// A far host is further away, and each gateway has its own view of a name.
+/// A server host has additional delay, and each gateway resolves a name differently.
 #[test]
 fn hosts_differ_in_delay_and_in_who_tells_their_names() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
@@ -188,7 +188,7 @@ fn what_is_expected_decides_the_exit_code() {
     let (done, report) = run(&file);
     assert_eq!((done.code(), &report["passed"]), (0, &Value::Bool(true)));
 
-    // Nothing is expected of this one, so it has to succeed, and it is killed.
+    // The workload has no expectations, so it must succeed; it is killed at its timeout.
     let hangs = "[[workload]]\nname = \"hangs\"\nrun = \"sleep 1000\"\ntimeout = \"300ms\"\n";
     fs::write(&file, format!("{text}{hangs}")).unwrap();
     let (done, report) = run(&file);
@@ -219,7 +219,7 @@ fn a_workload_finds_its_scenario_and_its_lab() {
     .unwrap();
     let (done, _) = run(&file);
     done.succeeded();
-    // The same with a relative name.
+    // A second run with a relative file name.
     let _guard = among_others();
     let words = ["lab", "run", "places.toml"];
     let done = finish(manyways().args(words).current_dir(files.path())).succeeded();
@@ -271,7 +271,7 @@ fn a_wrong_scenario_is_pointed_at() {
     );
 }
 
-/// Where a run is stopped, its workload stops too.
+/// A stopped run stops its workload.
 #[test]
 fn a_stopped_run_leaves_nothing() {
     needs!(Need::Root, Need::Command("ip"));

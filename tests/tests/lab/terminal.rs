@@ -1,4 +1,4 @@
-//! A shell in a lab on a terminal: job control as everywhere else.
+//! A shell in a lab on a terminal: job control as outside of a lab.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use manyways_tests::{Need, Running, finish, folder, manyways_path, needs};
 
 use crate::running::{PATIENCE, among_others, eventually, name};
 
-/// The state of the only process of a lab with these arguments, as in `/proc`.
+/// The state of a lab's only process with these arguments, as in `/proc`.
 fn state_of(lab: &str, arguments: &str) -> Option<char> {
     let found = crate::running::processes_of(lab);
     let line = found.lines().find(|line| line.trim_end().ends_with(arguments))?;
@@ -18,7 +18,7 @@ fn state_of(lab: &str, arguments: &str) -> Option<char> {
     status.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Somebody at a terminal who types, and what they see.
+/// A terminal with its input and output.
 struct Terminal {
     keyboard: File,
     screen: std::path::PathBuf,
@@ -35,7 +35,7 @@ impl Terminal {
             screen.display()
         );
         let script = Running::start(Command::new("sh").args(["-c", &line]).env("SHELL", "/bin/sh"));
-        // Opens once the other side does.
+        // The open blocks until the other side opens the FIFO.
         let keyboard = File::options().write(true).open(fifo).expect("a keyboard");
         Self { keyboard, screen, script }
     }
@@ -49,7 +49,7 @@ impl Terminal {
         self.waits(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
     }
 
-    /// Looks again and again, and says what was on the screen where that was in vain.
+    /// Polls until `look` succeeds; at the deadline it panics with the content of the screen.
     #[track_caller]
     fn waits(&self, what: &str, mut look: impl FnMut() -> Option<()>) {
         let deadline = Instant::now() + PATIENCE;
@@ -75,7 +75,7 @@ fn job_control_works_in_a_lab() {
     let folder = folder();
     let lab = name("terminal");
     let manyways = manyways_path();
-    // The outer shell has no job control: it does not take the terminal back by itself.
+    // The outer shell has no job control, so it does not become the foreground process itself.
     let mut terminal = Terminal::run(
         folder.path(),
         &format!(
@@ -120,7 +120,7 @@ fn job_control_works_in_a_lab() {
     assert_eq!(status.code(), Some(5));
 }
 
-/// The command decides what Ctrl-C means; the lab lives as long as the command.
+/// The command determines the effect of Ctrl-C; the lab runs as long as the command.
 #[test]
 fn an_interrupt_is_for_the_command() {
     needs!(Need::Root, Need::Command("script"), Need::Command("mkfifo"));

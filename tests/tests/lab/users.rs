@@ -8,9 +8,9 @@ use manyways_tests::{Finished, Need, finish, folder, lack, manyways_path, needs}
 
 use crate::running::{among_others, nginx_script};
 
-/// Runs a script as a user without any rights, who may open `/dev/net/tun` if `tun` says so, as on
-/// most machines, or may not. The binary and the scenario's server are copied to where everybody
-/// can read them; the script finds the former as `$manyways` and the latter as `$nginx`.
+/// Runs a script as an unprivileged user. `tun` selects whether the user may open `/dev/net/tun`,
+/// as on most machines. The binary and the server script are copied to a readable folder; the
+/// script has them as `$manyways` and `$nginx`.
 fn as_nobody(tun: bool, script: &str) -> Finished {
     let files = folder();
     let file = |name: &str| files.path().join(name).display().to_string();
@@ -19,7 +19,7 @@ fn as_nobody(tun: bool, script: &str) -> Finished {
     fs::create_dir(file("run")).expect("room for a folder");
     fs::set_permissions(file("run"), fs::Permissions::from_mode(0o777)).expect("its permissions");
     fs::write(file("script"), script).expect("room for a script");
-    // In a mount namespace of its own, because the host's device file stays as it is.
+    // In a separate mount namespace, because the host's device file must not change.
     let mode = if tun { "666" } else { "600" };
     let prepare = format!(
         "mknod -m {mode} {tun} c 10 200 && mount --bind {tun} /dev/net/tun && cd / && \
@@ -35,6 +35,16 @@ fn as_nobody(tun: bool, script: &str) -> Finished {
     finish(Command::new("unshare").args(["--mount", "sh", "-c", &prepare]))
 }
 
+<<<<<<< HEAD
+=======
+/// Whether unprivileged users can create namespaces on this machine.
+fn user_namespaces() -> bool {
+    let probe =
+        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urn", "true"];
+    finish(Command::new("setpriv").args(probe)).status.success()
+}
+
+>>>>>>> p-rest
 #[test]
 fn a_user_without_rights_gets_a_lab() {
     needs!(
@@ -88,7 +98,7 @@ fn what_a_user_may_not_is_one_sentence() {
         assert!((1..=2).contains(&lines), "{}", done.stderr);
         done.stderr
     };
-    // The host may allow it; the command line of a test may not change that.
+    // The host may allow it; the command line of a test must not change the setting.
     let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     if !allowed.contains("cubic") {
         let stderr = said(true, shell.to_owned());
@@ -114,14 +124,15 @@ fn the_hosts_network_is_for_root() {
     );
 }
 
-/// The host is a network namespace of the test's own, so that the real one is not concerned.
+/// A separate network namespace of the test stands for the host, so that the real host is not
+/// affected.
 #[test]
 fn the_way_out_comes_and_goes() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
     needs!(Need::Command("nginx"), Need::File("/proc/sys/net/ipv4/ip_forward"));
     let files = folder();
     let script = files.path().join("script");
-    // A server on an address of the host's that no lab knows.
+    // A server on an address of the host that is unknown in the lab.
     fs::write(
         &script,
         format!(
@@ -160,7 +171,7 @@ fn the_way_out_comes_and_goes() {
     assert_eq!(lines[2..], ["1000000", "nobody", "as before", "1", "1", "0"], "{}", done.stderr);
 }
 
-/// What a host of the test's own says before and after, and where a lab's IPv6 leads meanwhile.
+/// Output of a test host before and after a lab, and the result of `inside` in the lab.
 fn way_out_v6(prepare: &str, inside: &str) -> Finished {
     let files = folder();
     let script = files.path().join("script");
@@ -201,7 +212,7 @@ fn the_way_out_has_ipv6_where_the_host_has_it() {
     assert!(!done.stderr.contains("IPv6"), "{}", done.stderr);
 }
 
-/// Who tries IPv6 there is refused at once, rather than left to wait.
+/// IPv6 connections are refused immediately, so that clients need not wait for a timeout.
 #[test]
 fn the_way_out_says_that_the_host_has_no_ipv6() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
@@ -209,6 +220,6 @@ fn the_way_out_says_that_the_host_has_no_ipv6() {
     let done = way_out_v6("true", "curl -s -m 100 http://[2001:db8:9::9]/; echo $?");
     let said = "manyways: this machine has no IPv6 way to the internet";
     assert!(done.stderr.contains(said), "{}", done.stderr);
-    // 7: it cannot connect; 28 would be that it has waited in vain.
+    // curl's exit code 7: cannot connect; 28 would be a timeout.
     assert_eq!(done.stdout, "7\nas before\n", "{}", done.stderr);
 }

@@ -1,10 +1,10 @@
-//! A packet as a capture has it.
+//! Encodes a packet as a pcap record.
 
 use std::io::{self, Write};
 
 use super::Passing;
 
-/// The packet as the file has it; how many bytes that took.
+/// Writes a packet as a pcap record; returns the number of written bytes.
 pub(super) fn write(
     at: u64,
     packet: &Passing,

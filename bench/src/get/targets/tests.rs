@@ -86,7 +86,7 @@ fn the_best_chunk_is_one_of_several_and_the_worst_cell_counts() {
 fn the_best_single_path_is_chosen_afterwards() {
     let bytes = 20 * MB;
     let mut slow = run(0, "lte alone", bytes, 1.0);
-    // Not the whole object.
+    // Only a part of the object.
     slow.figures.stop = Some(MB);
     let runs = vec![run(0, "mp-h2", bytes, 4.0), run(0, "wifi alone", bytes, 5.0), slow];
     let found = targets(&[cell("c-40-5", bytes, runs)]);
@@ -137,7 +137,7 @@ fn gaps_and_estimates_are_those_of_mp_h2() {
     let found = targets(&[cell]);
     let gaps = verdict(&found, "iterations");
     assert_eq!(gaps.verdict, Verdict::Missed);
-    // 13 ms of the last one are a record at 10 Mbit/s.
+    // 13 ms of the last gap are one TLS record at 10 Mbit/s.
     assert!(gaps.measured.starts_with("75 % of 4; 100 % if"), "{}", gaps.measured);
     let estimate = verdict(&found, "PING");
     assert_eq!(estimate.measured, "10 % in the median of 3");
@@ -153,7 +153,7 @@ fn a_death_leaves_half_a_second_and_five_percent() {
         let runs = vec![with(0, "mp-h2", dying), with(0, "lte alone", alone)];
         targets(&[cell("i-wifi", 4 * MB, runs)])
     };
-    // 2 s for what is left, 5 % more, and half a second, after the first second.
+    // 2 s for the remaining bytes, 5 % more, and 0.5 s, after the first second.
     assert_eq!(verdict(&of(3.59), "silent death").verdict, Verdict::Met);
     assert_eq!(verdict(&of(3.61), "silent death").verdict, Verdict::Missed);
 }

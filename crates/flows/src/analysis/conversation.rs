@@ -1,4 +1,4 @@
-//! What is kept for each TCP connection besides its numbers.
+//! State of a TCP connection for the analysis, in addition to its counters.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ use super::application::Learned;
 use super::reads::Reads;
 use manyways_wire::stream::End;
 
-/// What the packets of a connection add up to, whatever they carry.
+/// Traffic of a connection, independent of its protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     ip_bytes: [u64; 2],
@@ -31,7 +31,7 @@ pub(super) struct Second {
     pub(super) bytes: [u64; 2],
 }
 
-/// What belongs to a connection.
+/// State of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     id: Option<NonZeroU64>,
@@ -86,7 +86,7 @@ impl Conversation {
         id
     }
 
-    /// Payload passes; says of the second before, when that is over.
+    /// Counts payload. Returns the previous second once it is over.
     pub(super) fn carries(&mut self, now: Time, from: End, bytes: u32) -> Option<Second> {
         if let Some(second) = &mut self.second
             && now.since(second.begins).as_nanos() < SECOND

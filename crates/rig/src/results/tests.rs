@@ -1,4 +1,4 @@
-//! A benchmark without a lab: contenders whose seconds are numbers, cells that can be stopped.
+//! A benchmark without a lab: the contenders have fixed seconds, and a cell can be stopped.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Figures {
     seconds: Option<f64>,
 }
 
-/// A race of numbers, which ends with a signal when it comes to a cell of this name.
+/// A family with fixed figures that ends with a signal at the cell of this name.
 struct Race {
     stopped_at: &'static str,
     order: RefCell<Vec<(String, u32, &'static str)>>,
@@ -143,7 +143,7 @@ fn every_contender_runs_once_a_round_in_an_order_of_the_round() {
         assert_eq!(names, ["broken", "ours", "slow", "theirs"]);
     }
     assert!(of(0) != of(1) || of(1) != of(2), "{order:?}");
-    // The record is in the order of the plan, whatever ran first.
+    // The record is in the order of the plan, independent of the order of the runs.
     let names: Vec<&str> = results.cells[0].runs.iter().map(|run| &*run.contender).collect();
     assert_eq!(names[..4], ["ours", "theirs", "slow", "broken"]);
     assert_eq!(results.cells[0].failures(|run| run.contender == "broken"), (3, 3));
@@ -167,17 +167,17 @@ fn a_benchmark_that_was_stopped_goes_on_where_it_was() {
     assert_eq!((code, names), (ExitCode::from(128 + 15), vec!["b-1".to_owned()]));
     let (code, names, results) = measured("", &cells);
     assert_eq!((code, names), (ExitCode::SUCCESS, vec!["a-1".to_owned()]));
-    // By part, and a cell that came to nothing says why.
+    // Sorted by part; a failed cell has an error.
     let kept: Vec<(&str, bool)> =
         results.cells.iter().map(|cell| (&*cell.name, cell.error.is_some())).collect();
     assert_eq!(kept, [("a-1", false), ("a-none", true), ("b-1", false)]);
-    // A cell whose plan is another one is measured again.
+    // A cell with a changed plan is measured again.
     let mut cells = cells;
     cells[0].rounds = 2;
     let (_, names, results) = measured("", &cells);
     assert_eq!(names, ["b-1"]);
     assert_eq!(results.cells[2].runs.len(), 8);
-    // Results of another seed are not those of this run.
+    // Results of another seed are rejected.
     let mut other = self::results();
     other.seed = 8;
     assert!(other.keep(&json).unwrap_err().contains("another binary, machine or seed"));

@@ -1,69 +1,68 @@
-//! Which answer a request gets: the one that is right, and then what a fault makes of it.
+//! Selects the response to a request: the correct one, changed by a fault.
 
 use bytes::Bytes;
 
-/// Bytes from here up to there; without an end, up to the object's.
+/// Start and exclusive end of a byte range; without an end, the range extends to the end of the
+/// object.
 pub type Span = (u64, Option<u64>);
 
-/// A request.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// The number of the link over which it came.
+    /// Number of the link over which the request arrived.
     pub link: u16,
-    /// How many asked for this target before, and one.
+    /// Number of requests for this target so far, including this one.
     pub nth: u32,
     pub target: &'a str,
     pub range: Option<Span>,
     pub if_range: Option<&'a str>,
 }
 
-/// An answer.
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
-    /// What is announced as its length; `None` leaves it open.
+    /// Announced length; `None` if the length is open.
     pub length: Option<u64>,
     pub body: Bytes,
-    /// So much of the body is sent.
+    /// Number of bytes of the body that are sent.
     pub upto: usize,
-    /// When to do what comes then.
+    /// Action after [`Self::upto`] bytes of the body.
     pub then: Then,
-    /// This instead of a head, where the protocol has such words.
+    /// Raw bytes that replace the head in HTTP/1.1.
     pub words: Option<&'static [u8]>,
-    /// No head at all.
+    /// Whether the response has no head.
     pub headless: bool,
 }
 
-/// What comes after so much of the body.
+/// Action after a part of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// The proper end, and the next request.
+    /// Ends the response correctly and accepts the next request.
     Go,
-    /// The connection closes, or the stream ends.
+    /// Closes the connection, or ends the stream.
     Close,
-    /// RST_STREAM with this code; TCP RST over HTTP/1.1.
+    /// Sends RST_STREAM with this code, or TCP RST over HTTP/1.1.
     Reset(h2::Reason),
-    /// GOAWAY with ENHANCE_YOUR_CALM, and nothing more; closes over HTTP/1.1.
+    /// Sends GOAWAY with ENHANCE_YOUR_CALM and nothing else; closes over HTTP/1.1.
     GoAway,
-    /// The proper end, and no further request on this connection: GOAWAY without an error.
+    /// Ends the response correctly and accepts no further request: GOAWAY with NO_ERROR.
     Retire,
-    /// Nothing, for ever.
+    /// Sends nothing and keeps the connection open.
     Hold,
 }
 
-/// The length is open, and `Transfer-Encoding: chunked` over HTTP/1.1.
+/// Marks a response of open length; over HTTP/1.1 it has `Transfer-Encoding: chunked`.
 pub const CHUNKED: &str = "transfer-encoding";
 
 type Fault = fn(&Ask<'_>, &Source<'_>, &mut Reply);
 
-/// What there is to serve.
+/// The served objects.
 pub struct Source<'a> {
     pub object: &'a Bytes,
-    /// Of the same length.
+    /// Has the same length as [`Self::object`].
     pub other: &'a Bytes,
 }
 
-/// All faults, by name. A name that is a number is a status without an object.
+/// All faults by name. A numeric name is a status code without an object.
 const FAULTS: &[(&str, Fault)] = &[
     ("good", |_, _, _| {}),
     // Ranges.
@@ -79,7 +78,7 @@ const FAULTS: &[(&str, Fault)] = &[
         reply.set("content-range", &content_range(0, length, source.object.len() as u64));
     }),
     ("more-range", |ask, source, reply| {
-        // All of it, with a head that says so.
+        // The whole object, with a matching Content-Range.
         let total = source.object.len() as u64;
         *reply = whole(ask, source);
         reply.status = 206;
@@ -97,7 +96,7 @@ const FAULTS: &[(&str, Fault)] = &[
     }),
     // Versions.
     ("changed", |ask, source, reply| *reply = good(ask, source.other, "\"two\"")),
-    // Only who asks with If-Range hears of it.
+    // Only a request with If-Range reveals the change.
     ("quietly-changed", |ask, source, reply| {
         *reply = good(ask, source.other, "\"two\"");
         if reply.status == 206 {
@@ -150,7 +149,7 @@ const FAULTS: &[(&str, Fault)] = &[
         reply.set(CHUNKED, "chunked");
         reply.half(Then::Go);
     }),
-    // Half at first, and then proper ends of nothing.
+    // Half of the body first, and then complete but empty bodies.
     ("hollow", |ask, _, reply| {
         reply.half(Then::Close);
         if ask.nth > 1 {
@@ -167,7 +166,7 @@ const FAULTS: &[(&str, Fault)] = &[
     ("goaway", |_, _, reply| reply.then = Then::Retire),
     ("stops", |_, _, reply| reply.half(Then::Hold)),
     ("head-only", |_, _, reply| (reply.upto, reply.then) = (0, Then::Hold)),
-    // No head, or no end of it.
+    // Without a head, or with an incomplete one.
     ("no-head", |_, _, reply| reply.instead(Then::Hold)),
     ("refused", |_, _, reply| reply.instead(Then::Reset(h2::Reason::REFUSED_STREAM))),
     ("http11-required", |_, _, reply| reply.instead(Then::Reset(h2::Reason::HTTP_1_1_REQUIRED))),
@@ -181,10 +180,10 @@ const FAULTS: &[(&str, Fault)] = &[
         reply.instead(Then::Close);
     }),
     ("huge-head", |_, _, reply| {
-        // One field may not be longer than a frame of 16 KB.
+        // One field must not be longer than a frame of 16 KB.
         (0..100).for_each(|_| reply.headers.push(("x-much", "x".repeat(10_000))));
     }),
-    // Elsewhere.
+    // Redirects.
     ("loop", |ask, _, reply| *reply = redirect(ask.target)),
     ("away", |_, _, reply| *reply = redirect("https://198.18.0.1:444/always/good/object")),
     ("downgrade", |_, _, reply| *reply = redirect("http://origin.lab/always/good/object")),
@@ -197,7 +196,8 @@ const FAULTS: &[(&str, Fault)] = &[
 
 const ETAG: &str = "\"one\"";
 
-/// The answer to a request: right where `healed`, or where its target's fault does not meet it.
+/// Returns the response to a request. It is correct if `healed`, or if the fault of its target does
+/// not apply.
 pub fn answer(ask: &Ask<'_>, object: &Bytes, other: &Bytes, healed: bool) -> Reply {
     let path = ask.target.split('?').next().unwrap_or_default();
     let mut parts = path.split('/').skip(1);
@@ -230,7 +230,7 @@ pub fn answer(ask: &Ask<'_>, object: &Bytes, other: &Bytes, healed: bool) -> Rep
     reply
 }
 
-/// As a good server answers.
+/// The response of a correct server.
 fn good(ask: &Ask<'_>, object: &Bytes, etag: &str) -> Reply {
     let total = object.len() as u64;
     let fresh = ask.if_range.is_none_or(|wanted| wanted == etag);
@@ -278,7 +278,7 @@ fn redirect(to: &str) -> Reply {
     reply
 }
 
-/// What was signed for one network is refused over any other.
+/// A URL that was signed for one network is refused over others.
 fn only(link: u16, ask: &Ask<'_>, reply: &mut Reply) {
     if ask.link != link {
         *reply = plain(403);
@@ -299,13 +299,13 @@ impl Reply {
         self.headers.retain(|(own, _)| *own != name);
     }
 
-    /// More of a body than was announced.
+    /// Makes the body longer than announced.
     fn grow(&mut self) {
         self.body = [&self.body[..], &[b'!'; 5_000]].concat().into();
         self.upto = self.body.len();
     }
 
-    /// Half of the body, so that a client that asks on and on gets all of it in the end.
+    /// Sends half of the body, so that a client with enough retries receives all of it.
     fn half(&mut self, then: Then) {
         (self.upto, self.then) = (self.body.len().div_ceil(2), then);
     }

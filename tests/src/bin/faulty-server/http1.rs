@@ -1,4 +1,4 @@
-//! HTTP/1.1, with every freedom to get it wrong.
+//! HTTP/1.1, with control over every byte of a response.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -7,19 +7,19 @@ use tokio_rustls::server::TlsStream;
 use crate::answer::{CHUNKED, Reply, Then};
 use crate::{Desk, Door};
 
-/// A chunk of a chunked body.
+/// Size of a chunk of a chunked body.
 const CHUNK: usize = 64 * 1024;
-/// No test asks in more words.
+/// Maximum length of a request head.
 const MOST_HEAD: usize = 16 * 1024;
 
-/// Closing so that the peer sees a reset.
+/// Closes a connection with a TCP reset.
 pub trait Aborts {
     fn abort(self);
 }
 
 impl Aborts for TcpStream {
     fn abort(self) {
-        // Where it fails the peer sees an end, which is as bad.
+        // If this fails, the peer sees a normal close, which is a fault too.
         let _ = self.set_zero_linger();
     }
 }
@@ -30,7 +30,7 @@ impl Aborts for TlsStream<TcpStream> {
     }
 }
 
-/// Answers until somebody closes.
+/// Answers requests until one side closes the connection.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin + Aborts>(
     mut stream: S,
     door: Door,
@@ -68,7 +68,7 @@ async fn head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// The value of a `Range` header.
+/// Parses the value of a `Range` header.
 pub fn span(value: &str) -> Option<(u64, Option<u64>)> {
     let (from, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let to = match last {

@@ -1,4 +1,4 @@
-//! HTTP/2: streams and connections that end as they should not.
+//! HTTP/2 with faulty ends of streams and connections.
 
 use std::io;
 use std::pin::Pin;
@@ -14,26 +14,26 @@ use crate::answer::{CHUNKED, Reply, Then};
 use crate::http1::span;
 use crate::{Desk, Door, Manner};
 
-/// What precedes a client's first frame.
+/// Length of the connection preface before the client's first frame (RFC 9113, 3.4).
 const PREFACE: usize = 24;
-/// What precedes the payload of a frame.
+/// Length of a frame header (RFC 9113, 4.1).
 const FRAME_HEAD: usize = 9;
-/// The type of a PING.
+/// Type of a PING frame.
 const PING: u8 = 6;
-/// A type that nobody has defined, which every peer has to ignore.
+/// An undefined frame type, which every peer must ignore (RFC 9113, 4.1).
 const UNKNOWN: u8 = 0xfa;
-/// So many PINGs are one too many.
+/// Number of the PING that ends the connection.
 const MOST_PINGS: u32 = 3;
 
-/// How a connection is to end.
+/// How the server ends a connection.
 enum Farewell {
-    /// GOAWAY with this code, and nothing more.
+    /// GOAWAY with this code and nothing else.
     Now(Reason),
-    /// GOAWAY; what is under way goes on.
+    /// GOAWAY; open streams continue.
     Later,
 }
 
-/// Answers until somebody closes.
+/// Answers requests until one side closes the connection.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     door: Door,
@@ -102,7 +102,7 @@ async fn send(
     let head = response.body(()).expect("the table has only fields that can be sent");
     let Ok(mut body) = respond.send_response(head, false) else { return };
     if reply.then == Then::Retire {
-        // Nobody listens where the connection is gone.
+        // The receiver is dropped once the connection is closed.
         let _ = farewell.send(Farewell::Later);
     }
     if !bring(&mut body, reply.body.slice(..reply.upto)).await {
@@ -132,15 +132,15 @@ async fn bring(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
     true
 }
 
-/// What a client sends, with an eye on its PINGs.
+/// A connection that counts or changes the PINGs that the client sends.
 struct Pings<S> {
     stream: S,
     manner: Manner,
-    /// Bytes before the next frame.
+    /// Bytes before the next frame header.
     skip: usize,
-    /// Where in a frame's head.
+    /// Position in the frame header.
     at: usize,
-    /// Of its payload.
+    /// Length of the frame's payload.
     length: usize,
     seen: u32,
     farewell: mpsc::UnboundedSender<Farewell>,
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Pings<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-        // With anything unread the kernel would reset the connection, and the farewell be lost.
+        // With unread data the kernel would reset the connection, and the GOAWAY would be lost.
         let mut bytes = [0; 4096];
         loop {
             let mut rest = ReadBuf::new(&mut bytes);

@@ -1,10 +1,10 @@
-//! A web server that answers as no server should, for the tests of the binary.
+//! A web server with deliberate faults, for the tests of the binary.
 //!
 //! `faulty-server FOLDER` serves one object, `FOLDER/root/object`, under `/WHEN/FAULT/object`:
-//! [`answer`] has the table of faults, and which requests meet one. What is the matter with a whole
-//! connection is a matter of the port, see [`PORTS`]. As soon as `FOLDER/out/healed` is there, it is
-//! a good server. Every request is a line in `FOLDER/faulty.log`,
-//! and so is every client that was asked for calm.
+//! [`answer`] has the table of faults and their conditions. Faults of whole connections depend on
+//! the port, see [`PORTS`]. Once `FOLDER/out/healed` exists, the responses are correct.
+//! `FOLDER/faulty.log` has a line for each request and for each client that received
+//! ENHANCE_YOUR_CALM for its PINGs.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -27,24 +27,23 @@ use tokio_rustls::TlsAcceptor;
 
 use answer::{Ask, Reply, Span};
 
-/// How the connections to a port are treated.
+/// Treatment of the connections to a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// `http://`.
     Plain,
-    /// `https://`, HTTP/2 or HTTP/1.1.
+    /// `https://` with HTTP/2 or HTTP/1.1.
     Secure,
-    /// `https://` with HTTP/1.1 alone.
+    /// `https://` with HTTP/1.1 only.
     SecureHttp1,
-    /// HTTP/2 that sends GOAWAY with ENHANCE_YOUR_CALM at the third PING.
+    /// HTTP/2; the third PING causes GOAWAY with ENHANCE_YOUR_CALM.
     CountsPings,
-    /// HTTP/2 that answers no PING.
+    /// HTTP/2 without replies to PINGs.
     IgnoresPings,
-    /// HTTP/2 with one stream at a time.
+    /// HTTP/2 with at most one concurrent stream.
     OneStream,
-    /// Accepted, and never a word.
+    /// Accepts connections and sends nothing.
     Silent,
-    /// Agrees on HTTP/2 and then answers in words.
+    /// Negotiates HTTP/2 and sends HTTP/1.1.
     Babbles,
 }
 
@@ -59,7 +58,7 @@ const PORTS: [(u16, Manner); 8] = [
     (449, Manner::Babbles),
 ];
 
-/// What all connections share.
+/// State that all connections share.
 struct Desk {
     object: Bytes,
     other: Bytes,
@@ -68,11 +67,10 @@ struct Desk {
     log: Mutex<File>,
 }
 
-/// Where a connection came in.
+/// The port and the link of a connection.
 #[derive(Clone, Copy)]
 struct Door {
     port: u16,
-    /// The number of the lab's link.
     link: u16,
 }
 
@@ -147,7 +145,7 @@ fn tls(folder: &Path, manner: Manner) -> Result<Arc<rustls::ServerConfig>, Box<d
     Ok(Arc::new(config))
 }
 
-/// The device's addresses in a lab bear the number of their link.
+/// The device's addresses in a lab contain the number of their link.
 fn link(peer: IpAddr) -> u16 {
     match peer.to_canonical() {
         IpAddr::V4(address) => u16::from(address.octets()[2]),
@@ -156,7 +154,7 @@ fn link(peer: IpAddr) -> u16 {
 }
 
 async fn serve(stream: TcpStream, door: Door, manner: Manner, tls: TlsAcceptor, desk: Arc<Desk>) {
-    // Whoever closes first wants to.
+    // An error means that the client has closed the connection.
     let _ = stream.set_nodelay(true);
     match manner {
         Manner::Plain => return http1::serve(stream, door, &desk).await,

@@ -1,9 +1,10 @@
-//! Both ends of QUIC connections, for the tests of what a capture tells of them.
+//! Client and server of QUIC connections, for the tests of captures.
 //!
-//! `quic-peer serve FOLDER [retry]` answers on port 443 with the certificate `server.pem` of the
-//! folder, and says so by a file `ready` there. With `retry` it sends each client back for a token.
-//! `quic-peer ask FOLDER ADDRESS NAME TIMES PAUSE WAIT BYTES` connects to the server of that name,
-//! and so many times asks for so many bytes, which come after so many seconds; it rests before each.
+//! `quic-peer serve FOLDER [retry]` listens on port 443 with the certificate `server.pem` of the
+//! folder, and creates the file `ready` there. With `retry` it sends a Retry packet to each client.
+//! `quic-peer ask FOLDER ADDRESS NAME TIMES PAUSE WAIT BYTES` connects to the server NAME. It
+//! requests BYTES bytes TIMES times; each response is delayed by WAIT seconds, and each request is
+//! preceded by a pause of PAUSE seconds.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -23,9 +24,9 @@ type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const PROTOCOL: &[u8] = b"h3";
 const PORT: u16 = 443;
-/// A request with its headers has more than an acknowledgement.
+/// Length of a request with its headers, which is longer than an acknowledgement.
 const REQUEST: usize = 300;
-/// What a client takes at a time: what this limits stands in no long queue.
+/// Receive window of a stream, small enough that no long queue forms.
 const WINDOW: u32 = 60_000;
 
 #[tokio::main(flavor = "current_thread")]
@@ -69,7 +70,7 @@ async fn serve(folder: &Path, is_retrying: bool) -> Done {
             continue;
         }
         tokio::spawn(async {
-            // A client that goes is no fault.
+            // A client may close its connection at any time.
             let _ = answer(incoming).await;
         });
     }

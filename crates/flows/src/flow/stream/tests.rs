@@ -549,7 +549,7 @@ fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     passing.sends(1, 2);
     passing.acks(10, 3);
     assert_eq!((passing.counts().unseen, passing.counts().lost_before), (1_000, 0));
-    // Also at the end; the rest is no gap.
+    // Also at the end; the rest is not a gap.
     passing.acks(20, 5);
     assert_eq!(passing.counts().unseen, 3_000);
     passing.sends(30, 5);

@@ -29,7 +29,7 @@ pub struct App {
     pub background: &'static [Activity],
     /// Activities while the application is in use.
     pub in_use: &'static [Activity],
-    /// Whether the application is in use all the time in a trace of its own; otherwise never.
+    /// Whether the application is in use all the time in a trace without other applications; otherwise never.
     pub is_used_alone: bool,
     /// Share of users who have the application.
     pub installed: f64,
