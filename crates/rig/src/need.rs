@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 //! Requirements of a test, and the message of a test that is skipped.
-=======
-//! Requirements of a test on the machine, and how a test without them is skipped.
->>>>>>> p-rest
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,12 +25,8 @@ pub enum Need<'a> {
     All(&'a [Need<'a>]),
 }
 
-<<<<<<< HEAD
 /// Returns a sentence about the first requirement that the machine does not meet. `None` if the
 /// machine meets all of them.
-=======
-/// Describes the first missing requirement; `None` if none is missing.
->>>>>>> p-rest
 pub fn lack(needs: &[Need<'_>]) -> Option<String> {
     needs.iter().find_map(|need| match *need {
         Need::All(needs) => lack(needs),

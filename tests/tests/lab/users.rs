@@ -35,16 +35,6 @@ fn as_nobody(tun: bool, script: &str) -> Finished {
     finish(Command::new("unshare").args(["--mount", "sh", "-c", &prepare]))
 }
 
-<<<<<<< HEAD
-=======
-/// Whether unprivileged users can create namespaces on this machine.
-fn user_namespaces() -> bool {
-    let probe =
-        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urn", "true"];
-    finish(Command::new("setpriv").args(probe)).status.success()
-}
-
->>>>>>> p-rest
 #[test]
 fn a_user_without_rights_gets_a_lab() {
     needs!(
