@@ -31,8 +31,8 @@ use crate::options::{Modes, Options};
 /// Compare `manyways flows` with tshark, tcptrace and NFStream.
 ///
 /// It makes captures in the folder for temporary files (1.6 GB at most at a time), and installs
-/// NFStream into a virtual environment in the user's cache. What cannot be had is left out, and the
-/// page says so. Results are written after every cell, so that --resume can go on after an end.
+/// NFStream into a virtual environment in the user's cache. Tools that cannot be installed are omitted,
+/// and the page lists them. Results are written after every cell, so that --resume can continue.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

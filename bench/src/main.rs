@@ -53,8 +53,8 @@ enum Command {
 
 /// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
 ///
-/// Without --rattan it builds Rattan once with `cargo install`. Where Rattan cannot be built or
-/// does not run, the report says why, and the exit code is 0 all the same.
+/// Without --rattan it builds Rattan once with `cargo install`. If Rattan cannot be built or
+/// does not run, the report contains the reason, and the exit code is 0.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  manyways-bench rattan --json rattan.json")]
 struct RattanArgs {

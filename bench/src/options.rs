@@ -9,7 +9,7 @@ use manyways_rig::programs::beside_this;
 use manyways_rig::results::{CellOf, Family, Outputs, Results, list};
 use manyways_sys::signal::Termination;
 
-/// What every family of benchmarks can be told.
+/// Options of every benchmark family.
 #[derive(clap::Args)]
 pub struct Options {
     /// Write the figures as JSON to this file.

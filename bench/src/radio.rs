@@ -22,10 +22,10 @@ use self::quality::{Carrier, Constant, OfApps, Swept};
 use self::speed::{Memory, Speed};
 use crate::options::binary;
 
-/// Measure what policies for the radio save, and how fast they are (about 30 minutes; as root, for
-/// what is emulated).
+/// Measure the savings and the speed of radio policies (about 30 minutes; the emulated part needs
+/// root).
 ///
-/// Traces are made from seeds that are held back: nothing was developed with them.
+/// Traces are generated from held-out seeds: no policy was developed with them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

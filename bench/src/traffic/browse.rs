@@ -15,7 +15,7 @@ use super::web;
 
 /// Load a page; the value is the time from the navigation's start to the end of the load event.
 ///
-/// The browser says so itself on its console, so that nothing of it goes over the links.
+/// The browser reports the result on its console, so that no measurement traffic uses the links.
 #[derive(clap::Args)]
 pub struct Browse {
     /// How many objects the page has.

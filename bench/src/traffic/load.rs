@@ -14,7 +14,7 @@ use super::{Told, browse, call, crowd, files, requests, stream};
 pub struct LoadArgs {
     #[command(flatten)]
     way: Way,
-    /// How long the server shall think before each answer.
+    /// Delay of the server before each response.
     #[arg(long, value_name = "TIME", default_value = "0ms")]
     think: Span,
     #[command(subcommand)]

@@ -11,10 +11,10 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::ask::{Ask, Content};
 use super::{call, dial, web};
 
-/// Give whoever asks as many bytes as they ask for, and send datagrams back.
+/// Send each client the requested number of bytes, and return datagrams.
 #[derive(clap::Args)]
 pub struct ServeArgs {
-    /// Where to listen, for TCP and UDP.
+    /// Address to listen on, for TCP and UDP.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
     /// Where to listen for MPTCP.

@@ -22,10 +22,10 @@ use tokio::task::LocalSet;
 
 use crate::failure::Failure;
 
-/// Carry every application over every network, through a gateway of your own.
+/// Carry every application over every network, through your own gateway.
 ///
-/// The client takes the connections and datagrams of applications in and sends them over all
-/// networks at once to the gateway, which hands them on. Applications need not know.
+/// The client intercepts connections and datagrams of applications and sends them over all networks
+/// at once to the gateway, which forwards them. Applications need no change.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

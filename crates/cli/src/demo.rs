@@ -40,7 +40,7 @@ const GREETING: f64 = 15.0;
 ///
 /// Builds a lab with an emulated Wi-Fi and an emulated LTE link and a real nginx behind them,
 /// fetches 8 MB over each link alone, over both with the kernel's Multipath TCP, in fixed chunks and
-/// as `manyways get` does by itself, and says how long each took. Nothing leaves the machine. Needs root and nginx.
+/// as `manyways get` does by default, and reports the time of each. No traffic leaves the machine. Needs root and nginx.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::policy;
 
-/// Check a policy: point at what is wrong, and warn of what is probably not meant.
+/// Check a policy: report errors with their position, and warn about probable mistakes.
 ///
-/// Warnings are about rules that can never decide and about networks that this host does not have.
+/// Warnings name rules that can never match, and networks that this host does not have.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

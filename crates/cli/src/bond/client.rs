@@ -85,16 +85,16 @@ pub struct Args {
     /// Serve metrics for Prometheus here, at /metrics: counts, without destinations.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     metrics: Option<SocketAddr>,
-    /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
-    /// through.
+    /// Protocol of the carriers: tcp (with TLS), quic, or auto: TCP, with QUIC as fallback if TCP
+    /// fails.
     #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = parse_transport)]
     carrier: TransportChoice,
     /// An idle TCP carrier sends a packet this often, in seconds, so that no NAT on the way forgets it;
     /// 0 is never.
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
     keepalive: u64,
-    /// What happens to intercepted traffic while this client does not run, after a crash: open (it
-    /// goes directly) or closed (it is refused).
+    /// Treatment of intercepted traffic after a crash of this client: open (send directly) or closed
+    /// (refuse).
     #[arg(long, value_name = "open|closed", default_value = "open", value_parser = parse_fail_mode)]
     fail_mode: WhenDead,
     /// Intercept traffic to private networks too.

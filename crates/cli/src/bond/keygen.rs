@@ -12,8 +12,8 @@ use crate::failure::Failure;
 
 /// Make an Ed25519 key and print its public half.
 ///
-/// FILE gets the private key, for its owner alone to read. The public key, which is printed, is
-/// what the other end is told.
+/// FILE receives the private key, readable only by its owner. The printed public key goes to the
+/// other end.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

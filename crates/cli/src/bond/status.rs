@@ -14,9 +14,9 @@ use manyways_net::bond::control::{
 use crate::failure::Failure;
 use crate::output;
 
-/// Show what a running client is doing: its networks, and what goes over which of them.
+/// Show the networks of a running client and the traffic on each of them.
 ///
-/// On a terminal it is shown again each second until Ctrl-C; elsewhere once.
+/// On a terminal, the status is refreshed every second until Ctrl-C; otherwise it is printed once.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,10 +35,10 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Again each second, also where stdout is no terminal.
+    /// Refresh every second, even if stdout is not a terminal.
     #[arg(long, conflicts_with = "once")]
     watch: bool,
-    /// Once, also on a terminal.
+    /// Print once, even on a terminal.
     #[arg(long)]
     once: bool,
 }

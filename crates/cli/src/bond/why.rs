@@ -13,10 +13,10 @@ use super::client::parse_user;
 use super::status::{failure, unexpected};
 use crate::failure::Failure;
 
-/// Explain which networks a destination is reached over, and which rule says so.
+/// Explain which networks a destination uses, and which rule selects them.
 ///
-/// It asks the running client, whose policy also depends on how its networks are now. What is not
-/// said of the application is not known, and fits no rule that asks for it.
+/// The running client answers, because its policy also depends on the current state of its networks.
+/// A property of the application that is not given is unknown, and matches no rule that needs it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ pub struct Args {
     /// The address that the name stands for.
     #[arg(long, value_name = "ADDR")]
     address: Option<IpAddr>,
-    /// What carries it.
+    /// Transport protocol.
     #[arg(long, value_enum, default_value_t = Carried::Tcp)]
     protocol: Carried,
-    /// The file name of the program that wants to go there.
+    /// File name of the program that connects.
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
     /// The user who runs it, by name or number.

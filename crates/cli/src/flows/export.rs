@@ -34,8 +34,8 @@ pub struct Args {
     /// The format.
     #[arg(long, value_name = "FORMAT")]
     format: Name,
-    /// Where to: a folder for csv and tstat, a file for ipfix and with --table. Without it, or with -,
-    /// what is one file is written to standard output.
+    /// Destination: a folder for csv and tstat, a file for ipfix and with --table. Without it, or with -,
+    /// a single file is written to standard output.
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.

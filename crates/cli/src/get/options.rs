@@ -15,9 +15,9 @@ const CHUNK: Size = Size::from_mib(1);
 
 /// Fetch files over every network of this host at once.
 ///
-/// Each network gets one connection, and they share the bytes of each file. The server needs
-/// nothing but range requests, which nearly every one answers; where it does not, one network is
-/// used, and that is said.
+/// Each network gets one connection, and they share the bytes of each file. The server only
+/// needs to answer range requests, as nearly every server does; otherwise `get` uses one network and
+/// reports the reason.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +32,7 @@ A file gets its name when it is whole. Until then its bytes are in FILE.manyways
 FILE.manyways says which are there; a file of that name that is there already is replaced at the
 end. All options are explained in docs/get.md.")]
 pub struct Args {
-    /// What to fetch: http:// or https:// URLs.
+    /// URLs to fetch, http:// or https://.
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::Url)]
     pub urls: Vec<String>,
 
@@ -71,7 +71,7 @@ pub struct Args {
     /// Send this header with every request. May be given more than once.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", help_heading = SERVER)]
     pub header: Vec<String>,
-    /// Who you are, for a server that asks. It is sent only to the host of the URL.
+    /// User name and password, sent only to the host of the URL.
     // Not parsed by clap, whose error messages repeat an invalid value: this one is a secret.
     #[arg(short = 'u', long, value_name = "USER:PASSWORD", help_heading = SERVER)]
     pub user: Option<String>,
@@ -81,15 +81,15 @@ pub struct Args {
     /// Trust the certificate authorities in this PEM file instead of the system's.
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = SERVER)]
     pub cacert: Option<PathBuf>,
-    /// Accept any certificate. Whoever is on the way can then read and change the file.
+    /// Accept any certificate. Any device on the path can then read and change the file.
     #[arg(long, help_heading = SERVER)]
     pub insecure: bool,
     /// Speak HTTP/2 to http:// servers too, without asking whether they do.
     #[arg(long, help_heading = SERVER)]
     pub http2_prior_knowledge: bool,
 
-    /// Who fetches what. fixed-chunk takes turns with chunks of SIZE (1MiB), equal-split gives each
-    /// network the same share, single uses one network.
+    /// Scheduler. fixed-chunk alternates chunks of SIZE (1MiB), equal-split gives each network the
+    /// same share, single uses one network.
     #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|equal-split|single", default_value = "mp-h2",
           hide_default_value = true, value_parser = scheduler, help_heading = HOW)]
     pub scheduler: Scheduler,
@@ -114,8 +114,8 @@ pub struct Args {
           long_help = "Where to remember what each network was worth, for the next time; off: \
                        nowhere. Default: manyways/networks in your cache folder")]
     pub cache: Option<Cache>,
-    /// For measurements: fetch this over each network by itself first, so that what follows finds
-    /// its connections warm.
+    /// For measurements: fetch this URL over each network first, so that the download finds warm
+    /// connections.
     #[arg(long, value_name = "URL", hide = true)]
     pub warm_up: Option<String>,
     /// For measurements: want only so much of the beginning, and ask for all.
@@ -125,10 +125,10 @@ pub struct Args {
     /// Print one line of JSON at the end, on standard output.
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
-    /// Write what went on, request by request, to FILE: JSON lines, see docs/event-log.md.
+    /// Write an event per request to FILE, as JSON lines (docs/event-log.md).
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub events: Option<PathBuf>,
-    /// Say nothing but errors.
+    /// Print errors only.
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
 }
@@ -162,7 +162,7 @@ pub enum Cache {
     Folder(PathBuf),
 }
 
-/// What carries the bytes.
+/// Transport of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Transport {
     /// A connection a network.

@@ -11,7 +11,7 @@ use super::{lab_failure, prepare};
 
 /// Measure how fast and how exact the emulator is on this machine (about two minutes).
 ///
-/// Exit code 0 even where a target is missed: the table says so.
+/// The exit code is 0 even if a target is missed; the table shows the miss.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  manyways lab bench --json bench.json")]
 pub struct Args {

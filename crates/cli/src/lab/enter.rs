@@ -42,8 +42,8 @@ pub struct SetArgs {
     lab: Option<String>,
     /// The link.
     link: String,
-    /// What to change, with the keys of `lab shell --link`. While a lab runs it cannot change: mtu,
-    /// metered, middlebox and a link's radio; rrc=dormant sends that radio to sleep.
+    /// Changed settings, with the keys of `lab shell --link`. A running lab cannot change mtu, metered,
+    /// middlebox and the radio of a link; rrc=dormant triggers fast dormancy of that radio.
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
