@@ -97,7 +97,7 @@ impl Credit {
         }
     }
 
-    /// Lets the server send this many more bytes; as many were read.
+    /// Grants credit for `bytes` bytes, which equals the number of bytes read since the last grant.
     pub(super) fn grant(&self, bytes: usize) {
         let mut granted = self.lock();
         if granted.counted && granted.control.is_none() {

@@ -177,8 +177,9 @@ const CELLS: [Cell; 10] = [
 /// slow start.
 const KNOWN_MISLEADS: f64 = 0.06;
 
-/// T*, and the times of single paths, of MP-H2 (size unknown, known, and conditions known) and of
-/// fixed chunks (1 MiB and 256 KiB) over it.
+/// T* (the duration with a perfect scheduler), and as multiples of it the durations of the best
+/// single path, of MP-H2 (size unknown, size known, path estimates known) and of fixed chunks
+/// (1 MiB and 256 KiB).
 fn against_perfect(&(a, b, length, most): &Cell) -> (String, bool) {
     let ms = Span::from_millis;
     let specs = [path(a, ms(28)), path(b, ms(65))];
