@@ -167,7 +167,7 @@ impl World {
 
     fn take(&mut self, path: usize, answer: Answer) {
         let input = match answer {
-            // A request waits for this reconnection, of which the fetch was not informed.
+            // The fetch considers the path connected; its request waits for this reconnection.
             Answer::Connected if self.paths[path].waiting.is_some() => {
                 self.paths[path].due = Some(self.now);
                 return;
