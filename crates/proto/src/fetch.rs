@@ -59,10 +59,10 @@
 //!
 //! These combinations occur between two polls, and no others (`Fetch::check_states` in the tests):
 //!
-//! | Where | What holds |
+//! | State | Condition |
 //! |---|---|
 //! | phase `Over` | there are no requests |
-//! | object `Unknown` | no byte is there, no reply has begun, and no request is conditional |
+//! | object `Unknown` | no byte has been received, no reply has begun, and no request is conditional |
 //! | object `Ranged` | no path is `Dropped(Refused)` |
 //! | object `WholeOnly` | as `Ranged`; at least one request is under way, and none of them is for a part of the object other than its beginning |
 //! | path `Ready` with a `Sequential` connection | at most one request |

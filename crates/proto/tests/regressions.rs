@@ -1,4 +1,4 @@
-//! Decisions that `Fetch` once got wrong.
+//! Regressions of decisions in `Fetch`.
 
 use manyways_proto::fetch::{
     Allowance, Config, ContentRange, Fetch, Head, Input, Output, PathId, Range, RequestId,
@@ -29,7 +29,7 @@ fn request_on(outputs: &[Output], on: usize) -> Option<(RequestId, Option<Range>
     })
 }
 
-/// Wakes the fetch whenever it asks for that; what it said until `until`, and when.
+/// Polls the fetch at its wakeups until `until`. Returns its outputs with their times.
 fn sleep_until(fetch: &mut Fetch, until: Time) -> Vec<(Time, Output)> {
     let mut said = Vec::new();
     while let Some(now) = fetch.next_wakeup().filter(|at| *at <= until) {
@@ -58,12 +58,12 @@ fn part(range: Range, length: u64) -> Head {
     }
 }
 
-/// The first GET waits 250 ms for a better path, not for the 15 s of its connection attempt.
+/// The first GET waits 250 ms for a preferred path, not the 15 s of its connection attempt.
 #[test]
 fn a_third_path_that_connects_first_does_not_lose_the_wake_up() {
     let mut fetch = up(Config::default(), &[false, false, false]);
     drain(&mut fetch, ms(0));
-    // Path 0 is dead; the least preferred one is there first.
+    // Path 0 never connects; the least preferred path connects first.
     fetch.handle(ms(10), Input::Connected { path: PathId(2), multiplexed: true });
     assert!(request_on(&drain(&mut fetch, ms(10)), 2).is_none());
     fetch.handle(ms(100), Input::Connected { path: PathId(1), multiplexed: true });
@@ -74,7 +74,7 @@ fn a_third_path_that_connects_first_does_not_lose_the_wake_up() {
     assert!(at.is_some_and(|at| at <= ms(400)), "the first GET at {at:?}");
 }
 
-/// A lead that goes silent is raced against after a second, however little lies behind it.
+/// A path that becomes silent is raced against after one second, even with few remaining bytes.
 #[test]
 fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
     for rest in [8 * 1024, 64 * 1024] {
@@ -88,8 +88,8 @@ fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
             fetch.handle(ms(40 + 10 * i), Input::Bytes { request: lead, length: 10_000 });
             drain(&mut fetch, ms(40 + 10 * i));
         }
-        // The lead owes 848 kB and says nothing any more. The other path is answered at once,
-        // until it asks for what the lead owes next.
+        // Path 0 has 848 kB left and delivers nothing. The other path receives all responses until
+        // it requests the remaining range of path 0.
         fetch.handle(ms(300), Input::Connected { path: PathId(1), multiplexed: true });
         let mut now = ms(300);
         let raced = loop {
@@ -112,8 +112,8 @@ fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
     }
 }
 
-/// A metered path that came first has spent what it may, and the server has no ranges: the path
-/// that costs nothing can still bring all of it.
+/// The metered path connected first and has used up its limit, and the server ignores ranges. The
+/// unmetered path can still fetch the whole object.
 #[test]
 fn an_allowance_spent_without_ranges_leaves_the_free_path() {
     let config =
@@ -127,7 +127,7 @@ fn an_allowance_spent_without_ranges_leaves_the_free_path() {
     let (request, _) = request_on(&said, 1).expect("the metered path does not wait for ever");
     fetch.handle(ms(330), Input::Head { request, head: head(2_000_000, false) });
     drain(&mut fetch, ms(330));
-    // Wi-Fi is there after all.
+    // Wi-Fi connects after all.
     fetch.handle(ms(400), Input::Connected { path: PathId(0), multiplexed: true });
     let mut said = drain(&mut fetch, ms(400));
     for i in 0..70 {

@@ -120,8 +120,7 @@ pub fn read(log: &[u8]) -> Result<Vec<Request>, String> {
     Ok(requests)
 }
 
-/// Time in which a link delivered no response bytes, from its first byte to the `end` of the
-/// download.
+/// Time without an active response on a link, from its first byte to the `end` of the download.
 pub fn idle<'r>(requests: impl Iterator<Item = &'r Request>, end: Span) -> Span {
     let mut busy: Vec<(Span, Span)> = requests.filter_map(Request::busy).collect();
     busy.sort();

@@ -8,7 +8,7 @@ use manyways_net::fetch::conditions::Memory;
 use manyways_net::fetch::{Allowance, Checksum, Config, NameServers, RangeEnd, Scheduler};
 use manyways_unit::{Size, human};
 
-/// Minimum size of a chunk; the request for a smaller one would cost about as much as its bytes.
+/// Minimum size of a chunk, which bounds the number of requests.
 const LEAST_CHUNK: Size = Size::from_kib(16);
 /// Default size of a chunk.
 const CHUNK: Size = Size::from_mib(1);

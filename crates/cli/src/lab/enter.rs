@@ -163,7 +163,7 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
         println!("no lab is running");
     } else {
         for record in &alive {
-            // A lab inside another lab has no process in this namespace.
+            // A lab outside or parallel to the caller's lab has no process id here.
             let process = record.process().map_or("-".to_owned(), |pid| pid.to_string());
             println!("{:24} process {process:<8} links {}", record.name, record.links.join(", "));
         }

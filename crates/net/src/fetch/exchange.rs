@@ -97,7 +97,8 @@ impl Credit {
         }
     }
 
-    /// Lets the server send this many more bytes; as many were read.
+    /// Lets the server send `bytes` more bytes. In total, at most the number of read bytes is
+    /// granted.
     pub(super) fn grant(&self, bytes: usize) {
         let mut granted = self.lock();
         if granted.counted && granted.control.is_none() {

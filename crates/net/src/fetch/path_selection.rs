@@ -25,7 +25,7 @@ pub struct SelectionOptions {
     cache: Option<Memory>,
 }
 
-/// Configured name servers of a network, in place of its own.
+/// Configured name servers of a network, which replace the announced ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameServers {
     /// Name of the network's interface.

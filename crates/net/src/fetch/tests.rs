@@ -1,6 +1,7 @@
-//! Whole transfers against a scripted server on loopback. Two source addresses are two paths.
+//! Complete transfers from a scripted server on loopback. Each source address is one path.
 //!
-//! Nothing here waits for a time: a gate in an answer opens when another path has been asked.
+//! These tests do not depend on timing: a gate in a response opens when another path has sent a
+//! request.
 
 mod faults;
 mod files;
@@ -22,7 +23,7 @@ use server::{Ask, Reply, Server, good};
 
 const ETAG: &str = "\"one\"";
 
-/// Bytes that differ from place to place.
+/// Bytes that differ by offset.
 fn object(length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -31,12 +32,12 @@ fn address(last: u8) -> IpAddr {
     IpAddr::from([127, 0, 0, last])
 }
 
-/// Path `n` comes from 127.0.0.n.
+/// Path `n` has the source address 127.0.0.n.
 fn path(n: u8) -> PathSpec {
     PathSpec::from_address(["", "one", "two", "three"][usize::from(n)], address(n))
 }
 
-/// Times that are short, for faults on loopback.
+/// Short timeouts, for faults on loopback.
 fn quick() -> Config {
     Config {
         stall: Span::from_millis(200),
@@ -85,7 +86,7 @@ async fn get(client: &mut Client, job: &Job) -> Got {
     Got { outcome, notes }
 }
 
-/// A folder of its own, and the target in it.
+/// Creates a temporary folder, and the output file's name in it.
 fn target() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let target = folder.path().join("file");
@@ -111,7 +112,7 @@ fn names(target: &Path) -> Vec<String> {
     names
 }
 
-/// Path 1's first answer stops after 100 KB until path 2 has been asked `asks` times.
+/// Delays path 1's first response after 100 KB until path 2 has sent `asks` requests.
 fn gated(object: &[u8], asks: usize) -> impl Fn(&Ask) -> Reply + Send + Sync + use<> {
     let object = object.to_vec();
     let gate = Arc::new(Semaphore::new(0));
@@ -126,7 +127,7 @@ fn gated(object: &[u8], asks: usize) -> impl Fn(&Ask) -> Reply + Send + Sync + u
     }
 }
 
-/// Runs a transfer over two paths in which `change` alters what path 2 is answered.
+/// Runs a transfer over two paths; `change` modifies the responses for path 2.
 async fn second_path(change: fn(&Ask, &mut Reply)) -> (Got, TempDir, PathBuf, Vec<u8>) {
     let object = object(1_000_000);
     let script = gated(&object, 1);
@@ -210,7 +211,7 @@ async fn redirects_are_followed_without_the_credentials() {
     got.report();
     is_whole(&target, &content);
     assert!(near.asks().iter().all(|ask| ask.header("authorization") == Some("secret")));
-    // Each path goes the way by itself.
+    // Each path follows the redirect itself.
     assert_eq!(near.asks().len(), 4);
     assert!(!far.asks().is_empty());
     for ask in far.asks() {

@@ -254,8 +254,7 @@ impl Worker {
         }
     }
 
-    /// Reports without waiting. The message is lost if the channel is full, which is harmless for
-    /// RTT measurements.
+    /// Reports without waiting. The message is lost if the channel is full.
     fn report(&self, what: What) {
         if let Some(reports) = &self.reports {
             let _ = reports.try_send(Message { path: self.id, what });

@@ -22,7 +22,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// A runtime whose clock jumps to the next timer whenever nothing else is to be done.
+/// Creates a runtime whose clock jumps to the next timer when all tasks wait.
 fn run_without_waiting<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(work)
@@ -114,15 +114,14 @@ fn a_silent_server_is_left_for_the_next_and_named_in_the_end() {
             failed.to_string(),
             "no name server of this host answers for origin.lab: 127.0.0.1: no answer within 3 s"
         );
-        // Nobody at all has this port of the second address.
+        // No server listens on this port of the second address.
         let failed = path(&["127.0.0.1", "127.0.0.2"], port).lookup("origin.lab").await;
         let text = failed.unwrap_err().to_string();
         assert!(text.ends_with("; 127.0.0.2: no name server runs there"), "{text}");
     });
 }
 
-/// A server on the test's own runtime that answers each question as `script` says, with any
-/// number of packets.
+/// A server in the test's runtime that answers each query with the packets that `script` returns.
 async fn scripted(
     address: &str,
     script: impl Fn(&Packet<'_>) -> Vec<Vec<u8>> + Send + 'static,
@@ -229,7 +228,7 @@ fn aliases_are_followed_and_strangers_are_not_believed() {
         parse_response(&packet.build_bytes_vec().unwrap(), 7, "www.example.org.", Family::V4)
     };
     assert_eq!(read(&packet), DnsAnswer::Addresses(vec![ip("192.0.2.1"), ip("192.0.2.2")]));
-    // A circle of aliases ends.
+    // A loop of aliases ends.
     packet.answers =
         vec![alias("www.example.org", "b.example.net"), alias("b.example.net", "www.example.org")];
     assert_eq!(read(&packet), DnsAnswer::Addresses(vec![]));
@@ -247,8 +246,8 @@ fn the_hosts_file_is_read_as_others_read_it() {
     assert_eq!(message::addresses_in_hosts(file, "nobody"), Vec::<IpAddr>::new());
 }
 
-/// Two networks whose name servers have the same address, as home routers do: only the interface
-/// tells them apart, and the same name has another address on each.
+/// Two networks whose name servers have the same address, as with home routers. Only the interface
+/// distinguishes the servers, and the same name has another address on each.
 #[test]
 fn each_path_asks_its_own_server_over_its_own_interface() {
     use manyways_sys::netns::NetNs;
@@ -324,7 +323,7 @@ proptest! {
         message::addresses_in_hosts(&bytes, "origin.lab");
     }
 
-    /// A good answer with a few bytes changed never gives more than the limit.
+    /// A valid answer with a few changed bytes never yields more addresses than the limit.
     #[test]
     fn a_damaged_answer_is_read_or_refused(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

@@ -1,6 +1,6 @@
 //! Decides when a download is made durable, so that a later run can continue after a crash.
 //!
-//! The shell flushes the bytes and writes the resume file; [`Checkpoints`] decides when.
+//! The shell flushes the bytes and writes the resume file at the times that [`Checkpoints`] sets.
 //!
 //! ```text
 //! Waiting ──due, and new bytes have come──▶ Writing ──written──▶ Waiting
@@ -137,7 +137,7 @@ impl Checkpoints {
         else {
             return Written::Outdated;
         };
-        // The duration of a small checkpoint is no measure of the disk's speed.
+        // The duration of a small checkpoint does not show the disk's speed.
         let share = if is_large { self.config.pauses_per_duration } else { 1 };
         self.due_at = self.due_at.max(now + now.since(since) * u64::from(share));
         if target == Target::Outdated {

@@ -50,11 +50,12 @@ pub struct Config {
     /// Length of the object if the caller knows it: all paths begin at once. A different length
     /// from the server takes precedence.
     pub length: Option<u64>,
-    /// Writes only this many bytes from the start of the object, although the whole object is
-    /// requested: for measurements of overshoot.
+    /// Bytes from the start of the object after which the fetch is done, although the whole object
+    /// is requested: for measurements of overshoot.
     pub stop_after: Option<u64>,
-    /// Bytes past [`Input::Taken`](super::Input::Taken) up to which the object is requested, for a reader that takes the
-    /// bytes in order. Credit that the server already has may exceed it. `None` for no limit.
+    /// Bytes past [`Input::Taken`](super::Input::Taken) up to which the object is requested, for a
+    /// reader that takes the bytes in order. Credit that the server already has may exceed it.
+    /// `None` for no limit.
     pub ahead: Option<u64>,
     pub metered: Allowance,
     /// Idle timeout of a request if another path is usable.

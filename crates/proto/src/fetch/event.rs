@@ -70,10 +70,10 @@ pub enum Output {
     Disconnect { path: PathId },
     /// Set the flow-control window of all streams of this path, including open ones.
     Window { path: PathId, bytes: u64 },
-    /// Let the server send this many more bytes of a request; as many have been received. A request
-    /// begins with the window of its path, and the server stops when that is used up. Without
-    /// multiplexing there is no window. Then, with [`Config::ahead`](super::Config::ahead), the
-    /// shell reads only the granted bytes; otherwise it reads all.
+    /// Extend the server's credit for a request by `bytes`. A request begins with the window of its
+    /// path, and the server stops when its credit is used up. Without multiplexing there is no
+    /// window: with [`Config::ahead`](super::Config::ahead) the shell then reads only the granted
+    /// bytes, and otherwise all.
     Credit { request: RequestId, bytes: u64 },
     /// Measure the round-trip time of a request. Answered by [`Input::Pong`] or
     /// [`Input::TransportRtt`], or not at all if the connection breaks.

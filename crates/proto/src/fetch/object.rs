@@ -56,7 +56,7 @@ pub(super) enum Versions {
 /// Extent of the first request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FirstRequest {
-    /// As much as the scheduler assigns at once.
+    /// The range that the scheduler assigns to one request.
     Scheduled,
     /// The whole object, because a part was of no use.
     Whole,

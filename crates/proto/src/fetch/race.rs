@@ -14,7 +14,7 @@ const UNRESPONSIVE_TIMEOUT_UNMEASURED: Span = Span::from_secs(1);
 
 impl Fetch {
     /// Also requests the remaining range of an unresponsive path; the first copy counts. Returns
-    /// whether there was such a path within the budget.
+    /// whether a request was sent.
     pub(super) fn race(&mut self, now: Time, path: PathId, budget: u64) -> bool {
         if self.load_of(path) > 0 {
             return false;

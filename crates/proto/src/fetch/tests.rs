@@ -1,4 +1,4 @@
-//! The core against simulated servers behind simple links, under virtual time.
+//! The core with simulated servers and links, in virtual time.
 
 mod ahead;
 mod credit;
@@ -23,7 +23,7 @@ fn lte() -> Link {
     Link::new(Rate::from_mbps(5), Span::from_millis(65))
 }
 
-/// All links at full rate, plus the smallest request delay.
+/// Time of a transfer with all links at full rate, plus the smallest request delay.
 fn fluid_bound(bytes: u64, links: &[Link]) -> Span {
     let sum: Rate = links.iter().map(|link| link.rate).sum();
     let delay = links.iter().map(|link| link.rtt).min().unwrap_or_default();
@@ -39,7 +39,7 @@ fn one_path_takes_one_request() {
     let mut world = World::new(Config::default(), Server::of(8 * MB), &[wifi()]);
     let took = world.run_to_the_end();
     assert_eq!(world.requests(), [(PathId(0), None)]);
-    // Connecting takes one round trip, the request another.
+    // One round trip for the connection, and one for the request.
     let bound = fluid_bound(8 * MB, &[wifi()]) + wifi().rtt;
     assert!(ratio(took, bound) < 1.01, "{took} against {bound}");
     assert_eq!(world.wasted(), 0);
@@ -70,7 +70,7 @@ fn a_far_slower_path_does_not_hold_the_end_up() {
     let fast = Link::new(Rate::from_mbps(50), Span::from_millis(28));
     let slow = Link::new(Rate::from_kbps(500), Span::from_millis(200));
     let alone = World::new(Config::default(), Server::of(20 * MB), &[fast]).run_to_the_end();
-    // A slow path that is preferred costs its own start, and the fast one a pause for each chunk.
+    // A slow preferred path costs its own start, and a fast path waits once per chunk.
     let pauses = 20.0 * fast.rtt.as_secs_f64();
     for (links, start) in [([fast, slow], 0.0), ([slow, fast], 0.4 + pauses)] {
         let both = World::new(Config::default(), Server::of(20 * MB), &links).run_to_the_end();
@@ -123,7 +123,7 @@ fn the_first_path_may_die_silently_too() {
         let took = world.run_to_the_end();
         let left = 4 * MB - world.done_by(dies);
         let bound = lte().rate.time_for(Size::from_bytes(left)).as_secs_f64() * 1.05 + 0.5;
-        // Before the first answer nobody knows the object: the stall has to be waited for.
+        // Before the first response the object is unknown: only the idle timeout helps.
         let bound = if at < 60 { bound + 5.5 } else { bound };
         let after = took.since(dies).as_secs_f64();
         assert!(after <= bound, "dead at {dies}: {after:.3} s, bound {bound:.3} s");
@@ -138,7 +138,7 @@ fn metered_paths_keep_to_their_allowance() {
     let mut world = World::new(config, Server::of(8 * MB), &[metered, wifi()]);
     world.run_to_the_end();
     assert_eq!(world.fetch.metered_bytes(), limit);
-    // The first request goes over the path that costs nothing.
+    // The first request uses the unmetered path.
     assert_eq!(world.requests()[0], (PathId(1), None));
 
     let config = Config { metered: Allowance::Nothing, ..Config::default() };

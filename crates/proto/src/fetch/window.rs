@@ -69,8 +69,8 @@ impl Window {
         let before = self.recent_rounds.back().copied().unwrap_or(0);
         let earlier = self.recent_rounds.iter().nth_back(1).copied().unwrap_or(0);
         if before * 3 < earlier * 2 && came > before {
-            // Bytes that waited for a retransmission arrive together with it, and are no measure of
-            // the rate.
+            // Bytes that waited for a retransmission arrive together with it and do not show the
+            // rate.
             came = came.midpoint(before);
         }
         self.round = (now, 0);

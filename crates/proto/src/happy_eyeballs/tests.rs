@@ -8,7 +8,6 @@ fn ms(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// The server number `n`.
 fn server(n: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, n], 443))
 }
@@ -101,7 +100,7 @@ fn a_speculative_attempt_goes_on_where_the_own_addresses_include_it() {
     assert_eq!(drain(&mut dialer, ms(90)), []);
     assert_eq!(drain(&mut dialer, ms(250)), [connect(2)]);
     dialer.handle(ms(260), DialInput::Failed(server(1)));
-    // Only now the others are tried, from the first one on.
+    // Only now the other addresses are tried, from the first one on.
     dialer.handle(ms(270), DialInput::Failed(server(2)));
     assert_eq!(drain(&mut dialer, ms(270)), [connect(3)]);
     assert_eq!(drain(&mut dialer, ms(520)), [connect(2)]);
@@ -135,7 +134,7 @@ fn a_speculation_that_fails_is_forgotten() {
 }
 
 proptest! {
-    /// In any order of events, only an own address is used, and there is one end.
+    /// In any order of events, only an own address is used, and there is only one end.
     #[test]
     fn only_own_addresses_are_used(
         other in prop::collection::vec(0u8..4, 0..4),

@@ -1,8 +1,9 @@
-//! Downloads by [`manyways_proto::fetch::Fetch`] over real TCP (smoltcp's Reno) and real links
-//! (`manyways-link`), in virtual time: what a scheduling decision costs or saves.
+//! Downloads by [`manyways_proto::fetch::Fetch`] over real TCP (smoltcp's Reno) and emulated links
+//! (`manyways-link`), in virtual time: the cost or gain of scheduling decisions.
 //!
-//! The times are the same on every machine and stand in `expected.txt`. A change that moves them
-//! comes with a new table, which a failing test prints, and a look at whether it is for the better.
+//! The times are the same on every machine; `expected.txt` contains them. A change that affects
+//! them includes the new table, which a failing test prints, after a check that the change is an
+//! improvement.
 
 #[path = "../../../link/tests/tcp/link.rs"]
 mod link;
@@ -24,13 +25,13 @@ use world::{Outcome, PathSpec, World, fluid_bound, perfect};
 
 const MB: u64 = 1_000_000;
 
-/// The queues of the demonstration.
+/// Queue limit of the links, as in the demonstration.
 const QUEUE: Span = Span::from_millis(150);
 
-/// A link of that rate both ways. The server's socket holds a little less than the queue, so that
-/// TCP loses nothing by itself: without SACK smoltcp takes seconds to recover from what costs a
-/// kernel a round trip, and the table would show that and not what the fetch decides. The cases
-/// of lost packets are for themselves.
+/// A link with this rate in both directions. The server's send buffer is slightly smaller than the
+/// queue, so that TCP alone causes no loss. Without SACK, smoltcp needs seconds for a recovery that
+/// takes a kernel one round trip, and the table would show that instead of the fetch's decisions.
+/// Separate cases cover lost packets.
 fn path(mbps: u64, rtt: Span) -> PathSpec {
     with_capacity(CapacitySpec::Constant(Rate::from_mbps(mbps)), Rate::from_mbps(mbps), rtt)
 }
@@ -44,7 +45,7 @@ fn with_capacity(capacity: CapacitySpec, mean: Rate, rtt: Span) -> PathSpec {
         loss: LossSpec::None,
         queue: QueueSpec { limit: QueueLimit::Time(QUEUE), discipline: Discipline::DropTail },
     };
-    // In its packets are headers too.
+    // The queue also contains the headers of the packets.
     let send_buffer = Size::from_bytes(mean.size_in(QUEUE).as_bytes() * 9 / 10);
     PathSpec { down: direction.clone(), up: direction, silent_from: None, send_buffer }
 }
@@ -57,7 +58,7 @@ fn lte() -> PathSpec {
     path(5, Span::from_millis(65))
 }
 
-/// The rate changes every 400 ms, between 2 and 12 Mbit/s.
+/// A rate that changes every 400 ms, between 2 and 12 Mbit/s.
 fn changing(rtt: Span) -> PathSpec {
     let mbps = [6, 9, 12, 7, 3, 2, 5, 8, 11, 4];
     let steps =
@@ -72,7 +73,7 @@ fn silent_from(path: PathSpec, secs: u64) -> PathSpec {
     PathSpec { silent_from: Some(Time::ZERO + Span::from_secs(secs)), ..path }
 }
 
-/// TCP's slow start overruns the queue.
+/// A queue that TCP's slow start overruns.
 fn shallow(mut path: PathSpec) -> PathSpec {
     path.down.queue.limit = QueueLimit::Time(Span::from_millis(50));
     path
@@ -89,7 +90,7 @@ struct Case {
     length: u64,
     protocol: Protocol,
     paths: Vec<PathSpec>,
-    /// It takes at most so many times the fluid bound.
+    /// Maximum duration, as a multiple of the fluid bound.
     most: f64,
 }
 
@@ -154,10 +155,11 @@ fn downloads_take_the_times_of_the_table() {
     );
 }
 
-/// Two links, the object's length, and how much more than a perfect scheduler each may take.
+/// Rates of two links in Mbit/s, the object's length, and the maximum duration as a multiple of the
+/// perfect scheduler's.
 type Cell = (u64, u64, u64, f64);
 
-/// A small object leaves little to make good a late beginning on the second path with.
+/// A small object leaves little time to compensate for a late start on the second path.
 const CELLS: [Cell; 10] = [
     (5, 5, 1 << 19, 1.08),
     (5, 5, 1 << 21, 1.02),
@@ -171,11 +173,13 @@ const CELLS: [Cell; 10] = [
     (100, 10, 8 * MB, 1.04),
 ];
 
-/// Conditions that are true when TCP has gathered speed mislead while it has not.
+/// Tolerance for known path estimates, which hold for a settled TCP connection and mislead during
+/// slow start.
 const KNOWN_MISLEADS: f64 = 0.06;
 
-/// T*, and the times of single paths, of MP-H2 (size unknown, known, and conditions known) and of
-/// fixed chunks (1 MiB and 256 KiB) over it.
+/// T* (the duration with a perfect scheduler), and as multiples of it the durations of the best
+/// single path, of MP-H2 (size unknown, size known, path estimates known) and of fixed chunks
+/// (1 MiB and 256 KiB).
 fn against_perfect(&(a, b, length, most): &Cell) -> (String, bool) {
     let ms = Span::from_millis;
     let specs = [path(a, ms(28)), path(b, ms(65))];

@@ -1,8 +1,8 @@
-//! A client and a server that speak the least of HTTP over one TCP connection.
+//! A client and a server that speak a minimal protocol like HTTP over one TCP connection.
 //!
-//! Requests are lines of fixed length; answers are frames, as in HTTP/2, of as many streams as are
-//! open in turn, each within its credit. Like a kernel's, the server's send buffer has bytes in it
-//! that nobody wants any more when a request is cancelled.
+//! Requests have a fixed length. Responses are frames, as in HTTP/2; the open streams send in turn,
+//! each within its credit. As with a kernel, the server's send buffer still contains bytes of a
+//! request when the request is cancelled.
 
 use manyways_proto::fetch::{ContentRange, Head, Range, RequestId, Validator};
 use smoltcp::iface::SocketHandle;
@@ -10,44 +10,43 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
 
 use crate::link::Link;
 
-/// Far more than any link here has in flight.
+/// Larger than the bytes in flight on any link of these tests.
 const RECEIVE_BUFFER: usize = 2 << 20;
-/// Bytes of the object in one frame, as nginx makes them by default.
+/// Object bytes in one frame, as in nginx by default.
 const FRAME: usize = 8 << 10;
-/// What a server sends in a TLS handshake.
+/// Bytes that a server sends in a TLS handshake.
 const CERTIFICATES: usize = 3_000;
 
 const ORDER: usize = 32;
 const FRAME_HEAD: usize = 16;
 
-/// What may differ between the ways to speak.
+/// Properties that differ between the protocols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// No TLS; a request that is broken off takes its connection with it.
+    /// Without TLS; cancelling a request closes its connection.
     Http1,
-    /// One more round trip for TLS; a connection outlives its requests.
+    /// One more round trip for TLS; a connection survives the cancelling of its requests.
     Http2,
 }
 
-/// The object that every server has.
+/// The object of all servers.
 pub struct Object {
     pub length: u64,
     pattern: Vec<u8>,
 }
 
 impl Object {
-    /// Its bytes repeat with a prime length, so that no two places that are likely to be mixed up
-    /// hold the same.
+    /// Period of the pattern: a prime, so that offsets that could be confused have different bytes.
     const PERIOD: u64 = 65_521;
 
     pub fn new(length: u64) -> Self {
         let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
-        // Twice, so that no piece has to be put together.
+        // Two periods, so that every slice is contiguous.
         let twice = (0..Self::PERIOD).chain(0..Self::PERIOD);
         Self { length, pattern: twice.map(byte).collect() }
     }
 
-    /// The bytes from `at` on, at most [`Self::PERIOD`] of them.
+    /// Returns the bytes from `at` on, at most [`Self::PERIOD`].
     pub fn bytes(&self, at: u64, count: usize) -> &[u8] {
         let start = (at % Self::PERIOD) as usize;
         &self.pattern[start..start + count]
@@ -102,7 +101,7 @@ fn u64_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// What the client finds in a frame.
+/// A message in a frame.
 #[derive(Debug)]
 pub enum Answer {
     /// The path can take requests.
@@ -113,7 +112,7 @@ pub enum Answer {
     Pong,
 }
 
-/// What follows a frame's head. Each has a request's number and a length.
+/// Type of the content after a frame's header, which contains a request's number and a length.
 #[derive(Clone, Copy)]
 enum Kind {
     Hello = 0,
@@ -123,27 +122,27 @@ enum Kind {
     Pong = 4,
 }
 
-/// One TCP connection over a link, both of its ends.
+/// Both endpoints of one TCP connection over a link.
 pub struct Connection {
     client: SocketHandle,
     server: SocketHandle,
     protocol: Protocol,
     greeted: bool,
     connected: bool,
-    /// The requests whose answers the client waits for.
+    /// Requests whose responses are incomplete.
     current: Vec<RequestId>,
     orders: Vec<u8>,
     answers: Vec<u8>,
     asked: Vec<u8>,
-    /// What the server is about to send before it goes on with the body.
+    /// Bytes that the server sends before it continues with the bodies.
     replies: Vec<u8>,
     bodies: Vec<Body>,
     window: u64,
-    /// Whose turn it was.
+    /// Index of the stream that sent last.
     turn: usize,
 }
 
-/// What the server still has to send of an answer.
+/// Remaining bytes of a response.
 struct Body {
     request: RequestId,
     rest: Range,
@@ -151,7 +150,7 @@ struct Body {
 }
 
 impl Connection {
-    /// The server's socket takes `send_buffer` bytes that are not acknowledged yet.
+    /// Connects; `send_buffer` is the size of the server's send buffer in bytes.
     pub fn dial(link: &mut Link, port: u16, protocol: Protocol, send_buffer: usize) -> Self {
         let [client, server] = link.connect(port, || {
             let mut socket = Socket::new(
@@ -196,7 +195,8 @@ impl Connection {
         self.orders.extend(Order::Credit { request, bytes }.to_bytes());
     }
 
-    /// As the settings of a handshake say; without flow control there is none.
+    /// Sets the initial window, as the SETTINGS of the handshake; without flow control there is
+    /// none.
     pub fn start_with_window(&mut self, bytes: u64) {
         self.window = if self.protocol == Protocol::Http2 { bytes } else { u64::MAX };
     }
@@ -209,7 +209,7 @@ impl Connection {
         self.orders.extend(Order::Ping.to_bytes());
     }
 
-    /// Whether the connection is still good for other requests.
+    /// Cancels a request. Returns whether the connection can still be used.
     pub fn cancel(&mut self, link: &mut Link, request: RequestId) -> bool {
         self.current.retain(|current| *current != request);
         match self.protocol {
@@ -228,7 +228,7 @@ impl Connection {
         link.device.socket(self.client).abort();
     }
 
-    /// Does what sockets are ready for; what the client found comes back.
+    /// Serves both sockets. Returns the messages that the client received.
     pub fn serve(&mut self, link: &mut Link, object: &Object) -> Vec<Answer> {
         self.answer(link, object);
         let socket = link.device.socket(self.client);
@@ -240,7 +240,7 @@ impl Connection {
                     self.connected = true;
                     found.push(Answer::Connected);
                 }
-                // Nothing was asked before the path was connected.
+                // No request is sent before the path is connected.
                 Protocol::Http2 => self.orders.extend(Order::Hello.to_bytes()),
             }
         }
@@ -285,7 +285,7 @@ impl Connection {
         Some((answer, FRAME_HEAD + length))
     }
 
-    /// The server's part.
+    /// Serves the server's socket.
     fn answer(&mut self, link: &mut Link, object: &Object) {
         let socket = link.server.socket(self.server);
         while socket.can_recv() {
@@ -364,7 +364,7 @@ fn frame(into: &mut Vec<u8>, request: u64, kind: Kind, payload: &[u8]) {
     into.extend_from_slice(payload);
 }
 
-/// As long as what a server writes: names and values that do not matter here fill it up.
+/// Length of a typical response head; padding replaces the irrelevant fields.
 const HEAD: usize = 200;
 
 fn write_head(partial: bool, part: Range, length: u64) -> [u8; HEAD] {

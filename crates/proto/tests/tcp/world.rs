@@ -1,4 +1,4 @@
-//! A fetch over several links, each with a server behind it, under virtual time.
+//! A fetch over several links with one server each, in virtual time.
 
 use manyways_proto::estimate::Conditions;
 use manyways_proto::fetch::{Config, Fetch, Input, Output, PathId, Range, Ranges, RequestId};
@@ -9,16 +9,16 @@ use manyways_unit::{Rate, Size, Span, Time};
 use crate::link::Link;
 use crate::peer::{Answer, Connection, Object, Protocol};
 
-/// No case takes longer.
+/// Maximum duration of a case.
 const PATIENCE: Time = Time::from_millis(300_000);
 
-/// A path: a link, and when it falls silent in both directions.
+/// A path: a link, and the time at which it becomes silent in both directions.
 #[derive(Clone)]
 pub struct PathSpec {
     pub down: DirectionSpec,
     pub up: DirectionSpec,
     pub silent_from: Option<Time>,
-    /// What a server's socket takes before it is acknowledged.
+    /// Size of the server's send buffer.
     pub send_buffer: Size,
 }
 
@@ -28,23 +28,23 @@ struct Path {
     /// A request that waits for a connection.
     waiting: Option<(RequestId, Option<Range>)>,
     port: u16,
-    /// What the streams of its next connection begin with.
+    /// Initial window of the streams of the next connection.
     window: u64,
     silent_from: Option<Time>,
     send_buffer: usize,
-    /// When its link wants to be pumped.
+    /// When the link must be served next.
     due: Option<Time>,
 }
 
-/// What came of it.
+/// Result of a fetch.
 pub struct Outcome {
     pub took: Time,
-    /// Bytes of the object that were delivered although they were there already.
+    /// Bytes of the object that arrived more than once.
     pub duplicate: u64,
     pub requests: u64,
-    /// What each path brought.
+    /// Useful bytes of each path.
     pub useful: Vec<u64>,
-    /// How much was there when.
+    /// Number of received bytes over time.
     pub curve: Vec<(Time, u64)>,
 }
 
@@ -65,7 +65,7 @@ impl World {
         Self::with(Config::default(), length, protocol, specs, &[])
     }
 
-    /// With settings, and with what is known of each path beforehand.
+    /// Creates a world with a configuration, and with known path estimates.
     pub fn with(
         config: Config,
         length: u64,
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Runs to the end; panics where a byte is wrong, comes twice or never comes.
+    /// Runs to the end; panics if a byte is wrong, is written twice or never arrives.
     pub fn run(mut self) -> Outcome {
         self.drain();
         while !self.over {
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Lets a link and the two programs at its ends do what is due.
+    /// Serves a link and the programs at both of its endpoints.
     fn serve(&mut self, index: usize) {
         let path = &mut self.paths[index];
         path.due = None;
@@ -161,13 +161,13 @@ impl World {
         }
         let path = &mut self.paths[index];
         path.link.pump(self.now);
-        // Whoever was given something to send meanwhile wants it sent now.
+        // Bytes that a program has queued in the meantime are sent now.
         path.due = path.due.into_iter().chain(path.link.next_wakeup(self.now)).min();
     }
 
     fn take(&mut self, path: usize, answer: Answer) {
         let input = match answer {
-            // Somebody waits for the connection, who was told long ago that there is one.
+            // The fetch considers the path connected; its request waits for this reconnection.
             Answer::Connected if self.paths[path].waiting.is_some() => {
                 self.paths[path].due = Some(self.now);
                 return;
@@ -224,7 +224,7 @@ impl World {
             }
             Output::Ping { path } => match self.protocol {
                 Protocol::Http2 => self.on_connection(path, Connection::ping),
-                // What the kernel would measure is not modelled.
+                // The RTT measurement of the kernel is not simulated.
                 Protocol::Http1 => {}
             },
             Output::Credit { request, bytes } => {
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// When a fetch over these links is over at the earliest: all of them at full rate, after the
+/// Lower bound of the duration of a fetch over these links: all links at full rate, after the
 /// smallest request delay.
 pub fn fluid_bound(length: u64, specs: &[PathSpec]) -> Span {
     let step = Span::from_millis(1);
@@ -328,8 +328,8 @@ fn delay(delay: &DelaySpec) -> Span {
     }
 }
 
-/// When a perfect scheduler over these transports would be done: the moment at which what each path
-/// brings when it fetches alone sums to the object.
+/// Duration with a perfect scheduler over these transports: the time at which the bytes that each
+/// path receives alone sum to the length of the object.
 pub fn perfect(length: u64, alone: &[Outcome]) -> Time {
     let by = |outcome: &Outcome, at: Time| {
         let before = outcome.curve.partition_point(|(when, _)| *when <= at);

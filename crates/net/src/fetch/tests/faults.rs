@@ -1,4 +1,4 @@
-//! Servers and networks that fail: a clear sentence, and never a wrong file.
+//! Failures of servers and networks lead to a clear message, and never to a wrong file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ async fn a_name_or_a_port_that_one_path_does_not_reach() {
         got.report();
         got.notes(&[words]);
         is_whole(&target, &content);
-        // Alone it is an error that says which network failed and how.
+        // With one path it is an error that names the network and the fault.
         let mut client =
             Client::builder().config(quick()).paths([paths[0].clone()]).build().unwrap();
         let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
@@ -234,7 +234,7 @@ async fn a_certificate_that_is_wrong_on_one_path() {
     let (_folder, target) = target();
     let reach =
         |server: u8| Arc::new(HashMap::from([("a.test".to_owned(), vec![address(server)])]));
-    // The preferred path is the one that fails.
+    // The preferred path fails.
     let paths = [PathSpec { names: reach(2), ..path(2) }, PathSpec { names: reach(1), ..path(1) }];
     let client = Client::builder().config(quick()).trust(Trust::File(authority));
     let mut client = client.paths(paths).build().unwrap();

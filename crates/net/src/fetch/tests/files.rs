@@ -1,4 +1,4 @@
-//! Files: unfinished ones, resumed ones, and those that cannot be written.
+//! Part files, continued downloads, and files that cannot be written.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::server::{Reply, Server, Then, good};
 use super::*;
 use crate::fetch::{Cause, Checksum};
 
-/// A server that never sends more than 400 KB of an answer, and the object.
+/// Creates an object, and a server that never sends more than 400 KB of a response.
 async fn stingy() -> (Server, Vec<u8>) {
     let object = object(1_000_000);
     let served = object.clone();
@@ -27,7 +27,7 @@ fn one_path() -> ClientBuilder {
     Client::builder().config(quick()).paths([path(1)])
 }
 
-/// Stops a transfer when it has brought something.
+/// Stops a transfer after 400 KB.
 async fn stopped(server: &Server, target: &Path) -> FetchError {
     let mut client = one_path()
         .config(Config { stall_alone: Span::from_secs(600), ..quick() })
@@ -57,7 +57,7 @@ async fn a_stopped_transfer_goes_on_later() {
     assert_eq!(kept.done, Size::from_bytes(400_000));
     assert!(error.hint().unwrap().contains("-c"), "{:?}", error.hint());
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
-    // A file of that name is not touched before the end.
+    // An existing file of that name is unchanged until the end.
     std::fs::write(&target, "older").unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
     let got = get(&mut one_path().build().unwrap(), &job).await;
@@ -76,13 +76,13 @@ async fn a_resumed_object_must_be_the_same() {
     stopped(&server, &target).await;
     let resume_file = target.with_file_name("file.manyways");
     let saved = std::fs::read_to_string(&resume_file).unwrap();
-    // As though the first run had seen another version.
+    // The first run is made to look as if it had received another version.
     std::fs::write(&resume_file, saved.replace("\\\"one", "\\\"two")).unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
     let got = get(&mut one_path().build().unwrap(), &job).await;
     assert!(got.error().contains("has changed on the server"), "{}", got.error());
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
-    // Without -c it begins anew.
+    // Without -c the download begins from the start.
     let job = Job::new(&server.url("/x"), &target).unwrap();
     get(&mut one_path().build().unwrap(), &job).await.report();
     assert_eq!(names(&target), ["file"]);
@@ -164,7 +164,7 @@ async fn targets_that_cannot_be_written() {
         assert!(got.error().contains(words), "{}", got.error());
     }
     assert!(server.asks().is_empty());
-    // Two downloads to one file at once.
+    // Two concurrent downloads to one file.
     let lock = std::fs::File::create(target.with_file_name("file.manyways-part")).unwrap();
     lock.lock().unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap();
@@ -242,10 +242,10 @@ async fn an_older_download_is_thrown_away_only_for_a_new_one_and_that_is_said() 
     is_whole(&target, &object);
 }
 
-/// Whoever kills it now, `-c` knows what it was about.
+/// If the process is killed at this time, `-c` can continue the download.
 #[tokio::test]
 async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
-    // It says what the object is, and then nothing.
+    // The server sends the response head, and then no bytes.
     let object = object(1_000_000);
     let server = Server::start(move |ask| {
         let mut reply = good(ask, &object, ETAG);
@@ -258,7 +258,7 @@ async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
     let config = Config { stall_alone: Span::from_secs(600), ..quick() };
     let mut client = one_path().config(config).build().unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    // Progress is told every 100 ms; the transfer itself never ends.
+    // Progress is reported every 100 ms; the transfer itself never ends.
     let seen = Semaphore::new(0);
     let mut listen = |_: Event<'_>| {
         if state.exists() {
@@ -269,7 +269,7 @@ async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
         outcome = client.fetch(&job, &mut listen, pending()) => panic!("{outcome:?}"),
         permit = seen.acquire() => permit.unwrap().forget(),
     }
-    // Dropped like that, it is as if it had been killed.
+    // A dropped transfer leaves the same files as a killed one.
     let saved = crate::fetch::resume::Saved::parse(&std::fs::read(&state).unwrap()).unwrap();
     assert_eq!((saved.length, saved.done.total()), (1_000_000, 0));
 }

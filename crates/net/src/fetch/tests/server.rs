@@ -1,4 +1,4 @@
-//! A server on loopback that answers as a test wants, byte by byte.
+//! A server on loopback whose responses the test controls byte by byte.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,15 +10,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// A request as the server sees it.
+/// A request, as received by the server.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Which path: its source address.
+    /// Source address, which identifies the path.
     pub from: IpAddr,
-    /// How many requests came over that path before.
+    /// Number of earlier requests from that address.
     pub nth: usize,
     pub target: String,
-    /// Half-open; `None` as the end is the object's.
+    /// Half-open; `None` as the end means the end of the object.
     pub range: Option<(u64, Option<u64>)>,
     pub headers: Vec<(String, String)>,
 }
@@ -29,17 +29,17 @@ impl Ask {
     }
 }
 
-/// What comes after the body.
+/// Action after the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// The next request.
+    /// Wait for the next request.
     Go,
     Close,
     /// TCP RST, or RST_STREAM over HTTP/2.
     Reset,
-    /// GOAWAY; over HTTP/1.1 as Close.
+    /// GOAWAY; over HTTP/1.1 the same as `Close`.
     GoAway,
-    /// Nothing, for ever.
+    /// Keep the connection open and send nothing.
     Hold,
 }
 
@@ -48,10 +48,10 @@ pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// So much of the body is sent…
+    /// Number of body bytes that are sent.
     pub upto: usize,
     pub then: Then,
-    /// …and this is waited for after so much of it.
+    /// Number of body bytes after which the response waits for this semaphore.
     pub gate: Option<(usize, Arc<Semaphore>)>,
 }
 
@@ -80,7 +80,7 @@ impl Reply {
     }
 }
 
-/// As a good server answers.
+/// The response of a correct server.
 pub fn good(ask: &Ask, object: &[u8], etag: &str) -> Reply {
     let fresh = ask.header("if-range").is_none_or(|wanted| wanted == etag);
     let headers = [("accept-ranges", "bytes"), ("etag", etag)];
@@ -109,7 +109,8 @@ struct Desk {
     asks: Arc<Mutex<Vec<Ask>>>,
 }
 
-/// A certificate for `names` of its own authority: the authority's PEM, and the server's side.
+/// Creates a certificate for `names` with a new authority. Returns the authority's PEM and the
+/// server's configuration.
 pub fn certificate(names: &[&str], h2: bool) -> (String, Arc<rustls::ServerConfig>) {
     let authority_key = rcgen::KeyPair::generate().unwrap();
     let mut authority = rcgen::CertificateParams::new([]).unwrap();
@@ -126,7 +127,7 @@ pub fn certificate(names: &[&str], h2: bool) -> (String, Arc<rustls::ServerConfi
     (pem, Arc::new(config))
 }
 
-/// A certificate that is its own authority, as `openssl req -x509` makes them.
+/// Creates a self-signed certificate with CA rights, like `openssl req -x509`.
 pub fn self_signed(
     names: &[&str],
     from_year: i32,
@@ -332,7 +333,7 @@ async fn send(stream: &mut h2::SendStream<bytes::Bytes>, mut bytes: &[u8]) -> bo
     true
 }
 
-/// Closing so that the peer sees a reset.
+/// Closes the connection so that the peer receives a reset.
 trait Aborts {
     fn abort(self);
 }

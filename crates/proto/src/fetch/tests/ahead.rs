@@ -1,4 +1,4 @@
-//! Somebody takes the bytes in order, and nothing is asked for that is too far ahead.
+//! A reader takes the bytes in order, and no byte too far ahead of it is requested.
 
 use manyways_unit::{Rate, Span, Time};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn plain(link: Link) -> Link {
     Link { multiplexed: false, ..link }
 }
 
-/// For a minute nobody takes anything: that is no fault of the server.
+/// The reader takes no bytes for a minute, for which the server is not blamed.
 #[test]
 fn a_reader_that_pauses_costs_no_request() {
     for link in [wifi(), plain(wifi())] {
@@ -70,7 +70,7 @@ proptest! {
             }
         }
         prop_assert_eq!(world.run(), End::Done);
-        // A window of each stream may be on its way.
+        // One window per stream may be in flight.
         let windows = links.len() as u64 * 2 * 256 * 1024;
         prop_assert!(world.waited <= AHEAD + windows, "{} bytes waited", world.waited);
     }

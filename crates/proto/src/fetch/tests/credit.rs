@@ -1,4 +1,4 @@
-//! What a fetch must never do: withhold the last credit, or leave a byte to nobody.
+//! A fetch must never withhold the last credit or leave a byte without a request.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use manyways_unit::{Span, Time};
 use super::world::Server;
 use crate::fetch::{Config, Fetch, Input, Object, Output, PathId, Range, RequestId};
 
-/// A stream: what is still to be sent, and up to where there is credit.
+/// A stream: the unsent bytes, and the offset up to which it has credit.
 struct Stream {
     path: PathId,
     left: Range,
     credit: u64,
 }
 
-/// Two paths whose servers send all that they may as one frame, which is as large as a window: so
-/// do servers that take the largest frame that is allowed to them.
+/// Two paths whose servers send all permitted bytes as one frame of a full window, as servers with
+/// the largest permitted frame do.
 #[test]
 fn a_server_that_uses_up_its_credit_gets_more() {
     let server = Server::of(2_000_001);
@@ -59,7 +59,7 @@ fn a_server_that_uses_up_its_credit_gets_more() {
                 _ => {}
             }
         }
-        // 3 and 2 Mbit/s: whoever would be done with its frame first.
+        // 3 and 2 Mbit/s; the next frame is the one that completes first.
         let next = streams
             .iter()
             .filter(|(_, stream)| stream.left.start < stream.credit.min(stream.left.end))
@@ -82,7 +82,7 @@ fn a_server_that_uses_up_its_credit_gets_more() {
     }
 }
 
-/// Two paths are ready, and each leaves the last byte to the other.
+/// Two ready paths must not leave the last byte to each other.
 #[test]
 fn the_last_byte_is_asked_for() {
     for missing in 1..4 {
@@ -105,12 +105,12 @@ fn the_last_byte_is_asked_for() {
     }
 }
 
-/// The windows of a path that brings so many KB in each of its rounds of 100 ms, before which two
-/// PINGs have come back. Those that follow do so only where they are `measured`.
+/// Returns the windows of a path that receives `rounds` KB in rounds of 100 ms, after two PINGs.
+/// Later PINGs are answered only if `measured`.
 fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
     let server = Server::of(1 << 30);
     let mut fetch = Fetch::new(Config::default());
-    // The second path never connects, but that it could makes a small window worth it.
+    // The second path never connects, but windows are limited only if there is more than one path.
     for path in [PathId(0), PathId(1)] {
         fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
     }
@@ -147,10 +147,10 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
     windows
 }
 
-/// Where it has built up in this round, an older PING knows nothing of it.
+/// A queue that built up in this round is not visible in an older PING.
 #[test]
 fn slow_start_has_its_way_while_no_queue_is_seen() {
-    // The first one counts for the two rounds before it too.
+    // The first value also covers the two rounds before it.
     let rounds = [90, 50, 80, 130];
     let came = 130_000 + (16 << 10);
     let seen = |measured| *windows(measured, &rounds).last().expect("it connects");

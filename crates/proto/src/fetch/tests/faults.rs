@@ -1,4 +1,4 @@
-//! Paths that break, servers that disagree, answers that make no sense.
+//! Paths that fail, servers with different versions, and invalid responses.
 
 use manyways_unit::{Size, Span, Time};
 
@@ -60,7 +60,7 @@ fn an_object_that_changes_mid_way_is_fetched_anew_once_and_never_mixed() {
             for server in &mut world.servers {
                 server.version += 1;
             }
-            // What is under way was answered from the old version; the next answers are not.
+            // Requests under way receive the old version; later responses do not.
             for path in [0, 1].map(PathId) {
                 world.break_off(path, Fault::passing(FaultClass::Reset, "broke"));
             }
@@ -116,7 +116,7 @@ fn a_path_that_comes_back_is_used_again() {
     assert!(world.fetch.stats(world.now, PathId(0)).useful > before + MB);
 }
 
-/// A fetch whose first request is out, over a path without a network behind it.
+/// A fetch with its first request sent, over a path without a network.
 fn asked() -> (Fetch, crate::fetch::RequestId) {
     let mut fetch = Fetch::new(Config::default());
     let path = PathId(0);
@@ -151,7 +151,7 @@ fn the_first_status_decides() {
     }
 }
 
-/// Another network may reach another server, or come from another country.
+/// Another network may reach another server, or a server that decides by country.
 #[test]
 fn a_refusal_on_one_path_is_asked_again_over_the_other() {
     for (statuses, expected) in [
@@ -196,7 +196,8 @@ fn a_refusal_on_one_path_is_asked_again_over_the_other() {
     }
 }
 
-/// What the server does not send is free for the other path at once, not when the answer is over.
+/// The other path can take bytes that the server does not send immediately, not only at the end of
+/// the response.
 #[test]
 fn the_rest_of_a_short_answer_is_up_for_grabs() {
     let mut fetch = Fetch::new(Config::default());
@@ -289,7 +290,7 @@ fn a_body_that_ends_early_is_not_done() {
     fetch.handle(Time::ZERO, Input::Bytes { request, length: 9 });
     fetch.handle(Time::ZERO, Input::Finished { request });
     assert!(!matches!(last(&mut fetch), Some(Output::Done)));
-    // The path is tried again a little later, for the byte that is missing.
+    // The path is retried after its backoff, for the missing byte.
     let path = PathId(0);
     let later = fetch.next_wakeup().unwrap();
     assert!(later > Time::ZERO && later < Time::ZERO + Span::from_secs(1));

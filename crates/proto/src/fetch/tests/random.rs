@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: every byte is written once, and it ends.
+//! In any order of events, every byte is written once, and the fetch ends.
 
 use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ enum Event {
     Down(usize),
     Up(usize),
     Rate(usize, u64),
-    /// The path's server has another version from now on.
+    /// The path's server changes to another version.
     Change(usize),
 }
 
@@ -41,7 +41,7 @@ fn link() -> impl Strategy<Value = Link> {
     })
 }
 
-/// How the bytes are split, and the length that the caller claims to know.
+/// The scheduler, and the length that the caller expects.
 fn config() -> impl Strategy<Value = Config> {
     let scheduler = prop_oneof![
         4 => Just(Scheduler::MpH2),
@@ -106,7 +106,7 @@ proptest! {
         let mut end = None;
         let mut changed = false;
         for (at, event) in events {
-            // The world checks every write as it comes.
+            // The simulation checks every write.
             while end.is_none() && world.now < Time::from_millis(at) {
                 end = world.step(Time::from_millis(at));
             }
@@ -121,7 +121,7 @@ proptest! {
                 Event::Down(path) => world.set_up(on(path), false),
                 Event::Up(path) => world.set_up(on(path), true),
                 Event::Rate(path, kbps) => world.set_rate(on(path), Rate::from_kbps(kbps.max(1))),
-                // Without a validator nobody could tell.
+                // Without a validator a change cannot be detected.
                 Event::Change(path) if server.validator.is_some() => {
                     changed = true;
                     world.servers[on(path).0].version = 2;
@@ -140,7 +140,7 @@ proptest! {
         };
         let healthy = links.iter().all(|link| link.dead_from.is_none());
         match end {
-            // A version that changed under way is checked by the mixture test below.
+            // The mixture test below covers a version that changes during a fetch.
             End::Done if !changed => world.check_file(),
             End::Done => {}
             End::Failed(Reason::AllowanceSpent) => prop_assert!(links.iter().any(|l| l.metered)),
@@ -171,7 +171,7 @@ proptest! {
     }
 }
 
-/// Paths whose servers disagree never produce a mixture.
+/// Paths whose servers have different versions never produce a mixture.
 #[test]
 fn no_mixture_of_versions() {
     let link = |mbps| Link::new(Rate::from_mbps(mbps), Span::from_millis(30));

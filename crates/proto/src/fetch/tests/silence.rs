@@ -1,4 +1,4 @@
-//! Paths that come and go, and all of them silent.
+//! Paths that join and leave, and fetches without any active path.
 
 use manyways_unit::{Rate, Size, Span, Time};
 
@@ -12,7 +12,7 @@ fn seconds(seconds: u64) -> Time {
     Time::from_millis(seconds * 1_000)
 }
 
-/// Two paths that have brought something, and bring nothing more.
+/// Two paths that have received bytes, and then receive none.
 fn silenced() -> World {
     let mut world = World::new(Config::default(), Server::of(8 * MB), &[wifi(), lte()]);
     world.run_until(Time::from_millis(1_000));
@@ -36,12 +36,12 @@ fn a_silence_that_ends_in_time_costs_no_path() {
     world.run_until(seconds(50));
     BOTH.into_iter().for_each(|path| world.set_dead(path, false));
     let took = world.run_to_the_end();
-    // What is still under way may wait for the end of an attempt.
+    // The end may wait for a connection attempt that is under way.
     assert!(took < seconds(75), "{took}");
     assert!(matches!(world.notes(), [Note::Quiet { .. }]), "{:?}", world.notes());
 }
 
-/// Name servers that do not answer are a part of the silence, however often they are asked.
+/// Name servers that do not answer count as part of the idle time, for any number of queries.
 #[test]
 fn quick_faults_while_all_are_silent_are_not_the_reason() {
     let mut world = silenced();
@@ -115,7 +115,7 @@ fn all_gone_may_return() {
     }
 }
 
-/// It has the time to connect although the others were silent for nearly too long.
+/// A new path has the time to connect even shortly before the idle timeout of the others.
 #[test]
 fn a_path_may_join_at_the_last_moment() {
     let mut world = silenced();

@@ -1,5 +1,5 @@
-//! Inputs in an order that no well-behaved shell would produce: every state of a fetch stays among
-//! those that the module's documentation lists.
+//! Inputs in an order that a correct shell would not produce: every state of a fetch remains among
+//! the combinations in the module's documentation.
 
 use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
@@ -14,13 +14,12 @@ use crate::fetch::{
     Range, RangeEnd, Ranges, RequestId, Scheduler, Validator,
 };
 
-/// The object's length.
 const LENGTH: u64 = 400_000;
-/// A fetch that answers one input with more outputs than this does not end.
+/// Maximum number of outputs for one input; a fetch with more outputs is assumed not to end.
 const MAX_OUTPUTS: usize = 10_000;
 
-/// One thing that a shell reports. Requests are named by how long ago they were sent: 0 and 1 mean
-/// those that the step fits, from 2 on any.
+/// A report of a shell. A number identifies a request by its age: 0 and 1 mean requests that the
+/// step fits, larger ones mean any request.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(Span),
@@ -39,7 +38,7 @@ enum Step {
     Taken(u64),
 }
 
-/// What a server may answer.
+/// Possible responses of a server.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Asked,
@@ -197,7 +196,7 @@ fn head(answer: Answer, range: Option<Range>) -> Head {
     }
 }
 
-/// A request that a fetch sent.
+/// A sent request.
 #[derive(Debug)]
 struct Sent {
     id: RequestId,
@@ -205,7 +204,7 @@ struct Sent {
     answered: bool,
 }
 
-/// A fetch, and the requests that it ever sent.
+/// A fetch, and all requests that it has sent.
 #[derive(Debug)]
 struct Driven {
     fetch: Fetch,
@@ -309,7 +308,7 @@ impl Driven {
 }
 
 impl Fetch {
-    /// Panics unless the state is one of the combinations that the module's documentation lists.
+    /// Panics unless the state is one of the combinations in the module's documentation.
     pub fn check_states(&self) {
         self.check_object();
         for (id, path) in &self.paths {

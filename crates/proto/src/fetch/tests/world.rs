@@ -1,5 +1,5 @@
-//! Servers behind links under virtual time: links of a fixed rate without a queue, servers that
-//! share them among their streams and keep to the credit that each has.
+//! Servers behind simulated links in virtual time. A link has a fixed rate and no queue. A server
+//! shares the link among its streams and respects the credit of each.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::fetch::{
     Ranges, Reason, RequestId, Validator,
 };
 
-/// A link delivers pieces of this size, or of what it carries in [`PIECE_TIME`].
+/// A link delivers pieces of this size, or of its bytes in [`PIECE_TIME`].
 const PIECE: u64 = 16_000;
 const PIECE_TIME: Span = Span::from_millis(20);
-/// A packet is the least.
+/// Minimum size of a piece: one packet.
 const LEAST_PIECE: u64 = 1_440;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub rate: Rate,
     pub rtt: Span,
-    /// From here on nothing comes any more, and nobody says so.
+    /// From this time on the link delivers nothing, without an error.
     pub dead_from: Option<Time>,
     pub metered: bool,
-    /// HTTP/2: two requests at once, and flow control.
+    /// Whether the connection is HTTP/2: two concurrent requests, and flow control.
     pub multiplexed: bool,
 }
 
@@ -33,7 +33,7 @@ impl Link {
     }
 }
 
-/// What every path's server has.
+/// The server of a path.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub length: u64,
@@ -41,9 +41,9 @@ pub struct Server {
     pub accept_ranges: bool,
     pub tells_length: bool,
     pub validator: Option<&'static str>,
-    /// It answers a range with so much of its beginning at most.
+    /// Maximum length of the part in a response to a range request.
     pub most: u64,
-    /// Another version has other bytes.
+    /// Each version has different bytes.
     pub version: u8,
 }
 
@@ -60,12 +60,12 @@ impl Server {
         }
     }
 
-    /// The byte that belongs at a place.
+    /// The byte at an offset.
     pub fn byte(&self, at: u64) -> u8 {
         (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ self.version
     }
 
-    /// How it answers, and which bytes follow.
+    /// Returns the response head and the range of the body.
     pub fn answer(&self, range: Option<Range>, if_range: Option<&Validator>) -> (Head, Range) {
         let validator = self.validator.map(|tag| {
             Validator::Etag(if self.version == 1 {
@@ -106,51 +106,50 @@ pub enum End {
     Failed(Reason),
 }
 
-/// What reaches one of the ends of a path.
+/// An event at one of the endpoints of a path.
 enum Due {
-    // The client.
+    // At the client.
     Connected,
     Head(RequestId, Box<Head>),
     Piece(RequestId, Range),
     Finished(RequestId),
     Failed(RequestId, Fault),
     Pong,
-    // The server.
+    // At the server.
     Request(RequestId, Option<Range>, Option<Validator>),
     Credit(RequestId, u64),
     Window(u64),
     Cancel(RequestId),
     Ping,
-    /// The link can take the next piece.
+    /// The link can carry the next piece.
     Free,
 }
 
-/// A body that a server sends.
 struct Stream {
     request: RequestId,
     rest: Range,
     credit: u64,
-    /// It breaks after so many bytes.
+    /// Number of bytes after which the stream fails.
     breaks: Option<u64>,
 }
 
-/// A connection and what is on its way over it.
+/// A connection, and the messages in flight on it.
 #[derive(Default)]
 struct Lane {
     due: BTreeMap<(Time, u64), Due>,
     streams: Vec<Stream>,
     window: u64,
     sending: bool,
-    /// The stream that sent last.
+    /// Index of the stream that sent last.
     last: usize,
 }
 
-/// Takes the bytes in order.
+/// A reader that takes the bytes in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
-    /// From one time to the next.
+    /// Interval between two reads.
     pub pause: Span,
-    /// So many at a time.
+    /// Maximum number of bytes per read.
     pub most: u64,
     pub taken: u64,
     pub next: Time,
@@ -158,18 +157,18 @@ pub struct Reader {
 
 pub struct World {
     pub reader: Option<Reader>,
-    /// The most bytes that ever waited for the reader.
+    /// Maximum of the bytes that waited for the reader.
     pub waited: u64,
-    /// The first byte that is not there, or before it.
+    /// Lower bound of the first missing offset.
     first_gap: u64,
     pub fetch: Fetch,
     pub now: Time,
     links: Vec<Link>,
-    /// Each path's server; they are alike unless a test changes one.
+    /// Server of each path; identical unless a test changes one.
     pub servers: Vec<Server>,
     lanes: Vec<Lane>,
     serial: u64,
-    /// Breaks the n-th answer of a path after so many bytes.
+    /// Fails the n-th response of a path after this number of bytes.
     pub breaks: BTreeMap<(PathId, u64), u64>,
     counts: BTreeMap<PathId, u64>,
     breaking: BTreeMap<RequestId, u64>,
@@ -180,7 +179,7 @@ pub struct World {
     cancels: usize,
     notes: Vec<Note>,
     history: Vec<(Time, u64)>,
-    /// Bytes that came for a request that was cancelled.
+    /// Bytes that arrived for a cancelled request.
     late: u64,
     pub restarts: usize,
 }
@@ -217,7 +216,7 @@ impl World {
         }
     }
 
-    /// Bytes that an earlier run left in the file.
+    /// Writes the bytes of an earlier run.
     pub fn put(&mut self, done: &Ranges) {
         for range in done.iter() {
             for at in range.start..range.end {
@@ -234,7 +233,7 @@ impl World {
         end
     }
 
-    /// As [`World::run`], where it is not the first path's version that is fetched.
+    /// As [`World::run`], if the fetched version is not that of the first path.
     pub fn run_unchecked(&mut self) -> End {
         loop {
             if let Some(end) = self.step(Time::MAX) {
@@ -243,7 +242,7 @@ impl World {
         }
     }
 
-    /// Whether all bytes are of the same version, whichever that is.
+    /// Whether all bytes belong to the same version.
     pub fn is_one_version(&self) -> bool {
         self.servers.iter().any(|server| {
             self.file.iter().zip(0..).all(|(byte, at)| *byte == Some(server.byte(at)))
@@ -259,7 +258,7 @@ impl World {
         while self.now < until && self.step(until).is_none() {}
     }
 
-    /// Does what the core wants, then lets the next thing happen.
+    /// Executes the outputs of the core, and then the next event.
     pub fn step(&mut self, until: Time) -> Option<End> {
         while let Some(output) = self.fetch.poll(self.now) {
             if let Some(end) = self.act(output) {
@@ -308,7 +307,7 @@ impl World {
         None
     }
 
-    /// Half a round trip from now, and later by `more`.
+    /// Half a round trip from now, plus `more`.
     fn send(&mut self, path: PathId, more: Span, due: Due) {
         let half = Span::from_nanos(self.links[path.0].rtt.as_nanos() / 2);
         self.at(path, self.now + half + more, due);
@@ -391,7 +390,7 @@ impl World {
         self.history.push((self.now, self.fetch.done().total()));
     }
 
-    /// A server sends the next piece, if the link is free and a stream may.
+    /// Sends a server's next piece if the link is free and a stream has credit.
     fn go_on(&mut self, path: PathId) {
         let rate = self.links[path.0].rate;
         let lane = &mut self.lanes[path.0];
@@ -499,20 +498,20 @@ impl World {
         None
     }
 
-    /// Every byte is there and is the server's.
+    /// Checks that every byte exists and equals the server's.
     pub fn check_file(&self) {
         for (at, byte) in self.file.iter().enumerate() {
             assert_eq!(*byte, Some(self.servers[0].byte(at as u64)), "byte {at}");
         }
     }
 
-    /// Everything that is on its way is gone.
+    /// Discards all messages in flight.
     fn hang_up(&mut self, path: PathId) {
         self.lanes[path.0] = Lane::default();
         self.open.retain(|_, on| *on != path);
     }
 
-    /// A request on `path` breaks off, or its connection attempt does.
+    /// Fails a request on `path`, or its connection attempt.
     pub fn break_off(&mut self, path: PathId, fault: Fault) {
         let requests: Vec<RequestId> =
             self.open.iter().filter(|(_, on)| **on == path).map(|(id, _)| *id).collect();
@@ -525,7 +524,7 @@ impl World {
         }
     }
 
-    /// An interface goes away or comes back.
+    /// Removes or restores an interface.
     pub fn set_up(&mut self, path: PathId, up: bool) {
         if !up {
             self.hang_up(path);
@@ -536,12 +535,12 @@ impl World {
         }
     }
 
-    /// From now on nothing comes over a path, or it does again.
+    /// Stops or resumes the delivery over a path.
     pub fn set_dead(&mut self, path: PathId, dead: bool) {
         self.links[path.0].dead_from = dead.then_some(self.now);
     }
 
-    /// A new path to a server like the first one.
+    /// Adds a path to a server like the first one.
     pub fn join(&mut self, link: Link) {
         let path = PathId(self.links.len());
         self.links.push(link);
@@ -566,12 +565,12 @@ impl World {
         &self.notes
     }
 
-    /// Bytes that came for nothing.
+    /// Bytes that arrived for cancelled requests.
     pub fn wasted(&self) -> u64 {
         (0..self.links.len()).map(|path| self.fetch.stats(self.now, PathId(path)).duplicate).sum()
     }
 
-    /// How many bytes were there at that time.
+    /// Number of received bytes at that time.
     pub fn done_by(&self, at: Time) -> u64 {
         let before = self.history.iter().take_while(|(when, _)| *when <= at);
         before.last().map_or(0, |(_, done)| *done)
