@@ -4,7 +4,7 @@
 //!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
 //!   requirements of the machine ([`needs!`]).
 //! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`]
-//!   builds. [`results`] runs the cells, writes the records after each and resumes interrupted runs;
+//!   builds. [`results`] runs the cells, writes the records after each and resumes old runs;
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
 //! - Programs that fetch an object from an [`Origin`] ([`download`]), for a benchmark and for the
 //!   demonstration.
