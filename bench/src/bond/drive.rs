@@ -29,8 +29,8 @@ const MIDDLE: Span = Span::from_millis(700);
 const SAMPLE: Size = Size::from_bytes(3_000_000);
 /// Size of a messenger's message.
 const MESSAGE: Size = Size::from_bytes(200);
-/// After this idle time the carriers restart with a small congestion window, as for a returning user.
-/// Without it, the result would depend on the order of the runs.
+/// After this idle time the carriers restart with a small congestion window, as for a returning
+/// user. Without it, the result would depend on the order of the runs.
 const COOL: Span = Span::from_secs(2);
 /// The carrying link of a stream is the one that delivered most bytes in this time.
 const BUSY: Span = Span::from_secs(1);

@@ -3,8 +3,8 @@
 //! - External programs ([`programs`]), web servers with certificates and files to serve ([`Site`],
 //!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
 //!   requirements of the machine ([`needs!`]).
-//! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`] builds.
-//!   [`results`] runs the cells, writes the records after each cell and resumes an interrupted run;
+//! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`]
+//!   builds. [`results`] runs the cells, writes the records after each and resumes old runs;
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
 //! - Programs that fetch an object from an [`Origin`] ([`download`]), for a benchmark and for the
 //!   demonstration.

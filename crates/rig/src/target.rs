@@ -106,7 +106,7 @@ pub fn target(what: String, wanted: String, measured: Option<(String, bool)>) ->
     Target { what, wanted, measured, verdict }
 }
 
-/// Drops the required value's verdict: the target is only reported.
+/// Marks a measured target as reported only.
 pub fn told_only(target: Target) -> Target {
     match target.verdict {
         Verdict::NotMeasured => target,

@@ -213,7 +213,7 @@ fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
     keys.allow("");
     let gateway = keys.gateway(&[]);
     let mut client = keys.client_at(&format!("{GATEWAY}:4433"), &[]);
-    // With growing delays between attempts, this is long after an application's connect timeout.
+    // With growing delays between attempts, the client has long stopped waiting for the gateway.
     gateway.says_times("refused ", 14);
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));

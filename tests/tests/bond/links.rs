@@ -129,7 +129,7 @@ fn a_download_survives_a_link_that_flaps() {
         assert!(is_under_way(), "it was there after all of them");
         world.set("wifi", "down=20mbit");
     });
-    // The number of paths that come up depends on the load of the machine.
+    // The number of up phases in which a carrier connects depends on the load of the machine.
     assert!(client.times("wifi is down") > 0, "{}", client.said());
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }

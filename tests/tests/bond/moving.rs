@@ -28,7 +28,7 @@ fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
     needs_bond!();
     const SILENT: &str = "203.0.113.9";
     for carrier in ["tcp", "quic"] {
-        // Each address is first once, in the resolver's order.
+        // Each address is first in one run, because the resolver may change the order.
         for addresses in [[SILENT, GATEWAY], [GATEWAY, SILENT]] {
             let world = World::new(&TWO_LINKS);
             world.host(|| {

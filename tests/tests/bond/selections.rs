@@ -17,7 +17,7 @@ use crate::world::{
 /// User id of nobody on almost every system.
 const NOBODY: &str = "65534";
 
-/// Runs a bash script of an application as some user in some namespace.
+/// A function that runs a bash script as an application, with a given user and namespace.
 type Run<'a> = &'a dyn Fn(&str);
 
 /// Asserts that connections and datagrams of an application to this server go through the bond, or

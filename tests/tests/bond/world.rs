@@ -332,7 +332,7 @@ pub fn nft(words: &str) -> Finished {
     finish(Command::new("nft").arg(words)).succeeded()
 }
 
-/// Opens a namespace by the name of its descriptor in a process.
+/// Opens the namespace of this name, for which `process` has a descriptor.
 #[track_caller]
 fn namespace_of(process: i32, name: &str) -> File {
     let open = fs::read_dir(format!("/proc/{process}/fd")).expect("the lab runs");

@@ -22,8 +22,8 @@ pub const LENGTH: u64 = 2_000_001;
 
 /// Runs before every script, in a folder that any user can write to.
 ///
-/// - `get` is the command with the authority of the server's certificate; `$GET` is the same command
-///   for scripts that send it a signal, which a shell function would receive instead.
+/// - `get` is the command with the authority of the server's certificate; `$GET` is the same
+///   command for scripts that send it a signal, which a shell function would receive instead.
 /// - `come LINK BYTES` waits until a link has delivered this number of bytes.
 /// - `until_there FILE` waits for a file.
 /// - `whole` checks that the received object is correct.

@@ -136,7 +136,7 @@ fn a_download_that_has_to_begin_anew_fails() {
     let far = Far::new().more(
         "location /anew/ { alias ROOT/; etag off; add_header Last-Modified ''; limit_rate 400k; }",
     );
-    // The connection of the server is closed.
+    // SIGTERM to nginx closes the connection during the transfer.
     let script = "mkfifo pipe; $GET -o - --scheduler single --via wifi http://origin.lab/anew/object 2>said >pipe & \
                   pid=$!; exec 3<pipe; head -c 100000 <&3 >part; \
                   kill -TERM $(cat $FILES/nginx/pid); cat <&3 >rest; wait $pid; echo $? >code";

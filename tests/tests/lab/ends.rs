@@ -55,8 +55,7 @@ impl Traces {
         }
     }
 
-    /// Asserts that everything except the folder is removed, within a while if no process waits for
-    /// it.
+    /// Asserts that everything except the folder is removed, at once or within [`PATIENCE`].
     fn are_gone(&self) {
         eventually("its processes have gone", || processes_of(&self.name).is_empty().then_some(()));
         eventually("its namespaces have gone", || {

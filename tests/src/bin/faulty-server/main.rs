@@ -3,8 +3,8 @@
 //! `faulty-server FOLDER` serves one object, `FOLDER/root/object`, under `/WHEN/FAULT/object`:
 //! [`answer`] has the table of faults and their conditions. Faults of whole connections depend on
 //! the port, see [`PORTS`]. Once `FOLDER/out/healed` exists, the responses are correct.
-//! `FOLDER/faulty.log` has a line for each request and for each client that received
-//! ENHANCE_YOUR_CALM for its PINGs.
+//! `FOLDER/faulty.log` has a line for each request and for each connection that the server ends
+//! with ENHANCE_YOUR_CALM.
 #![forbid(unsafe_code)]
 
 mod answer;
