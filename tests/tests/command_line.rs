@@ -51,7 +51,7 @@ fn every_command_shows_an_example() {
     assert!(without.is_empty(), "no example in --help of: {}", without.join(", "));
 }
 
-/// What was wrapped in the source, for another width than the terminal's, was wrapped a second time.
+/// Text that the source wrapped for another width than the terminal's was once wrapped twice.
 #[test]
 fn prose_below_the_options_is_wrapped_once() {
     for (words, help) in commands() {

@@ -74,7 +74,7 @@ fn every_contender_brings_the_file_and_the_report_says_so() {
         assert_eq!(contender["bytes"], SIZE, "{name}");
         assert_eq!(contender["sha256"], original, "{name}");
         assert_eq!(contender["protocol"], "h2", "{name}");
-        // The links carried the file and its headers, and nobody beat the bound.
+        // The links carried the file and its headers, and no contender beat the bound.
         let carried: u64 = bytes_by_link(contender).iter().map(|(_, bytes)| bytes).sum();
         assert!(carried > SIZE, "{name}: {carried}");
         assert!(contender["bound_ratio"].as_f64() > Some(1.0), "{name}");
@@ -141,7 +141,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_work() {
 #[test]
 fn without_nginx_it_says_what_to_install() {
     needs!(Need::Root, Need::Command("nginx"), Need::Command("unshare"));
-    // Whatever is called nginx is no program, for this command alone.
+    // Files named nginx are not programs, for this command alone.
     let hide = "for folder in /usr/sbin /usr/bin /usr/local/sbin /usr/local/bin; do
                     [ ! -e $folder/nginx ] || mount --bind /dev/null $folder/nginx || exit 99
                 done

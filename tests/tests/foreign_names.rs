@@ -150,7 +150,7 @@ fn paths_shows_interfaces_with_escape_sequences() {
     is_shown(&finish(&mut command).succeeded());
 }
 
-/// What a server says of itself: HTTP lets only C1 control characters through.
+/// Header fields of a server: HTTP allows only C1 control characters.
 #[test]
 fn get_shows_what_a_server_says_with_escape_sequences() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -180,8 +180,8 @@ fn get_shows_what_a_server_says_with_escape_sequences() {
     }
 }
 
-/// What the shell and the parser of the command line say comes from the user alone; a name that a
-/// pattern of file names brought must not be obeyed either.
+/// Messages of the shell and of the command-line parser contain only the user's own text; but a name
+/// from a file-name pattern must not be obeyed either.
 #[test]
 fn words_of_the_command_line_that_make_no_sense_are_shown_harmlessly() {
     for words in [&["paths", NAME][..], &["paths", "--to", NAME], &[NAME], &["radio", NAME]] {

@@ -1,4 +1,4 @@
-//! What becomes of output that nobody takes: a closed pipe, a full disk, no standard error.
+//! Output that cannot be written: a closed pipe, a full disk, no standard error.
 
 use std::fs::File;
 use std::io;
@@ -83,13 +83,13 @@ fn command(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// How a command ends whose standard output and standard error go there, and what it said.
+/// Exit status of a command with this standard output and standard error.
 fn ends(mut command: Command, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> ExitStatus {
     let mut running = Running::start(command.stdout(stdout).stderr(stderr));
     running.wait(PATIENCE).expect("it ends")
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn unread() -> io::PipeWriter {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);

@@ -1,4 +1,4 @@
-//! Checksums that somebody looks at. A kernel trusts a packet whose checksum is marked as still to
+//! Checksums that a device verifies. A kernel trusts a packet whose checksum is marked as still to
 //! be computed, so wrong sums pass unnoticed between the two stacks of a lab. Here a far host
 //! routes on, over a link that computes and verifies every checksum in software.
 

@@ -8,7 +8,7 @@ use manyways_tests::{
     Authority, Finished, Need, Server, Site, SiteError, finish, folder, needs, object, same_content,
 };
 
-/// Two addresses on the loopback that nobody uses.
+/// Two unused addresses on the loopback interface.
 fn free_addresses() -> [SocketAddr; 2] {
     // Both are held before either is given back, so that they differ.
     [(), ()]

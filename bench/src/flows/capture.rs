@@ -16,7 +16,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// What a capture is like.
+/// Properties of a generated capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub struct Shape {
     /// How many connections.

@@ -124,8 +124,8 @@ impl RoundTrip {
         (count > 0).then(|| Span::from_nanos(sum / count))
     }
 
-    /// Returns whether the latest of at least two samples is at most 25 % above the smallest: there
-    /// is no queueing delay.
+    /// Returns whether the latest of at least two samples is at most 25 % above the smallest,
+    /// which means no queueing delay.
     pub fn is_flat(&self) -> bool {
         let pair = self.last().zip(self.least()).filter(|_| self.samples.len() > 1);
         pair.is_some_and(|(last, least)| last * 4 <= least * 5)

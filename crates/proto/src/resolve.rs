@@ -40,6 +40,7 @@ impl Default for LookupConfig {
     }
 }
 
+/// Address family of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// IPv4: `A` records.

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use manyways_lab::{Lab, LabError, Place};
 
+/// State of a TCP socket, as `ss` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
     /// Name of the congestion control, for example `cubic`.

@@ -18,6 +18,7 @@ pub struct Target {
     pub verdict: Verdict,
 }
 
+/// Result of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

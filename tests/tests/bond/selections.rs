@@ -14,7 +14,7 @@ use crate::world::{
     GATEWAY, OTHER_SERVER, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually,
 };
 
-/// User id of nobody on almost every system.
+/// User id of `nobody` on almost every system.
 const NOBODY: &str = "65534";
 
 /// A function that runs a bash script as an application, with a given user and namespace.

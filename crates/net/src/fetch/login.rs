@@ -10,6 +10,7 @@ use http::HeaderValue;
 use super::location::decode;
 use crate::base64;
 
+/// User name and password of a URL, an option or a netrc file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// Must not contain a colon, which Basic cannot transmit.

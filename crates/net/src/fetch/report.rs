@@ -30,6 +30,7 @@ pub enum Event<'a> {
     Record(&'a manyways_record::event::Record<super::event::TransferEvent>),
 }
 
+/// State of a running transfer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Progress {
     /// Time since the start.
@@ -42,6 +43,7 @@ pub struct Progress {
     pub paths: Vec<PathProgress>,
 }
 
+/// One path's share of a running transfer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathProgress {
     pub name: String,

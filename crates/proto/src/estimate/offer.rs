@@ -61,7 +61,7 @@ impl Offer {
         });
         let full = bytes.as_bytes() >= LEAST && (queue || look.backlog);
         self.offers = match self.offers {
-            // The first bytes of a path that is not full are no estimate: a handshake shows no
+            // The first bytes of a path that is not full do not count: a handshake shows no
             // capacity.
             None => full.then_some(flows),
             Some(known) if flows >= known => Some(flows),

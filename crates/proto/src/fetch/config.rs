@@ -40,6 +40,7 @@ pub enum RangeEnd {
     Reset,
 }
 
+/// Options of a transfer.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub scheduler: Scheduler,

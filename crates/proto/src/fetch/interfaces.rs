@@ -83,6 +83,7 @@ pub enum PathChange {
     Joined { listed: usize },
 }
 
+/// Decides when to list the interfaces again, and which paths were added or removed.
 #[derive(Debug)]
 pub struct InterfaceWatch {
     config: WatchConfig,

@@ -2,6 +2,7 @@
 
 use manyways_unit::{Size, Span};
 
+/// Limits of redirects.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RedirectConfig {
@@ -19,6 +20,7 @@ impl Default for RedirectConfig {
     }
 }
 
+/// URI scheme of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     Http,

@@ -2,6 +2,7 @@
 
 use super::Allowance;
 
+/// A network interface as a possible path.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     pub name: &'a str,
@@ -40,6 +41,7 @@ pub enum Destination {
     },
 }
 
+/// Result of the selection of paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selection {
     /// No interface has a route to the internet, but one may reach this server in a local network:
