@@ -78,7 +78,7 @@ fn help_says_each_thing_once_and_names_the_radios() {
     assert!(help(&["radio", "profiles"]).contains("att-hspa"));
     let set = help(&["lab", "set"]);
     let words: Vec<&str> = set.split_whitespace().collect();
-    assert!(words.join(" ").contains("it cannot change: mtu"), "{set}");
+    assert!(words.join(" ").contains("cannot change mtu, metered"), "{set}");
 }
 
 #[test]
