@@ -296,5 +296,5 @@ pub fn all_of(pipe: Option<impl Read>) -> String {
 /// The first line of a program's output that is not blank.
 pub fn first_line(said: &str) -> String {
     let line = said.lines().find(|line| !line.trim().is_empty());
-    line.map_or_else(|| "it said nothing".to_owned(), str::to_owned)
+    line.map_or_else(|| "it printed nothing".to_owned(), str::to_owned)
 }

@@ -143,7 +143,7 @@ fn a_client_says_what_it_takes_in() {
     // Several clients can run if at most one of them has the rules.
     let more = ["--intercept", "user:nobody", "--intercept", "to:203.0.113.0/24", "--name", "some"];
     let some = keys.doorless(&more);
-    some.says("intercepts what user 65534 sends, and what goes to 203.0.113.0/24, TCP and UDP");
+    some.says("intercepts traffic of user 65534, and packets to 203.0.113.0/24, TCP and UDP");
     some.says("IPv4 and IPv6 are intercepted");
     assert_eq!(some.times("nothing is intercepted"), 0, "{}", some.said());
     let none = keys.doorless(&["--intercept", "none", "--name", "none"]);

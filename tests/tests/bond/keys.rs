@@ -171,7 +171,7 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
         let association = Association::new(&world);
         arrives(&echo, b"hello", || association.send(at(SERVER[0], 4000), b"hello"));
         keys.allow(&others);
-        gateway.says("phone: session closed: its key is not in the allow file any more");
+        gateway.says("phone: session closed: its key was removed from the allow file");
         let ended = application.read(&mut [0; 1]).expect_err("it ends");
         assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "{ended}");
         let ended = server.read(&mut [0; 1]).expect_err("it ends");

@@ -116,7 +116,7 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());
     fs::set_permissions(world.path("allow"), Permissions::from_mode(0o644)).expect("the same");
     keys.allow("");
-    gateway.says("phone: session closed: its key is not in the allow file any more");
+    gateway.says("phone: session closed: its key was removed from the allow file");
     client.says("the gateway does not know this key");
     // Logged again, because the file was readable in between.
     fs::remove_file(world.path("allow")).expect("it is there");

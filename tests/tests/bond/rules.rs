@@ -272,7 +272,7 @@ fn destinations_that_are_selected_in_vain_are_said() {
     client.says("the gateway has not answered yet");
     for words in [
         "to:10.88.0.0/16 intercepts nothing: 10.0.0.0/8 is private, or a network that this host is on",
-        "hint: --include-private intercepts such networks too",
+        "hint: --include-private intercepts private networks too",
         "to:127.0.0.0/8 intercepts nothing: it is loopback (127.0.0.0/8)",
         "to:198.18.0.1 intercepts nothing: it is the gateway itself",
     ] {

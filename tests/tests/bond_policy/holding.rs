@@ -151,7 +151,7 @@ fn nobody_waits_for_a_control_that_was_killed() {
         .succeeded();
     assert_eq!(done.stdout, "another 1\nrule 1\nnobody 1\nwhat 2\nwho 2\n");
     for words in [
-        "another program holds back connections of this client already",
+        "another program already delays connections of this client",
         "the policy of this client has no rule named \"mail\"",
         "hint: it has: backup, now",
         "no client that is named default runs here",

@@ -37,31 +37,27 @@ fn ranges_that_are_others() {
         (
             "https://origin.lab/ranges/no-content-range/object",
             Over(WIFI),
-            &[
-                "lte is not used any more: the server sent a part of the object without Content-Range",
-            ],
+            &["lte is no longer used: the server sent a part of the object without Content-Range"],
         ),
         (
             "http://origin.lab/lte/no-content-range/object",
             Over(WIFI),
-            &[
-                "lte is not used any more: the server sent a part of the object without Content-Range",
-            ],
+            &["lte is no longer used: the server sent a part of the object without Content-Range"],
         ),
         (
             "https://origin.lab/ranges/odd-content-range/object",
             Over(WIFI),
-            &["lte is not used any more: the server sent another part of the object"],
+            &["lte is no longer used: the server sent another part of the object"],
         ),
         (
             "https://origin.lab/ranges/other-range/object",
             Over(WIFI),
-            &["lte is not used any more: the server sent another part of the object"],
+            &["lte is no longer used: the server sent another part of the object"],
         ),
         (
             "https://origin.lab/ranges/more-range/object",
             Over(WIFI),
-            &["lte is not used any more: the server sent another part of the object"],
+            &["lte is no longer used: the server sent another part of the object"],
         ),
         // A short range is allowed.
         ("https://origin.lab/ranges/short-range/object", Over(BOTH), &[]),
@@ -70,7 +66,7 @@ fn ranges_that_are_others() {
             "https://origin.lab/plain/part-of-all/object",
             Fails,
             &[
-                "the server's answer makes no sense: it sent a part of the object although all was asked for",
+                "the server's response is inconsistent: it sent a part of the object although all was asked for",
             ],
         ),
     ]);
@@ -83,22 +79,22 @@ fn versions_that_differ() {
         (
             "https://origin.lab/lte/changed/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
         (
             "https://origin.lab/lte/quietly-changed/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
         (
             "https://origin.lab/lte/other-etag/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
         (
             "http://origin.lab/ranges/other-total/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
         (
             "https://origin.lab/always/weak-etag/object",
@@ -113,7 +109,7 @@ fn versions_that_differ() {
         (
             "https://origin.lab/always/etag-each/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
     ]);
 }
@@ -202,7 +198,7 @@ fn encodings_that_nobody_asked_for() {
         (
             "https://origin.lab/ranges/encoded/object",
             Over(WIFI),
-            &["lte is not used any more: the server sent another part of the object"],
+            &["lte is no longer used: the server sent another part of the object"],
         ),
     ]);
 }
@@ -281,18 +277,18 @@ fn statuses_that_bring_nothing() {
         (
             "https://origin.lab/lte/401/object",
             Over(WIFI),
-            &["lte is not used any more: the server answered with status 401"],
+            &["lte is no longer used: the server answered with status 401"],
         ),
         (
             "https://origin.lab/lte/403/object",
             Over(WIFI),
-            &["lte is not used any more: the server answered with status 403"],
+            &["lte is no longer used: the server answered with status 403"],
         ),
-        ("https://origin.lab/wifi/401/object", Over(&["lte"]), &["wifi is not used any more"]),
+        ("https://origin.lab/wifi/401/object", Over(&["lte"]), &["wifi is no longer used"]),
         (
             "https://origin.lab/lte/416/object",
             Over(WIFI),
-            &["lte is not used any more: the server has another version of the object there"],
+            &["lte is no longer used: the server has another version of the object there"],
         ),
         ("https://origin.lab/once/503/object", Whole, &[]),
         ("https://origin.lab/lte/503/object", Whole, &[]),

@@ -25,8 +25,8 @@ fn a_resume_file_that_does_not_match() {
             "sed -i 's|lab/object|lab/another|' object.manyways",
             "is of another URL: https://origin.lab/another",
         ),
-        (": >object.manyways-part", "is shorter than its resume file says"),
-        ("rm object.manyways-part", "is shorter than its resume file says"),
+        (": >object.manyways-part", "is shorter than its resume file states"),
+        ("rm object.manyways-part", "is shorter than its resume file states"),
     ];
     let far = Far::new();
     let tries: String = cases
@@ -51,7 +51,7 @@ fn a_resume_file_that_does_not_match() {
         let said = far.read(&format!("said-{nth}"));
         assert_eq!(far.read(&format!("code-{nth}")), "1\n", "{harm}: {said}");
         assert!(said.contains(words), "{harm}: {said}");
-        assert!(said.contains("hint: run it without -c to begin anew"), "{harm}: {said}");
+        assert!(said.contains("hint: run it without -c to start over"), "{harm}: {said}");
         let failed = Transfer::only(&far.read(&format!("json-{nth}")));
         assert_eq!(failed.0["error"]["resumable"], false, "{harm}: {failed:?}");
         assert_eq!(failed.number("bytes"), 0, "{harm}");

@@ -47,7 +47,7 @@ fn no_more_than_is_allowed() {
     assert!(said.contains("only metered networks lead to the server: lte"), "{said}");
     assert_eq!(far.read("code"), "1\n");
     let said = far.read("spent");
-    assert!(said.contains("what may be used of them is spent"), "{said}");
+    assert!(said.contains("their limit is used up"), "{said}");
     assert!(said.contains("raise --metered or wait for another network, then run"), "{said}");
     assert_eq!(spent.number("bytes"), 500_000);
     assert_eq!(rest.number("bytes"), LENGTH - 500_000);

@@ -39,7 +39,7 @@ fn a_wrong_certificate_on_one_network() {
     let why = "the certificate of [fd00:18::2]:443 is not accepted: its signature is wrong";
     for said in ["said", "first"] {
         let said = far.read(said);
-        assert!(said.contains("lte is not used any more") && said.contains(why), "{said}");
+        assert!(said.contains("lte is no longer used") && said.contains(why), "{said}");
     }
     let alone = far.read("alone");
     assert!(alone.contains("the only network failed (lte:") && alone.contains(why), "{alone}");
@@ -90,7 +90,7 @@ fn another_object_behind_each_network() {
             panic!("{}", seen.stdout)
         };
         first.came_over(&["wifi"]);
-        let why = "is not used any more: the server has another version of the object there";
+        let why = "is no longer used: the server has another version of the object there";
         assert!(far.read("first").contains(&format!("lte {why}")), "{}", far.read("first"));
         assert_eq!(second.bytes("wifi"), 0, "{second:?}");
         assert!(far.read("second").contains(&format!("wifi {why}")), "{}", far.read("second"));
@@ -173,10 +173,10 @@ fn a_refusal_on_one_network() {
         transfer.came_over(&[used]);
         let said = far.read(&format!("said-no{status}-{link}"));
         let words =
-            format!("{left_out} is not used any more: the server answered with status {status}");
+            format!("{left_out} is no longer used: the server answered with status {status}");
         assert!(said.contains(&words), "{said}");
     }
     let nothing = far.read("nothing");
     assert!(nothing.contains("the server answered 404 Not Found"), "{nothing}");
-    assert!(!nothing.contains("not used any more"), "{nothing}");
+    assert!(!nothing.contains("no longer used"), "{nothing}");
 }

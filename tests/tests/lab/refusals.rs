@@ -62,7 +62,7 @@ fn labs_that_make_no_sense() {
     refused(&with(&["--host", "a b"]), 2, "`a b` cannot name a host", "write a host like");
     refused(&with(&["--host", "far:lte=1ms"]), 2, "a link `lte` that is not there", "host like");
     refused(&with(&["--host", "far:wifi=20h"]), 2, "at most 1h", "write a host like");
-    refused(&with(&["--host", "far:wifi"]), 2, "`wifi` is no LINK=DELAY", "write a host like");
+    refused(&with(&["--host", "far:wifi"]), 2, "`wifi` is not LINK=DELAY", "write a host like");
     refused(&with(&["--name", "../x"]), 2, "`../x` cannot name a lab", "at most 40 letters");
     refused(&with(&["--name", "lock"]), 2, "`lock` cannot name a lab", "at most 40 letters");
 }

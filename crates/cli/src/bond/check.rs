@@ -22,7 +22,7 @@ Examples:
 
 Exit codes: 0 it reads, 1 it does not (with --strict also: there are warnings), 2 usage.
 
-docs/bond-policy.md says what a policy may say.")]
+docs/bond-policy.md describes policies.")]
 pub struct Args {
     /// The policy.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -214,7 +214,9 @@ async fn serve(
         warn_unknown_networks(&args, &selection.via);
     }
     if found.is_empty() && !args.quiet {
-        eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
+        eprintln!(
+            "manyways: no network leads to the gateway yet; `manyways paths` shows the reason"
+        );
     }
     let networks = HostNetworks::follow(client.clone(), selection, found);
     tokio::task::spawn_local(print_events(events, args.gateway.clone(), args.quiet));
@@ -452,7 +454,7 @@ async fn print_events(
             }
             ClientEvent::SessionRenewed => {
                 eprintln!(
-                    "manyways: the gateway does not know the session any more; its connections have ended"
+                    "manyways: the gateway does not know the session: its connections have ended"
                 );
             }
             _ => {}

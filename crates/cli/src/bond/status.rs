@@ -24,7 +24,7 @@ Examples:
   manyways bond status --json | jq '.paths[] | {name, rtt_seconds}'
   manyways bond status --watch --json          (a line each second)
 
-docs/bond-status.md says what each value means.")]
+docs/bond-status.md explains each value.")]
 pub struct Args {
     /// The client's name, where it has one: `bond client --name`.
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -99,7 +99,7 @@ pub fn unexpected(response: ControlResponse) -> Failure {
             Some(hint) => Failure::new(message).hint(hint),
             None => Failure::new(message),
         },
-        _ => Failure::new("the answer is not what was asked for")
+        _ => Failure::new("the answer does not match the request")
             .hint("is it another version of manyways?"),
     }
 }

@@ -80,7 +80,7 @@ fn destination(text: &str) -> Result<Destination, String> {
     }
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) => {
-            (name, port.parse().map_err(|_| format!("{port:?} is no port from 0 to 65535"))?)
+            (name, port.parse().map_err(|_| format!("{port:?} is not a port (0 to 65535)"))?)
         }
         None => (text, 443),
     };

@@ -54,7 +54,7 @@ impl Outcome {
         let bound_words = format!(
             "Fluid bound: {megabytes} MB over {rate} in all takes {:.3} s; with the shortest round \
              trip ({}) for the request that is {:.3} s. It leaves out packet headers (3 to 5 %), \
-             the name look-up and the handshakes, so nobody can reach 1.00.",
+             the name look-up and the handshakes, so no contender can reach 1.00.",
             bound.transfer.as_secs_f64(),
             bound.request,
             bound.total().as_secs_f64(),

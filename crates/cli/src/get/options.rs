@@ -29,7 +29,7 @@ Examples:
   manyways get --netrc --dns wifi=192.0.2.53 https://www.example.com/private/build.tar.gz
 
 A file gets its name when it is whole. Until then its bytes are in FILE.manyways-part, and
-FILE.manyways says which are there; a file of that name that is there already is replaced at the
+FILE.manyways lists the received parts; an existing file is replaced at the
 end. All options are explained in docs/get.md.")]
 pub struct Args {
     /// URLs to fetch, http:// or https://.
@@ -136,8 +136,8 @@ pub struct Args {
 const FILES: &str = "Files";
 const NETWORKS: &str = "Networks";
 const SERVER: &str = "The server";
-const HOW: &str = "How the bytes are shared";
-const OUTPUT: &str = "What is said";
+const HOW: &str = "Scheduling";
+const OUTPUT: &str = "Output";
 
 /// An expected hash.
 #[derive(Clone, Copy)]

@@ -137,7 +137,7 @@ impl Display {
 
 /// Returns the reason of a note about a network that is no longer used.
 fn reason(note: &str) -> Option<&str> {
-    Some(note.split_once(" is not used any more: ")?.1)
+    Some(note.split_once(" is no longer used: ")?.1)
 }
 
 fn width() -> usize {

@@ -188,8 +188,8 @@ impl Session<'_> {
         if !self.args.quiet {
             let (path, length) = (file.path().display(), file.length());
             eprintln!(
-                "manyways: {path} is there already, whole as far as can be told ({length}), \
-                 so nothing is fetched; without -c it is fetched anew"
+                "manyways: {path} already exists and appears complete ({length}), \
+                 so nothing is fetched; run without -c to fetch it again"
             );
         }
         let checksum = self.args.checksum();

@@ -25,7 +25,7 @@ pub fn write(mut body: Body) -> JoinHandle<io::Result<()>> {
 pub fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => {
-            Failure::new("standard output was closed before the end of what was fetched")
+            Failure::new("standard output was closed before the end of the download")
         }
         _ => Failure::new(format!("standard output cannot be written: {error}"))
             .hint("write to a file with -o"),

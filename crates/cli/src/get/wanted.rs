@@ -65,9 +65,8 @@ fn contradictions(args: &Args) -> Result<(), Failure> {
             let words = format!(
                 "{option} is about single networks, and --transport mptcp leaves them to the kernel"
             );
-            return Err(
-                Failure::usage(words).hint("`ip mptcp endpoint` tells the kernel which to use")
-            );
+            return Err(Failure::usage(words)
+                .hint("`ip mptcp endpoint` configures the addresses that the kernel uses"));
         }
     }
     if args.to_stdout() {

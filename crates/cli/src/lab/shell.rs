@@ -200,7 +200,7 @@ fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
         .filter(|part| !part.is_empty())
         .map(|part| {
             let (link, delay) =
-                part.split_once('=').ok_or_else(|| wrong(format!("`{part}` is no LINK=DELAY")))?;
+                part.split_once('=').ok_or_else(|| wrong(format!("`{part}` is not LINK=DELAY")))?;
             if !links.iter().any(|known| known.name == link) {
                 return Err(wrong(format!(
                     "host `{name}` names a link `{link}` that is not there"

@@ -75,7 +75,7 @@ pub enum CarrierError {
     #[error("the device's link is down")]
     LinkDown,
     /// Nothing was received for the idle timeout of QUIC.
-    #[error("the other end has said nothing for long")]
+    #[error("the peer has been silent for too long")]
     IdleTimeout,
     /// An error of the socket or of the QUIC connection.
     #[error("{0}")]

@@ -37,6 +37,7 @@ use super::carrier::{CarrierIo, TcpCarrier};
 use super::gateway_status::{GatewayStatus, SCHEMA, SessionStatus};
 use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
+use super::listeners::accept_each;
 use super::pending_handshakes::PendingHandshakes;
 use super::quic::{self, QuicCarrier};
 use super::race::{self, RaceError};
@@ -94,7 +95,7 @@ pub enum GatewayError {
 enum RefusedConnection {
     #[error("its key is not in the allow file")]
     UnknownKey,
-    #[error("its key is not in the allow file any more")]
+    #[error("its key was removed from the allow file")]
     RemovedKey,
     #[error("it expects a gateway with another key")]
     OtherGateway,
@@ -326,21 +327,13 @@ impl State {
         acceptor: TlsAcceptor,
         handshakes: PendingHandshakes,
     ) {
-        loop {
-            let (stream, from) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // The most likely cause is a lack of descriptors; some may be free soon.
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(Duration::from(self.limits.accept_retry)).await;
-                    continue;
-                }
-            };
+        accept_each(listener, self.limits, |stream, from| {
             let (acceptor, state) = (acceptor.clone(), Rc::clone(&self));
             handshakes.spawn(from, async move {
                 log_refused_connection(from, state.handshake_tcp(acceptor, stream).await);
             });
-        }
+        })
+        .await;
     }
 
     async fn accept_quic(self: Rc<Self>, endpoint: quinn::Endpoint, handshakes: PendingHandshakes) {

@@ -97,9 +97,9 @@ pub enum ExclusionReason {
 impl ExclusionReason {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Never(..) => Some("what stays on the host or on a link is never intercepted"),
+            Self::Never(..) => Some("traffic within the host or a link is never intercepted"),
             Self::Gateway => None,
-            Self::Private(_) => Some("--include-private intercepts such networks too"),
+            Self::Private(_) => Some("--include-private intercepts private networks too"),
         }
     }
 }
@@ -411,15 +411,15 @@ impl Interception {
 pub fn describe(selection: &Selection) -> String {
     let list = |all: Vec<String>| all.join(", ");
     match selection {
-        Selection::All => "all that this host sends".to_owned(),
+        Selection::All => "all traffic of this host".to_owned(),
         Selection::Users(users) => {
-            format!("what user {} sends", list(users.iter().map(u32::to_string).collect()))
+            format!("traffic of user {}", list(users.iter().map(u32::to_string).collect()))
         }
-        Selection::Cgroup(path) => format!("what cgroup {path} sends"),
-        Selection::Marked(mark) => format!("what has the mark {mark:#x}"),
-        Selection::From(interfaces) => format!("what is forwarded from {}", interfaces.join(", ")),
+        Selection::Cgroup(path) => format!("traffic of cgroup {path}"),
+        Selection::Marked(mark) => format!("packets with the mark {mark:#x}"),
+        Selection::From(interfaces) => format!("packets forwarded from {}", interfaces.join(", ")),
         Selection::To(prefixes) => {
-            format!("what goes to {}", list(prefixes.iter().map(Prefix::to_string).collect()))
+            format!("packets to {}", list(prefixes.iter().map(Prefix::to_string).collect()))
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -46,24 +45,18 @@ impl Listeners {
     /// # Errors
     /// If the address cannot be bound.
     pub async fn socks(&self, at: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(at).await?;
-        let bound = listener.local_addr()?;
-        let own = self.clone();
-        tokio::task::spawn_local(accept(listener, self.limits, move |stream, from| {
-            let own = own.clone();
-            async move {
-                match socks::accept(stream, &own.limits).await {
-                    Ok(socks::SocksRequest::Connect(stream, target, first)) => {
-                        own.carry(stream, from, target, first).await;
-                    }
-                    Ok(socks::SocksRequest::Associate(stream, socket)) => {
-                        datagrams::associate(own.enforcer, own.socket_mark, stream, socket).await;
-                    }
-                    Err(error) => tracing::debug!("SOCKS5 from {from}: {error}"),
+        self.listen(at, |own, stream, from| async move {
+            match socks::accept(stream, &own.limits).await {
+                Ok(socks::SocksRequest::Connect(stream, target, first)) => {
+                    own.carry(stream, from, target, first).await;
                 }
+                Ok(socks::SocksRequest::Associate(stream, socket)) => {
+                    datagrams::associate(own.enforcer, own.socket_mark, stream, socket).await;
+                }
+                Err(error) => tracing::debug!("SOCKS5 from {from}: {error}"),
             }
-        }));
-        Ok(bound)
+        })
+        .await
     }
 
     /// Listens for HTTP CONNECT. Returns the address, with its port.
@@ -71,21 +64,15 @@ impl Listeners {
     /// # Errors
     /// If the address cannot be bound.
     pub async fn http_connect(&self, at: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(at).await?;
-        let bound = listener.local_addr()?;
-        let own = self.clone();
-        tokio::task::spawn_local(accept(listener, self.limits, move |stream, from| {
-            let own = own.clone();
-            async move {
-                match http_connect::accept(stream, &own.limits).await {
-                    Ok((stream, target, rest)) => {
-                        own.carry(stream, from, target, BytesMut::from(&rest[..])).await;
-                    }
-                    Err(error) => tracing::debug!("CONNECT from {from}: {error}"),
+        self.listen(at, |own, stream, from| async move {
+            match http_connect::accept(stream, &own.limits).await {
+                Ok((stream, target, rest)) => {
+                    own.carry(stream, from, target, BytesMut::from(&rest[..])).await;
                 }
+                Err(error) => tracing::debug!("CONNECT from {from}: {error}"),
             }
-        }));
-        Ok(bound)
+        })
+        .await
     }
 
     /// Accepts TCP connections that kernel rules redirect to `at`. Returns the port.
@@ -97,15 +84,34 @@ impl Listeners {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
-        let own = self.clone();
-        tokio::task::spawn_local(accept(listener, self.limits, move |stream, from| {
-            let own = own.clone();
-            async move {
-                let Ok(to) = stream.local_addr() else { return };
-                own.carry(stream, from, target(to), BytesMut::new()).await;
-            }
-        }));
+        self.serve(listener, |own, stream, from| async move {
+            let Ok(to) = stream.local_addr() else { return };
+            own.carry(stream, from, target(to), BytesMut::new()).await;
+        });
         Ok(port)
+    }
+
+    async fn listen<F: Future<Output = ()> + 'static>(
+        &self,
+        at: SocketAddr,
+        serve: impl Fn(Self, TcpStream, SocketAddr) -> F + 'static,
+    ) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(at).await?;
+        let bound = listener.local_addr()?;
+        self.serve(listener, serve);
+        Ok(bound)
+    }
+
+    /// Runs `serve` in a separate task for each accepted connection.
+    fn serve<F: Future<Output = ()> + 'static>(
+        &self,
+        listener: TcpListener,
+        serve: impl Fn(Self, TcpStream, SocketAddr) -> F + 'static,
+    ) {
+        let own = self.clone();
+        tokio::task::spawn_local(accept_each(listener, self.limits, move |stream, from| {
+            tokio::task::spawn_local(serve(own.clone(), stream, from));
+        }));
     }
 
     /// Receives datagrams that kernel rules redirect to `at`. Returns the port.
@@ -232,21 +238,18 @@ async fn wait_for_reset(stream: &TcpStream) {
     let _ = stream.ready(Interest::ERROR).await;
 }
 
-async fn accept<F: Future<Output = ()> + 'static>(
+/// Passes each accepted connection to `serve`, until the task ends.
+pub(super) async fn accept_each(
     listener: TcpListener,
     limits: IoLimits,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    mut serve: impl FnMut(TcpStream, SocketAddr),
 ) {
     loop {
         match listener.accept().await {
-            Ok((stream, from)) => {
-                tokio::task::spawn_local(serve(stream, from));
-            }
+            Ok((stream, from)) => serve(stream, from),
             Err(error) => {
-                tracing::warn!(
-                    "cannot accept a connection on descriptor {}: {error}",
-                    listener.as_raw_fd()
-                );
+                // The most likely cause is a lack of descriptors; some may be free soon.
+                tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from(limits.accept_retry)).await;
             }
         }

@@ -49,12 +49,12 @@ impl MetricsText {
             ("sent_bytes_total", "Bytes of streams sent, all copies counted.", |t| t.sent_bytes),
             (
                 "reinjected_bytes_total",
-                "Bytes of streams sent again because their path stalled.",
+                "Bytes of streams that were reinjected because their path stalled.",
                 |t| t.reinjected_bytes,
             ),
             (
                 "spurious_bytes_total",
-                "Bytes sent again that their first path delivered after all.",
+                "Reinjected bytes that their first path also delivered.",
                 |t| t.spurious_bytes,
             ),
             ("received_bytes_total", "Bytes of streams received.", |t| t.received_bytes),
@@ -133,7 +133,7 @@ pub fn client(status: &Status) -> String {
         ("path_capacity_bits_per_second", "The throughput that the path has to offer.", |p| {
             p.capacity_bps.map(|bps| bps as f64)
         }),
-        ("path_plan_remaining_bytes", "What is left of the data plan.", |p| {
+        ("path_plan_remaining_bytes", "Remaining bytes of the data plan.", |p| {
             p.plan_remaining_bytes.map(|bytes| bytes as f64)
         }),
     ];

@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::listeners::accept_each;
+
 /// Maximum length of a request's header section, in bytes.
 const MAX_HEAD: usize = 8 << 10;
 
@@ -30,24 +32,18 @@ where
     let listener = TcpListener::bind(at).await?;
     let bound = listener.local_addr()?;
     let (text, free) = (Rc::new(text), Arc::new(Semaphore::new(limits.metrics_requests)));
-    tokio::task::spawn_local(async move {
-        loop {
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(Duration::from(limits.accept_retry)).await;
-                continue;
-            };
-            // A connection beyond the limit is closed without an answer.
-            let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
-            let text = Rc::clone(&text);
-            tokio::task::spawn_local(async move {
-                let _place = place;
-                let limit = Duration::from(limits.metrics_request);
-                if let Ok(Err(error)) = timeout(limit, answer(stream, &*text)).await {
-                    tracing::debug!("a request for metrics failed: {error}");
-                }
-            });
-        }
-    });
+    tokio::task::spawn_local(accept_each(listener, limits, move |stream, _| {
+        // A connection beyond the limit is closed without an answer.
+        let Ok(place) = Arc::clone(&free).try_acquire_owned() else { return };
+        let text = Rc::clone(&text);
+        tokio::task::spawn_local(async move {
+            let _place = place;
+            let limit = Duration::from(limits.metrics_request);
+            if let Ok(Err(error)) = timeout(limit, answer(stream, &*text)).await {
+                tracing::debug!("a request for metrics failed: {error}");
+            }
+        });
+    }));
     Ok(bound)
 }
 

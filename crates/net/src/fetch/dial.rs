@@ -188,8 +188,9 @@ pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, F
             false => dialled.http1(stream).await,
         };
     }
-    let name = ServerName::try_from(origin.host.clone())
-        .map_err(|_| Fault::lasting(FaultClass::Tls, format!("{} is no TLS name", origin.host)))?;
+    let name = ServerName::try_from(origin.host.clone()).map_err(|_| {
+        Fault::lasting(FaultClass::Tls, format!("{} is not a TLS server name", origin.host))
+    })?;
     let stream = TlsConnector::from(Arc::clone(&means.tls)).connect(name, stream).await;
     let stream = stream.map_err(|error| tls_fault(&error, server))?;
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -501,7 +502,7 @@ fn bound(
             Err(error)
                 if error.kind() == io::ErrorKind::AddrNotAvailable && path.device.is_some() =>
             {
-                tracing::debug!("{}: {source} is not its address any more", path.name);
+                tracing::debug!("{}: {source} is no longer its address", path.name);
             }
             bound => bound?,
         }
@@ -530,7 +531,7 @@ fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
 /// Describes a certificate error for users.
 fn certificate(why: &CertificateError) -> String {
     let words = match why {
-        CertificateError::UnknownIssuer => "nobody whom this host trusts has issued it",
+        CertificateError::UnknownIssuer => "its issuer is not trusted by this host",
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "it is not valid yet"
@@ -583,7 +584,7 @@ fn handshake(why: &rustls::Error) -> &'static str {
             AlertDescription::CertificateRequired
             | AlertDescription::BadCertificate
             | AlertDescription::AccessDenied => "the server wants a certificate from its clients",
-            AlertDescription::InternalError => "the server had an error of its own",
+            AlertDescription::InternalError => "the server reported an internal error",
             _ => "the server refused it",
         },
         _ => "the server's messages make no sense",

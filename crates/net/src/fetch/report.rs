@@ -183,12 +183,12 @@ fn reason(reason: &Reason, names: &[String]) -> String {
                 None => format!("the server answered with status {status}"),
             }
         }
-        Reason::Nonsense(words) => format!("the server's answer makes no sense: {words}"),
+        Reason::Nonsense(words) => format!("the server's response is inconsistent: {words}"),
         Reason::Changed => {
             "the object has changed on the server since its first bytes were fetched".into()
         }
         Reason::AllowanceSpent => {
-            "only metered networks are left, and what may be used of them is spent".into()
+            "only metered networks are left, and their limit is used up".into()
         }
         Reason::CannotContinue(fault) => format!(
             "the transfer broke off ({fault}), and this server's objects cannot be continued"
@@ -264,27 +264,29 @@ impl FetchError {
             Cause::NoPath | Cause::Refused(Reason::Silence(_), _) => PATHS,
             Cause::Refused(Reason::Status(404 | 410), _) => "check the URL",
             Cause::Refused(Reason::Status(401 | 403), _) => {
-                "-u USER:PASSWORD, --netrc or -H 'Authorization: …' says who you are"
+                "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
             }
-            Cause::Refused(Reason::Status(429 | 500..=599), _) => "the server may be well later",
+            Cause::Refused(Reason::Status(429 | 500..=599), _) => "try again later",
             Cause::Refused(Reason::Status(_) | Reason::Nonsense(_), _) => {
                 "check the URL; MANYWAYS_LOG=debug shows each step"
             }
             Cause::Refused(Reason::CannotContinue(_), _) => {
-                "run the same command again, which begins anew"
+                "run the same command again to start over"
             }
             Cause::Sink(SinkError::Full(_)) => "make room, or write elsewhere with -o",
             Cause::Sink(SinkError::OtherUrl { .. }) => {
-                "run it without -c to begin anew, or write elsewhere with -o"
+                "run it without -c to start over, or write to another file with -o"
             }
             Cause::Sink(SinkError::Resume { .. } | SinkError::Shorter(_)) => {
-                "run it without -c to begin anew"
+                "run it without -c to start over"
             }
             Cause::Sink(SinkError::NotAFile(_)) => "name a file with -o",
             Cause::Sink(SinkError::Write { .. }) => "write elsewhere with -o",
-            Cause::Checksum { .. } => "what came is of no use; compare the checksum's source",
+            Cause::Checksum { .. } => {
+                "the received data is unusable; compare the checksum's source"
+            }
             Cause::Digest { .. } => {
-                "what came is of no use; --checksum with the right hash overrules the server"
+                "the received data is unusable; --checksum with the right hash overrules the server"
             }
             Cause::Sink(SinkError::HandedOn) => "run it again, or write to a file with -o",
             _ => return None,

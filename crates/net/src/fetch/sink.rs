@@ -43,13 +43,15 @@ pub enum SinkError {
         url: String,
     },
     /// The reader of the stream was dropped.
-    #[error("nobody reads what is fetched any more")]
+    #[error("the reader of standard output has closed it")]
     Unread,
     /// The download must restart, but the reader has already taken bytes.
-    #[error("the download would have to begin anew, and bytes of it are handed on already")]
+    #[error(
+        "the download would have to start over, but part of it was already written to standard output"
+    )]
     HandedOn,
     /// The part file is shorter than the ranges of its resume file.
-    #[error("the unfinished download {path} is shorter than its resume file says", path = .0.display())]
+    #[error("the unfinished download {path} is shorter than its resume file states", path = .0.display())]
     Shorter(PathBuf),
 }
 

@@ -33,7 +33,7 @@ impl Default for Config {
 #[non_exhaustive]
 pub enum DelayError {
     /// Another program owns the gate.
-    #[error("another program holds back connections of this client already")]
+    #[error("another program already delays connections of this client")]
     InUse,
     #[error("the policy of this client has no rule named {name:?}")]
     UnknownRule {

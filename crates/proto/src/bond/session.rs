@@ -100,7 +100,7 @@ impl fmt::Display for EndReason {
             Self::Evicted => "it has no carrier, and makes room for another session",
             Self::Silent => "its client gives no sign of life",
             Self::Absent => "its client is gone",
-            Self::KeyRemoved => "its key is not in the allow file any more",
+            Self::KeyRemoved => "its key was removed from the allow file",
         })
     }
 }

@@ -174,7 +174,7 @@ impl fmt::Display for Note {
                 left.as_secs_f64()
             ),
             Self::Dropped { path, fault } => {
-                write!(f, "path {} is not used any more: {fault}", path.0)
+                write!(f, "path {} is no longer used: {fault}", path.0)
             }
         }
     }

@@ -81,7 +81,7 @@ impl Fetch {
             (206, false, Some(Some(content_range))) => {
                 let object = Object { length: content_range.length, validator: None };
                 let Ok(range) = judge(head, request.requested, &object) else {
-                    return Err("its Content-Range is not what was asked for");
+                    return Err("its Content-Range is not the requested range");
                 };
                 request.requested = range;
                 if content_range.length.is_none() {

@@ -270,8 +270,9 @@ impl<P: Payload> Mux<P> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else {
             return Ok(());
         };
-        let count =
-            self.carriers[at].acknowledged(count).ok_or("it acknowledged what was not sent")?;
+        let count = self.carriers[at]
+            .acknowledged(count)
+            .ok_or("it acknowledged data that was never sent")?;
         for _ in 0..count {
             let Some(sent) = self.carriers[at].take_oldest() else { break };
             match sent.what {

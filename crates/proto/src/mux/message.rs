@@ -113,7 +113,7 @@ pub struct Welcome {
 }
 
 /// A message; `P` is the type of its payload.
-#[allow(missing_docs, reason = "the fields are what the variant says")]
+#[allow(missing_docs, reason = "the fields are those of the variant")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<P> {
     Hello(Hello),

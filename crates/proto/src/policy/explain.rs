@@ -105,7 +105,7 @@ impl Engine {
             }
         });
         let all: Vec<String> = keys.into_iter().chain(conditions).collect();
-        if all.is_empty() { "it asks for nothing".to_owned() } else { all.join("; ") }
+        if all.is_empty() { "it has no conditions".to_owned() } else { all.join("; ") }
     }
 }
 

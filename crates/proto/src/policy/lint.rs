@@ -79,7 +79,8 @@ impl Policy {
             line,
             sentence: format!("{who} allows no path, ever: its flows wait and never go anywhere"),
             hint: Some(
-                "name what is left, like paths = \"!cellular\"; block = true refuses flows".into(),
+                "name the remaining paths, like paths = \"!cellular\"; block = true refuses flows"
+                    .into(),
             ),
         };
         first.into_iter().chain(lines).map(warning).collect()

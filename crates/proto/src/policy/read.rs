@@ -143,7 +143,7 @@ fn rule(table: Table<'_>, default: &Action, text: &str) -> Result<Rule, Fault> {
         return Err(name.fault(format!("a name of up to {MAX_NAME} characters was expected")));
     }
     let act = table.required("use").map_err(|fault| {
-        fault.hint("say what is to be done, like use = { paths = \"wifi\" } or use = {}")
+        fault.hint("add an action, like use = { paths = \"wifi\" } or use = {}")
     })?;
     let action = action(&act.table("`use`")?, default)?;
     let selected = |key: &str, what| match table.entry(key) {
@@ -241,7 +241,7 @@ fn action(table: &Table<'_>, base: &Action) -> Result<Action, Fault> {
             return Err(entry.fault("true was expected").hint("leave the key out"));
         }
         if let Some(other) = table.entries.iter().find(|other| other.key != key) {
-            let sentence = format!("`{}` means nothing beside `{key}`", other.key);
+            let sentence = format!("`{}` has no effect next to `{key}`", other.key);
             return Err(Fault::new(other.key_at, sentence).hint("leave one of them out"));
         }
         return Ok(action);
@@ -340,7 +340,7 @@ fn conditions(table: &Table<'_>, action: &Action) -> Result<Vec<Condition>, Faul
                 }
                 if facts.entries.is_empty() {
                     return Err(Fault::new(entry.key_at, format!("nothing is asked of `{word}`"))
-                        .hint("add what must hold, like wifi.rate = \"<1mbit\""));
+                        .hint("add a condition, like wifi.rate = \"<1mbit\""));
                 }
             }
         }

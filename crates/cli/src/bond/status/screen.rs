@@ -152,7 +152,7 @@ fn shares(stream: &StreamStatus) -> String {
 
 fn totals(totals: &Totals) -> String {
     format!(
-        "sent {}, of it {} again ({} in vain)\ncame {}, of it {} twice; headers {}; {} dropped",
+        "sent {}, reinjected {} (spurious {})\nreceived {}, duplicate {}; headers {}; {} dropped",
         bytes(totals.sent_bytes),
         bytes(totals.reinjected_bytes),
         bytes(totals.spurious_bytes),

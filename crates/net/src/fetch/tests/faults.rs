@@ -24,7 +24,7 @@ async fn a_later_path_that_may_not() {
     let (got, _folder, target, object) =
         second_path(|_, reply| *reply = Reply::plain(403, &[], b"no")).await;
     got.report();
-    got.notes(&["two is not used any more: the server answered with status 403"]);
+    got.notes(&["two is no longer used: the server answered with status 403"]);
     is_whole(&target, &object);
 }
 
@@ -73,12 +73,12 @@ async fn another_version_on_one_path() {
     })
     .await;
     got.report();
-    got.notes(&["two is not used any more: the server has another version"]);
+    got.notes(&["two is no longer used: the server has another version"]);
     is_whole(&target, &object);
     // A server that ignores If-Range.
     let (got, _folder, target, object) = second_path(|_, reply| reply.set("etag", "\"two\"")).await;
     got.report();
-    got.notes(&["two is not used any more: the server has another version"]);
+    got.notes(&["two is no longer used: the server has another version"]);
     is_whole(&target, &object);
 }
 
@@ -241,7 +241,7 @@ async fn a_certificate_that_is_wrong_on_one_path() {
     let url = format!("https://a.test:{port}/x");
     let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
     got.report();
-    got.notes(&["two is not used any more: the certificate of 127.0.0.2"]);
+    got.notes(&["two is no longer used: the certificate of 127.0.0.2"]);
     is_whole(&target, &content);
 }
 

@@ -97,7 +97,7 @@ impl Transfer<'_> {
     fn note(&mut self, note: &Note) {
         let text = match note {
             Note::Dropped { path, fault } => match self.client.paths.get(path.0) {
-                Some(spec) => format!("{} is not used any more: {fault}", spec.name),
+                Some(spec) => format!("{} is no longer used: {fault}", spec.name),
                 None => note.to_string(),
             },
             _ => note.to_string(),

@@ -207,13 +207,13 @@ fn an_acknowledgement_of_what_was_not_sent_is_a_breach() {
     let mut client = client();
     client.handle(Input::Open { stream: StreamId(0), label: 0, target: target() });
     client.hear(Message::Ack { count: 2 });
-    assert_eq!(client.breaches(), ["it acknowledged what was not sent"]);
+    assert_eq!(client.breaches(), ["it acknowledged data that was never sent"]);
     client.hear(Message::Ack { count: 1 });
     client.hear(Message::Ack { count: 1 });
     assert_eq!(client.breaches(), Vec::<&str>::new());
     for count in [0, 2, (1 << 62) - 1] {
         client.hear(Message::Ack { count });
-        assert_eq!(client.breaches(), ["it acknowledged what was not sent"]);
+        assert_eq!(client.breaches(), ["it acknowledged data that was never sent"]);
     }
 }
 

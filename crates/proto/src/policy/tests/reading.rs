@@ -173,14 +173,14 @@ fn every_error_points_at_its_line_and_says_what_to_do() {
     refused(
         &rule("use = { direct = true, paths = 'wifi' }"),
         3,
-        "`paths` means nothing beside `direct`",
+        "`paths` has no effect next to `direct`",
         "leave one of them out",
     );
     refused(
         &rule(""),
         1,
         "a rule needs `use`",
-        "say what is to be done, like use = { paths = \"wifi\" } or use = {}",
+        "add an action, like use = { paths = \"wifi\" } or use = {}",
     );
     refused(
         &[rule("use = {}"), rule("use = {}")].concat(),
