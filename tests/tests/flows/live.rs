@@ -304,8 +304,12 @@ for one in $LIVES; do wait $one; done
     let captured = world.run(&script);
     for name in ["l0", "any"] {
         let said = document(&captured.path(&format!("{name}.out")));
-        let found = ["flows", "valid_flows", "server_bytes"].map(|name| said[name].as_u64());
-        assert_eq!(found, [Some(1), Some(1), Some(300_000)], "{name}: {said}");
+        let count = |name: &str| said[name].as_u64().expect("a number");
+        assert_eq!((count("flows"), count("valid_flows")), (1, 1), "{name}: {said}");
+        // The kernel may retransmit segments on a loaded machine.
+        let repeated = 1448 * count("retransmitted");
+        let bytes = count("server_bytes");
+        assert!((300_000..=300_000 + repeated).contains(&bytes), "{name}: {said}");
         assert_eq!(said["captures"][0]["name"], *name);
         assert_eq!(said["not_ip_packets"], 0);
     }
