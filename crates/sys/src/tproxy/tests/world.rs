@@ -249,7 +249,7 @@ impl Drop for Server {
 /// A transparent proxy that answers with the requested destination; ends when dropped.
 pub struct Proxy {
     targets: Targets,
-    _server: Server,
+    server: Option<Server>,
 }
 
 impl Proxy {
@@ -283,11 +283,44 @@ impl Proxy {
                 answerer.send_to(format!("proxy {to}").as_bytes(), received.source).unwrap();
             }
         });
-        Self { targets, _server: server }
+        Self { targets, server: Some(server) }
     }
 
     pub fn targets(&self) -> Targets {
         self.targets
+    }
+}
+
+impl Drop for Proxy {
+    /// Returns once no socket has the proxy's ports: a program that another test is just starting
+    /// holds a copy of every descriptor until its `exec`, and connections to it would be reset.
+    fn drop(&mut self) {
+        drop(self.server.take());
+        let Targets { tcp_v4, udp_v4, tcp_v6, udp_v6 } = self.targets;
+        let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let v6 = IpAddr::from(Ipv6Addr::LOCALHOST);
+        for (kind, ip, target) in [
+            (Type::STREAM, v4, tcp_v4),
+            (Type::DGRAM, v4, udp_v4),
+            (Type::STREAM, v6, tcp_v6),
+            (Type::DGRAM, v6, udp_v6),
+        ] {
+            let Target::Proxy(port) = target else { continue };
+            while !is_free(kind, (ip, port).into()) {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+fn is_free(kind: Type, at: SocketAddr) -> bool {
+    let socket = Socket::new(Domain::for_address(at), kind, None).unwrap();
+    // Allows connections in TIME-WAIT, but not a listener.
+    socket.set_reuse_address(kind == Type::STREAM).unwrap();
+    match socket.bind(&at.into()) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => false,
+        Err(error) => panic!("{at}: {error}"),
     }
 }
 
