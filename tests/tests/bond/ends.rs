@@ -90,7 +90,7 @@ fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
     drop(gateway);
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
-    client.says("the gateway does not know the session any more");
+    client.says("the gateway does not know the session");
     carries(&world);
     assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }

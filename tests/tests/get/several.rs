@@ -64,7 +64,7 @@ fn a_file_that_is_there_already_is_not_fetched_again() {
     assert_eq!((&there["already_there"], &there["bytes"]), (&true.into(), &0.into()));
     assert_eq!(there["sha256"], far.read("sum").trim());
     let said = far.read("there");
-    assert!(said.contains("object is there already") && said.contains("without -c"), "{said}");
+    assert!(said.contains("object already exists") && said.contains("without -c"), "{said}");
     let wrong = far.read("wrong");
     assert!(wrong.contains("its checksum is wrong") && wrong.contains("without -c"), "{wrong}");
     assert_eq!((far.read("code"), far.read("asked")), ("0\n1\n".into(), "0\n".into()));
