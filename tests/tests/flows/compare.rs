@@ -39,6 +39,9 @@ struct Sharked {
     out_of_order: i64,
     /// Whether there are ACKs after data that had not passed.
     skips: bool,
+    /// Number of frames that repeat some bytes, and carry others for the first time although later
+    /// ones had passed.
+    partly_lost: i64,
 }
 
 /// Connections by the client's port.
@@ -69,6 +72,7 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
         "srcport",
         "dstport",
         "len",
+        "seq",
         "analysis.retransmission",
         "analysis.out_of_order",
         "analysis.lost_segment",
@@ -77,9 +81,10 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
     let words: Vec<&str> =
         ["-T", "fields", "-e", "ip.len"].into_iter().chain(fields.split_whitespace()).collect();
     let mut ends: BTreeMap<_, Sharked> = BTreeMap::new();
+    let mut passed: BTreeMap<_, Vec<bool>> = BTreeMap::new();
     for line in run(&words).lines() {
         let parts: Vec<&str> = line.split('\t').collect();
-        let [ip, from, to, payload, again, out_of_order, lost] = parts[..] else {
+        let [ip, from, to, payload, seq, again, out_of_order, lost] = parts[..] else {
             panic!("{line}")
         };
         let whole = |text: &str| text.parse::<i64>().unwrap_or_else(|_| panic!("{line}"));
@@ -92,8 +97,21 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
         end.again += i64::from(!again.is_empty());
         end.out_of_order += i64::from(!out_of_order.is_empty());
         end.skips |= !lost.is_empty() && payload == "0";
+        let passed = passed.entry(key).or_default();
+        end.partly_lost += i64::from(is_partly_lost(passed, whole(seq), whole(payload)));
     }
     (talks, ends)
+}
+
+/// Adds a segment to the bytes that `passed`, by relative sequence number.
+fn is_partly_lost(passed: &mut Vec<bool>, seq: i64, payload: i64) -> bool {
+    let (from, to) = (seq as usize, (seq + payload) as usize);
+    let is_old = from < passed.len();
+    passed.resize(passed.len().max(to), false);
+    let segment = &mut passed[from..to];
+    let is_partly = is_old && segment.contains(&true) && segment.contains(&false);
+    segment.fill(true);
+    is_partly
 }
 
 /// Retransmitted segments of any cause.
@@ -121,12 +139,13 @@ impl Differences<'_> {
 
 /// Compares one endpoint with tcptrace. `skips` is whether an ACK without data was sent after data
 /// that had been lost before the capture point: tcptrace ignores these ACKs, so our number of lost
-/// segments may be larger.
+/// segments may be larger. It also counts a frame that is only partly a retransmission as nothing
+/// else: our number of lost segments may be larger by `partly_lost`.
 fn with_tcptrace(
     flow: &Row,
     traced: &Traced,
     (end, theirs): (&str, &str),
-    skips: bool,
+    (skips, partly_lost): (bool, i64),
     wrong: &mut Differences<'_>,
 ) {
     let count = |name: &str| flow.count(&format!("{end}_{name}"));
@@ -142,7 +161,7 @@ fn with_tcptrace(
     let merged = said("max_segm_size") as i64 > SEGMENT;
     let more = if merged { said("rexmt_data_bytes") as i64 / SEGMENT } else { 0 };
     let missing = count("lost_before") + reordered;
-    let untold = if skips { count("lost_before") } else { 0 };
+    let untold = if skips { count("lost_before") } else { partly_lost };
     let most = twice.max(more) + late + untold;
     wrong.check((twice + late..=most).contains(&(again + reordered)), || {
         format!("again {again}, overtaken {reordered}; they say {twice} again, {late} out of order")
@@ -228,7 +247,8 @@ fn tcptrace_and_tshark_agree() {
                     let said = sharked.get(&(i64::from(*port), end.0));
                     // Unknown without tshark.
                     let skips = said.is_none_or(|said| said.skips);
-                    with_tcptrace(flow, traced, end, skips, &mut wrong);
+                    let partly_lost = said.map_or(0, |said| said.partly_lost);
+                    with_tcptrace(flow, traced, end, (skips, partly_lost), &mut wrong);
                     if let Some(said) = said {
                         with_tshark(flow, end.0, *said, &mut wrong);
                     }

@@ -101,8 +101,7 @@ fn name_servers_can_be_named_for_each_network() {
 #[test]
 fn the_help_has_headings_and_says_nothing_of_measurements() {
     let help = finish(manyways().args(["get", "--help"])).succeeded().stdout;
-    for heading in ["Files:", "Networks:", "The server:", "Scheduling:", "Examples:"]
-    {
+    for heading in ["Files:", "Networks:", "The server:", "Scheduling:", "Examples:"] {
         assert!(help.lines().any(|line| line == heading), "no {heading} in {help}");
     }
     assert!(help.contains("--scheduler") && !help.contains("--chunk"), "{help}");
