@@ -98,7 +98,7 @@ async fn a_resume_file_that_does_not_match_is_refused() {
     let asked = server.asks().len();
     for (text, words) in [
         (saved.replace("/x", "/y"), "of another URL"),
-        (saved.replace("400000", "500000"), "shorter than its resume file says"),
+        (saved.replace("400000", "500000"), "shorter than its resume file states"),
         (saved.replace("[0,", "[9999999,"), "contradict"),
         ("{".to_owned(), "damaged"),
         (saved.replace("resume/1", "resume/9"), "format"),
