@@ -10,23 +10,23 @@ mod drive;
 mod loopback;
 mod plan;
 mod record;
-mod site;
 mod table;
 mod targets;
 mod task;
+mod testbed;
 
 use std::process::ExitCode;
 
 use manyways_rig::launch::DriveError;
-use manyways_rig::programs::program;
+use manyways_rig::programs::{program, versions};
 use manyways_rig::results::{Family, ResultsOf};
 use manyways_rig::target::Target;
 use manyways_sys::signal::Termination;
 
 use self::plan::{Cell, Entry, Setting, plan};
-use self::record::{Figures, More, Record};
-use self::site::Programs;
-use crate::options::{Mode, Options, Pairs, needed, needs_root, versions};
+use self::record::{Extra, Figures, Record};
+use self::testbed::Programs;
+use crate::options::{Mode, Options, Pairs, require_root, required_program};
 
 /// Compare `manyways bond` with kernel MPTCP, one network, and no gateway (as root).
 ///
@@ -50,8 +50,8 @@ pub fn run(args: BondArgs) -> Result<ExitCode, String> {
     args.options.run(Mode::Default, plan(&pairs), left_out, |setup| {
         let own = std::env::current_exe();
         let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;
-        let (ss, browser) = (needed("ss")?, program("chromium"));
-        needs_root()?;
+        let (ss, browser) = (required_program("ss")?, program("chromium"));
+        require_root()?;
         let programs = Programs { manyways: setup.manyways, own, ss, browser };
         let found = [Some(programs.manyways.as_path()), programs.browser.as_deref()];
         let versions = versions(&found.map(|program| (program, "--version")));
@@ -67,11 +67,11 @@ struct Bond {
 }
 
 impl Family for Bond {
-    const SCHEMA: &'static str = "manyways.bench-bond/1";
+    const SCHEMA: &'static str = "manyways.bench-bond/2";
     type Contender = Entry;
     type Setting = Setting;
     type Figures = Figures;
-    type More = More;
+    type Extra = Extra;
 
     fn seconds(cell: &Cell) -> f64 {
         plan::seconds_of_all(cell)
@@ -83,7 +83,7 @@ impl Family for Bond {
         record: &mut Record,
         progress: &mut dyn FnMut(u32),
     ) -> Result<(), DriveError> {
-        match cell.setting.on_loopback {
+        match cell.setting.is_loopback {
             true => loopback::measure(self, cell, record, progress),
             false => drive::measure(self, cell, record, progress),
         }

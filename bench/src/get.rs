@@ -5,7 +5,6 @@
 //! download, [`targets`] compares the figures with the target values, and [`table`] writes the
 //! figures.
 
-mod curve;
 mod drive;
 mod plan;
 mod record;
@@ -23,8 +22,8 @@ use manyways_rig::target::Target;
 use manyways_sys::signal::Termination;
 
 use self::plan::{Cell, Entry, Setting, plan};
-use self::record::{Figures, More, Record};
-use crate::options::{Modes, Options, Pairs, needed, needs_root};
+use self::record::{Extra, Figures, Record};
+use crate::options::{Modes, Options, Pairs, require_root, required_program};
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
 ///
@@ -51,8 +50,8 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let mode = args.modes.mode();
     let cells = plan(mode, &args.options.cells, &pairs);
     args.options.run(mode, cells, left_out, |setup| {
-        needs_root()?;
-        let (programs, ss) = (Programs::find(setup.manyways), needed("ss")?);
+        require_root()?;
+        let (programs, ss) = (Programs::find(setup.manyways), required_program("ss")?);
         let versions = programs.versions();
         Ok((Get { programs, ss, termination: setup.termination, seed: setup.seed }, versions))
     })
@@ -68,22 +67,22 @@ struct Get {
 }
 
 impl Family for Get {
-    const SCHEMA: &'static str = "manyways.bench-get/1";
+    const SCHEMA: &'static str = "manyways.bench-get/2";
     type Contender = Entry;
     type Setting = Setting;
     type Figures = Figures;
-    type More = More;
+    type Extra = Extra;
 
     fn seconds(cell: &Cell) -> f64 {
         plan::seconds_of_all(cell)
     }
 
-    fn more(cell: &Cell) -> More {
-        More {
+    fn extra(cell: &Cell) -> Extra {
+        Extra {
             link_bps: cell.links.iter().map(|link| mean_rate(link).as_bps()).collect(),
             warm: cell.setting.warm,
             constant: cell.is_constant(),
-            ..More::default()
+            ..Extra::default()
         }
     }
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bond;
+mod capture;
 mod flows;
 mod get;
 mod options;
@@ -42,7 +43,7 @@ enum Command {
     Radio(radio::RadioArgs),
     Rattan(RattanArgs),
     #[command(hide = true)]
-    Capture(flows::Shape),
+    Capture(capture::CaptureSpec),
     #[command(hide = true)]
     Load(traffic::LoadArgs),
     #[command(hide = true)]
@@ -85,15 +86,15 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Radio(args) => radio::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
-        Command::Capture(shape) => flows::make(&shape).map(|()| ExitCode::SUCCESS),
+        Command::Capture(shape) => capture::make(&shape).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,
-        Err(sentence) => {
-            eprintln!("error: {sentence}");
+        Err(message) => {
+            eprintln!("error: {message}");
             ExitCode::FAILURE
         }
     }

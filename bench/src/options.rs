@@ -1,11 +1,11 @@
 //! The options that all families of benchmarks share, and the run that they configure.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use manyways_rig::links::{self, Pair};
 use manyways_rig::machine::Machine;
-use manyways_rig::programs::beside_this;
+use manyways_rig::programs::sibling_binary;
 use manyways_rig::results::{CellOf, Family, Outputs, Results, list};
 use manyways_sys::signal::Termination;
 
@@ -123,7 +123,7 @@ impl Options {
         left_out: Vec<String>,
         make: impl FnOnce(Setup) -> Result<(F, Vec<String>), String>,
     ) -> Result<ExitCode, String> {
-        cells.retain(|cell| cell.is_meant(&self.cells));
+        cells.retain(|cell| cell.is_selected(&self.cells));
         cells.iter_mut().for_each(|cell| cell.rounds = self.rounds.unwrap_or(cell.rounds));
         if cells.is_empty() {
             let words = left_out.first().map(|words| format!(": {words}")).unwrap_or_default();
@@ -144,12 +144,12 @@ impl Options {
             seed: self.seed,
             mode: format!("{mode:?}").to_lowercase(),
             seconds: 0.0,
-            left_out,
+            skipped: left_out,
             targets: Vec::new(),
             cells: Vec::new(),
         };
         if let Some(file) = self.json.as_deref().filter(|_| self.resume) {
-            results.keep(file)?;
+            results.resume(file)?;
         }
         let outputs = Outputs { json: self.json, markdown: self.markdown };
         results.measure(&family, &cells, &outputs)
@@ -161,7 +161,7 @@ impl Options {
 /// # Errors
 /// One sentence, if the file does not exist.
 pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
-    let beside = || beside_this().map_err(|error| format!("cannot tell where this is: {error}"));
+    let beside = || sibling_binary().map_err(|error| format!("cannot tell where this is: {error}"));
     let binary = named.map_or_else(beside, Ok)?;
     let binary =
         std::path::absolute(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
@@ -176,7 +176,7 @@ pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
 
 /// # Errors
 /// One sentence, if this process cannot create namespaces.
-pub fn needs_root() -> Result<(), String> {
+pub fn require_root() -> Result<(), String> {
     match manyways_sys::sandbox::is_root() {
         true => Ok(()),
         false => Err("it needs root, for network namespaces".to_owned()),
@@ -187,16 +187,7 @@ pub fn needs_root() -> Result<(), String> {
 ///
 /// # Errors
 /// One sentence, if the program is not installed.
-pub fn needed(name: &str) -> Result<PathBuf, String> {
+pub fn required_program(name: &str) -> Result<PathBuf, String> {
     let missing = || format!("{name} is not installed: run scripts/setup bench");
     manyways_rig::programs::program(name).ok_or_else(missing)
-}
-
-/// Names and versions of the installed programs, each with the option that prints its version.
-/// Missing programs are omitted.
-pub fn versions(programs: &[(Option<&Path>, &str)]) -> Vec<String> {
-    let version = |(program, option): &(Option<&Path>, &str)| {
-        manyways_rig::programs::version((*program)?, option)
-    };
-    programs.iter().filter_map(version).collect()
 }

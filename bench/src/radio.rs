@@ -10,15 +10,19 @@ mod quality;
 mod speed;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use manyways_rig::machine::Machine;
+use manyways_rig::measure::measure;
 use manyways_rig::results::write;
 use manyways_rig::target::{Target, missed_first};
+use manyways_sys::clock::Clock;
+use manyways_unit::Span;
 use serde::Serialize;
+use serde_json::Value;
 
-use self::emulated::{Control, Pattern, Probed, Recording};
-use self::quality::{Carrier, Constant, OfApps, Swept};
+use self::emulated::{ControllerLoad, InferredRadio, Pattern, Recording};
+use self::quality::{AppSavings, ConstantDelay, Operator, SweepPoint};
 use self::speed::{Memory, Speed};
 use crate::options::binary;
 
@@ -44,8 +48,8 @@ pub struct RadioArgs {
     /// How often speed is measured.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// A folder with recorded round trips after silences (the RRC probes of Narayanan et al., SIGCOMM
-    /// 2021), to infer timers from.
+    /// A folder with recorded round trips after silences (the RRC probes of Narayanan et al.,
+    /// SIGCOMM 2021), to infer timers from.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
     /// The binary to measure; by default the one beside this program.
@@ -54,95 +58,78 @@ pub struct RadioArgs {
 }
 
 /// All figures of a run.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Results {
     schema: &'static str,
     machine: Machine,
     mode: &'static str,
     seconds: f64,
     /// Omitted measurements, each with its reason.
-    left_out: Vec<String>,
+    skipped: Vec<String>,
     targets: Vec<Target>,
     /// Number of traces of mixed days, and their total number of packets.
-    traces: usize,
+    traces: u64,
     packets: u64,
     days: u64,
-    carriers: Vec<Carrier>,
-    constants: Vec<Constant>,
-    apps: Vec<OfApps>,
-    swept: Vec<Swept>,
+    operators: Vec<Operator>,
+    constants: Vec<ConstantDelay>,
+    apps: Vec<AppSavings>,
+    sweep: Vec<SweepPoint>,
     /// Largest relative difference from the closed form.
     pings: Vec<pings::Ping>,
     speed: Vec<Speed>,
     memory: Vec<Memory>,
     recordings: Vec<Recording>,
-    probed: Vec<Probed>,
-    control: Vec<Control>,
+    inferred: Vec<InferredRadio>,
+    control: Vec<ControllerLoad>,
     patterns: Vec<Pattern>,
 }
 
 pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
-    let began = std::time::SystemTime::now();
+    let clock = Clock::start();
     let binary = binary(args.manyways)?;
-    let (seeds, days, rounds) = if args.quick { (4, 1, 3) } else { (40, 3, 10) };
-    let rounds = args.rounds.unwrap_or(rounds);
+    let is_quick = args.quick;
+    let (seeds, days, rounds) = if is_quick { (4, 1, 3) } else { (40, 3, 10) };
     let tell = |what: &str| eprintln!("measuring: {what}");
-    let mut left_out = Vec::new();
-    // Memory is measured first, while this process is still small.
-    let memory = speed::memory(&binary, if args.quick { &[1, 4] } else { &[2, 20, 200] })?;
-    tell("policies on mixed days");
-    let (mixed, constants) = quality::mixed(seeds, days)?;
-    tell("policies on single applications");
-    let apps = quality::apps(if args.quick { 1 } else { 5 })?;
-    tell("other energies of a switch");
-    let swept = quality::sweep(if args.quick { 1 } else { 10 }, days)?;
-    tell("pings");
-    let pings = pings::pings();
-    tell("speed");
-    let speed = speed::speed(rounds)?;
-    let recordings = match &args.recordings {
-        Some(folder) => emulated::recordings(&binary, folder)?,
-        None => {
-            left_out.push("recorded round trips: no folder was given (--recordings)".to_owned());
-            Vec::new()
-        }
-    };
-    let is_root = manyways_sys::sandbox::is_root();
-    if !is_root || args.quick {
-        let why = if args.quick { "a look only" } else { "it takes root" };
-        left_out.push(format!("emulated radios: {why}"));
-    }
-    let (mut probed, mut control, mut patterns) = (Vec::new(), Vec::new(), Vec::new());
-    if is_root && !args.quick {
-        tell("probing emulated radios");
-        probed = emulated::probe(&binary, 5)?;
-        tell("the live controller");
-        control = emulated::control(&binary)?;
-        tell("the patterns of the thesis, live (18 minutes)");
-        patterns = emulated::patterns(&binary)?;
-    }
     let mut results = Results {
-        schema: "manyways.bench-radio/1",
+        schema: "manyways.bench-radio/2",
         machine: Machine::here(&binary, Vec::new())?,
-        mode: if args.quick { "quick" } else { "default" },
-        seconds: began.elapsed().map_or(0.0, |time| time.as_secs_f64()),
-        left_out,
-        targets: Vec::new(),
-        traces: mixed.traces,
-        packets: mixed.packets,
+        mode: if is_quick { "quick" } else { "default" },
+        traces: seeds,
         days,
-        carriers: mixed.carriers,
-        constants,
-        apps,
-        swept,
-        pings,
-        speed,
-        memory,
-        recordings,
-        probed,
-        control,
-        patterns,
+        // Memory is measured first, while this process is still small.
+        memory: speed::memory(&binary, if is_quick { &[1, 4] } else { &[2, 20, 200] })?,
+        ..Results::default()
     };
+    tell("policies on mixed days");
+    quality::mixed(&binary, seeds, days, &mut results)?;
+    tell("policies on single applications");
+    results.apps = quality::apps(&binary, if is_quick { 1 } else { 5 })?;
+    tell("other energies of a switch");
+    results.sweep = quality::sweep(&binary, if is_quick { 1 } else { 10 }, days)?;
+    tell("pings");
+    results.pings = pings::pings();
+    tell("speed");
+    results.speed = speed::speed(args.rounds.unwrap_or(rounds))?;
+    match &args.recordings {
+        Some(folder) => results.recordings = emulated::recordings(&binary, folder)?,
+        None => results
+            .skipped
+            .push("recorded round trips: no folder was given (--recordings)".to_owned()),
+    }
+    if is_quick {
+        results.skipped.push("emulated radios: a look only".to_owned());
+    } else if !manyways_sys::sandbox::is_root() {
+        results.skipped.push("emulated radios: it takes root".to_owned());
+    } else {
+        tell("probing emulated radios");
+        results.inferred = emulated::probe(&binary, 5)?;
+        tell("the live controller");
+        results.control = emulated::control(&binary)?;
+        tell("the patterns of the thesis, live (18 minutes)");
+        results.patterns = emulated::patterns(&binary)?;
+    }
+    results.seconds = clock.now().as_secs_f64();
     results.targets = missed_first(page::targets(&results));
     let page = page::page(&results);
     if let Some(file) = &args.markdown {
@@ -154,4 +141,15 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     }
     print!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Standard output of a command that succeeds.
+fn output(command: &mut Command, timeout: Span) -> Result<String, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let done = measure(command, timeout, None).map_err(|error| format!("{command:?}: {error}"))?;
+    done.output().map_err(|why| format!("{command:?}: {why}"))
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
 }

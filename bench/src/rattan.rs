@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use manyways_lab::bench::traffic::ping;
 use manyways_lab::bench::{DELAY, QUEUE, prepare};
-use manyways_sys::foreign::enlarge_receive_buffers;
 use manyways_sys::netns::NetNs;
+use manyways_sys::receive_buffers::enlarge_receive_buffers;
 use manyways_sys::sandbox::{Sandbox, View};
 use manyways_unit::{Rate, Size, Span};
 
@@ -29,11 +29,11 @@ const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 2, 1, 1);
 
 /// Rattan rebuilds its network up to three times after a failure.
-const PATIENCE: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// `$1` is the binary, `$2` the configuration. Rattan would log every start to /dev/kmsg, the
 /// host's kernel log.
-const ENTER: &str = "
+const ENTER_SCRIPT: &str = "
     mount -t tmpfs rattan /run && mkdir /run/netns &&
     : >/run/rattan && mount --bind \"$1\" /run/rattan &&
     mount -t tmpfs rattan /tmp && mount --bind /dev/null /dev/kmsg &&
@@ -58,17 +58,17 @@ pub enum RattanError {
         error: io::Error,
     },
     /// Rattan ended by itself.
-    #[error("it ended ({status}): {said}")]
-    Ended {
+    #[error("it ended ({status}): {stderr}")]
+    Exited {
         status: ExitStatus,
         /// Last line of its standard error.
-        said: String,
+        stderr: String,
     },
     /// No packet passed within 15 s.
-    #[error("nothing passed through it within {} s: {said}", PATIENCE.as_secs())]
-    Silent {
+    #[error("nothing passed through it within {} s: {stderr}", START_TIMEOUT.as_secs())]
+    NoPacket {
         /// Last line of its standard error.
-        said: String,
+        stderr: String,
     },
 }
 
@@ -87,7 +87,7 @@ pub struct Rattan {
 
 struct Process {
     child: Child,
-    complaints: File,
+    stderr: File,
 }
 
 impl Rattan {
@@ -101,7 +101,7 @@ impl Rattan {
         let stderr = complaints.try_clone().map_err(system("make it a file"))?;
         let mut command = Command::new("/bin/sh");
         command
-            .args(["-c", ENTER, "sh"])
+            .args(["-c", ENTER_SCRIPT, "sh"])
             .arg(binary)
             .arg(configuration(rate, workers))
             .env("RUST_LOG", "error")
@@ -109,17 +109,17 @@ impl Rattan {
             .stdout(Stdio::null())
             .stderr(stderr);
         let child = sandbox.spawn(command, &outer, View::default()).map_err(system("start it"))?;
-        let mut process = Process { child, complaints };
+        let mut process = Process { child, stderr: complaints };
         let begun = Instant::now();
         loop {
-            if let Some((left, right)) = process.ends() {
+            if let Some((left, right)) = process.namespaces() {
                 return Ok(Self { process, left, right, _sandbox: sandbox });
             }
             if let Ok(Some(status)) = process.child.try_wait() {
-                return Err(RattanError::Ended { status, said: process.said() });
+                return Err(RattanError::Exited { status, stderr: process.last_error_line() });
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(RattanError::Silent { said: process.said() });
+            if begun.elapsed() > START_TIMEOUT {
+                return Err(RattanError::NoPacket { stderr: process.last_error_line() });
             }
             // Rattan does not report when it is ready.
             std::thread::sleep(Duration::from_millis(20));
@@ -129,7 +129,7 @@ impl Rattan {
     /// Enlarges the receive buffers of its AF_PACKET sockets. By default they have the host's
     /// socket buffer (208 KiB on most hosts) and lose the packets that do not fit; Rattan has no
     /// option for it.
-    pub fn widen(&self, buffer: Size) -> io::Result<()> {
+    pub fn enlarge_buffers(&self, buffer: Size) -> io::Result<()> {
         // Rattan has at least one socket on each side.
         match enlarge_receive_buffers(self.process.child.id() as i32, buffer)? {
             0 | 1 => Err(io::Error::other("it has no sockets")),
@@ -161,7 +161,7 @@ impl Rattan {
 
 impl Process {
     /// Both namespaces, once a packet has passed between them.
-    fn ends(&self) -> Option<(NetNs, NetNs)> {
+    fn namespaces(&self) -> Option<(NetNs, NetNs)> {
         let root = PathBuf::from(format!("/proc/{}/root/run", self.child.id()));
         // Before this file exists, the folders are those of the host.
         if !root.join("rattan.toml").exists() {
@@ -187,10 +187,10 @@ impl Process {
     }
 
     /// The last line of its standard error.
-    fn said(&mut self) -> String {
+    fn last_error_line(&mut self) -> String {
         let mut text = String::new();
         // A read error counts as empty output.
-        let _ = self.complaints.rewind().and_then(|()| self.complaints.read_to_string(&mut text));
+        let _ = self.stderr.rewind().and_then(|()| self.stderr.read_to_string(&mut text));
         text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_owned()
     }
 }
@@ -208,19 +208,19 @@ fn configuration(rate: Rate, workers: u32) -> String {
     // Rattan starts one thread for each entry of this list.
     let threads: Vec<_> = (0..workers).collect();
     let mut text = format!("env.mode = \"Isolated\"\nresource.cpu = {threads:?}\n");
-    for (from, way, to) in [("right", "down", "left"), ("left", "up", "right")] {
+    for (from, direction, to) in [("right", "down", "left"), ("left", "up", "right")] {
         let _ = write!(
             text,
-            "cells.{way}_rate.type = \"Bw\"\n\
-             cells.{way}_rate.bw_type = \"NetworkLayer\"\n\
-             cells.{way}_rate.bandwidth = \"{bps}bps\"\n\
-             cells.{way}_rate.queue = \"DropTail\"\n\
-             cells.{way}_rate.queue_config.byte_limit = {bytes}\n\
-             cells.{way}_delay.type = \"Delay\"\n\
-             cells.{way}_delay.delay = \"{delay}ns\"\n\
-             links.{from} = \"{way}_rate\"\n\
-             links.{way}_rate = \"{way}_delay\"\n\
-             links.{way}_delay = \"{to}\"\n",
+            "cells.{direction}_rate.type = \"Bw\"\n\
+             cells.{direction}_rate.bw_type = \"NetworkLayer\"\n\
+             cells.{direction}_rate.bandwidth = \"{bps}bps\"\n\
+             cells.{direction}_rate.queue = \"DropTail\"\n\
+             cells.{direction}_rate.queue_config.byte_limit = {bytes}\n\
+             cells.{direction}_delay.type = \"Delay\"\n\
+             cells.{direction}_delay.delay = \"{delay}ns\"\n\
+             links.{from} = \"{direction}_rate\"\n\
+             links.{direction}_rate = \"{direction}_delay\"\n\
+             links.{direction}_delay = \"{to}\"\n",
         );
     }
     text
@@ -254,7 +254,7 @@ mod tests {
         std::fs::set_permissions(&program, runnable).unwrap();
         let Err(error) = Rattan::start(&program, Rate::from_mbps(10), 1) else { panic!("it runs") };
         assert!(
-            matches!(&error, RattanError::Ended { said, .. } if said == "out of luck"),
+            matches!(&error, RattanError::Exited { stderr, .. } if stderr == "out of luck"),
             "{error}"
         );
     }

@@ -1,9 +1,9 @@
 //! Traffic of a benchmark: load generators, the server, and the splice through which kernel MPTCP
 //! is measured. Each runs as a separate process on a node of a lab.
 
-pub mod ask;
 mod browse;
 mod call;
+pub mod content;
 mod crowd;
 mod dial;
 mod files;
@@ -27,7 +27,7 @@ pub use self::splice::SpliceArgs;
 
 /// The result of a load generator, printed as one line of JSON on standard output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Measurement {
     /// The measured figure; in seconds unless the load generator defines another unit.
     pub value: f64,
     /// The individual samples; empty if there is only one.
@@ -35,14 +35,14 @@ pub struct Told {
     pub samples: Vec<f64>,
     /// Additional figures by name.
     #[serde(default)]
-    pub more: BTreeMap<String, f64>,
+    pub extra: BTreeMap<String, f64>,
 }
 
 /// Runs a load generator and prints its result.
 pub fn load(args: &LoadArgs) -> Result<(), String> {
-    let told = run(load::run(args)).map_err(|error| error.to_string())?;
-    tell(&told)?;
-    if args.holds() {
+    let measurement = run(load::run(args)).map_err(|error| error.to_string())?;
+    print_result(&measurement)?;
+    if args.keeps_connections() {
         // The connections stay open until the parent closes standard input.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
     }
@@ -59,8 +59,8 @@ pub fn splice(args: &SpliceArgs) -> Result<(), String> {
     run(splice::run(args)).map_err(|error| error.to_string())
 }
 
-fn tell(told: &Told) -> Result<(), String> {
-    let line = serde_json::to_string(told).map_err(|error| error.to_string())?;
+fn print_result(measurement: &Measurement) -> Result<(), String> {
+    let line = serde_json::to_string(measurement).map_err(|error| error.to_string())?;
     let mut out = io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| error.to_string())
 }

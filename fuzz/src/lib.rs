@@ -33,7 +33,7 @@ pub const MAX_INPUT: usize = 1 << 16;
 ///
 /// # Errors
 /// The file exists but cannot be read.
-pub fn found(target: &str) -> io::Result<Vec<Vec<u8>>> {
+pub fn found_inputs(target: &str) -> io::Result<Vec<Vec<u8>>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("found/{target}.gz"));
     let mut packed = match File::open(&file) {
         Ok(file) => MultiGzDecoder::new(BufReader::new(file)),
@@ -67,7 +67,7 @@ pub fn corpus(target: &Target) -> Vec<Vec<u8>> {
     // Folders have a different order on each system.
     files.sort();
     let seeds = files.iter().filter_map(|file| std::fs::read(file).ok());
-    let found = found(target.name).unwrap_or_default();
+    let found = found_inputs(target.name).unwrap_or_default();
     seeds.filter(|seed| seed.len() <= MAX_INPUT).chain(found).collect()
 }
 

@@ -10,7 +10,7 @@ pub struct Mutator<'c> {
 }
 
 /// Numbers at the limits of types and parsers.
-const NUMBERS: [&str; 12] = [
+const BOUNDARY_NUMBERS: [&str; 12] = [
     "0",
     "-1",
     "1e308",
@@ -35,13 +35,13 @@ impl<'c> Mutator<'c> {
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.pick(self.corpus).cloned().unwrap_or_default();
         for _ in 0..=self.below(8) {
-            self.change(&mut input);
+            self.mutate(&mut input);
         }
         input.truncate(MAX_INPUT);
         input
     }
 
-    fn change(&mut self, input: &mut Vec<u8>) {
+    fn mutate(&mut self, input: &mut Vec<u8>) {
         let at = self.below(input.len() + 1);
         match self.below(10) {
             0 => {
@@ -84,7 +84,7 @@ impl<'c> Mutator<'c> {
                     return;
                 };
                 let length = input[start..].iter().take_while(|b| b.is_ascii_digit()).count();
-                let number = NUMBERS[self.below(NUMBERS.len())];
+                let number = BOUNDARY_NUMBERS[self.below(BOUNDARY_NUMBERS.len())];
                 input.splice(start..start + length, number.bytes());
             }
             _ => {

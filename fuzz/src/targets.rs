@@ -63,9 +63,9 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target {
-        name: "announced",
-        run: network::announced,
-        words: network::ANNOUNCED_WORDS,
+        name: "announcement",
+        run: network::announcement,
+        words: network::ANNOUNCEMENT_WORDS,
         more_seeds: &[],
     },
     Target {
@@ -83,9 +83,9 @@ pub const ALL: &[Target] = &[
     Target { name: "netrc", run: network::netrc, words: network::NETRC_WORDS, more_seeds: &[] },
     Target { name: "digest", run: network::digest, words: network::DIGEST_WORDS, more_seeds: &[] },
     Target {
-        name: "conditions",
-        run: network::conditions,
-        words: network::CONDITIONS_WORDS,
+        name: "path-estimates",
+        run: network::path_estimates,
+        words: network::ESTIMATE_WORDS,
         more_seeds: &[],
     },
     Target { name: "middlebox", run: middlebox::middlebox, words: &[], more_seeds: &[] },
@@ -144,7 +144,12 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target { name: "pools", run: hosts::pools, words: hosts::POOL_WORDS, more_seeds: &[] },
-    Target { name: "told", run: hosts::told, words: hosts::TOLD_WORDS, more_seeds: &[] },
+    Target {
+        name: "hosts-table",
+        run: hosts::hosts_table,
+        words: hosts::HOSTS_TABLE_WORDS,
+        more_seeds: &[],
+    },
     Target {
         name: "capture",
         run: capture::capture,

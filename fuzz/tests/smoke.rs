@@ -1,14 +1,24 @@
 //! A short run of every target, the same each time.
 
-use manyways_fuzz::{corpus, found, run, targets};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use manyways_fuzz::{corpus, found_inputs, run, targets};
 
 #[test]
 fn no_target_finds_a_fault() {
-    for target in targets::ALL {
-        if let Err(input) = run(target, 3_000, 1) {
-            panic!("{}: fault on input b\"{}\"", target.name, input.escape_ascii());
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = targets::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(input) = run(target, 3_000, 1) {
+                        panic!("{}: fault on input b\"{}\"", target.name, input.escape_ascii());
+                    }
+                }
+            });
         }
-    }
+    });
 }
 
 #[test]
@@ -19,7 +29,7 @@ fn what_was_found_is_read_to_its_end() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(targets::named(name).is_some(), "{name} is no target");
-        assert!(!found(name).unwrap().is_empty(), "{name}");
+        assert!(!found_inputs(name).unwrap().is_empty(), "{name}");
         count += 1;
     }
     assert!(count > 0);

@@ -1,8 +1,8 @@
-"""Captures of packets as tables, and questions about them.
+"""Tables from packet captures, answers to questions about them, and the energy of radios.
 
-`read_captures` reads captures without a detour over files; `Flows` asks the tables of a folder that
-`manyways flows -o` wrote, or those that `read_captures` gave. `manyways.radio` is about what a
-device's radio spends on packets.
+`read_captures` reads captures into tables without intermediate files. `Flows` answers questions
+about tables from `manyways flows -o` or `read_captures`. `manyways.radio` computes the energy that
+a device's radio spends on packets.
 """
 
 from manyways.captures import CaptureWarning, read_captures, schemas

@@ -1,4 +1,4 @@
-"""From captures to tables of Arrow."""
+"""Converts packet captures to Arrow tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _UNITS = {"time": "UTC", "span": "s"}
 
 
 class CaptureWarning(UserWarning):
-    """A capture could not be read to its end; what was read before is in the tables."""
+    """A capture could not be read to its end. The tables contain the packets before this point."""
 
 
 @cache
 def schemas() -> dict[str, pa.Schema]:
-    """The schema of each table, with what its columns mean as metadata."""
+    """Returns the schema of each table by its name. The metadata describe each column."""
     version = str(_native.SCHEMA_VERSION)
     return {
         table: pa.schema(
@@ -54,17 +54,17 @@ def read_captures(
     packets: bool = False,
     idle: float = 300.0,
 ) -> dict[str, pa.Table]:
-    """Reads captures (pcap, pcapng, btsnoop; also compressed with gzip or zstd) in this order.
+    """Reads captures (pcap, pcapng, btsnoop; also compressed with gzip or zstd) in the given order.
 
-    `local` has the prefixes that are local ("10.0.0.0/8"); without one the client's side counts as
-    local. With `packets` there is a table of all packets as well. A flow of which nothing passes for
-    `idle` seconds is over. A capture that begins where the one before ended goes on with its flows.
+    `local` contains the local prefixes ("10.0.0.0/8"); without prefixes the client's side counts as
+    local. `packets` adds a table of all packets. A flow ends after
+    `idle` seconds without a packet. Flows continue if the next capture begins where this one ended.
 
-    Every table is there, those without a row as well. All rows are held in memory until the end:
-    for more than that, `manyways.cluster` reads captures one by one.
+    The result contains every table, also empty ones. All rows stay in memory until the end:
+    for more rows than fit, `manyways.cluster` reads captures one by one.
 
-    Raises OSError where a capture cannot be opened, and ValueError where the request makes no
-    sense. One that cannot be read to its end is told with a `CaptureWarning`.
+    Raises OSError if a capture cannot be opened, and ValueError if an argument is
+    invalid. Warns with `CaptureWarning` if a capture cannot be read to its end.
     """
     return read_timed(paths, local=local, packets=packets, idle=idle)[0]
 
@@ -76,8 +76,8 @@ def read_timed(
     packets: bool = False,
     idle: float = 300.0,
 ) -> tuple[dict[str, pa.Table], list[tuple[int, int] | None]]:
-    """As `read_captures`, and when the first and the latest packet of each capture passed, in
-    nanoseconds after the epoch; none of a capture without one."""
+    """Reads like `read_captures`; also returns the first and last packet times of each capture, in
+    nanoseconds since 1970 (UTC); None for a capture without packets."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     captures = _native.Captures(list(local), packets, float(idle))
@@ -102,8 +102,8 @@ def excerpt(
     flows: Iterable[tuple[int, str, int, str, int]],
     out: str | os.PathLike[str],
 ) -> None:
-    """Writes a capture of some flows' packets in a capture: of these protocols (by IANA's number)
-    between these addresses and ports. It ends where the capture cannot be read on."""
+    """Writes the packets of the given flows to a new capture. A flow is a protocol (IANA's number)
+    with two addresses and ports. The new capture ends where `path` becomes unreadable."""
     some = _native.Excerpt(list(flows))
     with open(out, "wb") as file:
         try:
@@ -114,7 +114,7 @@ def excerpt(
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    """What is in a file, decompressed."""
+    """Yields the content of a file in decompressed pieces."""
     with open(path, "rb") as file:
         magic = file.read(6)
     for begin, how in _UNREADABLE.items():

@@ -12,7 +12,7 @@ from manyways.questions import ALL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 where something failed, or 2 where the request makes no sense."""
+    """Runs a command and returns its exit code: 0; 1 after a failure; 2 for invalid arguments."""
     args = _parser().parse_args(arguments)
     try:
         code = args.run(args)

@@ -1,26 +1,26 @@
-"""Captures by the thousand: one task of Ray for each, and answers that are put together.
+"""Reads thousands of captures with one Ray task for each, and merges the answers.
 
     extract(captures, "tables", address="auto")
     quantiles("tables", "servicing-rate")
 
-Each capture becomes a shard of its own, `shard=NAME/TABLE.parquet`, which `manyways ask` and
-`Flows` read like the tables of one run. A shard is whole or not there: it is written beside and
-renamed, and what is whole is left alone when the work goes on after an interruption.
+Each capture becomes a separate shard, `shard=NAME/TABLE.parquet`, which `manyways flows ask` and
+`Flows` read like the tables of one run. A shard appears only when it is complete: a task writes it
+under another name and renames it. After an interruption, the next run keeps complete shards.
 
-Flows that the ends of captures cut are one all the same: captures that are given in their order go
-on with each other as in one run, and the flows that did are in shards of their own,
-`shard=stitched-NAME`, and no longer in those of their captures. Rows of `tcp`, `udp`, `http`,
-`exchanges`, `seconds`, `packets`, and of questions to name servers, are those of one run.
+Flows across the ends of captures become one flow: captures in their order of time continue
+each other as in one run. The rows of these flows are in separate shards,
+`shard=stitched-NAME`, instead of the shards of their captures. Rows of `tcp`, `udp`, `http`,
+`exchanges`, `seconds`, `packets` and `dns` equal those of one run.
 
-What one run does and this does not: it knows names, leases and devices from all captures, and what
-else joins other records (`concurrency`, `cluster`); here these columns are as the shard knows them in
-which a flow begins, and `devices` and `fetches` have what a shard knows. Subflows of Multipath TCP
-find each other only within a shard, and `mptcp` and `subflows` number its own flows, cut ones too. A
-packet that a capture's end cut into fragments counts only where its flow has whole ones on both
-sides. Captures that belong together in these ways may be one shard: a list of them, in their order.
+Differences from one run: one run uses names, leases and devices of all captures, also in columns
+that join records (`concurrency`, `cluster`); here, these columns use only the shard in
+which a flow begins, and `devices` and `fetches` are those of each shard. MPTCP subflows
+are joined only within a shard, and `mptcp` and `subflows` contain its flows, also cut ones. A
+packet whose fragments are in two captures counts only if its flow has complete packets on both
+sides. To avoid these differences, pass a list of captures, in their order, as one shard.
 
-Workers see captures and the folder for the tables under the same paths, on a file system that they
-share. Ray is needed for clusters alone: without an address everything runs in this process.
+Workers need a shared file system, with captures and the output folder under the same
+paths. Only clusters need Ray: without an address, all tasks run in this process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WAITING = 256
 
 @dataclass(frozen=True)
 class Shard:
-    """Captures that are read together, in their order."""
+    """Captures that one task reads together, in their order."""
 
     name: str
     captures: tuple[str, ...]
@@ -71,16 +71,16 @@ def extract(
 ) -> list[dict]:
     """Writes the tables of each capture, or of each list of captures, and returns their manifests.
 
-    `address` is of a cluster of Ray ("auto", "ray://HOST:10001", or "local" for one of this machine);
-    without one nothing but this process works. With `resume`, shards that are whole stay as they
-    are, unless their captures have changed since, or they were read in another way.
+    `address` is a Ray cluster ("auto", "ray://HOST:10001", or "local" for one on this machine);
+    without an address, all tasks run in this process. With `resume`, complete shards stay
+    unchanged, unless their captures have changed since, or the arguments differ.
 
-    With `stitch`, flows that go on in later captures are one, in shards of their own, whose manifests
-    come last. Give all captures that follow each other in one call, in their order: what was stitched
-    with others comes apart when they are given in another way. A shard with captures that do not
-    follow each other goes on with no other one.
+    With `stitch`, flows across captures become one flow, in separate shards, whose manifests
+    come last. Give all consecutive captures in one call, in their order: a later call
+    with other captures undoes this stitching. A shard with captures that do not
+    follow each other is not stitched.
 
-    A capture that fails fails alone: its manifest says why under "failed".
+    A failed capture does not affect the others: its manifest contains the reason under "failed".
     """
     out = Path(out).absolute()
     out.mkdir(parents=True, exist_ok=True)
@@ -101,10 +101,10 @@ def quantiles(
     where: str | None = None,
     address: str | None = None,
 ) -> pa.Table:
-    """The quantiles of a question, put together from a sketch of each shard: within 1 %.
+    """Returns the quantiles of a question, from merged sketches of all shards; error at most 1 %.
 
-    Only what fits into memory shard by shard is ever loaded. Each shard is looked at by itself, so
-    what a question compares within all flows, as "all others", is compared within a shard.
+    At most one shard per task is in memory. Each shard is evaluated separately, so
+    a question that compares groups of flows, as with "all others", compares them within a shard.
     """
     asked = find(question)
     folder = Path(folder).absolute()
@@ -139,7 +139,7 @@ def _shard(captures, local: tuple[str, ...], idle: float, packets: bool) -> Shar
 
 
 def _extract(shard: Shard, out: str, resume: bool) -> dict:
-    """Runs where the capture is looked at."""
+    """Reads the captures of a shard and writes its tables; runs on the worker."""
     home = Path(out) / f"shard={shard.name}"
     try:
         sources = [_source(path) for path in shard.captures]
@@ -177,7 +177,7 @@ def _source(path: str) -> dict:
 
 
 def _sketch(shard: str, question: str, where: str | None) -> list[tuple[list[str], str]]:
-    """Runs where the shard is looked at."""
+    """Computes the sketches of a shard; runs on the worker."""
     asked = find(question)
     by = ", ".join(asked.by)
     rows = Flows(shard).query(
@@ -194,7 +194,7 @@ def _sketch(shard: str, question: str, where: str | None) -> list[tuple[list[str
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
-    """The cluster is there as long as this lasts, where one is wanted."""
+    """Connects to the Ray cluster for the duration of the context, if there is an address."""
     if address is None:
         yield
         return
@@ -217,7 +217,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 
 def _each(task: Callable[..., Any], arguments: list[tuple], address: str | None) -> list:
-    """What the task returns for each of these, in their order."""
+    """Runs the task with each of the arguments, and returns the results in the same order."""
     if address is None:
         return [task(*one) for one in arguments]
     import ray

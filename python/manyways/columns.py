@@ -1,6 +1,6 @@
-"""From arrays, tables and files to the columns that the models in Rust take.
+"""Converts arrays, tables and files to the columns that the models in Rust take.
 
-They are handed over as memory, so that numpy is needed only by who uses it.
+Columns are passed as memory buffers, so that only callers with numpy arrays need numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COLUMNS = "it needs time, bytes and direction, and may have application (or app
 
 
 def file(path: Path) -> Any:
-    """The trace in a file or folder."""
+    """Reads the trace in a file or folder."""
     name = path.name.lower()
     try:
         if path.is_dir():
@@ -57,7 +57,7 @@ def _parquet(path: Path) -> dict[str, pa.ChunkedArray]:
 
 
 def packets(source: Mapping[str, Any]) -> Any:
-    """The trace that these columns are."""
+    """Converts columns to a trace."""
     for name in ("time", "bytes", "direction"):
         if name not in source:
             raise ValueError(f"the trace has no column `{name}`; {_COLUMNS}")
@@ -109,7 +109,7 @@ def _direction(given: pa.Array) -> pa.Array:
 
 
 def _places(given: Any, name: str) -> tuple[pa.Array | None, list]:
-    """Of each value its place in a list of values; null stays null."""
+    """Returns the index of each value in a list of the distinct values; null stays null."""
     if given is None:
         return None, []
     values = _array(given, name)
@@ -126,7 +126,7 @@ def _places(given: Any, name: str) -> tuple[pa.Array | None, list]:
 
 
 def _array(given: Any, name: str) -> pa.Array:
-    """One array of Arrow."""
+    """Converts values to one Arrow array."""
     try:
         values = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.array(given)
         if isinstance(values, pa.ChunkedArray):
@@ -141,7 +141,7 @@ def _array(given: Any, name: str) -> pa.Array:
 
 
 def _whole(values: pa.Array, name: str) -> pa.Array:
-    """Without a value that is missing."""
+    """Returns the values; raises an error if one is missing."""
     if values.null_count:
         row = pc.index(pc.is_null(values), True).as_py()
         raise ValueError(f"row {row} has no `{name}`; leave out the rows without one")
@@ -164,7 +164,7 @@ _CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.uint8(): "B"}
 
 
 def _buffer(values: pa.Array) -> Any:
-    """Its memory, without a copy where it is aligned."""
+    """Returns the memory of an array, without a copy if it is aligned."""
     code, width = _CODES[values.type], values.type.bit_width // 8
     if not len(values):
         return memoryview(bytearray(width)).cast(code)[:0]
@@ -177,14 +177,14 @@ def _buffer(values: pa.Array) -> Any:
 
 
 def floats(given: Any, name: str) -> Any:
-    """The memory of numbers, one or more."""
+    """Returns the memory of one number or several."""
     if isinstance(given, (str, bytes, Real)) or given is None:
         raise ValueError(f"{name} cannot be {short(given)}; give a number for each")
     return _buffer(_cast(_whole(_array(given, name), name), pa.float64(), name))
 
 
 def like(given: Any, result: bytes) -> Any:
-    """Numbers, in the form in which others were given."""
+    """Returns numbers in the type of `given`: a number, a list or an array."""
     values = pa.Array.from_buffers(pa.float64(), len(result) // 8, [None, pa.py_buffer(result)], 0)
     if isinstance(given, Real):
         return values[0].as_py()
@@ -194,6 +194,6 @@ def like(given: Any, result: bytes) -> Any:
 
 
 def short(given: Any) -> str:
-    """For a sentence."""
+    """Shortens a value for an error message."""
     text = repr(given)
     return text if len(text) <= 60 else text[:60] + "…"

@@ -1,4 +1,4 @@
-"""Figures of answers, drawn into files."""
+"""Draws answers as figures into files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TICKS = 5
 
 
 def draw(flows: Flows, question: Question, where: str | None, path: Path) -> None:
-    """Draws the answer of a question into a file, whose name says in which format."""
+    """Draws the answer of a question into a file; the suffix of its name determines the format."""
     from manyways.flows import FlowsError
 
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -45,7 +45,7 @@ def draw(flows: Flows, question: Question, where: str | None, path: Path) -> Non
 
 
 def make(flows: Flows, question: Question, where: str | None) -> Figure:
-    """The figure of an answer."""
+    """Returns the figure of an answer."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -59,7 +59,7 @@ def make(flows: Flows, question: Question, where: str | None) -> Figure:
 
 
 def _distributions(figure, flows: Flows, question: Question, where: str | None) -> None:
-    """A panel for each value of the first column, and in it a curve for each of the second."""
+    """Draws a panel per value of the first column, with a curve per value of the second."""
     by = ", ".join(question.by)
     rows = flows.query(
         question.observed(where)
@@ -104,7 +104,7 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
 
 
 def _scale(axes, least: float, most: float, *, logarithmic: bool, is_count: bool) -> None:
-    """The axis of values, which the panels share, with numbers that have room beside each other."""
+    """Sets the common axis of values, with labels that do not overlap."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     first, plain = axes[0], FuncFormatter(lambda value, _: f"{value:,.10g}")
@@ -129,7 +129,7 @@ def _scale(axes, least: float, most: float, *, logarithmic: bool, is_count: bool
 
 
 def _title(figure, text: str) -> None:
-    """The title, in as many lines as the width of the figure asks for."""
+    """Sets the title, wrapped at the width of the figure."""
     shown = figure.suptitle(text, fontsize=11)
     room = 0.96 * figure.bbox.width
     for columns in range(len(text), 20, -4):
@@ -139,14 +139,14 @@ def _title(figure, text: str) -> None:
 
 
 def _spans_decades(panels: dict[str, list[tuple[str, int, list[float]]]]) -> bool:
-    """Whether a logarithmic axis can show the values, and would show more of them."""
+    """Returns whether the values are positive and span at least a factor of ten."""
     curves = [points for series in panels.values() for _, _, points in series]
     least, most = min(points[0] for points in curves), max(points[-1] for points in curves)
     return 0 < 10 * least <= most
 
 
 def _bars(figure, flows: Flows, question: Question, where: str | None) -> None:
-    """The share of each label, in a panel for each value of the column before it."""
+    """Draws the share of each label, in a panel for each value of the preceding column."""
     rows = flows.query(question.sql(where)).to_pylist()
     columns = list(rows[0])
     label = columns[columns.index("share") - 2] if "flows" in columns else columns[0]
@@ -167,7 +167,7 @@ def _bars(figure, flows: Flows, question: Question, where: str | None) -> None:
 
 
 def _shares(figure, flows: Flows, question: Question, where: str | None) -> None:
-    """A bar for each label, made of the shares that its time falls into."""
+    """Draws a stacked bar for each label, from the shares of its time."""
     rows = flows.query(question.sql(where)).to_pylist()
     parts = [name for name, unit in question.units if unit == "1"]
     figure.set_size_inches(7.5, 1.8 + 0.32 * len(rows))

@@ -1,4 +1,4 @@
-"""Tables of flows, and answers to questions about them."""
+"""Reads tables of flows and answers questions about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODE_VALUES = 100_000
 
 
 class FlowsError(Exception):
-    """Something that cannot be done, in one sentence, and what to do about it."""
+    """An error in one sentence, with a hint."""
 
     def __init__(self, sentence: str, hint: str | None = None, *, is_usage: bool = False):
         super().__init__(sentence)
@@ -32,7 +32,7 @@ class FlowsError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question found."""
+    """The answer to a question."""
 
     question: Question
     sql: str
@@ -44,7 +44,7 @@ class Answer:
     nothing: str | None = None
 
     def text(self) -> str:
-        """For people."""
+        """Formats the answer as text for people."""
         lines = [self.question.title, ""]
         if self.nothing:
             lines.append(self.nothing)
@@ -55,7 +55,7 @@ class Answer:
         return "\n".join(lines) + "\n"
 
     def json(self) -> str:
-        """For machines: spans in seconds, rates in bit/s, sizes in bytes, shares from 0 to 1."""
+        """Formats the answer as JSON, in seconds, bit/s, bytes and shares from 0 to 1."""
         document = {
             "schema": "manyways-flows-answer/1",
             "question": self.question.name,
@@ -70,7 +70,7 @@ class Answer:
         return json.dumps(document, ensure_ascii=False, default=str) + "\n"
 
     def csv(self) -> str:
-        """The rows, in the units of `json`."""
+        """Formats the rows as CSV, in the units of `json`."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.table.column_names)
@@ -79,8 +79,8 @@ class Answer:
 
 
 class Flows:
-    """Tables of flows: a folder that `manyways flows -o` wrote, from captures or live, or
-    `manyways.cluster`, or tables that `read_captures` gave."""
+    """Tables of flows: a folder of `manyways flows -o`, from captures or live, or of
+    `manyways.cluster`, or the tables from `read_captures`."""
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, pa.Table]):
         self._db = duckdb.connect()
@@ -93,7 +93,7 @@ class Flows:
             self._open(Path(source))
 
     def ask(self, question: str, where: str | None = None) -> Answer:
-        """Answers a question, of those rows of its source that a condition in SQL fits."""
+        """Answers a question about the rows of its source that match an SQL condition."""
         asked = find(question)
         sql = asked.sql(where)
         absent = sorted(set(asked.tables) & self._absent)
@@ -110,7 +110,7 @@ class Flows:
         return Answer(asked, sql, table, findings, tests)
 
     def plot(self, question: str, path: str | os.PathLike[str], where: str | None = None) -> bool:
-        """Draws the answer into a file. False where there is nothing to draw; no file then."""
+        """Draws the answer into a file. Returns False, without a file, if the answer is empty."""
         from manyways import figure
 
         asked = find(question)
@@ -120,7 +120,7 @@ class Flows:
         return True
 
     def query(self, sql: str) -> pa.Table:
-        """Runs any query: each table is a view of its name."""
+        """Runs an SQL query in DuckDB; each table is a view with its name."""
         try:
             return self._db.sql(sql).to_arrow_table()
         except duckdb.Error as error:
@@ -225,7 +225,7 @@ class Flows:
 
 
 def find(name: str) -> Question:
-    """The question of this name."""
+    """Returns the question with this name."""
     if name not in ALL:
         raise FlowsError(
             f"there is no question {name}", "they are: " + ", ".join(ALL), is_usage=True
@@ -234,7 +234,7 @@ def find(name: str) -> Question:
 
 
 def _is_empty(table: pa.Table, asked: Question) -> bool:
-    """An aggregate without groups has a row where there is nothing to aggregate."""
+    """Returns whether an answer is empty; an aggregate without groups has a row even then."""
     return not asked.by and not table.column("count")[0].as_py()
 
 

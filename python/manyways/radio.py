@@ -1,21 +1,21 @@
-"""What a device's radio spends on a trace of packets, and what it could save.
+"""Computes the energy of a device's radio for a packet trace, and the savings of policies.
 
-After the last packet a cellular radio stays awake for seconds, in case another one comes. This tail
-can take more than all packets together. A policy says after each packet when to go to sleep, and
-some hold back what can wait. Here a policy is one of those that come with manyways, an array of
-waits, or an object of your own; `simulate` runs it over a trace, and `compare` runs many.
+After its last packet a cellular radio stays connected for seconds, in case one follows. This tail
+can take more energy than all transfers. A policy returns after each packet when to go idle, and
+some delay delay-tolerant sessions. A policy is a built-in policy of manyways, an array of
+waits, or a custom object; `simulate` runs one policy over one trace, and `compare` runs several.
 
     from manyways import radio
 
     trace = radio.workload("mixed-day", seed=1)
     radio.compare(trace, "att-hspa", ["makeidle", "context", "oracle"])
 
-Units are seconds, joules, watts and bytes everywhere. Packets are where they are, whatever the
-radio does (open loop); only a session that is held back comes later. The model and most policies
+Units are seconds, joules, watts and bytes everywhere. The times of packets do not depend on the
+radio (open loop), except in delayed sessions. The model and most policies
 are those of S. Deng and H. Balakrishnan, "Traffic-aware techniques to reduce 3G/LTE wireless energy
-consumption", CoNEXT 2012, and chapter 4 of Deng's thesis (MIT, 2015); docs/radio.md says where
-manyways differs. Everything that makes no sense is a ValueError of one sentence and what to do; a
-file that cannot be opened is an OSError.
+consumption", CoNEXT 2012, and chapter 4 of Deng's thesis (MIT, 2015); docs/radio.md lists the
+differences of manyways. Invalid arguments raise a ValueError with one sentence and a hint; a
+file that cannot be opened raises an OSError.
 """
 
 from __future__ import annotations
@@ -53,48 +53,48 @@ __all__ = [
 
 
 class Decider(Protocol):
-    """A policy of your own.
+    """The interface of a custom policy.
 
-    It may have two more methods, and then it holds back what can wait: `begins(now)`, which it may
-    leave out, is called for every session that can, and `hold(now)`, after that, for one that finds
-    the radio asleep while no other one is held back. It says for how many seconds to hold it and
-    those that come until then. `now` is in seconds since the trace's first packet.
+    With a method `session_delay(now)`, the policy delays sessions. `on_session(now)`, which is
+    optional, is called for every delay-tolerant session, then `session_delay(now)` for a session
+    that finds the radio idle while no other is delayed. `session_delay` returns how long, in s,
+    this session and those until then wait. `now` is in seconds since the trace's first packet.
     """
 
     def observe(
         self, time: float, direction: str, bytes: int, app: str, gap: float | None
     ) -> float | None:
-        """A packet passed at `time`, in seconds since the trace's first one, `gap` seconds after
-        the one before it; `direction` is "up", from the device, or "down"; `app` is empty where it
-        is not known. Says after how many seconds of silence to go to sleep, strictly after:
-        infinity or None leaves it to the network's timers."""
+        """Receives a packet at `time`, in seconds since the trace's first one, `gap` seconds after
+        the previous one; `direction` is "up", from the device, or "down"; `app` is empty if it
+        is unknown. Returns the wait: the radio goes idle strictly after so long without a packet;
+        with infinity or None, only the network's timers apply."""
 
 
 class Policy:
-    """A policy that comes with manyways, and its numbers: `Policy("fixed", seconds=3)`.
+    """A built-in policy and its parameters: `Policy("fixed", seconds=3)`.
 
-    | Name | Numbers | Source |
+    | Name | Parameters | Meaning and source |
     |---|---|---|
     | `status-quo` | | the network's timers |
     | `fixed` | `seconds` 4.5 | Falaki et al., "A first look at traffic on smartphones", IMC 2010 |
     | `iat` | `p` 0.95 | the p-quantile of the trace's own gaps: Deng's thesis, 4.6.2 |
-    | `threshold` | | a timer of the silence from which on sleeping at once is worth it |
-    | `oracle` | | knows what comes: the least that can be had without delay (4.6.2) |
-    | `makeidle` | `n` 100 gaps | Deng's thesis, 4.4.2, with the cost of waiting put right |
+    | `threshold` | | a constant wait: the shortest gap for which immediate sleep saves energy |
+    | `oracle` | | knows all gaps: the minimum energy without delays (4.6.2) |
+    | `makeidle` | `n` 100 gaps | Deng's thesis, 4.4.2, with a corrected cost of waiting |
     | `printed` | | makeidle by its equations 4.1 and 4.2 as printed: an ablation |
-    | `context` | | ours: what has been best after packets like the last one |
-    | `makeactive-fixed` | `hold` in seconds, else k·(t1 + t2) | Deng's thesis, 4.5.1 |
+    | `context` | | ours: the best wait after packets like the last one |
+    | `makeactive-fixed` | `delay` in seconds, else k·(t1 + t2) | Deng's thesis, 4.5.1 |
     | `makeactive` | `experts` 10 (of 1, 2, … s), `gamma` 0.008 | Deng's thesis, 4.5.2, app. A |
 
-    The last two hold back what can wait and leave sleeping to the network's timers, or to another
+    The last two delay delay-tolerant sessions. The network's timers decide about sleep, or another
     policy: `makeidle+makeactive`. The p-quantile is the shortest gap that the share p of all gaps
     does not exceed. k is the mean number of bursts (packets with gaps of at most the profile's
-    `burst_gap`) from one release of the radio to the next under the status quo, and t1 + t2 the
+    `burst_gap`) between two releases of the radio under the status quo, and t1 + t2 is the
     time until the network releases it.
     """
 
     def __init__(self, name: str, **numbers: float):
-        self._native = _native.Plan(name, numbers)
+        self._native = _native.PolicySpec(name, numbers)
         self.name = name
         self.numbers = numbers
 
@@ -111,26 +111,26 @@ class Policy:
 
 
 def policies() -> dict[str, dict[str, float | None]]:
-    """The policies that come with manyways, by name: each one's numbers with their defaults. None
-    is worked out from the trace."""
-    return {name: numbers for name, numbers, _ in _native.plans()}
+    """Returns the parameters of each built-in policy by its name, with their defaults. The value
+    None means that the policy computes the parameter from the trace."""
+    return {name: numbers for name, numbers, _ in _native.policies()}
 
 
 class Profile:
-    """A radio: what it takes in which state, and when it leaves it.
+    """A radio profile: the power and the timer of each state.
 
-    Its states are in the order in which it goes through them while nothing passes; a packet brings
-    it back into the first. `numbers` has everything, with the source of each number:
+    The states are in the order in which an idle radio passes through them; a packet causes a
+    promotion to the first state. `numbers` contains all values, with a source for each:
 
     - `title`, `technology`;
-    - `transfer`: `send` and `receive` in W while packets follow each other, `send_per_mbit` and
+    - `transfer`: `send` and `receive` in W during transfers, `send_per_mbit` and
       `receive_per_mbit` in J for each million bits, `burst_gap` in s (a gap of at most this belongs
       to a transfer);
     - `states`: for each `name`, `power` in W, `listen_every` and `listen_for` in s and
-      `listen_power` in W (discontinuous reception or paging; None where there is none), `timer` in
-      s until the next state (None for the last), `demotion` and `promotion` in J to enter it and to
-      be brought back, `promotion_delay` in s, `released` (coming back counts as a switch) and
-      `dormant` (the device can go there by itself).
+      `listen_power` in W (discontinuous reception or paging; None without a cycle), `timer` in
+      s until the next state (None for the last), `demotion` in J to enter it, `promotion` in J to
+      leave it, `promotion_delay` in s, `released` (a promotion counts as a switch) and
+      `dormant` (fast dormancy leads into this state).
     """
 
     def __init__(self, native: Any, name: str | None):
@@ -139,44 +139,44 @@ class Profile:
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """Everything that the profile says, in seconds, watts and joules."""
+        """All values of the profile, in seconds, watts and joules."""
         return self._native.numbers()
 
     @property
     def states(self) -> list[str]:
-        """The names of its states, in their order."""
+        """The names of the states, in their order."""
         return [state["name"] for state in self.numbers["states"]]
 
     @property
     def threshold(self) -> float:
-        """t_threshold, in seconds: the silence from which on it is worth to sleep at once; infinite
-        where it never is (Deng's thesis, 4.4.1)."""
+        """t_threshold, in seconds: the shortest gap in which immediate sleep saves energy; inf
+        if sleep never saves energy (Deng's thesis, 4.4.1)."""
         return self._native.threshold()
 
     @property
     def switch_energy(self) -> float:
-        """E_switch, in joules: what it takes to go to sleep and to be brought back."""
+        """E_switch, in joules: the energy of a demotion and the promotion that follows."""
         return self._native.switch_energy()
 
     @property
     def released(self) -> float:
-        """t1 + t2, in seconds: how long after the last packet the network lets go of the device."""
+        """t1 + t2, in seconds: time from the last packet to the release by the network."""
         return self._native.released()
 
     def tail(self, seconds: Any) -> Any:
-        """E(t), in joules, of silences of so many seconds that a packet ends, under the network's
+        """Returns E(t), in joules, for gaps in seconds that end with a packet, under the network's
         timers (Deng's thesis, 4.4.1). Takes a number, a list, or an array of numpy or Arrow of any
-        length, and gives the same."""
-        silences = columns.floats(_several(seconds), "seconds")
-        return columns.like(seconds, self._native.cost(silences))
+        length, and returns the same type."""
+        gaps = columns.floats(_several(seconds), "seconds")
+        return columns.like(seconds, self._native.cost(gaps))
 
     def cost(self, seconds: Any, wait: Any) -> Any:
-        """As `tail`, where the device goes to sleep after `wait` seconds: a number, or one for each
-        silence. Infinity leaves it to the network."""
-        silences = columns.floats(_several(seconds), "seconds")
+        """Like `tail`, if the device goes idle after `wait` seconds: a number, or one for each
+        gap. With infinity, only the network's timers apply."""
+        gaps = columns.floats(_several(seconds), "seconds")
         if isinstance(wait, Real):
-            wait = [float(wait)] * len(silences)
-        return columns.like(seconds, self._native.cost(silences, columns.floats(wait, "wait")))
+            wait = [float(wait)] * len(gaps)
+        return columns.like(seconds, self._native.cost(gaps, columns.floats(wait, "wait")))
 
     def __repr__(self) -> str:
         return f"<Profile {self.name}: {self.numbers['title']}>"
@@ -186,13 +186,13 @@ class Profile:
 
 
 def profiles() -> list[str]:
-    """The names of the profiles that come with manyways."""
+    """Returns the names of the built-in profiles."""
     return _native.radios()
 
 
 def profile(source: Profile | str | os.PathLike[str]) -> Profile:
-    """A profile by its name (`profiles` lists them), from a file that ends in .toml, or from the
-    text of one. Each of the numbers of a profile has a source in it: see `Profile.numbers`."""
+    """Returns a profile by its name (see `profiles`), from a file that ends in .toml, or from the
+    text of this file. A profile contains a source for each number: see `Profile.numbers`."""
     if isinstance(source, Profile):
         return source
     if not isinstance(source, (str, os.PathLike)):
@@ -215,9 +215,9 @@ def profile(source: Profile | str | os.PathLike[str]) -> Profile:
 
 
 class Trace:
-    """Packets in the order in which they passed; `trace` makes one of a table.
+    """A packet trace in order of time; `trace` creates it from a table.
 
-    It is kept in the form in which policies run over it, 24 bytes a packet, and does not change.
+    A trace is immutable, and takes 24 bytes per packet.
     """
 
     def __init__(self, native: Any):
@@ -233,25 +233,25 @@ class Trace:
 
     @property
     def apps(self) -> list[str]:
-        """The names of its applications; that of packets of which it is not known is empty."""
+        """The names of the applications; empty for packets of an unknown application."""
         return self._native.names()
 
     @property
     def seconds(self) -> pa.DoubleArray:
-        """When each packet passed, in seconds since the first: an array as long as the trace."""
+        """Time of each packet, in seconds since the first: an array as long as the trace."""
         return self._column("seconds", pa.float64())
 
     @property
     def gaps(self) -> pa.DoubleArray:
-        """Seconds since the packet before it, for each packet, NaN for the first: an array as long
-        as the trace. The silence after packet i is `gaps[i + 1]`: what a policy has to foresee."""
+        """Seconds from the previous packet to each packet, NaN for the first: an array as long
+        as the trace. The gap after packet i is `gaps[i + 1]`, which a policy must predict."""
         return self._column("gap", pa.float64())
 
     @property
     def table(self) -> pa.Table:
-        """A row for each packet: `time`, `bytes`, `direction` ("up" or "down"), `application` (null
-        where it is not known) and `flow`, the session's number: the columns of the table of
-        packets that `manyways flows` writes. `trace` reads them again."""
+        """A row per packet: `time`, `bytes`, `direction` ("up" or "down"), `application` (null
+        if unknown) and `flow`, the session's number: columns of the table of
+        packets that `manyways flows` writes. `trace` accepts this table."""
         apps = pa.array([app or None for app in self.apps], pa.string())
         words = pa.array(["up", "down"])
         direction = pa.DictionaryArray.from_arrays(self._column("direction", pa.int32()), words)
@@ -283,9 +283,9 @@ Source: TypeAlias = "Trace | pa.Table | Mapping[str, Any] | str | os.PathLike[st
 
 
 def trace(source: Source) -> Trace:
-    """A trace of a table of Arrow (or of whatever gives one, as data frames do), of a dict of
-    columns (arrays of numpy or Arrow, lists), of a file that ends in .parquet or .csv (also
-    .csv.gz), or of the folder into which `manyways flows --packets -o` wrote one.
+    """Creates a trace from an Arrow table (or an object that exports one: data frames), a dict of
+    columns (arrays of numpy or Arrow, lists), a file that ends in .parquet or .csv (also
+    .csv.gz), or a folder of `manyways flows --packets -o`.
 
     | Column | Values |
     |---|---|
@@ -293,10 +293,10 @@ def trace(source: Source) -> Trace:
     | `bytes` | whole numbers: the packet's length on the network layer |
     | `direction` | "up", from the device, or "down" |
     | `application` or `app` | a name; may be absent |
-    | `flow` | anything that is the same for all packets of a session; may be absent |
+    | `flow` | a value that is the same for all packets of a session; may be absent |
 
-    Where there is no flow, what an application does after 1.5 s of silence is a new session (the
-    burst gap of AT&T's Video Optimizer). Sessions are what is held back.
+    Without flows, traffic of an application after a gap of 1.5 s is a new session (the
+    burst gap of AT&T's Video Optimizer). Policies delay whole sessions.
     """
     if isinstance(source, Trace):
         return source
@@ -314,17 +314,17 @@ def trace(source: Source) -> Trace:
 
 
 def workloads() -> list[str]:
-    """The names of what `workload` makes."""
+    """Returns the names that `workload` accepts."""
     return _native.workloads()
 
 
 def workload(name: str = "mixed-day", *, seed: int, seconds: float = 86_400.0) -> Trace:
-    """A trace of what applications send and receive, made from a seed: the same in every run.
+    """Generates the traffic of applications from a seed; the same seed gives the same trace.
 
     "mixed-day" are the days of a user with several applications, from midnight. Every other name is
-    an application alone: the seven categories of Deng's thesis, 4.6.1, which gives how often each
-    speaks; sizes and variation are manyways' own. Seeds below 1,000 are there to develop with:
-    judge a policy by those from 1,000 on. What an application does in use is called NAME.use.
+    one application: the seven categories of Deng's thesis, 4.6.1, which specifies how often each
+    sends; sizes and variation are ours. Use seeds below 1,000 for development;
+    those from 1,000 on are for evaluation. Traffic during use of an application is named NAME.use.
     """
     if not isinstance(seed, Integral) or not 0 <= seed < 1 << 64:
         hint = "it is a whole number from 0 to 2^64 - 1"
@@ -333,9 +333,9 @@ def workload(name: str = "mixed-day", *, seed: int, seconds: float = 86_400.0) -
 
 
 def heartbeats(every: float, *, seconds: float = 86_400.0, bytes: int = 100) -> Trace:
-    """A packet of so many bytes from the device every so many seconds, the first at the beginning
-    and the last after at most `seconds`. Every one is a session, and every energy can be worked out
-    by hand: `Profile.tail`."""
+    """Returns a trace with `bytes` from the device every `every` seconds, the first at time 0
+    and the last after at most `seconds`. Each packet is a session, and `Profile.tail` gives
+    the energy of each gap."""
     if not isinstance(bytes, Integral) or not 0 <= bytes < 1 << 32:
         hint = "it is a whole number from 0 to 2^32 - 1"
         raise ValueError(f"{columns.short(bytes)} bytes cannot be sent; {hint}")
@@ -345,8 +345,8 @@ def heartbeats(every: float, *, seconds: float = 86_400.0, bytes: int = 100) -> 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a policy did with a trace. Energies are in joules, times in seconds, rates and shares
-    from 0 to 1; None where there is nothing to divide by."""
+    """The result of a policy on a trace. Energies are in joules, times in seconds, rates and shares
+    from 0 to 1; None if the denominator is zero."""
 
     policy: str
     profile: str
@@ -355,37 +355,37 @@ class Outcome:
     packets: int
     bytes_up: int
     bytes_down: int
-    # All of it, the tail behind the last packet included.
+    # Total energy, including the tail of the last packet.
     energy: float
-    # What a policy can save: awake without a transfer, and going to sleep and coming back.
+    # Energy that a policy can save: connected without a transfer, demotions and promotions.
     tail_energy: float
-    # By the direction of the packet that ended a gap, with what the bits themselves took.
+    # By the direction of the packet that ended a gap, including the energy of its bits.
     transfer_energy_up: float
     transfer_energy_down: float
-    # Entering states, and being brought back by packets.
+    # Energy of demotions, and of promotions by packets.
     demotion_energy: float
     promotion_energy: float
     transfer_seconds: float
-    # By the profile's states, without transfers and without what changing between them takes.
+    # By the profile's states, without transfers, demotions and promotions.
     state_energies: dict[str, float]
     state_seconds: dict[str, float]
-    # Packets that found the radio released, the first one among them.
+    # Packets that found the radio idle, including the first one.
     switches: int
-    # How often the device went to sleep by itself, and the mean wait before it did.
+    # Number of sleeps by the policy, and the mean wait before them.
     sleeps: int
     mean_wait: float | None
-    # Gaps, by whether the radio was released in them and whether the oracle would have released it.
-    released_rightly: int
-    released_wrongly: int
-    stayed_rightly: int
-    stayed_wrongly: int
-    # Of the gaps in which the oracle stays awake, the share in which this did not, and of those in
-    # which it sleeps, the share in which this stayed awake (Deng's thesis, 4.6.3).
+    # Gaps, by whether the radio was idle in them and whether the oracle would have been.
+    true_switches: int
+    false_switches: int
+    true_stays: int
+    missed_switches: int
+    # Of the gaps in which the oracle stays connected, the share with a switch; of the gaps in
+    # which the oracle sleeps, the share without one (Deng's thesis, 4.6.3).
     false_switch_rate: float | None
     missed_switch_rate: float | None
-    # Sessions that could wait, those that were held back, and for how long those were.
+    # Delay-tolerant sessions, delayed sessions, and their mean delay.
     tolerant_sessions: int
-    held_sessions: int
+    delayed_sessions: int
     delay_mean: float | None
     # To a hundredth of a second.
     delay_median: float | None
@@ -397,29 +397,29 @@ class Outcome:
 
     @property
     def transfer_energy(self) -> float:
-        """Joules of both directions."""
+        """Energy of transfers in both directions, in joules."""
         return self.transfer_energy_up + self.transfer_energy_down
 
     @property
     def saved(self) -> float | None:
-        """The share of the total energy under the status quo that was saved."""
+        """Saved share of the total energy under the status quo."""
         return _share(self.status_quo_energy - self.energy, self.status_quo_energy)
 
     @property
     def saved_tail(self) -> float | None:
-        """The same saving as a share of the status quo's tail energy."""
+        """Saved energy as a share of the status quo's tail energy."""
         return _share(
             self.status_quo_tail_energy - self.tail_energy, self.status_quo_tail_energy
         )
 
     @property
     def switches_ratio(self) -> float | None:
-        """Switches for each one under the status quo."""
+        """Number of switches divided by that under the status quo."""
         return _share(self.switches, self.status_quo_switches)
 
     @property
     def saved_per_switch(self) -> float | None:
-        """Joules saved for each switch (Deng's thesis, figure 4-10c)."""
+        """Saved joules per switch (Deng's thesis, figure 4-10c)."""
         return _share(self.status_quo_energy - self.energy, self.switches)
 
 
@@ -437,13 +437,13 @@ def simulate(
     """Runs a policy over a trace.
 
     `policy` is a name or a `Policy`; or waits in seconds, as many as there are packets: after
-    packet i the radio goes to sleep after `waits[i]` seconds of silence, and infinity leaves it to
-    the network; or a function of trace and profile that gives waits; or an object with `observe`
-    (see `Decider`), which is called for every packet. Waits are by far the fastest way for a policy
-    of your own, if it can be worked out for all packets together.
+    packet i the radio goes idle after `waits[i]` seconds without one, or with infinity by timers of
+    the network; or a function of trace and profile that returns waits; or an object with `observe`
+    (see `Decider`), which is called for every packet. A custom policy is fastest as waits,
+    if they can be computed for all packets together.
 
-    `delay_tolerant` has the names of applications whose sessions can wait; nothing else is ever
-    held back, and nothing at all by a policy that holds nothing.
+    `delay_tolerant` contains the names of applications with delay-tolerant sessions. Only these
+    are delayed, and only by a policy that delays sessions.
     """
     over, of = _trace(trace), _profile(profile)
     names = _names(delay_tolerant, [over])
@@ -457,12 +457,12 @@ def compare(
     *,
     delay_tolerant: Iterable[str] = (),
 ) -> pa.Table:
-    """Runs policies over traces under profiles, and gives a row for each of these, with the numbers
-    of `Outcome` in its units. Its schema says what each column means.
+    """Runs all policies over all traces with all profiles. Returns a row for each run, with values
+    and units of `Outcome`. The schema describes each column.
 
     Traces and policies may have names: give a dict. Policies are as in `simulate`; an object runs
-    as a copy of what it is, so that no run knows of another; a class with `observe` is made anew
-    for each. What is not Python's runs on all cores.
+    as a copy, so that runs are independent; a class with `observe` is instantiated
+    for each run. Built-in policies run on all cores.
     """
     named = {name: _trace(one) for name, one in _several_traces(traces).items()}
     listed = profiles if isinstance(profiles, (list, tuple)) else [profiles]
@@ -496,28 +496,28 @@ def _field(name: str, kind: pa.DataType, about: str, unit: str | None = None) ->
 
 _COMPARED = pa.schema(
     [
-        _field("trace", pa.string(), "Its name, or its number, counted from zero."),
+        _field("trace", pa.string(), "Name of the trace, or its number from 0."),
         _field("profile", pa.string(), "Its name."),
         _field("policy", pa.string(), "Its name."),
         _field("packets", pa.int64(), "Packets."),
         _field("duration", pa.float64(), "From the first packet to the last.", "s"),
-        _field("energy", pa.float64(), "What the radio took.", "J"),
-        _field("transfer_energy", pa.float64(), "Of that, transfers.", "J"),
-        _field("tail_energy", pa.float64(), "Of that, awake without one, and switching.", "J"),
-        _field("saved", pa.float64(), "Share of the status quo's energy that was saved."),
-        _field("saved_tail", pa.float64(), "The same as a share of its tail energy."),
-        _field("switches", pa.int64(), "Packets that found the radio released."),
-        _field("switches_ratio", pa.float64(), "Switches for each one of the status quo."),
-        _field("saved_per_switch", pa.float64(), "Energy saved for each switch.", "J"),
-        _field("sleeps", pa.int64(), "How often the device went to sleep by itself."),
-        _field("mean_wait", pa.float64(), "Mean wait before it did.", "s"),
-        _field("false_switch_rate", pa.float64(), "Released where the oracle stays awake."),
-        _field("missed_switch_rate", pa.float64(), "Awake where the oracle sleeps."),
-        _field("tolerant_sessions", pa.int64(), "Sessions that could wait."),
-        _field("held_sessions", pa.int64(), "Sessions that were held back."),
-        _field("delay_mean", pa.float64(), "For how long those were: mean.", "s"),
-        _field("delay_median", pa.float64(), "Median, to 0.01 s.", "s"),
-        _field("delay_p95", pa.float64(), "95th percentile, to 0.01 s.", "s"),
+        _field("energy", pa.float64(), "Total energy.", "J"),
+        _field("transfer_energy", pa.float64(), "Energy of transfers.", "J"),
+        _field("tail_energy", pa.float64(), "Tail energy, with switches.", "J"),
+        _field("saved", pa.float64(), "Saved share of the status quo's energy."),
+        _field("saved_tail", pa.float64(), "Saved share of the status quo's tail energy."),
+        _field("switches", pa.int64(), "Packets that found the radio idle."),
+        _field("switches_ratio", pa.float64(), "Switches divided by those of the status quo."),
+        _field("saved_per_switch", pa.float64(), "Saved energy per switch.", "J"),
+        _field("sleeps", pa.int64(), "Number of sleeps by the policy."),
+        _field("mean_wait", pa.float64(), "Mean wait before these sleeps.", "s"),
+        _field("false_switch_rate", pa.float64(), "Switches in gaps without one by the oracle."),
+        _field("missed_switch_rate", pa.float64(), "Gaps without the oracle's switch."),
+        _field("tolerant_sessions", pa.int64(), "Delay-tolerant sessions."),
+        _field("delayed_sessions", pa.int64(), "Delayed sessions."),
+        _field("delay_mean", pa.float64(), "Mean delay of delayed sessions.", "s"),
+        _field("delay_median", pa.float64(), "Median delay, to 0.01 s.", "s"),
+        _field("delay_p95", pa.float64(), "95th percentile of the delay, to 0.01 s.", "s"),
     ]
 )
 # Arguments are called like the functions.
@@ -556,7 +556,7 @@ def _status_quo(over: Trace, of: Profile) -> dict[str, Any]:
 
 
 def _fresh(policy: AnyPolicy) -> AnyPolicy:
-    """As it is before it has seen anything."""
+    """Returns a copy of the policy without its state from runs."""
     if not hasattr(policy, "observe"):
         return policy
     return policy() if isinstance(policy, type) else copy.deepcopy(policy)

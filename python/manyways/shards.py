@@ -1,4 +1,4 @@
-"""Shards in a folder: each is whole or not there."""
+"""Writes, reads and removes the shards of a folder; each is complete or absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANIFEST = "shard.json"
 
 
 def manifest(home: Path) -> dict | None:
-    """What is said of a shard; none where it is not there, or not whole."""
+    """Returns the manifest of a shard; None if the shard is absent or incomplete."""
     try:
         return json.loads((home / _MANIFEST).read_text())
     except (OSError, ValueError):
@@ -23,8 +23,8 @@ def manifest(home: Path) -> dict | None:
 
 
 def write(home: Path, tables: Mapping[str, pa.Table | Path], about: dict) -> None:
-    """The shard appears as a whole, however many work on it at a time. A path among the tables is of
-    a file that is copied; a name may have a folder before it."""
+    """Writes a complete shard atomically, also with several writers. A `Path` among the tables is
+    a file to copy; the name of a table may contain a folder."""
     # Begins with a point: nobody takes it for a shard.
     fresh = home.parent / f".{home.name}.{uuid.uuid4().hex}"
     fresh.mkdir()
@@ -44,7 +44,7 @@ def write(home: Path, tables: Mapping[str, pa.Table | Path], about: dict) -> Non
 
 
 def remove(home: Path) -> None:
-    """The shard is gone at once."""
+    """Removes a shard atomically."""
     if home.exists():
         # A folder cannot be renamed over another one.
         old = home.parent / f".{home.name}.{uuid.uuid4().hex}.old"

@@ -1,8 +1,8 @@
-"""Quantiles of values that are on many machines: sketches that can be put together.
+"""Computes quantiles of values on many machines, from sketches that can be merged.
 
 A sketch counts values in bins whose edges grow by a constant factor, so that a quantile is within
-one part in a hundred of a value that is there (DDSketch, VLDB 2019). Bins add up: what two sketches
-say together is exactly what one of all values says.
+1 % of an existing value (DDSketch, VLDB 2019). Bins add up: two merged sketches
+equal one sketch of all values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST, MOST = 1e-12, 1e18
 
 
 class Sketch:
-    """Numbers from zero on; negative ones are refused."""
+    """Counts of non-negative numbers by bin; negative numbers raise an error."""
 
     def __init__(self, values: Iterable[float] = ()):
         self.bins: Counter[int] = Counter()
@@ -36,7 +36,7 @@ class Sketch:
         return isinstance(other, Sketch) and (self.zeros, self.bins) == (other.zeros, other.bins)
 
     def add(self, value: float, times: int = 1) -> None:
-        """So many values more."""
+        """Adds a value `times` times."""
         if not 0 <= value < math.inf:
             raise ValueError(f"{value} is no number from zero on")
         if value < LEAST:
@@ -45,12 +45,12 @@ class Sketch:
             self.bins[math.ceil(math.log(min(value, MOST)) / _LOG)] += times
 
     def merge(self, other: Sketch) -> None:
-        """Those of another sketch as well."""
+        """Adds the values of another sketch."""
         self.zeros += other.zeros
         self.bins.update(other.bins)
 
     def quantile(self, at: float) -> float | None:
-        """The value below which this share of all lies; None where there is none."""
+        """Returns the quantile `at`, from 0 to 1; None if the sketch is empty."""
         count = len(self)
         if count == 0:
             return None
@@ -66,12 +66,12 @@ class Sketch:
         return None
 
     def json(self) -> str:
-        """As text that `parse` reads."""
+        """Returns the sketch as JSON text for `parse`."""
         return json.dumps({"zeros": self.zeros, "bins": sorted(self.bins.items())})
 
     @classmethod
     def parse(cls, text: str) -> Sketch:
-        """What `json` wrote."""
+        """Returns the sketch in a text of `json`."""
         said = json.loads(text)
         sketch = cls()
         sketch.zeros = int(said["zeros"])

@@ -1,4 +1,4 @@
-"""The few statistics that DuckDB does not have."""
+"""Computes statistics that DuckDB does not have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODE_VALUES = 20
 
 @dataclass(frozen=True)
 class Sample:
-    """What a t-test needs to know of values."""
+    """Summary of values for a t-test."""
 
     count: int
     mean: float
@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Welch:
-    """Welch's t-test: whether two means differ where variances may, too."""
+    """Result of Welch's t-test: whether two means differ, with possibly different variances."""
 
     t: float
     freedom: float
@@ -33,7 +33,7 @@ class Welch:
 
 
 def welch(one: Sample, other: Sample) -> Welch | None:
-    """None where there are too few values, or they do not vary."""
+    """Runs Welch's t-test. Returns None for too few values, or values without variance."""
     if min(one.count, other.count) < 2:
         return None
     parts = one.variance / one.count, other.variance / other.count
@@ -46,12 +46,12 @@ def welch(one: Sample, other: Sample) -> Welch | None:
 
 
 def _beyond(t: float, freedom: float) -> float:
-    """The probability that Student's t is at least so far from zero."""
+    """Returns the two-sided probability that Student's t is at least as far from 0 as `t`."""
     return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function (DLMF 8.17), by its continued fraction (8.17.22)."""
+    """Returns the regularised incomplete beta function (DLMF 8.17), by its continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -82,7 +82,7 @@ def _away(number: float, tiny: float) -> float:
 
 
 def modes(values: Sequence[float]) -> list[float]:
-    """Where values are frequent, on a logarithmic scale: the middles of the peaks of a histogram."""
+    """Returns the modes of values: the middles of peaks of a logarithmic histogram."""
     logs = [math.log10(value) for value in values if value > 0]
     if len(logs) < _MODE_VALUES:
         return []
@@ -107,7 +107,7 @@ def modes(values: Sequence[float]) -> list[float]:
 
 
 def _hills(bins: Sequence[float]) -> list[range]:
-    """Cuts bins into hills at valleys that are deep enough."""
+    """Splits bins into peaks at valleys of sufficient depth."""
     cuts, peak, valley = [], 0, 0
     for i, height in enumerate(bins):
         if height < bins[valley]:

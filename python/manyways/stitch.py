@@ -1,13 +1,13 @@
-"""Flows that the ends of captures cut, put together.
+"""Joins flows that the ends of captures cut.
 
-Shards whose captures follow each other are a chain. A flow is cut where a shard has packets of its
-five-tuple soon after those that a shard before it has. All packets of these five-tuples are copied
-into small captures, one of each capture, and one run over these finds the flows as one run over all
-captures does. Their rows become a shard of their own, `shard=stitched-NAME`; those that the chain's
-shards had of these five-tuples move to `.cut` in their folders, out of everybody's way, from where
-they come back when the chain changes.
+Shards with consecutive captures are a chain. A flow is cut if a shard has packets of its
+five-tuple soon after the packets of an earlier shard. All packets of these five-tuples are copied
+into small captures, one for each capture, and one run over these finds the same flows as over all
+captures. Their rows become a separate shard, `shard=stitched-NAME`; the rows of
+these five-tuples in the chain's shards move to `.cut` in their folders, where no query finds them;
+they return when the chain changes.
 
-Every step may be repeated: what an interruption leaves is finished by the next call.
+Every step can be repeated: the next call finishes interrupted work.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ Each = Callable[[Callable, list[tuple]], list]
 
 
 def stitch(out: Path, manifests: list[dict], each: Each, is_wanted: bool = True) -> list[dict]:
-    """The manifests as they are after it, and behind them those of stitched flows. `each` runs a
-    task with each of some arguments."""
+    """Stitches flows; returns the new manifests, then those of stitched shards. `each` runs a
+    task for each of a list of arguments."""
     chains = _chains(manifests) if is_wanted else []
     given = {one["shard"] for one in manifests}
     old = [one for home in out.glob("shard=stitched-*") if (one := shards.manifest(home))]
@@ -87,7 +87,7 @@ def stitch(out: Path, manifests: list[dict], each: Each, is_wanted: bool = True)
 
 
 def _chains(manifests: list[dict]) -> list[list[dict]]:
-    """Shards whose captures go on with each other."""
+    """Returns the chains: lists of shards with consecutive captures."""
     chains: list[list[dict]] = []
     latest, seen, is_open = None, set(), False
     for manifest in manifests:
@@ -114,7 +114,7 @@ def _chains(manifests: list[dict]) -> list[list[dict]]:
 
 
 def _cut(out: Path, chain: list[dict]) -> set[Tuple]:
-    """The five-tuples of flows that may go on from one shard to another one. Too many do no harm."""
+    """Returns five-tuples of flows that may continue in another shard; some may not."""
     idle = int(max(chain[0]["idle"], _UDP_IDLE) * 1e9)
     found: set[Tuple] = set()
     # When something of these passed last.
@@ -154,7 +154,7 @@ def _tuple(protocol: int, client: str, client_port: int, server: str, server_por
 
 
 def _plan(out: Path, chain: list[dict], flows: set[Tuple]) -> dict:
-    """What is to be done, in a file that all tasks read."""
+    """Writes the plan, a file that all tasks read."""
     stem = f"stitched-{chain[0]['shard']}"
     plan = {
         "shard": stem,
@@ -176,14 +176,14 @@ def _plan(out: Path, chain: list[dict], flows: set[Tuple]) -> dict:
 
 
 def _key(chain: list[dict]) -> str:
-    """Of what is stitched: the shards, and what they were made of."""
+    """Returns the key of a chain: its shards and their captures."""
     made_of = ("shard", "captures", "local", "idle", "packets")
     text = json.dumps([[one[name] for name in made_of] for one in chain])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_whole(out: Path, stitched: dict) -> bool:
-    """Whether its shards are those that it was made of, and all have given their rows away."""
+    """Returns whether a stitched shard is complete: its shards are unchanged, their rows moved."""
     now = {name: shards.manifest(out / f"shard={name}") for name in stitched["shards"]}
     if not all(now.values()) or _key(list(now.values())) != stitched["key"]:
         return False
@@ -191,7 +191,7 @@ def _is_whole(out: Path, stitched: dict) -> bool:
 
 
 def _now(out: Path, manifest: dict) -> dict:
-    """What stitching has changed of a manifest."""
+    """Returns the fields of a manifest that stitching changed."""
     now = {} if "failed" in manifest else shards.manifest(out / f"shard={manifest['shard']}") or {}
     return {name: now[name] for name in ("rows", "stitched") if name in now}
 
@@ -213,7 +213,7 @@ def _perform(out: Path, plan: dict, each: Each) -> dict:
 
 
 def _copy(out: str, home: str, index: int) -> bool:
-    """Copies what a shard's captures have of the flows, and says whether it has rows of them."""
+    """Copies the packets of the flows from a shard's captures; returns whether rows exist."""
     plan = _read_plan(home)
     for number, capture in enumerate(plan["captures"][index]):
         path = Path(home) / f"{index}-{number}"
@@ -226,7 +226,7 @@ def _copy(out: str, home: str, index: int) -> bool:
 
 
 def _join(out: str, home: str, cut: list[str]) -> dict:
-    """One run over the copies."""
+    """Analyses the copies in one run."""
     plan = _read_plan(home)
     captures = [
         Path(home) / f"{index}-{number}"
@@ -258,7 +258,7 @@ def _join(out: str, home: str, cut: list[str]) -> dict:
 
 
 def _joined(name: str, table: pa.Table, homes: list[Path]) -> pa.Table:
-    """With what the shards know of its flows that their own packets do not say."""
+    """Adds columns of the shards that the packets of a flow do not determine, such as names."""
     groups = [[c for c in group if c in table.column_names] for group in _JOINED]
     columns = sorted({column for group in groups for column in group})
     flows = [("flow", "in", table.column("flow").to_pylist())]
@@ -283,7 +283,7 @@ def _joined(name: str, table: pa.Table, homes: list[Path]) -> pa.Table:
 
 
 def _split(out: str, name: str, home: str | None) -> None:
-    """Puts the rows of cut flows aside, or without a plan takes them back."""
+    """Moves the rows of cut flows to `.cut`, or without a plan moves them back."""
     shard = Path(out) / f"shard={name}"
     manifest = shards.manifest(shard)
     if manifest is None:
@@ -320,7 +320,7 @@ def _split(out: str, name: str, home: str | None) -> None:
 
 
 class _Whose:
-    """Which rows belong to some flows."""
+    """A filter for the rows of given flows."""
 
     def __init__(self, flows: Iterable[Tuple]):
         self._ends: dict[str, set[str]] = {name: set() for name in _PROTOCOLS}
@@ -335,7 +335,7 @@ class _Whose:
         self._flows = pa.array([], pa.int64())
 
     def look_at(self, tables: dict[str, pa.Table | None]) -> None:
-        """Learns the flows' numbers."""
+        """Stores the numbers of the flows in these tables."""
         numbers: list[int] = []
         for name in _PROTOCOLS:
             if (table := tables[name]) is not None:
@@ -343,7 +343,7 @@ class _Whose:
         self._flows = pa.array(numbers, pa.int64())
 
     def of(self, name: str, table: pa.Table) -> pa.ChunkedArray:
-        """Of each row whether it does."""
+        """Returns for each row whether it belongs to the flows."""
         if name in _PROTOCOLS:
             return self._among(table, _ENDS, self._ends[name])
         if name == "dns":
@@ -361,7 +361,7 @@ class _Whose:
 
 
 def _held(home: Path, name: str, columns: list[str], filters: list | None = None) -> pa.Table | None:
-    """Rows of a shard, those that were put aside as well, in any order."""
+    """Returns rows of a shard, including those in `.cut`, in any order."""
     files = [folder / f"{name}.parquet" for folder in (home, home / _CUT)]
     parts = [
         parquet.read_table(file, columns=columns, filters=filters, partitioning=None)
@@ -372,7 +372,7 @@ def _held(home: Path, name: str, columns: list[str], filters: list | None = None
 
 
 def _whole(home: Path, name: str) -> pa.Table:
-    """All rows of a shard's table, in the order that they came in."""
+    """Returns all rows of a shard's table, in their original order."""
     file, aside = home / f"{name}.parquet", home / _CUT / f"{name}.parquet"
     rows = parquet.read_table(file, partitioning=None) if file.exists() else None
     if not aside.exists():
@@ -394,7 +394,7 @@ def _read_plan(home: str) -> dict:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """The file is whole or not there."""
+    """Writes a file atomically."""
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         write(fresh)

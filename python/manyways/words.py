@@ -1,4 +1,4 @@
-"""Numbers and tables for people."""
+"""Formats numbers and tables for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUANTILES = ("p10", "p25", "p50", "p75", "p90", "p99")
 
 
 def amount(value: float | None, unit: str) -> str:
-    """A number with its unit, as people write it."""
+    """Formats a number with its unit."""
     if value is None:
         return "-"
     if unit == "1":
@@ -39,7 +39,7 @@ def _short(value: float) -> str:
 
 
 def unit(column: str, question: Question) -> str:
-    """What a column of an answer is counted in."""
+    """Returns the unit of a column of an answer."""
     said = dict(question.units).get(column)
     if said:
         return said
@@ -50,7 +50,7 @@ def unit(column: str, question: Question) -> str:
 
 
 def table(rows: pa.Table, question: Question) -> list[str]:
-    """Lines with columns under their names."""
+    """Formats rows as aligned columns under their names."""
     columns = []
     for name in rows.column_names:
         values = rows.column(name).to_pylist()
@@ -68,13 +68,13 @@ def table(rows: pa.Table, question: Question) -> list[str]:
 
 
 def label(text: str) -> str:
-    """Without the number that only puts it in its place, and without what a terminal would obey."""
+    """Returns a label without its sort prefix, and with control characters removed."""
     plain = "".join(char if char.isprintable() else "?" for char in text)
     return plain[3:] if plain[:1].isdigit() and plain[1:3] == ": " else plain
 
 
 def test(numbers: dict, unit: str) -> str:
-    """A sentence about a t-test."""
+    """Formats the result of a t-test as a sentence."""
     one, other = numbers["pair"]
     means = [amount(mean, unit) for mean in numbers["means"]]
     p = numbers["p"]
@@ -91,7 +91,7 @@ def test(numbers: dict, unit: str) -> str:
 
 
 def modes(name: str, at: list[float], unit: str) -> str:
-    """A sentence about the peaks of a distribution."""
+    """Formats the peaks of a distribution as a sentence."""
     if not at:
         return f"{label(name)}: too few flows to look for modes."
     places = ", ".join(amount(value, unit) for value in at)

@@ -236,11 +236,11 @@ def test_applications_and_content_length():
     assert second["application"] == "udp port 53"
     base = {"method": "GET", "ending": "whole", "framing": "length"}
     http = [
-        {**base, "declared": 100, "seen": 91},
-        {**base, "declared": 100, "seen": 90},
-        {**base, "declared": None, "seen": 7, "framing": "chunked"},
-        {**base, "declared": 100, "seen": 100},
-        {**base, "declared": 100, "seen": 3, "ending": "open"},
+        {**base, "declared": 100, "captured": 91},
+        {**base, "declared": 100, "captured": 90},
+        {**base, "declared": None, "captured": 7, "framing": "chunked"},
+        {**base, "declared": 100, "captured": 100},
+        {**base, "declared": 100, "captured": 3, "ending": "open"},
     ]
     at = answer({"http": rows("http", *http)}, "content-length")
     assert [(row["content_length"][0], row["share"]) for row in at] == [

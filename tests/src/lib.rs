@@ -2,16 +2,19 @@
 //! certificates and files of `manyways-rig`. The tests are in `tests/tests`; they use only the
 //! command line of `manyways`, as a user does.
 //!
-//! Start with [`manyways()`] and [`Finished`]. A test with special requirements begins with
+//! Start with [`manyways()`], [`Finished`] and [`Lab`]. A test with special requirements begins with
 //! [`needs!`].
 #![forbid(unsafe_code)]
 
 mod binary;
+mod lab;
 mod profile;
 
 pub use binary::{manyways, manyways_path};
+pub use lab::{Lab, alone, lab_name, shared_host};
+pub use manyways_rig::testbed;
 pub use manyways_rig::{
-    Authority, Finished, Need, Running, Server, Site, SiteError, finish, folder, lack, needs,
-    object, same_content,
+    Authority, Finished, Need, Running, Server, ServerConfig, ServerError, finish, folder, missing,
+    needs, object, same_content,
 };
 pub use profile::RADIO;

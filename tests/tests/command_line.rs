@@ -1,5 +1,8 @@
 //! The command line as a user meets it: help, usage errors, completions and man pages.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use manyways_tests::{finish, folder, manyways};
 
 /// The subcommands that a help text lists.
@@ -17,11 +20,11 @@ fn subcommands(help: &str) -> Vec<String> {
 }
 
 /// Every command there is, as the words after `manyways`, with its help.
-fn commands() -> Vec<(Vec<String>, String)> {
+fn all_commands() -> Vec<(Vec<String>, String)> {
     let mut todo = vec![Vec::new()];
     let mut known = Vec::new();
     while let Some(words) = todo.pop() {
-        let help = finish(manyways().args(&words).arg("--help")).succeeded().stdout;
+        let help = finish(manyways().args(&words).arg("--help")).expect_success().stdout;
         todo.extend(subcommands(&help).into_iter().map(|name| [&words[..], &[name]].concat()));
         known.push((words, help));
     }
@@ -30,7 +33,7 @@ fn commands() -> Vec<(Vec<String>, String)> {
 
 #[test]
 fn every_command_shows_an_example() {
-    let commands = commands();
+    let commands = all_commands();
     for name in ["get", "paths", "lab", "completions", "man"] {
         assert!(
             commands.iter().any(|(words, _)| *words == [name]),
@@ -54,7 +57,7 @@ fn every_command_shows_an_example() {
 /// Text that the source wrapped for another width than the terminal's was once wrapped twice.
 #[test]
 fn prose_below_the_options_is_wrapped_once() {
-    for (words, help) in commands() {
+    for (words, help) in all_commands() {
         let below = help.lines().skip_while(|line| !line.starts_with("Example"));
         let lines: Vec<&str> = below.collect();
         for pair in lines.windows(2) {
@@ -71,7 +74,8 @@ fn prose_below_the_options_is_wrapped_once() {
 
 #[test]
 fn help_says_each_thing_once_and_names_the_radios() {
-    let help = |words: &[&str]| finish(manyways().args(words).arg("--help")).succeeded().stdout;
+    let help =
+        |words: &[&str]| finish(manyways().args(words).arg("--help")).expect_success().stdout;
     let whatif = help(&["radio", "whatif"]);
     assert_eq!(whatif.matches("Remove the application's traffic").count(), 1, "{whatif}");
     assert!(!whatif.contains("--batch T"), "{whatif}");
@@ -101,7 +105,7 @@ fn bad_usage_leaves_with_2_and_says_why_on_stderr() {
 #[test]
 fn completions_come_out_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = finish(manyways().args(["completions", shell])).succeeded().stdout;
+        let script = finish(manyways().args(["completions", shell])).expect_success().stdout;
         assert!(script.contains("manyways") && script.contains("paths"), "{shell}: {script}");
         assert!(script.contains("sha256"), "{shell}");
         for hidden in ["--warm-up", "-l warm-up", "stop-after", "--picture", "-l picture"] {
@@ -114,10 +118,10 @@ fn completions_come_out_for_every_shell() {
 fn every_command_has_a_man_page() {
     let folder = folder();
     let target = folder.path().join("new/man1");
-    finish(manyways().arg("man").arg(&target)).succeeded();
-    for (words, _) in commands() {
+    finish(manyways().arg("man").arg(&target)).expect_success();
+    for (words, _) in all_commands() {
         let name = [&["manyways".to_string()][..], &words].concat().join("-");
-        let page = std::fs::read_to_string(target.join(format!("{name}.1")))
+        let page = fs::read_to_string(target.join(format!("{name}.1")))
             .unwrap_or_else(|error| panic!("{name}.1: {error}"));
         assert!(page.contains(".TH") && page.contains("NAME"), "{name}.1: {page}");
     }
@@ -125,7 +129,7 @@ fn every_command_has_a_man_page() {
 
 #[test]
 fn the_version_is_that_of_the_package() {
-    let version = finish(manyways().arg("--version")).succeeded().stdout;
+    let version = finish(manyways().arg("--version")).expect_success().stdout;
     assert_eq!(version.trim(), concat!("manyways ", env!("CARGO_PKG_VERSION")));
 }
 
@@ -134,12 +138,49 @@ fn the_names_of_events_are_unique_among_all_families() {
     use manyways_record::event::EventFamily;
     let families = [
         manyways_lab::event::LabEvent::NAMES,
-        manyways_net::bond::event::BondEvent::NAMES,
-        manyways_net::fetch::event::TransferEvent::NAMES,
+        manyways_net::bond::BondEvent::NAMES,
+        manyways_net::fetch::TransferEvent::NAMES,
     ];
     let mut names = families.concat();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+/// The source files below a folder.
+fn source_files(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let files = entries.flat_map(|path| match path.is_dir() {
+        true => source_files(&path),
+        false => vec![path],
+    });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+#[test]
+fn the_names_of_schemas_are_unique_and_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut names = Vec::new();
+    for folder in fs::read_dir(root.join("crates")).unwrap() {
+        for file in source_files(&folder.unwrap().path().join("src")) {
+            let text = fs::read_to_string(file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let is_name =
+                |line: &&str| line.contains("document!(") || line.contains("SCHEMA: &str");
+            let values = code.lines().filter(is_name).filter_map(|line| line.split('"').nth(1));
+            names.extend(values.filter(|name| name.starts_with("manyways")).map(str::to_owned));
+        }
+    }
+    assert!(names.len() > 20, "{names:?}");
+    names.sort_unstable();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    assert_eq!(twice, None);
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|page| page.unwrap().path());
+    let pages = pages.filter(|page| page.extension().is_some_and(|extension| extension == "md"));
+    let pages: String = pages.map(|page| fs::read_to_string(page).unwrap()).collect();
+    for name in names {
+        assert!(pages.contains(&name), "no page in docs/ describes {name}");
+    }
 }

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
 /// Start of the capture, in seconds.
-const BEGINS: u64 = 1_700_000_000;
+const START: u64 = 1_700_000_000;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 const FIN: u8 = 1;
 const HTTP: &[u8] = b"GET /a HTTP/1.1\r\nHost: www.example.net\r\n\r\n";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A capture of raw IP packets at these milliseconds.
 fn capture(path: &Path, packets: &[(u64, Vec<u8>)]) {
@@ -22,7 +22,7 @@ fn capture(path: &Path, packets: &[(u64, Vec<u8>)]) {
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend([65_535_u32, 101].map(u32::to_le_bytes).concat());
     for (millis, packet) in packets {
-        let (seconds, nanos) = (BEGINS + millis / 1_000, millis % 1_000 * 1_000_000 + 7);
+        let (seconds, nanos) = (START + millis / 1_000, millis % 1_000 * 1_000_000 + 7);
         let length = packet.len() as u64;
         let head = [seconds, nanos, length, length].map(|number| (number as u32).to_le_bytes());
         bytes.extend(head.concat());
@@ -31,40 +31,40 @@ fn capture(path: &Path, packets: &[(u64, Vec<u8>)]) {
     fs::write(path, bytes).expect("a capture is written");
 }
 
-fn ip(from: &str, to: &str, protocol: u8, carried: &[u8]) -> Vec<u8> {
+fn ip(from: &str, to: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let ends = [from, to].map(|end| end.parse::<IpAddr>().expect("an address"));
     let mut bytes;
     match ends {
         [IpAddr::V4(from), IpAddr::V4(to)] => {
             bytes = vec![0x45, 0];
-            bytes.extend((20 + carried.len() as u16).to_be_bytes());
+            bytes.extend((20 + payload.len() as u16).to_be_bytes());
             bytes.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
             bytes.extend([from.octets(), to.octets()].concat());
         }
         [IpAddr::V6(from), IpAddr::V6(to)] => {
             bytes = vec![0x60, 0, 0, 0];
-            bytes.extend((carried.len() as u16).to_be_bytes());
+            bytes.extend((payload.len() as u16).to_be_bytes());
             bytes.extend([protocol, 64]);
             bytes.extend([from.octets(), to.octets()].concat());
         }
         _ => panic!("{from} and {to} are of two kinds"),
     }
-    bytes.extend(carried);
+    bytes.extend(payload);
     bytes
 }
 
-fn tcp(ports: [u16; 2], numbers: [u32; 2], flags: u8, carried: &[u8]) -> Vec<u8> {
+fn tcp(ports: [u16; 2], numbers: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = ports.map(u16::to_be_bytes).concat();
     bytes.extend(numbers.map(u32::to_be_bytes).concat());
     bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    bytes.extend(carried);
+    bytes.extend(payload);
     bytes
 }
 
-fn udp(ports: [u16; 2], carried: &[u8]) -> Vec<u8> {
+fn udp(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let mut bytes = ports.map(u16::to_be_bytes).concat();
-    bytes.extend([(8 + carried.len() as u16).to_be_bytes(), [0; 2]].concat());
-    bytes.extend(carried);
+    bytes.extend([(8 + payload.len() as u16).to_be_bytes(), [0; 2]].concat());
+    bytes.extend(payload);
     bytes
 }
 
@@ -73,7 +73,7 @@ fn some_flows(path: &Path) {
     let (up, down) = ([40_000, 80], [80, 40_000]);
     let (client, server) = ("10.0.0.7", "192.0.2.1");
     let asked = 101 + HTTP.len() as u32;
-    let answered = 501 + ANSWER.len() as u32;
+    let answered = 501 + RESPONSE.len() as u32;
     let out = |segment: Vec<u8>| ip(client, server, 6, &segment);
     let back = |segment: Vec<u8>| ip(server, client, 6, &segment);
     let (six, far) = ("2001:db8::7", "2001:db8:1::1");
@@ -87,7 +87,7 @@ fn some_flows(path: &Path) {
             (40, ip(six, far, 17, &udp([50_000, 4_000], b"question"))),
             (60, ip(far, six, 17, &udp([4_000, 50_000], b"a longer answer"))),
             (70, ip(client, "198.51.100.9", 17, &udp([50_001, 4_001], b"lost"))),
-            (80, back(tcp(down, [501, asked], ACK, ANSWER))),
+            (80, back(tcp(down, [501, asked], ACK, RESPONSE))),
             (90, out(tcp(up, [asked, answered], FIN | ACK, b""))),
             (110, back(tcp(down, [answered, asked + 1], FIN | ACK, b""))),
         ],
@@ -105,13 +105,13 @@ fn text(path: &Path) -> &str {
 #[test]
 fn tshark_shows_the_flows_of_an_ipfix_file() {
     needs!(Need::Command("tshark"));
-    let place = folder();
-    let file = |name: &str| place.path().join(name);
+    let dir = folder();
+    let file = |name: &str| dir.path().join(name);
     some_flows(&file("a.pcap"));
-    flows(&[text(&file("a.pcap")), "-o", text(&file("tables"))]).succeeded();
+    flows(&[text(&file("a.pcap")), "-o", text(&file("tables"))]).expect_success();
     let (tables, out) = (file("tables"), file("x.ipfix"));
     let words = ["export", text(&tables), "--format", "ipfix", "-o", text(&out)];
-    let said = flows(&words).succeeded();
+    let said = flows(&words).expect_success();
     assert!(said.stdout.starts_with("tcp (1 row), udp (2 rows) in "), "{}", said.stdout);
     let fields = [
         "cflow.srcaddr",
@@ -128,7 +128,7 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
     let mut tshark = Command::new("tshark");
     tshark.arg("-r").arg(file("x.ipfix")).args(["-T", "fields"]);
     tshark.args(fields.map(|field| format!("-e{field}")));
-    let shown = finish(&mut tshark).succeeded().stdout;
+    let shown = finish(&mut tshark).expect_success().stdout;
     let shown: Vec<Vec<&str>> =
         shown.trim_end().split('\t').map(|field| field.split(',').collect()).collect();
     // Packets and IP bytes of both directions of each flow.
@@ -147,7 +147,7 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
     assert_eq!(shown, expected);
     // tshark decodes all fields, including the times.
     let mut tshark = Command::new("tshark");
-    let all = finish(tshark.arg("-r").arg(file("x.ipfix")).arg("-V")).succeeded().stdout;
+    let all = finish(tshark.arg("-r").arg(file("x.ipfix")).arg("-V")).expect_success().stdout;
     for line in [
         "StartTime: Nov 14, 2023 22:13:20.000000007",
         "EndTime: Nov 14, 2023 22:13:20.110000007",
@@ -160,16 +160,16 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
 
 #[test]
 fn tables_come_as_csv_and_as_logs() {
-    let place = folder();
-    let file = |name: &str| place.path().join(name);
+    let dir = folder();
+    let file = |name: &str| dir.path().join(name);
     some_flows(&file("a.pcap"));
     let tables = file("tables");
-    flows(&[text(&file("a.pcap")), "-o", text(&tables)]).succeeded();
+    flows(&[text(&file("a.pcap")), "-o", text(&tables)]).expect_success();
     let csv = ["export", text(&tables), "--format", "csv"];
     let several = flows(&csv);
     assert_eq!((several.code(), several.stdout.as_str()), (2, ""));
     assert!(several.stderr.contains("--table"), "{}", several.stderr);
-    let one = flows(&[&csv[..], &["--table", "udp"]].concat()).succeeded().stdout;
+    let one = flows(&[&csv[..], &["--table", "udp"]].concat()).expect_success().stdout;
     assert_eq!(one.lines().count(), 3);
     assert!(
         one.contains(
@@ -177,28 +177,29 @@ fn tables_come_as_csv_and_as_logs() {
         )
     );
     let out = file("csv");
-    flows(&[&csv[..], &["-o", text(&out)]].concat()).succeeded();
+    flows(&[&csv[..], &["-o", text(&out)]].concat()).expect_success();
     assert_eq!(fs::read_to_string(out.join("udp.csv")).expect("a table"), one);
     let again = flows(&[&csv[..], &["-o", text(&out)]].concat());
     assert_eq!(again.code(), 1);
     assert!(again.stderr.contains("already exists") && again.stderr.contains("--force"));
-    let said = flows(&[&csv[..], &["-o", text(&out), "--force", "--json"]].concat()).succeeded();
+    let said =
+        flows(&[&csv[..], &["-o", text(&out), "--force", "--json"]].concat()).expect_success();
     let said: serde_json::Value = serde_json::from_str(&said.stdout).expect("a document");
     assert_eq!(said["path"], text(&out));
     let written = said["written"].as_array().expect("a list");
     let of_udp = written.iter().find(|one| one["name"] == "udp.csv").expect("a table");
-    assert_eq!((&of_udp["rows"], &of_udp["left_out"]), (&2.into(), &0.into()));
+    assert_eq!((&of_udp["rows"], &of_udp["skipped"]), (&2.into(), &0.into()));
     let both = flows(&[&csv[..], &["--table", "udp", "-o", "-", "--json"]].concat());
     assert_eq!((both.code(), both.stdout.as_str()), (2, ""));
     let wrong = flows(&[&csv[..], &["--table", "nothing"]].concat());
     assert_eq!(wrong.code(), 2);
     assert!(
-        wrong.stderr.contains("there is: ") && wrong.stderr.contains("udp"),
+        wrong.stderr.contains("the tables are: ") && wrong.stderr.contains("udp"),
         "{}",
         wrong.stderr
     );
     let logs = file("logs");
-    flows(&["export", text(&tables), "--format", "tstat", "-o", text(&logs)]).succeeded();
+    flows(&["export", text(&tables), "--format", "tstat", "-o", text(&logs)]).expect_success();
     let tcp = fs::read_to_string(logs.join("log_tcp_complete")).expect("a log");
     assert!(tcp.starts_with("#15#c_ip:1 c_port:2 ") && tcp.lines().count() == 2, "{tcp}");
     let udp = fs::read_to_string(logs.join("log_udp_complete")).expect("a log");
@@ -207,21 +208,21 @@ fn tables_come_as_csv_and_as_logs() {
         last,
         "10.0.0.7 50001 1700000000070.000007 0.000000 4 1 1 0 0 198.51.100.9 4001 0 0 0 0 0 0 0 -"
     );
-    let foreign = flows(&["export", text(place.path()), "--format", "csv", "--table", "tcp"]);
+    let foreign = flows(&["export", text(dir.path()), "--format", "csv", "--table", "tcp"]);
     assert_eq!(foreign.code(), 1);
     assert!(foreign.stderr.contains("has no tables of flows"), "{}", foreign.stderr);
 }
 
 #[test]
 fn who_reads_may_go() {
-    let place = folder();
-    let file = |name: &str| place.path().join(name);
+    let dir = folder();
+    let file = |name: &str| dir.path().join(name);
     // More than the capacity of a pipe.
     let packets: Vec<(u64, Vec<u8>)> = (0..4_000_u64)
         .map(|n| (n, ip("10.0.0.7", "192.0.2.1", 17, &udp([10_000 + n as u16, 4_000], b"x"))))
         .collect();
     capture(&file("a.pcap"), &packets);
-    flows(&[text(&file("a.pcap")), "-o", text(&file("tables"))]).succeeded();
+    flows(&[text(&file("a.pcap")), "-o", text(&file("tables"))]).expect_success();
     let mut command = manyways();
     command
         .args(["flows", "export"])
@@ -236,20 +237,20 @@ fn who_reads_may_go() {
 
 #[test]
 fn what_is_known_from_elsewhere_is_in_the_tables() {
-    let place = folder();
+    let dir = folder();
     let file = |name: &str, what: &str| {
-        let path = place.path().join(name);
+        let path = dir.path().join(name);
         fs::write(&path, what).expect("a file is written");
         path
     };
-    let pcap = place.path().join("a.pcap");
+    let pcap = dir.path().join("a.pcap");
     some_flows(&pcap);
     let pools = file("pools", "prefix,handheld,system\n10.0.0.0/8,yes,\n2001:db8::/64,no,linux\n");
     let owners = file("owners", "2001:db8:1::/48,AS64496,\"Example, Inc.\",Fast\n");
-    let told = format!("{}.5,2001:db8::7,far.example,2001:db8:1::1\n", BEGINS - 1);
+    let told = format!("{}.5,2001:db8::7,far.example,2001:db8:1::1\n", START - 1);
     let names = file("names", &told);
     let hosts = file("hosts", "198.51.100.9 printer.example printer\n");
-    let tables = place.path().join("tables");
+    let tables = dir.path().join("tables");
     let words = [
         text(&pcap),
         "-o",
@@ -263,9 +264,10 @@ fn what_is_known_from_elsewhere_is_in_the_tables() {
         "--dns",
         text(&hosts),
     ];
-    flows(&words).succeeded();
-    let csv =
-        flows(&["export", text(&tables), "--format", "csv", "--table", "udp"]).succeeded().stdout;
+    flows(&words).expect_success();
+    let csv = flows(&["export", text(&tables), "--format", "csv", "--table", "udp"])
+        .expect_success()
+        .stdout;
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     let of = |row: usize, name: &str| {
         let column = rows[0].iter().position(|column| *column == name).expect("a column");
@@ -297,10 +299,10 @@ fn what_is_known_from_elsewhere_is_in_the_tables() {
 
 #[test]
 fn the_schema_is_for_programs_as_well() {
-    let json = flows(&["schema", "--json"]).succeeded().stdout;
+    let json = flows(&["schema", "--json"]).expect_success().stdout;
     let document: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
-    assert_eq!(document["version"], 1);
+    assert_eq!(document["version"], 2);
     let tables = document["tables"].as_array().expect("a list");
-    let chapters = flows(&["schema"]).succeeded().stdout;
+    let chapters = flows(&["schema"]).expect_success().stdout;
     assert_eq!(chapters.matches("\n## ").count() + 1, tables.len());
 }

@@ -1,5 +1,5 @@
-//! Names from outside (applications, servers, files, rules, interfaces) hold escape sequences. None of
-//! them may reach a terminal, whichever command shows the name.
+//! Names from outside (applications, servers, files, rules, interfaces) hold escape sequences. None
+//! of them may reach a terminal, whichever command shows the name.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+use manyways_tests::testbed::Namespace;
 use manyways_tests::{Finished, Need, finish, folder, manyways, manyways_path, needs};
 
 /// Red from here on, a new title of the window, and a line that the program did not write.
-const NAME: &str = "\u{1b}[31mred\u{1b}]0;title\u{7}\u{9b}2J";
+const HOSTILE_NAME: &str = "\u{1b}[31mred\u{1b}]0;title\u{7}\u{9b}2J";
 
 #[track_caller]
 fn is_harmless(done: &Finished) {
@@ -36,35 +37,35 @@ fn run(folder: &Path, words: &[&str]) -> Finished {
 #[test]
 fn radio_shows_applications_and_files_with_escape_sequences() {
     let folder = folder();
-    let file = format!("{NAME}.csv");
-    let trace = format!("time,bytes,direction,app\n0,100,up,{NAME}\n900,1000,down,news\n");
+    let file = format!("{HOSTILE_NAME}.csv");
+    let trace = format!("time,bytes,direction,app\n0,100,up,{HOSTILE_NAME}\n900,1000,down,news\n");
     std::fs::write(folder.path().join(&file), trace).unwrap();
     let radio = |words: &[&str]| {
         let done = run(folder.path(), &[&["radio"], words, &[&file, "--profile", "lte"]].concat());
         is_shown(&done);
         done
     };
-    radio(&["energy"]).succeeded();
-    radio(&["energy", "--by", "flow"]).succeeded();
-    radio(&["simulate", "--policy", "makeidle"]).succeeded();
-    radio(&["whatif", "--batch", "1min"]).succeeded();
-    radio(&["whatif", "--without", "--app", NAME]).succeeded();
+    radio(&["energy"]).expect_success();
+    radio(&["energy", "--by", "flow"]).expect_success();
+    radio(&["simulate", "--policy", "makeidle"]).expect_success();
+    radio(&["whatif", "--batch", "1min"]).expect_success();
+    radio(&["whatif", "--without", "--app", HOSTILE_NAME]).expect_success();
     // The hint lists the applications.
     assert!(
         radio(&["whatif", "--without", "--app", "mail"])
             .stderr
             .contains("the applications are: \\u001b")
     );
-    let done = radio(&["energy", "--json"]).succeeded();
+    let done = radio(&["energy", "--json"]).expect_success();
     let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     let owners = found["radios"][0]["owners"].as_array().unwrap();
-    assert!(owners.iter().any(|owner| owner["name"] == NAME), "{found:#}");
+    assert!(owners.iter().any(|owner| owner["name"] == HOSTILE_NAME), "{found:#}");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named_harmlessly_by_every_command() {
     let folder = folder();
-    let name = format!("{NAME}\nmanyways: all is well");
+    let name = format!("{HOSTILE_NAME}\nmanyways: all is well");
     std::fs::write(folder.path().join(&name), "no capture").unwrap();
     for words in [
         &["flows"][..],
@@ -89,7 +90,7 @@ fn a_file_that_cannot_be_read_is_named_harmlessly_by_every_command() {
 #[test]
 fn flows_shows_captures_and_servers_with_escape_sequences() {
     let folder = folder();
-    let file = format!("{NAME}.pcap");
+    let file = format!("{HOSTILE_NAME}.pcap");
     // A capture that ends within its second packet.
     let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -117,8 +118,8 @@ fn bond_shows_rules_and_clients_with_escape_sequences() {
         is_shown(&run(folder.path(), &["bond", "check", "a.toml"]));
         is_shown(&run(folder.path(), &["bond", "check", "--json", "a.toml"]));
     }
-    run(folder.path(), &["bond", "keygen", "key"]).succeeded();
-    write("allow", format!("no-key {NAME}\n"));
+    run(folder.path(), &["bond", "keygen", "key"]).expect_success();
+    write("allow", format!("no-key {HOSTILE_NAME}\n"));
     let words = ["bond", "gateway", "--key", "key", "--allow", "allow", "--listen", "127.0.0.1:0"];
     let done = run(folder.path(), &words);
     assert_eq!(done.code(), 1);
@@ -131,23 +132,23 @@ fn lab_shows_links_and_labs_with_escape_sequences() {
     let text = "name = \"one\"\n[link.\"\\u001b[31mred\"]\n";
     std::fs::write(folder.path().join("a.toml"), text).unwrap();
     is_shown(&run(folder.path(), &["lab", "check", "a.toml"]));
-    is_shown(&run(folder.path(), &["lab", "shell", "--link", NAME]));
-    is_shown(&run(folder.path(), &["lab", "shell", "--link", "wifi", "--name", NAME]));
-    is_shown(&run(folder.path(), &["lab", "enter", NAME]));
-    is_shown(&run(folder.path(), &["lab", "status", NAME]));
-    is_shown(&run(folder.path(), &["lab", "set", "--lab", NAME, "wifi", "down=1mbit"]));
+    is_shown(&run(folder.path(), &["lab", "shell", "--link", HOSTILE_NAME]));
+    is_shown(&run(folder.path(), &["lab", "shell", "--link", "wifi", "--name", HOSTILE_NAME]));
+    is_shown(&run(folder.path(), &["lab", "enter", HOSTILE_NAME]));
+    is_shown(&run(folder.path(), &["lab", "status", HOSTILE_NAME]));
+    is_shown(&run(folder.path(), &["lab", "set", "--lab", HOSTILE_NAME, "wifi", "down=1mbit"]));
 }
 
 /// An interface may have any name without a slash or a space.
 #[test]
 fn paths_shows_interfaces_with_escape_sequences() {
-    needs!(Need::Root, Need::Command("ip"), Need::Command("unshare"));
+    needs!(Need::Root, Need::Command("ip"));
     let name = "\u{1b}[31mred";
     let script = "ip link add \"$1\" type veth peer name veth0 && ip link set \"$1\" up && \"$0\" paths --all && \
                   \"$0\" paths --json";
-    let mut command = Command::new("unshare");
-    command.args(["--net", "sh", "-c", script]).arg(manyways_path()).arg(name);
-    is_shown(&finish(&mut command).succeeded());
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(manyways_path()).arg(name);
+    is_shown(&Namespace::new().finish(&mut command).expect_success());
 }
 
 /// Header fields of a server: HTTP allows only C1 control characters.
@@ -166,12 +167,12 @@ fn get_shows_what_a_server_says_with_escape_sequences() {
         }
     });
     let folder = folder();
-    let url = format!("http://{address}/{NAME}");
+    let url = format!("http://{address}/{HOSTILE_NAME}");
     for words in [
         &["get", &url, "-o", "a"][..],
         &["get", &format!("http://{address}/a"), "-o", "a"],
         &["get", &format!("http://{address}/a"), "-o", "a", "--json"],
-        &["get", NAME],
+        &["get", HOSTILE_NAME],
     ] {
         let done =
             finish(manyways().args(words).current_dir(folder.path()).env("MANYWAYS_LOG", "debug"));
@@ -180,11 +181,16 @@ fn get_shows_what_a_server_says_with_escape_sequences() {
     }
 }
 
-/// Messages of the shell and of the command-line parser contain only the user's own text; but a name
-/// from a file-name pattern must not be obeyed either.
+/// Messages of the shell and of the command-line parser contain only the user's own text; but a
+/// name from a file-name pattern must not be obeyed either.
 #[test]
 fn words_of_the_command_line_that_make_no_sense_are_shown_harmlessly() {
-    for words in [&["paths", NAME][..], &["paths", "--to", NAME], &[NAME], &["radio", NAME]] {
+    for words in [
+        &["paths", HOSTILE_NAME][..],
+        &["paths", "--to", HOSTILE_NAME],
+        &[HOSTILE_NAME],
+        &["radio", HOSTILE_NAME],
+    ] {
         let done = finish(manyways().args(words.iter().map(OsStr::new)));
         assert_eq!(done.code(), 2, "{words:?}");
         is_harmless(&done);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use manyways_tests::{Running, finish, folder, manyways};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const TRACE: &str = "time,bytes,direction,app\n0,100,up,mail\n900,1000,down,news\n";
 const POLICY: &str =
@@ -18,7 +18,7 @@ const WARNED: &str =
 
 /// Commands that end by themselves and print to standard output, with their exit codes. None needs
 /// a privilege.
-fn talkers() -> Vec<(Vec<&'static str>, i32)> {
+fn stdout_commands() -> Vec<(Vec<&'static str>, i32)> {
     let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
     vec![
         (words("paths --all"), 0),
@@ -38,7 +38,7 @@ fn talkers() -> Vec<(Vec<&'static str>, i32)> {
         (words("radio energy day.csv --profile lte --json"), 0),
         (words("radio whatif day.csv --profile lte --batch 5min"), 0),
         (words("radio simulate day.csv --profile lte --policy makeidle"), 0),
-        (words("radio generate --heartbeat 30s --lasts 1h"), 0),
+        (words("radio generate --heartbeat 30s --duration 1h"), 0),
         (words("--help"), 0),
         (words("--version"), 0),
         (words("completions bash"), 0),
@@ -47,7 +47,7 @@ fn talkers() -> Vec<(Vec<&'static str>, i32)> {
 }
 
 /// Commands that say something on standard error.
-fn complainers() -> Vec<(Vec<&'static str>, i32)> {
+fn stderr_commands() -> Vec<(Vec<&'static str>, i32)> {
     let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
     vec![
         (words("paths --to nowhere"), 2),
@@ -86,7 +86,7 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 /// Exit status of a command with this standard output and standard error.
 fn ends(mut command: Command, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> ExitStatus {
     let mut running = Running::start(command.stdout(stdout).stderr(stderr));
-    running.wait(PATIENCE).expect("it ends")
+    running.wait(EXIT_TIMEOUT).expect("it ends")
 }
 
 /// A pipe without a reader.
@@ -103,35 +103,35 @@ fn full() -> File {
 #[test]
 fn a_reader_that_has_read_enough_ends_no_command_with_an_error() {
     let folder = files();
-    for (words, code) in talkers() {
+    for (words, code) in stdout_commands() {
         let said = File::create(folder.path().join("said")).unwrap();
         let mut quiet = command(folder.path(), &words);
         quiet.env_remove("MANYWAYS_LOG");
         let status = ends(quiet, unread(), said);
-        let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
-        assert_eq!((status.code(), said.as_str()), (Some(code), ""), "{words:?}");
+        let output = std::fs::read_to_string(folder.path().join("said")).unwrap();
+        assert_eq!((status.code(), output.as_str()), (Some(code), ""), "{words:?}");
     }
 }
 
 #[test]
 fn a_full_disk_behind_standard_output_is_one_sentence_and_exit_code_1() {
     let folder = files();
-    for (words, _) in talkers() {
+    for (words, _) in stdout_commands() {
         let said = File::create(folder.path().join("said")).unwrap();
         let mut quiet = command(folder.path(), &words);
         quiet.env_remove("MANYWAYS_LOG");
         let status = ends(quiet, full(), said);
-        let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
-        assert_eq!(status.code(), Some(1), "{words:?}: {said}");
-        let is_sentence = said.lines().count() == 1 && said.contains("No space left on device");
-        assert!(is_sentence && said.starts_with("manyways: cannot write"), "{words:?}: {said}");
+        let output = std::fs::read_to_string(folder.path().join("said")).unwrap();
+        assert_eq!(status.code(), Some(1), "{words:?}: {output}");
+        let is_sentence = output.lines().count() == 1 && output.contains("No space left on device");
+        assert!(is_sentence && output.starts_with("manyways: cannot write"), "{words:?}: {output}");
     }
 }
 
 #[test]
 fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     let folder = files();
-    for (words, code) in talkers().into_iter().chain(complainers()) {
+    for (words, code) in stdout_commands().into_iter().chain(stderr_commands()) {
         let status = ends(command(folder.path(), &words), Stdio::null(), full());
         assert_eq!(status.code(), Some(code), "{words:?} into a full standard error");
         let status = ends(command(folder.path(), &words), Stdio::null(), unread());
@@ -142,7 +142,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
 #[test]
 fn descriptors_that_are_closed_from_the_start_change_no_exit_code() {
     let folder = files();
-    for (words, code) in talkers().into_iter().chain(complainers()) {
+    for (words, code) in stdout_commands().into_iter().chain(stderr_commands()) {
         for closed in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"] {
             let inner = command(folder.path(), &words);
             let mut shell = Command::new("sh");

@@ -21,27 +21,27 @@ fn number(value: &Value) -> f64 {
 }
 
 /// An hour of heartbeats every 30 s, whose energy can be calculated by hand.
-fn beats(files: &Path) {
-    radio(files, &["generate", "--heartbeat", "30s", "--lasts", "1h", "-o", "beats.csv"])
-        .succeeded();
+fn heartbeats(files: &Path) {
+    radio(files, &["generate", "--heartbeat", "30s", "--duration", "1h", "-o", "beats.csv"])
+        .expect_success();
 }
 
 #[test]
 fn the_energy_of_heartbeats_equals_the_closed_form() {
     let files = folder();
-    beats(files.path());
+    heartbeats(files.path());
     let words = ["energy", "beats.csv", "--profile", "att-hspa", "--json", "--report", "a.html"];
     let timeline = ["--timeline", "a.csv", "--battery", "4Ah"];
-    let done = radio(files.path(), &[&words[..], &timeline].concat()).succeeded();
+    let done = radio(files.path(), &[&words[..], &timeline].concat()).expect_success();
     let found = document(&done);
-    assert_eq!(found["schema"], "manyways.radio-energy/1");
+    assert_eq!(found["schema"], "manyways.radio-energy/2");
     let one = &found["radios"][0];
     // 121 heartbeats, each with a whole tail and a switch.
     let each = 6.2 * 0.916 + 10.4 * 0.659 + 1.10;
     assert!((number(&one["joules"]) / (121.0 * each) - 1.0).abs() < 1e-9, "{one:#}");
     assert_eq!((&one["switches"], &one["packets"]), (&121.into(), &121.into()));
     assert_eq!(one["owners"][0]["name"], "heartbeat");
-    assert_eq!(one["periodic"][0]["every_seconds"], 30.0);
+    assert_eq!(one["periodic"][0]["interval_seconds"], 30.0);
     let periodic = one["bursts"].as_array().unwrap().iter().find(|one| one["kind"] == "periodic");
     assert_eq!(periodic.unwrap()["bursts"], 121);
     let day = number(&one["mah_a_day"]);
@@ -57,7 +57,7 @@ fn the_energy_of_heartbeats_equals_the_closed_form() {
     let script = "\"$1\" radio energy - --profile att-hspa < beats.csv";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
-    let done = finish(&mut shell).succeeded();
+    let done = finish(&mut shell).expect_success();
     assert!(done.stdout.contains("; 121 switches"), "{}", done.stdout);
 }
 
@@ -65,21 +65,21 @@ fn the_energy_of_heartbeats_equals_the_closed_form() {
 #[test]
 fn a_device_has_several_radios() {
     let files = folder();
-    beats(files.path());
+    heartbeats(files.path());
     let words = ["energy", "--radio", "lte=beats.csv", "--radio", "wifi=beats.csv", "--json"];
-    let found = document(&radio(files.path(), &words).succeeded());
+    let found = document(&radio(files.path(), &words).expect_success());
     assert_eq!(found["device"], true);
-    let [lte, wifi] = [0, 1].map(|place| number(&found["radios"][place]["joules"]));
+    let [lte, wifi] = [0, 1].map(|index| number(&found["radios"][index]["joules"]));
     assert!((number(&found["joules"]) - lte - wifi).abs() < 1e-9 && lte > wifi);
 }
 
 #[test]
 fn batching_saves_switches() {
     let files = folder();
-    beats(files.path());
+    heartbeats(files.path());
     let words = ["whatif", "beats.csv", "--profile", "att-hspa", "--json", "--batch", "1min,5min"];
     let more = ["--prefetch", "5min", "--shift", "1min", "--without", "--app", "heart*"];
-    let found = document(&radio(files.path(), &[&words[..], &more].concat()).succeeded());
+    let found = document(&radio(files.path(), &[&words[..], &more].concat()).expect_success());
     let lines = found["lines"].as_array().unwrap();
     let changes: Vec<&str> = lines.iter().map(|line| line["change"].as_str().unwrap()).collect();
     let expected =
@@ -91,7 +91,7 @@ fn batching_saves_switches() {
     // With a delay of at most a minute, the heartbeat at 30 s is delayed and takes those at 60 and
     // 90 s along.
     assert_eq!(switches, [121, 61, 13, 41, 11, 0]);
-    let moves: Vec<&Value> = lines.iter().map(|line| &line["moves"]).collect();
+    let moves: Vec<&Value> = lines.iter().map(|line| &line["direction"]).collect();
     assert_eq!(moves, ["", "later", "later", "later", "sooner", ""]);
     let done = radio(
         files.path(),
@@ -104,12 +104,12 @@ fn batching_saves_switches() {
 #[test]
 fn policies_are_compared_and_none_beats_the_oracle() {
     let files = folder();
-    let words = ["simulate", "--app", "mixed-day", "--seed", "1-2", "--lasts", "12h", "--json"];
+    let words = ["simulate", "--app", "mixed-day", "--seed", "1-2", "--duration", "12h", "--json"];
     let what = ["--policy", "fixed,threshold,makeidle,context,makeidle+makeactive"];
     let more = ["--tolerant", "news,im,email", "--sweep", "n=50,100", "--sweep", "e-switch=1,2"];
     let out = ["--parquet", "a.parquet", "--report", "a.html", "--profile", "att-hspa"];
     let all = [&words[..], &what, &more, &out].concat();
-    let found = document(&radio(files.path(), &all).succeeded());
+    let found = document(&radio(files.path(), &all).expect_success());
     assert_eq!(found["schema"], "manyways.radio-simulate/1");
     let totals = found["totals"].as_array().unwrap();
     // Seven requested policies, the timers and the oracle, for two energies of a switch.
@@ -126,7 +126,7 @@ fn policies_are_compared_and_none_beats_the_oracle() {
     }
     // Runs with any number of threads are equal.
     let words = [&all[..], &["--threads", "1"]].concat();
-    assert_eq!(document(&radio(files.path(), &words).succeeded()), found);
+    assert_eq!(document(&radio(files.path(), &words).expect_success()), found);
     let table = fs::read(files.path().join("a.parquet")).unwrap();
     assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
     let page = fs::read_to_string(files.path().join("a.html")).unwrap();
@@ -152,10 +152,10 @@ fn only_sessions_named_by_rules_are_delayed() {
     fs::write(files.path().join("rules.toml"), rules).unwrap();
     let words =
         ["simulate", "trace.csv", "--profile", "att-hspa", "--json", "--rules", "rules.toml"];
-    let policy = ["--policy", "makeactive-fixed:hold=30"];
-    let found = document(&radio(files.path(), &[&words[..], &policy].concat()).succeeded());
+    let policy = ["--policy", "makeactive-fixed:delay=30"];
+    let found = document(&radio(files.path(), &[&words[..], &policy].concat()).expect_success());
     let totals = found["totals"].as_array().unwrap();
-    let run = totals.iter().find(|run| run["policy"] == "makeactive-fixed:hold=30").unwrap();
+    let run = totals.iter().find(|run| run["policy"] == "makeactive-fixed:delay=30").unwrap();
     // Half of the sessions are delay-tolerant, and each waits for the next session of the other
     // half.
     assert_eq!((&run["sessions"], &run["held"]), (&200.into(), &200.into()));
@@ -170,9 +170,10 @@ fn only_sessions_named_by_rules_are_delayed() {
 #[test]
 fn a_profile_of_ones_own_is_checked_and_drawn() {
     let files = folder();
-    let done = radio(files.path(), &["profiles", "lte"]).succeeded();
+    let done = radio(files.path(), &["profiles", "lte"]).expect_success();
     fs::write(files.path().join("mine.toml"), &done.stdout).unwrap();
-    let done = radio(files.path(), &["check", "mine.toml", "--report", "mine.html"]).succeeded();
+    let done =
+        radio(files.path(), &["check", "mine.toml", "--report", "mine.html"]).expect_success();
     assert!(done.stdout.contains("The tail lasts 10.1 s"), "{}", done.stdout);
     assert!(fs::read_to_string(files.path().join("mine.html")).unwrap().contains("<svg"));
     let text = fs::read_to_string(files.path().join("mine.toml")).unwrap();
@@ -181,7 +182,7 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     let done = radio(files.path(), &["check", "mine.toml"]);
     assert_eq!(done.code(), 2);
     assert!(done.stderr.contains("mine.toml:32:9: timer: "), "{}", done.stderr);
-    let all = document(&radio(files.path(), &["profiles", "--json"]).succeeded());
+    let all = document(&radio(files.path(), &["profiles", "--json"]).expect_success());
     let names: Vec<&str> = all["profiles"]
         .as_array()
         .unwrap()
@@ -198,25 +199,25 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     for line in pieces.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize| fields[place].parse::<f64>().expect("a number");
-        let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
+        let (start, end, spent) = (number(2) - from, number(3) - from, number(5));
         // Pieces that start on an edge belong to the sample after it.
         let place = |at: f64| (at / step + 1e-7) as usize;
-        let last = place(ends);
+        let last = place(end);
         if joules.len() <= last {
             joules.resize(last + 1, 0.0);
         }
-        if ends <= begins {
+        if end <= start {
             joules[last] += spent;
             continue;
         }
-        for (step_place, joules) in joules.iter_mut().enumerate().skip(place(begins)) {
+        for (step_place, joules) in joules.iter_mut().enumerate().skip(place(start)) {
             let (low, high) = (step_place as f64 * step, (step_place + 1) as f64 * step);
-            *joules += spent * (high.min(ends) - low.max(begins)).max(0.0) / (ends - begins);
+            *joules += spent * (high.min(end) - low.max(start)).max(0.0) / (end - start);
         }
     }
     let mut text = "time,watts\n".to_owned();
-    for (place, joules) in joules.iter().enumerate() {
-        text += &format!("{:.6},{:.9}\n", from + (place as f64 + 0.5) * step, joules / step);
+    for (index, joules) in joules.iter().enumerate() {
+        text += &format!("{:.6},{:.9}\n", from + (index as f64 + 0.5) * step, joules / step);
     }
     text
 }
@@ -224,7 +225,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
 /// Values of a profile that a fit has found, and all values of the profile by name.
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
-    let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
+    let found = document(&radio(files, &[&words[..], more].concat()).expect_success());
     found["powers"]["numbers"].as_array().expect("a list").clone()
 }
 
@@ -232,15 +233,15 @@ fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> 
 fn powers_are_fitted_to_samples_of_a_monitor() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
-    let day = ["--app", "mixed-day", "--lasts", "3h", "--seed", "5"];
-    let im = ["--app", "im", "--lasts", "1h", "--seed", "7"];
+    let day = ["--app", "mixed-day", "--duration", "3h", "--seed", "5"];
+    let im = ["--app", "im", "--duration", "1h", "--seed", "7"];
     for (made, profile, from, step) in
         [(&day[..], "att-hspa", None, 0.05), (&im, "lte", Some(0.0), 0.1), (&im, "lte", None, 0.1)]
     {
         let words = [&["generate", "-o", "a.csv", "--force"], made].concat();
-        radio(files.path(), &words).succeeded();
+        radio(files.path(), &words).expect_success();
         let words = ["energy", "a.csv", "--profile", profile, "--timeline", "pieces.csv"];
-        radio(files.path(), &words).succeeded();
+        radio(files.path(), &words).expect_success();
         let pieces = fs::read_to_string(path("pieces.csv")).unwrap();
         let first = pieces.lines().nth(1).unwrap().split(',').nth(2).unwrap().parse().unwrap();
         fs::write(path("monitor.csv"), monitor(&pieces, from.unwrap_or(first), step)).unwrap();
@@ -258,9 +259,9 @@ fn powers_are_fitted_to_samples_of_a_monitor() {
 fn indistinguishable_quantities_keep_their_values() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
-    beats(files.path());
+    heartbeats(files.path());
     let words = ["energy", "beats.csv", "--profile", "lte", "--timeline", "pieces.csv"];
-    radio(files.path(), &words).succeeded();
+    radio(files.path(), &words).expect_success();
     let pieces = fs::read_to_string(path("pieces.csv")).unwrap();
     fs::write(path("monitor.csv"), monitor(&pieces, 0.0, 0.1)).unwrap();
     let numbers = found(files.path(), "beats.csv", "lte", &["-o", "mine.toml"]);
@@ -271,15 +272,15 @@ fn indistinguishable_quantities_keep_their_values() {
     }
     assert_eq!(one("receiving")["found"], "not-seen");
     for (name, watts) in [("long DRX", 1.091), ("RRC_IDLE", 0.019955)] {
-        assert_eq!(one(name)["found"], "told");
+        assert_eq!(one(name)["found"], "determined");
         assert!((number(&one(name)["value"]) / watts - 1.0).abs() < 1e-3, "{:#}", one(name));
     }
     let mine = fs::read_to_string(path("mine.toml")).unwrap();
     assert!(mine.contains("send-per-mbit = \"0.43839J\""), "{mine}");
     let words = ["infer", "beats.csv", "--power", "monitor.csv", "--profile", "lte"];
-    let text = radio(files.path(), &words).succeeded().stdout;
+    let text = radio(files.path(), &words).expect_success().stdout;
     assert!(text.contains("sending, per Mbit        not determined"), "{text}");
-    let together = "Only together in the trace: sending, per Mbit; continuous reception; short DRX; \
+    let together = "Not separable in this trace, so not determined individually: sending, per Mbit; continuous reception; short DRX; \
                     promotion from RRC_IDLE.";
     assert!(text.contains(together), "{text}");
 }
@@ -290,8 +291,8 @@ fn measured_values_become_a_profile() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     // Heartbeats, each connected for 1 s and then idle; the rest of the device takes 0.3 W.
-    let beats = ["generate", "--heartbeat", "20s", "--lasts", "1h", "-o", "beats.csv"];
-    radio(files.path(), &beats).succeeded();
+    let beats = ["generate", "--heartbeat", "20s", "--duration", "1h", "-o", "beats.csv"];
+    radio(files.path(), &beats).expect_success();
     let mut monitor = "time,watts\n".to_owned();
     for step in 0..36_000 {
         let at = f64::from(step) * 0.1 + 0.05;
@@ -311,18 +312,18 @@ fn measured_values_become_a_profile() {
     let script = "gzip -c probes.csv | \"$1\" radio infer --probes - --json";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
-    assert_eq!(document(&finish(&mut shell).succeeded())["release"]["probes"], 300);
-    let wrong = radio(files.path(), &["profiles", "lte"]).succeeded().stdout;
+    assert_eq!(document(&finish(&mut shell).expect_success())["release"]["probes"], 300);
+    let wrong = radio(files.path(), &["profiles", "lte"]).expect_success().stdout;
     let wrong = wrong.replace("power = \"1.06W\"", "power = \"2W\"").replace("1.68W", "2W");
     fs::write(path("wrong.toml"), wrong).unwrap();
     let words = ["infer", "--probes", "probes.csv", "beats.csv", "--power", "monitor.csv"];
     let output = ["--profile", "wrong.toml", "-o", "mine.toml"];
-    let done = radio(files.path(), &[&words[..], &output].concat()).succeeded();
+    let done = radio(files.path(), &[&words[..], &output].concat()).expect_success();
     assert!(
         done.stderr
             .contains("mine.toml contains wrong.toml with the measured values, without the 279 mW")
     );
-    let found = document(&radio(files.path(), &["check", "mine.toml", "--json"]).succeeded());
+    let found = document(&radio(files.path(), &["check", "mine.toml", "--json"]).expect_success());
     let mine = &found["profiles"][0];
     assert!((number(&mine["tail_seconds"]) - 7.75).abs() < 0.3, "{mine:#}");
     let states = mine["states"].as_array().unwrap();
@@ -335,7 +336,7 @@ fn measured_values_become_a_profile() {
     let again = [&words[..], &output].concat();
     assert_eq!(radio(files.path(), &again).code(), 2);
     assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
-    radio(files.path(), &[&again[..], &["--force"]].concat()).succeeded();
+    radio(files.path(), &[&again[..], &["--force"]].concat()).expect_success();
     // A fit that explains nothing does not change a profile.
     let flat: String =
         (0..36_000).map(|step| format!("{:.2},1.5\n", f64::from(step) * 0.1)).collect();
@@ -370,7 +371,7 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
     fs::write(files.path().join("day.csv"), text).unwrap();
     let words = ["whatif", "day.csv", "--profile", "lte", "--app", "im", "--json"];
     let changes = ["--batch", "5min", "--shift", "10min", "--without"];
-    let found = document(&radio(files.path(), &[&words[..], &changes].concat()).succeeded());
+    let found = document(&radio(files.path(), &[&words[..], &changes].concat()).expect_success());
     let [now, batch, shift, without] = &found["lines"].as_array().unwrap()[..] else {
         panic!("{found:#}")
     };
@@ -386,17 +387,27 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
     assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
 }
 
+#[test]
+fn local_addresses_beside_a_list_of_packets_are_pointed_out() {
+    let files = folder();
+    heartbeats(files.path());
+    let words = ["energy", "beats.csv", "--profile", "lte", "--local", "10.0.0.0/8"];
+    let done = radio(files.path(), &words).expect_success();
+    let warning = "manyways: --local has no effect on beats.csv: it is not a capture\n";
+    assert_eq!(done.stderr, warning);
+}
+
 /// Every command uses the built-in profile, and reports if a file has that name too.
 #[test]
 fn a_known_name_stands_before_a_file() {
     let files = folder();
-    let wifi = radio(files.path(), &["profiles", "wifi"]).succeeded().stdout;
+    let wifi = radio(files.path(), &["profiles", "wifi"]).expect_success().stdout;
     fs::write(files.path().join("lte"), wifi).unwrap();
     let technology = |done: &Finished| document(done)["profiles"][0]["technology"].clone();
-    let done = radio(files.path(), &["check", "lte", "--json"]).succeeded();
+    let done = radio(files.path(), &["check", "lte", "--json"]).expect_success();
     assert_eq!(technology(&done), "lte");
     assert!(done.stderr.contains("hint: write ./lte for the file"), "{}", done.stderr);
-    let done = radio(files.path(), &["check", "./lte", "--json"]).succeeded();
+    let done = radio(files.path(), &["check", "./lte", "--json"]).expect_success();
     assert!(technology(&done) == "wifi" && done.stderr.is_empty(), "{}", done.stderr);
 }
 
@@ -413,7 +424,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
     write("sideways.csv", "time,bytes,direction\n1,1,left\n");
     write("empty.csv", "");
     write("good.csv", "time,bytes,direction\n1,1,up\n");
-    for (words, code, sentence) in [
+    for (words, code, message) in [
         (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: the time is earlier than"),
         (vec!["energy", "nan.csv", "--profile", "lte"], 1, "line 2: `NaN` is not a time"),
         (vec!["energy", "negative.csv", "--profile", "lte"], 1, "line 2: `-1` is not a time"),
@@ -436,10 +447,16 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
         (vec!["energy", "twice.csv", "--profile", "lte"], 1, "the column `time` occurs twice"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
+        (vec!["infer", "--probes", "p.csv", "good.csv"], 2, "a trace has no effect"),
+        (vec!["infer", "--probes", "p.csv", "--local", "10.0.0.0/8"], 2, "--local has no effect"),
+        (vec!["infer", "--probes", "p.csv", "--window", "2s"], 2, "--window has no effect"),
+        (vec!["infer", "--probes", "p.csv", "--offset", "1"], 2, "--offset has no effect"),
+        (vec!["infer", "--probes", "p.csv", "--force"], 2, "--force has no effect"),
+        (vec!["infer", "--probes", "p.csv", "--profile", "lte"], 2, "--profile has no effect"),
     ] {
         let done = radio(files.path(), &words);
         assert_eq!(done.code(), code, "{words:?}: {}", done.stderr);
-        assert!(done.stderr.contains(sentence), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(message), "{words:?}: {}", done.stderr);
         assert!(done.stdout.is_empty(), "{words:?}: {}", done.stdout);
     }
 }
@@ -448,7 +465,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
 #[test]
 fn outputs_do_not_overwrite_inputs() {
     let files = folder();
-    beats(files.path());
+    heartbeats(files.path());
     let before = fs::read(files.path().join("beats.csv")).unwrap();
     fs::hard_link(files.path().join("beats.csv"), files.path().join("same.csv")).unwrap();
     for words in [
@@ -467,12 +484,12 @@ fn outputs_do_not_overwrite_inputs() {
     let table = files.path().join("table");
     std::os::unix::fs::symlink("real.parquet", &table).unwrap();
     fs::write(files.path().join("real.parquet"), "old").unwrap();
-    radio(files.path(), &["simulate", "beats.csv", "--parquet", "table"]).succeeded();
+    radio(files.path(), &["simulate", "beats.csv", "--parquet", "table"]).expect_success();
     assert!(fs::symlink_metadata(&table).unwrap().is_symlink());
     assert!(fs::read(files.path().join("real.parquet")).unwrap().starts_with(b"PAR1"));
     let script = "mkfifo pipe && (\"$1\" radio generate --heartbeat 30s -o pipe & cat pipe) | wc -l; \
                   test -p pipe";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
-    assert_eq!(finish(&mut shell).succeeded().stdout.trim(), "122");
+    assert_eq!(finish(&mut shell).expect_success().stdout.trim(), "122");
 }

@@ -1,102 +1,73 @@
 //! `manyways radio control` on a veth pair, with a check of every packet.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::cell::Cell;
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
 
+use manyways_tests::testbed::{Namespace, TIMEOUT, ip};
 use manyways_tests::{Need, RADIO, Running, finish, folder, manyways, manyways_path, needs};
-use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A test that exceeds this timeout hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Both ends of a veth pair in a network namespace without other traffic.
 struct Cable {
-    holder: Running,
+    namespace: Namespace,
     folder: TempDir,
 }
 
 /// Packets to this address leave over `near`; packets to the other one arrive there. No host has
 /// either address, and there are no answers.
-const AWAY: &str = "192.0.2.2:9";
-const BACK: &str = "198.51.100.1:9";
+const OUTGOING: &str = "192.0.2.2:9";
+const INCOMING: &str = "198.51.100.1:9";
 const CABLE: &str = r#"set -e
 sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
 ip link add near address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02
 ip addr add 192.0.2.1/24 dev near; ip link set near up; ip link set far up
 ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev near nud permanent
 ip route add 198.51.100.1 dev far src 192.0.2.1
-ip neigh add 198.51.100.1 lladdr 02:00:00:00:00:01 dev far nud permanent
-echo up; exec sleep 1000"#;
+ip neigh add 198.51.100.1 lladdr 02:00:00:00:00:01 dev far nud permanent"#;
 
 /// The programs and rights that a [`Cable`] needs.
-const NEEDS: Need = Need::All(&[
-    Need::Root,
-    Need::Command("ip"),
-    Need::Command("unshare"),
-    Need::Command("nsenter"),
-    Need::Command("setpriv"),
-]);
+const NEEDS: Need = Need::All(&[Need::Root, Need::Command("ip"), Need::Command("setpriv")]);
 
 impl Cable {
     fn new() -> Self {
-        let folder = folder();
+        let (namespace, folder) = (Namespace::new(), folder());
         fs::write(folder.path().join("radio.toml"), RADIO).expect("room for a profile");
-        let mut command = Command::new("unshare");
-        // The process ends with the test, however the test ends.
-        command.args(["-n", "setpriv", "--pdeathsig", "KILL", "sh", "-c", CABLE]);
-        let mut holder = Running::start(command.stdout(Stdio::piped()));
-        let mut up = [0; 3];
-        holder.stdout().expect("piped").read_exact(&mut up).expect("the cable is there");
-        Self { holder, folder }
+        namespace.finish(Command::new("sh").args(["-c", CABLE])).expect_success();
+        Self { namespace, folder }
     }
 
     fn profile(&self) -> PathBuf {
         self.folder.path().join("radio.toml")
     }
 
-    /// A command in the namespace.
-    fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &self.holder.pid().to_string(), "-n", "--", program]);
-        command
-    }
-
     fn socket(&self) -> UdpSocket {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.holder.pid()));
-        let namespace = namespace.expect("it is there");
-        // A socket stays in the namespace in which it was created.
-        let make = move || {
-            setns(namespace, CloneFlags::CLONE_NEWNET).expect("we may");
-            UdpSocket::bind("0.0.0.0:0").expect("a port is free")
-        };
-        thread::spawn(make).join().expect("it is made")
+        self.namespace.bind(([0, 0, 0, 0], 0).into())
     }
 
     /// Runs `radio control` on the near end.
     #[track_caller]
     fn control(&self, arguments: &[&str]) -> Control {
-        let mut command = self.inside("sh");
+        let mut command = Command::new("sh");
         // The output stays open while a process has one of the two streams.
         command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(manyways_path());
         command.args(["radio", "control", "--interface", "near", "--json", "--profile"]);
         command.arg(self.profile()).args(arguments);
-        let mut running = Running::start(command.stdout(Stdio::piped()));
+        let mut running = self.namespace.start(command.stdout(Stdio::piped()));
         let out = BufReader::new(running.stdout().expect("piped"));
         let (said, lines) = mpsc::channel();
         thread::spawn(move || {
             out.lines().map_while(Result::ok).try_for_each(|line| said.send(line))
         });
-        let control = Control { running, lines };
-        assert_eq!(control.line()["schema"], "manyways.events/1");
+        let control = Control { running, lines, time: Cell::new(0.0) };
+        assert_eq!(control.line()["schema"], "manyways.events/2");
         assert_eq!(control.line()["event"], "radio-begin");
         control
     }
@@ -106,14 +77,25 @@ impl Cable {
 struct Control {
     running: Running,
     lines: Receiver<String>,
+    /// Time of the last event.
+    time: Cell<f64>,
 }
 
 impl Control {
     /// The next line as JSON, or as a string if the line is not JSON.
     #[track_caller]
     fn line(&self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("it goes on");
-        serde_json::from_str(&line).unwrap_or(Value::String(line))
+        self.parse(self.lines.recv_timeout(TIMEOUT).expect("it goes on"))
+    }
+
+    /// Also checks that times do not go back.
+    #[track_caller]
+    fn parse(&self, line: String) -> Value {
+        let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+        if let Some(time) = value["time"].as_f64() {
+            assert!(time >= self.time.replace(time), "{value}");
+        }
+        value
     }
 
     #[track_caller]
@@ -134,17 +116,17 @@ impl Control {
     #[track_caller]
     fn end(mut self, signal: Signal) -> Vec<Value> {
         self.running.signal(signal);
-        let status = self.running.wait(PATIENCE).expect("it ends");
+        let status = self.running.wait(TIMEOUT).expect("it ends");
         assert_eq!(status.code(), Some(0));
-        self.rest()
+        self.remaining_events()
     }
 
     #[track_caller]
-    fn rest(&self) -> Vec<Value> {
+    fn remaining_events(&self) -> Vec<Value> {
         let mut said = Vec::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => said.push(serde_json::from_str(&line).unwrap_or(line.into())),
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => said.push(self.parse(line)),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return said,
                 Err(error) => panic!("the output is still open: {error}, {said:?}"),
             }
@@ -164,11 +146,11 @@ fn sleeps_between(arguments: &[&str], header: u64) {
     let cable = Cable::new();
     let socket = cable.socket();
     let control =
-        cable.control(&[&["--policy", "fixed:0.05", "--every", "1ms"], arguments].concat());
+        cable.control(&[&["--policy", "fixed:0.05", "--min-interval", "1ms"], arguments].concat());
     let (mut sent, mut received, mut slept, mut idle) = (0, 0, 0.0, 0.0);
     for round in 0..ROUNDS {
         let (away, back) = ([0; 100], [0; 1_000]);
-        socket.send_to(&away, AWAY).expect("it is sent");
+        socket.send_to(&away, OUTGOING).expect("it is sent");
         sent += 28 + header + 100;
         if round > 0 {
             slept += number(&control.event("radio-wake"), "slept_seconds");
@@ -176,7 +158,7 @@ fn sleeps_between(arguments: &[&str], header: u64) {
         let sleep = control.event("radio-sleep");
         assert!(number(&sleep, "idle_seconds") > 0.05, "{sleep}");
         assert_eq!(number(&sleep, "wait_seconds"), 0.05);
-        socket.send_to(&back, BACK).expect("it is sent");
+        socket.send_to(&back, INCOMING).expect("it is sent");
         received += 28 + header + 1_000;
         slept += number(&control.event("radio-wake"), "slept_seconds");
         idle = number(&control.event("radio-sleep"), "idle_seconds");
@@ -219,7 +201,7 @@ fn the_status_quo_sleeps_never_and_sees_all() {
     let socket = cable.socket();
     let control = cable.control(&["--policy", "status-quo"]);
     for _ in 0..500 {
-        socket.send_to(&[0; 10], AWAY).unwrap();
+        socket.send_to(&[0; 10], OUTGOING).unwrap();
     }
     let last = control.end(Signal::SIGTERM);
     let [summary] = last.as_slice() else { panic!("{last:?}") };
@@ -234,10 +216,10 @@ fn every_packet_is_reported_before_a_dormancy() {
     needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
-    let control = cable.control(&["--policy", "fixed:0", "--every", "0s"]);
+    let control = cable.control(&["--policy", "fixed:0", "--min-interval", "0s"]);
     const PACKETS: usize = 3_000;
     for round in 0..PACKETS {
-        socket.send_to(&[0; 10], AWAY).unwrap();
+        socket.send_to(&[0; 10], OUTGOING).unwrap();
         // Sometimes there is time for a dormancy.
         if round % 100 == 0 {
             while control.line()["event"] != "radio-sleep" {}
@@ -255,8 +237,8 @@ fn time_is_up() {
     needs!(NEEDS);
     let cable = Cable::new();
     let mut control = cable.control(&["--for", "50ms"]);
-    assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(0));
-    let last = control.rest();
+    assert_eq!(control.running.wait(TIMEOUT).and_then(|status| status.code()), Some(0));
+    let last = control.remaining_events();
     assert!(number(&last[0], "seconds") >= 0.05 && last.len() == 1, "{last:?}");
     assert_eq!(last[0]["saved_share"], Value::Null, "nothing passed");
 }
@@ -276,7 +258,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
     let control = cable.control(&[
         "--policy",
         "fixed:0.02",
-        "--every",
+        "--min-interval",
         "0s",
         "--actuator",
         "exec",
@@ -284,7 +266,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
         &command,
     ]);
     for (round, exit) in [3, 0, 0].into_iter().enumerate() {
-        socket.send_to(&[0; 10], AWAY).unwrap();
+        socket.send_to(&[0; 10], OUTGOING).unwrap();
         // The first command failed, so that there was no dormancy.
         if round == 2 {
             control.event("radio-wake");
@@ -308,7 +290,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
     let control = cable.control(&[
         "--policy",
         "fixed:0.02",
-        "--every",
+        "--min-interval",
         "0s",
         "--actuator",
         "exec",
@@ -319,7 +301,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
         "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
     ]);
     for _ in 0..2 {
-        socket.send_to(&[0; 10], AWAY).unwrap();
+        socket.send_to(&[0; 10], OUTGOING).unwrap();
         control.event("radio-sleep");
         assert_eq!(control.text(), "began");
         let killed = control.event("radio-command");
@@ -339,7 +321,7 @@ fn no_command_begins_while_another_one_runs() {
     let control = cable.control(&[
         "--policy",
         "fixed:0.02",
-        "--every",
+        "--min-interval",
         "0s",
         "--actuator",
         "exec",
@@ -347,14 +329,14 @@ fn no_command_begins_while_another_one_runs() {
         "sleep 0.3",
     ]);
     let (mut sleeps, mut over) = (0, 0);
-    socket.send_to(&[0; 10], AWAY).unwrap();
+    socket.send_to(&[0; 10], OUTGOING).unwrap();
     while over < 2 {
         let event = control.line();
         match event["event"].as_str() {
             Some("radio-sleep") => {
                 sleeps += 1;
                 // For another command, which could be reported before this one is over.
-                socket.send_to(&[0; 10], AWAY).unwrap();
+                socket.send_to(&[0; 10], OUTGOING).unwrap();
             }
             Some("radio-command") => over += 1,
             _ => {}
@@ -379,11 +361,11 @@ fn a_command_does_not_outlive_the_control() {
         "--command",
         "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
     ]);
-    socket.send_to(&[0; 10], AWAY).unwrap();
+    socket.send_to(&[0; 10], OUTGOING).unwrap();
     control.event("radio-sleep");
     assert_eq!(control.text(), "began");
     // One command at a time: this packet would cause another dormancy, but no other event follows.
-    socket.send_to(&[0; 10], AWAY).unwrap();
+    socket.send_to(&[0; 10], OUTGOING).unwrap();
     control.event("radio-wake");
     let last = control.end(Signal::SIGINT);
     assert_eq!(
@@ -399,14 +381,14 @@ fn an_interface_that_goes_away_ends_it() {
     for counters in [&[][..], &["--counters"]] {
         let cable = Cable::new();
         let mut control = cable.control(counters);
-        finish(cable.inside("ip").args(["link", "set", "near", "down"])).succeeded();
+        cable.namespace.run(|| ip("link set near down"));
         if counters.is_empty() {
             control.event("radio-down");
         }
-        finish(cable.inside("ip").args(["link", "del", "near"])).succeeded();
-        assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(1));
-        let last = control.rest();
-        assert_eq!(last[0]["fault"], "the interface was removed");
+        cable.namespace.run(|| ip("link del near"));
+        assert_eq!(control.running.wait(TIMEOUT).and_then(|status| status.code()), Some(1));
+        let last = control.remaining_events();
+        assert_eq!(last[0]["error"], "the interface was removed");
         assert_eq!(last[1], "manyways: near: the interface was removed");
     }
 }
@@ -416,17 +398,17 @@ fn counters_need_no_privileges() {
     needs!(NEEDS);
     let cable = Cable::new();
     let without = |arguments: &[&str]| {
-        let mut command = cable.inside("setpriv");
+        let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"]);
         command.arg(manyways_path()).args(["radio", "control", "--interface", "near"]);
         command.arg("--profile").arg(cable.profile()).args(["--for", "1ms"]).args(arguments);
-        finish(&mut command)
+        cable.namespace.finish(&mut command)
     };
     let refused = without(&[]);
     assert_eq!(refused.code(), 1);
     assert!(refused.stderr.contains("capturing packets is not allowed"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--counters"), "{}", refused.stderr);
-    assert!(without(&["--counters"]).succeeded().stdout.contains("Dormancy   none"));
+    assert!(without(&["--counters"]).expect_success().stdout.contains("Dormancy   none"));
 }
 
 #[test]
@@ -454,6 +436,19 @@ fn invalid_arguments_are_reported() {
         (&["--actuator", "exec"], 2, "--command"),
         (&["--command", "true"], 2, "--actuator exec"),
         (&["--counters", "--step", "0s"], 2, "at least 1ms"),
+        (&["--step", "10ms"], 2, "--counters"),
+        (&["--timeout", "3s"], 2, "--command"),
+        (&["--bond", "mine"], 2, "--hold"),
+        (
+            &["--policy", "makeactive", "--hold", "mail", "--min-interval", "2s"],
+            2,
+            "--min-interval has no effect",
+        ),
+        (
+            &["--policy", "status-quo", "--actuator", "exec", "--command", "true"],
+            2,
+            "--command has no effect with this policy",
+        ),
         (&["--for", "soon"], 2, "--for"),
     ] {
         let said = control(arguments);
@@ -465,7 +460,7 @@ fn invalid_arguments_are_reported() {
 /// Two requests over a link with a radio, the second one after fast dormancy.
 const DEVICE: &str = r#"set -e
 "$MANYWAYS" radio control --interface cell --profile "$OUT/radio.toml" --policy fixed:0.05 --json \
-    --every 0s --actuator exec --command '"$MANYWAYS" lab set --lab radio-control cell rrc=dormant' \
+    --min-interval 0s --actuator exec --command '"$MANYWAYS" lab set --lab radio-control cell rrc=dormant' \
     >"$OUT/events" & CONTROL=$!
 until grep -qs radio-begin "$OUT/events"; do :; done
 for round in 1 2; do
@@ -497,7 +492,7 @@ fn a_command_sends_the_radio_of_a_lab_to_sleep() {
         DEVICE,
     ]);
     lab.env("MANYWAYS", manyways_path()).env("OUT", folder.path());
-    let done = finish(&mut lab).succeeded();
+    let done = finish(&mut lab).expect_success();
     let status: Value = serde_json::from_str(&done.stdout).unwrap();
     let radio = &status["links"][0]["radio"];
     assert_eq!((&radio["sleeps"], &radio["state"]), (&2.into(), &"IDLE".into()), "{status}");

@@ -5,28 +5,16 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use manyways_rig::radio_profile;
 use manyways_tests::{Finished, Need, Running, finish, folder, manyways, needs};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Connected for 300 ms after a packet, then a promotion of 60 ms; from 900 ms on one of 120 ms.
-fn profile() -> String {
-    let state = |name: &str, more: &str| {
-        format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
-    };
-    [
-        "title = \"A radio with short timers\"\ntechnology = \"3g\"\n",
-        "[transfer]\nsend = \"1W\"\nreceive = \"1W\"\nsource = \"made up\"\n",
-        &state("high", "timer = \"300ms\""),
-        &state("low", "timer = \"600ms\"\npromotion-delay = \"60ms\""),
-        &state("idle", "promotion-delay = \"120ms\""),
-    ]
-    .concat()
-}
-
-/// A command in a lab with this radio.
+/// A command in a lab with a radio that is connected for 300 ms after a packet, then needs a promotion
+/// of 60 ms, and from 900 ms on one of 120 ms.
 fn in_lab(files: &Path, words: &[&str]) -> Command {
-    fs::write(files.join("radio.toml"), profile()).expect("room for a profile");
+    let profile = radio_profile([0.3, 0.9], [0.06, 0.12]);
+    fs::write(files.join("radio.toml"), profile).expect("room for a profile");
     let mut command = manyways();
     let link = format!("lte:delay=10ms,rrc={}", files.join("radio.toml").display());
     command.args(["lab", "shell", "--link", &link, "--"]).args(words).current_dir(files);
@@ -47,17 +35,18 @@ fn document(done: &Finished) -> Value {
 fn is_the_profile(found: &Value) {
     let timers = found["timers"].as_array().expect("a list");
     assert_eq!(timers.len(), 2, "{found:#}");
-    for (timer, (ends, promotion)) in timers.iter().zip([(0.3, 0.06), (0.9, 0.12)]) {
+    for (timer, (end, promotion)) in timers.iter().zip([(0.3, 0.06), (0.9, 0.12)]) {
         let number = |value: &Value| value.as_f64().expect("a number");
         for edge in ["onset", "completion"] {
             let seen = number(&timer[edge]["seconds"]);
-            assert!((seen - ends).abs() <= 0.1, "{ends}: {found:#}");
+            assert!((seen - end).abs() <= 0.1, "{end}: {found:#}");
         }
         let seen = number(&timer["promotion_seconds"]);
         assert!((seen - promotion).abs() <= 0.02, "{promotion}: {found:#}");
     }
 }
 
+// Slow: waits for 48 gaps of up to 1.2 s, 30 s in total.
 #[test]
 fn the_timers_of_an_emulated_radio_are_found() {
     needs!(Need::Root, Need::Command("ip"));
@@ -65,7 +54,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
     let ladder = ["--from", "50ms", "--to", "1200ms", "--step", "50ms", "--rounds", "2"];
     let target = ["--target", "198.18.0.1", "--output", "probes.csv"];
     let words = probe(&[&target[..], &ladder].concat());
-    let done = finish(&mut in_lab(files.path(), &words)).succeeded();
+    let done = finish(&mut in_lab(files.path(), &words)).expect_success();
     let found = document(&done);
     assert_eq!(found["schema"], "manyways.radio-probe/1");
     let so_far = (&found["planned"], &found["answered"], &found["whole"]);
@@ -78,7 +67,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
     assert_eq!(text.lines().count(), 49, "{text}");
     // With --resume there is nothing left to do; without it the existing file is refused.
     let mut words = [&words[..], &["--resume"]].concat();
-    let done = finish(&mut in_lab(files.path(), &words)).succeeded();
+    let done = finish(&mut in_lab(files.path(), &words)).expect_success();
     assert_eq!(document(&done)["timers"], found["timers"]);
     words.pop();
     let done = finish(&mut in_lab(files.path(), &words));
@@ -87,6 +76,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
 }
 
 /// By TCP to a closed port, while another program sends sometimes.
+// Slow: waits for 39 undisturbed gaps of up to 0.7 s.
 #[test]
 fn disturbed_gaps_do_not_count() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
@@ -94,7 +84,7 @@ fn disturbed_gaps_do_not_count() {
     let script = "ping -q -i 1.7 198.18.0.1 > /dev/null & \
                   manyways radio probe --interface lte --json --target 198.18.0.1:9 --from 100ms \
                   --to 700ms --step 50ms --rounds 3; status=$?; kill $!; exit $status";
-    let done = finish(&mut in_lab(files.path(), &["sh", "-c", script])).succeeded();
+    let done = finish(&mut in_lab(files.path(), &["sh", "-c", script])).expect_success();
     let found = document(&done);
     assert_eq!((&found["method"], &found["answered"]), (&"TCP to port 9".into(), &39.into()));
     assert!(found["disturbed"].as_u64().expect("a number") > 0, "{found:#}");
@@ -113,6 +103,7 @@ fn disturbed_gaps_do_not_count() {
     assert_eq!(count, 3 * 8);
 }
 
+// Slow: waits for 72 gaps of up to 0.4 s, 16 s in total.
 #[test]
 fn a_stopped_run_can_be_resumed() {
     needs!(Need::Root, Need::Command("ip"));
@@ -136,14 +127,18 @@ fn a_stopped_run_can_be_resumed() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     running.signal(Signal::SIGTERM);
-    let said: String = lines.map_while(Result::ok).collect();
-    let found: Value = serde_json::from_str(&said).expect("what there is");
+    let output: String = lines.map_while(Result::ok).collect();
+    let found: Value = serde_json::from_str(&output).expect("what there is");
     assert_eq!((&found["whole"], &found["planned"]), (&false.into(), &72.into()), "{found:#}");
-    assert!(found["no_timer"].as_str().is_some_and(|why| why.contains("too few")), "{found:#}");
+    assert!(
+        found["no_timer"].as_str().is_some_and(|reason| reason.contains("too few")),
+        "{found:#}"
+    );
     let before = written() - 1;
     assert_eq!(found["answered"], before);
 
-    let done = finish(&mut in_lab(files.path(), &[&words[..], &["--resume"]].concat())).succeeded();
+    let done =
+        finish(&mut in_lab(files.path(), &[&words[..], &["--resume"]].concat())).expect_success();
     assert!(
         done.stderr.contains(&format!(
             "Resumed probes to 198.18.0.1 over lte by ICMP echo: {} gaps",
@@ -159,7 +154,7 @@ fn a_stopped_run_can_be_resumed() {
 fn invalid_arguments_are_refused() {
     let probe = |words: &[&str]| finish(manyways().args(["radio", "probe"]).args(words));
     let lo = ["--interface", "lo", "--target", "127.0.0.1"];
-    for (words, sentence, hint) in [
+    for (words, message, hint) in [
         (
             &["--interface", "nowhere0", "--target", "127.0.0.1"][..],
             "there is no interface `nowhere0`",
@@ -184,7 +179,7 @@ fn invalid_arguments_are_refused() {
     ] {
         let done = probe(words);
         assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
-        for part in [sentence, hint] {
+        for part in [message, hint] {
             assert!(done.stderr.contains(part), "{words:?}: no `{part}` in {}", done.stderr);
         }
     }

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use manyways_tests::{
-    Authority, Finished, Need, Server, Site, SiteError, finish, folder, needs, object, same_content,
+    Authority, Finished, Need, Server, ServerConfig, ServerError, finish, folder, needs, object,
+    same_content,
 };
 
 /// Two unused addresses on the loopback interface.
@@ -23,25 +24,25 @@ fn curl(authority: &Authority, words: &[&str]) -> Finished {
             .arg(authority.authority())
             .args(words),
     )
-    .succeeded()
+    .expect_success()
 }
 
 fn serves_what_downloads_need(
-    configure: fn(&std::path::Path, &Site<'_>) -> Result<Server, SiteError>,
+    configure: fn(&std::path::Path, &ServerConfig<'_>) -> Result<Server, ServerError>,
 ) {
     let (own, root) = (folder(), folder());
     let original = object(root.path(), "object", 3_000_001, 7);
     let authority =
         Authority::new(own.path(), &["origin.lab", "127.0.0.1"]).expect("a certificate");
     let [plain, secure] = free_addresses();
-    let site = Site {
+    let config = ServerConfig {
         root: root.path(),
         plain: &[plain],
         secure: &[secure],
         authority: Some(&authority),
-        more: "",
+        extra_config: "",
     };
-    let server = configure(own.path(), &site).expect("a configuration");
+    let server = configure(own.path(), &config).expect("a configuration");
     let _running = server.start(&[]);
 
     let copy = own.path().join("copy");

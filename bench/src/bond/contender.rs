@@ -7,7 +7,7 @@ use manyways_trace::scenario::LinkSpec;
 pub enum Contender {
     /// `manyways bond` over every link, through a gateway on the host `host`.
     Bond {
-        by: By,
+        by: Scheduling,
         /// Host of the gateway; the server runs on the same host.
         host: usize,
     },
@@ -24,7 +24,7 @@ pub enum Contender {
 
 /// Scheduling of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
+pub enum Scheduling {
     Default,
     /// The scheduler of this name.
     Scheduler(&'static str),
@@ -33,22 +33,24 @@ pub enum By {
 }
 
 /// The default scheduler through the first host.
-pub const BOND: Contender = Contender::Bond { by: By::Default, host: 0 };
+pub const BOND: Contender = Contender::Bond { by: Scheduling::Default, host: 0 };
 
 impl Contender {
     /// `manyways bond` with the scheduler of this name.
     pub const fn scheduled(scheduler: &'static str) -> Self {
-        Self::Bond { by: By::Scheduler(scheduler), host: 0 }
+        Self::Bond { by: Scheduling::Scheduler(scheduler), host: 0 }
     }
 
     /// Name in results: `bond`, `mptcp-wifi`, `lte`, `direct-wifi`.
     pub fn name(&self, links: &[LinkSpec]) -> String {
         let link = |index: usize| links.get(index).map_or("?", |link| link.name.as_str());
         match *self {
-            Self::Bond { by: By::Default, host: 0 } => "bond".to_owned(),
-            Self::Bond { by: By::Scheduler(scheduler), host: 0 } => format!("bond {scheduler}"),
-            Self::Bond { by: By::FourApps, host: 0 } => "bond four-apps".to_owned(),
-            Self::Bond { host, .. } => format!("bond at {}", place(host)),
+            Self::Bond { by: Scheduling::Default, host: 0 } => "bond".to_owned(),
+            Self::Bond { by: Scheduling::Scheduler(scheduler), host: 0 } => {
+                format!("bond {scheduler}")
+            }
+            Self::Bond { by: Scheduling::FourApps, host: 0 } => "bond four-apps".to_owned(),
+            Self::Bond { host, .. } => format!("bond at {}", host_letter(host)),
             Self::Mptcp(index) => format!("mptcp-{}", link(index)),
             Self::Spliced(index) => link(index).to_owned(),
             Self::Direct(index) => format!("direct-{}", link(index)),
@@ -78,7 +80,7 @@ impl Contender {
 }
 
 /// The letter of a host, as in the paper.
-fn place(host: usize) -> char {
+fn host_letter(host: usize) -> char {
     char::from(b'A' + host.min(25) as u8)
 }
 
@@ -92,8 +94,8 @@ mod tests {
         let name = |contender: Contender| contender.name(&links);
         assert_eq!(name(BOND), "bond");
         assert_eq!(name(Contender::scheduled("ecf")), "bond ecf");
-        assert_eq!(name(Contender::Bond { by: By::Default, host: 2 }), "bond at C");
-        assert_eq!(name(Contender::Bond { by: By::FourApps, host: 0 }), "bond four-apps");
+        assert_eq!(name(Contender::Bond { by: Scheduling::Default, host: 2 }), "bond at C");
+        assert_eq!(name(Contender::Bond { by: Scheduling::FourApps, host: 0 }), "bond four-apps");
         assert_eq!(name(Contender::Mptcp(1)), "mptcp-lte");
         assert_eq!(name(Contender::Spliced(0)), "wifi");
         assert_eq!(name(Contender::Direct(0)), "direct-wifi");

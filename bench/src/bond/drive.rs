@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
-use manyways_lab::Place;
-use manyways_net::bond::gateway_status::GatewayStatus;
-use manyways_net::bond::status::{Status, Totals};
+use manyways_lab::Node;
+use manyways_net::bond::{GatewayStatus, Status, Totals};
 use manyways_rig::cell::Run;
-use manyways_rig::launch::{DriveError, Launcher, all_of, first_line, system};
+use manyways_rig::launch::{DriveError, Launcher, first_line, output, system};
 use manyways_sys::clock::Clock;
 use manyways_trace::scenario::{Change, LinkState};
 use manyways_unit::{Size, Span, Time};
@@ -20,20 +19,20 @@ use super::Bond;
 use super::contender::Contender;
 use super::plan::{self, Cell, Entry};
 use super::record::{Figures, Record, Sockets};
-use super::site::{CALL, SERVER, Site, WEB};
-use super::task::{GOES, Task};
-use crate::traffic::Told;
+use super::task::{INTERRUPTION_TIME, Task};
+use super::testbed::{CALL_PORT, SERVER_PORT, Testbed, WEB_PORT};
+use crate::traffic::Measurement;
 
-/// The sockets are read at this time of a transfer of [`SAMPLE`].
-const MIDDLE: Span = Span::from_millis(700);
-const SAMPLE: Size = Size::from_bytes(3_000_000);
+/// The sockets are read at this time of a transfer of [`SOCKET_SAMPLE_SIZE`].
+const SOCKET_SAMPLE_TIME: Span = Span::from_millis(700);
+const SOCKET_SAMPLE_SIZE: Size = Size::from_bytes(3_000_000);
 /// Size of a messenger's message.
-const MESSAGE: Size = Size::from_bytes(200);
+const MESSAGE_SIZE: Size = Size::from_bytes(200);
 /// After this idle time the carriers restart with a small congestion window, as for a returning
 /// user. Without it, the result would depend on the order of the runs.
-const COOL: Span = Span::from_secs(2);
+const COOL_DOWN: Span = Span::from_secs(2);
 /// The carrying link of a stream is the one that delivered most bytes in this time.
-const BUSY: Span = Span::from_secs(1);
+const BUSY_INTERVAL: Span = Span::from_secs(1);
 
 pub fn measure(
     bond: &Bond,
@@ -41,57 +40,55 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    if plan::wants_browser(cell) && bond.programs.browser.is_none() {
+    if plan::needs_browser(cell) && bond.programs.browser.is_none() {
         let words = "chromium is not installed: run scripts/setup bench";
-        return Err(DriveError::Site(words.to_owned()));
+        return Err(DriveError::Server(words.to_owned()));
     }
     let mut launcher = Launcher::start(cell, "bench-bond", bond.seed, &bond.termination)?;
-    let mut contenders: Vec<Contender> = Vec::new();
-    for entry in &cell.contenders {
-        if !contenders.contains(&entry.contender) {
-            contenders.push(entry.contender);
-        }
-    }
-    let site = Site::start(&mut launcher.lab, &bond.programs, cell, &contenders)?;
+    let mut contenders: Vec<Contender> = cell.contenders.iter().map(|e| e.contender).collect();
+    contenders.sort_unstable();
+    contenders.dedup();
+    let testbed = Testbed::start(&mut launcher.lab, &bond.programs, cell, &contenders)?;
     let (last, clock) = (BTreeMap::new(), Clock::start());
-    let mut stage = Stage { bond, cell, launcher, site, last, told: None, clock };
+    let mut stage =
+        CellRunner { bond, cell, launcher, testbed, last_ends: last, last_totals: None, clock };
     let mut able = Vec::new();
     for contender in contenders {
-        let seen = stage.look_at_sockets(contender)?;
+        let seen = stage.sample_sockets(contender)?;
         if contender.is_mptcp() && seen.subflows.len() < cell.links.len() {
             let made = seen.subflows.len();
             let name = contender.name(&cell.links);
-            record.left_out.push(format!("{name}: the kernel made {made} MPTCP subflows"));
+            record.skipped.push(format!("{name}: the kernel made {made} MPTCP subflows"));
         } else {
             able.push(contender);
         }
-        record.more.sockets.push(seen);
+        record.extra.sockets.push(seen);
     }
     let able = |entry: &&Entry| able.contains(&entry.contender);
     let able: Vec<Entry> = cell.contenders.iter().filter(able).copied().collect();
     cell.run_rounds(&able, bond.seed, record, progress, |round, entry| stage.run(round, entry))?;
-    record.restless = stage.launcher.restless.get();
+    record.drain_failures = stage.launcher.drain_failures.get();
     Ok(())
 }
 
-struct Stage<'a> {
+struct CellRunner<'a> {
     bond: &'a Bond,
     cell: &'a Cell,
     launcher: Launcher<'a>,
-    site: Site,
+    testbed: Testbed,
     /// End of each contender's last run.
-    last: BTreeMap<Contender, Time>,
+    last_ends: BTreeMap<Contender, Time>,
     /// Counters of the bond's endpoints at that time; `None` if no task used them.
-    told: Option<[Totals; 2]>,
+    last_totals: Option<[Totals; 2]>,
     clock: Clock,
 }
 
-impl Stage<'_> {
+impl CellRunner<'_> {
     fn load(&self, entry: &Entry) -> Command {
-        let port = if matches!(entry.task, Task::Page(_)) { WEB } else { SERVER };
+        let port = if matches!(entry.task, Task::Page(_)) { WEB_PORT } else { SERVER_PORT };
         let mut command = self.load_by(&self.bond.programs.own, entry, port);
         if let (Task::Page(_), Some(browser)) = (entry.task, &self.bond.programs.browser) {
-            command.arg("--browser").arg(browser).arg("--folder").arg(self.site.folder());
+            command.arg("--browser").arg(browser).arg("--folder").arg(self.testbed.folder());
         }
         command
     }
@@ -99,11 +96,16 @@ impl Stage<'_> {
     /// The load of `entry` by this program, to this port of the server.
     fn load_by(&self, program: &Path, entry: &Entry, port: u16) -> Command {
         let mut command = Command::new(program);
-        command.arg("load").args(self.site.way(entry.contender, port, self.cell.hosts.len()));
+        command.arg("load").args(self.testbed.load_args(
+            entry.contender,
+            port,
+            self.cell.hosts.len(),
+        ));
         // The server next to a gateway has its distance as think time; the other contenders have it
         // as link delay.
-        if !self.cell.setting.think.is_zero() && entry.contender.is_bond() {
-            command.arg(format!("--think={}ms", self.cell.setting.think.as_nanos() / 1_000_000));
+        if !self.cell.setting.think_time.is_zero() && entry.contender.is_bond() {
+            command
+                .arg(format!("--think={}ms", self.cell.setting.think_time.as_nanos() / 1_000_000));
         }
         command.args(entry.task.arguments(plan::rate(self.cell, entry.contender)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -111,92 +113,89 @@ impl Stage<'_> {
     }
 
     /// Reads every socket in the middle of a transfer, on both sides.
-    fn look_at_sockets(&self, contender: Contender) -> Result<Sockets, DriveError> {
-        let entry = Entry { contender, task: Task::file(SAMPLE.as_bytes()) };
+    fn sample_sockets(&self, contender: Contender) -> Result<Sockets, DriveError> {
+        let entry = Entry { contender, task: Task::file(SOCKET_SAMPLE_SIZE.as_bytes()) };
         let (found, _) = self.launcher.sockets_during(
             self.load(&entry),
             (self.cell.hosts.len(), &self.bond.programs.ss),
             Span::ZERO,
-            |_, elapsed| elapsed >= MIDDLE,
+            |_, elapsed| elapsed >= SOCKET_SAMPLE_TIME,
         )?;
         let mut seen =
             Sockets { contender: contender.name(&self.cell.links), ..Sockets::default() };
-        for (place, socket) in found {
+        for (node, socket) in found {
             match socket.mptcp {
                 // Both endpoints of a subflow are found; one of them is on the device.
-                true if place == Place::Device => seen.subflows.push(socket.control),
+                true if node == Node::Device => seen.subflows.push(socket.congestion_control),
                 true => {}
-                false => seen.plain.push(socket.control),
+                false => seen.plain.push(socket.congestion_control),
             }
         }
         Ok(seen)
     }
 
     fn run(&mut self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
-        if let Some(at) = self.last.get(&entry.contender)
+        if let Some(at) = self.last_ends.get(&entry.contender)
             && entry.contender.is_bond()
         {
             let idle = self.clock.now().since(*at);
-            sleep(COOL.saturating_sub(idle).into());
+            sleep(COOL_DOWN.saturating_sub(idle).into());
         }
-        let unit = entry.task.unit();
-        let mut figures =
-            Figures { task: entry.task.name(), unit: unit.name().to_owned(), ..Figures::default() };
-        let offset = self.cell.offset(round, plan::RECORDED);
+        let mut figures = Figures::of(&entry.task);
+        let offset = self.cell.offset(round, plan::RECORDING_STEP);
         let (outcome, link_bytes) = match entry.task {
-            Task::Stall(state) => self.stall(entry, state)?,
-            Task::Apps { length, store } => self.apps(entry, length, store)?,
-            Task::Counted(_) => self.counted(entry, offset)?,
-            _ => self.alone(entry, offset)?,
+            Task::Stall(state) => self.run_stall(entry, state)?,
+            Task::Apps { length, store } => self.run_apps(entry, length, store)?,
+            Task::CountedBulk(_) => self.run_counted(entry, offset)?,
+            _ => self.run_alone(entry, offset)?,
         };
-        self.last.insert(entry.contender, self.clock.now());
+        self.last_ends.insert(entry.contender, self.clock.now());
         figures.link_bytes = link_bytes;
         let failed = match outcome {
-            Ok(told) => {
+            Ok(measurement) => {
                 let rate = plan::rate(self.cell, entry.contender);
-                figures.value = Some(entry.task.figure(told.value, rate));
-                figures.more = told.more;
+                figures.value = Some(entry.task.figure(measurement.value, rate));
+                figures.extra = measurement.extra;
                 if matches!(entry.task, Task::Requests { .. }) {
-                    figures.samples = told.samples.iter().map(|one| unit.shown(*one)).collect();
+                    let shown = |one: &f64| entry.task.shown(*one);
+                    figures.samples = measurement.samples.iter().map(shown).collect();
                 }
                 None
             }
-            Err(why) => Some(why),
+            Err(reason) => Some(reason),
         };
         Ok(Run::of(figures, failed))
     }
 
-    fn alone(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
+    fn run_alone(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
         let patience = plan::seconds(self.cell, entry) * 4.0 + 20.0;
-        let ended = self.launcher.run(self.load(entry), patience, offset, &[])?;
-        let outcome = told(ended.success, &ended.stdout, &ended.stderr);
+        let ended = self.launcher.run(self.load(entry), patience, (offset, &[]), None)?;
+        let outcome = parse_result(ended.success, &ended.stdout, &ended.stderr);
         Ok((outcome, ended.link_bytes))
     }
 
     /// Runs a stream and interrupts the link that carries it.
-    fn stall(&mut self, entry: &Entry, state: LinkState) -> Result<Outcome, DriveError> {
-        self.site.renew(&self.launcher.lab, entry.contender)?;
-        self.launcher.settle()?;
+    fn run_stall(&mut self, entry: &Entry, state: LinkState) -> Result<Outcome, DriveError> {
+        self.testbed.restart_client(&self.launcher.lab, entry.contender)?;
+        self.launcher.drain()?;
         let start = self.launcher.delivered()?;
-        let mut child = self.launcher.lab.spawn(Place::Device, self.load(entry))?;
-        sleep((GOES - BUSY).into());
+        let mut child = self.launcher.lab.spawn(Node::Device, self.load(entry))?;
+        sleep((INTERRUPTION_TIME - BUSY_INTERVAL).into());
         let before = self.launcher.delivered()?;
-        sleep(BUSY.into());
-        let now = self.launcher.delivered()?;
-        let brought = |index: &usize| now[*index] - before[*index];
-        let busy = (0..now.len()).max_by_key(brought).unwrap_or_default();
+        sleep(BUSY_INTERVAL.into());
+        let recent = self.launcher.delivered_since(&before)?;
+        let busy = (0..recent.len()).max_by_key(|link| recent[*link]).unwrap_or_default();
         let link = &self.cell.links[busy].name;
         self.launcher.lab.change(link, vec![Change::State(state)])?;
-        let outcome = self.end(&mut child, Span::from_secs(60))?;
+        let outcome = self.wait_result(&mut child, Span::from_secs(60))?;
         self.launcher.lab.change(link, vec![Change::State(LinkState::Up)])?;
-        self.launcher.settle()?;
-        let bytes = self.launcher.delivered()?.iter().zip(&start).map(|(a, b)| a - b).collect();
-        Ok((outcome, bytes))
+        self.launcher.drain()?;
+        Ok((outcome, self.launcher.delivered_since(&start)?))
     }
 
     /// Runs the applications of the policy together. The figure is the number of bytes that the
     /// last link carried for them, in both directions, until all links were quiet.
-    fn apps(&self, entry: &Entry, length: Span, store: bool) -> Result<Outcome, DriveError> {
+    fn run_apps(&self, entry: &Entry, length: Span, store: bool) -> Result<Outcome, DriveError> {
         let contender = entry.contender;
         // Kernel MPTCP has no datagrams: the datagrams of the call use its first link directly.
         let called = match contender {
@@ -204,35 +203,45 @@ impl Stage<'_> {
             other => other,
         };
         let call = Entry { contender: called, task: Task::Call(length) };
-        let messenger = Entry { contender, task: messages(length) };
+        let messenger = Entry { contender, task: messenger_task(length) };
         let own = self.bond.programs.own.clone();
         let mut apps = vec![
-            ("call, ms", own, call, CALL),
-            ("messenger p95, ms", self.site.disguise("messenger")?, messenger, SERVER),
+            ("call, ms", own, call, CALL_PORT),
+            (
+                "messenger p95, ms",
+                self.testbed.copy_program_as("messenger")?,
+                messenger,
+                SERVER_PORT,
+            ),
         ];
         if store {
             let download = Entry { contender, task: Task::Bulk(length) };
-            apps.push(("app store, Mbit/s", self.site.disguise("snapd")?, download, SERVER));
+            apps.push((
+                "app store, Mbit/s",
+                self.testbed.copy_program_as("snapd")?,
+                download,
+                SERVER_PORT,
+            ));
         }
-        self.launcher.settle()?;
+        self.launcher.drain()?;
         let (start, before) = (self.launcher.delivered()?, self.launcher.carried()?);
         let mut running = Vec::new();
         for (what, program, entry, port) in &apps {
             let command = self.load_by(program, entry, *port);
-            running.push((what, entry.task, self.launcher.lab.spawn(Place::Device, command)?));
+            running.push((what, entry.task, self.launcher.lab.spawn(Node::Device, command)?));
         }
-        let mut all = Ok(Told::default());
+        let mut all = Ok(Measurement::default());
         for (what, task, child) in &mut running {
-            let one = self.end(child, length * 4)?;
+            let one = self.wait_result(child, length * 4)?;
             all = all.and_then(|mut all| {
                 let one = one?;
                 let value = task.figure(one.value, plan::rate(self.cell, contender));
-                all.more.insert(what.to_string(), value);
-                all.more.extend(one.more.get_key_value("lost").map(|(k, v)| (k.clone(), *v)));
+                all.extra.insert(what.to_string(), value);
+                all.extra.extend(one.extra.get_key_value("lost").map(|(k, v)| (k.clone(), *v)));
                 Ok(all)
             });
         }
-        self.launcher.settle()?;
+        self.launcher.drain()?;
         let after = self.launcher.carried()?;
         let carried: Vec<(u64, u64)> =
             after.iter().zip(&before).map(|(a, b)| (a.0 - b.0, a.1 - b.1)).collect();
@@ -240,84 +249,86 @@ impl Stage<'_> {
         let sum = carried.iter().map(|link| link.0).sum::<u64>();
         let outcome = all.map(|mut all| {
             all.value = bytes as f64;
-            all.more.insert("packets".to_owned(), packets as f64);
-            all.more.insert("share".to_owned(), bytes as f64 / sum.max(1) as f64);
+            all.extra.insert("packets".to_owned(), packets as f64);
+            all.extra.insert("share".to_owned(), bytes as f64 / sum.max(1) as f64);
             all
         });
-        let brought = self.launcher.delivered()?.iter().zip(&start).map(|(a, b)| a - b).collect();
-        Ok((outcome, brought))
+        Ok((outcome, self.launcher.delivered_since(&start)?))
     }
 
     /// A transfer, and the difference of the counters of both endpoints since the previous one. It
     /// includes bytes that a stalled link delivered late.
-    fn counted(&mut self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
-        let before = self.told.take().map_or_else(|| self.totals(), Ok)?;
-        let (outcome, bytes) = self.alone(entry, offset)?;
-        sleep(COOL.into());
+    fn run_counted(&mut self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
+        let before = self.last_totals.take().map_or_else(|| self.totals(), Ok)?;
+        let (outcome, bytes) = self.run_alone(entry, offset)?;
+        sleep(COOL_DOWN.into());
         let after = self.totals()?;
-        self.told = Some(after);
-        let outcome = outcome.and_then(|told| {
+        self.last_totals = Some(after);
+        let outcome = outcome.and_then(|measurement| {
             let since = |count: fn(&Totals) -> u64| -> Result<f64, String> {
                 let of = |end: &[Totals; 2]| end.iter().map(count).sum::<u64>();
                 let counted = of(&after).checked_sub(of(&before));
                 counted.map(|bytes| bytes as f64).ok_or_else(|| "a session ended".to_owned())
             };
-            let goodput = Task::Bulk(Span::ZERO).unit().name();
             let spurious = since(|end| end.spurious_bytes)?;
             let repeated = since(|end| end.duplicate_bytes)?;
             let came = since(|end| end.received_bytes)? - repeated;
             let more = [
                 ("spurious", spurious),
                 ("reinjected", since(|end| end.reinjected_bytes)?),
-                ("repeated", repeated),
-                ("came", came),
-                (goodput, came * 8.0 / 1e6 / told.value),
+                ("duplicate", repeated),
+                ("received", came),
+                ("Mbit/s", came * 8.0 / 1e6 / measurement.value),
             ];
             let more = more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            Ok(Told { value: 100.0 * spurious / came, more, ..Told::default() })
+            Ok(Measurement {
+                value: 100.0 * spurious / came,
+                extra: more,
+                ..Measurement::default()
+            })
         });
         Ok((outcome, bytes))
     }
 
     /// The counters of the client, and of the gateway over all sessions.
     fn totals(&self) -> Result<[Totals; 2], DriveError> {
-        let client: Status = self.ask(Place::Device, &[])?;
-        let gateway: GatewayStatus = self.ask(Place::Host(0), &["--gateway"])?;
+        let client: Status = self.query_status(Node::Device, &[])?;
+        let gateway: GatewayStatus = self.query_status(Node::Host(0), &["--gateway"])?;
         let sessions = gateway.sessions.into_iter().map(|session| session.totals);
         Ok([client.totals, sessions.reduce(Add::add).unwrap_or_default()])
     }
 
-    fn ask<T: DeserializeOwned>(&self, place: Place, end: &[&str]) -> Result<T, DriveError> {
+    fn query_status<T: DeserializeOwned>(&self, node: Node, end: &[&str]) -> Result<T, DriveError> {
         let mut command = Command::new(&self.bond.programs.manyways);
         command.args(["bond", "status", "--json"]).args(end);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = self.launcher.lab.spawn(place, command)?.wait_with_output();
+        let output = self.launcher.lab.spawn(node, command)?.wait_with_output();
         let output = output.map_err(system("ask for the status"))?;
         serde_json::from_slice(&output.stdout).map_err(|error| {
             let said = first_line(&String::from_utf8_lossy(&output.stderr));
-            DriveError::Site(format!("no status of the bond: {error}; {said}"))
+            DriveError::Server(format!("no status of the bond: {error}; {said}"))
         })
     }
 
     /// The result of a load generator after its end.
-    fn end(&self, child: &mut Child, patience: Span) -> Result<Result<Told, String>, DriveError> {
-        let ended = self.launcher.has_ended(child, patience)?;
-        if !ended {
-            let _ = child.kill();
-        }
-        let status = child.wait().map_err(system("wait for a contender"))?;
-        let (said, complained) = (all_of(child.stdout.take()), all_of(child.stderr.take()));
-        Ok(told(ended.then(|| status.success()), &said, &complained))
+    fn wait_result(
+        &self,
+        child: &mut Child,
+        timeout: Span,
+    ) -> Result<Result<Measurement, String>, DriveError> {
+        let ended = self.launcher.has_ended(child, timeout)?;
+        let (success, stdout, stderr) = output(child, ended)?;
+        Ok(parse_result(success, &stdout, &stderr))
     }
 }
 
 /// Result of the load generator, and delivered IP bytes of each link towards the device.
-type Outcome = (Result<Told, String>, Vec<u64>);
+type Outcome = (Result<Measurement, String>, Vec<u64>);
 
 /// Small requests and responses over one connection.
-fn messages(length: Span) -> Task {
+fn messenger_task(length: Span) -> Task {
     Task::Requests {
-        size: MESSAGE,
+        size: MESSAGE_SIZE,
         every: Span::from_secs(1),
         count: length.as_secs_f64() as u32,
         keep: true,
@@ -326,7 +337,11 @@ fn messages(length: Span) -> Task {
 }
 
 /// The result of a load generator, or the reason why there is none.
-fn told(success: Option<bool>, said: &str, complained: &str) -> Result<Told, String> {
+fn parse_result(
+    success: Option<bool>,
+    said: &str,
+    complained: &str,
+) -> Result<Measurement, String> {
     match success {
         None => Err("it took too long".to_owned()),
         Some(false) => Err(first_line(complained)),

@@ -47,61 +47,19 @@ pub enum Task {
         store: bool,
     },
     /// [`Task::Bulk`]; the figure is the share of spurious retransmissions in the received bytes.
-    Counted(Span),
+    CountedBulk(Span),
 }
 
 /// Rate and duration of a stream that must not stall.
 pub const STREAM: (Rate, Span) = (Rate::from_mbps(1), Span::from_secs(9));
 /// Time after the start of [`STREAM`] at which its link is interrupted.
-pub const GOES: Span = Span::from_secs(4);
+pub const INTERRUPTION_TIME: Span = Span::from_secs(4);
 /// Name of a task of the four-application policy.
 pub const CALL_AND_MESSENGER: &str = "cellular: call and messenger";
 /// Name of the same task with the app store.
 pub const WITH_STORE: &str = "cellular: call, messenger and app store";
 /// Time by which a concurrent download outlasts the requests, at the rate of the links.
-const OUTLASTS: Span = Span::from_secs(4);
-
-/// Unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Lower is better.
-    Seconds,
-    /// Lower is better.
-    Millis,
-    /// Higher is better.
-    Mbps,
-    /// Higher is better.
-    PerSecond,
-    /// Lower is better.
-    MiB,
-    /// Lower is better.
-    Bytes,
-    /// Lower is better.
-    Percent,
-}
-
-impl Unit {
-    /// Symbol of the unit in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Seconds => "s",
-            Self::Millis => "ms",
-            Self::Mbps => "Mbit/s",
-            Self::PerSecond => "1/s",
-            Self::MiB => "MiB",
-            Self::Bytes => "B",
-            Self::Percent => "%",
-        }
-    }
-
-    /// Converts a reported value in seconds to the unit; other values are unchanged.
-    pub fn shown(self, value: f64) -> f64 {
-        match self {
-            Self::Millis => value * 1000.0,
-            _ => value,
-        }
-    }
-}
+const EXTRA_DURATION: Span = Span::from_secs(4);
 
 impl Task {
     pub const fn file(bytes: u64) -> Self {
@@ -111,16 +69,14 @@ impl Task {
     /// Name, which is unique in a cell.
     pub fn name(&self) -> String {
         match *self {
-            Self::Files { size, flows: 1, .. } => shown(size),
-            Self::Files { size, flows, at_once: 1 } => {
-                format!("{flows} × {}, sequential", shown(size))
-            }
-            Self::Files { size, flows, .. } => format!("{flows} × {}, concurrent", shown(size)),
+            Self::Files { size, flows: 1, .. } => size.to_string(),
+            Self::Files { size, flows, at_once: 1 } => format!("{flows} × {size}, sequential"),
+            Self::Files { size, flows, .. } => format!("{flows} × {size}, concurrent"),
             Self::Bulk(_) => "bulk".to_owned(),
             Self::Requests { size, every, keep, bulk, .. } => {
                 let over = if keep { ", one connection" } else { "" };
                 let during = if bulk { " during bulk" } else { "" };
-                format!("requests of {} each {} ms{over}{during}", shown(size), millis(every))
+                format!("requests of {size} each {} ms{over}{during}", whole_millis(every))
             }
             Self::Stall(LinkState::NoCarrier) => "interface down".to_owned(),
             Self::Stall(_) => "silent black hole".to_owned(),
@@ -130,20 +86,26 @@ impl Task {
             Self::Page(objects) => format!("page of {objects}"),
             Self::Apps { store: false, .. } => CALL_AND_MESSENGER.to_owned(),
             Self::Apps { store: true, .. } => WITH_STORE.to_owned(),
-            Self::Counted(_) => "sent again for nothing".to_owned(),
+            Self::CountedBulk(_) => "sent again for nothing".to_owned(),
         }
     }
 
-    pub fn unit(&self) -> Unit {
+    /// Unit of the figure. A higher figure is better for rates, a lower one for all others.
+    pub fn unit(&self) -> &'static str {
         match self {
-            Self::Files { .. } | Self::Page(_) => Unit::Seconds,
-            Self::Bulk(_) => Unit::Mbps,
-            Self::Requests { .. } | Self::Stall(_) | Self::Call(_) => Unit::Millis,
-            Self::Rush(_) => Unit::PerSecond,
-            Self::Crowd(_) => Unit::MiB,
-            Self::Apps { .. } => Unit::Bytes,
-            Self::Counted(_) => Unit::Percent,
+            Self::Files { .. } | Self::Page(_) => "s",
+            Self::Bulk(_) => "Mbit/s",
+            Self::Requests { .. } | Self::Stall(_) | Self::Call(_) => "ms",
+            Self::Rush(_) => "1/s",
+            Self::Crowd(_) => "MiB",
+            Self::Apps { .. } => "B",
+            Self::CountedBulk(_) => "%",
         }
+    }
+
+    /// Converts a reported value in seconds to the unit; other values are unchanged.
+    pub fn shown(&self, value: f64) -> f64 {
+        if self.unit() == "ms" { value * 1000.0 } else { value }
     }
 
     /// Converts the result of a load generator to the figure, for links of this total rate.
@@ -151,7 +113,7 @@ impl Task {
         match *self {
             Self::Bulk(span) => Self::bulk(span, rate).as_bytes() as f64 * 8.0 / 1e6 / told,
             Self::Rush(count) => f64::from(count) / told,
-            _ => self.unit().shown(told),
+            _ => self.shown(told),
         }
     }
 
@@ -168,15 +130,20 @@ impl Task {
                 format!("files --size {}", size.as_bytes()),
                 format!("--flows {flows} --at-once {at_once}"),
             ],
-            Self::Bulk(span) | Self::Counted(span) => {
+            Self::Bulk(span) | Self::CountedBulk(span) => {
                 vec![format!("files --size {}", Self::bulk(span, rate).as_bytes())]
             }
             Self::Requests { size, every, count, keep, bulk } => {
-                let lasts = OUTLASTS + Span::from_nanos(every.as_nanos() * u64::from(count));
-                let large = if bulk { Self::bulk(lasts * 2, rate) } else { Size::ZERO };
+                let duration =
+                    EXTRA_DURATION + Span::from_nanos(every.as_nanos() * u64::from(count));
+                let large = if bulk { Self::bulk(duration * 2, rate) } else { Size::ZERO };
                 let keep = if keep { "--keep" } else { "" };
                 vec![
-                    format!("requests --size {} --every {}ms", size.as_bytes(), millis(every)),
+                    format!(
+                        "requests --size {} --every {}ms",
+                        size.as_bytes(),
+                        whole_millis(every)
+                    ),
                     format!("--count {count} --bulk {} {keep}", large.as_bytes()),
                 ]
             }
@@ -185,10 +152,10 @@ impl Task {
                 vec![format!(
                     "stream --rate {}kbit --length {}ms",
                     rate.as_bps() / 1000,
-                    millis(length)
+                    whole_millis(length)
                 )]
             }
-            Self::Call(length) => vec![format!("call --length {}ms", millis(length))],
+            Self::Call(length) => vec![format!("call --length {}ms", whole_millis(length))],
             Self::Rush(count) => {
                 vec![format!("files --size 100 --flows {count} --at-once 64")]
             }
@@ -211,7 +178,7 @@ impl Task {
                 // Slow start takes longer than the bytes of a small file.
                 turns * 3.0 * trip + all / rate.as_bps().max(1) as f64 * 1.3
             }
-            Self::Bulk(span) | Self::Counted(span) => span.as_secs_f64() * 1.2,
+            Self::Bulk(span) | Self::CountedBulk(span) => span.as_secs_f64() * 1.2,
             Self::Requests { every, count, bulk, .. } => {
                 every.as_secs_f64() * f64::from(count) + if bulk { 2.5 } else { 0.5 }
             }
@@ -227,18 +194,8 @@ impl Task {
     }
 }
 
-fn millis(span: Span) -> u64 {
+fn whole_millis(span: Span) -> u64 {
     span.as_nanos() / 1_000_000
-}
-
-/// Formats a size: `512 KB`, `20 MB`.
-fn shown(size: Size) -> String {
-    let bytes = size.as_bytes();
-    match (bytes.is_multiple_of(1_000_000), bytes.is_multiple_of(1000)) {
-        (true, _) => format!("{} MB", bytes / 1_000_000),
-        (_, true) => format!("{} KB", bytes / 1000),
-        _ => format!("{bytes} B"),
-    }
 }
 
 #[cfg(test)]

@@ -5,29 +5,30 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_record::event;
 use manyways_rig::Origin;
 use manyways_rig::cell::Run;
-use manyways_rig::download::{Downloader, Fetch, Report, read_curl, read_get};
-use manyways_rig::launch::{DriveError, Ended, Launcher, first_line, system};
+use manyways_rig::download::{Download, Downloader, Fetch};
+use manyways_rig::launch::{DriveError, Launcher, first_line, system};
 use manyways_rig::links::{fluid_bound, period};
 use manyways_rig::sample::median;
+use manyways_rig::transfer::{Curve, Transfer, time_of_sum};
 use manyways_trace::scenario::Event;
 use manyways_unit::{Size, Span};
 
 use super::Get;
-use super::curve::{self, Curve, Story, sum_reaches};
-use super::plan::{self, Cell, Entry, LARGEST, NAME, PRIMER, STEP};
-use super::record::{Figures, Moment, Record};
+use super::plan::{self, Cell, Entry, HOST_NAME, MAX_SIZE, PRIMER_SIZE, ROUND_STEP};
+use super::record::{Figures, LowerBound, Record};
 
 /// Bytes after which a link counts as in use.
-const IN_USE: u64 = 50_000;
+const MIN_USED_BYTES: u64 = 50_000;
 /// Time limit until all links are in use.
-const STARTED: Span = Span::from_secs(5);
+const START_TIMEOUT: Span = Span::from_secs(5);
 /// Size of the object that measures the start-up time of a contender.
-const TRIAL: Size = Size::from_bytes(64_000);
+const TRIAL_SIZE: Size = Size::from_bytes(64_000);
 /// Assumed start-up time in seconds of a contender that does not report it.
-const USUAL_LEAD: f64 = 0.03;
+const DEFAULT_LEAD: f64 = 0.03;
+/// Start of a run that changes no link.
+const NOW: (Span, &[Event]) = (Span::ZERO, &[]);
 
 pub fn measure(
     get: &Get,
@@ -37,37 +38,37 @@ pub fn measure(
 ) -> Result<(), DriveError> {
     let mut launcher = Launcher::start(cell, "bench-get", get.seed, &get.termination)?;
     let mut sizes: Vec<Size> = cell.contenders.iter().map(|entry| entry.size).collect();
-    sizes.extend([PRIMER, TRIAL, LARGEST, plan::sample(cell)]);
-    let origin = Origin::start(&mut launcher.lab, cell.hosts.len(), NAME, &sizes)?;
-    let mut stage = Stage {
+    sizes.extend([PRIMER_SIZE, TRIAL_SIZE, MAX_SIZE, plan::sample(cell)]);
+    let origin = Origin::start(&mut launcher.lab, cell.hosts.len(), HOST_NAME, &sizes)?;
+    let mut stage = CellRunner {
         get,
         cell,
         launcher,
         origin,
         leads: BTreeMap::new(),
-        primed: None,
-        alone: BTreeMap::new(),
+        primed_cache: None,
+        single_link_curves: BTreeMap::new(),
     };
-    stage.look_at_sockets(record)?;
-    let mut able = stage.able(record);
-    let known = |entry: &Entry| entry.contender == Downloader::Known;
-    if able.iter().any(known) && !stage.prime()? {
+    stage.sample_sockets(record)?;
+    let mut able = stage.runnable_entries(record);
+    let known = |entry: &Entry| entry.contender == Downloader::Cached;
+    if able.iter().any(known) && !stage.prime_cache()? {
         able.retain(|entry| !known(entry));
-        let name = Downloader::Known.name(&cell.links);
-        record.left_out.push(format!("{name}: earlier transfers were not remembered"));
+        let name = Downloader::Cached.name(&cell.links);
+        record.skipped.push(format!("{name}: earlier transfers were not remembered"));
     }
     if !cell.is_constant() {
-        stage.rehearse(&able)?;
+        stage.measure_leads(&able)?;
     }
     cell.run_rounds(&able, get.seed, record, progress, |round, entry| stage.fetch(round, entry))?;
     for round in 0..cell.rounds {
         stage.bounds(round, record);
     }
-    record.restless = stage.launcher.restless.get();
+    record.drain_failures = stage.launcher.drain_failures.get();
     Ok(())
 }
 
-struct Stage<'a> {
+struct CellRunner<'a> {
     get: &'a Get,
     cell: &'a Cell,
     launcher: Launcher<'a>,
@@ -75,33 +76,33 @@ struct Stage<'a> {
     /// Seconds from the start of a contender's process to the start of its transfer, for each run.
     leads: BTreeMap<String, Vec<f64>>,
     /// Cache folder with the path estimates of each link.
-    primed: Option<PathBuf>,
+    primed_cache: Option<PathBuf>,
     /// Curves of the transfers over one link alone, by round and link.
-    alone: BTreeMap<(u32, usize), Curve>,
+    single_link_curves: BTreeMap<(u32, usize), Curve>,
 }
 
-impl Stage<'_> {
+impl CellRunner<'_> {
     /// The entries that can run on this machine.
-    fn able(&self, record: &mut Record) -> Vec<Entry> {
-        let no_subflow = record.more.sockets.mptcp.is_empty();
+    fn runnable_entries(&self, record: &mut Record) -> Vec<Entry> {
+        let no_subflow = record.extra.sockets.mptcp.is_empty();
         let mut able = Vec::new();
         for entry in &self.cell.contenders {
             let contender = entry.contender;
             let why = contender.missing(&self.get.programs).or_else(|| {
                 (contender.is_mptcp() && no_subflow).then_some("the kernel made no MPTCP subflow")
             });
-            let words = why.map(|why| format!("{}: {why}", contender.name(&self.cell.links)));
+            let words = why.map(|reason| format!("{}: {reason}", contender.name(&self.cell.links)));
             match words {
                 None => able.push(*entry),
-                Some(words) if record.left_out.contains(&words) => {}
-                Some(words) => record.left_out.push(words),
+                Some(words) if record.skipped.contains(&words) => {}
+                Some(words) => record.skipped.push(words),
             }
         }
         able
     }
 
     /// Reads every socket in the middle of a transfer, on both sides, with and without MPTCP.
-    fn look_at_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
+    fn sample_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
         let wants_mptcp = self.cell.contenders.iter().any(|entry| entry.contender.is_mptcp());
         for contender in [Downloader::MpH2, Downloader::Mptcp] {
             let mptcp = contender.is_mptcp();
@@ -109,20 +110,22 @@ impl Stage<'_> {
                 continue;
             }
             let fetch_of =
-                Fetch { warm: false, ..self.fetch_of(plan::sample(self.cell), None, None) };
+                Fetch { warm: false, ..self.fetch_spec(plan::sample(self.cell), None, None) };
             let (seen, complaint) = self.launcher.sockets_during(
                 contender.command(&fetch_of),
                 (self.cell.hosts.len(), &self.get.ss),
-                self.cell.offset(0, STEP),
-                |bytes, elapsed| bytes.iter().all(|bytes| *bytes >= IN_USE) || elapsed > STARTED,
+                self.cell.offset(0, ROUND_STEP),
+                |bytes, elapsed| {
+                    bytes.iter().all(|bytes| *bytes >= MIN_USED_BYTES) || elapsed > START_TIMEOUT
+                },
             )?;
             let seen = seen.into_iter().filter(|(_, socket)| socket.mptcp == mptcp);
-            let controls: Vec<String> = seen.map(|(_, socket)| socket.control).collect();
+            let controls: Vec<String> = seen.map(|(_, socket)| socket.congestion_control).collect();
             if controls.is_empty() {
-                let (name, said) = (contender.name(&self.cell.links), first_line(&complaint));
-                record.left_out.push(format!("a look at the sockets of {name}: {said}"));
+                let (name, output) = (contender.name(&self.cell.links), first_line(&complaint));
+                record.skipped.push(format!("a look at the sockets of {name}: {output}"));
             }
-            let sockets = &mut record.more.sockets;
+            let sockets = &mut record.extra.sockets;
             *(if mptcp { &mut sockets.mptcp } else { &mut sockets.get }) = controls;
         }
         Ok(())
@@ -130,49 +133,50 @@ impl Stage<'_> {
 
     /// Fills the cache of path estimates with one transfer over each link alone. `false` if the
     /// estimate of a link is missing.
-    fn prime(&mut self) -> Result<bool, DriveError> {
+    fn prime_cache(&mut self) -> Result<bool, DriveError> {
         let folder = self.origin.folder().join("primed");
         for index in 0..self.cell.links.len() {
-            let fetch_of = Fetch { warm: false, ..self.fetch_of(PRIMER, None, Some(&folder)) };
-            let command = Downloader::Single(index).command(&fetch_of);
-            self.launcher.run(command, 60.0, Span::ZERO, &[])?;
+            let fetch_of =
+                Fetch { warm: false, ..self.fetch_spec(PRIMER_SIZE, None, Some(&folder)) };
+            fetch_of.run(Downloader::Single(index), &self.launcher, 60.0, NOW, None)?;
         }
         let learned = fs::read_dir(&folder).map_or(0, Iterator::count);
-        self.primed = Some(folder);
+        self.primed_cache = Some(folder);
         Ok(learned == self.cell.links.len())
     }
 
     /// Measures the start-up time of each contender, so that link changes can be aligned with the
     /// start of the transfer.
-    fn rehearse(&mut self, entries: &[Entry]) -> Result<(), DriveError> {
+    fn measure_leads(&mut self, entries: &[Entry]) -> Result<(), DriveError> {
         for entry in entries {
             let name = entry.contender.name(&self.cell.links);
             if !entry.contender.is_get() || self.leads.contains_key(&name) {
                 continue;
             }
-            let _ = fs::remove_file(self.origin.events());
-            let memory = self.fresh_memory(entry.contender)?;
-            let fetch_of = self.fetch_of(TRIAL, None, memory.as_deref());
-            let offset = self.cell.offset(0, STEP);
-            let ended = self.launcher.run(entry.contender.command(&fetch_of), 30.0, offset, &[])?;
-            let lead = self.story().map(|story| story.began - self.launcher.wall(ended.zero));
-            self.leads.insert(name, lead.into_iter().collect());
+            let memory = self.copy_cache(entry.contender)?;
+            let fetch_of = self.fetch_spec(TRIAL_SIZE, None, memory.as_deref());
+            let when = (self.cell.offset(0, ROUND_STEP), &[][..]);
+            let trial = fetch_of.run(entry.contender, &self.launcher, 30.0, when, None)?;
+            self.leads.insert(name, self.lead(&trial).into_iter().collect());
         }
         Ok(())
     }
 
     /// Computes the lower bounds of the transfer times of a round.
     fn bounds(&self, round: u32, record: &mut Record) {
-        let offset = self.cell.offset(round, STEP);
-        let alone: Vec<Curve> =
-            self.alone.range((round, 0)..(round + 1, 0)).map(|(_, curve)| curve.clone()).collect();
+        let offset = self.cell.offset(round, ROUND_STEP);
+        let alone: Vec<Curve> = self
+            .single_link_curves
+            .range((round, 0)..(round + 1, 0))
+            .map(|(_, curve)| curve.clone())
+            .collect();
         for size in plan::sizes(self.cell) {
             let bytes = size.as_bytes();
-            let moment = |seconds| Moment { round, bytes, seconds };
+            let moment = |seconds| LowerBound { round, bytes, seconds };
             let bound = fluid_bound(&self.cell.links, offset, &self.cell.events, size);
-            record.more.fluid.extend(bound.map(moment));
+            record.extra.fluid.extend(bound.map(moment));
             if alone.len() == self.cell.links.len() && self.cell.events.is_empty() {
-                record.more.ideal.extend(sum_reaches(&alone, bytes).map(moment));
+                record.extra.ideal.extend(time_of_sum(&alone, bytes).map(moment));
             }
         }
     }
@@ -181,98 +185,88 @@ impl Stage<'_> {
     fn fetch(&mut self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         let name = entry.contender.name(&self.cell.links);
         let known = self.leads.get(&name).and_then(|leads| median(leads.iter().copied()));
-        let lead = if self.cell.is_constant() { 0.0 } else { known.unwrap_or(USUAL_LEAD) };
-        let cache = self.fresh_memory(entry.contender)?;
-        let command =
-            entry.contender.command(&self.fetch_of(entry.size, entry.stop, cache.as_deref()));
-        let begin = self.cell.offset(round, STEP);
-        let offset = ahead(begin, lead, self.cell.links.iter().filter_map(period).min());
+        let lead = if self.cell.is_constant() { 0.0 } else { known.unwrap_or(DEFAULT_LEAD) };
+        let cache = self.copy_cache(entry.contender)?;
+        let begin = self.cell.offset(round, ROUND_STEP);
+        let offset = start_offset(begin, lead, self.cell.links.iter().filter_map(period).min());
         let lead = Span::from_secs_f64(lead);
         let events: Vec<Event> =
             self.cell.events.iter().map(|e| Event { at: e.at + lead, ..e.clone() }).collect();
-        for file in [self.origin.events(), self.origin.download()] {
-            let _ = fs::remove_file(file);
-        }
         let patience = plan::seconds(self.cell, entry) * 4.0 + 20.0;
-        let ended = self.launcher.run(command, patience, offset, &events)?;
+        let download = self.fetch_spec(entry.size, entry.stop, cache.as_deref()).run(
+            entry.contender,
+            &self.launcher,
+            patience,
+            (offset, &events),
+            None,
+        )?;
         let mut figures = Figures {
             bytes: entry.size.as_bytes(),
             stop: entry.stop.map(Size::as_bytes),
-            link_bytes: ended.link_bytes.clone(),
+            link_bytes: download.ended.link_bytes.clone(),
             ..Figures::default()
         };
-        let outcome = self.outcome(entry, &ended);
-        if let Some(story) = entry.contender.is_get().then(|| self.story()).flatten() {
-            self.tell(entry, &story, &ended, &events, &mut figures);
-            if let (Downloader::Single(link), Ok(_)) = (entry.contender, &outcome) {
-                let curve = story.curves.get(&self.cell.links[link].name);
-                self.alone.insert((round, link), curve.cloned().unwrap_or_default());
+        if let Some(Ok(transfer)) = &download.log {
+            let curves = transfer.curves();
+            let all: Vec<Curve> = curves.values().cloned().collect();
+            self.add_log_figures(entry, transfer, &all, &mut figures);
+            if let Some(event) = events.first() {
+                let start = self.launcher.unix_seconds(download.ended.start) - transfer.began;
+                let at = start + event.at.as_secs_f64();
+                let so_far: f64 = all.iter().map(|curve| curve.at(at)).sum();
+                figures.event_at = Some(at);
+                figures.remaining = Some(entry.size.as_bytes().saturating_sub(so_far as u64));
+            }
+            if let (Downloader::Single(link), Ok(_)) = (entry.contender, &download.outcome) {
+                let curve = curves.get(&self.cell.links[link].name);
+                self.single_link_curves.insert((round, link), curve.cloned().unwrap_or_default());
             }
             if !self.cell.is_constant() {
-                let lead = story.began - self.launcher.wall(ended.zero);
-                self.leads.entry(name).or_default().push(lead);
+                let lead = self.lead(&download);
+                self.leads.entry(name).or_default().extend(lead);
             }
         }
-        Ok(match outcome {
-            Ok(Report { seconds, paths, .. }) => {
-                Run::of(Figures { seconds: Some(seconds), paths, ..figures }, None)
+        Ok(match download.outcome {
+            Ok(report) => {
+                let (seconds, paths) = (Some(report.seconds), report.paths);
+                Run::of(Figures { seconds, paths, ..figures }, None)
             }
-            Err(why) => Run::of(figures, Some(why)),
+            Err(reason) => Run::of(figures, Some(reason)),
         })
     }
 
-    /// Adds the content of a log to the figures of a run.
-    fn tell(
-        &self,
-        entry: &Entry,
-        story: &Story,
-        ended: &Ended,
-        events: &[Event],
-        figures: &mut Figures,
-    ) {
-        figures.gaps.clone_from(&story.gaps);
-        figures.waits.clone_from(&story.waits);
-        let curves: Vec<Curve> = story.curves.values().cloned().collect();
-        if let (Downloader::Single(_), [curve]) = (entry.contender, &curves[..]) {
-            let reached = |size: Size| {
-                let bytes = size.as_bytes();
-                Some((bytes, sum_reaches(&curves, bytes)?))
-            };
-            figures.reached = plan::sizes(self.cell).into_iter().filter_map(reached).collect();
-            figures.rate = curve.rate();
-        }
-        if let Some(event) = events.first() {
-            let at = self.launcher.wall(ended.zero) + event.at.as_secs_f64() - story.began;
-            let so_far: f64 = curves.iter().map(|curve| curve.at(at)).sum();
-            figures.event_at = Some(at);
-            figures.remaining = Some(entry.size.as_bytes().saturating_sub(so_far as u64));
-        }
+    /// Seconds from the start of a contender's process to the start of its transfer.
+    fn lead(&self, download: &Download) -> Option<f64> {
+        let transfer = download.log.as_ref()?.as_ref().ok()?;
+        Some(transfer.began - self.launcher.unix_seconds(download.ended.start))
     }
 
-    /// The report of the contender, or the reason of its failure.
-    fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Report, String> {
-        match ended.success {
-            None => return Err("it took too long".to_owned()),
-            Some(false) => return Err(first_line(&ended.stderr)),
-            Some(true) => {}
+    /// Adds the content of a log to the figures of a run.
+    fn add_log_figures(
+        &self,
+        entry: &Entry,
+        transfer: &Transfer,
+        curves: &[Curve],
+        figures: &mut Figures,
+    ) {
+        figures.gaps = transfer.gaps();
+        figures.response_delays = transfer.waits();
+        if let (Downloader::Single(_), [curve]) = (entry.contender, curves) {
+            let reached = |size: Size| {
+                let bytes = size.as_bytes();
+                Some((bytes, time_of_sum(curves, bytes)?))
+            };
+            figures.single_path_times =
+                plan::sizes(self.cell).into_iter().filter_map(reached).collect();
+            figures.rate = curve.rate();
         }
-        let file = fs::read(self.origin.download()).map_err(|e| format!("it left no file: {e}"))?;
-        let whole = entry.stop.is_some() || file.len() as u64 == entry.size.as_bytes();
-        if !whole || !self.origin.is_beginning(&file, entry.stop.unwrap_or(entry.size)) {
-            return Err(format!("the file is not the server's ({} bytes)", file.len()));
-        }
-        let said = match entry.contender {
-            Downloader::Aria2 => Some(Report { seconds: ended.seconds, ..Report::default() }),
-            Downloader::Curl(_) | Downloader::MptcpCurl => read_curl(&ended.stdout),
-            _ => read_get(&ended.stdout),
-        };
-        said.ok_or_else(|| "its report cannot be read".to_owned())
     }
 
     /// A copy of the primed cache for a contender that uses it, so that no run affects the next
     /// one.
-    fn fresh_memory(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
-        let Some(primed) = self.primed.as_ref().filter(|_| contender == Downloader::Known) else {
+    fn copy_cache(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
+        let Some(primed) = self.primed_cache.as_ref().filter(|_| contender == Downloader::Cached)
+        else {
             return Ok(None);
         };
         let folder = self.origin.folder().join("memory");
@@ -289,7 +283,7 @@ impl Stage<'_> {
         Ok(Some(folder))
     }
 
-    fn fetch_of<'e>(
+    fn fetch_spec<'e>(
         &'e self,
         size: Size,
         stop: Option<Size>,
@@ -298,25 +292,19 @@ impl Stage<'_> {
         let (programs, links) = (&self.get.programs, self.cell.links.as_slice());
         Fetch {
             programs,
-            site: &self.origin,
+            origin: &self.origin,
             links,
             warm: self.cell.setting.warm,
             size,
-            stop,
+            stop_after: stop,
             cache,
         }
-    }
-
-    /// The content of the last contender's event log.
-    fn story(&self) -> Option<Story> {
-        let bytes = fs::read(self.origin.events()).ok()?;
-        curve::read(&event::parse(&bytes).ok()?)
     }
 }
 
 /// The trace offset at which a run must start so that its transfer, `lead` seconds later, starts at
 /// `offset`.
-fn ahead(offset: Span, lead: f64, period: Option<Span>) -> Span {
+fn start_offset(offset: Span, lead: f64, period: Option<Span>) -> Span {
     let Some(period) = period else { return offset };
     let lead = Span::from_secs_f64(lead);
     if offset >= lead { offset - lead } else { offset + period - lead }
@@ -329,8 +317,8 @@ mod tests {
     #[test]
     fn a_trace_begins_early_enough_for_the_transfer_to_find_its_place() {
         let seconds = Span::from_secs_f64;
-        assert_eq!(ahead(seconds(11.0), 0.5, Some(seconds(100.0))), seconds(10.5));
-        assert_eq!(ahead(seconds(0.0), 0.5, Some(seconds(100.0))), seconds(99.5));
-        assert_eq!(ahead(seconds(3.0), 0.5, None), seconds(3.0));
+        assert_eq!(start_offset(seconds(11.0), 0.5, Some(seconds(100.0))), seconds(10.5));
+        assert_eq!(start_offset(seconds(0.0), 0.5, Some(seconds(100.0))), seconds(99.5));
+        assert_eq!(start_offset(seconds(3.0), 0.5, None), seconds(3.0));
     }
 }

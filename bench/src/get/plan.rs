@@ -3,8 +3,8 @@
 use manyways_rig::WARM_UP;
 use manyways_rig::download::Downloader;
 use manyways_rig::links::{
-    self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
-    wifi_and_lte,
+    LTE_RTT, Pair, WIFI_RTT, blackhole, constant, fluid_bound, mean_rate, rate_drop, round_trip,
+    total_rate, wifi_and_lte,
 };
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::{Rate, Size, Span};
@@ -36,24 +36,27 @@ impl manyways_rig::cell::Contender for Entry {
 }
 
 /// Host name of the server. Its address may depend on the link.
-pub const NAME: &str = "www.lab";
+pub const HOST_NAME: &str = "www.lab";
 /// Offset in a trace between the starts of two rounds.
-pub const STEP: Span = Span::from_secs(11);
+pub const ROUND_STEP: Span = Span::from_secs(11);
 /// The largest object.
-pub const LARGEST: Size = Size::from_bytes(20_000_000);
+pub const MAX_SIZE: Size = Size::from_bytes(20_000_000);
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
 /// Chunk sizes in KiB (MP-H2).
 pub const CHUNKS: [u64; 4] = [1024, 512, 256, 128];
 /// Sum of the mean rates of a scaled pair's links.
-const SCALED: Rate = Rate::from_mbps(20);
+const SCALED_RATE: Rate = Rate::from_mbps(20);
 /// Maximum number of measured pairs.
-const PAIRS: usize = 8;
+const MAX_PAIRS: usize = 8;
 /// Smallest object that aria2 splits (`-k1M`).
-const ARIA2_LEAST: u64 = 2 * MB;
+const ARIA2_MIN_SIZE: u64 = 2 * MB;
 
-const VARIANTS: [Downloader; 3] = [Downloader::MpH2, Downloader::Sized, Downloader::Known];
-const RIVALS: [Downloader; 2] = [Downloader::MpH2, Downloader::Mptcp];
+const VARIANTS: [Downloader; 3] = [Downloader::MpH2, Downloader::Sized, Downloader::Cached];
+const BASELINES: [Downloader; 2] = [Downloader::MpH2, Downloader::Mptcp];
+/// Contenders of a full run over recorded pairs.
+const RECORDED: [Downloader; 4] =
+    [Downloader::MpH2, Downloader::Sized, Downloader::Mptcp, Downloader::FixedChunk(1024)];
 
 /// The cells in the order of their runs. A quick run includes the cells with a name in `words` too.
 pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
@@ -94,24 +97,20 @@ const fn size(bytes: u64) -> Size {
 }
 
 /// Entries of these contenders with an object of `bytes` bytes.
-fn fetch(contenders: &[Downloader], bytes: u64) -> impl Iterator<Item = Entry> {
-    let entry = move |contender: &Downloader| Entry {
-        contender: *contender,
-        size: size(bytes),
-        stop: None,
-    };
-    contenders.iter().map(entry)
+fn fetch(contenders: &[Downloader], bytes: u64) -> Vec<Entry> {
+    let size = size(bytes);
+    contenders.iter().map(|contender| Entry { contender: *contender, size, stop: None }).collect()
 }
 
 /// Fixed chunks that are smaller than an object; one path would fetch a larger chunk alone.
-fn chunks(bytes: u64) -> impl Iterator<Item = Entry> {
-    let fitting = CHUNKS.into_iter().filter(move |kib| kib * 1024 < bytes);
-    fitting.flat_map(move |kib| fetch(&[Downloader::FixedChunk(kib)], bytes).collect::<Vec<_>>())
+fn chunks(bytes: u64) -> Vec<Entry> {
+    let fitting = CHUNKS.into_iter().filter(|kib| kib * 1024 < bytes);
+    fetch(&fitting.map(Downloader::FixedChunk).collect::<Vec<_>>(), bytes)
 }
 
 /// Each link alone. The fastest link fetches the whole object; each other link only the bytes that
 /// T\* can need, or the whole object too if `whole`.
-fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
+fn single_links(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
     let fastest = (0..links.len()).rev().max_by_key(|index| mean_rate(&links[*index]));
     let enough = |index: usize| {
         let bound = fluid_bound(links, Span::ZERO, &[], size(bytes))?;
@@ -119,34 +118,39 @@ fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
         let enough = mean_rate(&links[index]).size_in(span);
         (!whole && Some(index) != fastest && enough.as_bytes() < bytes * 9 / 10).then_some(enough)
     };
-    (0..links.len())
-        .map(|index| Entry {
-            contender: Downloader::Single(index),
-            size: size(bytes),
-            stop: enough(index),
-        })
-        .collect()
+    let entry = |index| Entry {
+        contender: Downloader::Single(index),
+        size: size(bytes),
+        stop: enough(index),
+    };
+    (0..links.len()).map(entry).collect()
 }
 
-/// A host with the name [`NAME`], for one link or for all.
+/// A host with the name [`HOST_NAME`], for one link or for all.
 fn host(name: &str, link: Option<&str>) -> HostSpec {
-    HostSpec {
-        name: name.to_owned(),
-        extra_delay: Vec::new(),
-        names: vec![(NAME.to_owned(), link.map(str::to_owned))],
-        serve: Vec::new(),
-    }
+    let names = vec![(HOST_NAME.to_owned(), link.map(str::to_owned))];
+    HostSpec { name: name.to_owned(), names, ..HostSpec::default() }
 }
 
-fn temperature(warm: bool) -> &'static str {
+fn warm_or_cold(warm: bool) -> &'static str {
     if warm { "warm" } else { "cold" }
 }
 
-fn cell(part: char, name: String, links: Vec<LinkSpec>, warm: bool, entries: Vec<Entry>) -> Cell {
-    let described: Vec<_> = links.iter().map(links::describe).collect();
-    let title = format!("{}; {} connections", described.join(" + "), temperature(warm));
-    let (hosts, setting) = (vec![host("origin", None)], Setting { warm });
-    Cell { name, part, title, links, hosts, contenders: entries, setting, ..Cell::default() }
+fn cell(
+    part: char,
+    name: impl Into<String>,
+    links: Vec<LinkSpec>,
+    warm: bool,
+    entries: Vec<Entry>,
+) -> Cell {
+    let cell = Cell::over(part, name, links, entries);
+    let title = format!("{}; {} connections", cell.title, warm_or_cold(warm));
+    Cell { title, hosts: vec![host("origin", None)], setting: Setting { warm }, ..cell }
+}
+
+/// The two rivals, and further contenders of a full run.
+fn rivals(mode: Mode, further: &[Downloader]) -> Vec<Downloader> {
+    if mode == Mode::Full { [&BASELINES, further].concat() } else { BASELINES.into() }
 }
 
 fn part_a(mode: Mode) -> Vec<Cell> {
@@ -163,7 +167,7 @@ fn part_a(mode: Mode) -> Vec<Cell> {
                 _ => some_sizes(&links, (wifi, lte), warm),
             };
             if !entries.is_empty() {
-                let name = format!("a-{wifi}-{lte}-{}", temperature(warm));
+                let name = format!("a-{wifi}-{lte}-{}", warm_or_cold(warm));
                 cells.push(cell('a', name, links, warm, entries));
             }
         }
@@ -179,12 +183,12 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
         entries.extend(chunks(*bytes));
         entries.extend(fetch(&others, *bytes));
         // aria2 starts a new process for each object, so its connections are never warm.
-        if !warm && *bytes >= ARIA2_LEAST {
+        if !warm && *bytes >= ARIA2_MIN_SIZE {
             entries.extend(fetch(&[Downloader::Aria2], *bytes));
         }
     }
     let largest = sizes.iter().copied().max().unwrap_or_default();
-    entries.extend(singles(links, largest, false));
+    entries.extend(single_links(links, largest, false));
     entries.extend(fetch(&[Downloader::Curl(0), Downloader::Curl(1)], largest));
     entries
 }
@@ -192,9 +196,7 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
 /// A selection of sizes, so that the default run takes at most an hour.
 fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
     let whole = |bytes: u64| {
-        let mut entries: Vec<Entry> = fetch(&VARIANTS, bytes).chain(chunks(bytes)).collect();
-        entries.extend(fetch(&[Downloader::Mptcp], bytes));
-        entries
+        [fetch(&VARIANTS, bytes), chunks(bytes), fetch(&[Downloader::Mptcp], bytes)].concat()
     };
     let (mut entries, largest) = match (rates, warm) {
         ((5, 5) | (10, 5), true) => (whole(MB), MB),
@@ -202,11 +204,11 @@ fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
         ((18, 32), true) => (whole(5 * MB), 5 * MB),
         ((10, 5), false) => {
             let some = [Downloader::MpH2, Downloader::Sized, Downloader::Mptcp, Downloader::Aria2];
-            (fetch(&some, 2 * MB).collect(), 2 * MB)
+            (fetch(&some, 2 * MB), 2 * MB)
         }
         _ => return Vec::new(),
     };
-    entries.extend(singles(links, largest, false));
+    entries.extend(single_links(links, largest, false));
     entries
 }
 
@@ -214,33 +216,26 @@ fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
 fn part_b(mode: Mode, pairs: &[Pair]) -> Vec<Cell> {
     let mut cells = Vec::new();
     // Spread over the list, because neighbours are recordings of the same walk.
-    for index in 0..PAIRS.min(pairs.len()) {
-        let pair = &pairs[index * pairs.len() / PAIRS.min(pairs.len())];
+    for index in 0..MAX_PAIRS.min(pairs.len()) {
+        let pair = &pairs[index * pairs.len() / MAX_PAIRS.min(pairs.len())];
         let links = pair.links();
-        let some: &[Downloader] = if mode == Mode::Full {
-            &[Downloader::MpH2, Downloader::Sized, Downloader::Mptcp, Downloader::FixedChunk(1024)]
-        } else {
-            &RIVALS
-        };
-        let mut entries: Vec<Entry> = fetch(some, 20 * MB).collect();
+        let some: &[Downloader] = if mode == Mode::Full { &RECORDED } else { &BASELINES };
+        let mut entries = fetch(some, 20 * MB);
         if mode == Mode::Full {
             entries.extend(fetch(some, 4 * MB));
         }
-        entries.extend(singles(&links, 20 * MB, true));
+        entries.extend(single_links(&links, 20 * MB, true));
         cells.push(cell('b', format!("b-{}", pair.name), links, true, entries));
         if mode == Mode::Full {
-            let links = pair.links_of(SCALED);
-            let sizes = [512 * KB, MB, 2 * MB];
-            let mut entries: Vec<Entry> = Vec::new();
-            for bytes in sizes {
-                entries.extend(fetch(some, bytes).filter(|entry| {
-                    !matches!(entry.contender, Downloader::FixedChunk(_)) || bytes > MB
-                }));
-                if bytes <= MB {
-                    entries.extend(fetch(&[Downloader::FixedChunk(256)], bytes));
-                }
+            let links = pair.scaled_links(SCALED_RATE);
+            // Scaled pairs have smaller objects, and so smaller chunks.
+            let mut entries = Vec::new();
+            for bytes in [512 * KB, MB] {
+                entries.extend(fetch(&RECORDED[..3], bytes));
+                entries.extend(fetch(&[Downloader::FixedChunk(256)], bytes));
             }
-            entries.extend(singles(&links, 2 * MB, true));
+            entries.extend(fetch(&RECORDED, 2 * MB));
+            entries.extend(single_links(&links, 2 * MB, true));
             cells.push(cell('b', format!("b-{}-slow", pair.name), links, true, entries));
         }
     }
@@ -252,14 +247,11 @@ fn part_c(mode: Mode) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (wifi, lte) in [(40, 5), (50, 1), (20, 20), (100, 10)] {
         let links = wifi_and_lte(wifi, lte);
-        let alone = singles(&links, 20 * MB, false);
-        let some =
-            if mode == Mode::Full { [&RIVALS[..], &VARIANTS[1..]].concat() } else { RIVALS.into() };
-        let entries = fetch(&some, 20 * MB).chain(alone.clone()).collect();
+        let alone = single_links(&links, 20 * MB, false);
+        let entries = [fetch(&rivals(mode, &VARIANTS[1..]), 20 * MB), alone.clone()].concat();
         cells.push(cell('c', format!("c-{wifi}-{lte}"), links.clone(), true, entries));
         if mode == Mode::Full {
-            let some = [&RIVALS[..], &[Downloader::Aria2]].concat();
-            let entries = fetch(&some, 20 * MB).chain(alone).collect();
+            let entries = [fetch(&rivals(mode, &[Downloader::Aria2]), 20 * MB), alone].concat();
             cells.push(cell('c', format!("c-{wifi}-{lte}-cold"), links, false, entries));
         }
     }
@@ -281,7 +273,7 @@ fn part_d() -> Vec<Cell> {
             entries.push(Entry { contender, size: size(2 * wanted), stop: Some(size(wanted)) });
         }
     }
-    vec![cell('d', "d".to_owned(), links, false, entries)]
+    vec![cell('d', "d", links, false, entries)]
 }
 
 /// With and without pipelining.
@@ -291,7 +283,7 @@ fn part_e(mode: Mode) -> Vec<Cell> {
     let settings = [(10, 5), (18, 32), (5, 10)];
     let settings = if mode == Mode::Full { &settings[..] } else { &settings[..2] };
     let of = |(wifi, lte): &(u64, u64)| {
-        let entries = fetch(&[Downloader::MpH2, Downloader::Serial], 2 * MB).collect();
+        let entries = fetch(&[Downloader::MpH2, Downloader::Serial], 2 * MB);
         cell('e', format!("e-{wifi}-{lte}"), wifi_and_lte(*wifi, *lte), true, entries)
     };
     settings.iter().map(of).collect()
@@ -310,9 +302,9 @@ fn part_f(mode: Mode) -> Vec<Cell> {
     let temperatures: &[bool] = if mode == Mode::Full { &[true, false] } else { &[true] };
     let of = |(wifi, lte): (u64, u64), warm: bool| {
         let both = [Downloader::MpH2, Downloader::OneServer];
-        let entries = fetch(&both, 512 * KB).chain(fetch(&both, MB)).collect();
+        let entries = [fetch(&both, 512 * KB), fetch(&both, MB)].concat();
         let links = wifi_and_lte(wifi, lte);
-        let name = format!("f-{wifi}-{lte}-{}", temperature(warm));
+        let name = format!("f-{wifi}-{lte}-{}", warm_or_cold(warm));
         let cell = cell('f', name, links, warm, entries);
         let title = format!("{}; Wi-Fi's server is 20 ms farther from LTE", cell.title);
         Cell { hosts: hosts.clone(), title, ..cell }
@@ -323,38 +315,34 @@ fn part_f(mode: Mode) -> Vec<Cell> {
 
 /// One path becomes slow.
 fn part_g(mode: Mode) -> Vec<Cell> {
-    let links = wifi_and_lte(5, 5);
-    let some =
-        if mode == Mode::Full { [&RIVALS[..], &VARIANTS[1..]].concat() } else { RIVALS.into() };
-    let cell = cell('g', "g".to_owned(), links, true, fetch(&some, 2 * MB).collect());
+    let entries = fetch(&rivals(mode, &VARIANTS[1..]), 2 * MB);
+    let cell = cell('g', "g", wifi_and_lte(5, 5), true, entries);
     let at = Span::from_millis(1050);
     let title = format!("{}; LTE falls to 1 Mbit/s after {at}", cell.title);
-    vec![Cell { title, events: vec![falls("lte", at, Rate::from_mbps(1))], ..cell }]
+    vec![Cell { title, events: vec![rate_drop("lte", at, Rate::from_mbps(1))], ..cell }]
 }
 
 /// Three paths.
 fn part_h(mode: Mode) -> Vec<Cell> {
     let mut links = wifi_and_lte(10, 5);
     links.push(constant("eth", 20, Span::from_millis(40)));
-    let mut some = RIVALS.to_vec();
-    if mode == Mode::Full {
-        some.extend([Downloader::Sized, Downloader::FixedChunk(512), Downloader::FixedChunk(256)]);
-    }
-    let entries = fetch(&some, 4 * MB).chain(singles(&links, 4 * MB, false)).collect();
-    vec![cell('h', "h".to_owned(), links, true, entries)]
+    let further = [Downloader::Sized, Downloader::FixedChunk(512), Downloader::FixedChunk(256)];
+    let some = fetch(&rivals(mode, &further), 4 * MB);
+    let entries = [some, single_links(&links, 4 * MB, false)].concat();
+    vec![cell('h', "h", links, true, entries)]
 }
 
 /// One path becomes silent.
 fn part_i(mode: Mode) -> Vec<Cell> {
     let of = |(dead, survivor): (&str, usize)| {
-        let some = if mode == Mode::Full { RIVALS.to_vec() } else { vec![Downloader::MpH2] };
+        let some = if mode == Mode::Full { &BASELINES[..] } else { &BASELINES[..1] };
         // The rate of the surviving link, as a client measures it.
-        let alone = fetch(&[Downloader::Single(survivor)], MB).collect::<Vec<_>>();
-        let entries = fetch(&some, 4 * MB).chain(alone).collect();
+        let alone = fetch(&[Downloader::Single(survivor)], MB);
+        let entries = [fetch(some, 4 * MB), alone].concat();
         let cell = cell('i', format!("i-{dead}"), wifi_and_lte(10, 5), true, entries);
         let at = Span::from_secs(1);
         let title = format!("{}; {dead} goes silent after {at}", cell.title);
-        Cell { title, events: vec![dies(dead, at)], ..cell }
+        Cell { title, events: vec![blackhole(dead, at)], ..cell }
     };
     [("wifi", 1), ("lte", 0)].map(of).into()
 }
@@ -370,15 +358,14 @@ pub fn sizes(cell: &Cell) -> Vec<Size> {
 
 /// Size of an object whose transfer takes about 2 s, which is long enough to read its sockets.
 pub fn sample(cell: &Cell) -> Size {
-    let rate: Rate = cell.links.iter().map(mean_rate).sum();
-    rate.size_in(Span::from_secs(2)).min(LARGEST)
+    total_rate(&cell.links).size_in(Span::from_secs(2)).min(MAX_SIZE)
 }
 
 /// Estimated duration of a cell in seconds.
 pub fn seconds_of_all(cell: &Cell) -> f64 {
     let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
-    let known = cell.contenders.iter().any(|entry| entry.contender == Downloader::Known);
-    let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER).as_secs_f64() + 0.5;
+    let known = cell.contenders.iter().any(|entry| entry.contender == Downloader::Cached);
+    let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER_SIZE).as_secs_f64() + 0.5;
     let primed: f64 = if known { cell.links.iter().map(prime).sum() } else { 0.0 };
     let tried = if cell.is_constant() { 0.0 } else { 1.5 * cell.contenders.len() as f64 };
     7.0 + primed + tried + round * f64::from(cell.rounds)
@@ -388,7 +375,7 @@ pub fn seconds_of_all(cell: &Cell) -> f64 {
 pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     let links = entry.contender.links(&cell.links);
     let bytes = entry.stop.unwrap_or(entry.size);
-    let offset = cell.offset(0, STEP);
+    let offset = cell.offset(0, ROUND_STEP);
     let moved = fluid_bound(links, offset, &cell.events, bytes).unwrap_or(60.0);
     let waits = match entry.contender {
         // Each request costs a round trip, and other requests do not overlap with the last one.
@@ -403,7 +390,7 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     };
     let ahead: f64 = match (cell.setting.warm, entry.contender.is_mptcp()) {
         (true, false) => {
-            let warmed = entry.contender.warmed(&cell.links, true);
+            let warmed = entry.contender.listed_links(&cell.links, true);
             warmed.iter().map(|link| dial(link, WARM_UP)).sum()
         }
         (true, true) => links.first().map_or(0.0, |link| dial(link, WARM_UP)),
@@ -412,8 +399,8 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     0.3 + ahead + moved * waits
 }
 
-/// Size of the object that fills the cache of [`Downloader::Known`], over each path.
-pub const PRIMER: Size = size(4 * MB);
+/// Size of the object that fills the cache of [`Downloader::Cached`], over each path.
+pub const PRIMER_SIZE: Size = size(4 * MB);
 
 #[cfg(test)]
 mod tests {
@@ -423,7 +410,7 @@ mod tests {
 
     fn of(mode: Mode, cells: &[String]) -> Vec<Cell> {
         let mut all = plan(mode, cells, &[]);
-        all.retain(|cell| cell.is_meant(cells));
+        all.retain(|cell| cell.is_selected(cells));
         all
     }
 
@@ -436,9 +423,8 @@ mod tests {
         let mut seconds: f64 = of(Mode::Default, &[]).iter().map(seconds_of_all).sum();
         // Eight pairs of 45 + 30 Mbit/s, whose recordings a test does not have.
         let links = wifi_and_lte(30, 45);
-        let entries: Vec<Entry> =
-            fetch(&RIVALS, 20 * MB).chain(singles(&links, 20 * MB, true)).collect();
-        let pair = Cell { rounds: 5, ..cell('b', "b".into(), links, true, entries) };
+        let entries = [fetch(&BASELINES, 20 * MB), single_links(&links, 20 * MB, true)].concat();
+        let pair = Cell { rounds: 5, ..cell('b', "b", links, true, entries) };
         seconds += 8.0 * seconds_of_all(&pair);
         assert!((1800.0..3500.0).contains(&seconds), "{seconds}");
     }
@@ -471,7 +457,8 @@ mod tests {
 
     #[test]
     fn a_chunk_is_smaller_than_its_object() {
-        let kib = |bytes| chunks(bytes).map(|entry| entry.contender.name(&[])).collect::<Vec<_>>();
+        let name = |entry: &Entry| entry.contender.name(&[]);
+        let kib = |bytes| chunks(bytes).iter().map(name).collect::<Vec<_>>();
         assert_eq!(kib(512 * KB), ["fixed-chunk 256 KiB", "fixed-chunk 128 KiB"]);
         assert_eq!(kib(2 * MB).len(), 4);
     }

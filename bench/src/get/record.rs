@@ -6,11 +6,11 @@ use manyways_rig::cell::{CellRecord, Run};
 use manyways_rig::download::PathReport;
 use serde::{Deserialize, Serialize};
 
-pub type Record = CellRecord<Figures, More>;
+pub type Record = CellRecord<Figures, Extra>;
 
 /// Content of a cell's record in addition to its runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct More {
+pub struct Extra {
     /// Mean downlink rate of each link.
     pub link_bps: Vec<u64>,
     /// Whether connections were warmed up.
@@ -19,8 +19,8 @@ pub struct More {
     pub constant: bool,
     pub sockets: Sockets,
     /// T\*: the time at which the sum of the round's single-path curves reaches an object's size.
-    pub ideal: Vec<Moment>,
-    pub fluid: Vec<Moment>,
+    pub ideal: Vec<LowerBound>,
+    pub fluid: Vec<LowerBound>,
 }
 
 /// The congestion control of the sockets on both sides, read in the middle of two transfers.
@@ -33,7 +33,7 @@ pub struct Sockets {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct LowerBound {
     /// The round, from 0.
     pub round: u32,
     /// Size of the object.
@@ -61,10 +61,10 @@ pub struct Figures {
     pub gaps: Vec<(String, f64)>,
     /// Expected and measured response delay of each request, in seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits: Vec<(f64, f64)>,
+    pub response_delays: Vec<(f64, f64)>,
     /// Bytes of the object, and the time at which one path alone had received them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reached: Vec<(u64, f64)>,
+    pub single_path_times: Vec<(u64, f64)>,
     /// Bytes per second between the first and the last byte, of one path alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
@@ -86,19 +86,20 @@ pub fn times(cell: &Record, contender: &str, bytes: u64) -> BTreeMap<u32, f64> {
         return times;
     }
     // A transfer of a larger object over one path includes the transfer of the smaller one.
-    let reached = |run: &Figures| Some(run.reached.iter().find(|reached| reached.0 == bytes)?.1);
+    let reached =
+        |run: &Figures| Some(run.single_path_times.iter().find(|reached| reached.0 == bytes)?.1);
     cell.values(|run| run.contender == contender, reached)
 }
 
 /// T\* or the fluid bound of an object, by round.
-pub fn by_round(moments: &[Moment], bytes: u64) -> BTreeMap<u32, f64> {
-    let of = moments.iter().filter(|moment| moment.bytes == bytes);
-    of.map(|moment| (moment.round, moment.seconds)).collect()
+pub fn by_round(moments: &[LowerBound], bytes: u64) -> BTreeMap<u32, f64> {
+    let of = moments.iter().filter(|bound| bound.bytes == bytes);
+    of.map(|bound| (bound.round, bound.seconds)).collect()
 }
 
 /// Sorted sizes of all objects.
 pub fn sizes(cell: &Record) -> Vec<u64> {
-    let mut sizes: Vec<u64> = cell.more.fluid.iter().map(|moment| moment.bytes).collect();
+    let mut sizes: Vec<u64> = cell.extra.fluid.iter().map(|bound| bound.bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -106,8 +107,8 @@ pub fn sizes(cell: &Record) -> Vec<u64> {
 
 /// All contenders for an object, in the order of the plan.
 pub fn contenders(cell: &Record, bytes: u64) -> Vec<&str> {
-    cell.each(|run| {
-        let passed = run.figures.reached.iter().any(|reached| reached.0 == bytes);
+    cell.distinct(|run| {
+        let passed = run.figures.single_path_times.iter().any(|reached| reached.0 == bytes);
         (run.figures.bytes == bytes || passed).then_some(&*run.contender)
     })
 }
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn a_path_alone_has_a_time_for_every_size_that_it_passed() {
         let mut large = run(3, "wifi alone", 9, Some(1.0));
-        large.figures.reached = vec![(5, 0.5)];
+        large.figures.single_path_times = vec![(5, 0.5)];
         let cell = Record { runs: vec![large], ..Record::default() };
         assert_eq!(times(&cell, "wifi alone", 5), BTreeMap::from([(3, 0.5)]));
         assert_eq!(times(&cell, "wifi alone", 9), BTreeMap::from([(3, 1.0)]));
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let mut run = run(0, "a", 5, None);
-        run.figures.waits = vec![(0.1, 0.2)];
+        run.figures.response_delays = vec![(0.1, 0.2)];
         let cell = Record { runs: vec![run], ..Record::default() };
         let text = serde_json::to_string(&cell).unwrap();
         let back: Record = serde_json::from_str(&text).unwrap();

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use manyways_rig::page::{Page, spread, table};
+use manyways_rig::page::{Page, failed, figure, heading, ratios, spread, table};
 use manyways_rig::results::ResultsOf;
 use manyways_rig::sample::{Quartiles, ratio};
+use manyways_unit::Size;
 
 use super::Get;
 use super::record::{self, Record, by_round, contenders, times};
-use super::targets::shown;
 
 const PAGE: Page<'static> = Page {
     title: "manyways get beside what else there is",
@@ -42,12 +42,12 @@ pub fn page(results: &ResultsOf<Get>) -> String {
         "Every socket of both sides that was looked at in the middle of a transfer of each cell had \
          {}: {} of `manyways get`, {} subflows of kernel MPTCP. ",
         results.machine.congestion_control,
-        count(|cell| cell.more.sockets.get.len()),
-        count(|cell| cell.more.sockets.mptcp.len())
+        count(|cell| cell.extra.sockets.get.len()),
+        count(|cell| cell.extra.sockets.mptcp.len())
     );
     let page = Page { intro: &intro, sockets, ..PAGE };
     page.markdown(results, |out, cell| match cell.part.as_str() {
-        "d" => ends(out, cell),
+        "d" => cut_table(out, cell),
         _ => downloads(out, cell),
     })
 }
@@ -56,34 +56,31 @@ fn downloads(out: &mut String, cell: &Record) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for bytes in record::sizes(cell) {
         let ours = times(cell, "mp-h2", bytes);
-        let ideal = by_round(&cell.more.ideal, bytes);
-        let row = |name: &str, times: &BTreeMap<u32, f64>, failed: (usize, usize)| {
+        let ideal = by_round(&cell.extra.ideal, bytes);
+        let row = |name: &str, times: &BTreeMap<u32, f64>, failures: (usize, usize)| {
             let over_ideal = ratio(times, &ideal).filter(|_| name != "T\\*");
-            let over = ratio(&ours, times).filter(|_| name != "mp-h2");
-            let figure = |value: Option<f64>| value.map_or("–".into(), |v| format!("{v:.3}"));
+            let [medians, pairs] = ratios(ratio(&ours, times).filter(|_| name != "mp-h2"));
             vec![
                 name.to_owned(),
                 spread(Quartiles::of(times.values().copied()), 3),
                 figure(over_ideal.map(|ratio| ratio.medians)),
-                figure(over.map(|ratio| ratio.medians)),
-                figure(over.map(|ratio| ratio.pairs)),
-                if failed.0 > 0 { format!("{} of {}", failed.0, failed.1) } else { String::new() },
+                medians,
+                pairs,
+                failed(failures),
             ]
         };
-        let mut heading = vec![String::new(); 6];
-        heading[0] = format!("**{}**", shown(bytes));
-        rows.push(heading);
-        rows.push(row("fluid bound", &by_round(&cell.more.fluid, bytes), (0, 0)));
+        rows.push(heading(format!("**{}**", Size::from_bytes(bytes)), 6));
+        rows.push(row("fluid bound", &by_round(&cell.extra.fluid, bytes), (0, 0)));
         if !ideal.is_empty() {
             rows.push(row("T\\*", &ideal, (0, 0)));
         }
         let mut names = contenders(cell, bytes);
         names.sort_unstable_by_key(|name| rank(name));
         for name in names {
-            let failed = cell.failures(|run| run.contender == name && run.figures.bytes == bytes);
+            let failures = cell.failures(|run| run.contender == name && run.figures.bytes == bytes);
             let times = times(cell, name, bytes);
-            if !times.is_empty() || failed.0 > 0 {
-                rows.push(row(name, &times, failed));
+            if !times.is_empty() || failures.0 > 0 {
+                rows.push(row(name, &times, failures));
             }
         }
     }
@@ -105,7 +102,7 @@ fn rank(name: &str) -> (u8, &str) {
 }
 
 /// The cell of the adjusted ends has other figures.
-fn ends(out: &mut String, cell: &Record) {
+fn cut_table(out: &mut String, cell: &Record) {
     let mut wanted: Vec<u64> = cell.runs.iter().filter_map(|run| run.figures.stop).collect();
     wanted.sort_unstable();
     wanted.dedup();
@@ -124,11 +121,12 @@ fn ends(out: &mut String, cell: &Record) {
                 };
                 let kilo = |bytes: u64| bytes as f64 / 1000.0;
                 let delivered = here().filter_map(|run| run.link_bytes.get(index));
-                let tails = here().map(|run| run.paths.iter().map(|path| path.tail_bytes).sum());
+                let tails =
+                    here().map(|run| run.paths.iter().map(|path| path.overshoot_bytes).sum());
                 let how = if how == "alone" { "all of an object" } else { how };
                 rows.push(vec![
                     link.clone(),
-                    shown(*bytes),
+                    Size::from_bytes(*bytes).to_string(),
                     how.to_owned(),
                     spread(Some(seconds), 3),
                     spread(Quartiles::of(delivered.map(|bytes| kilo(*bytes))), 1),
@@ -149,7 +147,7 @@ mod tests {
     use manyways_rig::results::Family;
 
     use super::*;
-    use crate::get::record::{Figures, Moment, More};
+    use crate::get::record::{Extra, Figures, LowerBound};
 
     fn results(cells: Vec<Record>) -> ResultsOf<Get> {
         ResultsOf::<Get> {
@@ -164,7 +162,7 @@ mod tests {
             seed: 1,
             mode: "default".into(),
             seconds: 120.0,
-            left_out: vec!["(b): no pairs".into()],
+            skipped: vec!["(b): no pairs".into()],
             targets: Get::targets(&cells),
             cells,
         }
@@ -177,7 +175,7 @@ mod tests {
     }
 
     fn cell(runs: Vec<Run<Figures>>) -> Record {
-        let moment = |round, seconds| Moment { round, bytes: 1_000_000, seconds };
+        let moment = |round, seconds| LowerBound { round, bytes: 1_000_000, seconds };
         Record {
             name: "a-10-5-warm".into(),
             part: "a".into(),
@@ -185,12 +183,12 @@ mod tests {
             links: vec!["wifi".into(), "lte".into()],
             rounds: 2,
             runs,
-            more: More {
+            extra: Extra {
                 warm: true,
                 constant: true,
                 fluid: vec![moment(0, 0.5), moment(1, 0.5)],
                 ideal: vec![moment(0, 0.8), moment(1, 1.0)],
-                ..More::default()
+                ..Extra::default()
             },
             ..Record::default()
         }
@@ -198,35 +196,35 @@ mod tests {
 
     #[test]
     fn the_page_begins_with_the_targets_and_says_what_failed() {
-        let page = page(&results(vec![cell(vec![
+        let measured = cell(vec![
             run(0, "kernel MPTCP", Some(1.0)),
             run(0, "mp-h2", Some(0.9)),
             run(1, "mp-h2", Some(0.9)),
             run(1, "kernel MPTCP", None),
-        ])]));
+        ]);
+        let error = Some("nginx does not start".to_owned());
+        let missing = Record { error, ..cell(Vec::new()) };
+        let page = page(&results(vec![measured, missing]));
         let targets = page.find("mp-h2 / T\\*, constant rates, warm | <= 1.08 | 1.000").unwrap();
         let cell = page.find("### a-10-5-warm").unwrap();
         assert!(targets < cell);
-        assert!(page.contains("| mp-h2 | 0.900 (0.900–0.900) | 1.000 | – | – |  |"), "{page}");
-        let kernel = "| kernel MPTCP | 1.000 (1.000–1.000) | 1.111 | 0.900 | 0.900 | 1 of 2 |";
-        assert!(page.contains(kernel), "{page}");
-        assert!(page.contains("| T\\* | 0.900 (0.850–0.950) | – | 1.000 | 1.012 |  |"), "{page}");
-        assert!(page.contains("Failures: kernel MPTCP: it took too long (1)."), "{page}");
-        assert!(page.contains("- (b): no pairs"), "{page}");
-        assert!(page.contains("| not measured |"), "{page}");
+        for words in [
+            "| mp-h2 | 0.900 (0.900–0.900) | 1.000 | – | – |  |",
+            "| kernel MPTCP | 1.000 (1.000–1.000) | 1.111 | 0.900 | 0.900 | 1 of 2 |",
+            "| T\\* | 0.900 (0.850–0.950) | – | 1.000 | 1.012 |  |",
+            "Failures: kernel MPTCP: it took too long (1).",
+            "- (b): no pairs",
+            "| not measured |",
+            "Not measured: nginx does not start.",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
     }
 
     #[test]
     fn a_missed_target_stands_out() {
         let page = page(&results(vec![cell(vec![run(0, "mp-h2", Some(2.0))])]));
         assert!(page.contains("| **missed** |"), "{page}");
-    }
-
-    #[test]
-    fn a_cell_that_came_to_nothing_says_why() {
-        let error = Some("nginx does not start".to_owned());
-        let page = page(&results(vec![Record { error, ..cell(Vec::new()) }]));
-        assert!(page.contains("Not measured: nginx does not start."), "{page}");
     }
 
     #[test]

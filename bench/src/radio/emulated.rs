@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use manyways_sys::wait::{Outcome, account};
-use manyways_unit::{Size, Span};
+use manyways_rig::{Server, ServerConfig, radio_profile};
+use manyways_unit::Span;
 use serde::Serialize;
 use serde_json::Value;
 
-use manyways_rig::launch::all_of;
+use super::{json, output};
 
 /// A recording of a real network.
 #[derive(Clone, Debug, Serialize)]
@@ -20,14 +20,14 @@ pub struct Recording {
     pub onset: f64,
     pub completion: f64,
     /// Timers that others found in the recording, in seconds.
-    pub known: Vec<f64>,
+    pub published_timers: Vec<f64>,
     /// Whether the network releases all devices at the same idle time.
     pub is_sudden: bool,
 }
 
 /// An emulated radio, and its inferred properties.
 #[derive(Clone, Debug, Serialize)]
-pub struct Probed {
+pub struct InferredRadio {
     /// Timers of the profile and inferred timers, in seconds.
     pub timers: [f64; 2],
     pub found_timers: Vec<f64>,
@@ -37,9 +37,9 @@ pub struct Probed {
 
 /// Processor share of the live controller under load.
 #[derive(Clone, Debug, Serialize)]
-pub struct Control {
+pub struct ControllerLoad {
     pub policy: String,
-    pub watches: String,
+    pub source: String,
     pub packets: u64,
     /// Packets per second.
     pub rate: f64,
@@ -51,31 +51,10 @@ pub struct Control {
 const TIMERS: [f64; 2] = [0.333, 0.874];
 const PROMOTIONS: [f64; 2] = [0.075, 0.140];
 /// Duration of a controller run, in seconds.
-const SECONDS: u64 = 20;
-
-fn run(command: &mut Command, patience: Span) -> Result<(String, Span, Size), String> {
-    let name = format!("{command:?}");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("{name}: {error}"))?;
-    let said = all_of(child.stdout.take());
-    let (outcome, usage) =
-        account(&child, Some(patience), None).map_err(|error| error.to_string())?;
-    match outcome {
-        Outcome::Exited(status) if status.success() => Ok((said, usage.cpu, usage.memory)),
-        other => Err(format!("{name}: {other:?}")),
-    }
-}
-
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
-}
+const CONTROL_SECONDS: u64 = 20;
 
 /// File name, whether the release is sudden, and published timers of each recording.
-const KNOWN: [(&str, bool, &[f64]); 6] = [
+const RECORDINGS: [(&str, bool, &[f64]); 6] = [
     ("S20US_162_Verizon_4G", true, &[10.0]),
     ("SALMONBERRY_299_TMobile_4G", true, &[5.0]),
     ("RASPBERRY_670_TMobile_NSA", false, &[10.2]),
@@ -87,11 +66,11 @@ const KNOWN: [(&str, bool, &[f64]); 6] = [
 /// Infers the timers of the recordings in `folder`.
 pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String> {
     let mut all = Vec::new();
-    for (name, is_sudden, known) in KNOWN {
+    for (name, is_sudden, known) in RECORDINGS {
         let file = folder.join(format!("{name}.csv"));
         let mut command = Command::new(binary);
         command.args(["radio", "infer", "--json", "--probes"]).arg(&file);
-        let (said, ..) = run(&mut command, Span::from_secs(60))?;
+        let said = output(&mut command, Span::from_secs(60))?;
         let found = json(&said)?;
         let release = &found["release"];
         let timers = release["timers"].as_array().cloned().unwrap_or_default();
@@ -103,36 +82,18 @@ pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String
             probes: release["probes"].as_u64().unwrap_or(0),
             onset: secs("onset"),
             completion: secs("completion"),
-            known: known.to_vec(),
+            published_timers: known.to_vec(),
             is_sudden,
         });
     }
     Ok(all)
 }
 
-fn profile() -> String {
-    let state = |name: &str, more: String| {
-        format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
-    };
-    let millis = |secs: f64| format!("{:.0}ms", secs * 1e3);
-    let timer =
-        |place: usize, before: f64| format!("timer = \"{}\"", millis(TIMERS[place] - before));
-    let promotion = |place: usize| format!("promotion-delay = \"{}\"", millis(PROMOTIONS[place]));
-    [
-        "title = \"A radio with short timers\"\ntechnology = \"3g\"\n".to_owned(),
-        "[transfer]\nsend = \"1W\"\nreceive = \"1W\"\nsource = \"made up\"\n".to_owned(),
-        state("high", timer(0, 0.0)),
-        state("low", format!("{}\n{}", timer(1, TIMERS[0]), promotion(0))),
-        state("idle", promotion(1)),
-    ]
-    .concat()
-}
-
 /// Probes an emulated link with a known radio, `runs` times.
-pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
+pub fn probe(binary: &Path, runs: u32) -> Result<Vec<InferredRadio>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("radio.toml");
-    fs::write(&file, profile()).map_err(|error| error.to_string())?;
+    fs::write(&file, radio_profile(TIMERS, PROMOTIONS)).map_err(|error| error.to_string())?;
     let link = format!("lte:delay=15ms,jitter=5ms,rrc={}", file.display());
     let mut all = Vec::new();
     for run_number in 1..=runs {
@@ -145,13 +106,13 @@ pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
             .args(["--seed", &run_number.to_string(), "--output"])
             .arg(folder.path().join(format!("probes-{run_number}.csv")))
             .current_dir(folder.path());
-        let (said, ..) = run(&mut command, Span::from_secs(180))?;
+        let said = output(&mut command, Span::from_secs(180))?;
         let found = json(&said)?;
         let timers = found["timers"].as_array().cloned().unwrap_or_default();
         let each = |value: &dyn Fn(&Value) -> Option<f64>| {
             timers.iter().map(|timer| value(timer).unwrap_or(f64::NAN)).collect::<Vec<f64>>()
         };
-        all.push(Probed {
+        all.push(InferredRadio {
             timers: TIMERS,
             found_timers: each(&|timer| timer["onset"]["seconds"].as_f64()),
             promotions: PROMOTIONS,
@@ -162,7 +123,7 @@ pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
 }
 
 /// Runs the controller on an emulated link with 1000 packets/s.
-pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
+pub fn control(binary: &Path) -> Result<Vec<ControllerLoad>, String> {
     let mut all = Vec::new();
     for (policy, counters) in
         [("makeidle", false), ("context", false), ("status-quo", false), ("makeidle", true)]
@@ -172,19 +133,19 @@ pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
         let script = format!(
             "ping -q -i 0.002 -s 100 -w {} 198.18.0.1 > /dev/null & \
              '{}' radio control --interface lte --profile verizon-lte --policy {policy} --json \
-             {watches} --for {SECONDS}s; status=$?; kill $! 2> /dev/null; exit $status",
-            SECONDS + 5,
+             {watches} --for {CONTROL_SECONDS}s; status=$?; kill $! 2> /dev/null; exit $status",
+            CONTROL_SECONDS + 5,
             binary.display()
         );
         let mut command = Command::new(binary);
         command.args(["lab", "shell", "--link", "lte:delay=1ms", "--", "sh", "-c", &script]);
-        let (said, ..) = run(&mut command, Span::from_secs(SECONDS + 60))?;
+        let said = output(&mut command, Span::from_secs(CONTROL_SECONDS + 60))?;
         let last = said.lines().rev().find(|line| line.starts_with('{')).unwrap_or("{}");
         let summary = json(last)?;
         let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
-        all.push(Control {
+        all.push(ControllerLoad {
             policy: policy.to_owned(),
-            watches: if counters { "counters" } else { "capture" }.to_owned(),
+            source: if counters { "counters" } else { "capture" }.to_owned(),
             packets: number("packets") as u64,
             rate: number("packets") / number("seconds"),
             cpu: number("cpu_share"),
@@ -225,23 +186,22 @@ pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
             "20 %",
         ),
     ];
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let file = folder.path().join("1MB");
-    fs::write(&file, vec![0; 1_000_000]).map_err(|error| error.to_string())?;
-    let server = format!(
-        "printf 'daemon off; pid {0}/pid; error_log stderr crit; events {{}} \
-         http {{ access_log off; server {{ listen 8080; root {0}; }} }}' > {0}/nginx.conf; \
-         exec nginx -p {0} -e stderr -c {0}/nginx.conf",
-        folder.path().display()
-    );
-    // nginx runs as another user, which must be able to read the file.
-    let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(folder.path(), open).map_err(|error| error.to_string())?;
+    let folder = manyways_rig::folder();
+    fs::write(folder.path().join("1MB"), vec![0; 1_000_000]).map_err(|error| error.to_string())?;
+    let site = ServerConfig {
+        root: folder.path(),
+        plain: &[([0, 0, 0, 0], 8080).into()],
+        secure: &[],
+        authority: None,
+        extra_config: "",
+    };
+    let server = Server::nginx(folder.path(), &site).map_err(|error| error.to_string())?;
+    let server = server.command().join(" ");
     let mut all = Vec::new();
     for (pattern, traffic, seconds, thesis) in patterns {
         let script = format!(
             "'{0}' radio control --interface lte --profile att-hspa --policy makeidle:10 \
-             --actuator exec --command \"'{0}' lab set lte rrc=dormant\" --every 1ms --json \
+             --actuator exec --command \"'{0}' lab set lte rrc=dormant\" --min-interval 1ms --json \
              --for {seconds}s > control.json & control=$!; ({traffic}) & wait $control; \
              cat control.json; '{0}' lab status --json",
             binary.display()
@@ -251,7 +211,7 @@ pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
             .args(["lab", "shell", "--link", "lte:down=5mbit,up=2mbit,delay=30ms,rrc=att-hspa"])
             .args(["--far", &server, "--", "sh", "-c", &script])
             .current_dir(folder.path());
-        let (said, ..) = run(&mut command, Span::from_secs(seconds + 60))?;
+        let said = output(&mut command, Span::from_secs(seconds + 60))?;
         let mut lines = said.lines().rev().filter(|line| line.starts_with('{'));
         let status = json(lines.next().unwrap_or("{}"))?;
         let summary = json(lines.next().unwrap_or("{}"))?;

@@ -1,114 +1,100 @@
 //! Target values of the radio benchmark, and the page.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
+
+use manyways_rig::page::{fill, lines, table};
+use manyways_rig::sample::{Quartiles, median};
+use manyways_rig::target::{Bound, Figure, Target, every_figure, reported_only, rows, target};
 
 use super::Results;
-use super::quality::CARRIERS;
-use manyways_rig::page::table;
-use manyways_rig::sample::{Quartiles, median};
-use manyways_rig::target::{Bound, Figure, Target, each, rows, target, told_only};
-
-fn row<'r>(results: &'r Results, carrier: usize, policy: &str) -> &'r super::quality::Row {
-    let rows = &results.carriers[carrier].rows;
-    rows.iter().find(|row| row.policy == policy).unwrap_or(&rows[0])
-}
+use super::emulated::{ControllerLoad, InferredRadio, Pattern};
+use super::quality::{ConstantDelay, ContextComparison, Operator, Row, SweepPoint};
+use super::speed::{Memory, Speed};
 
 /// All targets with their measured values.
 pub fn targets(results: &Results) -> Vec<Target> {
-    let figures = |policy: &str, value: &dyn Fn(&super::quality::Row) -> f64, which: &[usize]| {
-        let figure = |carrier: &usize| Figure {
-            place: CARRIERS[*carrier].to_owned(),
-            value: value(row(results, *carrier, policy)),
-        };
-        which.iter().map(figure).collect::<Vec<Figure>>()
+    let at_least =
+        |what: &str, bound, figures| every_figure(what.to_owned(), Bound::AtLeast(bound), figures);
+    let at_most =
+        |what: &str, bound, figures| every_figure(what.to_owned(), Bound::AtMost(bound), figures);
+    let figure = |place: &str, value| Figure { case: place.to_owned(), value };
+    let makeidle = |which: &[usize], value: fn(&Row) -> Option<f64>| {
+        let carriers = which.iter().map(|carrier| &results.operators[*carrier]);
+        let row = carriers.filter_map(|carrier| {
+            let row = carrier.rows.iter().find(|row| row.policy == "makeidle")?;
+            Some(figure(&carrier.name, value(row)?))
+        });
+        row.collect::<Vec<Figure>>()
     };
-    let of_oracle = |row: &super::quality::Row| row.saved_of_oracle;
+    let ours = |value: fn(&ContextComparison) -> Option<f64>| {
+        let carriers = results.operators.iter();
+        carriers.filter_map(|one| Some(figure(&one.name, value(&one.context)?))).collect()
+    };
+    let constant = results.constants.iter().map(|one| {
+        figure(
+            &format!("{}, n = {}", one.operator, one.experts),
+            one.best_switches.max(one.best_delay),
+        )
+    });
+    let ping = results.pings.iter().max_by(|a, b| a.difference.total_cmp(&b.difference));
     let mut all = vec![
-        each(
-            "MakeIdle's saving / Oracle's, mixed days, T-Mobile 3G".to_owned(),
-            Bound::AtLeast(0.80),
-            figures("makeidle", &of_oracle, &[1]),
+        at_least(
+            "MakeIdle's saving / Oracle's, mixed days, T-Mobile 3G",
+            0.80,
+            makeidle(&[1], |row| row.saved_of_oracle),
         ),
-        each(
-            "the same, the other carriers".to_owned(),
-            Bound::AtLeast(0.88),
-            figures("makeidle", &of_oracle, &[0, 2, 3]),
+        at_least(
+            "the same, the other carriers",
+            0.88,
+            makeidle(&[0, 2, 3], |row| row.saved_of_oracle),
         ),
-        each(
-            "MakeIdle's switches / Oracle's, summed over traces".to_owned(),
-            Bound::AtMost(1.8),
-            figures("makeidle", &|row| row.switches_by_oracle, &[0, 1, 2, 3]),
+        at_most(
+            "MakeIdle's switches / Oracle's, summed over traces",
+            1.8,
+            makeidle(&[0, 1, 2, 3], |row| row.switches_by_oracle),
         ),
         target(
             "pings every 5 to 60 s: largest difference from the closed form".to_owned(),
             "<= 1e-6".to_owned(),
-            results.pings.iter().max_by(|a, b| a.difference.total_cmp(&b.difference)).map(|worst| {
-                let words =
-                    format!("{:.0e} ({}, {} s)", worst.difference, worst.carrier, worst.every);
+            ping.map(|worst| {
+                let words = format!(
+                    "{:.0e} ({}, {} s)",
+                    worst.difference, worst.operator, worst.interval_seconds
+                );
                 (words, worst.difference <= 1e-6)
             }),
         ),
-        each(
+        at_least(
             "no constant hold beats learning by > 5 % in switches and mean delay: the larger ratio of \
-             the best constant, by carrier and n"
-                .to_owned(),
-            Bound::AtLeast(0.95),
-            results
-                .constants
-                .iter()
-                .map(|one| Figure {
-                    place: format!("{}, n = {}", one.carrier, one.experts),
-                    value: one.best_switches.max(one.best_delay),
-                })
-                .collect(),
+             the best constant, by carrier and n",
+            0.95,
+            constant.collect(),
+        ),
+        at_least(
+            "our policy: share of the gap between MakeIdle and Oracle that it recovers, median of \
+             traces",
+            0.20,
+            ours(|ours| median(ours.recovered.iter().copied())),
+        ),
+        at_most(
+            "its switches / MakeIdle's, median of traces",
+            1.0,
+            ours(|ours| median(ours.switches.iter().copied())),
+        ),
+        at_most(
+            "its energy / that of the threshold's timer, worst trace",
+            1.0,
+            ours(|ours| ours.by_threshold.iter().copied().reduce(f64::max)),
         ),
     ];
-    let ours = |name: &str| -> Vec<Figure> {
-        let carriers = results.carriers.iter();
-        let figure = |carrier: &super::quality::Carrier| {
-            let quartiles = carrier.ours.quartiles();
-            let value = quartiles.get(name)?.median;
-            Some(Figure { place: carrier.name.clone(), value })
-        };
-        carriers.filter_map(figure).collect()
-    };
-    all.extend([
-        each(
-            "our policy: share of the gap between MakeIdle and Oracle that it recovers, median of \
-             traces"
-                .to_owned(),
-            Bound::AtLeast(0.20),
-            ours("recovered"),
-        ),
-        each(
-            "its switches / MakeIdle's, median of traces".to_owned(),
-            Bound::AtMost(1.0),
-            ours("switches"),
-        ),
-        each(
-            "its energy / that of the threshold's timer, worst trace".to_owned(),
-            Bound::AtMost(1.0),
-            results
-                .carriers
-                .iter()
-                .map(|carrier| Figure {
-                    place: carrier.name.clone(),
-                    value: carrier.ours.by_threshold.iter().copied().fold(0.0, f64::max),
-                })
-                .collect(),
-        ),
-    ]);
     for (policy, least) in [("status-quo", 20.0), ("makeidle", 5.0)] {
-        let figure = results.speed.iter().find(|speed| speed.policy == policy);
-        let figure = figure.map(|speed| Figure {
-            place: format!("quartiles {:.1} to {:.1}", speed.mpps.lower, speed.mpps.upper),
-            value: speed.mpps.median,
+        let speed = results.speed.iter().filter(|speed| speed.policy == policy);
+        let figures = speed.map(|speed| {
+            let Quartiles { lower, median, upper } = speed.mpps;
+            figure(&format!("quartiles {lower:.1} to {upper:.1}"), median)
         });
-        all.push(each(
-            format!("million packets/s on one core, {policy}"),
-            Bound::AtLeast(least),
-            figure.into_iter().collect(),
-        ));
+        let what = format!("million packets/s on one core, {policy}");
+        all.push(at_least(&what, least, figures.collect()));
     }
     let growth = results.memory.first().zip(results.memory.last()).map(|(first, last)| {
         let words = format!(
@@ -123,14 +109,15 @@ pub fn targets(results: &Results) -> Vec<Target> {
     let what = "memory independent of the trace's length".to_owned();
     all.push(target(what, "the same".to_owned(), growth));
     for one in &results.recordings {
-        if one.known.is_empty() {
+        if one.published_timers.is_empty() {
             continue;
         }
-        let is_met = one.known.iter().all(|known| match one.is_sudden {
+        let is_met = one.published_timers.iter().all(|known| match one.is_sudden {
             true => (one.onset - known).abs().max((one.completion - known).abs()) <= 0.3,
             false => (one.onset - 0.3..=one.completion + 0.3).contains(known),
         });
-        let known: Vec<String> = one.known.iter().map(|secs| format!("{secs:.1}")).collect();
+        let known: Vec<String> =
+            one.published_timers.iter().map(|secs| format!("{secs:.1}")).collect();
         let wanted = match one.is_sudden {
             true => format!("{} s ± 0.3", known.join(", ")),
             false => format!("{} s inside ± 0.3", known.join(", ")),
@@ -139,13 +126,15 @@ pub fn targets(results: &Results) -> Vec<Target> {
         let what = format!("inferred from {} probes of {}", one.probes, one.file);
         all.push(target(what, wanted, Some((found, is_met))));
     }
-    let probed = worst(results);
-    let found = probed.map(|(timers, promotions)| {
+    let timers = max_errors(results.inferred.iter().map(|one| (&one.timers, &one.found_timers)));
+    let promotions =
+        max_errors(results.inferred.iter().map(|one| (&one.promotions, &one.found_promotions)));
+    let found = timers.zip(promotions).map(|(timers, promotions)| {
         let words = format!(
             "timers {:.0} ms off at most, promotions {:.1} ms, in {} runs",
             timers * 1e3,
             promotions * 1e3,
-            results.probed.len()
+            results.inferred.len()
         );
         (words, timers <= 0.1 && promotions <= 0.02)
     });
@@ -154,17 +143,14 @@ pub fn targets(results: &Results) -> Vec<Target> {
         "timers ± 0.1 s, promotion ± 20 ms".to_owned(),
         found,
     ));
-    let capture = results.control.iter().filter(|one| one.watches == "capture");
-    all.push(each(
-        "live controller: share of a core at 1,000 packets/s, %, by as many as there were"
-            .to_owned(),
-        Bound::AtMost(0.5),
-        capture
-            .map(|one| Figure {
-                place: format!("{}, {:.0} packets/s", one.policy, one.rate),
-                value: one.cpu * 100.0 * 1_000.0 / one.rate,
-            })
-            .collect(),
+    let capture = results.control.iter().filter(|one| one.source == "capture").map(|one| {
+        let place = format!("{}, {:.0} packets/s", one.policy, one.rate);
+        figure(&place, one.cpu * 100.0 * 1_000.0 / one.rate)
+    });
+    all.push(at_most(
+        "live controller: share of a core at 1,000 packets/s, %, by as many as there were",
+        0.5,
+        capture.collect(),
     ));
     for one in &results.patterns {
         let words = format!(
@@ -175,285 +161,156 @@ pub fn targets(results: &Results) -> Vec<Target> {
             one.thesis
         );
         let what = format!("{}, through an emulated radio, MakeIdle over 10 gaps", one.pattern);
-        all.push(told_only(target(what, "reported".to_owned(), Some((words, true)))));
+        all.push(reported_only(target(what, "reported".to_owned(), Some((words, true)))));
     }
     all
 }
 
-/// Maximum error of timers and promotions, in seconds.
-fn worst(results: &Results) -> Option<(f64, f64)> {
-    let mut all: Option<(f64, f64)> = None;
-    for one in &results.probed {
-        let off = |wanted: &[f64; 2], found: &[f64]| match found {
-            [_, _] => {
-                let off = wanted.iter().zip(found).map(|(a, b)| (a - b).abs());
-                off.fold(0.0, |most, off| if off.is_nan() { f64::INFINITY } else { most.max(off) })
-            }
-            // A wrong number of timers counts as an infinite error.
-            _ => f64::INFINITY,
-        };
-        let timers = off(&one.timers, &one.found_timers);
-        let promotions = off(&one.promotions, &one.found_promotions);
-        let (a, b) = all.unwrap_or_default();
-        all = Some((timers.max(a), promotions.max(b)));
-    }
-    all
+/// Maximum error, in seconds; `None` if nothing was probed.
+fn max_errors<'r>(probed: impl Iterator<Item = (&'r [f64; 2], &'r Vec<f64>)>) -> Option<f64> {
+    let off = |(wanted, found): (&[f64; 2], &Vec<f64>)| {
+        let off = wanted.iter().zip(found).map(|(wanted, found)| (wanted - found).abs());
+        let off =
+            off.fold(0.0, |most, off| if off.is_nan() { f64::INFINITY } else { most.max(off) });
+        // A wrong number of timers counts as an infinite error.
+        if found.len() == wanted.len() { off } else { f64::INFINITY }
+    };
+    probed.map(off).reduce(f64::max)
 }
 
-/// The results as Markdown.
+/// The results as Markdown; page.md has the heads of the tables.
 pub fn page(results: &Results) -> String {
-    let mut page = String::from("# `manyways radio`\n");
-    let _ = writeln!(
-        page,
-        "Written by `manyways-bench radio` ({} cores, Linux {}), in {:.0} minutes. Traces are made \
-         from seeds that are held back: nothing was developed with them, and the parameters of the \
-         generator were fixed before any policy was run on what it makes. All but speed and what is \
-         emulated comes out the same in every run.\n",
-        results.machine.cores,
-        results.machine.kernel,
-        (results.seconds / 60.0).max(1.0)
-    );
-    for what in &results.left_out {
-        let _ = writeln!(page, "- Not measured: {what}.");
-    }
-    let _ = writeln!(page, "\n## Targets\n{}", rows(&results.targets));
-    carriers(&mut page, results);
-    ours(&mut page, results);
-    constants(&mut page, results);
-    apps(&mut page, results);
-    swept(&mut page, results);
-    pings(&mut page, results);
-    speed(&mut page, results);
-    emulated(&mut page, results);
-    page
+    let left_out = results.skipped.iter().map(|what| format!("- Not measured: {what}.\n"));
+    let middle = median(results.control.iter().map(|one| one.cpu * 100.0));
+    let values = [
+        ("cores", results.machine.cores.to_string()),
+        ("kernel", results.machine.kernel.clone()),
+        ("minutes", format!("{:.0}", (results.seconds / 60.0).max(1.0))),
+        ("left out", left_out.collect()),
+        ("targets", rows(&results.targets)),
+        ("users", results.traces.to_string()),
+        ("days", results.days.to_string()),
+        ("packets", format!("{:.1}", results.packets as f64 / 1e6)),
+        ("carriers", results.operators.iter().map(carrier).collect::<Vec<_>>().join("\n")),
+        ("ours", lines(&results.operators, context_table)),
+        ("constants", lines(&results.constants, constant)),
+        ("apps", lines(&results.apps, |one| format!("{} | {}", one.app, shares(&one.saved[0])))),
+        ("swept", lines(&results.sweep, sweep_charts)),
+        ("pings", pings(results)),
+        ("speed", lines(&results.speed, speed)),
+        ("memory", lines(&results.memory, memory)),
+        ("probed", lines(&results.inferred, probed)),
+        ("control", lines(&results.control, control)),
+        ("middle", format!("{:.2}", middle.unwrap_or_default())),
+        ("patterns", lines(&results.patterns, pattern)),
+    ];
+    fill(include_str!("page.md"), &values)
 }
 
 fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", share * 100.0) } else { "–".to_owned() }
 }
 
-fn carriers(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## Mixed days\n{} users, {} days each, {:.1} million packets. Sums over traces are divided. \
-         *Saved* is of all energy under the network's timers, *of tail* of what is no transfer, *of \
-         Oracle* of what who knows what comes saves; switches are packets that find the radio \
-         released. What applications do in the background may be held back. The thesis has 51-66 % \
-         saved by MakeIdle on its 3G traces and 67 % on LTE, on its users' own traces, which are not \
-         public.\n",
-        results.traces,
-        results.days,
-        results.packets as f64 / 1e6
-    );
-    let head = "Policy | Saved | Of tail | Of Oracle | Switches / status quo | / Oracle | False | Missed | Mean delay | Median";
-    for carrier in &results.carriers {
-        let _ = writeln!(page, "### {}", carrier.name);
-        let secs = |secs: Option<f64>| secs.map_or("–".to_owned(), |secs| format!("{secs:.2} s"));
-        let row = |row: &super::quality::Row| {
-            vec![
-                row.policy.clone(),
-                percent(row.saved),
-                percent(row.saved_of_tail),
-                percent(row.saved_of_oracle),
-                format!("{:.2}", row.switches_by_status_quo),
-                format!("{:.2}", row.switches_by_oracle),
-                percent(row.false_switches),
-                percent(row.missed_switches),
-                secs(row.mean_delay),
-                secs(row.median_delay),
-            ]
-        };
-        table(page, head, carrier.rows.iter().map(row));
-        page.push('\n');
-    }
+fn shares(shares: &[f64]) -> String {
+    shares.iter().map(|share| percent(*share)).collect::<Vec<_>>().join(" | ")
 }
 
-fn ours(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## Our policy, trace by trace\nMedian and quartiles over traces: the share of the gap between \
-         MakeIdle's and the Oracle's energy that `context` recovers, its switches by MakeIdle's, its \
-         energy by that of the threshold's timer, and on how many traces it takes less than either.\n"
-    );
-    let row = |carrier: &super::quality::Carrier| {
-        let quartiles = carrier.ours.quartiles();
-        let show = |name: &str| match quartiles.get(name) {
-            Some(Quartiles { lower, median, upper }) => {
-                format!("{median:.3} ({lower:.3}-{upper:.3})")
-            }
-            None => "–".to_owned(),
-        };
-        let count = |values: &[f64], is_less: &dyn Fn(f64) -> bool| {
-            let less = values.iter().filter(|value| is_less(**value)).count();
-            format!("{less} of {}", values.len())
-        };
+fn carrier(carrier: &Operator) -> String {
+    const HEAD: &str = "Policy | Saved | Of tail | Of Oracle | Switches / status quo | / Oracle | False | Missed | Mean delay | Median";
+    let secs = |secs: Option<f64>| secs.map_or("–".to_owned(), |secs| format!("{secs:.2} s"));
+    let row = |row: &Row| {
+        let number = |value: Option<f64>| value.unwrap_or(f64::NAN);
         vec![
-            carrier.name.clone(),
-            show("recovered"),
-            show("switches"),
-            show("by_threshold"),
-            count(&carrier.ours.recovered, &|share| share > 0.0),
-            count(&carrier.ours.by_threshold, &|ratio| ratio < 1.0),
+            row.policy.clone(),
+            shares(&[row.saved, row.saved_of_tail, row.saved_of_oracle].map(number)),
+            format!("{:.2}", number(row.switches_by_status_quo)),
+            format!("{:.2}", number(row.switches_by_oracle)),
+            shares(&[row.false_switches, row.missed_switches].map(number)),
+            secs(row.mean_delay),
+            secs(row.median_delay),
         ]
     };
-    let head = "Carrier | Recovered | Switches / MakeIdle | Energy / threshold | Less than MakeIdle | Less than the timer";
-    table(page, head, results.carriers.iter().map(row));
-    page.push('\n');
+    let mut out = format!("### {}\n", carrier.name);
+    table(&mut out, HEAD, carrier.rows.iter().map(row));
+    out
 }
 
-fn constants(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## MakeActive: learning beside constant holds\nWith MakeIdle, n experts of 1 to n seconds. The \
-         best constant is that of 1 to n s whose larger ratio to learning, of switches and of mean \
-         delay, is the least: below 0.95 it would beat learning by more than 5 % in both.\n"
-    );
-    let row = |one: &super::quality::Constant| {
-        vec![
-            one.carrier.clone(),
-            one.experts.to_string(),
-            format!("{:.2} s", one.learning_mean_delay),
-            format!("{:.2} s", one.learning_median_delay),
-            format!("{:.3}", one.delay_by_fixed_bound),
-            format!("{:.0} s", one.best_hold),
-            format!("{:.3}", one.best_switches),
-            format!("{:.3}", one.best_delay),
-        ]
+fn context_table(Operator { name, context: ours, .. }: &Operator) -> String {
+    let spread = |values: &[f64]| match Quartiles::of(values.iter().copied()) {
+        Some(Quartiles { lower, median, upper }) => format!("{median:.3} ({lower:.3}-{upper:.3})"),
+        None => "–".to_owned(),
     };
-    let head = "Carrier | n | Mean delay | Median | / fixed bound | Best constant | Its switches / learning | Its mean delay / learning";
-    table(page, head, results.constants.iter().map(row));
-    page.push('\n');
+    let [recovered, switches, energy] =
+        [&ours.recovered, &ours.switches, &ours.by_threshold].map(|values| spread(values));
+    let less = ours.recovered.iter().filter(|share| **share > 0.0).count();
+    let less_than_timer = ours.by_threshold.iter().filter(|ratio| **ratio < 1.0).count();
+    let all = ours.recovered.len();
+    format!(
+        "{name} | {recovered} | {switches} | {energy} | {less} of {all} | {less_than_timer} of {all}"
+    )
 }
 
-fn apps(page: &mut String, results: &Results) {
-    let Some(first) = results.apps.first() else { return };
-    let _ = writeln!(
-        page,
-        "## Single applications\nTwo hours each, alone; energy saved over the network's timers, at {} \
-         (as figure 4-9 of the thesis).\n",
-        CARRIERS[0]
-    );
-    let head = &format!("Application | {}", first.policies.join(" | "));
-    let row = |app: &super::quality::OfApps| {
-        let saved = app.saved[0].iter().map(|share| percent(*share));
-        [app.app.clone()].into_iter().chain(saved).collect::<Vec<String>>()
-    };
-    table(page, head, results.apps.iter().map(row));
-    page.push('\n');
+fn constant(one: &ConstantDelay) -> String {
+    let ConstantDelay {
+        operator: carrier,
+        experts,
+        best_constant_seconds: best_hold,
+        best_switches,
+        best_delay,
+        ..
+    } = one;
+    let (mean, median) = (one.learning_mean_delay, one.learning_median_delay);
+    let bound = one.delay_by_fixed_bound;
+    format!(
+        "{carrier} | {experts} | {mean:.2} s | {median:.2} s | {bound:.3} | {best_hold:.0} s | \
+         {best_switches:.3} | {best_delay:.3}"
+    )
 }
 
-fn swept(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## Another energy of a switch\nEnergy saved, where E_switch is another, and where to turn off \
-         takes another share of what turning the data connection off does (a half in the profiles).\n"
-    );
-    let row = |one: &super::quality::Swept| {
-        let shares = [one.threshold, one.makeidle, one.context, one.oracle].map(percent);
-        [vec![one.carrier.clone(), one.what.clone()], shares.to_vec()].concat()
-    };
-    let head = "Carrier |  | Threshold | MakeIdle | context | Oracle";
-    table(page, head, results.swept.iter().map(row));
-    page.push('\n');
+fn sweep_charts(one: &SweepPoint) -> String {
+    let values = [one.threshold, one.makeidle, one.context, one.oracle];
+    format!("{} | {} | {}", one.operator, one.parameter, shares(&values))
 }
 
-fn pings(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## Pings\nShare of the tail's energy that is saved; of the Oracle by the closed form.\n"
-    );
-    let mut every: Vec<u64> = results.pings.iter().map(|ping| ping.every).collect();
-    every.sort_unstable();
-    every.dedup();
-    let row = |every: &u64| {
-        let find = |carrier: &&str| {
-            results.pings.iter().find(|ping| ping.carrier == *carrier && ping.every == *every)
-        };
-        let pings = CARRIERS.iter().filter_map(find);
-        let shares = pings.flat_map(|p| [p.oracle, p.makeidle, p.context].map(percent));
-        [format!("{every} s")].into_iter().chain(shares).collect::<Vec<String>>()
+fn pings(results: &Results) -> String {
+    let of = |every: &u64| {
+        let pings = results.pings.iter().filter(|ping| ping.interval_seconds == *every);
+        let row = pings.map(|one| shares(&[one.oracle, one.makeidle, one.context]));
+        format!("{every} s | {}", row.collect::<Vec<_>>().join(" | "))
     };
-    let carriers = CARRIERS.map(|name| format!("{name}: Oracle | MakeIdle | context"));
-    let head = &format!("Every | {}", carriers.join(" | "));
-    table(page, head, every.iter().map(row));
-    page.push('\n');
+    let every: BTreeSet<u64> = results.pings.iter().map(|ping| ping.interval_seconds).collect();
+    lines(&every, of)
 }
 
-fn speed(page: &mut String, results: &Results) {
-    let _ = writeln!(
-        page,
-        "## Speed and memory\nPackets that are in memory, through one policy on one core, in millions a \
-         second; rounds in an order by chance.\n"
-    );
-    let row = |one: &super::speed::Speed| {
-        let Quartiles { lower, median, upper } = one.mpps;
-        vec![one.policy.clone(), format!("{median:.1}"), format!("{lower:.1} to {upper:.1}")]
-    };
-    table(page, "Policy | Median | Quartiles", results.speed.iter().map(row));
-    let _ = writeln!(
-        page,
-        "\n`manyways radio simulate` with MakeIdle, `context` and MakeIdle with MakeActive on a made \
-         trace, the most that was resident:\n"
-    );
-    let row = |one: &super::speed::Memory| {
-        vec![one.days.to_string(), one.packets.to_string(), format!("{:.1}", one.mib)]
-    };
-    table(page, "Days | Packets | MiB", results.memory.iter().map(row));
-    page.push('\n');
+fn speed(one: &Speed) -> String {
+    let Quartiles { lower, median, upper } = one.mpps;
+    format!("{} | {median:.1} | {lower:.1} to {upper:.1}", one.policy)
 }
 
-fn emulated(page: &mut String, results: &Results) {
-    if results.probed.is_empty() && results.control.is_empty() {
-        return;
-    }
+fn memory(one: &Memory) -> String {
+    format!("{} | {} | {:.1}", one.days, one.packets, one.mib)
+}
+
+fn probed(one: &InferredRadio) -> String {
     let list = |values: &[f64]| {
         let values: Vec<String> = values.iter().map(|secs| format!("{:.0}", secs * 1e3)).collect();
         values.join(", ")
     };
-    let _ = writeln!(
-        page,
-        "## Emulated radios\n`manyways radio probe` on a link of the lab with a radio (15 ms ± 5 ms), \
-         steps of 50 ms, two rounds; milliseconds.\n"
-    );
-    let row = |one: &super::emulated::Probed| {
-        let promotions = [list(&one.promotions), list(&one.found_promotions)];
-        [vec![list(&one.timers), list(&one.found_timers)], promotions.to_vec()].concat()
-    };
-    let head = "Timers | Found | Promotions | Found";
-    table(page, head, results.probed.iter().map(row));
-    let _ = writeln!(
-        page,
-        "\n`manyways radio control` on a link of the lab; user and system time of the process.\n"
-    );
-    let row = |one: &super::emulated::Control| {
-        let (rate, cpu) = (format!("{:.0}", one.rate), format!("{:.2} %", one.cpu * 100.0));
-        vec![one.policy.clone(), one.watches.clone(), rate, cpu]
-    };
-    let head = "Policy | Watches | Packets/s | Share of a core";
-    table(page, head, results.control.iter().map(row));
-    let middle = median(results.control.iter().map(|one| one.cpu * 100.0)).unwrap_or_default();
-    let _ = writeln!(page, "\nMedian of these: {middle:.2} %.\n");
-    if !results.patterns.is_empty() {
-        let _ = writeln!(
-            page,
-            "The patterns of the thesis (§4.6.7), live: a link of the lab whose radio is that of AT&T, \
-             MakeIdle over the last 10 gaps, and `manyways lab set` for the modem's dormancy. Energy by \
-             the profile, beside that of the network's timers with the same packets; the radio's \
-             promotions are those that the lab saw.\n"
-        );
-        let row = |one: &super::emulated::Pattern| {
-            vec![
-                one.pattern.clone(),
-                format!("{:.1} J", one.joules),
-                format!("{:.1} J", one.status_quo),
-                percent(1.0 - one.joules / one.status_quo),
-                one.switches.to_string(),
-                one.status_quo_switches.to_string(),
-                one.promotions.to_string(),
-                one.thesis.clone(),
-            ]
-        };
-        let head = "Pattern | Energy | With the timers | Less | Switches | With the timers | Promotions of the lab's radio | The thesis";
-        table(page, head, results.patterns.iter().map(row));
-    }
+    let columns = [&one.timers, &*one.found_timers, &one.promotions, &one.found_promotions];
+    columns.map(list).join(" | ")
+}
+
+fn control(one: &ControllerLoad) -> String {
+    let ControllerLoad { policy, source: watches, rate, cpu, .. } = one;
+    format!("{policy} | {watches} | {rate:.0} | {:.2} %", cpu * 100.0)
+}
+
+fn pattern(one: &Pattern) -> String {
+    let Pattern { pattern, joules, status_quo, switches, status_quo_switches, .. } = one;
+    let (less, promotions) = (percent(1.0 - joules / status_quo), one.promotions);
+    format!(
+        "{pattern} | {joules:.1} J | {status_quo:.1} J | {less} | {switches} | {status_quo_switches} | \
+         {promotions} | {}",
+        one.thesis
+    )
 }

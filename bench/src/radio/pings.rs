@@ -1,16 +1,16 @@
 //! Packets at equal intervals, for which the energies have a closed form.
 
-use manyways_model::radio::plan::{Learned, Plan};
-use manyways_model::radio::simulate::{Decides, Outcome, Simulation};
-use manyways_model::radio::{Packet, profiles, workload};
+use manyways_model::radio::{Outcome, profiles, workload};
 use manyways_unit::Span;
 use serde::Serialize;
+
+use super::speed::simulate;
 
 /// Pings at one interval on one carrier.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ping {
-    pub carrier: String,
-    pub every: u64,
+    pub operator: String,
+    pub interval_seconds: u64,
     /// Share of the tail energy that Oracle saves, by the closed form.
     pub oracle: f64,
     /// Share that MakeIdle saves, by simulation.
@@ -22,39 +22,34 @@ pub struct Ping {
 }
 
 /// Powers, timers and switch energy as published, independent of the profiles.
-const CARRIERS: [(&str, [f64; 2], [f64; 2], f64); 4] = [
+const OPERATORS: [(&str, [f64; 2], [f64; 2], f64); 4] = [
     ("att-hspa", [0.916, 0.659], [6.2, 10.4], 1.10),
     ("tmobile-3g", [0.445, 0.343], [3.2, 16.3], 0.857 * 0.445 * 3.6),
     ("verizon-3g", [1.130, 1.130], [9.8, 0.0], 0.857 * 1.130 * 1.2),
     ("verizon-lte", [1.325, 0.0], [10.2, 0.0], 0.857 * 1.325 * 0.6),
 ];
 
-/// Simulates pings every 5 to 60 s, in steps of 5 s, on each carrier.
+/// Simulates pings every 5 to 60 s, in steps of 5 s, with each operator.
 pub fn pings() -> Vec<Ping> {
-    let each = CARRIERS.iter().flat_map(|carrier| (1..=12).map(move |n| (carrier, 5 * n)));
-    each.filter_map(|(carrier, every)| ping(carrier, every)).collect()
+    let each = OPERATORS.iter().flat_map(|operator| (1..=12).map(move |n| (operator, 5 * n)));
+    each.filter_map(|(operator, interval)| ping(operator, interval)).collect()
 }
 
 fn ping(
     (name, power, timers, switch): &(&str, [f64; 2], [f64; 2], f64),
-    every: u64,
+    interval: u64,
 ) -> Option<Ping> {
     const BEATS: u64 = 400;
     let profile = profiles::named(name)?.ok()?;
-    let packets =
-        || workload::heartbeats(Span::from_secs(every), 100, Span::from_secs(every * (BEATS - 1)));
-    let run = |text: &str| -> Option<Outcome> {
-        let plan = Plan::parse(text).ok()?;
-        let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };
-        let mut policy = plan.policy(&profile, learned);
-        let never = |_: &Packet| false;
-        let decides =
-            if plan.is_oracle() { Decides::Oracle } else { Decides::Policy(&mut *policy) };
-        let mut simulation = Simulation::new(&profile, decides, &never);
-        packets().for_each(|packet| simulation.push(packet));
-        Some(simulation.finish())
+    let packets = || {
+        workload::heartbeats(
+            Span::from_secs(interval),
+            100,
+            Span::from_secs(interval * (BEATS - 1)),
+        )
     };
-    let gap = every as f64;
+    let run = |policy| simulate(&profile, policy, packets()).ok();
+    let gap = interval as f64;
     let awake = [gap.min(timers[0]), (gap - timers[0]).clamp(0.0, timers[1])];
     let tail: f64 = awake.iter().zip(power).map(|(secs, watts)| secs * watts).sum();
     let is_released = gap > timers[0] + timers[1];
@@ -68,11 +63,11 @@ fn ping(
     let difference = difference(simulated.account.total(), status_quo)
         .max(difference(knows.account.total(), oracle));
     let saved = |outcome: &Outcome| {
-        (simulated.account.total() - outcome.account.total()) / simulated.account.tail()
+        (simulated.account.total() - outcome.account.total()) / simulated.account.tail_energy()
     };
     Some(Ping {
-        carrier: (*name).to_owned(),
-        every,
+        operator: (*name).to_owned(),
+        interval_seconds: interval,
         oracle: 1.0 - oracle / status_quo,
         makeidle: saved(&run("makeidle")?),
         context: saved(&run("context")?),

@@ -1,71 +1,67 @@
-//! Energy that policies save, on traces of held-out seeds.
+//! Energy that policies save, on traces of held-out seeds, by `manyways radio simulate`.
 
-use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
-use manyways_model::radio::plan::Plan;
-use manyways_model::radio::simulate::{Delays, Outcome};
+use manyways_model::radio::workload::FIRST_HELD_OUT_SEED;
 use manyways_model::radio::workload::apps::APPS;
-use manyways_model::radio::workload::{HELD_BACK, is_held_back};
-use manyways_model::radio::{Profile, Tolerant, profiles};
-use manyways_net::radio::runs::{self, Job};
-use manyways_net::radio::trace::{Made, Progress, Trace};
 use manyways_unit::Span;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use manyways_rig::sample::Quartiles;
+use super::{Results, output};
 
-/// The carriers of the thesis.
-pub const CARRIERS: [&str; 4] = ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"];
+/// The operators of the thesis.
+pub const OPERATORS: [&str; 4] = ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"];
 /// All policies, in the order of the tables.
-const POLICIES: [&str; 12] = [
-    "status-quo",
-    "fixed",
-    "iat",
-    "threshold",
-    "printed",
-    "makeidle",
-    "context",
-    "oracle",
-    "makeidle+makeactive-fixed",
-    "makeidle+makeactive:experts=5",
-    "makeidle+makeactive:experts=10",
-    "makeidle+makeactive:experts=20",
-];
-const STATUS_QUO: usize = 0;
-const THRESHOLD: usize = 3;
-const MAKE_IDLE: usize = 5;
-const CONTEXT: usize = 6;
-const ORACLE: usize = 7;
-/// Number of experts of each learning policy, and its index in [`POLICIES`].
-const LEARNING: [(usize, usize); 3] = [(5, 9), (10, 10), (20, 11)];
+const POLICIES: &str = "status-quo,fixed,iat,threshold,printed,makeidle,context,oracle,\
+                        makeidle+makeactive-fixed,makeidle+makeactive:experts=5,\
+                        makeidle+makeactive:experts=10,makeidle+makeactive:experts=20";
+/// Delays sessions by a constant time.
+const FIXED: &str = "makeidle+makeactive-fixed";
+/// Numbers of experts of the learning policies.
+const EXPERTS: [usize; 3] = [5, 10, 20];
+/// Policies on single applications.
+const OF_APPS: &str = "status-quo,fixed,iat,threshold,makeidle,context,oracle,makeidle+makeactive";
+/// Policies whose parameters of the radio are swept.
+const OF_SWEEPS: &str = "status-quo,threshold,makeidle,context,oracle";
+/// Parameters of the radio, and their values.
+const SWEEPS: [(&str, &[f64]); 2] =
+    [("e-switch", &[0.5, 0.75, 1.0, 1.5, 2.0]), ("turn-off", &[0.1, 0.2, 0.4])];
 
-/// Results of a policy over all traces; ratios are those of sums.
-#[derive(Clone, Debug, Default, Serialize)]
+/// Results of a policy over one trace or over all of them; ratios are those of sums, and `None` if
+/// they are not finite.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
+    #[serde(skip_serializing)]
+    profile: String,
+    #[serde(skip_serializing)]
+    variant: String,
     pub policy: String,
     pub joules: f64,
-    pub saved: f64,
-    pub saved_of_tail: f64,
-    pub saved_of_oracle: f64,
-    pub switches_by_status_quo: f64,
-    pub switches_by_oracle: f64,
-    pub false_switches: f64,
-    pub missed_switches: f64,
+    pub saved: Option<f64>,
+    pub saved_of_tail: Option<f64>,
+    pub saved_of_oracle: Option<f64>,
+    pub switches_by_status_quo: Option<f64>,
+    pub switches_by_oracle: Option<f64>,
+    pub false_switches: Option<f64>,
+    pub missed_switches: Option<f64>,
+    #[serde(alias = "mean_delay_seconds")]
     pub mean_delay: Option<f64>,
+    #[serde(alias = "median_delay_seconds")]
     pub median_delay: Option<f64>,
     pub switches: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Carrier {
+pub struct Operator {
     pub name: String,
     pub rows: Vec<Row>,
-    pub ours: Ours,
+    pub context: ContextComparison,
 }
 
 /// Our policy compared with others, one value for each trace.
-#[derive(Clone, Debug, Serialize)]
-pub struct Ours {
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ContextComparison {
     /// Share of the energy difference between MakeIdle and Oracle that our policy saves.
     pub recovered: Vec<f64>,
     /// Switches divided by those of MakeIdle.
@@ -76,8 +72,8 @@ pub struct Ours {
 
 /// Constant delays compared with learned ones.
 #[derive(Clone, Debug, Serialize)]
-pub struct Constant {
-    pub carrier: String,
+pub struct ConstantDelay {
+    pub operator: String,
     pub experts: usize,
     pub learning_switches: u64,
     pub learning_mean_delay: f64,
@@ -85,283 +81,197 @@ pub struct Constant {
     /// Mean delay divided by that of the fixed bound.
     pub delay_by_fixed_bound: f64,
     /// The constant delay in seconds with the smallest maximum of its two ratios to learning.
-    pub best_hold: f64,
+    pub best_constant_seconds: f64,
     pub best_switches: f64,
     pub best_delay: f64,
 }
 
 /// Savings on a single application.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfApps {
+pub struct AppSavings {
     pub app: String,
-    /// By carrier, then by policy.
+    /// By operator, then by policy.
     pub saved: Vec<Vec<f64>>,
     pub policies: Vec<String>,
 }
 
 /// Savings with another switch energy.
 #[derive(Clone, Debug, Serialize)]
-pub struct Swept {
-    pub carrier: String,
-    pub what: String,
+pub struct SweepPoint {
+    pub operator: String,
+    pub parameter: String,
     pub makeidle: f64,
     pub context: f64,
     pub oracle: f64,
     pub threshold: f64,
 }
 
-pub struct Mixed {
-    pub traces: usize,
-    pub packets: u64,
-    pub carriers: Vec<Carrier>,
+/// The document of `manyways radio simulate`.
+#[derive(Deserialize)]
+struct Simulated {
+    traces: Vec<Packets>,
+    /// Sums over all traces.
+    totals: Vec<Row>,
+    /// By trace.
+    runs: Vec<Row>,
 }
 
-/// Sums over several runs.
-#[derive(Clone, Default)]
-struct Sum {
-    joules: f64,
-    tail: f64,
-    switches: u64,
-    decided: [u64; 4],
-    delays: Delays,
+#[derive(Deserialize)]
+struct Packets {
+    packets: u64,
 }
 
-impl Sum {
-    fn add(&mut self, outcome: &Outcome) {
-        self.joules += outcome.account.total();
-        self.tail += outcome.account.tail();
-        self.switches += outcome.account.switches;
-        let switches = &outcome.switches;
-        let decided = [switches.right, switches.wrong, switches.stayed, switches.missed];
-        for (sum, one) in self.decided.iter_mut().zip(decided) {
-            *sum += one;
-        }
-        self.delays.merge(&outcome.delays);
-    }
-
-    fn row(&self, policy: &str, status_quo: &Self, oracle: &Self) -> Row {
-        let saved = status_quo.joules - self.joules;
-        let [right, wrong, stayed, missed] = self.decided.map(|count| count as f64);
-        Row {
-            policy: policy.to_owned(),
-            joules: self.joules,
-            saved: saved / status_quo.joules,
-            saved_of_tail: saved / status_quo.tail,
-            saved_of_oracle: saved / (status_quo.joules - oracle.joules),
-            switches_by_status_quo: self.switches as f64 / status_quo.switches as f64,
-            switches_by_oracle: self.switches as f64 / oracle.switches as f64,
-            false_switches: wrong / (wrong + stayed),
-            missed_switches: missed / (missed + right),
-            mean_delay: self.delays.mean(),
-            median_delay: self.delays.quantile(0.5),
-            switches: self.switches,
-        }
-    }
-}
-
-fn carriers() -> Result<Vec<Profile>, String> {
-    CARRIERS.iter().map(|name| profile(name)).collect()
-}
-
-fn profile(name: &str) -> Result<Profile, String> {
-    match profiles::named(name) {
-        Some(Ok(profile)) => Ok(profile),
-        Some(Err(error)) => Err(format!("{name}: {error}")),
-        None => Err(format!("there is no profile {name}")),
-    }
-}
-
-fn plan(text: &str) -> Result<Plan, String> {
-    Plan::parse(text).map_err(|error| error.to_string())
-}
-
+/// Simulates traces of held-out seeds on all carriers: policies were developed with other seeds.
 /// Background traffic of applications is delay-tolerant, interactive traffic is not.
-fn may_wait() -> Tolerant {
-    let names: Vec<String> = APPS.iter().map(|app| app.name.to_owned()).collect();
-    Tolerant::applications(&names)
+fn simulate(
+    binary: &Path,
+    (app, seeds, lasts): (&str, u64, &str),
+    policies: &str,
+    sweep: Option<String>,
+) -> Result<Simulated, String> {
+    let tolerant: Vec<&str> = APPS.iter().map(|app| app.name).collect();
+    let seeds = format!("{FIRST_HELD_OUT_SEED}-{}", FIRST_HELD_OUT_SEED + seeds - 1);
+    let mut command = Command::new(binary);
+    command.args([
+        "radio",
+        "simulate",
+        "--json",
+        "--app",
+        app,
+        "--seed",
+        &seeds,
+        "--duration",
+        lasts,
+    ]);
+    command.args(["--profile", &OPERATORS.join(","), "--policy", policies]);
+    command.args(["--tolerant", &tolerant.join(",")]);
+    command.args(sweep.iter().flat_map(|sweep| ["--sweep", sweep]));
+    let said = output(&mut command, Span::from_secs(7_200))?;
+    let simulated: Simulated =
+        serde_json::from_str(&said).map_err(|error| format!("radio simulate: {error}"))?;
+    let has = |carrier: &str, policy: &str| {
+        simulated.totals.iter().any(|row| row.profile == carrier && row.policy == policy)
+    };
+    let missing = policies.split(',').find(|policy| OPERATORS.iter().any(|one| !has(one, policy)));
+    missing.map_or(Ok(simulated), |policy| Err(format!("radio simulate has no row of {policy}")))
 }
 
-fn run(made: Made, profiles: &[Profile], jobs: &[Job]) -> Result<(u64, Vec<Outcome>), String> {
-    assert!(is_held_back(made.seed), "only seeds that are held back judge");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut trace = Trace::made(made).map_err(|error| error.to_string())?;
-    let progress = Progress::default();
-    let ran = runs::run(&mut trace, profiles, jobs, &may_wait(), threads, false, &progress);
-    let (seen, ran) = ran.map_err(|error| error.to_string())?;
-    Ok((seen.packets, ran.into_iter().map(|ran| ran.outcome).collect()))
+impl Simulated {
+    fn total(&self, carrier: &str, variant: &str, policy: &str) -> Row {
+        let is_it =
+            |row: &&Row| row.profile == carrier && row.variant == variant && row.policy == policy;
+        self.totals.iter().find(is_it).cloned().unwrap_or_default()
+    }
+
+    fn saved(&self, carrier: &str, variant: &str, policy: &str) -> f64 {
+        self.total(carrier, variant, policy).saved.unwrap_or(f64::NAN)
+    }
+
+    /// Compares policies on each trace.
+    fn by_trace<'a>(
+        &'a self,
+        carrier: &'a str,
+        policies: [&'a str; 3],
+        value: fn([&Row; 3]) -> f64,
+    ) -> Vec<f64> {
+        let of = |policy: &'a str| {
+            self.runs.iter().filter(move |row| row.profile == carrier && row.policy == policy)
+        };
+        let [a, b, c] = policies.map(of);
+        a.zip(b).zip(c).map(|((a, b), c)| value([a, b, c])).collect()
+    }
 }
 
-/// Simulates days of users with several applications.
-pub fn mixed(seeds: u64, days: u64) -> Result<(Mixed, Vec<Constant>), String> {
-    const HOLDS: usize = 20;
-    let profiles = carriers()?;
-    let mut policies: Vec<String> = POLICIES.map(str::to_owned).to_vec();
-    policies.extend((1..=HOLDS).map(|hold| format!("makeidle+makeactive-fixed:hold={hold}")));
-    let mut jobs = Vec::new();
-    for carrier in 0..profiles.len() {
-        for policy in &policies {
-            jobs.push(Job { profile: carrier, plan: plan(policy)? });
+/// Simulates mixed days, with constant delays from one second to the highest number of experts.
+pub fn mixed(binary: &Path, seeds: u64, days: u64, results: &mut Results) -> Result<(), String> {
+    let constant = |seconds: usize| format!("{FIXED}:delay={seconds}");
+    let constants = (1..=EXPERTS[2]).map(constant).collect::<Vec<_>>().join(",");
+    let policies = format!("{POLICIES},{constants}");
+    let traces = ("mixed-day", seeds, &*format!("{days}d"));
+    let simulated = simulate(binary, traces, &policies, None)?;
+    let carrier = |name: &str| {
+        let by_trace = |policies, value| simulated.by_trace(name, policies, value);
+        let energy = |[a, b, _]: [&Row; 3]| a.joules / b.joules;
+        let switches = |[a, b, _]: [&Row; 3]| a.switches as f64 / b.switches as f64;
+        let ours = ContextComparison {
+            recovered: by_trace(["makeidle", "context", "oracle"], |[makeidle, ours, oracle]| {
+                (makeidle.joules - ours.joules) / (makeidle.joules - oracle.joules)
+            }),
+            switches: by_trace(["context", "makeidle", "oracle"], switches),
+            by_threshold: by_trace(["context", "threshold", "oracle"], energy),
+        };
+        let rows = POLICIES.split(',').map(|policy| simulated.total(name, "", policy));
+        Operator { name: name.to_owned(), rows: rows.collect(), context: ours }
+    };
+    let best = |carrier: &str, experts: usize| {
+        let row = |policy: &str| simulated.total(carrier, "", policy);
+        let mean = |row: &Row| row.mean_delay.unwrap_or(f64::NAN);
+        let learning = row(&format!("makeidle+makeactive:experts={experts}"));
+        let ratios = (1..=experts).map(|hold| {
+            let constant = row(&constant(hold));
+            let switches = constant.switches as f64 / learning.switches as f64;
+            (hold as f64, switches, mean(&constant) / mean(&learning))
+        });
+        let best = ratios.min_by(|a, b| a.1.max(a.2).total_cmp(&b.1.max(b.2)));
+        let (best_hold, best_switches, best_delay) = best.unwrap_or_default();
+        ConstantDelay {
+            operator: carrier.to_owned(),
+            experts,
+            learning_switches: learning.switches,
+            learning_mean_delay: mean(&learning),
+            learning_median_delay: learning.median_delay.unwrap_or(f64::NAN),
+            delay_by_fixed_bound: mean(&learning) / mean(&row(FIXED)),
+            best_constant_seconds: best_hold,
+            best_switches,
+            best_delay,
         }
-    }
-    let mut sums = vec![Sum::default(); jobs.len()];
-    let mut ours =
-        vec![
-            Ours { recovered: Vec::new(), switches: Vec::new(), by_threshold: Vec::new() };
-            profiles.len()
-        ];
-    let mut packets = 0;
-    for seed in HELD_BACK..HELD_BACK + seeds {
-        let lasts = Span::from_secs(days * 86_400);
-        let made = Made { app: "mixed-day".to_owned(), seed, lasts };
-        let (count, outcomes) = run(made, &profiles, &jobs)?;
-        packets += count;
-        for (sum, outcome) in sums.iter_mut().zip(&outcomes) {
-            sum.add(outcome);
-        }
-        for (ours, outcomes) in ours.iter_mut().zip(outcomes.chunks(policies.len())) {
-            let of = |policy: usize| &outcomes[policy].account;
-            let left = of(MAKE_IDLE).total() - of(ORACLE).total();
-            ours.recovered.push((of(MAKE_IDLE).total() - of(CONTEXT).total()) / left);
-            ours.switches.push(of(CONTEXT).switches as f64 / of(MAKE_IDLE).switches as f64);
-            ours.by_threshold.push(of(CONTEXT).total() / of(THRESHOLD).total());
-        }
-    }
-    let mut carriers = Vec::new();
-    let mut constants = Vec::new();
-    for (place, (name, ours)) in CARRIERS.iter().zip(ours).enumerate() {
-        let sums = &sums[place * policies.len()..][..policies.len()];
-        let rows = policies.iter().zip(sums);
-        let rows: Vec<Row> =
-            rows.map(|(policy, sum)| sum.row(policy, &sums[STATUS_QUO], &sums[ORACLE])).collect();
-        for (experts, run) in LEARNING {
-            let learning = &rows[run];
-            let delay = learning.mean_delay.unwrap_or(f64::NAN);
-            let fixed = &rows[POLICIES.len() - 4];
-            let ratios = (1..=experts).map(|hold| {
-                let constant = &rows[POLICIES.len() + hold - 1];
-                let switches = constant.switches as f64 / learning.switches as f64;
-                (hold as f64, switches, constant.mean_delay.unwrap_or(f64::NAN) / delay)
-            });
-            let best = ratios.min_by(|a, b| a.1.max(a.2).total_cmp(&b.1.max(b.2)));
-            let (best_hold, best_switches, best_delay) = best.unwrap_or_default();
-            constants.push(Constant {
-                carrier: (*name).to_owned(),
-                experts,
-                learning_switches: learning.switches,
-                learning_mean_delay: delay,
-                learning_median_delay: learning.median_delay.unwrap_or(f64::NAN),
-                delay_by_fixed_bound: delay / fixed.mean_delay.unwrap_or(f64::NAN),
-                best_hold,
-                best_switches,
-                best_delay,
-            });
-        }
-        let rows = rows.into_iter().take(POLICIES.len()).collect();
-        carriers.push(Carrier { name: (*name).to_owned(), rows, ours });
-    }
-    Ok((Mixed { traces: seeds as usize, packets, carriers }, constants))
+    };
+    let constants =
+        OPERATORS.iter().flat_map(|carrier| EXPERTS.map(|experts| best(carrier, experts)));
+    results.packets = simulated.traces.iter().map(|trace| trace.packets).sum();
+    results.constants = constants.collect();
+    results.operators = OPERATORS.map(carrier).into();
+    Ok(())
 }
 
 /// Simulates two hours of each application alone.
-pub fn apps(seeds: u64) -> Result<Vec<OfApps>, String> {
-    const SHOWN: [&str; 8] = [
-        "status-quo",
-        "fixed",
-        "iat",
-        "threshold",
-        "makeidle",
-        "context",
-        "oracle",
-        "makeidle+makeactive",
-    ];
-    let profiles = carriers()?;
-    let mut jobs = Vec::new();
-    for profile in 0..profiles.len() {
-        for policy in SHOWN {
-            jobs.push(Job { profile, plan: plan(policy)? });
-        }
-    }
-    let mut all = Vec::new();
-    for app in APPS {
-        let mut sums = vec![Sum::default(); jobs.len()];
-        for seed in HELD_BACK..HELD_BACK + seeds {
-            let lasts = Span::from_secs(7_200);
-            let made = Made { app: app.name.to_owned(), seed, lasts };
-            let (_, outcomes) = run(made, &profiles, &jobs)?;
-            for (sum, outcome) in sums.iter_mut().zip(&outcomes) {
-                sum.add(outcome);
-            }
-        }
-        let saved = sums.chunks(SHOWN.len()).map(|sums| {
-            let saved = sums.iter().skip(1).map(|sum| 1.0 - sum.joules / sums[0].joules);
-            saved.collect()
-        });
-        all.push(OfApps {
-            app: app.name.to_owned(),
-            saved: saved.collect(),
-            policies: SHOWN[1..].iter().map(|name| (*name).to_owned()).collect(),
-        });
-    }
-    Ok(all)
+pub fn apps(binary: &Path, seeds: u64) -> Result<Vec<AppSavings>, String> {
+    let policies: Vec<String> = OF_APPS.split(',').skip(1).map(str::to_owned).collect();
+    let one = |app: &str| {
+        let simulated = simulate(binary, (app, seeds, "2h"), OF_APPS, None)?;
+        let saved =
+            |carrier| policies.iter().map(|policy| simulated.saved(carrier, "", policy)).collect();
+        let (app, saved) = (app.to_owned(), OPERATORS.map(saved).into());
+        Ok(AppSavings { app, saved, policies: policies.clone() })
+    };
+    APPS.iter().map(|app| one(app.name)).collect()
 }
 
 /// Simulates other switch energies, and other shares of the energy for turning the radio off.
-pub fn sweep(seeds: u64, days: u64) -> Result<Vec<Swept>, String> {
-    const POLICIES: [&str; 5] = ["status-quo", "threshold", "makeidle", "context", "oracle"];
-    let mut profiles = Vec::new();
-    let mut names = Vec::new();
-    for carrier in CARRIERS {
-        let usual = profile(carrier)?;
-        for factor in [0.5, 0.75, 1.0, 1.5, 2.0] {
-            profiles.push(usual.clone().with_switches(factor));
-            names.push((carrier, format!("E_switch × {factor}")));
-        }
-        for share in [0.1, 0.2, 0.4] {
-            profiles.push(usual.clone().with_turn_off(share));
-            names.push((carrier, format!("turn-off {:.0} %", share * 100.0)));
-        }
+pub fn sweep(binary: &Path, seeds: u64, days: u64) -> Result<Vec<SweepPoint>, String> {
+    let mut all: Vec<SweepPoint> = Vec::new();
+    for (key, values) in SWEEPS {
+        let list: Vec<String> = values.iter().map(f64::to_string).collect();
+        let traces = ("mixed-day", seeds, &*format!("{days}d"));
+        let sweep = Some(format!("{key}={}", list.join(",")));
+        let simulated = simulate(binary, traces, OF_SWEEPS, sweep)?;
+        all.extend(OPERATORS.iter().flat_map(|carrier| {
+            values.iter().map(|value| {
+                let saved = |policy| simulated.saved(carrier, &format!("{key}={value}"), policy);
+                SweepPoint {
+                    operator: (*carrier).to_owned(),
+                    parameter: match key {
+                        "turn-off" => format!("turn-off {:.0} %", value * 100.0),
+                        _ => format!("E_switch × {value}"),
+                    },
+                    makeidle: saved("makeidle"),
+                    context: saved("context"),
+                    oracle: saved("oracle"),
+                    threshold: saved("threshold"),
+                }
+            })
+        }));
     }
-    let mut jobs = Vec::new();
-    for profile in 0..profiles.len() {
-        for policy in POLICIES {
-            jobs.push(Job { profile, plan: plan(policy)? });
-        }
-    }
-    let mut joules = vec![0.0; jobs.len()];
-    for seed in HELD_BACK..HELD_BACK + seeds {
-        let lasts = Span::from_secs(days * 86_400);
-        let made = Made { app: "mixed-day".to_owned(), seed, lasts };
-        let (_, outcomes) = run(made, &profiles, &jobs)?;
-        for (sum, outcome) in joules.iter_mut().zip(&outcomes) {
-            *sum += outcome.account.total();
-        }
-    }
-    let swept =
-        names.into_iter().zip(joules.chunks(POLICIES.len())).map(|((carrier, what), all)| {
-            let saved = |policy: usize| 1.0 - all[policy] / all[0];
-            Swept {
-                carrier: carrier.to_owned(),
-                what,
-                threshold: saved(1),
-                makeidle: saved(2),
-                context: saved(3),
-                oracle: saved(4),
-            }
-        });
-    Ok(swept.collect())
-}
-
-impl Ours {
-    /// Quartiles of each comparison.
-    pub fn quartiles(&self) -> BTreeMap<&'static str, Quartiles> {
-        let all = [
-            ("recovered", &self.recovered),
-            ("switches", &self.switches),
-            ("by_threshold", &self.by_threshold),
-        ];
-        let of = |(name, values): (&'static str, &Vec<f64>)| {
-            Some((name, Quartiles::of(values.iter().copied())?))
-        };
-        all.into_iter().filter_map(of).collect()
-    }
+    all.sort_by_key(|one| OPERATORS.iter().position(|carrier| *carrier == one.operator));
+    Ok(all)
 }

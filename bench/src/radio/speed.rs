@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use manyways_model::radio::plan::{Learned, Plan};
-use manyways_model::radio::simulate::{Decides, Simulation};
-use manyways_model::radio::{Packet, profiles, workload};
-use manyways_rig::cell::{Cell, Contender, Run};
-use manyways_rig::launch::{DriveError, all_of};
+use manyways_model::radio::{
+    Decider, NEVER, Outcome, Packet, PolicySpec, Priors, Profile, Simulation, profiles, workload,
+};
+use manyways_rig::cell::{Cell, Run};
+use manyways_rig::launch::DriveError;
+use manyways_rig::measure::measure;
 use manyways_rig::sample::Quartiles;
 use manyways_sys::clock::Clock;
-use manyways_sys::wait::{Outcome, account};
-use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
@@ -21,16 +20,6 @@ pub struct Speed {
     pub policy: String,
     /// Million packets per second.
     pub mpps: Quartiles,
-}
-
-/// A policy as a contender, by its name.
-#[derive(Clone, Copy, Debug)]
-struct Policy(&'static str);
-
-impl Contender for Policy {
-    fn name(&self, _links: &[LinkSpec]) -> String {
-        self.0.to_owned()
-    }
 }
 
 /// Memory of one run of `manyways radio simulate`.
@@ -63,22 +52,15 @@ pub fn speed(rounds: u32) -> Result<Vec<Speed>, String> {
     let clock = Clock::start();
     let cell = Cell {
         name: "speed".to_owned(),
-        contenders: POLICIES.map(Policy).to_vec(),
+        contenders: POLICIES.to_vec(),
         rounds,
-        ..Cell::<Policy, ()>::default()
+        ..Cell::<&str, ()>::default()
     };
     let mut record = cell.record(());
-    let run = |_, Policy(name): &Policy| {
-        let plan = Plan::parse(name).map_err(|error| DriveError::Site(error.to_string()))?;
-        let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };
-        let mut policy = plan.policy(&profile, learned);
-        let never = |_: &Packet| false;
-        let decides =
-            if plan.is_oracle() { Decides::Oracle } else { Decides::Policy(&mut *policy) };
+    let run = |_, name: &&str| {
         let begins = clock.now();
-        let mut simulation = Simulation::new(&profile, decides, &never);
-        packets.iter().for_each(|packet| simulation.push(*packet));
-        let outcome = std::hint::black_box(simulation.finish());
+        let outcome = simulate(&profile, name, packets.iter().copied());
+        let outcome = std::hint::black_box(outcome.map_err(DriveError::Server)?);
         let secs = clock.now().since(begins).as_secs_f64();
         Ok(Run::of(outcome.account.packets as f64 / secs / 1e6, None))
     };
@@ -91,33 +73,37 @@ pub fn speed(rounds: u32) -> Result<Vec<Speed>, String> {
     Ok(POLICIES.into_iter().filter_map(speed).collect())
 }
 
+/// Runs one policy over packets. Sessions are not delayed.
+pub fn simulate(
+    profile: &Profile,
+    policy: &str,
+    packets: impl Iterator<Item = Packet>,
+) -> Result<Outcome, String> {
+    let plan = PolicySpec::parse(policy).map_err(|error| error.to_string())?;
+    let mut policy = plan.policy(profile, Priors { gap_quantile: NEVER, bursts_per_period: 1.0 });
+    let never = |_: &Packet| false;
+    let decides = if plan.is_oracle() { Decider::Oracle } else { Decider::Policy(&mut *policy) };
+    let mut simulation = Simulation::new(profile, decides, &never);
+    packets.for_each(|packet| simulation.push(packet));
+    Ok(simulation.finish())
+}
+
 /// Measures the memory of the command over traces of these numbers of days.
 pub fn memory(binary: &Path, days: &[u64]) -> Result<Vec<Memory>, String> {
-    let mut all = Vec::new();
-    for days in days {
-        let lasts = format!("{days}d");
-        let mut child = Command::new(binary)
-            .args(["radio", "simulate", "--app", "mixed-day", "--seed", "1000", "--lasts", &lasts])
+    let of = |days: &u64| {
+        let mut command = Command::new(binary);
+        command
+            .args(["radio", "simulate", "--app", "mixed-day", "--seed", "1000", "--json"])
+            .args(["--duration", &format!("{days}d"), "--tolerant", "email,news"])
             .args(["--profile", "att-hspa", "--policy", "makeidle,context,makeidle+makeactive"])
-            .args(["--tolerant", "email,news", "--json"])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{}: {error}", binary.display()))?;
-        let said = all_of(child.stdout.take());
-        let (outcome, usage) =
-            account(&child, Some(Span::from_secs(600)), None).map_err(|error| error.to_string())?;
-        let Outcome::Exited(status) = outcome else {
-            return Err("radio simulate did not end in time".to_owned());
-        };
-        if !status.success() {
-            return Err(format!("radio simulate failed: {said}"));
-        }
-        let document: serde_json::Value =
-            serde_json::from_str(&said).map_err(|error| error.to_string())?;
+            .stderr(Stdio::null());
+        let done = measure(&mut command, Span::from_secs(600), None);
+        let done = done.map_err(|error| error.to_string())?;
+        let mib = done.usage.memory.as_bytes() as f64 / f64::from(1 << 20);
+        let document = super::json(&done.output()?)?;
         let packets = document["traces"][0]["packets"].as_u64().unwrap_or(0);
-        let mib = usage.memory.as_bytes() as f64 / f64::from(1 << 20);
-        all.push(Memory { days: *days, packets, mib });
-    }
-    Ok(all)
+        Ok(Memory { days: *days, packets, mib })
+    };
+    days.iter().map(of).collect()
 }

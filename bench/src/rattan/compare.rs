@@ -5,12 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use manyways_lab::bench::traffic::{Arrivals, Trip, tcp, udp};
+use manyways_lab::bench::traffic::{Arrivals, DatagramTimes, tcp, udp};
 use manyways_lab::bench::{
-    DELAY, DelayFigure, TRICKLE, TRICKLE_RATE, Trips, WARM_UP, device, ip_rate, lab, link,
+    DELAY, DELAY_LINK_RATE, DELAY_PATTERN, DelayFigure, DelaySamples, WARM_UP, device, ip_rate,
+    lab, link,
 };
 use manyways_lab::registry::Registry;
-use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, Node};
+use manyways_rig::machine;
 use manyways_rig::sample::Quartiles;
 use manyways_rig::sockets::counter;
 use manyways_sys::clock::Clock;
@@ -35,7 +37,7 @@ const RATES: [Rate; 5] = [
 ];
 
 /// The enlarged receive buffer of Rattan's sockets; larger than Rattan ever fills.
-pub const WIDE: Size = Size::from_mib(32);
+pub const WIDE_BUFFER: Size = Size::from_mib(32);
 
 pub struct Config {
     /// Duration of each TCP measurement, after [`WARM_UP`].
@@ -97,7 +99,7 @@ pub struct RateRound {
     pub manyways: Option<RateSample>,
     /// `None` if the measurement failed.
     pub rattan: Option<RateSample>,
-    /// Rattan with a receive buffer of [`WIDE`]; `None` if the measurement failed.
+    /// Rattan with a receive buffer of [`WIDE_BUFFER`]; `None` if the measurement failed.
     pub rattan_wide: Option<RateSample>,
 }
 
@@ -170,10 +172,8 @@ pub struct DelaySummary {
 pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report, LabError> {
     let mut report = Report {
         schema: SCHEMA,
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default(),
+        cores: machine::cores(),
+        kernel: machine::kernel(),
         rattan_version: install::VERSION,
         rattan_workers: config.workers,
         unavailable: None,
@@ -209,7 +209,7 @@ pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report
         return Ok(report);
     }
 
-    let mut bench = Bench { registry: &registry, start: &start, failures: Vec::new() };
+    let mut bench = Bench { registry: &registry, start_rattan: &start, failures: Vec::new() };
     let mut rates: Vec<(Rate, Vec<RateRound>)> = RATES.map(|rate| (rate, Vec::new())).into();
     let mut delays = Vec::new();
     for round in 1..=config.rounds {
@@ -229,7 +229,7 @@ pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report
 
 struct Bench<'a> {
     registry: &'a Registry,
-    start: &'a dyn Fn(Rate) -> Result<Rattan, RattanError>,
+    start_rattan: &'a dyn Fn(Rate) -> Result<Rattan, RattanError>,
     failures: Vec<String>,
 }
 
@@ -242,16 +242,16 @@ impl Bench<'_> {
             match (turn + round) % 3 {
                 0 => {
                     let sample = self.rate_of_lab(rate, length);
-                    found.manyways = self.noted(&format!("{what}, manyways"), sample);
+                    found.manyways = self.or_failure(&format!("{what}, manyways"), sample);
                 }
                 1 => {
                     let sample = self.rate_of_rattan(rate, length, None);
-                    found.rattan = self.noted(&format!("{what}, Rattan"), sample);
+                    found.rattan = self.or_failure(&format!("{what}, Rattan"), sample);
                 }
                 _ => {
-                    let sample = self.rate_of_rattan(rate, length, Some(WIDE));
+                    let sample = self.rate_of_rattan(rate, length, Some(WIDE_BUFFER));
                     let what = format!("{what}, Rattan with larger buffers");
-                    found.rattan_wide = self.noted(&what, sample);
+                    found.rattan_wide = self.or_failure(&what, sample);
                 }
             }
         }
@@ -261,7 +261,7 @@ impl Bench<'_> {
     fn rate_of_lab(&self, rate: Rate, length: Span) -> Result<RateSample, LabError> {
         let lab = self.lab(rate, false)?;
         let cpu = || Ok(lab.relay().snapshot()?.cpu);
-        long_tcp(&Ends::of_lab(&lab), rate, length, &cpu).map_err(system)
+        long_tcp(&Endpoints::of_lab(&lab), rate, length, &cpu).map_err(system)
     }
 
     fn rate_of_rattan(
@@ -270,28 +270,28 @@ impl Bench<'_> {
         length: Span,
         buffer: Option<Size>,
     ) -> Result<RateSample, RattanError> {
-        let rattan = (self.start)(rate)?;
+        let rattan = (self.start_rattan)(rate)?;
         if let Some(buffer) = buffer {
-            rattan.widen(buffer).map_err(rattan::system("give it larger buffers"))?;
+            rattan.enlarge_buffers(buffer).map_err(rattan::system("give it larger buffers"))?;
         }
-        long_tcp(&Ends::of_rattan(&rattan), rate, length, &|| rattan.cpu())
+        long_tcp(&Endpoints::of_rattan(&rattan), rate, length, &|| rattan.cpu())
             .map_err(rattan::system("measure"))
     }
 
     fn delay_round(&mut self, ours_first: bool) -> DelayRound {
         let ours = |bare| {
-            let lab = self.lab(TRICKLE_RATE, bare)?;
-            trickle(&Ends::of_lab(&lab)).map_err(system)
+            let lab = self.lab(DELAY_LINK_RATE, bare)?;
+            trickle(&Endpoints::of_lab(&lab)).map_err(system)
         };
         let theirs = || {
-            let rattan = (self.start)(TRICKLE_RATE)?;
-            trickle(&Ends::of_rattan(&rattan)).map_err(rattan::system("measure"))
+            let rattan = (self.start_rattan)(DELAY_LINK_RATE)?;
+            trickle(&Endpoints::of_rattan(&rattan)).map_err(rattan::system("measure"))
         };
-        let ((bare, manyways), rattan) = in_turn(ours_first, || (ours(true), ours(false)), theirs);
+        let ((bare, manyways), rattan) = in_order(ours_first, || (ours(true), ours(false)), theirs);
         let mut figure = |what, trips, configured| {
-            let mut all = Trips::default();
-            all.add(self.noted(what, trips)?);
-            Some(all.figure(configured))
+            let mut all = DelaySamples::default();
+            all.add(self.or_failure(what, trips)?);
+            Some(all.summary(configured))
         };
         DelayRound {
             manyways: figure("UDP delay, manyways", manyways, DELAY),
@@ -308,12 +308,12 @@ impl Bench<'_> {
         lab(self.registry, vec![link(0, CapacitySpec::Constant(rate))], bare)
     }
 
-    fn noted<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+    fn or_failure<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.failures.push(format!("{what}: {error}"))).ok()
     }
 }
 
-fn in_turn<A, B>(a_first: bool, a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
+fn in_order<A, B>(a_first: bool, a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
     if a_first {
         let a = a();
         (a, b())
@@ -324,17 +324,17 @@ fn in_turn<A, B>(a_first: bool, a: impl FnOnce() -> A, b: impl FnOnce() -> B) ->
 }
 
 /// Sender and receiver of a measurement.
-struct Ends<'a> {
+struct Endpoints<'a> {
     sender: &'a NetNs,
     receiver: &'a NetNs,
     address: SocketAddr,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> Endpoints<'a> {
     fn of_lab(lab: &'a Lab) -> Self {
         Self {
-            sender: lab.namespace(Place::Host(0)),
-            receiver: lab.namespace(Place::Device),
+            sender: lab.namespace(Node::Host(0)),
+            receiver: lab.namespace(Node::Device),
             address: device(0),
         }
     }
@@ -346,7 +346,7 @@ impl<'a> Ends<'a> {
 }
 
 fn long_tcp(
-    ends: &Ends<'_>,
+    ends: &Endpoints<'_>,
     set: Rate,
     length: Span,
     cpu: &dyn Fn() -> io::Result<Span>,
@@ -370,8 +370,8 @@ fn retransmitted() -> io::Result<u64> {
     counter(&text, "Tcp:", "RetransSegs").ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn trickle(ends: &Ends<'_>) -> io::Result<(Vec<Trip>, u64)> {
-    udp(ends.sender, ends.receiver, ends.address, TRICKLE, Clock::start())
+fn trickle(ends: &Endpoints<'_>) -> io::Result<(Vec<DatagramTimes>, u64)> {
+    udp(ends.sender, ends.receiver, ends.address, DELAY_PATTERN, Clock::start())
 }
 
 fn rate_case(rate: Rate, rounds: Vec<RateRound>) -> RateCase {

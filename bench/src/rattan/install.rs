@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use manyways_rig::programs::cache;
+
 use super::RattanError;
 
 /// The measured release.
@@ -11,12 +13,8 @@ pub const VERSION: &str = "0.1.1";
 /// Returns the binary in the cache folder that scripts/setup uses for tools; builds it if it is
 /// missing.
 pub fn binary() -> Result<PathBuf, RattanError> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = folder("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(folder("HOME")?).join(".cache")))
-        .ok_or(RattanError::NoHome)?;
-    let root = cache.join("manyways/tools").join(format!("rattan-{VERSION}"));
+    let cache = cache().ok_or(RattanError::NoHome)?;
+    let root = cache.join("tools").join(format!("rattan-{VERSION}"));
     let binary = root.join("bin/rattan");
     if binary.is_file() {
         return Ok(binary);

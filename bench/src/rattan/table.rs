@@ -6,7 +6,7 @@ use manyways_rig::page::{spread, table};
 use manyways_rig::sample::Quartiles;
 use manyways_unit::Rate;
 
-use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE};
+use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE_BUFFER};
 
 pub fn markdown(report: &Report) -> String {
     let mut out = String::from("# manyways beside Rattan\n\n");
@@ -44,7 +44,7 @@ fn rates(out: &mut String, cases: &[RateCase], seconds: f64) {
          emulator's threads; sent again are the sender's segments, warm-up included. Rattan's \
          AF_PACKET sockets have the host's default receive buffer and lose what does not fit, \
          which the sender takes for a full queue. \"Larger buffers\" is the same Rattan, to whose \
-         sockets the benchmark has given {WIDE} from outside.\n"
+         sockets the benchmark has given {WIDE_BUFFER} from outside.\n"
     );
     let rows = cases.iter().flat_map(|case| {
         let rate = Rate::from_bps(case.set_bps);

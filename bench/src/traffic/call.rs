@@ -9,9 +9,9 @@ use manyways_unit::{Span, Time};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::Instant;
 
-use super::Told;
-use super::dial::{Way, connect};
-use super::socks::{self, Wish};
+use super::Measurement;
+use super::dial::{Dialer, connect};
+use super::socks::{self, Command};
 use manyways_rig::sample::quantile;
 
 /// Send datagrams that come back; the value is the median of the delay towards here.
@@ -25,10 +25,10 @@ pub struct Call {
 }
 
 /// 50 datagrams of 160 bytes per second, as in G.711 with 20 ms frames.
-const EVERY: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(20);
 const SIZE: usize = 160;
 /// A datagram that arrives later than this after the last one was sent counts as lost.
-const LATEST: Duration = Duration::from_secs(1);
+const LOSS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Writes the receive time at the server into a datagram, after the sequence number and the send
 /// time.
@@ -39,7 +39,7 @@ pub fn stamp(packet: &mut [u8], now: u64) {
 }
 
 /// A socket, the header of its datagrams, and the control connection that must stay open.
-struct Line {
+struct CallSocket {
     socket: UdpSocket,
     to: SocketAddr,
     header: Vec<u8>,
@@ -47,16 +47,16 @@ struct Line {
 }
 
 impl Call {
-    pub async fn run(&self, way: &Way) -> io::Result<Told> {
-        let line = Line::open(way).await?;
+    pub async fn run(&self, dialer: &Dialer) -> io::Result<Measurement> {
+        let line = CallSocket::open(dialer).await?;
         let clock = Clock::start();
         let now = || clock.absolute(Time::ZERO) + clock.now().as_nanos();
-        let count = (Duration::from(self.length).as_secs_f64() / EVERY.as_secs_f64()) as u64;
-        let mut ticks = tokio::time::interval(EVERY);
-        let (mut number, mut came, mut end) = (0, Vec::new(), None);
+        let count = (Duration::from(self.length).as_secs_f64() / INTERVAL.as_secs_f64()) as u64;
+        let mut ticks = tokio::time::interval(INTERVAL);
+        let (mut number, mut arrivals, mut end) = (0, Vec::new(), None);
         let mut buffer = [0; 2048];
-        while (came.len() as u64) < count {
-            let late = end.unwrap_or_else(|| Instant::now() + LATEST);
+        while (arrivals.len() as u64) < count {
+            let late = end.unwrap_or_else(|| Instant::now() + LOSS_TIMEOUT);
             tokio::select! {
                 () = tokio::time::sleep_until(late), if end.is_some() => break,
                 _ = ticks.tick(), if number < count => {
@@ -66,29 +66,29 @@ impl Call {
                     packet.resize(line.header.len() + SIZE, 0);
                     line.socket.send_to(&packet, line.to).await?;
                     number += 1;
-                    end = (number == count).then(|| Instant::now() + LATEST);
+                    end = (number == count).then(|| Instant::now() + LOSS_TIMEOUT);
                 }
                 received = line.socket.recv(&mut buffer) => {
                     let packet = buffer.get(line.header.len()..received?).unwrap_or_default();
-                    came.extend(Arrival::read(packet, now()));
+                    arrivals.extend(Arrival::parse(packet, now()));
                 }
             }
         }
-        Ok(told(count, &came))
+        Ok(summarize(count, &arrivals))
     }
 }
 
-impl Line {
-    async fn open(way: &Way) -> io::Result<Self> {
+impl CallSocket {
+    async fn open(dialer: &Dialer) -> io::Result<Self> {
         let any = IpAddr::from(Ipv4Addr::UNSPECIFIED);
-        let socket = UdpSocket::bind((way.from.unwrap_or(any), 0)).await?;
-        let Some(proxy) = way.socks else {
-            let to = way.server.into();
+        let socket = UdpSocket::bind((dialer.from.unwrap_or(any), 0)).await?;
+        let Some(proxy) = dialer.socks else {
+            let to = dialer.server.into();
             return Ok(Self { socket, to, header: Vec::new(), _control: None });
         };
         let mut control = connect(None, false, proxy).await?;
-        let to = socks::ask(&mut control, Wish::Associate, way.server).await?;
-        Ok(Self { socket, to, header: socks::header(way.server), _control: Some(control) })
+        let to = socks::send_request(&mut control, Command::Associate, dialer.server).await?;
+        Ok(Self { socket, to, header: socks::header(dialer.server), _control: Some(control) })
     }
 }
 
@@ -102,7 +102,7 @@ struct Arrival {
 }
 
 impl Arrival {
-    fn read(packet: &[u8], now: u64) -> Option<Self> {
+    fn parse(packet: &[u8], now: u64) -> Option<Self> {
         let field = |at: usize| {
             let bytes = packet.get(at..at + 8)?.try_into().ok()?;
             Some(u64::from_be_bytes(bytes))
@@ -113,20 +113,20 @@ impl Arrival {
     }
 }
 
-fn told(count: u64, came: &[Arrival]) -> Told {
-    let samples: Vec<f64> = came.iter().map(|arrival| arrival.down).collect();
-    let ups: Vec<f64> = came.iter().map(|arrival| arrival.up).collect();
-    let late = came.windows(2).filter(|pair| pair[0].number > pair[1].number).count();
+fn summarize(count: u64, arrivals: &[Arrival]) -> Measurement {
+    let samples: Vec<f64> = arrivals.iter().map(|arrival| arrival.down).collect();
+    let ups: Vec<f64> = arrivals.iter().map(|arrival| arrival.up).collect();
+    let late = arrivals.windows(2).filter(|pair| pair[0].number > pair[1].number).count();
     let figure = |values: &[f64], share| quantile(values, share).unwrap_or_default();
     let more = [
         ("up", figure(&ups, 0.5)),
         ("up_p95", figure(&ups, 0.95)),
         ("down_p95", figure(&samples, 0.95)),
         ("reordered", late as f64),
-        ("lost", count.saturating_sub(came.len() as u64) as f64),
+        ("lost", count.saturating_sub(arrivals.len() as u64) as f64),
     ];
     let more = more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Told { value: figure(&samples, 0.5), samples, more }
+    Measurement { value: figure(&samples, 0.5), samples, extra: more }
 }
 
 #[cfg(test)]
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn what_comes_late_or_never_is_counted() {
         let arrival = |number| Arrival { number, up: 0.02, down: 0.01 };
-        let told = told(5, &[arrival(0), arrival(2), arrival(1), arrival(4)]);
-        assert_eq!((told.more["reordered"], told.more["lost"]), (1.0, 1.0));
-        assert_eq!((told.value, told.more["up"]), (0.01, 0.02));
+        let measurement = summarize(5, &[arrival(0), arrival(2), arrival(1), arrival(4)]);
+        assert_eq!((measurement.extra["reordered"], measurement.extra["lost"]), (1.0, 1.0));
+        assert_eq!((measurement.value, measurement.extra["up"]), (0.01, 0.02));
     }
 
     #[test]
@@ -147,8 +147,8 @@ mod tests {
         packet[..8].copy_from_slice(&7_u64.to_be_bytes());
         packet[8..16].copy_from_slice(&1_000_000_000_u64.to_be_bytes());
         stamp(&mut packet, 1_020_000_000);
-        let arrival = Arrival::read(&packet, 1_050_000_000);
+        let arrival = Arrival::parse(&packet, 1_050_000_000);
         assert_eq!(arrival, Some(Arrival { number: 7, up: 0.02, down: 0.03 }));
-        assert_eq!(Arrival::read(&packet[..20], 0), None);
+        assert_eq!(Arrival::parse(&packet[..20], 0), None);
     }
 }

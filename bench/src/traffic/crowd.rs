@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::Told;
-use super::ask::Ask;
-use super::dial::Way;
+use super::Measurement;
+use super::content::ByteRequest;
+use super::dial::Dialer;
 
 /// Open connections, have one byte over each, and keep them open until standard input ends; the
 /// value is how many a second.
@@ -26,23 +26,25 @@ pub struct Crowd {
 }
 
 /// Time limit for opening all connections.
-const PATIENCE: Duration = Duration::from_secs(120);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Crowd {
-    pub async fn run(&self, way: &Way) -> io::Result<Told> {
-        tokio::time::timeout(PATIENCE, self.open(way)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    pub async fn run(&self, dialer: &Dialer) -> io::Result<Measurement> {
+        tokio::time::timeout(OPEN_TIMEOUT, self.open(dialer))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    async fn open(&self, way: &Way) -> io::Result<Told> {
+    async fn open(&self, dialer: &Dialer) -> io::Result<Measurement> {
         let turns = Rc::new(Semaphore::new(self.at_once));
         let begun = Instant::now();
         let mut opening = JoinSet::new();
         for _ in 0..self.count {
-            let (way, turns) = (way.clone(), Rc::clone(&turns));
+            let (dialer, turns) = (dialer.clone(), Rc::clone(&turns));
             opening.spawn_local(async move {
                 let _turn = turns.acquire().await.map_err(io::Error::other)?;
-                let mut stream = way.dial().await?;
-                Ask::of(1).send(&mut stream).await?;
+                let mut stream = dialer.dial().await?;
+                ByteRequest::unlimited(1).send(&mut stream).await?;
                 let mut byte = [0; 1];
                 stream.read_exact(&mut byte).await?;
                 io::Result::Ok(stream)
@@ -55,6 +57,6 @@ impl Crowd {
         let value = open.len() as f64 / begun.elapsed().as_secs_f64();
         // The connections stay open until the process ends, because the parent still measures.
         std::mem::forget(open);
-        Ok(Told { value, ..Told::default() })
+        Ok(Measurement { value, ..Measurement::default() })
     }
 }

@@ -9,11 +9,11 @@ use manyways_sys::socket::set_congestion_control;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::socks::{self, Wish};
+use super::socks::{self, Command};
 
 /// The way to the server.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Way {
+pub struct Dialer {
     /// The server.
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddrV4,
@@ -28,14 +28,14 @@ pub struct Way {
     pub mptcp: bool,
 }
 
-impl Way {
+impl Dialer {
     /// Connects to the server.
     pub async fn dial(&self) -> io::Result<TcpStream> {
         let Some(proxy) = self.socks else {
             return connect(self.from, self.mptcp, self.server.into()).await;
         };
         let mut stream = connect(None, false, proxy).await?;
-        socks::ask(&mut stream, Wish::Connect, self.server).await?;
+        socks::send_request(&mut stream, Command::Connect, self.server).await?;
         Ok(stream)
     }
 }

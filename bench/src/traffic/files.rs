@@ -5,9 +5,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::Told;
-use super::ask::{Ask, Content};
-use super::dial::Way;
+use super::Measurement;
+use super::content::{ByteRequest, Content};
+use super::dial::Dialer;
 
 /// Fetch files, each over a connection of its own; the value is the time from the first connect()
 /// to the last byte of all.
@@ -25,20 +25,20 @@ pub struct Files {
 }
 
 impl Files {
-    pub async fn run(&self, way: &Way, think: Duration) -> io::Result<Told> {
+    pub async fn run(&self, dialer: &Dialer, think: Duration) -> io::Result<Measurement> {
         let content = Rc::new(Content::new());
         let left = Rc::new(Cell::new(self.flows));
         let samples = Rc::new(RefCell::new(Vec::with_capacity(self.flows)));
-        let ask = Ask { think, ..Ask::of(self.size) };
+        let request = ByteRequest { think_time: think, ..ByteRequest::unlimited(self.size) };
         let begun = Instant::now();
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..self.at_once.min(self.flows) {
-            let (way, content) = (way.clone(), Rc::clone(&content));
+            let (dialer, content) = (dialer.clone(), Rc::clone(&content));
             let (left, samples) = (Rc::clone(&left), Rc::clone(&samples));
             tasks.spawn_local(async move {
                 while left.get() > 0 {
                     left.set(left.get() - 1);
-                    let took = fetch(&way, ask, &content).await?;
+                    let took = fetch(&dialer, request, &content).await?;
                     samples.borrow_mut().push(took.as_secs_f64());
                 }
                 io::Result::Ok(())
@@ -48,15 +48,19 @@ impl Files {
             ended.map_err(io::Error::other)??;
         }
         let value = begun.elapsed().as_secs_f64();
-        Ok(Told { value, samples: samples.take(), ..Told::default() })
+        Ok(Measurement { value, samples: samples.take(), ..Measurement::default() })
     }
 }
 
 /// Fetches one file; returns the time from connect() to its last byte.
-pub async fn fetch(way: &Way, ask: Ask, content: &Content) -> io::Result<Duration> {
+pub async fn fetch(
+    dialer: &Dialer,
+    request: ByteRequest,
+    content: &Content,
+) -> io::Result<Duration> {
     let begun = Instant::now();
-    let mut stream = way.dial().await?;
-    ask.send(&mut stream).await?;
-    content.receive(ask.bytes, &mut stream, |_| {}).await?;
+    let mut stream = dialer.dial().await?;
+    request.send(&mut stream).await?;
+    content.receive(request.bytes, &mut stream, |_| {}).await?;
     Ok(begun.elapsed())
 }

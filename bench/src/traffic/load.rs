@@ -6,23 +6,23 @@ use std::time::Duration;
 use clap::Subcommand;
 use manyways_unit::Span;
 
-use super::dial::Way;
-use super::{Told, browse, call, crowd, files, requests, stream};
+use super::dial::Dialer;
+use super::{Measurement, browse, call, crowd, files, requests, stream};
 
 /// Ask a server for bytes, and tell how long it took.
 #[derive(clap::Args)]
 pub struct LoadArgs {
     #[command(flatten)]
-    way: Way,
+    dialer: Dialer,
     /// Delay of the server before each response.
     #[arg(long, value_name = "TIME", default_value = "0ms")]
     think: Span,
     #[command(subcommand)]
-    what: What,
+    generator: Generator,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Generator {
     Files(files::Files),
     Requests(requests::Requests),
     Stream(stream::Stream),
@@ -33,19 +33,19 @@ enum What {
 
 impl LoadArgs {
     /// Whether the opened connections must stay open after the result.
-    pub fn holds(&self) -> bool {
-        matches!(self.what, What::Crowd(_))
+    pub fn keeps_connections(&self) -> bool {
+        matches!(self.generator, Generator::Crowd(_))
     }
 }
 
-pub async fn run(args: &LoadArgs) -> io::Result<Told> {
-    let (way, think) = (&args.way, Duration::from(args.think));
-    match &args.what {
-        What::Files(files) => files.run(way, think).await,
-        What::Requests(requests) => requests.run(way, think).await,
-        What::Stream(stream) => stream.run(way).await,
-        What::Call(call) => call.run(way).await,
-        What::Crowd(crowd) => crowd.run(way).await,
-        What::Browse(browse) => browse.run(way).await,
+pub async fn run(args: &LoadArgs) -> io::Result<Measurement> {
+    let (dialer, think) = (&args.dialer, Duration::from(args.think));
+    match &args.generator {
+        Generator::Files(files) => files.run(dialer, think).await,
+        Generator::Requests(requests) => requests.run(dialer, think).await,
+        Generator::Stream(stream) => stream.run(dialer).await,
+        Generator::Call(call) => call.run(dialer).await,
+        Generator::Crowd(crowd) => crowd.run(dialer).await,
+        Generator::Browse(browse) => browse.run(dialer).await,
     }
 }

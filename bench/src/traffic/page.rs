@@ -8,7 +8,8 @@
 
 use std::fmt::Write as _;
 
-use manyways_rig::order::Dice;
+use manyways_rig::order::{below, normal};
+use manyways_unit::Random;
 
 /// Number of origins of a page, each a port of the server. With a browser's six connections to
 /// each, the total of 30 is below the 32 that Chromium opens through one proxy.
@@ -17,9 +18,9 @@ pub const ORIGINS: usize = 5;
 /// figures.
 pub const MARK: &str = "manyways-page";
 /// Minimum and maximum size of an object in bytes.
-const SIZES: (f64, f64) = (1_000.0, 200_000.0);
+const SIZE_RANGE: (f64, f64) = (1_000.0, 200_000.0);
 /// Depth at which an object no longer loads further objects.
-const DEEPEST: u32 = 3;
+const MAX_DEPTH: u32 = 3;
 
 /// A page. The first object is the document.
 pub struct Page {
@@ -35,7 +36,7 @@ struct Object {
     /// Number of objects on the dependency chain before this one; 0 for the document.
     depth: u32,
     /// Indices of the objects that this object loads.
-    leads_to: Vec<usize>,
+    loads: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Kind {
 impl Page {
     /// Creates a page of `count` objects; equal counts give equal pages.
     pub fn new(count: usize) -> Self {
-        let mut dice = Dice::new(count as u64);
+        let mut random = Random::new(count as u64);
         let kinds = |index: usize| match index * 100 / count.max(1) {
             _ if index == 0 => Kind::Document,
             0..12 => Kind::Style,
@@ -81,19 +82,19 @@ impl Page {
         for index in 0..count {
             let kind = kinds(index);
             let (median, deviation) = kind.shape();
-            let size = median * (deviation * dice.normal()).exp();
-            let bytes = size.clamp(SIZES.0, SIZES.1) as usize;
+            let size = median * (deviation * normal(&mut random)).exp();
+            let bytes = size.clamp(SIZE_RANGE.0, SIZE_RANGE.1) as usize;
             let origin = match kind {
                 // Resource timing does not report the resources that style sheets of other origins
                 // load.
                 Kind::Document | Kind::Style => 0,
-                Kind::Script | Kind::Image => dice.below(ORIGINS),
+                Kind::Script | Kind::Image => below(&mut random, ORIGINS),
             };
-            let parent = page.parent(kind, &mut dice);
+            let parent = page.parent(kind, &mut random);
             let depth = parent.map_or(0, |parent| page.objects[parent].depth + 1);
-            page.objects.push(Object { kind, bytes, origin, depth, leads_to: Vec::new() });
+            page.objects.push(Object { kind, bytes, origin, depth, loads: Vec::new() });
             if let Some(parent) = parent {
-                page.objects[parent].leads_to.push(index);
+                page.objects[parent].loads.push(index);
             }
         }
         page
@@ -101,8 +102,8 @@ impl Page {
 
     /// The object that loads the next object. The document loads all style sheets, two thirds of
     /// the scripts and half of the images; scripts load most of the others.
-    fn parent(&self, kind: Kind, dice: &mut Dice) -> Option<usize> {
-        let finder = match (kind, dice.share()) {
+    fn parent(&self, kind: Kind, random: &mut Random) -> Option<usize> {
+        let finder = match (kind, random.uniform()) {
             (Kind::Document, _) => return None,
             (Kind::Script, 0.67..) | (Kind::Image, 0.65..) => Kind::Script,
             (Kind::Image, 0.5..) => Kind::Style,
@@ -110,10 +111,10 @@ impl Page {
         };
         let fits = |index: &usize| {
             let object = &self.objects[*index];
-            object.kind == finder && object.depth < DEEPEST
+            object.kind == finder && object.depth < MAX_DEPTH
         };
         let finders: Vec<usize> = (0..self.objects.len()).filter(fits).collect();
-        Some(finders.get(dice.below(finders.len().max(1))).copied().unwrap_or_default())
+        Some(finders.get(below(random, finders.len().max(1))).copied().unwrap_or_default())
     }
 
     pub fn count(&self) -> usize {
@@ -145,7 +146,7 @@ impl Page {
 
     fn document(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
         let of = |kind: Kind| {
-            let all = object.leads_to.iter().copied();
+            let all = object.loads.iter().copied();
             all.filter(move |index| self.objects[*index].kind == kind)
         };
         let mut out = String::from(
@@ -189,7 +190,7 @@ impl Page {
     /// Background images for the document's placeholders.
     fn style(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
         let mut out = String::new();
-        for index in &object.leads_to {
+        for index in &object.loads {
             let _ = write!(out, "#b{index}{{background:url({})}}", self.url(*index, base));
         }
         padded(out, object.bytes)
@@ -197,7 +198,7 @@ impl Page {
 
     fn script(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
         let mut out = String::new();
-        for index in &object.leads_to {
+        for index in &object.loads {
             let name = if self.objects[*index].kind == Kind::Script { "script" } else { "img" };
             let url = self.url(*index, base);
             let _ = write!(
@@ -226,8 +227,8 @@ fn padded(mut text: String, bytes: usize) -> String {
 
 /// Pseudo-random letters.
 fn filler(length: usize) -> String {
-    let mut dice = Dice::new(length as u64);
-    (0..length).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
+    let mut random = Random::new(length as u64);
+    (0..length).map(|_| char::from(b'a' + below(&mut random, 26) as u8)).collect()
 }
 
 /// A GIF with one transparent pixel, padded with letters after its end.
@@ -252,11 +253,11 @@ mod tests {
     fn every_object_is_led_to_once_and_the_document_to_the_first_of_each_kind() {
         let page = Page::new(70);
         let mut led_to: Vec<usize> =
-            page.objects.iter().flat_map(|object| object.leads_to.clone()).collect();
+            page.objects.iter().flat_map(|object| object.loads.clone()).collect();
         led_to.sort_unstable();
         assert_eq!(led_to, (1..70).collect::<Vec<_>>());
         let deepest = page.objects.iter().map(|object| object.depth).max();
-        assert!((2..=DEEPEST + 1).contains(&deepest.unwrap_or_default()), "{deepest:?}");
+        assert!((2..=MAX_DEPTH + 1).contains(&deepest.unwrap_or_default()), "{deepest:?}");
         let origins = |origin| page.objects.iter().any(|object| object.origin == origin);
         assert!((0..ORIGINS).all(origins));
     }
@@ -267,7 +268,7 @@ mod tests {
         for (index, object) in page.objects.iter().enumerate() {
             let (_, body) = page.object(index, &base).unwrap();
             let text = String::from_utf8_lossy(&body);
-            for next in &object.leads_to {
+            for next in &object.loads {
                 let url = page.url(*next, &base);
                 let ends = ["\"", "'", ")"].map(|end| text.contains(&format!("{url}{end}")));
                 assert!(ends.contains(&true), "{index} does not lead to {url}");

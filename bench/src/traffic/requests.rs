@@ -9,9 +9,9 @@ use manyways_unit::Span;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::Told;
-use super::ask::{Ask, Content};
-use super::dial::Way;
+use super::Measurement;
+use super::content::{ByteRequest, Content};
+use super::dial::Dialer;
 use super::files::fetch;
 use manyways_rig::sample::quantile;
 
@@ -36,24 +36,25 @@ pub struct Requests {
 }
 
 /// Time in which a file has filled the queues.
-const FILLED: Duration = Duration::from_secs(2);
+const QUEUE_FILL_TIME: Duration = Duration::from_secs(2);
 /// Time limit for all responses.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Requests {
-    pub async fn run(&self, way: &Way, think: Duration) -> io::Result<Told> {
+    pub async fn run(&self, dialer: &Dialer, think: Duration) -> io::Result<Measurement> {
         let content = Rc::new(Content::new());
-        let ask = Ask { think, ..Ask::of(self.size) };
+        let request = ByteRequest { think_time: think, ..ByteRequest::unlimited(self.size) };
         let mut bulk = JoinSet::new();
         if self.bulk > 0 {
-            let (way, content, ask) = (way.clone(), Rc::clone(&content), Ask::of(self.bulk));
-            bulk.spawn_local(async move { fetch(&way, ask, &content).await });
-            tokio::time::sleep(FILLED).await;
+            let (dialer, content, request) =
+                (dialer.clone(), Rc::clone(&content), ByteRequest::unlimited(self.bulk));
+            bulk.spawn_local(async move { fetch(&dialer, request, &content).await });
+            tokio::time::sleep(QUEUE_FILL_TIME).await;
         }
-        let samples = tokio::time::timeout(PATIENCE, async {
+        let samples = tokio::time::timeout(RESPONSE_TIMEOUT, async {
             match self.keep {
-                true => self.over_one(way, ask, &content).await,
-                false => self.each_its_own(way, ask, &content).await,
+                true => self.single_connection(dialer, request, &content).await,
+                false => self.separate_connections(dialer, request, &content).await,
             }
         });
         let samples = samples.await.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -62,21 +63,21 @@ impl Requests {
             return Err(io::Error::other("the file did not last as long as the requests"));
         }
         let value = quantile(&samples, 0.95).unwrap_or_default();
-        Ok(Told { value, samples, ..Told::default() })
+        Ok(Measurement { value, samples, ..Measurement::default() })
     }
 
-    async fn each_its_own(
+    async fn separate_connections(
         &self,
-        way: &Way,
-        ask: Ask,
+        dialer: &Dialer,
+        request: ByteRequest,
         content: &Rc<Content>,
     ) -> io::Result<Vec<f64>> {
         let mut clock = tokio::time::interval(self.every.into());
         let mut asked = JoinSet::new();
         for _ in 0..self.count {
             clock.tick().await;
-            let (way, content) = (way.clone(), Rc::clone(content));
-            asked.spawn_local(async move { fetch(&way, ask, &content).await });
+            let (dialer, content) = (dialer.clone(), Rc::clone(content));
+            asked.spawn_local(async move { fetch(&dialer, request, &content).await });
         }
         let mut samples = Vec::new();
         while let Some(took) = asked.join_next().await {
@@ -86,26 +87,31 @@ impl Requests {
     }
 
     /// A request does not wait for the response to the previous one.
-    async fn over_one(&self, way: &Way, ask: Ask, content: &Content) -> io::Result<Vec<f64>> {
-        let stream: TcpStream = way.dial().await?;
+    async fn single_connection(
+        &self,
+        dialer: &Dialer,
+        request: ByteRequest,
+        content: &Content,
+    ) -> io::Result<Vec<f64>> {
+        let stream: TcpStream = dialer.dial().await?;
         let (mut reader, mut writer) = stream.into_split();
-        let (every, count) = (Duration::from(self.every), self.count);
+        let (interval, count) = (Duration::from(self.every), self.count);
         // The first request may include connection setup; it is not a sample.
-        ask.send(&mut writer).await?;
-        content.receive(ask.bytes, &mut reader, |_| {}).await?;
+        request.send(&mut writer).await?;
+        content.receive(request.bytes, &mut reader, |_| {}).await?;
         let (tell, mut sent) = tokio::sync::mpsc::unbounded_channel();
         let asking = tokio::task::spawn_local(async move {
-            let mut clock = tokio::time::interval(every);
+            let mut clock = tokio::time::interval(interval);
             for _ in 0..count {
                 clock.tick().await;
                 let _ = tell.send(Instant::now());
-                ask.send(&mut writer).await?;
+                request.send(&mut writer).await?;
             }
             io::Result::Ok(writer)
         });
         let mut samples = Vec::new();
         while let Some(begun) = sent.recv().await {
-            content.receive(ask.bytes, &mut reader, |_| {}).await?;
+            content.receive(request.bytes, &mut reader, |_| {}).await?;
             samples.push(begun.elapsed().as_secs_f64());
         }
         asking.await.map_err(io::Error::other)??;

@@ -8,7 +8,7 @@ use manyways_sys::clock::Clock;
 use manyways_unit::Time;
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::ask::{Ask, Content};
+use super::content::{ByteRequest, Content};
 use super::{call, dial, web};
 
 /// Send each client the requested number of bytes, and return datagrams.
@@ -44,8 +44,8 @@ pub async fn run(args: &ServeArgs) -> io::Result<()> {
 }
 
 async fn answer(mut stream: TcpStream, content: Rc<Content>) -> io::Result<()> {
-    while let Some(ask) = Ask::hear(&mut stream).await? {
-        content.send(ask, &mut stream).await?;
+    while let Some(request) = ByteRequest::read(&mut stream).await? {
+        content.send(request, &mut stream).await?;
     }
     Ok(())
 }

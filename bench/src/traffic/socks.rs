@@ -9,18 +9,22 @@ use tokio::net::TcpStream;
 
 /// Commands of a SOCKS5 request (RFC 1928, 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Command {
     Connect = 1,
     /// UDP ASSOCIATE.
     Associate = 3,
 }
 
 /// Sends a request to a proxy and returns the address in its reply.
-pub async fn ask(stream: &mut TcpStream, wish: Wish, to: SocketAddrV4) -> io::Result<SocketAddr> {
+pub async fn send_request(
+    stream: &mut TcpStream,
+    command: Command,
+    to: SocketAddrV4,
+) -> io::Result<SocketAddr> {
     stream.write_all(&[5, 1, 0]).await?;
     let mut chosen = [0; 2];
     stream.read_exact(&mut chosen).await?;
-    let mut request = vec![5, wish as u8, 0];
+    let mut request = vec![5, command as u8, 0];
     put_address(&mut request, to);
     stream.write_all(&request).await?;
     let mut head = [0; 4];
@@ -32,7 +36,7 @@ pub async fn ask(stream: &mut TcpStream, wish: Wish, to: SocketAddrV4) -> io::Re
 }
 
 /// Reads the destination that a client requests, and confirms it.
-pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
+pub async fn accept_request(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     let mut head = [0; 2];
     stream.read_exact(&mut head).await?;
     let mut methods = vec![0; head[1].into()];
@@ -41,7 +45,7 @@ pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     let mut request = [0; 4];
     stream.read_exact(&mut request).await?;
     let unknown = || io::Error::other(format!("not what is supported here: {request:?}"));
-    if request[..3] != [5, Wish::Connect as u8, 0] {
+    if request[..3] != [5, Command::Connect as u8, 0] {
         return Err(unknown());
     }
     let address = match request[3] {
@@ -84,6 +88,6 @@ mod tests {
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         near.write_all(b"\x05\x01\0\x05\x01\0\x03\x09192.0.2.1\x1b\xc6").await.unwrap();
-        assert_eq!(hear(&mut far).await.unwrap(), "192.0.2.1:7110".parse().unwrap());
+        assert_eq!(accept_request(&mut far).await.unwrap(), "192.0.2.1:7110".parse().unwrap());
     }
 }

@@ -15,28 +15,28 @@ use super::{dial, socks};
 #[derive(clap::Args)]
 pub struct SpliceArgs {
     /// At the far end: listen here for plain TCP.
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "door")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "socks")]
     plain: Option<SocketAddr>,
     /// At the far end: listen here for MPTCP.
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "door")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "socks")]
     mptcp: Option<SocketAddr>,
     /// At the near end: a SOCKS5 port of loopback, how its connections go on, from which address
     /// and to which far end: 1081,mptcp,10.0.0.1,192.0.2.1:7001. Without a far end they go straight
     /// to where they are to go. May be given more than once.
     #[arg(long, value_name = "PORT,tcp|mptcp,FROM[,TO]")]
-    door: Vec<Door>,
+    socks: Vec<SocksPort>,
 }
 
 /// A SOCKS5 port of the splice, and how its connections continue.
 #[derive(Clone, Debug)]
-struct Door {
+struct SocksPort {
     port: u16,
     mptcp: bool,
-    from: IpAddr,
-    far: Option<SocketAddr>,
+    source: IpAddr,
+    remote: Option<SocketAddr>,
 }
 
-impl FromStr for Door {
+impl FromStr for SocksPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -50,8 +50,8 @@ impl FromStr for Door {
         Ok(Self {
             port: port.parse().map_err(|error| format!("{port}: {error}"))?,
             mptcp: kind == "mptcp",
-            from: from.parse().map_err(|error| format!("{from}: {error}"))?,
-            far: far.transpose()?,
+            source: from.parse().map_err(|error| format!("{from}: {error}"))?,
+            remote: far.transpose()?,
         })
     }
 }
@@ -62,24 +62,26 @@ const BUFFER: usize = 64 << 10;
 pub async fn run(args: &SpliceArgs) -> io::Result<()> {
     for (at, mptcp) in [(args.plain, false), (args.mptcp, true)] {
         if let Some(at) = at {
-            tokio::task::spawn_local(dial::serve(dial::listen(mptcp, at)?, far));
+            tokio::task::spawn_local(dial::serve(dial::listen(mptcp, at)?, serve_remote));
         }
     }
-    for door in args.door.clone() {
+    for door in args.socks.clone() {
         let listener = dial::listen(false, (Ipv4Addr::LOCALHOST, door.port).into())?;
-        tokio::task::spawn_local(dial::serve(listener, move |stream| near(stream, door.clone())));
+        tokio::task::spawn_local(dial::serve(listener, move |stream| {
+            serve_socks(stream, door.clone())
+        }));
     }
     std::future::pending().await
 }
 
-async fn near(mut stream: TcpStream, door: Door) -> io::Result<()> {
-    let to = socks::hear(&mut stream).await?;
+async fn serve_socks(mut stream: TcpStream, door: SocksPort) -> io::Result<()> {
+    let to = socks::accept_request(&mut stream).await?;
     let mut first = Vec::with_capacity(BUFFER);
-    if door.far.is_some() {
+    if door.remote.is_some() {
         first.extend(to.ip().octets());
         first.extend(to.port().to_be_bytes());
     }
-    let connecting = dial::connect(Some(door.from), door.mptcp, door.far.unwrap_or(to.into()));
+    let connecting = dial::connect(Some(door.source), door.mptcp, door.remote.unwrap_or(to.into()));
     // The handshake and the first read from the application run concurrently.
     let (on, length) = tokio::join!(connecting, stream.read_buf(&mut first));
     let mut on = on?;
@@ -88,7 +90,7 @@ async fn near(mut stream: TcpStream, door: Door) -> io::Result<()> {
     join(stream, on).await
 }
 
-async fn far(mut stream: TcpStream) -> io::Result<()> {
+async fn serve_remote(mut stream: TcpStream) -> io::Result<()> {
     let address = Ipv4Addr::from(stream.read_u32().await?);
     let to = SocketAddrV4::new(address, stream.read_u16().await?);
     let on = dial::connect(None, false, to.into()).await?;

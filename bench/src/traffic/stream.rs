@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use manyways_unit::{Rate, Span};
 
-use super::Told;
-use super::ask::{Ask, Content};
-use super::dial::Way;
+use super::Measurement;
+use super::content::{ByteRequest, Content};
+use super::dial::Dialer;
 
 /// Receive at a rate; the value is the longest time without a byte.
 #[derive(clap::Args)]
@@ -21,12 +21,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub async fn run(&self, way: &Way) -> io::Result<Told> {
+    pub async fn run(&self, dialer: &Dialer) -> io::Result<Measurement> {
         let pace = self.rate.as_bps();
         let bytes = self.rate.size_in(self.length).as_bytes();
         let content = Content::new();
-        let mut stream = way.dial().await?;
-        Ask { pace, ..Ask::of(bytes) }.send(&mut stream).await?;
+        let mut stream = dialer.dial().await?;
+        ByteRequest { rate_bps: pace, ..ByteRequest::unlimited(bytes) }.send(&mut stream).await?;
         let mut last: Option<Instant> = None;
         let mut longest = Duration::ZERO;
         let heard = |_| {
@@ -35,6 +35,6 @@ impl Stream {
             last = Some(now);
         };
         content.receive(bytes, &mut stream, heard).await?;
-        Ok(Told { value: longest.as_secs_f64(), ..Told::default() })
+        Ok(Measurement { value: longest.as_secs_f64(), ..Measurement::default() })
     }
 }

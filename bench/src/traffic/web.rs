@@ -14,7 +14,7 @@ use super::page::{ORIGINS, Page};
 /// Numbers of objects of the served pages, which are those of the plan.
 pub const PAGES: [usize; 5] = [20, 40, 70, 100, 150];
 /// Maximum length of a request head in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 
 /// Serves all pages at this address and at the following ports, one port for each origin.
 pub fn serve(at: SocketAddr) -> io::Result<()> {
@@ -42,7 +42,8 @@ async fn answer(
     let base = base(stream.local_addr()?.ip(), first);
     let mut unread = Vec::new();
     while let Some(head) = head(&mut stream, &mut unread).await? {
-        let found = asked(&head).and_then(|(count, index)| pages.get(&count)?.object(index, &base));
+        let found =
+            parse_path(&head).and_then(|(count, index)| pages.get(&count)?.object(index, &base));
         let (status, kind, body) = match found {
             Some((kind, body)) => ("200 OK", kind, body),
             None => ("404 Not Found", "text/plain", Vec::new()),
@@ -66,7 +67,7 @@ async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option
             let rest = unread.split_off(end + 4);
             return Ok(Some(std::mem::replace(unread, rest)));
         }
-        if unread.len() > LONGEST {
+        if unread.len() > MAX_HEAD {
             return Err(io::ErrorKind::InvalidData.into());
         }
         if stream.read_buf(unread).await? == 0 {
@@ -76,7 +77,7 @@ async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option
 }
 
 /// The page and the object of a request: `(count, index)`.
-fn asked(head: &[u8]) -> Option<(usize, usize)> {
+fn parse_path(head: &[u8]) -> Option<(usize, usize)> {
     let head = std::str::from_utf8(head).ok()?;
     let path = head.strip_prefix("GET /")?.split(' ').next()?;
     let (count, index) = path.split_once('/')?;
@@ -89,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_request_names_a_page_and_an_object() {
-        assert_eq!(asked(b"GET /70/13 HTTP/1.1\r\nHost: a\r\n\r\n"), Some((70, 13)));
-        assert_eq!(asked(b"GET /favicon.ico HTTP/1.1\r\n\r\n"), None);
-        assert_eq!(asked(b"POST /70/13 HTTP/1.1\r\n\r\n"), None);
+        assert_eq!(parse_path(b"GET /70/13 HTTP/1.1\r\nHost: a\r\n\r\n"), Some((70, 13)));
+        assert_eq!(parse_path(b"GET /favicon.ico HTTP/1.1\r\n\r\n"), None);
+        assert_eq!(parse_path(b"POST /70/13 HTTP/1.1\r\n\r\n"), None);
     }
 }

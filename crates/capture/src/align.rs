@@ -6,7 +6,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use manyways_flows::align::{Follow, Followed, Log, LogError, Place, Point, Report, orient};
+use manyways_flows::align::{
+    CaptureTracks, LogError, Point, PointLocation, ProxyLog, Report, TrackExtractor, orient,
+};
 use manyways_unit::Time;
 use manyways_wire::capture::{Reader, Step};
 use thiserror::Error;
@@ -15,15 +17,15 @@ use super::Progress;
 use super::input::{Source, SourceError};
 
 /// Number of bytes read at once.
-const LENGTH: usize = 256 << 10;
+const READ_LENGTH: usize = 256 << 10;
 /// Maximum length of a log, in bytes.
-pub const LOG: u64 = 1 << 30;
+pub const MAX_LOG_LENGTH: u64 = 1 << 30;
 
 /// A capture and its capture point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct PointCapture {
     pub source: Source,
-    pub place: Place,
+    pub point: PointLocation,
     /// Number of the clock that wrote its timestamps.
     pub clock: u32,
 }
@@ -32,7 +34,7 @@ pub struct Site {
 #[derive(Clone, Debug, Default)]
 pub struct Alignment {
     /// Each capture, in the order of the points.
-    pub captures: Vec<Taken>,
+    pub captures: Vec<AlignedCapture>,
     /// The streams found at each point.
     pub points: Vec<Point>,
     /// Delays and clock offsets between the points.
@@ -41,18 +43,18 @@ pub struct Alignment {
 
 /// Statistics of a capture.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct AlignedCapture {
     pub name: String,
     /// Packets in the capture.
     pub packets: u64,
     /// Packets of TCP or with Bluetooth data.
     pub followed: u64,
     /// Directions of connections that were ignored, because there were too many.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Times of the first and the last packet.
     pub times: Option<(Time, Time)>,
     /// Reason why the capture was not read to its end; `None` if it was.
-    pub fault: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Reason why captures cannot be aligned.
@@ -61,27 +63,27 @@ pub struct Taken {
 pub enum AlignError {
     /// Fewer than two captures.
     #[error("one capture alone cannot be aligned")]
-    Alone,
+    TooFewCaptures,
     #[error(transparent)]
     Source(#[from] SourceError),
     /// A capture without a stream that can be followed.
-    #[error("{name} has no TCP and no Bluetooth data that can be followed{}", because(.fault))]
+    #[error("{name} contains no TCP or Bluetooth data that can be analysed{}", error_suffix(.error))]
     Empty {
         /// Name of the capture.
         name: String,
         /// Reason why the capture was not read to its end; `None` if it was.
-        fault: Option<String>,
+        error: Option<String>,
     },
     #[error("cannot read {path}: {error}", path = .path.display())]
-    Unread {
+    LogUnreadable {
         path: PathBuf,
         /// Error of the system.
         #[source]
         error: std::io::Error,
     },
-    /// The log is longer than [`LOG`] bytes.
-    #[error("{path} is longer than {LOG} bytes", path = .0.display())]
-    Long(PathBuf),
+    /// The log is longer than [`MAX_LOG_LENGTH`] bytes.
+    #[error("{path} is longer than {MAX_LOG_LENGTH} bytes", path = .0.display())]
+    LogTooLong(PathBuf),
     /// The log has an invalid line.
     #[error("{path}, {error}", path = .path.display())]
     Log {
@@ -92,105 +94,108 @@ pub enum AlignError {
     },
     /// No two adjacent points have a stream in common.
     #[error("no stream of a capture was found in the next one")]
-    Nothing,
+    NoCommonStream,
     /// Interrupted by a signal.
     #[error("interrupted before all captures were read")]
-    Stopped,
+    Interrupted,
 }
 
-fn because(fault: &Option<String>) -> String {
-    fault.as_ref().map_or(String::new(), |fault| format!(": {fault}"))
+fn error_suffix(error: &Option<String>) -> String {
+    error.as_ref().map_or(String::new(), |error| format!(": {error}"))
 }
 
 impl AlignError {
     /// Hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Alone => {
+            Self::TooFewCaptures => {
                 Some("give the captures of two or more points, in the order of the path")
             }
             Self::Source(error) => Some(error.hint()),
             Self::Empty { .. } => {
                 Some("give pcap, pcapng or btsnoop files with TCP or Bluetooth HCI")
             }
-            Self::Unread { .. } | Self::Long(_) => {
+            Self::LogUnreadable { .. } | Self::LogTooLong(_) => {
                 Some("--log takes a file of `time,stream,offset,point` lines")
             }
             Self::Log { .. } => {
                 Some("a line is like 1700000000.25,192.0.2.9:40000>198.51.100.1:443,1448,read")
             }
-            Self::Nothing => Some(
+            Self::NoCommonStream => Some(
                 "give captures that overlap in time, in the order of the path; streams that a proxy \
                  encrypts again cannot be recognized",
             ),
-            Self::Stopped => None,
+            Self::Interrupted => None,
         }
     }
 }
 
 /// Aligns the captures of points, given in the order of the path, with the log of the proxy on it.
 pub fn align(
-    sites: &[Site],
+    sites: &[PointCapture],
     log: Option<&Path>,
     progress: &Progress,
 ) -> Result<Alignment, AlignError> {
     if sites.len() < 2 {
-        return Err(AlignError::Alone);
+        return Err(AlignError::TooFewCaptures);
     }
     // The log is read first, so that errors in the log are reported at once.
     let log = log.map(read_log).transpose()?;
     let mut captures = Vec::new();
     let mut followed = Vec::new();
-    for site in sites {
-        let (taken, tracks) = follow(&site.source, progress)?;
+    for capture in sites {
+        let (taken, tracks) = follow_streams(&capture.source, progress)?;
         if tracks.tracks.is_empty() {
-            return Err(AlignError::Empty { name: taken.name, fault: taken.fault });
+            return Err(AlignError::Empty { name: taken.name, error: taken.error });
         }
         captures.push(taken);
-        followed.push((site.place, tracks));
+        followed.push((capture.point, tracks));
     }
     orient(&mut followed);
     let points: Vec<Point> = followed
         .into_iter()
         .zip(sites)
-        .map(|((place, followed), site)| Point {
-            place,
-            clock: site.clock,
+        .map(|((location, followed), capture)| Point {
+            location,
+            clock: capture.clock,
             tracks: followed.tracks,
         })
         .collect();
     let report = Report::new(&points, log.as_ref());
     if report.pairs.iter().all(|pair| pair.streams.is_empty()) {
-        return Err(AlignError::Nothing);
+        return Err(AlignError::NoCommonStream);
     }
     Ok(Alignment { captures, points, report })
 }
 
-fn read_log(path: &Path) -> Result<Log, AlignError> {
-    let unread = |error| AlignError::Unread { path: path.to_owned(), error };
+fn read_log(path: &Path) -> Result<ProxyLog, AlignError> {
+    let unread = |error| AlignError::LogUnreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unread)?;
-    file.take(LOG + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if bytes.len() as u64 > LOG {
-        return Err(AlignError::Long(path.to_owned()));
+    file.take(MAX_LOG_LENGTH + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > MAX_LOG_LENGTH {
+        return Err(AlignError::LogTooLong(path.to_owned()));
     }
-    Log::read(&bytes).map_err(|error| AlignError::Log { path: path.to_owned(), error })
+    ProxyLog::read(&bytes).map_err(|error| AlignError::Log { path: path.to_owned(), error })
 }
 
-fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), AlignError> {
+fn follow_streams(
+    source: &Source,
+    progress: &Progress,
+) -> Result<(AlignedCapture, CaptureTracks), AlignError> {
     let mut file = source.open(progress)?;
-    let (mut reader, mut follow) = (Reader::default(), Follow::default());
-    let (mut bytes, mut wanted, mut place, mut is_over) = (Vec::new(), LENGTH, 0_u64, false);
+    let (mut reader, mut follow) = (Reader::default(), TrackExtractor::default());
+    let (mut bytes, mut wanted, mut offset, mut is_over) = (Vec::new(), READ_LENGTH, 0_u64, false);
     let mut fault = None;
     while !is_over && fault.is_none() {
         if progress.stop.load(Ordering::Relaxed) {
-            return Err(AlignError::Stopped);
+            return Err(AlignError::Interrupted);
         }
         let missing = wanted.saturating_sub(bytes.len()).max(1) as u64;
         match file.by_ref().take(missing).read_to_end(&mut bytes) {
             Ok(count) => is_over = (count as u64) < missing,
             Err(error) => {
-                let behind = place + bytes.len() as u64;
+                let behind = offset + bytes.len() as u64;
                 fault = Some(format!("cannot be read after byte {behind}: {error}"));
             }
         }
@@ -199,37 +204,37 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
             match reader.step(bytes.get(at..).unwrap_or_default()) {
                 Ok(Step::Packet(packet, length)) => {
                     if let Some(interface) = reader.interfaces().get(packet.interface) {
-                        follow.packet(interface, &packet);
+                        follow.handle_packet(interface, &packet);
                         progress.packets.fetch_add(1, Ordering::Relaxed);
                     }
                     at += length;
                 }
                 Ok(Step::Other(length)) => at += length,
-                Ok(Step::More(more)) => break more.max(LENGTH),
+                Ok(Step::More(more)) => break more.max(READ_LENGTH),
                 Err(broken) => {
-                    let behind = place + at as u64;
+                    let behind = offset + at as u64;
                     fault = fault.or(Some(format!("{broken} (at byte {behind})")));
-                    break LENGTH;
+                    break READ_LENGTH;
                 }
             }
         };
         bytes.drain(..at.min(bytes.len()));
-        place += at as u64;
+        offset += at as u64;
         if is_over && !bytes.is_empty() {
-            let cut = format!("the capture ends in the middle of the block at byte {place}");
+            let cut = format!("the capture ends in the middle of the block at byte {offset}");
             fault = fault.or(Some(cut));
         }
     }
     let followed = follow.finish();
-    let taken = Taken {
+    let capture = AlignedCapture {
         name: source.name(),
         packets: followed.packets,
-        followed: followed.followed,
-        left_out: followed.left_out,
+        followed: followed.tracked_packets,
+        skipped: followed.skipped,
         times: followed.times,
-        fault,
+        error: fault,
     };
-    Ok((taken, followed))
+    Ok((capture, followed))
 }
 
 #[cfg(test)]

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use manyways_flows::analysis::shard;
 use manyways_unit::Time;
-use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
+use manyways_wire::capture::{FormatError, Interface, Packet, Reader, Step};
 
-use super::reading::Seen;
+use super::sequence::BlockSummary;
 
 /// Number of bytes processed together; small enough for the cache of a core.
-const LENGTH: usize = 256 << 10;
+const BLOCK_LENGTH: usize = 256 << 10;
 
 /// Bytes of a capture and the packets in them.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     bytes: Buffer,
-    packets: Vec<Place>,
+    packets: Vec<PacketEntry>,
     /// Indices of the packets of each shard.
     shards: Vec<Vec<u32>>,
     /// The interfaces described up to the end of the block.
@@ -25,37 +25,37 @@ pub(super) struct Block {
 
 /// Position and metadata of a packet.
 #[derive(Debug)]
-struct Place {
+struct PacketEntry {
     at: Time,
-    begin: u32,
-    captured: u32,
-    length: u32,
+    offset: u32,
+    captured_length: u32,
+    original_length: u32,
     interface: u16,
     is_sent: Option<bool>,
-    lost_before: u64,
-    steps_back: bool,
+    dropped_before: u64,
+    is_out_of_order: bool,
 }
 
 /// Bytes of a capture. The allocation is kept from block to block, so that it is zeroed only once.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    room: Vec<u8>,
-    filled: usize,
+    storage: Vec<u8>,
+    length: usize,
 }
 
 /// Reason why a capture ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum CaptureEnd {
     /// The capture was read completely.
-    Whole,
+    Complete,
     /// The capture has no bytes.
     Empty,
     /// The capture ends within the packet or block that begins at this offset.
-    Cut(u64),
+    Truncated(u64),
     /// The bytes at this offset are invalid.
-    Broken(u64, Broken),
+    Invalid(u64, FormatError),
     /// Reading failed after this offset.
-    Failed(u64, io::Error),
+    ReadFailed(u64, io::Error),
 }
 
 /// Splits a capture into blocks.
@@ -64,13 +64,13 @@ pub(super) struct Blocks {
     reader: Reader,
     shards: u8,
     /// Bytes that belong to the next block.
-    rest: Buffer,
-    /// Offset of `rest` in the capture.
-    place: u64,
+    remainder: Buffer,
+    /// Offset of `remainder` in the capture.
+    offset: u64,
     /// Whether the source has ended or failed.
-    is_over: bool,
+    is_ended: bool,
     /// The error, reported after all bytes before it are processed.
-    failed: Option<io::Error>,
+    error: Option<io::Error>,
     interfaces: Arc<[Interface]>,
 }
 
@@ -80,22 +80,22 @@ impl Blocks {
             source,
             reader: Reader::default(),
             shards,
-            rest: Buffer::default(),
-            place: 0,
-            is_over: false,
-            failed: None,
+            remainder: Buffer::default(),
+            offset: 0,
+            is_ended: false,
+            error: None,
             interfaces: Arc::default(),
         }
     }
 
     /// Time of the first packet; `None` if there is none near the beginning.
-    pub(super) fn begins(&mut self) -> Option<Time> {
-        let mut bytes = std::mem::take(&mut self.rest);
-        self.fill(&mut bytes, LENGTH);
-        self.rest = bytes;
+    pub(super) fn first_packet_time(&mut self) -> Option<Time> {
+        let mut bytes = std::mem::take(&mut self.remainder);
+        self.fill(&mut bytes, BLOCK_LENGTH);
+        self.remainder = bytes;
         let (mut reader, mut at) = (self.reader.clone(), 0);
         loop {
-            match reader.step(&self.rest.bytes()[at..]).ok()? {
+            match reader.step(&self.remainder.bytes()[at..]).ok()? {
                 Step::Packet(packet, _) => return Some(packet.at),
                 Step::Other(length) => at += length,
                 Step::More(_) => return None,
@@ -109,26 +109,26 @@ impl Blocks {
     }
 
     /// Fills a used block with the next packets; returns the reason if there are none.
-    pub(super) fn next(&mut self, block: &mut Block) -> Option<End> {
+    pub(super) fn next(&mut self, block: &mut Block) -> Option<CaptureEnd> {
         let Block { bytes, packets, shards, .. } = block;
         packets.clear();
         shards.iter_mut().for_each(Vec::clear);
         let count = self.shards;
         shards.resize_with(count.into(), Vec::new);
-        let end = self.each(bytes, |interface, packet, begin| {
+        let end = self.read_packets(bytes, |interface, packet, begin| {
             let shard = shard(interface.link, packet.bytes, packet.length, count);
             if let Some(shard) = shards.get_mut(usize::from(shard)) {
                 shard.push(packets.len() as u32);
             }
-            packets.push(Place {
+            packets.push(PacketEntry {
                 at: packet.at,
-                begin: begin as u32,
-                captured: packet.bytes.len() as u32,
-                length: u32::try_from(packet.length).unwrap_or(u32::MAX),
+                offset: begin as u32,
+                captured_length: packet.bytes.len() as u32,
+                original_length: u32::try_from(packet.length).unwrap_or(u32::MAX),
                 interface: packet.interface as u16,
                 is_sent: packet.is_sent,
-                lost_before: packet.lost_before,
-                steps_back: packet.steps_back,
+                dropped_before: packet.dropped_before,
+                is_out_of_order: packet.is_out_of_order,
             });
         });
         if self.interfaces.len() != self.reader.interfaces().len() {
@@ -140,39 +140,39 @@ impl Blocks {
 
     /// Reads the next part of the capture into `bytes` and passes its packets to `found`, with
     /// their offsets in `bytes`. Returns the reason if there are none.
-    pub(super) fn each(
+    pub(super) fn read_packets(
         &mut self,
         bytes: &mut Buffer,
         mut found: impl FnMut(&Interface, &Packet<'_>, usize),
-    ) -> Option<End> {
-        std::mem::swap(bytes, &mut self.rest);
-        let (mut at, mut wanted, mut is_empty) = (0, LENGTH, true);
+    ) -> Option<CaptureEnd> {
+        std::mem::swap(bytes, &mut self.remainder);
+        let (mut at, mut wanted, mut is_empty) = (0, BLOCK_LENGTH, true);
         loop {
             self.fill(bytes, wanted);
-            let end = self.step(bytes.bytes(), &mut at, |interface, packet, begin| {
+            let end = self.find_packets(bytes.bytes(), &mut at, |interface, packet, begin| {
                 is_empty = false;
                 found(interface, packet, begin);
             });
             // A part without a complete packet is extended, to guarantee progress.
             match end {
-                Ok(more) if is_empty && !self.is_over => {
-                    wanted = (at + more).max(bytes.filled + 1);
+                Ok(more) if is_empty && !self.is_ended => {
+                    wanted = (at + more).max(bytes.length + 1);
                 }
                 end => {
-                    self.rest.take_from(bytes, at);
-                    self.place += at as u64;
+                    self.remainder.take_from(bytes, at);
+                    self.offset += at as u64;
                     if !is_empty {
                         return None;
                     }
-                    let ends = self.place + self.rest.filled as u64;
-                    return match (end, self.failed.take()) {
-                        (Err(broken), _) => Some(End::Broken(self.place, broken)),
-                        (Ok(_), Some(error)) => Some(End::Failed(ends, error)),
-                        (Ok(_), None) if self.place == 0 && self.rest.filled == 0 => {
-                            Some(End::Empty)
+                    let ends = self.offset + self.remainder.length as u64;
+                    return match (end, self.error.take()) {
+                        (Err(broken), _) => Some(CaptureEnd::Invalid(self.offset, broken)),
+                        (Ok(_), Some(error)) => Some(CaptureEnd::ReadFailed(ends, error)),
+                        (Ok(_), None) if self.offset == 0 && self.remainder.length == 0 => {
+                            Some(CaptureEnd::Empty)
                         }
-                        (Ok(_), None) if self.rest.filled == 0 => Some(End::Whole),
-                        (Ok(_), None) => Some(End::Cut(self.place)),
+                        (Ok(_), None) if self.remainder.length == 0 => Some(CaptureEnd::Complete),
+                        (Ok(_), None) => Some(CaptureEnd::Truncated(self.offset)),
                     };
                 }
             }
@@ -180,28 +180,28 @@ impl Blocks {
     }
 
     fn fill(&mut self, bytes: &mut Buffer, wanted: usize) {
-        while !self.is_over && bytes.filled < wanted {
-            match self.source.read(bytes.room(wanted)) {
+        while !self.is_ended && bytes.length < wanted {
+            match self.source.read(bytes.free_space(wanted)) {
                 Ok(count) => {
-                    bytes.filled += count;
-                    self.is_over = count == 0;
+                    bytes.length += count;
+                    self.is_ended = count == 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.is_over = true;
-                    self.failed = Some(error);
+                    self.is_ended = true;
+                    self.error = Some(error);
                 }
             }
         }
     }
 
     /// Finds the packets in `bytes`. Returns the minimum length of the block after them.
-    fn step(
+    fn find_packets(
         &mut self,
         bytes: &[u8],
         at: &mut usize,
         mut found: impl FnMut(&Interface, &Packet<'_>, usize),
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, FormatError> {
         loop {
             match self.reader.step(&bytes[*at..])? {
                 Step::More(more) => return Ok(more),
@@ -220,38 +220,38 @@ impl Blocks {
 
 impl Buffer {
     fn bytes(&self) -> &[u8] {
-        &self.room[..self.filled]
+        &self.storage[..self.length]
     }
 
     /// The free space up to `wanted` bytes in total.
-    fn room(&mut self, wanted: usize) -> &mut [u8] {
-        if self.room.len() < wanted {
-            self.room.resize(wanted, 0);
+    fn free_space(&mut self, wanted: usize) -> &mut [u8] {
+        if self.storage.len() < wanted {
+            self.storage.resize(wanted, 0);
         }
-        &mut self.room[self.filled..wanted]
+        &mut self.storage[self.length..wanted]
     }
 
     /// Appends the bytes that `write` writes, and returns its result.
     fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        self.room.truncate(self.filled);
-        let said = write(&mut self.room);
-        self.filled = self.room.len();
+        self.storage.truncate(self.length);
+        let said = write(&mut self.storage);
+        self.length = self.storage.len();
         said
     }
 
     /// Moves the bytes of `other` from `at` on into this buffer.
     fn take_from(&mut self, other: &mut Self, at: usize) {
-        let length = other.filled - at;
-        (self.filled, other.filled) = (0, at);
-        self.room(length).copy_from_slice(&other.room[at..at + length]);
-        self.filled = length;
+        let length = other.length - at;
+        (self.length, other.length) = (0, at);
+        self.free_space(length).copy_from_slice(&other.storage[at..at + length]);
+        self.length = length;
     }
 }
 
 impl Block {
     /// Clears the block, for packets of these interfaces of a live capture.
     pub(super) fn begin(&mut self, interfaces: &Arc<[Interface]>) {
-        self.bytes.filled = 0;
+        self.bytes.length = 0;
         self.packets.clear();
         self.shards.iter_mut().for_each(Vec::clear);
         self.interfaces = interfaces.clone();
@@ -259,7 +259,7 @@ impl Block {
 
     /// Whether the block should be processed before more packets are added.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.filled >= LENGTH
+        self.bytes.length >= BLOCK_LENGTH
     }
 
     /// Adds a packet of the first interface with its time, which is before that of the previous
@@ -274,7 +274,7 @@ impl Block {
         write: impl FnOnce(&mut Vec<u8>) -> usize,
     ) {
         let Some(link) = self.interfaces.first().map(|interface| interface.link) else { return };
-        let begin = self.bytes.filled;
+        let begin = self.bytes.length;
         let length = length + self.bytes.append(write);
         let bytes = &self.bytes.bytes()[begin..];
         let shard = usize::from(shard(link, bytes, length, shards));
@@ -282,23 +282,23 @@ impl Block {
             self.shards.resize_with(shard + 1, Vec::new);
         }
         self.shards[shard].push(self.packets.len() as u32);
-        self.packets.push(Place {
+        self.packets.push(PacketEntry {
             at,
-            begin: begin as u32,
-            captured: bytes.len() as u32,
-            length: u32::try_from(length).unwrap_or(u32::MAX),
+            offset: begin as u32,
+            captured_length: bytes.len() as u32,
+            original_length: u32::try_from(length).unwrap_or(u32::MAX),
             interface: 0,
             is_sent: Some(is_sent),
-            lost_before: 0,
-            steps_back,
+            dropped_before: 0,
+            is_out_of_order: steps_back,
         });
     }
 
     /// Summary of the packets.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn summary(&self) -> BlockSummary {
         let times = self.packets.first().zip(self.packets.last());
         let times = times.map(|(first, last)| (first.at, last.at));
-        Seen { times, count: self.packets.len() as u64 }
+        BlockSummary { times, count: self.packets.len() as u64 }
     }
 
     /// The packets of a shard.
@@ -312,16 +312,16 @@ impl Block {
         self.packets.iter().filter_map(|place| self.packet(place))
     }
 
-    fn packet(&self, place: &Place) -> Option<(&Interface, Packet<'_>)> {
-        let begin = place.begin as usize;
+    fn packet(&self, place: &PacketEntry) -> Option<(&Interface, Packet<'_>)> {
+        let begin = place.offset as usize;
         let packet = Packet {
             at: place.at,
             interface: place.interface.into(),
-            bytes: &self.bytes.bytes()[begin..begin + place.captured as usize],
-            length: place.length as usize,
+            bytes: &self.bytes.bytes()[begin..begin + place.captured_length as usize],
+            length: place.original_length as usize,
             is_sent: place.is_sent,
-            lost_before: place.lost_before,
-            steps_back: place.steps_back,
+            dropped_before: place.dropped_before,
+            is_out_of_order: place.is_out_of_order,
         };
         Some((self.interfaces.get(usize::from(place.interface))?, packet))
     }

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Batch, Schema, VERSION};
+use manyways_record::table::{Batch, SCHEMA, Schema};
 use thiserror::Error;
 
 use super::parquet::Table;
@@ -15,9 +15,9 @@ use super::parquet::Table;
 pub(super) const MANIFEST: &str = "flows.json";
 /// Prefix of the folder of one of several runs. Parts of a cluster job have the same prefix, so
 /// that readers find both in the same way.
-pub(super) const SHARD: &str = "shard=";
+pub(super) const SHARD_PREFIX: &str = "shard=";
 /// File name extension of an incomplete file.
-pub(super) const PART: &str = "part";
+pub(super) const PART_EXTENSION: &str = "part";
 
 /// A folder of tables, each in a file `NAME.parquet`, with `flows.json`, which describes the input.
 ///
@@ -37,7 +37,7 @@ pub struct Folder {
 pub enum FolderError {
     /// The folder contains other results.
     #[error("{path} already contains results", path = .0.display())]
-    Taken(PathBuf),
+    HasResults(PathBuf),
     /// The folder contains sets of a live capture or shards of a cluster. Readers of the folder
     /// would see its own tables only.
     #[error("{path} contains sets of tables, as a live capture writes them", path = .0.display())]
@@ -63,12 +63,12 @@ impl Folder {
     pub fn create(path: &Path, may_replace: bool) -> Result<Self, FolderError> {
         let wrong = |error| FolderError::Write { path: path.to_owned(), error };
         if path.join(MANIFEST).exists() && !may_replace {
-            return Err(FolderError::Taken(path.to_owned()));
+            return Err(FolderError::HasResults(path.to_owned()));
         }
         let is_new = !path.exists();
         fs::create_dir_all(path).map_err(wrong)?;
         for entry in fs::read_dir(path).map_err(wrong)? {
-            if entry.map_err(wrong)?.file_name().to_string_lossy().starts_with(SHARD) {
+            if entry.map_err(wrong)?.file_name().to_string_lossy().starts_with(SHARD_PREFIX) {
                 return Err(FolderError::Sets(path.to_owned()));
             }
         }
@@ -79,7 +79,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`FolderError::Input`].
-    pub fn keep_apart(path: &Path, inputs: &[PathBuf]) -> Result<(), FolderError> {
+    pub fn check_distinct(path: &Path, inputs: &[PathBuf]) -> Result<(), FolderError> {
         let Ok(place) = fs::canonicalize(path) else { return Ok(()) };
         let is_same = |input: &PathBuf| fs::canonicalize(input).is_ok_and(|input| input == place);
         match path.is_dir() && inputs.iter().any(is_same) {
@@ -99,7 +99,7 @@ impl Folder {
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
         if !self.tables.contains_key(schema.table) {
             let file = BufWriter::new(File::create(&path).map_err(wrong)?);
-            let table = Table::new(schema, &version(), batch.is_masked(), file)
+            let table = Table::new(schema, SCHEMA, batch.is_anonymized(), file)
                 .map_err(|error| wrong(into_io(error)))?;
             self.tables.insert(schema.table, (table, 0));
         }
@@ -120,7 +120,7 @@ impl Folder {
             table.close().map_err(|error| wrong(&folder.join(&name), into_io(error)))?;
             names.push(name);
         }
-        let path = folder.join(format!("{MANIFEST}.{PART}"));
+        let path = folder.join(format!("{MANIFEST}.{PART_EXTENSION}"));
         fs::write(&path, manifest).map_err(|error| wrong(&path, error))?;
         names.push(MANIFEST.to_owned());
         if is_replaced {
@@ -132,14 +132,14 @@ impl Folder {
         }
         for name in names {
             let path = folder.join(&name);
-            fs::rename(folder.join(format!("{name}.{PART}")), &path)
+            fs::rename(folder.join(format!("{name}.{PART_EXTENSION}")), &path)
                 .map_err(|error| wrong(&path, error))?;
         }
         Ok(())
     }
 
     fn part(&self, name: &str) -> PathBuf {
-        self.path.join(format!("{name}.{PART}"))
+        self.path.join(format!("{name}.{PART_EXTENSION}"))
     }
 }
 
@@ -152,11 +152,6 @@ impl Drop for Folder {
             let _ = fs::remove_dir(&self.path);
         }
     }
-}
-
-/// Schema version of all tables of flows.
-fn version() -> String {
-    format!("manyways-flows/{VERSION}")
 }
 
 /// Writes a table as a file and replaces an existing file, or the target of a link. A device or a

@@ -19,7 +19,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 4] = [0xfd, b'7', b'z', b'X'];
 const BZIP2: [u8; 3] = *b"BZh";
 /// First bytes of captures: pcap in both byte orders and its variants, pcapng, btsnoop.
-pub const CAPTURES: [[u8; 4]; 8] = [
+pub const CAPTURE_MAGIC: [[u8; 4]; 8] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0x3c, 0x4d],
@@ -189,7 +189,7 @@ fn is_capture(path: &Path) -> bool {
     let source = Source::File { path: path.to_owned(), length: 0 };
     let mut magic = [0; 4];
     source.reader(&Arc::default()).is_ok_and(|mut bytes| bytes.read_exact(&mut magic).is_ok())
-        && CAPTURES.contains(&magic)
+        && CAPTURE_MAGIC.contains(&magic)
 }
 
 impl Source {
@@ -220,7 +220,7 @@ impl Source {
     ///
     /// # Errors
     /// If the file does not exist.
-    pub fn at(path: &Path) -> Result<Self, SourceError> {
+    pub fn from_path(path: &Path) -> Result<Self, SourceError> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdin);
         }
@@ -245,11 +245,11 @@ impl Source {
             Self::Stdin => Input::stdin(&progress.stop),
             Self::File { path, .. } => Input::open(path, &progress.stop),
         };
-        let mut raw = Counted { raw: raw.map_err(wrong)?, read: progress.read.clone() };
+        let mut raw = CountingReader { raw: raw.map_err(wrong)?, read: progress.read.clone() };
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic).map_err(wrong)?;
         let other = |format| SourceError::Compressed { path: self.name().into(), format };
-        let whole: Chain<Cursor<Vec<u8>>, Counted> = Cursor::new(magic.clone()).chain(raw);
+        let whole: Chain<Cursor<Vec<u8>>, CountingReader> = Cursor::new(magic.clone()).chain(raw);
         match magic {
             magic if magic.starts_with(&GZIP) => Ok(Box::new(MultiGzDecoder::new(whole))),
             magic if magic.starts_with(&ZSTD) => {
@@ -263,12 +263,12 @@ impl Source {
 }
 
 /// Counts the bytes read.
-struct Counted {
+struct CountingReader {
     raw: Input,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.raw.read(buffer)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);

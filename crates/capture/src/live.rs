@@ -4,10 +4,10 @@
 //! calling thread writes the tables. While it writes, packets wait in queues and then in the ring;
 //! packets dropped by the full ring are counted.
 
-mod books;
-mod device;
-mod pump;
+mod dispatcher;
+mod interface;
 mod save;
+mod set_collector;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use manyways_sys::signal::Termination;
 use manyways_unit::Span;
 use manyways_wire::capture::Interface;
 
-use self::books::{Books, Said};
-pub use self::device::{Devices, LiveError};
-use self::pump::{Pump, look};
+use self::dispatcher::{Dispatcher, analyze};
+pub use self::interface::{LiveError, LiveInterface};
 use self::save::Saver;
-use super::desk::WAITING;
+use self::set_collector::{SetCollector, WorkerMessage};
 use super::sets::Sets;
-use super::work::{Outcome, Plan, RunError};
+use super::work::{RunError, RunOptions, RunReport};
+use super::work_queue::MAX_QUEUED_TASKS;
 
 /// Maximum number of messages that wait for the writing thread.
-const MESSAGES: usize = 256;
+const MAX_QUEUED_MESSAGES: usize = 256;
 
 /// An open live capture.
-pub struct Live {
+pub struct LiveCapture {
     ring: Ring,
     name: String,
     /// `None` for all interfaces.
@@ -42,65 +42,68 @@ pub struct Live {
 
 /// Duration, rotation and reports of a live capture.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Watch {
+#[non_exhaustive]
+pub struct LiveOptions {
     /// Period of the sets of tables; `None` for a single set.
-    pub rotate: Option<Span>,
+    pub rotation_period: Option<Span>,
     /// Time after which the capture stops; `None` to stop at a signal only.
     pub duration: Option<Span>,
-    /// Summarize ended flows every second for [`Listener::progress`]. Tables then have one row
+    /// Summarize ended flows every second for [`Listener::on_progress`]. Tables then have one row
     /// group for each second.
-    pub refresh: bool,
+    pub summarize: bool,
     /// Write the packets into the sets, too.
-    pub save: bool,
+    pub save_packets: bool,
 }
 
 /// Receiver of events of a live capture.
 pub trait Listener {
     /// Returns the content of `flows.json` for a set with these numbers of rows.
-    fn manifest(&mut self, set: &Outcome, rows: &[(&str, u64)]) -> String;
+    fn manifest(&mut self, set: &RunReport, rows: &[(&str, u64)]) -> String;
     /// A set is complete.
-    fn set(&mut self, path: &Path, set: &Outcome);
+    fn on_set(&mut self, path: &Path, set: &RunReport);
     /// Called every second with the counts so far and the number of active flows.
-    fn progress(&mut self, so_far: &Outcome, going_on: usize);
+    fn on_progress(&mut self, so_far: &RunReport, going_on: usize);
 }
 
 /// Captures until the duration is over or a signal arrives, and writes tables into `sets`, if
 /// given. The end of the capture ends all flows, which are written.
-pub fn follow(
-    live: Live,
-    plan: &Plan,
-    watch: &Watch,
+pub fn run_live(
+    live: LiveCapture,
+    plan: &RunOptions,
+    watch: &LiveOptions,
     sets: Option<&mut Sets>,
     termination: &Termination,
     listener: &mut dyn Listener,
-) -> Result<Outcome, RunError> {
+) -> Result<RunReport, RunError> {
     let threads = plan.threads.clamp(1, 64);
     thread::scope(|scope| {
-        let (said, heard) = sync_channel::<Said>(MESSAGES);
+        let (messages, heard) = sync_channel::<WorkerMessage>(MAX_QUEUED_MESSAGES);
         let (back, used) = channel();
         let (mut tasks, mut workers) = (Vec::new(), Vec::new());
         for shard in 0..threads {
-            let (task, todo) = sync_channel(WAITING);
+            let (task, todo) = sync_channel(MAX_QUEUED_TASKS);
             tasks.push(task);
-            let (said, back) = (said.clone(), back.clone());
-            workers.push(scope.spawn(move || look(shard, &todo, &plan.settings, &said, &back)));
+            let (messages, back) = (messages.clone(), back.clone());
+            workers
+                .push(scope.spawn(move || analyze(shard, &todo, &plan.settings, &messages, &back)));
         }
-        let folder = sets.as_ref().filter(|_| watch.save).map(|sets| sets.path().to_owned());
+        let folder =
+            sets.as_ref().filter(|_| watch.save_packets).map(|sets| sets.path().to_owned());
         let (name, interfaces) = (live.name.clone(), live.interfaces.clone());
-        let mut books = Books::new(name, plan, watch, sets, listener);
-        let mut pump = Pump::new(live, watch, tasks, said.clone(), used);
-        let began = pump.began();
+        let mut collector = SetCollector::new(name, plan, watch, sets, listener);
+        let mut pump = Dispatcher::new(live, watch, tasks, messages.clone(), used);
+        let began = pump.start();
         if let Some(folder) = folder {
-            let (save, todo) = sync_channel(WAITING);
-            pump.save(save);
-            let saver = Saver { folder, interfaces, began };
-            let (said, back) = (said.clone(), back.clone());
-            workers.push(scope.spawn(move || saver.run(&todo, &said, &back)));
+            let (save, todo) = sync_channel(MAX_QUEUED_TASKS);
+            pump.enable_saving(save);
+            let saver = Saver { folder, interfaces, start: began };
+            let (messages, back) = (messages.clone(), back.clone());
+            workers.push(scope.spawn(move || saver.run(&todo, &messages, &back)));
         }
-        drop((said, back));
-        books.begin(began)?;
+        drop((messages, back));
+        collector.begin(began)?;
         let pumping = scope.spawn(move || pump.run(termination));
-        let written = heard.iter().try_for_each(|said| books.hear(said));
+        let written = heard.iter().try_for_each(|message| collector.handle(message));
         // Closing the channel ends the threads that still send.
         drop(heard);
         let fault = pumping.join().map_err(|_| RunError::Thread)?;
@@ -108,6 +111,6 @@ pub fn follow(
             worker.join().map_err(|_| RunError::Thread)?;
         }
         written?;
-        Ok(books.close(fault?))
+        Ok(collector.finish(fault?))
     })
 }

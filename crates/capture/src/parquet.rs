@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 /// Metadata key of files with anonymized names and addresses.
-const MASKED: &str = "manyways.anonymized";
+const ANONYMIZED_KEY: &str = "manyways.anonymized";
 
 /// A Parquet file that is being written.
 pub(super) struct Table<W: Write + Send> {
@@ -28,14 +28,17 @@ impl<W: Write + Send> Table<W> {
     /// number.
     pub(super) fn new(schema: &Schema, version: &str, is_masked: bool, out: W) -> Result<Self> {
         let mut notes = vec![
-            note("manyways.schema", version.to_owned()),
-            note("manyways.table", schema.about.to_owned()),
+            key_value("manyways.schema", version.to_owned()),
+            key_value("manyways.table", schema.about.to_owned()),
         ];
         if is_masked {
-            notes.push(note(MASKED, "true".to_owned()));
+            notes.push(key_value(ANONYMIZED_KEY, "true".to_owned()));
         }
         for (name, kind, about) in &schema.columns {
-            notes.push(note(&format!("manyways.column.{name}"), format!("{}{about}", unit(*kind))));
+            notes.push(key_value(
+                &format!("manyways.column.{name}"),
+                format!("{}{about}", unit(*kind)),
+            ));
         }
         let properties = WriterProperties::builder()
             .set_created_by(concat!("manyways ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -61,7 +64,7 @@ impl<W: Write + Send> Table<W> {
             let levels: Vec<i16> = present.iter().map(|is_there| i16::from(*is_there)).collect();
             let levels = Some(levels.as_slice());
             match data {
-                Data::Whole(all) => column.typed::<Int64Type>().write_batch(all, levels, None)?,
+                Data::Integer(all) => column.typed::<Int64Type>().write_batch(all, levels, None)?,
                 Data::Number(all) => column.typed::<DoubleType>().write_batch(all, levels, None)?,
                 Data::Flag(all) => column.typed::<BoolType>().write_batch(all, levels, None)?,
                 Data::Text(all, ends) => {
@@ -83,7 +86,7 @@ impl<W: Write + Send> Table<W> {
     }
 }
 
-fn note(key: &str, value: String) -> KeyValue {
+fn key_value(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 

@@ -6,30 +6,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Batch, Kind, VERSION};
+use manyways_record::table::{Batch, Kind, SCHEMA};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
-use super::folder::SHARD;
+use super::folder::SHARD_PREFIX;
 use super::parquet::reader::Reader;
 
 /// File name extension of tables.
-const ENDING: &str = ".parquet";
+const TABLE_EXTENSION: &str = ".parquet";
 
 /// The tables in the folder of a run, or of the shards (subfolders) of many runs.
 #[derive(Debug)]
 pub struct Tables {
     path: PathBuf,
-    files: BTreeMap<String, Vec<Part>>,
+    files: BTreeMap<String, Vec<TableFile>>,
 }
 
 /// A file with rows of a table.
 #[derive(Clone, Debug)]
-struct Part {
+struct TableFile {
     path: PathBuf,
     /// Name of the shard; `None` for a table in the folder itself.
     shard: Option<String>,
-    is_masked: bool,
+    is_anonymized: bool,
 }
 
 /// Reason why tables cannot be read.
@@ -38,7 +38,7 @@ struct Part {
 pub enum TablesError {
     /// The path is not a folder.
     #[error("{path} is not a folder", path = .0.display())]
-    NoFolder(PathBuf),
+    NotAFolder(PathBuf),
     /// The folder contains no table.
     #[error("{path} has no tables of flows", path = .0.display())]
     Empty(PathBuf),
@@ -52,9 +52,9 @@ pub enum TablesError {
     },
     /// A file with the name of a table that is not a table.
     #[error("{path} is not a table of manyways flows", path = .0.display())]
-    Foreign(PathBuf),
+    NotATable(PathBuf),
     /// A table of another schema version.
-    #[error("{path} has the schema {found}, but this program reads manyways-flows/{VERSION}", path = .path.display())]
+    #[error("{path} has the schema {found}, but this program reads {SCHEMA}", path = .path.display())]
     Version {
         path: PathBuf,
         /// Version in the file.
@@ -62,7 +62,7 @@ pub enum TablesError {
     },
     /// The file is broken, or not Parquet.
     #[error("{path} cannot be read: {error}", path = .path.display())]
-    Broken {
+    Invalid {
         path: PathBuf,
         #[source]
         error: Box<dyn std::error::Error + Send + Sync>,
@@ -91,9 +91,9 @@ impl Tables {
     /// folder itself lacks. Other files are ignored.
     pub fn open(path: &Path) -> Result<Self, TablesError> {
         if !path.is_dir() {
-            return Err(TablesError::NoFolder(path.to_owned()));
+            return Err(TablesError::NotAFolder(path.to_owned()));
         }
-        let mut files: BTreeMap<String, Vec<Part>> = BTreeMap::new();
+        let mut files: BTreeMap<String, Vec<TableFile>> = BTreeMap::new();
         find(path, None, &mut files)?;
         let mut of_shards = BTreeMap::new();
         for (home, name) in shards(path)? {
@@ -110,8 +110,8 @@ impl Tables {
 
     /// Reads a single file as the table of this name.
     pub fn file(path: &Path, table: &str) -> Result<Self, TablesError> {
-        let is_masked = open(path)?.is_masked();
-        let part = Part { path: path.to_owned(), shard: None, is_masked };
+        let is_masked = open(path)?.is_anonymized();
+        let part = TableFile { path: path.to_owned(), shard: None, is_anonymized: is_masked };
         let files = BTreeMap::from([(table.to_owned(), vec![part])]);
         Ok(Self { path: path.to_owned(), files })
     }
@@ -131,18 +131,18 @@ impl Tables {
 
     /// Whether a table has rows of shards.
     pub fn is_sharded(&self, table: &str) -> bool {
-        self.parts(table).iter().any(|part| part.shard.is_some())
+        self.table_files(table).iter().any(|part| part.shard.is_some())
     }
 
     /// Whether a table is marked as anonymized.
     pub fn is_anonymized(&self, table: &str) -> bool {
-        self.parts(table).iter().any(|part| part.is_masked)
+        self.table_files(table).iter().any(|part| part.is_anonymized)
     }
 
     /// Names and kinds of the columns of a table, over all shards, whose columns may differ.
     pub fn columns(&self, table: &str) -> Result<Vec<(String, Kind)>, TablesError> {
         let mut columns: Vec<(String, Kind)> = Vec::new();
-        for part in self.parts(table) {
+        for part in self.table_files(table) {
             for column in open(&part.path)?.columns() {
                 let unread =
                     || TablesError::Column { path: part.path.clone(), column: column.name.clone() };
@@ -166,7 +166,7 @@ impl Tables {
         columns: &[&str],
         mut each: impl FnMut(&Batch, &[Kind], Option<&str>) -> io::Result<()>,
     ) -> Result<io::Result<()>, TablesError> {
-        for part in self.parts(table) {
+        for part in self.table_files(table) {
             let reader = open(&part.path)?;
             let (mut places, mut kinds) = (Vec::new(), Vec::new());
             for wanted in columns {
@@ -175,77 +175,77 @@ impl Tables {
                     path: part.path.clone(),
                     column: (*wanted).to_owned(),
                 };
-                let column = place.and_then(|place| reader.columns().get(place));
+                let column = place.and_then(|index| reader.columns().get(index));
                 // The kind of a missing column does not matter.
                 let kind = column.map_or(Some(Kind::Flag), |column| column.kind);
                 places.push(place);
                 kinds.push(kind.ok_or_else(unread)?);
             }
             let read = reader.read(&places, |batch| each(batch, &kinds, part.shard.as_deref()));
-            if let Err(error) = read.map_err(|error| broken(&part.path, error))? {
+            if let Err(error) = read.map_err(|error| invalid_file(&part.path, error))? {
                 return Ok(Err(error));
             }
         }
         Ok(Ok(()))
     }
 
-    fn parts(&self, table: &str) -> &[Part] {
+    fn table_files(&self, table: &str) -> &[TableFile] {
         self.files.get(table).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Opens a file and checks that it is a table of this program.
 fn open(path: &Path) -> Result<Reader, TablesError> {
-    let reader = Reader::open(path).map_err(|error| broken(path, error))?;
-    let expected = format!("manyways-flows/{VERSION}");
+    let reader = Reader::open(path).map_err(|error| invalid_file(path, error))?;
     match reader.version() {
-        Some(version) if version == expected => Ok(reader),
+        Some(version) if version == SCHEMA => Ok(reader),
         Some(version) => {
             Err(TablesError::Version { path: path.to_owned(), found: version.to_owned() })
         }
-        None => Err(TablesError::Foreign(path.to_owned())),
+        None => Err(TablesError::NotATable(path.to_owned())),
     }
 }
 
-fn broken(path: &Path, error: ParquetError) -> TablesError {
+fn invalid_file(path: &Path, error: ParquetError) -> TablesError {
     let error: Box<dyn std::error::Error + Send + Sync> = match error {
         ParquetError::External(inner) => inner,
         other => Box::new(other),
     };
-    TablesError::Broken { path: path.to_owned(), error }
+    TablesError::Invalid { path: path.to_owned(), error }
 }
 
 /// Adds the tables in this folder itself.
 fn find(
     home: &Path,
     shard: Option<&str>,
-    files: &mut BTreeMap<String, Vec<Part>>,
+    files: &mut BTreeMap<String, Vec<TableFile>>,
 ) -> Result<(), TablesError> {
     let known: Vec<&str> = schemas().iter().map(|schema| schema.table).collect();
     for path in entries(home)? {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let Some(table) = name.as_deref().and_then(|name| name.strip_suffix(ENDING)) else {
+        let Some(table) = name.as_deref().and_then(|name| name.strip_suffix(TABLE_EXTENSION))
+        else {
             continue;
         };
-        if !known.contains(&table) && !open(&path).is_ok_and(|_| is_plain(table)) {
+        if !known.contains(&table) && !open(&path).is_ok_and(|_| is_safe_name(table)) {
             continue;
         }
-        let is_masked = open(&path)?.is_masked();
-        let part = Part { path, shard: shard.map(str::to_owned), is_masked };
+        let is_masked = open(&path)?.is_anonymized();
+        let part = TableFile { path, shard: shard.map(str::to_owned), is_anonymized: is_masked };
         files.entry(table.to_owned()).or_default().push(part);
     }
     Ok(())
 }
 
 /// Whether a table name is safe as a file name.
-fn is_plain(name: &str) -> bool {
+fn is_safe_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// The shards in a folder, with their names.
 fn shards(path: &Path) -> Result<Vec<(PathBuf, String)>, TablesError> {
     let named = entries(path)?.into_iter().filter_map(|entry| {
-        let name = entry.file_name()?.to_string_lossy().strip_prefix(SHARD)?.to_owned();
+        let name = entry.file_name()?.to_string_lossy().strip_prefix(SHARD_PREFIX)?.to_owned();
         entry.is_dir().then_some((entry, name))
     });
     Ok(named.collect())

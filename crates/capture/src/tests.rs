@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
-use manyways_flows::analysis::{Analysis, Counters, Settings, Summary, Survey};
+use manyways_flows::analysis::{Aggregator, Analysis, Counters, Settings, Summary};
 use manyways_record::table::{Batch, Schema};
 use manyways_wire::capture::{Reader, Step};
 
@@ -23,8 +23,8 @@ pub(super) fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
     let mut packets = Vec::new();
     for flow in 0..flows {
         let start = u64::from(flow) * 7;
-        let mut say = |at: u64, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]| {
-            packets.push((start + at, frame(flow, is_up, numbers, flags, carried)));
+        let mut say = |at: u64, is_up: bool, numbers: [u32; 2], flags: u8, payload: &[u8]| {
+            packets.push((start + at, frame(flow, is_up, numbers, flags, payload)));
         };
         say(0, true, [100, 0], 0x02, b"");
         say(20, false, [500, 101], 0x12, b"");
@@ -50,10 +50,10 @@ pub(super) fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
     bytes
 }
 
-fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]) -> Vec<u8> {
+fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 12];
     bytes.extend([0x08, 0x00, 0x45, 0]);
-    bytes.extend((40 + carried.len() as u16).to_be_bytes());
+    bytes.extend((40 + payload.len() as u16).to_be_bytes());
     bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
     let (client, server) = ([10, 0, 0, flow], [192, 0, 2, flow % 3]);
     let (from, to) = if is_up { (client, server) } else { (server, client) };
@@ -62,12 +62,12 @@ fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]) ->
     bytes.extend(ports.map(u16::to_be_bytes).concat());
     bytes.extend(numbers.map(u32::to_be_bytes).concat());
     bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    bytes.extend(carried);
+    bytes.extend(payload);
     bytes
 }
 
-fn plan(threads: u8) -> Plan {
-    Plan { settings: Settings::default(), threads }
+fn plan(threads: u8) -> RunOptions {
+    RunOptions::new(Settings::default(), threads)
 }
 
 /// The rows of a table, as text.
@@ -77,7 +77,7 @@ pub(super) fn rows(folder: &Path, table: &str) -> Vec<String> {
     reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
-pub(super) fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Outcome {
+pub(super) fn analyze(files: &[std::path::PathBuf], threads: u8, out: &Path) -> RunReport {
     let sources = Sources::find(files).unwrap();
     let mut folder = Folder::create(out, false).unwrap();
     let outcome =
@@ -88,8 +88,8 @@ pub(super) fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Out
 
 #[test]
 fn packets_on_the_border_of_two_blocks_are_whole() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     let mut bytes = capture(250, |at| at);
     for later in 1..5 {
         bytes.extend(&capture(250, |at| at + later * 1_000_000)[24..]);
@@ -100,7 +100,7 @@ fn packets_on_the_border_of_two_blocks_are_whole() {
     let sources = Sources::find(&[file]).unwrap();
     for threads in [1, 3] {
         let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
-        assert_eq!(outcome.captures[0].fault, None);
+        assert_eq!(outcome.captures[0].error, None);
         let (packets, summary) = (outcome.counters.packets, &outcome.summary);
         assert_eq!((packets, summary.flows, summary.valid), (8_750, 1_250, 1_250));
     }
@@ -108,22 +108,22 @@ fn packets_on_the_border_of_two_blocks_are_whole() {
 
 #[test]
 fn tables_are_the_same_however_many_cores_look() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     fs::write(&file, capture(40, |at| at)).unwrap();
-    let one = look(std::slice::from_ref(&file), 1, &place.path().join("one"));
-    let three = look(&[file], 3, &place.path().join("three"));
+    let one = analyze(std::slice::from_ref(&file), 1, &dir.path().join("one"));
+    let three = analyze(&[file], 3, &dir.path().join("three"));
     assert_eq!(one.counters, three.counters);
     assert_eq!((one.counters.packets, one.summary.flows, one.summary.valid), (280, 40, 40));
     for table in ["tcp", "http", "seconds", "devices"] {
-        let rows = rows(&place.path().join("one"), table);
-        assert_eq!(rows, self::rows(&place.path().join("three"), table), "{table}");
+        let rows = rows(&dir.path().join("one"), table);
+        assert_eq!(rows, self::rows(&dir.path().join("three"), table), "{table}");
         assert!(rows.len() >= 40, "{table}");
     }
-    let tcp = rows(&place.path().join("one"), "tcp");
+    let tcp = rows(&dir.path().join("one"), "tcp");
     // Half a round trip in each direction, in addition to the think time of the server.
     assert!(tcp[0].contains("requests: 1") && tcp[0].contains("\"www.example.net\""), "{}", tcp[0]);
-    let http = rows(&place.path().join("one"), "http");
+    let http = rows(&dir.path().join("one"), "http");
     assert!(
         http[0].contains("response_time: 0.05") && http[0].contains("declared: 5"),
         "{}",
@@ -136,8 +136,8 @@ fn tables_are_the_same_however_many_cores_look() {
 /// packet, which mostly belongs to another flow.
 #[test]
 fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     let bytes = capture(40, |at| if at % 5 == 0 { at - 9 } else { at });
     let (mut rest, mut times) = (&bytes[24..], Vec::new());
     while let Some(header) = rest.first_chunk::<16>() {
@@ -151,20 +151,20 @@ fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
     let sources = Sources::find(&[file]).unwrap();
     for threads in [1, 2, 3, 5] {
         let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
-        assert_eq!(outcome.counters.steps_back, steps, "{threads} threads");
+        assert_eq!(outcome.counters.clock_steps_back, steps, "{threads} threads");
     }
     // The steps are those of the capture, whatever the filter.
     let filter = Some(Arc::new("host 10.0.0.7".parse().unwrap()));
-    let settings = Settings { filter, ..Settings::default() };
-    let plan = Plan { settings, ..plan(3) };
+    let mut plan = plan(3);
+    plan.settings.filter = filter;
     let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
-    assert_eq!((outcome.counters.packets, outcome.counters.steps_back), (7, steps));
+    assert_eq!((outcome.counters.packets, outcome.counters.clock_steps_back), (7, steps));
 }
 
 #[test]
 fn compressed_captures_and_folders_are_read() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("captures");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("captures");
     fs::create_dir(&folder).unwrap();
     let bytes = capture(3, |at| at);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -185,13 +185,13 @@ fn compressed_captures_and_folders_are_read() {
     fs::write(folder.join("3.xz"), [0xfd, b'7', b'z', b'X', 0]).unwrap();
     let sources = Sources::find(&[folder.join("3.xz")]).unwrap();
     let outcome = run(&sources.captures, &plan(1), None, &Progress::default()).unwrap();
-    assert!(outcome.captures[0].fault.as_ref().unwrap().contains("xz"));
+    assert!(outcome.captures[0].error.as_ref().unwrap().contains("xz"));
 }
 
 #[test]
 fn folders_whose_links_make_a_loop_are_read_once() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("captures");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("captures");
     fs::create_dir_all(folder.join("day")).unwrap();
     fs::write(folder.join("day/a.pcap"), capture(1, |at| at)).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
@@ -212,44 +212,44 @@ fn folders_whose_links_make_a_loop_are_read_once() {
 
 #[test]
 fn compressed_files_in_a_folder_are_recognized_by_content() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let gzip = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(bytes).unwrap();
         gzip.finish().unwrap()
     };
-    fs::write(place.path().join("a.pcap.gz"), gzip(&capture(1, |at| at))).unwrap();
-    fs::write(place.path().join("page.1.gz"), gzip(b".TH page of a manual")).unwrap();
-    let sources = Sources::find(&[place.path().to_owned()]).unwrap();
+    fs::write(dir.path().join("a.pcap.gz"), gzip(&capture(1, |at| at))).unwrap();
+    fs::write(dir.path().join("page.1.gz"), gzip(b".TH page of a manual")).unwrap();
+    let sources = Sources::find(&[dir.path().to_owned()]).unwrap();
     assert_eq!((sources.captures.len(), sources.skipped.len()), (1, 1));
 }
 
 #[test]
 fn tables_never_replace_sets_of_a_live_capture_or_the_input() {
-    let place = tempfile::tempdir().unwrap();
-    let out = place.path().join("out");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     fs::create_dir_all(out.join("shard=2026-01-31T12-00-00Z")).unwrap();
     for may_replace in [false, true] {
         assert!(matches!(Folder::create(&out, may_replace), Err(FolderError::Sets(_))));
     }
-    let (read, other) = (place.path().join("read"), place.path().join("other"));
+    let (read, other) = (dir.path().join("read"), dir.path().join("other"));
     fs::create_dir(&read).unwrap();
-    symlink("read", place.path().join("link")).unwrap();
+    symlink("read", dir.path().join("link")).unwrap();
     let inputs = [read.clone()];
-    for same in [read, place.path().join("link"), place.path().join("other/../read")] {
+    for same in [read, dir.path().join("link"), dir.path().join("other/../read")] {
         fs::create_dir_all(&other).unwrap();
-        let refused = Folder::keep_apart(&same, &inputs);
+        let refused = Folder::check_distinct(&same, &inputs);
         assert!(matches!(refused, Err(FolderError::Input(_))), "{}", same.display());
     }
-    Folder::keep_apart(&other, &inputs).unwrap();
-    Folder::keep_apart(&inputs[0].join("tables"), &inputs).unwrap();
-    Folder::keep_apart(&inputs[0], &[inputs[0].join("a.pcap")]).unwrap();
+    Folder::check_distinct(&other, &inputs).unwrap();
+    Folder::check_distinct(&inputs[0].join("tables"), &inputs).unwrap();
+    Folder::check_distinct(&inputs[0], &[inputs[0].join("a.pcap")]).unwrap();
 }
 
 #[test]
 fn a_failed_run_leaves_no_folder() {
-    let place = tempfile::tempdir().unwrap();
-    let (new, old) = (place.path().join("new"), place.path().join("old"));
+    let dir = tempfile::tempdir().unwrap();
+    let (new, old) = (dir.path().join("new"), dir.path().join("old"));
     fs::create_dir(&old).unwrap();
     for out in [&new, &old] {
         let mut folder = Folder::create(out, false).unwrap();
@@ -268,7 +268,8 @@ fn an_interrupted_capture_keeps_its_rows_and_has_no_fault() {
     for threads in [1, 3] {
         let progress = Progress::default();
         let (near, mut far) = std::io::pipe().unwrap();
-        let source = Source::at(Path::new(&format!("/proc/self/fd/{}", near.as_raw_fd()))).unwrap();
+        let source =
+            Source::from_path(Path::new(&format!("/proc/self/fd/{}", near.as_raw_fd()))).unwrap();
         let outcome = std::thread::scope(|scope| {
             let work = scope.spawn(|| run(&[source], &plan(threads), None, &progress).unwrap());
             far.write_all(&bytes[..there]).unwrap();
@@ -279,14 +280,14 @@ fn an_interrupted_capture_keeps_its_rows_and_has_no_fault() {
             progress.stop.store(true, Ordering::Relaxed);
             work.join().unwrap()
         });
-        assert_eq!(outcome.captures[0].fault, None, "{threads}");
+        assert_eq!(outcome.captures[0].error, None, "{threads}");
         assert_eq!(outcome.counters.packets, 200 * 7 - 1, "{threads}");
     }
 }
 
 #[test]
 fn a_capture_continued_in_another_file_has_one_row_per_flow() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let bytes = capture(5, |at| at);
     // Between two packets: the third one after the header.
     let mut cut = 24;
@@ -294,46 +295,46 @@ fn a_capture_continued_in_another_file_has_one_row_per_flow() {
         let length = u32::from_le_bytes(*bytes[cut + 8..].first_chunk().unwrap());
         cut += 16 + length as usize;
     }
-    let (first, second) = (place.path().join("1"), place.path().join("2"));
+    let (first, second) = (dir.path().join("1"), dir.path().join("2"));
     fs::write(&first, &bytes[..cut]).unwrap();
     fs::write(&second, [&bytes[..24], &bytes[cut..]].concat()).unwrap();
-    let whole = place.path().join("whole");
+    let whole = dir.path().join("whole");
     fs::write(&whole, &bytes).unwrap();
-    look(&[first.clone(), second], 2, &place.path().join("parts"));
-    look(&[whole], 2, &place.path().join("once"));
-    assert_eq!(rows(&place.path().join("parts"), "tcp"), rows(&place.path().join("once"), "tcp"));
+    analyze(&[first.clone(), second], 2, &dir.path().join("parts"));
+    analyze(&[whole], 2, &dir.path().join("once"));
+    assert_eq!(rows(&dir.path().join("parts"), "tcp"), rows(&dir.path().join("once"), "tcp"));
     // The same capture with a clock that is one hour behind is a separate recording.
-    let early = place.path().join("early");
+    let early = dir.path().join("early");
     fs::write(&early, capture(5, |at| at - 3_600_000)).unwrap();
-    let outcome = look(&[first, early], 1, &place.path().join("apart"));
+    let outcome = analyze(&[first, early], 1, &dir.path().join("apart"));
     assert_eq!(outcome.captures.len(), 2);
     assert!(outcome.summary.flows > 5);
 }
 
 #[test]
 fn rows_before_a_fault_are_kept() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let bytes = capture(2, |at| at);
-    for (name, bytes, fault) in [
+    for (name, bytes, error) in [
         ("cut", bytes[..bytes.len() - 3].to_vec(), "ends in the middle"),
         ("none", b"plain text".to_vec(), "not a capture"),
         ("long", [&bytes[..], &[0xff; 40]].concat(), "invalid length"),
         ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read"),
         ("empty", Vec::new(), "the capture is empty"),
     ] {
-        let file = place.path().join(name);
+        let file = dir.path().join(name);
         fs::write(&file, bytes).unwrap();
-        let outcome = look(&[file], 2, &place.path().join(format!("{name}.out")));
-        let found = outcome.captures[0].fault.clone().unwrap_or_default();
-        assert!(found.contains(fault), "{name}: {found}");
+        let outcome = analyze(&[file], 2, &dir.path().join(format!("{name}.out")));
+        let found = outcome.captures[0].error.clone().unwrap_or_default();
+        assert!(found.contains(error), "{name}: {found}");
     }
-    assert_eq!(rows(&place.path().join("cut.out"), "tcp").len(), 2);
-    assert_eq!(rows(&place.path().join("long.out"), "tcp").len(), 2);
+    assert_eq!(rows(&dir.path().join("cut.out"), "tcp").len(), 2);
+    assert_eq!(rows(&dir.path().join("long.out"), "tcp").len(), 2);
 }
 
 #[test]
 fn rows_of_a_truncated_compressed_capture_are_kept() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut bytes = capture(250, |at| at);
     for hour in 1..4 {
         bytes.extend(&capture(250, |at| at + hour * 3_600_000)[24..]);
@@ -342,7 +343,7 @@ fn rows_of_a_truncated_compressed_capture_are_kept() {
     gzip.write_all(&bytes).unwrap();
     let zstd = zstd::encode_all(&bytes[..], 1).unwrap();
     for (name, mut compressed) in [("gzip", gzip.finish().unwrap()), ("zstd", zstd)] {
-        let file = place.path().join(name);
+        let file = dir.path().join(name);
         compressed.truncate(compressed.len() / 4 * 3);
         fs::write(&file, &compressed).unwrap();
         let mut left = Vec::new();
@@ -351,23 +352,23 @@ fn rows_of_a_truncated_compressed_capture_are_kept() {
             _ => zstd::Decoder::new(&compressed[..]).unwrap().read_to_end(&mut left),
         };
         assert!(end.is_err() && left.len() > 100_000);
-        let plain = place.path().join("plain");
+        let plain = dir.path().join("plain");
         fs::write(&plain, &left).unwrap();
-        let expected = look(&[plain], 1, &place.path().join(format!("{name}.plain")));
-        let outcome = look(&[file], 1, &place.path().join(format!("{name}.out")));
+        let expected = analyze(&[plain], 1, &dir.path().join(format!("{name}.plain")));
+        let outcome = analyze(&[file], 1, &dir.path().join(format!("{name}.out")));
         let capture = &outcome.captures[0];
-        assert!(capture.fault.as_ref().unwrap().contains("cannot be read"), "{capture:?}");
+        assert!(capture.error.as_ref().unwrap().contains("cannot be read"), "{capture:?}");
         assert_eq!(capture.packets, expected.captures[0].packets, "{name}");
     }
 }
 
 #[test]
 fn results_are_replaced_only_on_request() {
-    let place = tempfile::tempdir().unwrap();
-    let out = place.path().join("out");
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let file = dir.path().join("a.pcap");
     fs::write(&file, capture(1, |at| at)).unwrap();
-    look(&[file], 1, &out);
+    analyze(&[file], 1, &out);
     let mut names: Vec<String> = fs::read_dir(&out)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -375,11 +376,11 @@ fn results_are_replaced_only_on_request() {
     names.sort();
     assert!(names.contains(&"flows.json".to_owned()) && names.contains(&"tcp.parquet".to_owned()));
     assert!(names.iter().all(|name| !name.ends_with(".part")), "{names:?}");
-    assert!(matches!(Folder::create(&out, false), Err(FolderError::Taken(_))));
+    assert!(matches!(Folder::create(&out, false), Err(FolderError::HasResults(_))));
     // An unfinished run leaves the earlier results.
     let before = rows(&out, "tcp");
     let mut folder = Folder::create(&out, true).unwrap();
-    let sources = Sources::find(&[place.path().join("a.pcap")]).unwrap();
+    let sources = Sources::find(&[dir.path().join("a.pcap")]).unwrap();
     run(&sources.captures, &plan(1), Some(&mut folder), &Progress::default()).unwrap();
     drop(folder);
     assert_eq!(rows(&out, "tcp"), before);
@@ -387,23 +388,27 @@ fn results_are_replaced_only_on_request() {
 
 /// Analyses a capture with a new set before each of these packets. Returns the counters, the number
 /// of flows in the statistics, and the number of rows of each table over all sets.
-fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'static str, usize>) {
-    let settings = Settings { packets: true, ..Settings::default() };
-    let mut survey = Survey::new(&settings).in_turns();
+fn analyze_in_sets(
+    bytes: &[u8],
+    turns: &[usize],
+) -> (Counters, [u64; 3], BTreeMap<&'static str, usize>) {
+    let mut settings = Settings::default();
+    settings.packets = true;
+    let mut aggregator = Aggregator::new(&settings).with_recent();
     let (mut analysis, mut reader) = (Analysis::new(settings), Reader::default());
     let (mut counters, mut sums, mut rows) = (Counters::default(), [0; 3], BTreeMap::new());
-    let mut over = |survey: &mut Survey, analysis: &mut Analysis, is_end: bool| {
-        std::iter::from_fn(|| analysis.poll()).for_each(|record| survey.add(record));
+    let mut over = |aggregator: &mut Aggregator, analysis: &mut Analysis, is_end: bool| {
+        std::iter::from_fn(|| analysis.poll()).for_each(|record| aggregator.add(record));
         let each = |schema: &Schema, batch: &Batch| {
             *rows.entry(schema.table).or_default() += batch.rows();
         };
         if is_end {
-            survey.flush(true, each)
+            aggregator.flush(true, each)
         } else {
-            survey.turn(each)
+            aggregator.rotate(each)
         }
-        counters.add(&analysis.turn());
-        let recent = survey.take_recent();
+        counters.add(&analysis.take_counters());
+        let recent = aggregator.take_recent();
         let [up, down] = recent.bytes;
         sums.iter_mut().zip([recent.flows, up, down]).for_each(|(sum, part)| *sum += part);
     };
@@ -412,42 +417,42 @@ fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'st
     {
         if let Ok(Step::Packet(packet, _)) = reader.step(&bytes[at..]) {
             if turns.contains(&index) {
-                over(&mut survey, &mut analysis, false);
+                over(&mut aggregator, &mut analysis, false);
             }
-            analysis.packet(&reader.interfaces()[0], &packet);
+            analysis.handle_packet(&reader.interfaces()[0], &packet);
             index += 1;
         }
         at += length;
     }
     analysis.finish();
-    over(&mut survey, &mut analysis, true);
+    over(&mut aggregator, &mut analysis, true);
     (counters, sums, rows)
 }
 
 #[test]
 fn rotation_never_loses_or_repeats_a_row() {
     let bytes = capture(5, |at| at);
-    let whole = in_turns(&bytes, &[]);
+    let whole = analyze_in_sets(&bytes, &[]);
     assert_eq!((whole.0.packets, whole.1[0], whole.2["tcp"], whole.2["packets"]), (35, 5, 5, 35));
-    for turn in 0..35 {
-        let found = in_turns(&bytes, &[turn, 20]);
-        assert_eq!((found.0, found.1), (whole.0.clone(), whole.1), "{turn}");
+    for set_index in 0..35 {
+        let found = analyze_in_sets(&bytes, &[set_index, 20]);
+        assert_eq!((found.0, found.1), (whole.0.clone(), whole.1), "{set_index}");
         for (table, rows) in &found.2 {
             // A device that occurs in several sets has a row in each.
-            assert!(*table == "devices" || rows == &whole.2[table], "{turn}: {table}");
+            assert!(*table == "devices" || rows == &whole.2[table], "{set_index}: {table}");
         }
     }
 }
 
 /// Statistics of the flows of a capture, with rows written after each record or at the end.
-fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
-    let mut survey = Survey::new(&Settings::default()).without_tables();
+fn summarize(bytes: &[u8], is_eager: bool) -> Summary {
+    let mut aggregator = Aggregator::new(&Settings::default()).without_tables();
     let (mut analysis, mut reader) = (Analysis::new(Settings::default()), Reader::default());
     let mut add = |analysis: &mut Analysis| {
         for record in std::iter::from_fn(|| analysis.poll()) {
-            survey.add(record);
+            aggregator.add(record);
             if is_eager {
-                survey.flush(false, |schema, _| panic!("a table of {}", schema.table));
+                aggregator.flush(false, |schema, _| panic!("a table of {}", schema.table));
             }
         }
     };
@@ -456,7 +461,7 @@ fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
         match reader.step(&bytes[at..]).unwrap() {
             Step::Packet(packet, length) => {
                 at += length;
-                analysis.packet(&reader.interfaces()[0], &packet);
+                analysis.handle_packet(&reader.interfaces()[0], &packet);
             }
             Step::Other(length) => at += length,
             Step::More(_) => break,
@@ -465,14 +470,14 @@ fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
     }
     analysis.finish();
     add(&mut analysis);
-    survey.flush(true, |schema, _| panic!("a table of {}", schema.table));
-    survey.summary().clone()
+    aggregator.flush(true, |schema, _| panic!("a table of {}", schema.table));
+    aggregator.summary().clone()
 }
 
 #[test]
 fn the_summary_does_not_depend_on_the_time_of_flushes() {
     let bytes = capture(40, |at| at);
-    let (eager, late) = (added_up(&bytes, true), added_up(&bytes, false));
+    let (eager, late) = (summarize(&bytes, true), summarize(&bytes, false));
     assert_eq!((late.flows, late.servers(10).0.len()), (40, 1));
     assert_eq!((eager.flows, eager.bytes, eager.valid), (late.flows, late.bytes, late.valid));
     assert_eq!(eager.servers(10).0[0].0, late.servers(10).0[0].0);
@@ -481,13 +486,14 @@ fn the_summary_does_not_depend_on_the_time_of_flushes() {
 
 #[test]
 fn a_replaced_run_leaves_no_table() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     fs::write(&file, capture(1, |at| at)).unwrap();
     let sources = Sources::find(&[file]).unwrap();
-    let out = place.path().join("out");
+    let out = dir.path().join("out");
     let write = |packets| {
-        let plan = Plan { settings: Settings { packets, ..Settings::default() }, threads: 1 };
+        let mut plan = plan(1);
+        plan.settings.packets = packets;
         let mut folder = Folder::create(&out, true).unwrap();
         run(&sources.captures, &plan, Some(&mut folder), &Progress::default()).unwrap();
         folder.finish("{}").unwrap();
@@ -511,8 +517,8 @@ fn counted_by_tcpdump(file: &Path, filter: &str) -> Option<u64> {
 
 #[test]
 fn a_filter_matches_the_same_packets_as_tcpdump() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     let mut bytes = capture(9, |at| at);
     // Other protocols, an IPv6 packet, and ARP.
     let other = |protocol: u8, ether: [u8; 2]| {
@@ -547,9 +553,8 @@ fn a_filter_matches_the_same_packets_as_tcpdump() {
         "!(tcp || udp)",
         "src or dst net 192.0.2 && dst portrange 1-100",
     ] {
-        let settings =
-            Settings { filter: Some(Arc::new(filter.parse().unwrap())), ..Settings::default() };
-        let plan = Plan { settings, threads: 2 };
+        let mut plan = plan(2);
+        plan.settings.filter = Some(Arc::new(filter.parse().unwrap()));
         let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
         let Some(wanted) = counted_by_tcpdump(&file, filter) else {
             eprintln!("skipped: tcpdump is not installed");

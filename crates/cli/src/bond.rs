@@ -5,7 +5,7 @@ mod client;
 mod event_log;
 mod gateway;
 mod keygen;
-mod listening;
+mod listen;
 mod lookup;
 mod policy;
 pub mod status;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use manyways_net::bond::metrics_server;
+use manyways_net::bond::metrics;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
@@ -34,7 +34,7 @@ Examples:
   manyways bond gateway --listen 0.0.0.0:4433 --key gateway.key --allow allow
   manyways bond client --gateway gw.example:4433 --gateway-key KEY --key phone.key
 
-docs/bond.md leads from nothing to a working bond.")]
+docs/bond.md explains the setup of a bond step by step.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// Runs a future on this thread, with local tasks and timers.
-fn local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
+fn run_local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -87,11 +87,13 @@ async fn serve_metrics<T>(at: SocketAddr, quiet: bool, text: impl Fn() -> T + 's
 where
     T: Future<Output = String> + 'static,
 {
-    let bound =
-        metrics_server::serve(at, text).await.map_err(|error| {
-            Failure::new(format!("cannot listen on {at} for metrics: {error}"))
-                .hint(listening::hint(at, &error, "name another port with --metrics"))
-        })?;
+    let bound = metrics::serve(at, text).await.map_err(|error| {
+        Failure::new(format!("cannot listen on {at} for metrics: {error}")).hint(listen::hint(
+            at,
+            &error,
+            "name another port with --metrics",
+        ))
+    })?;
     if !quiet {
         eprintln!("manyways: metrics on http://{bound}/metrics");
     }
@@ -99,7 +101,7 @@ where
 }
 
 /// Returns a future that is ready after SIGINT or SIGTERM.
-fn stopped() -> Result<impl Future<Output = ()>> {
+fn stop_signal() -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// converted by their `Display`, without a hint.
 #[derive(Debug)]
 pub struct Failure {
-    sentence: String,
+    message: String,
     hint: Option<String>,
     code: u8,
 }
@@ -15,18 +15,31 @@ pub struct Failure {
 #[cfg_attr(not(feature = "get"), allow(dead_code, reason = "used by a part of the commands"))]
 impl Failure {
     /// A failure of the operation (exit code 1).
-    pub fn new(sentence: impl Into<String>) -> Self {
-        Self { sentence: without_numbers(&sentence.into()), hint: None, code: 1 }
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: without_errno(&message.into()), hint: None, code: 1 }
     }
 
     /// An invalid command line or input (exit code 2).
-    pub fn usage(sentence: impl Into<String>) -> Self {
-        Self::new(sentence).code(2)
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(message).code(2)
+    }
+
+    /// Returns a usage error with its hint.
+    pub fn refuse<T, E: From<Self>>(
+        sentence: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Result<T, E> {
+        Err(Self::usage(sentence).hint(hint).into())
     }
 
     /// Sets the step that may solve the failure.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Sets the step that may solve the failure, if there is one.
+    pub fn maybe_hint(self, hint: Option<impl Into<String>>) -> Self {
+        Self { hint: hint.map(Into::into), ..self }
     }
 
     /// Sets another exit code.
@@ -35,8 +48,8 @@ impl Failure {
     }
 
     /// Puts a subject before the message.
-    pub fn about(self, subject: &str) -> Self {
-        Self { sentence: format!("{subject}: {}", self.sentence), ..self }
+    pub fn with_subject(self, subject: &str) -> Self {
+        Self { message: format!("{subject}: {}", self.message), ..self }
     }
 
     /// Whether the failure is a usage error (exit code 2).
@@ -44,7 +57,7 @@ impl Failure {
         self.code == 2
     }
 
-    pub fn hinted(&self) -> Option<&str> {
+    pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
@@ -60,7 +73,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
+        f.write_str(&self.message)
     }
 }
 
@@ -73,9 +86,9 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Removes the numbers of system errors, which add no information for the user.
-fn without_numbers(sentence: &str) -> String {
+fn without_errno(message: &str) -> String {
     const OPEN: &str = " (os error ";
-    let mut parts = sentence.split(OPEN);
+    let mut parts = message.split(OPEN);
     let mut words = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         match part.split_once(')') {
@@ -94,9 +107,9 @@ mod tests {
 
     #[test]
     fn the_numbers_of_system_errors_are_left_out() {
-        let sentence = "cannot read a: no such file (os error 2); cannot write b (os error 13)";
-        let words = without_numbers(sentence);
+        let message = "cannot read a: no such file (os error 2); cannot write b (os error 13)";
+        let words = without_errno(message);
         assert_eq!(words, "cannot read a: no such file; cannot write b");
-        assert_eq!(without_numbers("x (os error y) z"), "x (os error y) z");
+        assert_eq!(without_errno("x (os error y) z"), "x (os error y) z");
     }
 }

@@ -1,5 +1,6 @@
 //! `manyways get`: fetches objects over every network of this host at once.
 
+mod download;
 mod events;
 mod networks;
 mod options;
@@ -7,22 +8,24 @@ mod progress;
 mod report;
 mod session;
 mod stdout;
-mod wanted;
+mod stop;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 pub use options::Args;
+#[cfg(feature = "demo")]
+pub use progress::share;
 use session::Session;
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let wanted = wanted::list(&args)?;
+    let wanted = download::list(&args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
-    let done = runtime.block_on(async { Session::begin(&args, &wanted)?.run(&wanted).await });
+    let done = runtime.block_on(async { Session::new(&args, &wanted)?.run(&wanted).await });
     // A blocked name look-up or disk flush must not delay the exit.
     runtime.shutdown_background();
     done

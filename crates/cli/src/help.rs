@@ -5,27 +5,27 @@ use clap::{ArgGroup, Command, CommandFactory};
 /// Returns the command line. Paragraphs below the options become one line each, because clap wraps
 /// them: lines that are already wrapped in the source would be wrapped twice.
 pub fn command() -> Command {
-    with_whole_paragraphs(crate::Cli::command())
+    with_joined_paragraphs(crate::Cli::command())
 }
 
 /// Returns the command line without hidden options, because the generators of completions do not
 /// omit them.
-pub fn shown() -> Command {
+pub fn without_hidden_options() -> Command {
     without_hidden(&command()).propagate_version(true)
 }
 
-fn with_whole_paragraphs(command: Command) -> Command {
-    let text = command.get_after_help().map(|text| whole_paragraphs(&text.to_string()));
+fn with_joined_paragraphs(command: Command) -> Command {
+    let text = command.get_after_help().map(|text| join_paragraphs(&text.to_string()));
     let command = match text {
         Some(text) => command.after_help(text),
         None => command,
     };
-    command.mut_subcommands(with_whole_paragraphs)
+    command.mut_subcommands(with_joined_paragraphs)
 }
 
 /// Joins lines of prose. Indented lines are examples and remain, like headings, which end in a
 /// colon.
-fn whole_paragraphs(text: &str) -> String {
+fn join_paragraphs(text: &str) -> String {
     let mut joined = String::new();
     let mut before = "";
     for line in text.lines() {
@@ -70,7 +70,7 @@ mod tests {
     fn prose_is_joined_and_examples_are_not() {
         let text = "Examples:\n  a b\n  c\n\nOne sentence\ngoes on.\nExit code: 0.\n\nEnd";
         let joined = "Examples:\n  a b\n  c\n\nOne sentence goes on. Exit code: 0.\n\nEnd";
-        assert_eq!(whole_paragraphs(text), joined);
+        assert_eq!(join_paragraphs(text), joined);
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
             commands.for_each(|command| found.extend(options(command, is_hidden)));
             found
         }
-        let (all, shown) = (command(), shown());
+        let (all, shown) = (command(), without_hidden_options());
         assert_eq!(options(&shown, false), options(&all, false));
         assert!(options(&shown, true).is_empty());
         #[cfg(feature = "get")]

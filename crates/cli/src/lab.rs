@@ -11,9 +11,9 @@ use std::process::{Child, ExitCode, ExitStatus};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use manyways_lab::control::SOCKET;
-use manyways_lab::doubt::Doubt;
 use manyways_lab::registry::{Record, Registry};
-use manyways_lab::{Lab, LabError, SERVE_PATIENCE};
+use manyways_lab::warning::LinkWarning;
+use manyways_lab::{Lab, LabError, SERVER_START_TIMEOUT};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::link_text::LinkError;
@@ -21,10 +21,10 @@ use manyways_unit::Span;
 
 use crate::failure::Failure;
 
-/// Emulate several networks on this machine and run commands in the middle of them.
+/// Emulate several networks on this machine and run commands that use them.
 ///
-/// Real kernel stacks on both sides, real programs, and links whose rate, delay, loss and queue
-/// are what you say. Nothing of it is left when it ends.
+/// Both sides use real kernel stacks and real programs; you set the rate, delay, loss and queue
+/// of each link. A lab removes everything that it created when it ends.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     manyways lab shell --link wifi:down=10mbit,delay=14ms \\\n    \
@@ -73,7 +73,7 @@ pub fn prepare() -> Result<Registry> {
 }
 
 /// Warns about probably unintended settings of a link.
-fn doubt(link: &str, doubts: &[Doubt]) {
+fn warn_doubts(link: &str, doubts: &[LinkWarning]) {
     for doubt in doubts {
         eprintln!("manyways: link `{link}`: {doubt}");
         eprintln!("hint: {}", doubt.hint());
@@ -84,11 +84,11 @@ fn doubt(link: &str, doubts: &[Doubt]) {
 fn serve(lab: &mut Lab, host: usize, command: &str) -> Result<()> {
     if !lab.serve(host, command).map_err(lab_failure)? {
         eprintln!(
-            "manyways: the far command `{command}` listens on no port after {SERVE_PATIENCE}; the lab \
-             goes on without waiting for it"
+            "manyways: the far command `{command}` listens on no port after {SERVER_START_TIMEOUT}; the lab \
+             continues without waiting for it"
         );
         eprintln!(
-            "hint: --far and `serve` are for servers; start other commands by `lab enter --host`"
+            "hint: --far and `serve` start servers; start other commands with `lab enter --host`"
         );
     }
     Ok(())
@@ -99,12 +99,15 @@ fn registry() -> Result<Registry> {
 }
 
 /// Time for a command to end after a signal.
-const GRACE: Span = Span::from_secs(1);
+const KILL_TIMEOUT: Span = Span::from_secs(1);
 
 /// Runs a command in the foreground of the terminal and returns its exit code. A signal to this
 /// process ends the command.
-fn follow(start: impl FnOnce() -> Result<Child>, termination: &Termination) -> Result<ExitCode> {
-    let _foreground = Foreground::keep();
+fn run_foreground(
+    start: impl FnOnce() -> Result<Child>,
+    termination: &Termination,
+) -> Result<ExitCode> {
+    let _foreground = Foreground::save();
     let mut child = start()?;
     let ended = loop {
         match wait(&mut child, None, Some(termination)).context("cannot watch the command")? {
@@ -116,7 +119,7 @@ fn follow(start: impl FnOnce() -> Result<Child>, termination: &Termination) -> R
         }
     };
     let _ = send(child.id() as i32, ended);
-    if !matches!(wait(&mut child, Some(GRACE), None), Ok(Outcome::Exited(_))) {
+    if !matches!(wait(&mut child, Some(KILL_TIMEOUT), None), Ok(Outcome::Exited(_))) {
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -168,7 +171,7 @@ pub fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>,
 }
 
 /// Start of relative file names on the command line.
-fn here() -> PathBuf {
+fn current_folder() -> PathBuf {
     PathBuf::new()
 }
 
@@ -194,7 +197,7 @@ fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
     match found {
         Some(index) => Ok(alive.swap_remove(index)),
         None => {
-            let sentence = match name {
+            let message = match name {
                 Some(name) => format!("no lab called `{name}` is running"),
                 None if alive.is_empty() => "no lab is running".to_owned(),
                 None => "several labs are running".to_owned(),
@@ -204,7 +207,7 @@ fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
             } else {
                 format!("name one of them: {names} (for `lab set`, with --lab)")
             };
-            Err(Failure::new(sentence).hint(hint).into())
+            Err(Failure::new(message).hint(hint).into())
         }
     }
 }

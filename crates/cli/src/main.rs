@@ -25,6 +25,8 @@ mod radio;
 #[cfg(feature = "report")]
 mod report_file;
 mod shell_help;
+#[cfg(any(feature = "flows", feature = "radio"))]
+mod watch;
 
 use std::process::ExitCode;
 
@@ -85,7 +87,7 @@ fn main() -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match cli.map_err(|answer| answer.format(&mut command)) {
         Ok(cli) => cli,
-        Err(answer) => return output::instead(&answer),
+        Err(answer) => return output::print_clap_message(&answer),
     };
     tracing_subscriber::fmt()
         .with_env_filter(

@@ -26,6 +26,7 @@ macro_rules! print {
 }
 
 /// Writes a line to standard output.
+#[cfg(any(feature = "bond", feature = "lab"))]
 macro_rules! println {
     () => { $crate::output::text("\n") };
     ($($arg:tt)*) => { $crate::output::text(&(::std::format!($($arg)*) + "\n")) };
@@ -44,7 +45,7 @@ macro_rules! eprintln {
 }
 
 /// The first write error of standard output.
-static LOST: OnceLock<io::Error> = OnceLock::new();
+static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// Writes text or JSON to standard output. Nothing is written after the first error.
 pub fn text(text: &str) {
@@ -60,18 +61,18 @@ pub fn screen(text: &str) {
 
 /// Writes bytes to standard output without escaping.
 pub fn bytes(bytes: &[u8]) {
-    if is_lost() {
+    if has_failed() {
         return;
     }
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
-        let _ = LOST.set(error);
+        let _ = WRITE_ERROR.set(error);
     }
 }
 
 /// Whether a write to standard output has failed, so that later output is of no use.
-pub fn is_lost() -> bool {
-    LOST.get().is_some()
+pub fn has_failed() -> bool {
+    WRITE_ERROR.get().is_some()
 }
 
 /// Writes to standard error.
@@ -88,7 +89,7 @@ pub fn remark_line(line: &str) {
 
 /// Prints help or the version instead of a command, with exit code 0, or a usage error, with exit
 /// code 2.
-pub fn instead(answer: &clap::Error) -> ExitCode {
+pub fn print_clap_message(answer: &clap::Error) -> ExitCode {
     let words = answer.render().to_string();
     match printable_lines(&words) {
         // A word of the command line may be a file name from a glob pattern.
@@ -96,7 +97,7 @@ pub fn instead(answer: &clap::Error) -> ExitCode {
         // In colours if these are enabled.
         Cow::Borrowed(_) => {
             if let Err(error) = answer.print() {
-                let _ = LOST.set(error);
+                let _ = WRITE_ERROR.set(error);
             }
         }
     }
@@ -110,7 +111,7 @@ pub fn instead(answer: &clap::Error) -> ExitCode {
 /// unless the reader closed the pipe.
 pub fn finish(code: ExitCode) -> ExitCode {
     let flushed = io::stdout().flush();
-    match LOST.get().or(flushed.as_ref().err()) {
+    match WRITE_ERROR.get().or(flushed.as_ref().err()) {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Failure::new(format!("cannot write to standard output: {error}")).report()
         }

@@ -3,15 +3,16 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use manyways_record::document;
 use manyways_sys::interface::{self, DnsSource, Interface, Kind, Metered, Unusable};
 use serde::Serialize;
 
-/// The networks that this host has, and which of them can be used.
+/// List the networks of this host, and show which ones can be used.
 ///
-/// A network can be used when a socket that is bound to it reaches the internet and gets answers.
-/// Nothing is sent to find that out: the kernel is asked which way it would go. Needs no
-/// privilege.
+/// A network can be used if a socket bound to it has a route to the internet and receives replies.
+/// The check sends no packets: it asks the kernel for the route. It needs no
+/// privileges.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +20,7 @@ Examples:
   manyways paths --all --json
   manyways paths --to 192.168.7.20    which networks lead to this server
 
-The first one is the one that the kernel prefers. Exit code: 0, even when no network can be used;
+The kernel prefers the first network. Exit code: 0, even when no network can be used;
 1 when the networks cannot be listed. The JSON is documented in docs/paths.md.")]
 pub struct Args {
     /// Print one JSON document, with every interface, instead of a table.
@@ -28,7 +29,7 @@ pub struct Args {
     /// Also show loopback, and virtual interfaces that are not in use.
     #[arg(long)]
     all: bool,
-    /// Ask for the way to this address instead of the internet at large.
+    /// Check the route to this address instead of the route to the internet.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     to: Vec<IpAddr>,
 }
@@ -36,7 +37,7 @@ pub struct Args {
 /// Accepts no names, because a look-up would send packets.
 fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| {
-        "an IP address was expected, like 192.0.2.7 or 2001:db8::7; `getent ahosts NAME` shows those of \
+        "write an IP address, like 192.0.2.7 or 2001:db8::7; `getent ahosts NAME` shows the addresses of \
          a name"
             .to_owned()
     })
@@ -45,17 +46,16 @@ fn address(text: &str) -> Result<IpAddr, String> {
 pub fn run(args: Args) -> Result<ExitCode> {
     let found = interface::list_towards(&args.to)?;
     if args.json {
-        let document = serde_json::to_string(&document(&found));
-        println!("{}", document.context("cannot make the JSON document")?);
+        print!("{}", document::to_json(&document(&found))?);
     } else {
         let shown: Vec<&Interface> =
-            found.iter().filter(|interface| args.all || of_interest(interface)).collect();
+            found.iter().filter(|interface| args.all || is_shown_by_default(interface)).collect();
         print!("{}", table(&shown));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_interest(interface: &Interface) -> bool {
+fn is_shown_by_default(interface: &Interface) -> bool {
     interface.usable.is_ok()
         || match interface.kind {
             Kind::Loopback => false,
@@ -67,9 +67,10 @@ fn of_interest(interface: &Interface) -> bool {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
     paths: Vec<Path<'a>>,
 }
+
+document!(Document<'_>, "manyways.paths/2");
 
 #[derive(Serialize)]
 struct Path<'a> {
@@ -77,7 +78,7 @@ struct Path<'a> {
     index: u32,
     kind: &'static str,
     addresses: &'a [IpAddr],
-    stranded: Vec<Stranded>,
+    unusable_addresses: Vec<UnusableAddress>,
     gateways: &'a [IpAddr],
     dns: &'a [IpAddr],
     dns_announced: bool,
@@ -89,26 +90,26 @@ struct Path<'a> {
     metric: Option<u32>,
     usable: bool,
     #[serde(flatten)]
-    why_not: Option<WhyNot>,
+    unusable: Option<UnusableReason>,
 }
 
 #[derive(Serialize)]
-struct Stranded {
+struct UnusableAddress {
     address: IpAddr,
     #[serde(flatten)]
-    why_not: WhyNot,
+    unusable: UnusableReason,
 }
 
 #[derive(Serialize)]
-struct WhyNot {
+struct UnusableReason {
     reason: &'static str,
-    why: String,
+    message: String,
     hint: String,
 }
 
-impl From<&Unusable> for WhyNot {
-    fn from(why: &Unusable) -> Self {
-        Self { reason: why.word(), why: why.to_string(), hint: why.hint() }
+impl From<&Unusable> for UnusableReason {
+    fn from(reason: &Unusable) -> Self {
+        Self { reason: reason.code(), message: reason.to_string(), hint: reason.hint() }
     }
 }
 
@@ -118,29 +119,32 @@ fn document(found: &[Interface]) -> Document<'_> {
         .map(|interface| Path {
             name: &interface.name,
             index: interface.index,
-            kind: interface.kind.word(),
+            kind: interface.kind.name(),
             addresses: &interface.addresses,
-            stranded: interface
-                .stranded
+            unusable_addresses: interface
+                .unusable_addresses
                 .iter()
-                .map(|(address, why)| Stranded { address: *address, why_not: why.into() })
+                .map(|(address, reason)| UnusableAddress {
+                    address: *address,
+                    unusable: reason.into(),
+                })
                 .collect(),
             gateways: &interface.gateways,
             dns: &interface.dns,
             dns_announced: interface.dns_announced,
-            dns_source: interface.dns_source.map(DnsSource::word),
+            dns_source: interface.dns_source.map(DnsSource::name),
             metered: interface.metered.is_metered(),
             metered_guess: match interface.metered {
-                Metered::Guessed { why, .. } => Some(why),
+                Metered::Guessed { reason: why, .. } => Some(why),
                 _ => None,
             },
             mtu: interface.mtu,
             metric: interface.metric,
             usable: interface.usable.is_ok(),
-            why_not: interface.usable.as_ref().err().map(WhyNot::from),
+            unusable: interface.usable.as_ref().err().map(UnusableReason::from),
         })
         .collect();
-    Document { schema: "manyways.paths/1", paths }
+    Document { paths }
 }
 
 const TITLES: [&str; 7] = ["NAME", "KIND", "ADDRESS", "GATEWAY", "DNS", "METERED", "USABLE"];
@@ -163,17 +167,17 @@ fn table(shown: &[&Interface]) -> String {
         };
         let usable = match &interface.usable {
             Ok(()) => "yes".to_owned(),
-            Err(why) => {
-                notes.push(format!("{}: {}", interface.name, why.hint()));
-                format!("no: {why}")
+            Err(reason) => {
+                notes.push(format!("{}: {}", interface.name, reason.hint()));
+                format!("no: {reason}")
             }
         };
-        for (address, why) in &interface.stranded {
-            notes.push(format!("{}: {address} is left out: {why}", interface.name));
+        for (address, reason) in &interface.unusable_addresses {
+            notes.push(format!("{}: {address} is not used: {reason}", interface.name));
         }
         if several && !interface.dns_announced && !interface.dns.is_empty() {
             notes.push(format!(
-                "{}: announced no name server that can be found; the host's own is asked over it",
+                "{}: found no name server that this network announces; the host's name servers are used over it",
                 interface.name
             ));
         }
@@ -187,7 +191,7 @@ fn table(shown: &[&Interface]) -> String {
             };
             lines.push([
                 first(&interface.name),
-                first(interface.kind.word()),
+                first(interface.kind.name()),
                 item(&interface.addresses),
                 item(&interface.gateways),
                 item(&interface.dns),

@@ -5,12 +5,11 @@ mod control;
 mod energy;
 mod generate;
 mod infer;
-mod known;
+mod named_profile;
 mod options;
 mod probe;
 mod profiles;
 mod simulate;
-mod timers;
 mod traces;
 mod whatif;
 

@@ -1,8 +1,9 @@
 //! Output files of reports and tables.
 
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use anyhow::{Context, Result};
 
@@ -22,20 +23,22 @@ pub fn check_folder(file: &Path) -> Result<(), Failure> {
 
 /// Fails if an output is the same file as an input or another output. A folder among the inputs
 /// contains tables; outputs inside it are refused too.
-pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
+pub fn check_distinct(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
     for (number, output) in outputs.iter().enumerate() {
-        let Some(own) = place(output) else { continue };
-        let is_taken = |other: &&&Path| place(other).as_ref() == Some(&own);
+        let Some(own) = file_identity(output) else { continue };
+        let is_taken = |other: &&&Path| file_identity(other).as_ref() == Some(&own);
         if inputs.iter().chain(&outputs[..number]).any(|other| is_taken(&other)) {
-            let failure = Failure::usage(format!("{} is used twice", output.display()));
-            return Err(failure.hint("write to another file"));
+            let hint = "write to another file";
+            return Failure::refuse(format!("{} is used twice", output.display()), hint);
         }
         let into = |input: &&&Path| input.is_dir() && is_in(output, input);
         if let Some(input) = inputs.iter().find(into) {
             let (output, input) = (output.display(), input.display());
-            let failure =
-                Failure::usage(format!("{output} would be in {input}, which is an input"));
-            return Err(failure.hint("write to another folder"));
+            let hint = "write to another folder";
+            return Failure::refuse(
+                format!("{output} would be in {input}, which is an input"),
+                hint,
+            );
         }
     }
     Ok(())
@@ -43,7 +46,7 @@ pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
 
 /// Identity of a file: device and inode, or the path if the file does not exist yet. `None` for
 /// devices and pipes, which a write does not replace.
-fn place(path: &Path) -> Option<(u64, u64, PathBuf)> {
+fn file_identity(path: &Path) -> Option<(u64, u64, PathBuf)> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => None,
         Ok(found) => Some((found.dev(), found.ino(), PathBuf::new())),
@@ -65,19 +68,59 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
 }
 
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    // A symbolic link is kept, and a device or pipe is written to directly.
-    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
-        return fs::write(&file, text);
+    let mut part = PartFile::create(file)?;
+    part.write_all(text.as_bytes())?;
+    part.close()
+}
+
+/// A file that gets its final name when it is complete, and is removed otherwise.
+pub struct PartFile {
+    out: BufWriter<File>,
+    /// Temporary and final path; `None` for a device or pipe.
+    paths: Option<(PathBuf, PathBuf)>,
+}
+
+impl PartFile {
+    /// A symbolic link is kept, and a device or pipe is written to directly.
+    pub fn create(file: &Path) -> io::Result<Self> {
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
+            let out = BufWriter::new(File::options().write(true).open(&file)?);
+            return Ok(Self { out, paths: None });
+        }
+        let mut part = file.clone().into_os_string();
+        part.push(".part");
+        let out = BufWriter::new(File::create(&part)?);
+        Ok(Self { out, paths: Some((part.into(), file)) })
     }
-    let mut part = file.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &file));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
+
+    /// Writes the rest, and renames the file.
+    pub fn close(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        if let Some((part, file)) = &self.paths {
+            fs::rename(part, file)?;
+        }
+        self.paths = None;
+        Ok(())
     }
-    written
+}
+
+impl Write for PartFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.paths {
+            let _ = fs::remove_file(part);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -95,12 +138,12 @@ mod tests {
         let (inside, beside) = (tables.join("new.html"), folder.path().join("new.html"));
         let inputs = [tables.as_path(), read.as_path()];
         for refused in [&read, &link, &inside, &tables.join("../tables/new.html")] {
-            let failure = keep_apart(&inputs, &[refused]).unwrap_err();
-            assert!(failure.is_usage() && failure.hinted().is_some(), "{}", refused.display());
+            let failure = check_distinct(&inputs, &[refused]).unwrap_err();
+            assert!(failure.is_usage() && failure.hint_text().is_some(), "{}", refused.display());
         }
-        assert!(keep_apart(&inputs, &[&beside, &beside]).is_err());
-        assert!(keep_apart(&inputs, &[&beside, Path::new("/dev/null")]).is_ok());
-        assert!(keep_apart(&[], &[]).is_ok());
+        assert!(check_distinct(&inputs, &[&beside, &beside]).is_err());
+        assert!(check_distinct(&inputs, &[&beside, Path::new("/dev/null")]).is_ok());
+        assert!(check_distinct(&[], &[]).is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::help;
 /// Example: manyways completions bash > /etc/bash_completion.d/manyways
 #[derive(clap::Args)]
 pub struct CompletionsArgs {
-    /// Which shell.
+    /// Name of the shell.
     shell: clap_complete::Shell,
 }
 
@@ -21,14 +21,19 @@ pub struct CompletionsArgs {
 /// Example: manyways man /usr/local/share/man/man1
 #[derive(clap::Args)]
 pub struct ManArgs {
-    /// The folder; made if it is not there.
+    /// Destination folder; created if it does not exist.
     folder: PathBuf,
 }
 
 pub fn completions(args: CompletionsArgs) -> Result<ExitCode> {
     // Generated in memory, because the generator panics on a write error.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut help::shown(), "manyways", &mut script);
+    clap_complete::generate(
+        args.shell,
+        &mut help::without_hidden_options(),
+        "manyways",
+        &mut script,
+    );
     crate::output::bytes(&script);
     Ok(ExitCode::SUCCESS)
 }

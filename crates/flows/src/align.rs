@@ -1,67 +1,67 @@
 //! Alignment of captures from several capture points: matches the streams of the points, measures
 //! the delay of bytes from point to point, and estimates the offset of the points' clocks.
 //!
-//! A [`Track`] is one direction of a stream at one point; [`Follow`] extracts the tracks of a
-//! capture, and [`orient()`] determines their direction along the chain of points.
-//! [`pairing::pair`] finds the same bytes in the tracks of two points: by TCP sequence numbers if
+//! A [`Track`] is one direction of a stream at one point; [`TrackExtractor`] extracts the tracks of
+//! a capture, and [`orient()`] determines their direction along the chain of points.
+//! A [`Pairing`] has the same bytes in the tracks of two points: by TCP sequence numbers if
 //! both points captured the same connection, otherwise by content, because a proxy between the
-//! points changes the segmentation or framing of the bytes. [`Clock`] estimates clock offset and
-//! drift from the times at both points. A [`Log`] contains the times at which bytes passed points
-//! without a capture. [`Report`] combines these for a chain of points and divides a delay into
-//! parts, as the paper on wearables does (3.3.2).
+//! points changes the segmentation or framing of the bytes. [`ClockAlignment`] estimates clock
+//! offset and drift from the times at both points. A [`ProxyLog`] contains the times at which bytes
+//! passed points without a capture. [`Report`] combines these for a chain of points and divides a
+//! delay into parts, as the paper on wearables does (3.3.2).
 //!
 //! Each time is the time at which bytes first passed a point. If they were lost after the point,
-//! their delay includes the time of the retransmission; [`Sample::was_resent`] is set if this is
-//! known.
+//! their delay includes the time of the retransmission; [`Delay::was_retransmitted`] is set if this
+//! is known.
 
 mod anchor;
-pub mod clock;
+mod clock;
 mod content;
-pub mod delay;
-pub mod follow;
+mod delay;
+mod extract;
 mod hull;
-pub mod log;
+mod log;
 mod orient;
-pub mod pairing;
+mod pairing;
 mod part;
-pub mod report;
+mod report;
 mod row;
 mod sequence;
 #[cfg(test)]
 mod tests;
-pub mod track;
+mod track;
 
 use std::fmt;
 
 use manyways_unit::{Span, Time};
 
-pub use clock::{Clock, Ppm};
+pub use clock::{ClockAlignment, Ppm};
 pub use delay::{Sample, Summary};
-pub use follow::{Follow, Followed};
-pub use log::{Log, LogError};
+pub use extract::{CaptureTracks, TrackExtractor};
+pub use log::{LogError, LogErrorKind, MAX_LINE_LEN, MAX_LINES, MAX_STREAMS, ProxyLog};
 pub use orient::orient;
-pub use pairing::{How, Match, Pairing, Same};
-pub use part::{Name, Part, Trust};
-pub use report::{Pair, Place, Point, Report};
+pub use pairing::{CommonRange, MAX_AMBIGUOUS, MAX_TRACKS, Match, MatchEvidence, Pairing};
+pub use part::{Accuracy, Part, PartName};
+pub use report::{Pair, PairedStream, Point, PointLocation, Report};
 pub use row::Delay;
-pub use track::{Carries, Origin, Track};
+pub use track::{SequenceSource, Track, TrackContent};
 
 /// Direction of a stream along the chain of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum ChainDirection {
     /// From the first point to the last.
-    Along,
+    Forward,
     /// From the last to the first.
-    Against,
+    Reverse,
 }
 
-impl Way {
-    pub const BOTH: [Self; 2] = [Self::Along, Self::Against];
+impl ChainDirection {
+    pub const BOTH: [Self; 2] = [Self::Forward, Self::Reverse];
 
-    pub const fn other(self) -> Self {
+    pub const fn opposite(self) -> Self {
         match self {
-            Self::Along => Self::Against,
-            Self::Against => Self::Along,
+            Self::Forward => Self::Reverse,
+            Self::Reverse => Self::Forward,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Difference {
     }
 
     /// Returns the absolute value.
-    pub const fn size(self) -> Span {
+    pub const fn abs(self) -> Span {
         Span::from_nanos(self.0.unsigned_abs())
     }
 
@@ -116,6 +116,6 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        write!(f, "{sign}{}", self.size())
+        write!(f, "{sign}{}", self.abs())
     }
 }

@@ -1,32 +1,32 @@
 //! Analysis of a capture: from packets to rows.
 //!
 //! An [`Analysis`] takes packets in the order of the capture and returns a [`Record`] for each
-//! flow, request or message that has ended. A [`Survey`] combines the records of one or more
+//! flow, request or message that has ended. A [`Aggregator`] combines the records of one or more
 //! analyses.
 
+mod aggregator;
+mod app_reader;
 mod application;
 mod bluetooth;
-mod busiest;
-mod conversation;
 mod devices;
-mod distribution;
 mod dns;
+mod enrichment;
 mod exchange;
 mod fetch;
+mod flow_state;
+mod histogram;
 mod http;
 mod initiator;
-mod joined;
 mod mptcp;
 mod overview;
 mod packet;
-mod reads;
 mod shard;
 mod summary;
-mod survey;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod top_entries;
 mod udp;
 
 use std::collections::VecDeque;
@@ -36,45 +36,48 @@ use std::sync::Arc;
 use manyways_unit::Time;
 use sha2::{Digest, Sha256};
 
+pub use self::aggregator::{Aggregator, schemas};
+use self::app_reader::AppRecord;
+use self::application::AppProperties;
 pub use self::application::Application;
-use self::application::Learned;
-pub use self::busiest::{Busiest, Share};
-pub use self::conversation::Traffic;
-use self::conversation::{Conversation, Second};
-pub use self::distribution::{Distribution, Quantity};
+pub use self::enrichment::Enrichment;
 pub use self::exchange::FlowExchange;
+pub use self::flow_state::Traffic;
+use self::flow_state::{FlowState, Second};
+pub use self::histogram::{Histogram, Quantity};
 pub use self::http::HttpTransaction;
 use self::initiator::Initiators;
-pub use self::joined::Joined;
-pub use self::overview::{Carried, Class, LOSSES, Overview, Party, Slow, WINDOWS};
+pub use self::overview::{
+    DeviceKind, EndpointStats, LOSS_BOUNDS, MAX_INITIAL_WINDOW, Overview, SlowTransfer,
+    TrafficTotals,
+};
 pub use self::packet::FlowPacket;
-use self::reads::Read;
 pub use self::shard::shard;
 pub use self::summary::{Server, Summary};
-pub use self::survey::{Survey, schemas};
 pub use self::tcp::TcpFlow;
 pub use self::timeline::{Timeline, Volume};
+pub use self::top_entries::{EntryCounters, TopEntries};
 pub use self::udp::UdpFlow;
 use crate::columns::columns;
 use crate::device;
 use crate::filter::{Candidate, Filter};
-use crate::flow::{self, Passing, Table};
+use crate::flow::{self, FlowContext, Table};
 use crate::server::Organisations;
 use manyways_record::table::{Column, Row};
 use manyways_unit::Prefix;
 use manyways_wire::bluetooth::{Control, Event, Host, StreamSummary};
 use manyways_wire::capture::{Interface, Packet};
 use manyways_wire::dhcp::{self, Leases};
-use manyways_wire::dns::{Lookup, Lookups, Resolved, Told, Transport};
-use manyways_wire::frame::{self, Datagram, Fragments, Opaque, Whole};
-use manyways_wire::stream::{End, Exchange};
+use manyways_wire::dns::{HostsTable, Lookup, Lookups, Resolution, Transport};
+use manyways_wire::frame::{self, Fragments, IpPacket, Reassembled, SkipReason};
+use manyways_wire::stream::{Endpoint, Exchange};
 use manyways_wire::tcp::Segment;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Ports of DNS and of multicast DNS.
-const NAME_SERVERS: [u16; 2] = [53, 5353];
-const DHCP: [u16; 2] = [67, 68];
+const DNS_PORTS: [u16; 2] = [53, 5353];
+const DHCP_PORTS: [u16; 2] = [67, 68];
 
 /// Identifier of a flow in all tables: a hash of protocol, endpoints and start time, so that it is
 /// the same in each run; below 2^63.
@@ -83,7 +86,7 @@ pub struct FlowId(pub u64);
 
 /// The endpoint of a flow on the local side of the capture point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Side {
+pub enum LocalEndpoint {
     /// The client; also if the side is unknown.
     #[default]
     Client,
@@ -93,6 +96,7 @@ pub enum Side {
 
 /// Options of an [`Analysis`].
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Settings {
     /// Local prefixes. If neither endpoint of a flow is local, or both are, the client counts as
     /// local.
@@ -104,13 +108,13 @@ pub struct Settings {
     /// Organisations by address; `None` for the built-in table.
     pub organisations: Option<Arc<Organisations>>,
     /// Host names of addresses from other sources than the capture.
-    pub told: Option<Arc<Told>>,
+    pub hosts_table: Option<Arc<HostsTable>>,
     /// Also return a record for each packet.
     pub packets: bool,
     /// Collect the data of a report: [`Summary::overview`] and [`Counters::timeline`].
     pub overview: bool,
     /// Key for the pseudonyms that replace addresses and names; `None` for no anonymization.
-    pub mask: Option<[u8; 32]>,
+    pub pseudonym_key: Option<[u8; 32]>,
     /// Packets before this time do not count.
     pub from: Option<Time>,
     /// Packets at or after this time do not count.
@@ -135,7 +139,7 @@ pub enum Record {
     /// A DNS query and its response.
     Lookup(Box<Lookup>),
     /// Names and addresses of a DNS response, and the time of the response.
-    Resolved(Time, Box<Resolved>),
+    Resolved(Time, Box<Resolution>),
     /// A DHCP lease.
     Lease(Box<dhcp::Lease>),
     /// A segment with MPTCP options.
@@ -154,7 +158,7 @@ pub struct Multipath {
     pub at: Time,
     pub id: FlowId,
     /// The sender.
-    pub from: End,
+    pub from: Endpoint,
     /// The TCP header with the captured part of its options.
     pub header: Vec<u8>,
     /// Original length of the segment in bytes.
@@ -182,17 +186,17 @@ pub struct Counters {
     /// Packets of Bluetooth HCI.
     pub bluetooth: u64,
     /// Segments with an incomplete or invalid header.
-    pub tcp_broken: u64,
+    pub tcp_malformed: u64,
     /// IP packets with another protocol.
-    pub others: u64,
+    pub other_protocols: u64,
     /// Frames without a decodable IP packet, by reason.
-    pub opaque: std::collections::BTreeMap<Opaque, u64>,
+    pub undecoded: std::collections::BTreeMap<SkipReason, u64>,
     pub fragments: u64,
     /// Packets that the capture reports as lost.
-    pub missed: u64,
+    pub dropped: u64,
     /// Packets that are earlier than the previous packet of the capture, whether or not they match
     /// the filter.
-    pub steps_back: u64,
+    pub clock_steps_back: u64,
     /// Time of the earliest packet. `None` without packets.
     pub first: Option<Time>,
     /// Time of the latest packet. `None` without packets.
@@ -207,7 +211,7 @@ pub struct Counters {
 pub struct Analysis {
     settings: Settings,
     fragments: Fragments,
-    tcp: Table<Conversation>,
+    tcp: Table<FlowState>,
     udp: crate::udp::Table,
     lookups: Lookups,
     leases: Leases,
@@ -216,7 +220,7 @@ pub struct Analysis {
     initiators: Initiators,
     records: VecDeque<Record>,
     counters: Counters,
-    /// Flows evicted before the last [`Analysis::turn`].
+    /// Flows evicted before the last [`Analysis::take_counters`].
     evicted_before: u64,
 }
 
@@ -241,14 +245,14 @@ impl Counters {
         self.tcp += other.tcp;
         self.udp += other.udp;
         self.bluetooth += other.bluetooth;
-        self.tcp_broken += other.tcp_broken;
-        self.others += other.others;
-        for (opaque, count) in &other.opaque {
-            *self.opaque.entry(*opaque).or_default() += count;
+        self.tcp_malformed += other.tcp_malformed;
+        self.other_protocols += other.other_protocols;
+        for (opaque, count) in &other.undecoded {
+            *self.undecoded.entry(*opaque).or_default() += count;
         }
         self.fragments += other.fragments;
-        self.missed += other.missed;
-        self.steps_back += other.steps_back;
+        self.dropped += other.dropped;
+        self.clock_steps_back += other.clock_steps_back;
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
         self.evicted += other.evicted;
@@ -256,24 +260,24 @@ impl Counters {
     }
 }
 
-impl Side {
-    pub fn end(self) -> End {
+impl LocalEndpoint {
+    pub fn end(self) -> Endpoint {
         match self {
-            Self::Client => End::Client,
-            Self::Server => End::Server,
+            Self::Client => Endpoint::Client,
+            Self::Server => Endpoint::Server,
         }
     }
 
     /// Returns `client` or `server`.
     pub fn name(self) -> &'static str {
-        name(self.end())
+        endpoint_name(self.end())
     }
 }
 
-fn name(end: End) -> &'static str {
+fn endpoint_name(end: Endpoint) -> &'static str {
     match end {
-        End::Client => "client",
-        End::Server => "server",
+        Endpoint::Client => "client",
+        Endpoint::Server => "server",
     }
 }
 
@@ -314,39 +318,39 @@ impl Analysis {
         }
     }
 
-    /// Returns the counters since the start or the last [`Self::turn`].
+    /// Returns the counters since the start or the last [`Self::take_counters`].
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
     /// Number of flows in the flow tables.
-    pub fn live(&self) -> usize {
+    pub fn active_flows(&self) -> usize {
         self.tcp.len() + self.udp.len()
     }
 
     /// Handles a packet that `interface` captured.
-    pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
+    pub fn handle_packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
         let Settings { from, to, .. } = &self.settings;
         if from.is_some_and(|from| packet.at < from) || to.is_some_and(|to| packet.at >= to) {
             return;
         }
         // The filter cannot be applied to lost packets: all of them count.
-        self.counters.missed += packet.lost_before;
-        self.counters.steps_back += u64::from(packet.steps_back);
+        self.counters.dropped += packet.dropped_before;
+        self.counters.clock_steps_back += u64::from(packet.is_out_of_order);
         if let Some(filter) = self.settings.filter.take() {
-            self.filtered(&filter, interface, packet);
+            self.handle_filtered(&filter, interface, packet);
             self.settings.filter = Some(filter);
             return;
         }
         self.count(packet.at, 1, packet.length);
         if interface.link.is_bluetooth() {
-            self.bluetooth(interface, packet);
+            self.handle_bluetooth(interface, packet);
             return;
         }
         // Matched by reference, because the value is large.
-        match &frame::datagram(interface.link, packet.bytes, packet.length) {
-            Ok(datagram) => self.datagram((interface, packet), datagram),
-            Err(opaque) => *self.counters.opaque.entry(*opaque).or_default() += 1,
+        match &frame::ip_packet(interface.link, packet.bytes, packet.length) {
+            Ok(datagram) => self.handle_datagram((interface, packet), datagram),
+            Err(opaque) => *self.counters.undecoded.entry(*opaque).or_default() += 1,
         }
     }
 
@@ -356,12 +360,12 @@ impl Analysis {
         self.tcp.advance(now);
         self.udp.advance(now);
         self.lookups.advance(now);
-        self.collect();
+        self.collect_tcp();
         self.collect_names();
     }
 
     /// Returns the counters and resets them. Flows continue.
-    pub fn turn(&mut self) -> Counters {
+    pub fn take_counters(&mut self) -> Counters {
         self.count_evicted();
         let counters = std::mem::take(&mut self.counters);
         self.evicted_before += counters.evicted;
@@ -379,7 +383,7 @@ impl Analysis {
         self.udp.finish();
         self.lookups.finish();
         self.leases.finish();
-        self.collect();
+        self.collect_tcp();
         self.collect_names();
         if let Some(host) = &mut self.host {
             host.finish(|_| {});
@@ -395,50 +399,55 @@ impl Analysis {
     }
 
     /// Handles a packet if it matches the filter.
-    fn filtered(&mut self, filter: &Filter, interface: &Interface, packet: &Packet<'_>) {
+    fn handle_filtered(&mut self, filter: &Filter, interface: &Interface, packet: &Packet<'_>) {
         let link = interface.link;
         let of = |length, datagram| Candidate { link, frame: packet.bytes, length, datagram };
         let found = match link.is_bluetooth() {
-            true => Err(Opaque::Link(link)),
-            false => frame::datagram(link, packet.bytes, packet.length),
+            true => Err(SkipReason::Link(link)),
+            false => frame::ip_packet(link, packet.bytes, packet.length),
         };
         if let Ok(datagram) = &found
             && let Some(part) = datagram.fragment
         {
             let Some(whole) = self.fragments.add(packet.at, datagram, part) else { return };
-            let frames = frames(&whole, packet, datagram);
-            let Whole { payload, carried, parts, length } = whole;
-            let whole =
-                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
+            let frames = frame_bytes(&whole, packet, datagram);
+            let Reassembled { payload, payload_length: carried, fragments: parts, length } = whole;
+            let whole = IpPacket {
+                payload: &payload,
+                payload_length: carried,
+                fragment: None,
+                length,
+                ..*datagram
+            };
             if filter.matches(&of(frames, Ok(&whole))) {
                 self.count(packet.at, parts as u64, frames);
                 self.counters.fragments += parts as u64;
-                self.carried((interface, packet), frames, &whole);
+                self.handle_transport((interface, packet), frames, &whole);
             }
             return;
         }
         // An unsupported link type is reported whatever the filter is.
-        let is_unread = matches!(found, Err(Opaque::Link(link)) if !link.is_bluetooth());
+        let is_unread = matches!(found, Err(SkipReason::Link(link)) if !link.is_bluetooth());
         let candidate = of(packet.length, found.as_ref().map_err(|opaque| *opaque));
         if !is_unread && !filter.matches(&candidate) {
             return;
         }
         self.count(packet.at, 1, packet.length);
         match found {
-            Ok(datagram) => self.carried((interface, packet), packet.length, &datagram),
-            Err(_) if link.is_bluetooth() => self.bluetooth(interface, packet),
-            Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
+            Ok(datagram) => self.handle_transport((interface, packet), packet.length, &datagram),
+            Err(_) if link.is_bluetooth() => self.handle_bluetooth(interface, packet),
+            Err(opaque) => *self.counters.undecoded.entry(opaque).or_default() += 1,
         }
     }
 
     fn count(&mut self, at: Time, packets: u64, bytes: usize) {
         self.counters.count(at, packets, bytes);
         if self.settings.overview {
-            self.counters.timeline.pass(at, Volume { flows: [0; 2], all: bytes as u64 });
+            self.counters.timeline.record(at, Volume { flows: [0; 2], all: bytes as u64 });
         }
     }
 
-    fn bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
+    fn handle_bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
         self.counters.bluetooth += 1;
         let host = self.host.get_or_insert_default();
         host.handle(interface, packet, |_| {});
@@ -447,64 +456,69 @@ impl Analysis {
         }
     }
 
-    fn datagram(
+    fn handle_datagram(
         &mut self,
         (interface, packet): (&Interface, &Packet<'_>),
-        datagram: &Datagram<'_>,
+        datagram: &IpPacket<'_>,
     ) {
         let Some(part) = datagram.fragment else {
-            self.carried((interface, packet), packet.length, datagram);
+            self.handle_transport((interface, packet), packet.length, datagram);
             return;
         };
         self.counters.fragments += 1;
         if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
-            let frames = frames(&whole, packet, datagram);
-            let Whole { payload, carried, length, .. } = whole;
-            let whole =
-                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
-            self.carried((interface, packet), frames, &whole);
+            let frames = frame_bytes(&whole, packet, datagram);
+            let Reassembled { payload, payload_length: carried, length, .. } = whole;
+            let whole = IpPacket {
+                payload: &payload,
+                payload_length: carried,
+                fragment: None,
+                length,
+                ..*datagram
+            };
+            self.handle_transport((interface, packet), frames, &whole);
         }
     }
 
     /// `frames` is the original length of all frames of the packet, in bytes.
-    fn carried(
+    fn handle_transport(
         &mut self,
         (interface, packet): (&Interface, &Packet<'_>),
         frames: usize,
-        datagram: &Datagram<'_>,
+        datagram: &IpPacket<'_>,
     ) {
-        let (bytes, length) = (datagram.payload, datagram.carried);
+        let (bytes, length) = (datagram.payload, datagram.payload_length);
         let flow = match datagram.protocol {
             TCP => match &mut Segment::read(bytes, length) {
                 Some(segment) => {
-                    segment.packet = datagram.id;
+                    segment.ip_id = datagram.id;
                     self.counters.tcp += 1;
-                    self.segment(packet.at, datagram, segment)
+                    self.handle_segment(packet.at, datagram, segment)
                 }
                 None => {
-                    self.counters.tcp_broken += 1;
+                    self.counters.tcp_malformed += 1;
                     None
                 }
             },
             UDP => manyways_wire::udp::Datagram::read(bytes, length).and_then(|carried| {
                 self.counters.udp += 1;
-                self.message(packet.at, datagram, &carried)
+                self.handle_udp(packet.at, datagram, &carried)
             }),
             _ => {
-                self.counters.others += 1;
+                self.counters.other_protocols += 1;
                 None
             }
         };
         if let (true, Some((_, from))) = (self.settings.overview, flow) {
             let mut volume = Volume::default();
             volume.flows[from as usize] = frames as u64;
-            self.counters.timeline.pass(packet.at, volume);
+            self.counters.timeline.record(packet.at, volume);
         }
         if self.settings.packets {
-            let Datagram { source, destination, length, .. } = *datagram;
+            let IpPacket { source, destination, length, .. } = *datagram;
             let client = match flow {
-                Some((_, End::Client)) => source,
-                Some((_, End::Server)) => destination,
+                Some((_, Endpoint::Client)) => source,
+                Some((_, Endpoint::Server)) => destination,
                 None => self.initiators.client(datagram),
             };
             let server = if client == source { destination } else { source };
@@ -512,7 +526,8 @@ impl Analysis {
                 self.initiators.learn(client, server);
             }
             let is_from_client = client == source;
-            let is_up = is_from_client == (self.settings.side(client, server) == Side::Client);
+            let is_up = is_from_client
+                == (self.settings.local_endpoint(client, server) == LocalEndpoint::Client);
             self.records.push_back(Record::Packet(FlowPacket {
                 at: packet.at,
                 length: u32::try_from(length).unwrap_or(u32::MAX),
@@ -526,29 +541,30 @@ impl Analysis {
     }
 
     /// Handles a TCP segment. Returns its flow and its sender.
-    fn segment(
+    fn handle_segment(
         &mut self,
         now: Time,
-        datagram: &Datagram<'_>,
+        datagram: &IpPacket<'_>,
         segment: &Segment<'_>,
-    ) -> Option<(FlowId, End)> {
-        let passing = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
-        let Passing { from, place, connection, attached, .. } = passing;
+    ) -> Option<(FlowId, Endpoint)> {
+        let context = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
+        let FlowContext { from, offset: place, connection, attached, .. } = context;
         // Computed only when needed, which is rare.
         let ends = || {
-            let sender = SocketAddr::new(datagram.source, segment.from);
-            let receiver = SocketAddr::new(datagram.destination, segment.to);
-            if from == End::Client { (sender, receiver) } else { (receiver, sender) }
+            let sender = SocketAddr::new(datagram.source, segment.source_port);
+            let receiver = SocketAddr::new(datagram.destination, segment.destination_port);
+            if from == Endpoint::Client { (sender, receiver) } else { (receiver, sender) }
         };
-        let port = if from == End::Client { segment.to } else { segment.from };
-        let id = attached.id_or(|| {
+        let port =
+            if from == Endpoint::Client { segment.destination_port } else { segment.source_port };
+        let id = attached.id_or_insert(|| {
             let (client, server) = ends();
             FlowId::of(TCP, client, server, connection.started())
         });
         attached.traffic.add(from, datagram.length, datagram.ecn);
         let records = &mut self.records;
         if segment.length > 0
-            && let Some(second) = attached.carries(now, from, segment.length)
+            && let Some(second) = attached.count_payload(now, from, segment.length)
         {
             records.push_back(Record::Second(FlowSecond::of(id, second)));
         }
@@ -559,78 +575,79 @@ impl Analysis {
                 id,
                 from,
                 header: datagram.payload[..header].to_vec(),
-                length: datagram.carried,
+                length: datagram.payload_length,
             })));
         }
-        let Conversation { reads, learned, .. } = attached;
+        let FlowState { reader: reads, properties: learned, .. } = attached;
         let about = (connection, port);
         let lookups = &mut self.lookups;
-        reads.segment(now, from, about, place, segment, |read| {
-            take(read, id, ends(), learned.get_or_insert_default(), lookups, records);
+        reads.handle_segment(now, from, about, place, segment, |read| {
+            make_record(read, id, ends(), learned.get_or_insert_default(), lookups, records);
         });
-        if self.tcp.has_over() {
-            self.collect();
+        if self.tcp.has_ended() {
+            self.collect_tcp();
         }
-        if port == NAME_SERVERS[0] {
+        if port == DNS_PORTS[0] {
             self.collect_names();
         }
         Some((id, from))
     }
 
     /// Handles a UDP datagram. Returns its flow and its sender if packets are recorded.
-    fn message(
+    fn handle_udp(
         &mut self,
         now: Time,
-        packet: &Datagram<'_>,
+        packet: &IpPacket<'_>,
         datagram: &manyways_wire::udp::Datagram<'_>,
-    ) -> Option<(FlowId, End)> {
-        let ports = [datagram.from, datagram.to];
+    ) -> Option<(FlowId, Endpoint)> {
+        let ports = [datagram.source_port, datagram.destination_port];
         let mut is_dns = false;
-        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
-            let from = SocketAddr::new(packet.source, datagram.from);
-            let to = SocketAddr::new(packet.destination, datagram.to);
+        if ports.iter().any(|port| DNS_PORTS.contains(port)) {
+            let from = SocketAddr::new(packet.source, datagram.source_port);
+            let to = SocketAddr::new(packet.destination, datagram.destination_port);
             let (bytes, length) = (datagram.payload, datagram.length);
-            let heard = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
-            is_dns = heard.is_dns;
-            self.records.extend(heard.resolved.map(|one| Record::Resolved(now, Box::new(one))));
+            let info = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
+            is_dns = info.is_dns;
+            self.records.extend(info.resolution.map(|one| Record::Resolved(now, Box::new(one))));
             self.collect_names();
         }
-        let passing = self.udp.handle(now, packet, datagram, is_dns);
-        let crate::udp::Passing { client, server, started, from, exchange } = passing;
+        let context = self.udp.handle(now, packet, datagram, is_dns);
+        let crate::udp::FlowContext { client, server, started, from, exchange } = context;
         // A hash for each packet would dominate the cost of the analysis.
         let id = || FlowId::of(UDP, client, server, started);
         let passed = self.settings.packets.then(|| (id(), from));
         if let Some(exchange) = exchange {
             self.records.push_back(Record::exchange(id(), (client, server), "quic", exchange));
         }
-        if ports.iter().all(|port| DHCP.contains(port))
+        if ports.iter().all(|port| DHCP_PORTS.contains(port))
             && let Some(message) = dhcp::Message::read(datagram.payload, datagram.length)
         {
             self.leases.handle(now, &message);
             self.collect_names();
         }
-        self.collect_datagrams();
+        self.collect_udp();
         passed
     }
 
     /// Makes records of ended flows.
-    fn collect(&mut self) {
+    fn collect_tcp(&mut self) {
         while let Some(over) = self.tcp.poll() {
             let flow::Flow { client, server, connection, attached, .. } = over;
             let id = attached.id();
-            let Conversation { traffic, second, mut reads, mut learned, .. } = attached;
+            let FlowState { traffic, second, reader: mut reads, properties: mut learned, .. } =
+                attached;
             let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
             let (lookups, records) = (&mut self.lookups, &mut self.records);
             reads.finish(server.port(), |read| {
                 let learned = learned.get_or_insert_default();
-                take(read, id, (client, server), learned, lookups, records);
+                make_record(read, id, (client, server), learned, lookups, records);
             });
             if let Some(second) = second {
                 records.push_back(Record::Second(FlowSecond::of(id, second)));
             }
             let learned = learned.map(|learned| *learned).unwrap_or_default();
-            let application = Application::conclude(learned, reads);
-            let local = self.settings.side(client.ip(), server.ip());
+            let application = Application::from_reader(learned, reads);
+            let local = self.settings.local_endpoint(client.ip(), server.ip());
             records.push_back(Record::Tcp(Box::new(TcpFlow {
                 id,
                 client,
@@ -639,22 +656,22 @@ impl Analysis {
                 traffic,
                 application,
                 local,
-                joined: Joined::default(),
+                enrichment: Enrichment::default(),
             })));
         }
-        self.collect_datagrams();
+        self.collect_udp();
     }
 
-    fn collect_datagrams(&mut self) {
+    fn collect_udp(&mut self) {
         while let Some(over) = self.udp.poll() {
-            let crate::udp::Ended { client, server, flow, exchange } = over;
+            let crate::udp::EndedFlow { client, server, flow, exchange } = over;
             let id = FlowId::of(UDP, client, server, flow.started());
             if let Some(exchange) = exchange {
                 self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
             }
-            let local = self.settings.side(client.ip(), server.ip());
-            let joined = Joined::default();
-            let flow = UdpFlow { id, client, server, flow, local, joined };
+            let local = self.settings.local_endpoint(client.ip(), server.ip());
+            let joined = Enrichment::default();
+            let flow = UdpFlow { id, client, server, flow, local, enrichment: joined };
             self.records.push_back(Record::Udp(Box::new(flow)));
         }
     }
@@ -670,38 +687,39 @@ impl Analysis {
 }
 
 /// Returns the original length of all frames of a fragmented packet; `packet` is its last frame.
-fn frames(whole: &Whole, packet: &Packet<'_>, datagram: &Datagram<'_>) -> usize {
+fn frame_bytes(whole: &Reassembled, packet: &Packet<'_>, datagram: &IpPacket<'_>) -> usize {
     // The headers in front of IP have the same length in each frame.
-    whole.length + whole.parts * packet.length.saturating_sub(datagram.length)
+    whole.length + whole.fragments * packet.length.saturating_sub(datagram.length)
 }
 
 /// Makes a record of an element that was read in a flow.
-fn take(
-    read: Read,
+fn make_record(
+    read: AppRecord,
     id: FlowId,
     (client, server): (SocketAddr, SocketAddr),
-    learned: &mut Learned,
+    properties: &mut AppProperties,
     lookups: &mut Lookups,
     records: &mut VecDeque<Record>,
 ) {
     match read {
-        Read::Transaction(transaction) => {
+        AppRecord::Transaction(transaction) => {
             if let Some(span) = transaction.response_time() {
-                learned.response_times.push(span);
+                properties.response_times.push(span);
             }
             let row = HttpTransaction { id, client, server, transaction: *transaction };
-            learned.learn(&row);
+            properties.add_request(&row);
             records.push_back(Record::Http(Box::new(row)));
         }
-        Read::Exchange(exchange, protocol) => {
-            learned.response_times.push(exchange.response_time());
+        AppRecord::Exchange(exchange, protocol) => {
+            properties.response_times.push(exchange.response_time());
             records.push_back(Record::exchange(id, (client, server), protocol, exchange));
         }
-        Read::Message(at, from, message) => {
-            let (from, to) = if from == End::Client { (client, server) } else { (server, client) };
+        AppRecord::Message(at, from, message) => {
+            let (from, to) =
+                if from == Endpoint::Client { (client, server) } else { (server, client) };
             let length = message.len();
-            let heard = lookups.handle(at, Transport::Tcp, from, to, &message, length);
-            records.extend(heard.resolved.map(|one| Record::Resolved(at, Box::new(one))));
+            let info = lookups.handle(at, Transport::Tcp, from, to, &message, length);
+            records.extend(info.resolution.map(|one| Record::Resolved(at, Box::new(one))));
         }
     }
 }
@@ -725,9 +743,9 @@ impl Record {
 }
 
 impl Settings {
-    fn side(&self, client: IpAddr, server: IpAddr) -> Side {
+    fn local_endpoint(&self, client: IpAddr, server: IpAddr) -> LocalEndpoint {
         let is_flipped = self.is_local(server) && !self.is_local(client);
-        if is_flipped { Side::Server } else { Side::Client }
+        if is_flipped { LocalEndpoint::Server } else { LocalEndpoint::Client }
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

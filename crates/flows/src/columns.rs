@@ -21,7 +21,7 @@ macro_rules! columns_of {
                 manyways_record::table::Kind::$kind,
                 concat!($about, " (from the server)"),
                 |$row| {
-                    let $end = manyways_wire::stream::End::Server;
+                    let $end = manyways_wire::stream::Endpoint::Server;
                     manyways_record::table::Value::from($value)
                 }
             ),
@@ -30,7 +30,7 @@ macro_rules! columns_of {
                 manyways_record::table::Kind::$kind,
                 concat!($about, " (from the client)"),
                 |$row| {
-                    let $end = manyways_wire::stream::End::Client;
+                    let $end = manyways_wire::stream::Endpoint::Client;
                     manyways_record::table::Value::from($value)
                 }
             )

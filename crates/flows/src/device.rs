@@ -1,10 +1,10 @@
 //! Which kind of device a flow belongs to: handheld or not, and its operating system.
 //!
-//! [`user_agent`], [`dhcp`] and [`ja4`] derive a [`Sight`] of the device from one text.
-//! [`classify`](fn@classify) combines the sights of many flows in the order of the campus Wi-Fi
-//! paper (3.2): evidence from the flow itself, from flows of the same address at the same time,
-//! from address pools that the user lists, from the DHCP request for the address, and from the TLS
-//! ClientHello. [`devices`] lists the devices of a capture.
+//! [`user_agent`], [`dhcp`] and [`ja4`] derive a [`DeviceProperties`] of the device from one text.
+//! [`classify`](fn@classify) combines the properties from many flows in the order of the campus
+//! Wi-Fi paper (3.2): evidence from the flow itself, from flows of the same address at the same
+//! time, from address pools that the user lists, from the DHCP request for the address, and from
+//! the TLS ClientHello. [`devices`] lists the devices of a capture.
 //!
 //! Unknown properties remain `None`. A device is not followed from one address to another: a device
 //! that changes its hardware address appears as several addresses, each with its time span.
@@ -19,10 +19,10 @@ mod tests;
 
 use std::fmt;
 
-pub use agent::{AGENT_LIMIT, user_agent};
-pub use classify::{Class, Evidence, Finding, Flow, Lease, Pool, classify};
-pub use fingerprint::{Tls, dhcp, ja4};
-pub use pools::{POOL_LIMIT, PoolFault, PoolsError, pools};
+pub use agent::{MAX_AGENT_LEN, user_agent};
+pub use classify::{Classification, Evidence, Finding, Flow, Lease, Pool, classify};
+pub use fingerprint::{TlsClient, dhcp, ja4};
+pub use pools::{MAX_POOLS, PoolsError, PoolsErrorKind, pools};
 pub use rows::{Device, Gaps, devices};
 
 /// An operating system, or a family of them where its members look the same.
@@ -121,7 +121,7 @@ impl System {
     }
 
     /// Returns the more specific of two systems. `None` if they contradict each other.
-    pub fn agreed(self, other: Self) -> Option<Self> {
+    pub fn combine(self, other: Self) -> Option<Self> {
         let of_apple = |system| {
             matches!(system, Self::Ios | Self::MacOs | Self::TvOs | Self::WatchOs | Self::Apple)
         };
@@ -141,7 +141,7 @@ impl fmt::Display for System {
 
 /// Properties of a device, derived from one text that the device sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sight {
+pub struct DeviceProperties {
     /// Whether the device is held in a hand in use: phones, tablets and music players are;
     /// computers and televisions are not. `None` if unknown, and for watches and portable consoles.
     pub handheld: Option<bool>,
@@ -155,21 +155,21 @@ pub struct Sight {
     pub confidence: f64,
 }
 
-impl Sight {
-    /// Combines the sights of one flow. A property on which sights contradict each other is `None`,
-    /// because several devices may share a proxy. Sights of robots count only if all sights are of
-    /// robots. `None` if `sights` is empty.
-    pub fn agreed(sights: &[Self]) -> Option<Self> {
-        let robot = sights.iter().all(|sight| sight.robot);
-        let counted = || sights.iter().filter(|sight| sight.robot == robot);
-        let system = unanimous(counted().filter_map(|sight| sight.system), System::agreed);
-        let same_system = counted().filter(|sight| sight.system == system);
+impl DeviceProperties {
+    /// Combines the properties from several texts of one flow. A contradictory property is `None`,
+    /// because several devices may share a proxy. Texts of robots count only if all texts are of
+    /// robots. `None` without any text.
+    pub fn combine(all: &[Self]) -> Option<Self> {
+        let robot = all.iter().all(|one| one.robot);
+        let counted = || all.iter().filter(|one| one.robot == robot);
+        let system = unanimous(counted().filter_map(|one| one.system), System::combine);
+        let same_system = counted().filter(|one| one.system == system);
         Some(Self {
-            handheld: unanimous(counted().filter_map(|sight| sight.handheld), same),
+            handheld: unanimous(counted().filter_map(|one| one.handheld), same),
             system,
-            version: unanimous(same_system.filter_map(|sight| sight.version), same),
+            version: unanimous(same_system.filter_map(|one| one.version), same),
             robot,
-            confidence: counted().map(|sight| sight.confidence).reduce(f64::min)?,
+            confidence: counted().map(|one| one.confidence).reduce(f64::min)?,
         })
     }
 }

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use manyways_unit::Prefix;
 use manyways_wire::capture::LinkType;
-use manyways_wire::frame::{self, Datagram, Opaque};
+use manyways_wire::frame::{self, IpPacket, SkipReason};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -53,28 +53,28 @@ pub struct Candidate<'a> {
     /// Original length of the frame in bytes; for a fragmented packet the sum over all frames.
     pub length: usize,
     /// The innermost IP packet of the frame.
-    pub datagram: Result<&'a Datagram<'a>, Opaque>,
+    pub datagram: Result<&'a IpPacket<'a>, SkipReason>,
 }
 
 /// Reason why a text is not a filter, with the position of the error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{problem}")]
+#[error("{kind}")]
 pub struct FilterError {
     /// Byte range of the error in the text; empty at the end of the text if a word is missing.
     pub at: Range<usize>,
-    pub problem: Problem,
+    pub kind: FilterErrorKind,
 }
 
 /// A reason to reject the text of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum FilterErrorKind {
     /// The text has no words.
     #[error("the filter is empty")]
     Empty,
     /// The text ends too early; contains the expected element.
     #[error("the filter ends where {0} is expected")]
-    Ends(&'static str),
+    UnexpectedEnd(&'static str),
     /// A character that is not part of the filter language.
     #[error("{0:?} has no meaning in a filter")]
     Character(char),
@@ -83,10 +83,10 @@ pub enum Problem {
     Word(String),
     /// An element of pcap-filter(7) that this module does not support.
     #[error("`{0}` is not supported")]
-    NotRead(String),
+    Unsupported(String),
     /// An element at a wrong place.
     #[error("`{found}` is in the place of {wanted}")]
-    Instead {
+    Unexpected {
         /// The element in the text.
         found: String,
         /// The expected element.
@@ -94,16 +94,16 @@ pub enum Problem {
     },
     /// A value without a preceding word that defines its kind.
     #[error("the kind of `{0}` is missing")]
-    Alone(String),
+    MissingQualifier(String),
     /// A value that is not an address; host names are not resolved.
     #[error("`{0}` is not an address")]
     Address(String),
     /// A network after `host`.
     #[error("`{0}` is a network, not a host")]
-    Length(String),
+    NetworkAsHost(String),
     /// A network with nonzero host bits.
     #[error("`{0}` has bits beyond its length")]
-    Beyond(String),
+    HostBits(String),
     /// A value that is not a network mask.
     #[error("`{0}` is not a mask: its one bits must precede its zero bits")]
     Mask(String),
@@ -112,62 +112,64 @@ pub enum Problem {
     Port(String),
     /// A range of ports after `port`.
     #[error("`{0}` is a range, not a port")]
-    Range(String),
+    RangeAsPort(String),
     /// A value that is not a range of ports.
     #[error("`{0}` is not a range of ports")]
-    Ports(String),
+    PortRange(String),
     /// A value that is neither a protocol number nor a known name of a protocol.
     #[error("`{0}` is not a protocol")]
     Protocol(String),
-    /// A value that is not a number or exceeds `most`.
-    #[error("`{found}` is not a number up to {most}")]
+    /// A value that is not a number or exceeds `max`.
+    #[error("`{found}` is not a number up to {max}")]
     Number {
         /// The text of the value.
         found: String,
         /// The largest permitted number.
-        most: u32,
+        max: u32,
     },
     /// Qualifiers or values that contradict each other.
     #[error("`{1}` cannot be {0}")]
     Contradiction(&'static str, String),
     /// A parenthesis that is not closed.
     #[error("this parenthesis is not closed")]
-    Open,
+    UnclosedParenthesis,
     /// A filter with too many tests, or parentheses nested too deeply.
     #[error("the filter is too long, or its parentheses are too deep")]
-    Large,
+    TooLarge,
 }
 
-impl Problem {
+impl FilterErrorKind {
     /// Returns the hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::Word(_) | Self::Character(_) => {
                 "for example: tcp port 80 or 443; host 192.0.2.1; net 10.0.0.0/8 and not udp"
             }
-            Self::Ends(_) | Self::Instead { .. } => {
+            Self::UnexpectedEnd(_) | Self::Unexpected { .. } => {
                 "join tests with and, or, not: host 192.0.2.1 and not port 22"
             }
-            Self::NotRead(_) => {
+            Self::Unsupported(_) => {
                 "use hosts, networks, ports, protocols, VLANs and lengths; for other tests, filter first: tcpdump -r IN -w OUT"
             }
-            Self::Alone(_) => "write its kind before it: port 80, host 192.0.2.1, net 10.0.0.0/8",
+            Self::MissingQualifier(_) => {
+                "write its kind before it: port 80, host 192.0.2.1, net 10.0.0.0/8"
+            }
             Self::Address(_) => {
                 "host names are not resolved: write an address like 192.0.2.1 or 2001:db8::1"
             }
-            Self::Length(_) => "write net for a network: net 10.0.0.0/8",
-            Self::Beyond(_) => "clear these bits, as in net 10.1.0.0/16, or increase the length",
+            Self::NetworkAsHost(_) => "write net for a network: net 10.0.0.0/8",
+            Self::HostBits(_) => "clear these bits, as in net 10.1.0.0/16, or increase the length",
             Self::Mask(_) => "write the length instead: net 10.0.0.0/8",
             Self::Port(_) => {
                 "a port is a number up to 65535 or a well-known name: port 443, port https"
             }
-            Self::Range(_) => "write portrange for several ports: portrange 8000-8080",
-            Self::Ports(_) => "write the first and the last port: portrange 8000-8080",
+            Self::RangeAsPort(_) => "write portrange for several ports: portrange 8000-8080",
+            Self::PortRange(_) => "write the first and the last port: portrange 8000-8080",
             Self::Protocol(_) => "a protocol is a number up to 255 or a name: proto 89, proto tcp",
             Self::Number { .. } => "write the number in decimal digits",
             Self::Contradiction(..) => "remove one of the two",
-            Self::Open => "add the closing parenthesis",
-            Self::Large => {
+            Self::UnclosedParenthesis => "add the closing parenthesis",
+            Self::TooLarge => {
                 "shorten it: write port 80 or 443 for lists, and a network for its hosts"
             }
         }
@@ -179,33 +181,33 @@ enum Expression {
     And(Box<Self>, Box<Self>),
     Or(Box<Self>, Box<Self>),
     Not(Box<Self>),
-    Test(Test),
+    Primitive(Primitive),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Test {
-    Address(Way, Prefix),
+enum Primitive {
+    Address(Dir, Prefix),
     /// First and last port.
-    Port(Way, u16, u16),
+    Port(Dir, u16, u16),
     /// IP version, 4 or 6.
     Version(u8),
     Protocol(u8),
     Arp,
     /// `None` matches any VLAN tag.
     Vlan(Option<u16>),
-    Length(Order, u32),
+    Length(Comparison, u32),
 }
 
 /// The endpoint to which a test applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Dir {
     Either,
     Source,
     Destination,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum Comparison {
     Less,
     AtMost,
     Equal,
@@ -253,41 +255,43 @@ impl Expression {
             Self::And(one, other) => one.matches(candidate) && other.matches(candidate),
             Self::Or(one, other) => one.matches(candidate) || other.matches(candidate),
             Self::Not(one) => !one.matches(candidate),
-            Self::Test(test) => test.matches(candidate),
+            Self::Primitive(test) => test.matches(candidate),
         }
     }
 
-    fn is_joined(&self) -> bool {
+    fn is_compound(&self) -> bool {
         matches!(self, Self::And(..) | Self::Or(..))
     }
 }
 
-impl Test {
+impl Primitive {
     fn matches(self, candidate: &Candidate<'_>) -> bool {
         match self {
             Self::Address(way, prefix) => candidate.datagram.is_ok_and(|datagram| {
-                way.any([datagram.source, datagram.destination], |one: IpAddr| prefix.contains(one))
+                way.matches([datagram.source, datagram.destination], |one: IpAddr| {
+                    prefix.contains(one)
+                })
             }),
             Self::Port(way, first, last) => candidate
                 .ports()
-                .is_some_and(|ports| way.any(ports, |port| (first..=last).contains(&port))),
+                .is_some_and(|ports| way.matches(ports, |port| (first..=last).contains(&port))),
             Self::Version(version) => {
                 candidate.datagram.is_ok_and(|found| found.source.is_ipv4() == (version == 4))
             }
             Self::Protocol(protocol) => candidate.protocol() == Some(protocol),
-            Self::Arp => candidate.datagram.err() == Some(Opaque::Protocol(ARP)),
+            Self::Arp => candidate.datagram.err() == Some(SkipReason::Protocol(ARP)),
             Self::Vlan(wanted) => frame::vlans(candidate.link, candidate.frame)
                 .any(|vlan| wanted.is_none_or(|wanted| wanted == vlan)),
             Self::Length(order, length) => {
-                order.holds(candidate.length, usize::try_from(length).unwrap_or(usize::MAX))
+                order.compare(candidate.length, usize::try_from(length).unwrap_or(usize::MAX))
             }
         }
     }
 }
 
-impl Way {
+impl Dir {
     /// Whether `is_so` is true for the endpoint, or for either of the two.
-    fn any<T>(self, [source, destination]: [T; 2], is_so: impl Fn(T) -> bool) -> bool {
+    fn matches<T>(self, [source, destination]: [T; 2], is_so: impl Fn(T) -> bool) -> bool {
         match self {
             Self::Either => is_so(source) || is_so(destination),
             Self::Source => is_so(source),
@@ -296,7 +300,7 @@ impl Way {
     }
 }
 
-impl Order {
+impl Comparison {
     const ALL: [(&'static str, Self); 7] = [
         ("<", Self::Less),
         ("<=", Self::AtMost),
@@ -307,7 +311,7 @@ impl Order {
         (">", Self::Greater),
     ];
 
-    fn holds(self, one: usize, other: usize) -> bool {
+    fn compare(self, one: usize, other: usize) -> bool {
         match self {
             Self::Less => one < other,
             Self::AtMost => one <= other,
@@ -337,14 +341,14 @@ impl fmt::Display for Filter {
 
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let behind = |f: &mut fmt::Formatter<'_>, one: &Self| match one.is_joined() {
+        let behind = |f: &mut fmt::Formatter<'_>, one: &Self| match one.is_compound() {
             true => write!(f, "({one})"),
             false => write!(f, "{one}"),
         };
         // `and` and `or` have the same precedence and associate to the left: a left operand needs
         // no parentheses.
         let (one, word, other) = match self {
-            Self::Test(test) => return test.fmt(f),
+            Self::Primitive(test) => return test.fmt(f),
             Self::Not(one) => {
                 f.write_str("not ")?;
                 return behind(f, one);
@@ -357,7 +361,7 @@ impl fmt::Display for Expression {
     }
 }
 
-impl fmt::Display for Test {
+impl fmt::Display for Primitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(way, prefix) => {
@@ -382,14 +386,15 @@ impl fmt::Display for Test {
             Self::Vlan(None) => f.write_str("vlan"),
             Self::Vlan(Some(vlan)) => write!(f, "vlan {vlan}"),
             Self::Length(order, length) => {
-                let sign = Order::ALL.iter().find(|(_, one)| one == order).map_or("", |one| one.0);
+                let sign =
+                    Comparison::ALL.iter().find(|(_, one)| one == order).map_or("", |one| one.0);
                 write!(f, "len {sign} {length}")
             }
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Dir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Either => "",

@@ -3,23 +3,25 @@
 //!
 //! A [`Table`] has a connection for each pair of endpoints. A [`Connection`] takes each segment
 //! with the capture time of its packet and uses no other clock. It has a [`Stream`] for the data of
-//! each endpoint, and [`Releases`] for the segments that the other endpoint's ACKs release.
+//! each endpoint, and [`AckClock`] for the segments that the other endpoint's ACKs release.
 
+mod ack_clock;
 mod connection;
-mod first_window;
+mod initial_window;
 mod limit;
-mod order;
-mod place;
+mod offset;
 mod queue;
-mod release;
+mod reassembly;
 mod slab;
 mod stream;
 mod table;
 
-pub use connection::{Connection, Handshake, Hello, Windows};
-pub use first_window::Estimate;
-pub use limit::{Limit, LimitedBy};
-pub use order::{HELD_BYTES, HELD_PIECES, Order};
-pub use release::Releases;
-pub use stream::{Acked, Again, Counts, HOLES, OUTSTANDING, Seen, Stream};
-pub use table::{Flow, Limits, Passing, Table};
+pub use ack_clock::AckClock;
+pub use connection::{Connection, Handshake, ReceiveWindows, SynOptions};
+pub use initial_window::Estimate;
+pub use limit::{LimitedBy, SenderLimit};
+pub use reassembly::{MAX_PENDING_BYTES, MAX_PENDING_PIECES, Reassembler};
+pub use stream::{
+    AckOutcome, Counts, MAX_HOLES, MAX_UNACKED_SEGMENTS, Retransmissions, SegmentOutcome, Stream,
+};
+pub use table::{Flow, FlowContext, Limits, Table};

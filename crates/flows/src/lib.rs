@@ -1,9 +1,8 @@
 //! Analysis of captured packets: flows, and rows of tables about them.
 //!
 //! [`flow`], [`udp`], [`quic`] and [`mptcp`] follow connections packet by packet, at the packets'
-//! own times. [`device`] and [`server`] classify the two endpoints of a flow, [`concurrency`]
-//! counts the concurrent flows of a device, and [`align`] matches the same bytes at several capture
-//! points. [`analysis`] applies all of these to the packets of a capture, or to the packets that
+//! own times. [`device`] and [`server`] classify the two endpoints of a flow, and
+//! [`align`] matches the same bytes at several capture points. [`analysis`] applies all of these to the packets of a capture, or to the packets that
 //! match a [`filter`], and returns rows of documented tables; [`export`] writes these rows in the
 //! formats of other tools.
 //!
@@ -14,7 +13,7 @@
 pub mod align;
 pub mod analysis;
 mod columns;
-pub mod concurrency;
+mod concurrency;
 pub mod device;
 pub mod export;
 pub mod filter;

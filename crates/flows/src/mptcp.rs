@@ -24,5 +24,5 @@ mod state;
 mod tests;
 
 pub use self::connection::{Advertised, Connection, Fallback, Role, Subflow};
-pub use self::connections::{Connections, Dropped, Limits, Summary};
-pub use self::state::ADDRESSES;
+pub use self::connections::{Connections, Dropped, FlowSummary, Limits};
+pub use self::state::MAX_ADDRESSES;

@@ -6,8 +6,8 @@ mod handshake;
 mod requests;
 mod spin;
 
-pub(crate) use flow::FULL;
 pub use flow::Flow;
+pub(crate) use flow::MIN_INITIAL_DATAGRAM;
 pub use handshake::Handshake;
-pub use requests::CONFIRMS;
+pub use requests::MAX_ACK_ONLY_LEN;
 pub use spin::Spin;

@@ -6,7 +6,7 @@ mod domain;
 mod organisations;
 
 pub use clusters::{Clusters, Mode, clusters};
-pub use domain::{NamedBy, best_name, delivery, registered_domain};
+pub use domain::{NameSource, best_name, cdn_of, registered_domain};
 pub use organisations::{
-    FIELD_LIMIT, Organisation, Organisations, PREFIX_LIMIT, TableError, TableFault,
+    MAX_FIELD_LEN, MAX_PREFIXES, Organisation, Organisations, TableError, TableErrorKind,
 };

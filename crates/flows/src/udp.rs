@@ -6,5 +6,5 @@
 mod flow;
 mod table;
 
-pub use flow::{Flow, Protocol, Sent};
-pub use table::{Ended, Limits, Passing, Table};
+pub use flow::{Flow, Protocol, SenderStats};
+pub use table::{EndedFlow, FlowContext, Limits, Table};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use manyways_unit::Time;
 use manyways_wire::capture::{LinkType, Reader, Step};
 use manyways_wire::dns::Transport;
-use manyways_wire::frame::{self, Datagram, Opaque};
+use manyways_wire::frame::{self, IpPacket, SkipReason};
 use manyways_wire::tcp::{Flags, Segment};
 use manyways_wire::{Peek, dns, http, tls};
 
@@ -33,14 +33,14 @@ fn recordings() -> Vec<Vec<u8>> {
 }
 
 /// Decodes each frame of a capture, with whether the clock stepped back before it.
-fn frames(file: &[u8]) -> Vec<(Result<Datagram<'_>, Opaque>, bool)> {
+fn frames(file: &[u8]) -> Vec<(Result<IpPacket<'_>, SkipReason>, bool)> {
     let (mut reader, mut at, mut frames, mut last) = (Reader::default(), 0, Vec::new(), None);
     while at < file.len() {
         match reader.step(&file[at..]).unwrap() {
             Step::Packet(packet, length) => {
                 let link = reader.interfaces()[packet.interface].link;
                 assert_eq!(link, LinkType::SLL);
-                let found = frame::datagram(link, packet.bytes, packet.length);
+                let found = frame::ip_packet(link, packet.bytes, packet.length);
                 frames.push((found, last.is_some_and(|last| packet.at < last)));
                 last = Some(packet.at);
                 at += length;
@@ -64,15 +64,15 @@ fn every_packet_of_the_recordings_is_read() {
         packets += 1;
         steps += u32::from(is_back);
         match found {
-            Ok(Datagram { protocol: 6, payload, carried: length, .. }) => {
+            Ok(IpPacket { protocol: 6, payload, payload_length: length, .. }) => {
                 let segment = Segment::read(payload, length).unwrap();
                 segments += 1;
                 hellos += u32::from(segment.flags.has(Flags::SYN));
                 carried += u64::from(segment.length);
             }
             Ok(_) => others += 1,
-            Err(why) => {
-                assert_eq!(why, Opaque::Protocol(QUALCOMM_MAP));
+            Err(reason) => {
+                assert_eq!(reason, SkipReason::Protocol(QUALCOMM_MAP));
                 modem += 1;
             }
         }
@@ -83,16 +83,21 @@ fn every_packet_of_the_recordings_is_read() {
 
 /// Returns the ports of a TCP segment or a UDP datagram, its captured payload, and the original
 /// length of the payload.
-fn payload<'a>(found: &Datagram<'a>) -> Option<(u16, u16, &'a [u8], usize)> {
+fn payload<'a>(found: &IpPacket<'a>) -> Option<(u16, u16, &'a [u8], usize)> {
     match found.protocol {
         6 => {
-            let segment = Segment::read(found.payload, found.carried)?;
-            Some((segment.from, segment.to, segment.payload, segment.length as usize))
+            let segment = Segment::read(found.payload, found.payload_length)?;
+            Some((
+                segment.source_port,
+                segment.destination_port,
+                segment.payload,
+                segment.length as usize,
+            ))
         }
         17 => {
             let (ports, there) = found.payload.split_at_checked(8)?;
             let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
-            Some((port(0), port(2), there, found.carried - 8))
+            Some((port(0), port(2), there, found.payload_length - 8))
         }
         _ => None,
     }
@@ -123,7 +128,7 @@ fn phones_begin_to_say_hello_and_ask_for_names() {
                     heads += 1;
                 }
                 17 if to == 53 => {
-                    let asked = dns::question(there);
+                    let asked = dns::query(there);
                     assert_eq!(asked.is_some(), there.len() == length, "{there:x?}");
                     questions += u32::from(asked.is_some());
                 }
@@ -153,16 +158,16 @@ fn what_phones_ask_for_is_joined_with_answers_that_are_cut() {
             let Some(found) = found.ok().filter(|found| found.protocol == 17) else { continue };
             let Some((from, to, there, length)) = payload(&found) else { continue };
             let (from, to) = ((found.source, from).into(), (found.destination, to).into());
-            let heard = lookups.handle(Time::ZERO, Transport::Udp, from, to, there, length);
-            learnt += u32::from(heard.resolved.is_some());
+            let info = lookups.handle(Time::ZERO, Transport::Udp, from, to, there, length);
+            learnt += u32::from(info.resolution.is_some());
         }
-        assert_eq!(lookups.unread(), 0);
+        assert_eq!(lookups.unparsed(), 0);
         lookups.finish();
         for lookup in std::iter::from_fn(|| lookups.poll()) {
             unknown += u32::from(lookup.question.is_none());
-            asked += lookup.times;
-            answered += u32::from(lookup.asked.is_some() && lookup.reply.is_some());
-            addresses += lookup.reply.map_or(0, |reply| reply.addresses.len() as u32);
+            asked += lookup.queries;
+            answered += u32::from(lookup.queried_at.is_some() && lookup.response.is_some());
+            addresses += lookup.response.map_or(0, |reply| reply.addresses.len() as u32);
         }
     }
     assert_eq!([asked, answered, unknown, addresses, learnt], [340, 313, 4, 32, 32]);

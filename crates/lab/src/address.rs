@@ -6,10 +6,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum number of links of a lab, and of hosts.
-pub const MAX: usize = 200;
+pub const MAX_LINKS: usize = 200;
 
 /// The prefix lengths of a link's network.
-pub const LINK_PREFIX: (u8, u8) = (24, 64);
+pub const LINK_PREFIX_LENGTHS: (u8, u8) = (24, 64);
 
 /// Returns the device's addresses on a link.
 pub fn device(link: usize) -> [IpAddr; 2] {

@@ -22,12 +22,9 @@ use manyways_trace::scenario::{
 use manyways_unit::{Rate, Size, Span, Time};
 use serde::Serialize;
 
-use self::traffic::{Arrivals, Pattern, Trip, ping, tcp, udp};
+use self::traffic::{Arrivals, DatagramTimes, Pattern, ping, tcp, udp};
 use super::registry::Registry;
-use super::{DEFAULT_CC, Lab, LabError, LabSpec, Place, address, network};
-
-/// Name and version of the report's schema.
-pub const SCHEMA: &str = "manyways.lab-bench/1";
+use super::{DEFAULT_CC, Lab, LabError, LabSpec, Node, address, network};
 
 /// Delay in each direction in every measurement.
 pub const DELAY: Span = Span::from_millis(5);
@@ -40,20 +37,20 @@ const MSS: u64 = 1448;
 pub const WARM_UP: Span = Span::from_secs(2);
 /// Pattern for the measurement of the delay: ten datagrams per millisecond, far below the link's
 /// rate.
-pub const TRICKLE: Pattern = Pattern {
+pub const DELAY_PATTERN: Pattern = Pattern {
     size: 172, // 200 IP bytes
     burst: 1,
     interval: Span::from_micros(100),
-    length: Span::from_secs(3),
+    duration: Span::from_secs(3),
 };
 /// The rate of the link over which the delay is measured.
-pub const TRICKLE_RATE: Rate = Rate::from_mbps(900);
+pub const DELAY_LINK_RATE: Rate = Rate::from_mbps(900);
 
 /// Duration of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchConfig {
     /// Duration of each TCP measurement, after two seconds of warm-up.
-    pub length: Span,
+    pub duration: Span,
     /// Number of delay measurements, bare and emulated alternately.
     pub rounds: u32,
 }
@@ -61,8 +58,6 @@ pub struct BenchConfig {
 /// Results of all measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
     /// Number of processors.
     pub cores: usize,
     /// Kernel release.
@@ -82,6 +77,8 @@ pub struct BenchReport {
     /// The targets, with the measured values.
     pub targets: Vec<Target>,
 }
+
+manyways_record::document!(BenchReport, "manyways.lab-bench/1");
 
 /// One long TCP connection.
 #[derive(Clone, Debug, Serialize)]
@@ -148,25 +145,24 @@ pub fn bench(
 ) -> Result<BenchReport, LabError> {
     let rates = [10, 100, 1_000, 2_500, 10_000].map(Rate::from_mbps).into_iter().map(|rate| {
         progress(&format!("TCP at {rate}"));
-        one_rate(registry, &config, &[rate]).map(|mut figures| figures.remove(0))
+        measure_rates(registry, &config, &[rate]).map(|mut figures| figures.remove(0))
     });
     let rates = rates.collect::<Result<Vec<_>, _>>()?;
     progress("TCP over four links at 500 Mbit/s each");
-    let together = one_rate(registry, &config, &[Rate::from_mbps(500); 4])?;
+    let together = measure_rates(registry, &config, &[Rate::from_mbps(500); 4])?;
     progress("UDP against a trace");
-    let trace = against_trace(registry)?;
-    let (mut emulated, mut bare) = (Trips::default(), Trips::default());
+    let trace = compare_with_trace(registry)?;
+    let (mut emulated, mut bare) = (DelaySamples::default(), DelaySamples::default());
     for round in 1..=config.rounds {
         progress(&format!("UDP delay, round {round} of {}", config.rounds));
-        bare.add(trips(registry, true)?);
-        emulated.add(trips(registry, false)?);
+        bare.add(measure_delay(registry, true)?);
+        emulated.add(measure_delay(registry, false)?);
     }
     progress("an idle lab");
-    let idle_cpu = idle(registry)?;
-    let (delay, bare_delay) = (emulated.figure(DELAY), bare.figure(Span::ZERO));
+    let idle_cpu = measure_idle_cpu(registry)?;
+    let (delay, bare_delay) = (emulated.summary(DELAY), bare.summary(Span::ZERO));
     let targets = targets(&rates, &together, &trace, delay, bare_delay, idle_cpu);
     Ok(BenchReport {
-        schema: SCHEMA,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
             .map(|text| text.trim().to_owned())
@@ -270,7 +266,7 @@ pub fn device(link: usize) -> SocketAddr {
 }
 
 /// Measures one long TCP connection per link, all simultaneously.
-fn one_rate(
+fn measure_rates(
     registry: &Registry,
     config: &BenchConfig,
     rates: &[Rate],
@@ -278,8 +274,8 @@ fn one_rate(
     let links =
         rates.iter().enumerate().map(|(i, rate)| link(i, CapacitySpec::Constant(*rate))).collect();
     let lab = lab(registry, links, false)?;
-    let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
-    let length = WARM_UP + config.length;
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    let length = WARM_UP + config.duration;
     let clock = Clock::start();
     let before = lab.relay().snapshot().map_err(system)?;
     let arrivals = std::thread::scope(|scope| {
@@ -325,7 +321,7 @@ pub fn ip_rate(arrivals: &Arrivals, from: Time) -> Rate {
 }
 
 /// Builds a trace that changes every 100 ms between 2 and 40 Mbit/s, in Mahimahi's model.
-fn trace() -> Result<LinkTrace, LabError> {
+fn test_trace() -> Result<LinkTrace, LabError> {
     let mut at = Vec::new();
     let mut credit = 0;
     for millisecond in 0..8_000_u64 {
@@ -342,8 +338,8 @@ fn trace() -> Result<LinkTrace, LabError> {
 }
 
 /// Sends UDP at more than the trace's rate, so that the queue is never empty.
-fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
-    let trace = trace()?;
+fn compare_with_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
+    let trace = test_trace()?;
     let LinkTrace::Opportunities { at, size, period } = trace.clone() else {
         return Err(LabError::Spec("the trace has no opportunities".into()));
     };
@@ -353,10 +349,10 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
         size: 1472,
         burst: 8,
         interval: Span::from_millis(2), // 48 Mbit/s of IP bytes
-        length: Span::from_secs(10),
+        duration: Span::from_secs(10),
     };
     let restarted = lab.relay().restart(Span::ZERO, Vec::new()).map_err(system)?;
-    let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
     let clock = lab.relay().clock();
     let (trips, _) = udp(far, near, device(0), pattern, clock).map_err(system)?;
     let mut seconds = 0;
@@ -372,10 +368,10 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
             };
             (until(end) - until(start)) * size.as_bytes()
         };
-        let within = |trip: &&Trip| {
+        let within = |trip: &&DatagramTimes| {
             // Departure from the link, in the trace's time.
-            let left = trip.arrived.since(restarted) - DELAY;
-            left >= start && left < end
+            let remaining = trip.arrived.since(restarted) - DELAY;
+            remaining >= start && remaining < end
         };
         let delivered = trips.iter().filter(within).count() as u64 * MTU;
         let difference = delivered.abs_diff(allowed);
@@ -397,29 +393,29 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
 
 /// Datagrams of one or more measurements.
 #[derive(Debug, Default)]
-pub struct Trips {
-    all: Vec<f64>,
+pub struct DelaySamples {
+    delays: Vec<f64>,
     lost: u64,
 }
 
-impl Trips {
+impl DelaySamples {
     /// Adds one measurement: the datagrams that arrived, and the number sent.
-    pub fn add(&mut self, (trips, sent): (Vec<Trip>, u64)) {
+    pub fn add(&mut self, (trips, sent): (Vec<DatagramTimes>, u64)) {
         self.lost += sent.saturating_sub(trips.len() as u64);
         let micros = |t: Time| t.as_nanos() as f64 / 1e3;
-        self.all.extend(trips.iter().map(|trip| micros(trip.arrived) - micros(trip.sent)));
+        self.delays.extend(trips.iter().map(|trip| micros(trip.arrived) - micros(trip.sent)));
     }
 
     /// Returns the delay in addition to the configured one.
-    pub fn figure(mut self, configured: Span) -> DelayFigure {
-        self.all.sort_by(f64::total_cmp);
+    pub fn summary(mut self, configured: Span) -> DelayFigure {
+        self.delays.sort_by(f64::total_cmp);
         let base = configured.as_nanos() as f64 / 1e3;
         let at = |share: f64| {
-            let index = (self.all.len().saturating_sub(1)) as f64 * share;
-            self.all.get(index.round() as usize).map_or(f64::NAN, |value| value - base)
+            let index = (self.delays.len().saturating_sub(1)) as f64 * share;
+            self.delays.get(index.round() as usize).map_or(f64::NAN, |value| value - base)
         };
         DelayFigure {
-            packets: self.all.len(),
+            packets: self.delays.len(),
             lost: self.lost,
             min_us: at(0.0),
             p50_us: at(0.5),
@@ -430,17 +426,17 @@ impl Trips {
 }
 
 /// Runs one measurement of the delay.
-fn trips(registry: &Registry, bare: bool) -> Result<(Vec<Trip>, u64), LabError> {
-    let lab = lab(registry, vec![link(0, CapacitySpec::Constant(TRICKLE_RATE))], bare)?;
-    let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
-    udp(far, near, device(0), TRICKLE, Clock::start()).map_err(system)
+fn measure_delay(registry: &Registry, bare: bool) -> Result<(Vec<DatagramTimes>, u64), LabError> {
+    let lab = lab(registry, vec![link(0, CapacitySpec::Constant(DELAY_LINK_RATE))], bare)?;
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    udp(far, near, device(0), DELAY_PATTERN, Clock::start()).map_err(system)
 }
 
 /// Measures the share of a core that an idle lab uses, after traffic has passed: a timer that stays
 /// armed would not show in a new lab.
-fn idle(registry: &Registry) -> Result<f64, LabError> {
+fn measure_idle_cpu(registry: &Registry) -> Result<f64, LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(Rate::from_mbps(100)))], false)?;
-    let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
     ping(far, near, device(0), 10).map_err(system)?;
     let clock = Clock::start();
     let before = process_cpu().map_err(system)?;

@@ -16,7 +16,7 @@ use super::Lab;
 use super::event::LabEvent;
 use super::radio::RadioStats;
 use super::relay::{LaneStats, Relay, Snapshot};
-use super::timeline::Marks;
+use super::timeline::EventSender;
 
 /// Maximum size of a request in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
@@ -42,13 +42,13 @@ pub enum Request {
 /// The response to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum Response {
     /// The change has been made.
     Done,
     /// The request failed.
     Refused {
         /// One sentence.
-        sentence: String,
+        message: String,
         /// Advice for the user; `None` if there is none.
         hint: Option<String>,
     },
@@ -104,15 +104,15 @@ impl RadioStatus {
     fn new(profile: &str, stats: RadioStats) -> Self {
         Self {
             profile: profile.to_owned(),
-            promotions: stats.all_promotions(),
+            promotions: stats.total_promotions(),
             state: stats.state,
-            waking: stats.is_waking,
+            waking: stats.is_promoting,
             promotions_from: stats
                 .promotions
                 .into_iter()
                 .map(|(state, count)| PromotionsFrom { state, count })
                 .collect(),
-            sleeps: stats.sleeps,
+            sleeps: stats.dormancies,
         }
     }
 }
@@ -142,7 +142,7 @@ impl From<LaneStats> for LaneStatus {
 }
 
 /// Sends a request to a running lab.
-pub fn ask(folder: &Path, request: &Request) -> io::Result<Answer> {
+pub fn ask(folder: &Path, request: &Request) -> io::Result<Response> {
     let mut stream = UnixStream::connect(socket(folder))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
@@ -161,10 +161,10 @@ pub struct Control {
 
 impl Control {
     /// Starts the control socket of a lab; `marks` receives the changes.
-    pub fn start(lab: &Lab, marks: Option<Marks>) -> io::Result<Self> {
+    pub fn start(lab: &Lab, marks: Option<EventSender>) -> io::Result<Self> {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
-        let links: Vec<_> = lab.links().iter().map(Named::of).collect();
+        let links = lab.links().to_vec();
         let relay = Arc::clone(lab.relay());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -195,92 +195,75 @@ impl Drop for Control {
     }
 }
 
-/// Name of a link, and of its radio's profile.
-struct Named {
-    link: String,
-    radio: Option<String>,
-}
-
-impl Named {
-    fn of(link: &LinkSpec) -> Self {
-        let radio = link.radio.as_ref().map(|radio| radio.source.clone());
-        Self { link: link.name.clone(), radio }
-    }
-}
-
 fn socket(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
 
 fn serve(
     stream: &UnixStream,
-    links: &[Named],
+    links: &[LinkSpec],
     relay: &Relay,
-    marks: Option<&Marks>,
+    marks: Option<&EventSender>,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(request, links, relay, marks)?,
-        Err(error) => Answer::Refused { sentence: format!("no request: {error}"), hint: None },
+        Ok(request) => handle_request(request, links, relay, marks)?,
+        Err(error) => Response::Refused { message: format!("no request: {error}"), hint: None },
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
     (&*stream).write_all(&text)
 }
 
-fn answer(
+fn handle_request(
     request: Request,
-    known: &[Named],
+    known: &[LinkSpec],
     relay: &Relay,
-    marks: Option<&Marks>,
-) -> io::Result<Answer> {
+    marks: Option<&EventSender>,
+) -> io::Result<Response> {
     Ok(match request {
         Request::Set { link, settings } => {
-            let Some(index) = known.iter().position(|one| one.link == link) else {
-                let names: Vec<&str> = known.iter().map(|one| one.link.as_str()).collect();
-                return Ok(Answer::Refused {
-                    sentence: format!("there is no link `{link}`"),
+            let Some(index) = known.iter().position(|known| known.name == link) else {
+                let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+                return Ok(Response::Refused {
+                    message: format!("there is no link `{link}`"),
                     hint: Some(format!("the links are {}", names.join(", "))),
                 });
             };
             let mut read = |file: &str| std::fs::read(file).map_err(|error| error.to_string());
-            match link_text::changes(settings.iter().map(String::as_str), &mut read) {
-                Ok(changes)
-                    if known[index].radio.is_none() && changes.contains(&Change::Dormant) =>
-                {
-                    Answer::Refused {
-                        sentence: format!("link `{link}` has no radio"),
-                        hint: Some("start the lab with rrc=PROFILE for this link".to_owned()),
-                    }
-                }
+            let changes = link_text::changes(settings.iter().map(String::as_str), &mut read);
+            let allowed = |changes: &Vec<Change>| {
+                changes.iter().try_for_each(|change| known[index].check_change(change))
+            };
+            match changes.and_then(|changes| allowed(&changes).map(|()| changes)) {
                 Ok(changes) => {
                     relay.change(index, changes);
                     // Commands run in order: after the snapshot, the change has been made.
                     relay.snapshot()?;
                     if let Some(marks) = marks {
-                        marks.mark(LabEvent::LinkChange { link, set: settings });
+                        marks.record(LabEvent::LinkChange { link, set: settings });
                     }
-                    Answer::Done
+                    Response::Done
                 }
-                Err(error) => Answer::Refused { sentence: error.to_string(), hint: error.hint() },
+                Err(error) => Response::Refused { message: error.to_string(), hint: error.hint() },
             }
         }
         Request::Status => {
             let Snapshot { at, links, .. } = relay.snapshot()?;
-            Answer::Status {
+            Response::Status {
                 seconds: at.as_secs_f64(),
                 links: known
                     .iter()
                     .zip(links)
-                    .map(|(named, link)| LinkStatus {
-                        name: named.link.clone(),
-                        radio: named
+                    .map(|(spec, link)| LinkStatus {
+                        name: spec.name.clone(),
+                        radio: spec
                             .radio
-                            .as_deref()
+                            .as_ref()
                             .zip(link.radio)
-                            .map(|(profile, stats)| RadioStatus::new(profile, stats)),
+                            .map(|(radio, stats)| RadioStatus::new(&radio.source, stats)),
                         down: link.down.into(),
                         up: link.up.into(),
                     })

@@ -40,7 +40,7 @@ pub struct LinkSample {
     /// Name of the link.
     pub link: String,
     /// `down` (towards the device) or `up`.
-    pub direction: Way,
+    pub direction: LaneDirection,
     /// Current capacity; `None` if unlimited.
     pub rate_bps: Option<u64>,
     /// Bytes delivered at the other end.
@@ -56,7 +56,7 @@ pub struct LinkSample {
 /// A direction in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum LaneDirection {
     /// Towards the device.
     Down,
     /// From the device.
@@ -95,7 +95,7 @@ mod tests {
                 100,
                 LabEvent::LinkSample(LinkSample {
                     link: "wifi".into(),
-                    direction: Way::Down,
+                    direction: LaneDirection::Down,
                     rate_bps: Some(10_000_000),
                     delivered_bytes: 125_000,
                     queue_bytes: 3_000,
@@ -111,7 +111,7 @@ mod tests {
         ];
         let header = Header::new("test", "0", Span::ZERO);
         let text: String = records.iter().map(line).collect();
-        let read = parse(format!("{}{text}", line(&header)).as_bytes()).unwrap();
+        let read = parse(format!("{}{text}", header.line()).as_bytes()).unwrap();
         assert_eq!((read.records, read.skipped), (records, 0));
         let document = include_str!("../../../docs/event-log.md");
         for name in LabEvent::NAMES {

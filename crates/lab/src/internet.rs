@@ -13,10 +13,10 @@ use super::network::{ip, run, sysctl};
 use super::registry::Entry;
 
 /// Name of the interface in the namespace of the remote host.
-const INSIDE: &str = "internet0";
+const INNER_INTERFACE: &str = "internet0";
 
 /// Address of a root name server, as an example of an internet address. No packet is sent to it.
-const SOMEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2, 0, 0, 0, 0, 0xc);
+const INTERNET_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2, 0, 0, 0, 0, 0xc);
 
 /// Connects the first remote host with the host's network. Returns whether IPv6 works, too. Records
 /// in `entry` what to undo.
@@ -32,7 +32,7 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
     let address =
         |last: u16| Ipv6Addr::new(0xfd00, 0x127, (pid >> 16) as u16, pid as u16, 0, 0, 0, last);
     let (ours_v6, theirs_v6) = (address(1), address(2));
-    let v6 = leads_out_v6();
+    let v6 = has_ipv6_route();
     let made_in = NetNs::current()?.inode()?;
     entry.update(|record| {
         record.undo.network_namespace = Some(made_in);
@@ -41,12 +41,12 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
     })?;
     far.run(|| {
         // Created inside and moved out, so that it vanishes with the namespace.
-        ip(&format!("link add {INSIDE} type veth peer name {outside} netns {pid}\n"))?;
+        ip(&format!("link add {INNER_INTERFACE} type veth peer name {outside} netns {pid}\n"))?;
         // The peer is in the host's namespace, whose router advertisements do not belong to the
         // lab.
-        let _ = sysctl(&format!("net/ipv6/conf/{INSIDE}/accept_ra"), "0");
+        let _ = sysctl(&format!("net/ipv6/conf/{INNER_INTERFACE}/accept_ra"), "0");
         ip(&format!(
-            "addr add {theirs}/30 dev {INSIDE}\nlink set dev {INSIDE} up\nroute add default via {ours}\n"
+            "addr add {theirs}/30 dev {INNER_INTERFACE}\nlink set dev {INNER_INTERFACE} up\nroute add default via {ours}\n"
         ))?;
         sysctl("net/ipv4/ip_forward", "1")?;
         // Also without IPv6 access: connection attempts then fail at once, and programs continue
@@ -54,12 +54,12 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
         sysctl("net/ipv6/conf/all/forwarding", "1")?;
         let default_v6 = match v6 {
             true => format!(
-                "addr add {theirs_v6}/126 dev {INSIDE} nodad\nroute add default via {ours_v6} dev {INSIDE}\n"
+                "addr add {theirs_v6}/126 dev {INNER_INTERFACE} nodad\nroute add default via {ours_v6} dev {INNER_INTERFACE}\n"
             ),
             false => "route add unreachable default\n".to_owned(),
         };
         run("ip", &["-6", "-batch", "-"], &default_v6)?;
-        let out = format!("oifname \"{INSIDE}\"");
+        let out = format!("oifname \"{INNER_INTERFACE}\"");
         run("nft", &["-f", "-"], &masquerade("manyways", &[out]))
     })?;
     ip(&format!("addr add {ours}/30 dev {outside}\nlink set dev {outside} up\n"))?;
@@ -74,9 +74,9 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
 }
 
 /// Whether the host's routes lead IPv6 out. Connecting a UDP socket sends no packet.
-fn leads_out_v6() -> bool {
+fn has_ipv6_route() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
-        .and_then(|socket| socket.connect((SOMEWHERE, 53)))
+        .and_then(|socket| socket.connect((INTERNET_ADDRESS, 53)))
         .is_ok()
 }
 

@@ -12,17 +12,17 @@
 pub mod address;
 pub mod bench;
 pub mod control;
-pub mod doubt;
 pub mod event;
 mod internet;
 mod network;
 pub mod pcap;
 pub mod radio;
 pub mod registry;
-pub mod relay;
+mod relay;
 pub mod resolver;
 pub mod run;
 pub mod timeline;
+pub mod warning;
 
 use std::fs;
 use std::io;
@@ -56,19 +56,20 @@ pub const DOMAIN: &str = "lab";
 pub const DEFAULT_CC: &str = "cubic";
 
 /// Time until a server command must listen.
-pub const SERVE_PATIENCE: Span = Span::from_secs(10);
+pub const SERVER_START_TIMEOUT: Span = Span::from_secs(10);
 /// Interval between checks of the remote host's sockets: initial and maximum.
-const LOOK_AGAIN: [Span; 2] = [Span::from_millis(5), Span::from_millis(100)];
+const CHECK_INTERVALS: [Span; 2] = [Span::from_millis(5), Span::from_millis(250)];
 
 /// Specification of a lab.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LabSpec {
     /// Name of the lab, for `manyways lab enter`.
     pub name: String,
     /// Whether a number is appended if the name is in use; otherwise the lab does not start. See
     /// [`Lab::name`].
     pub numbered: bool,
-    /// The links, at least one and at most [`address::MAX`].
+    /// The links, at least one and at most [`address::MAX_LINKS`].
     pub links: Vec<LinkSpec>,
     /// The remote hosts; if empty, one host `origin`.
     pub hosts: Vec<HostSpec>,
@@ -136,7 +137,7 @@ pub enum LabError {
     NoSuchLink(String),
     /// A server command ended immediately.
     #[error("the far command `{command}` ended immediately ({status})")]
-    FarCommand {
+    ServerCommand {
         /// The command, as specified.
         command: String,
         status: std::process::ExitStatus,
@@ -168,7 +169,7 @@ impl LabError {
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
             Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
             Self::Radio(error) => return error.hint(),
-            Self::FarCommand { .. } => {
+            Self::ServerCommand { .. } => {
                 "its output above has the reason; commands run with /bin/sh -c".to_owned()
             }
             Self::System { error, .. }
@@ -191,7 +192,7 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LabError {
 
 /// The side on which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Node {
     /// The device, which has the links as its interfaces.
     Device,
     /// A remote host, by its index.
@@ -220,7 +221,7 @@ struct Host {
 impl Lab {
     /// Builds a lab. Call before the process starts other threads.
     pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
-        let hosts = checked_hosts(&spec)?;
+        let hosts = validated_hosts(&spec)?;
         let radios: Vec<Option<Radio>> = spec
             .links
             .iter()
@@ -362,10 +363,10 @@ impl Lab {
     }
 
     /// Returns the namespace of a side, for the caller's sockets.
-    pub fn namespace(&self, place: Place) -> &NetNs {
-        match place {
-            Place::Device => &self.device,
-            Place::Host(host) => &self.hosts[host].ns,
+    pub fn namespace(&self, node: Node) -> &NetNs {
+        match node {
+            Node::Device => &self.device,
+            Node::Host(host) => &self.hosts[host].ns,
         }
     }
 
@@ -377,34 +378,33 @@ impl Lab {
     }
 
     /// Starts a command on one side of the lab.
-    pub fn spawn(&self, place: Place, mut command: Command) -> Result<Child, LabError> {
+    pub fn spawn(&self, node: Node, mut command: Command) -> Result<Child, LabError> {
         let folder = self.folder();
-        self.entry.record().tell(&mut command, &folder);
-        let view =
-            view(&folder, place == Place::Device).map_err(system("set up the lab's files"))?;
+        self.entry.record().set_environment(&mut command, &folder);
+        let view = view(&folder, node == Node::Device).map_err(system("set up the lab's files"))?;
         self.sandbox
-            .spawn(command, self.namespace(place), view)
+            .spawn(command, self.namespace(node), view)
             .map_err(system("run the command in the lab"))
     }
 
     /// Starts a server command through the shell on a remote host and waits until it listens on TCP
     /// or UDP. A command that exits successfully has started a server in the background. Returns
-    /// false if no socket listens after [`SERVE_PATIENCE`]: the command may not be a server.
+    /// false if no socket listens after [`SERVER_START_TIMEOUT`]: the command may not be a server.
     pub fn serve(&mut self, host: usize, text: &str) -> Result<bool, LabError> {
-        let before = self.listening(host)?;
+        let before = self.listener_count(host)?;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).stdin(Stdio::null());
-        let mut child = self.spawn(Place::Host(host), command)?;
+        let mut child = self.spawn(Node::Host(host), command)?;
         let clock = Clock::start();
-        let [mut pause, longest] = LOOK_AGAIN;
+        let [mut pause, longest] = CHECK_INTERVALS;
         let mut has_ended = false;
         // The kernel does not notify about new listeners, and each check costs a thread and four
         // files.
         let listens = loop {
-            if self.listening(host)? > before {
+            if self.listener_count(host)? > before {
                 break true;
             }
-            if clock.now().since(Time::ZERO) > SERVE_PATIENCE {
+            if clock.now().since(Time::ZERO) > SERVER_START_TIMEOUT {
                 break false;
             }
             if has_ended {
@@ -413,7 +413,7 @@ impl Lab {
                 wait(&mut child, Some(pause), None).map_err(system("watch the far command"))?
             {
                 if !status.success() {
-                    return Err(LabError::FarCommand { command: text.to_owned(), status });
+                    return Err(LabError::ServerCommand { command: text.to_owned(), status });
                 }
                 has_ended = true;
             }
@@ -452,7 +452,7 @@ impl Lab {
         self.relay.restart(offset, events).map_err(system("restart the links"))
     }
 
-    fn listening(&self, host: usize) -> Result<usize, LabError> {
+    fn listener_count(&self, host: usize) -> Result<usize, LabError> {
         self.hosts[host]
             .ns
             .run(|| {
@@ -483,18 +483,18 @@ impl Drop for Lab {
 }
 
 /// Starts a command in a lab that another process runs: `record` is the lab's record, `folder` its
-/// folder, and `fd` the descriptor of the namespace of `place` in that process.
+/// folder, and `fd` the descriptor of the namespace of `node` in that process.
 ///
 /// Call while the process has a single thread.
 pub fn enter(
     record: &Record,
     folder: &Path,
-    place: Place,
+    node: Node,
     fd: i32,
     mut command: Command,
 ) -> io::Result<Child> {
-    record.tell(&mut command, folder);
-    let view = view(folder, place == Place::Device)?;
+    record.set_environment(&mut command, folder);
+    let view = view(folder, node == Node::Device)?;
     let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
@@ -528,9 +528,8 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
         }
     }
     fs::write(folder.join("hosts-far"), text)?;
-    let patience =
-        links.iter().take(NAME_SERVERS).map(|link| lookup_patience(link, &hosts[0].spec));
-    let mut text = format!("options timeout:{} attempts:3\n", patience.max().unwrap_or(1));
+    let timeout = links.iter().take(NAME_SERVERS).map(|link| lookup_timeout(link, &hosts[0].spec));
+    let mut text = format!("options timeout:{} attempts:3\n", timeout.max().unwrap_or(1));
     for index in 0..links.len().min(NAME_SERVERS) {
         text.push_str(&format!("nameserver {}\n", address::gateway(index)[0]));
     }
@@ -549,7 +548,7 @@ const NAME_SERVERS: usize = 3;
 
 /// Returns the timeout in seconds of a lookup over a link to its gateway, which is on the first
 /// remote host: twice the round-trip time of the link, from 1 to the maximum of the C library.
-fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
+fn lookup_timeout(link: &LinkSpec, host: &HostSpec) -> u64 {
     /// `RES_MAXRETRANS`.
     const LONGEST: u64 = 30;
     let longest = |delay: &DelaySpec| match delay {
@@ -561,8 +560,8 @@ fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
     let one_way = |direction: &DirectionSpec| longest(&direction.delay) + direction.jitter;
     let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
     let extra = extra.map_or(Span::ZERO, |(_, span)| *span);
-    let trip = one_way(&link.down) + one_way(&link.up) + extra + extra;
-    ((trip + trip).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
+    let rtt = one_way(&link.down) + one_way(&link.up) + extra + extra;
+    ((rtt + rtt).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
 }
 
 /// Returns the names that the gateway of one link resolves.
@@ -580,12 +579,15 @@ fn zone(link: usize, links: &[LinkSpec], hosts: &[Host]) -> Zone {
     zone
 }
 
-fn checked_hosts(spec: &LabSpec) -> Result<Vec<HostSpec>, LabError> {
+fn validated_hosts(spec: &LabSpec) -> Result<Vec<HostSpec>, LabError> {
     if spec.links.is_empty() {
         return Err(LabError::Spec("a lab needs at least one link".into()));
     }
-    if spec.links.len().max(spec.hosts.len()) > address::MAX {
-        return Err(LabError::Spec(format!("a lab has at most {} links and hosts", address::MAX)));
+    if spec.links.len().max(spec.hosts.len()) > address::MAX_LINKS {
+        return Err(LabError::Spec(format!(
+            "a lab has at most {} links and hosts",
+            address::MAX_LINKS
+        )));
     }
     for (index, host) in spec.hosts.iter().enumerate() {
         if spec.hosts[..index].iter().any(|other| other.name == host.name) {
@@ -626,7 +628,7 @@ mod tests {
 
     #[test]
     fn a_lookup_waits_for_the_slowest_link() {
-        let patience = |text: &str, extra: u64| {
+        let timeout = |text: &str, extra: u64| {
             let mut read = |_: &str| Ok(b"0 40\n1 3000\n".to_vec());
             let link = LinkSpec::parse(text, &mut read).unwrap();
             let host = HostSpec {
@@ -635,13 +637,13 @@ mod tests {
                 names: Vec::new(),
                 serve: Vec::new(),
             };
-            lookup_patience(&link, &host)
+            lookup_timeout(&link, &host)
         };
-        assert_eq!(patience("wifi", 0), 1);
-        assert_eq!(patience("wifi:delay=32ms", 0), 1);
-        assert_eq!(patience("wifi:delay=4s", 0), 16);
-        assert_eq!(patience("wifi:down-delay=1s,jitter=500ms", 1), 8);
-        assert_eq!(patience("wifi:up-delay=trace:x", 0), 6);
-        assert_eq!(patience("wifi:delay=10s", 0), 30);
+        assert_eq!(timeout("wifi", 0), 1);
+        assert_eq!(timeout("wifi:delay=32ms", 0), 1);
+        assert_eq!(timeout("wifi:delay=4s", 0), 16);
+        assert_eq!(timeout("wifi:down-delay=1s,jitter=500ms", 1), 8);
+        assert_eq!(timeout("wifi:up-delay=trace:x", 0), 6);
+        assert_eq!(timeout("wifi:delay=10s", 0), 30);
     }
 }

@@ -51,15 +51,15 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
             let _ = writeln!(
                 batch.links,
                 "link set dev {name} alias manyways:kind={},metered={},dns={}",
-                kind(name),
+                network_kind(name),
                 if link.metered { "yes" } else { "no" },
                 address::gateway(index)[0],
             );
-            let prefixes = [address::LINK_PREFIX.0, address::LINK_PREFIX.1];
+            let prefixes = [address::LINK_PREFIX_LENGTHS.0, address::LINK_PREFIX_LENGTHS.1];
             for ((own, gateway), prefix) in
                 address::device(index).into_iter().zip(address::gateway(index)).zip(prefixes)
             {
-                let batch = batch.of(own);
+                let batch = batch.for_family(own);
                 let _ = writeln!(batch, "addr add {own}/{prefix} dev {name}{}", nodad(own));
                 for table in [format!("metric {metric}"), format!("table {table}")] {
                     let _ = writeln!(batch, "route add default via {gateway} dev {name} {table}");
@@ -86,13 +86,19 @@ pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs
             own.extend((0..links.len()).flat_map(address::gateway));
         }
         for own in own {
-            let _ = writeln!(batch.of(own), "addr add {own}/{} dev lo{}", bits(own), nodad(own));
+            let _ = writeln!(
+                batch.for_family(own),
+                "addr add {own}/{} dev lo{}",
+                host_prefix_length(own),
+                nodad(own)
+            );
         }
         for (index, link) in links.iter().enumerate() {
             let name = &link.name;
-            // A host has one address on every link: the source address of connections that it opens.
+            // A host has one address on every link: the source address of connections that it
+            // opens.
             for (network, own) in address::network(index).into_iter().zip(address::host(host)) {
-                let _ = writeln!(batch.of(own), "route add {network} dev {name} src {own}");
+                let _ = writeln!(batch.for_family(own), "route add {network} dev {name} src {own}");
             }
             if matches!(link.middlebox, Some(Middlebox::Nat { .. })) {
                 let _ = writeln!(batch.v4, "route add {}/32 dev {name}", address::nat(index));
@@ -173,7 +179,7 @@ impl Batch {
         Self { links: links.to_owned(), v4: String::new(), v6: String::new() }
     }
 
-    fn of(&mut self, address: IpAddr) -> &mut String {
+    fn for_family(&mut self, address: IpAddr) -> &mut String {
         if address.is_ipv6() { &mut self.v6 } else { &mut self.v4 }
     }
 
@@ -220,7 +226,7 @@ pub fn sysctl(key: &str, value: &str) -> io::Result<()> {
 }
 
 /// Returns the kind of network that a link emulates, by its name.
-fn kind(name: &str) -> &'static str {
+fn network_kind(name: &str) -> &'static str {
     let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     if is(&["wifi", "wlan", "wl"]) {
         "wifi"
@@ -237,6 +243,6 @@ fn nodad(address: IpAddr) -> &'static str {
     if address.is_ipv6() { " nodad" } else { "" }
 }
 
-fn bits(address: IpAddr) -> u8 {
+fn host_prefix_length(address: IpAddr) -> u8 {
     if address.is_ipv6() { 128 } else { 32 }
 }

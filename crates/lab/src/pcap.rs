@@ -6,8 +6,8 @@
 //! the buffer fills up. Further packets are then omitted and counted in the statistics at the end
 //! of the file, and the relay is never delayed.
 //!
-//! Blocks are only appended, complete, at most [`LINGER`] after the packet: the file of a killed
-//! lab can be read up to there.
+//! Blocks are only appended, complete, at most [`MAX_WRITE_DELAY`] after the packet: the file of a
+//! killed lab can be read up to there.
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ use manyways_unit::{Span, Time};
 use manyways_wire::capture::pcapng_writer::{self, Direction};
 
 /// Maximum time from a packet to its block in the file, if the disk is fast enough.
-pub const LINGER: Duration = Duration::from_millis(100);
+pub const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum bytes that wait to be written; packets beyond are omitted.
-pub const MAX_WAITING: usize = 32 << 20;
+pub const MAX_QUEUED_BYTES: usize = 32 << 20;
 
 /// Packets start with their IP header, whose version distinguishes IPv4 from IPv6.
 const LINKTYPE_RAW: u16 = 101;
 
 /// With at least this number of waiting bytes, the writer does not wait for more.
-const PLENTY: usize = 1 << 20;
+const WRITE_THRESHOLD: usize = 1 << 20;
 
 /// Writes one link's packets to a pcapng file.
 ///
@@ -48,38 +48,38 @@ const PLENTY: usize = 1 << 20;
 #[derive(Debug)]
 pub struct PcapWriter {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<io::Result<Written>>>,
+    thread: Option<JoinHandle<io::Result<CaptureCounts>>>,
 }
 
 /// Packet counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct CaptureCounts {
     /// Wire packets that passed.
     pub passed: u64,
     /// Wire packets dropped on the link.
     pub dropped: u64,
     /// Packets omitted because the disk was too slow; a super-packet counts once.
-    pub missed: u64,
+    pub omitted: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<WriteQueue>,
     work: Condvar,
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// Packets as written by [`Entry`].
+struct WriteQueue {
+    /// Packets as written by [`PacketEntry`].
     bytes: Vec<u8>,
     /// Wall clock at the origin of the caller's time, in nanoseconds since the Unix epoch.
     epoch: Option<u64>,
     latest: Time,
-    missed: u64,
+    omitted: u64,
     /// Number of flush requests, and of those completed.
-    asked: u64,
-    answered: u64,
+    flushes_requested: u64,
+    flushes_completed: u64,
     finish: bool,
 }
 
@@ -104,7 +104,7 @@ impl PcapWriter {
 
     fn start(passed: Output, open: Open) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        shared.lock().bytes.reserve(2 * PLENTY);
+        shared.lock().bytes.reserve(2 * WRITE_THRESHOLD);
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("lab-pcap".into())
@@ -151,10 +151,10 @@ impl PcapWriter {
     /// Waits until all recorded packets have been written or failed to be written.
     pub fn flush(&self) {
         let mut waiting = self.shared.lock();
-        waiting.asked += 1;
-        let mine = waiting.asked;
+        waiting.flushes_requested += 1;
+        let mine = waiting.flushes_requested;
         self.shared.work.notify_one();
-        while waiting.answered < mine {
+        while waiting.flushes_completed < mine {
             waiting = self.shared.done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -163,7 +163,7 @@ impl PcapWriter {
     ///
     /// # Errors
     /// The first error of a write; nothing was written after it.
-    pub fn finish(mut self) -> io::Result<Written> {
+    pub fn finish(mut self) -> io::Result<CaptureCounts> {
         self.join()
     }
 
@@ -175,11 +175,16 @@ impl PcapWriter {
         parts: [&[u8]; 2],
         offload: &Offload,
     ) {
-        let entry =
-            Entry { at, from, cause, offload: *offload, length: parts[0].len() + parts[1].len() };
+        let entry = PacketEntry {
+            at,
+            from,
+            cause,
+            offload: *offload,
+            length: parts[0].len() + parts[1].len(),
+        };
         let mut waiting = self.shared.lock();
-        if waiting.bytes.len() + Entry::HEADER + entry.length > MAX_WAITING {
-            waiting.missed += 1;
+        if waiting.bytes.len() + PacketEntry::HEADER + entry.length > MAX_QUEUED_BYTES {
+            waiting.omitted += 1;
             return;
         }
         if waiting.epoch.is_none() {
@@ -193,13 +198,13 @@ impl PcapWriter {
         let after = waiting.bytes.len();
         drop(waiting);
         // A wake-up is a system call: one for the first work, one when there is plenty.
-        if before == 0 || (before < PLENTY && after >= PLENTY) {
+        if before == 0 || (before < WRITE_THRESHOLD && after >= WRITE_THRESHOLD) {
             self.shared.work.notify_one();
         }
     }
 
-    fn join(&mut self) -> io::Result<Written> {
-        let Some(thread) = self.thread.take() else { return Ok(Written::default()) };
+    fn join(&mut self) -> io::Result<CaptureCounts> {
+        let Some(thread) = self.thread.take() else { return Ok(CaptureCounts::default()) };
         self.shared.lock().finish = true;
         self.shared.work.notify_one();
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the capture's thread panicked")))
@@ -216,53 +221,59 @@ impl Drop for PcapWriter {
 
 impl Shared {
     /// No code that holds the lock can leave an inconsistent state.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work, waits [`LINGER`] for more of it, and swaps it for `empty`.
-    fn take(&self, empty: &mut Vec<u8>) -> Taken {
-        let idle = |w: &mut Waiting| w.bytes.is_empty() && !w.finish && w.asked == w.answered;
+    /// Waits for work, waits [`MAX_WRITE_DELAY`] for more of it, and swaps it for `empty`.
+    fn take_batch(&self, empty: &mut Vec<u8>) -> BatchState {
+        let idle = |w: &mut WriteQueue| {
+            w.bytes.is_empty() && !w.finish && w.flushes_requested == w.flushes_completed
+        };
         let waiting = self.lock();
         let waiting = self.work.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
-        let few = |w: &mut Waiting| w.bytes.len() < PLENTY && !w.finish && w.asked == w.answered;
+        let few = |w: &mut WriteQueue| {
+            w.bytes.len() < WRITE_THRESHOLD
+                && !w.finish
+                && w.flushes_requested == w.flushes_completed
+        };
         let (mut waiting, _) = self
             .work
-            .wait_timeout_while(waiting, LINGER, few)
+            .wait_timeout_while(waiting, MAX_WRITE_DELAY, few)
             .unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.bytes, empty);
-        Taken {
+        BatchState {
             epoch: waiting.epoch.unwrap_or(0),
             latest: waiting.latest,
-            missed: waiting.missed,
-            asked: waiting.asked,
+            omitted: waiting.omitted,
+            flushes_requested: waiting.flushes_requested,
             // There are no packets after `finish` was read as set: the writer itself sets it.
             finish: waiting.finish,
         }
     }
 }
 
-struct Taken {
+struct BatchState {
     epoch: u64,
     latest: Time,
-    missed: u64,
-    asked: u64,
+    omitted: u64,
+    flushes_requested: u64,
     finish: bool,
 }
 
 /// Runs the writer's thread.
-fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<Written> {
-    let mut taken = Vec::with_capacity(2 * PLENTY);
+fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<CaptureCounts> {
+    let mut taken = Vec::with_capacity(2 * WRITE_THRESHOLD);
     let (mut open, mut dropped) = (Some(open), None::<Output>);
     let mut opened = Ok(());
     loop {
         taken.clear();
-        let state = shared.take(&mut taken);
+        let state = shared.take_batch(&mut taken);
         let mut rest = taken.as_slice();
-        while let Some((entry, packet, after)) = Entry::take(rest) {
+        while let Some((entry, packet, after)) = PacketEntry::parse(rest) {
             rest = after;
             if entry.cause.is_none() {
-                passed.cut(state.epoch, &entry, packet);
+                passed.append_segments(state.epoch, &entry, packet);
                 continue;
             }
             if let Some(open) = open.take() {
@@ -272,19 +283,23 @@ fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<Written>
                 }
             }
             if let Some(dropped) = &mut dropped {
-                dropped.cut(state.epoch, &entry, packet);
+                dropped.append_segments(state.epoch, &entry, packet);
             }
         }
-        passed.write(&state, state.missed);
+        passed.write(&state, state.omitted);
         if let Some(dropped) = &mut dropped {
             dropped.write(&state, 0);
         }
-        shared.lock().answered = state.asked;
+        shared.lock().flushes_completed = state.flushes_requested;
         shared.done.notify_all();
         if state.finish {
             let dropped = dropped.map_or(Ok(0), Output::end);
             opened?;
-            return Ok(Written { passed: passed.end()?, dropped: dropped?, missed: state.missed });
+            return Ok(CaptureCounts {
+                passed: passed.end()?,
+                dropped: dropped?,
+                omitted: state.omitted,
+            });
         }
     }
 }
@@ -315,11 +330,11 @@ impl Output {
     }
 
     /// Appends blocks of a packet's segments.
-    fn cut(&mut self, epoch: u64, entry: &Entry, packet: &[u8]) {
+    fn append_segments(&mut self, epoch: u64, entry: &PacketEntry, packet: &[u8]) {
         let at = epoch.saturating_add(entry.at.as_nanos());
         let direction = match entry.from {
-            Side::Device => Direction::Outbound,
-            Side::Far => Direction::Inbound,
+            Side::Inside => Direction::Outbound,
+            Side::Outside => Direction::Inbound,
         };
         let comment = entry.cause.map(|cause| match cause {
             Cause::Queue => "dropped: queue",
@@ -350,10 +365,10 @@ impl Output {
     }
 
     /// Writes the waiting blocks, and the statistics at the end.
-    fn write(&mut self, state: &Taken, missed: u64) {
+    fn write(&mut self, state: &BatchState, dropped: u64) {
         if state.finish {
             let end = state.epoch.saturating_add(state.latest.as_nanos());
-            pcapng_writer::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
+            pcapng_writer::statistics(&mut self.blocks, state.epoch, end, self.packets, dropped);
         }
         // After an error the file could be inconsistent, and a reader could not continue.
         if self.result.is_ok() {
@@ -370,7 +385,7 @@ impl Output {
 
 /// Header of a packet in the buffer between the threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Entry {
+struct PacketEntry {
     at: Time,
     from: Side,
     cause: Option<Cause>,
@@ -378,7 +393,7 @@ struct Entry {
     length: usize,
 }
 
-impl Entry {
+impl PacketEntry {
     const HEADER: usize = 24;
 
     fn to_bytes(self) -> [u8; Self::HEADER] {
@@ -386,7 +401,7 @@ impl Entry {
         bytes[..8].copy_from_slice(&self.at.as_nanos().to_ne_bytes());
         bytes[8..12].copy_from_slice(&(self.length as u32).to_ne_bytes());
         bytes[12..22].copy_from_slice(&self.offload.to_bytes());
-        bytes[22] = (self.from == Side::Device).into();
+        bytes[22] = (self.from == Side::Inside).into();
         bytes[23] = match self.cause {
             None => 0,
             Some(Cause::Queue) => 1,
@@ -398,7 +413,7 @@ impl Entry {
     }
 
     /// Parses the first entry of the buffer, with its packet; also returns the rest.
-    fn take(buffer: &[u8]) -> Option<(Self, &[u8], &[u8])> {
+    fn parse(buffer: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (head, rest) = buffer.split_first_chunk::<{ Self::HEADER }>()?;
         let (at, tail) = head.split_first_chunk::<8>()?;
         let (length, tail) = tail.split_first_chunk::<4>()?;
@@ -407,7 +422,7 @@ impl Entry {
         let (packet, rest) = rest.split_at_checked(length)?;
         let entry = Self {
             at: Time::from_nanos(u64::from_ne_bytes(*at)),
-            from: if tail[0] == 0 { Side::Far } else { Side::Device },
+            from: if tail[0] == 0 { Side::Outside } else { Side::Inside },
             cause: match tail[1] {
                 1 => Some(Cause::Queue),
                 2 => Some(Cause::Aqm),

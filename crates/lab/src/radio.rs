@@ -3,8 +3,8 @@
 //! `manyways-link` has no radios: its pipes are only held until a given time. This module runs the
 //! state machine of `manyways-model` and computes that time.
 
-use manyways_model::radio::profile::{self, ProfileError};
-use manyways_model::radio::{Direction, Machine, Profile, profiles};
+use manyways_model::radio::{Direction, Profile, StateMachine, profiles};
+use manyways_model::radio::{ProfileError, profile};
 use manyways_trace::scenario::{LinkSpec, RadioSpec};
 use manyways_unit::Time;
 use manyways_unit::nearest::nearest;
@@ -81,16 +81,16 @@ pub struct RadioStats {
     /// Name of the current state.
     pub state: String,
     /// Whether packets wait for a promotion.
-    pub is_waking: bool,
+    pub is_promoting: bool,
     /// Promotions by the state before; all states except the first one.
     pub promotions: Vec<(String, u64)>,
     /// Number of times the device requested fast dormancy with effect.
-    pub sleeps: u64,
+    pub dormancies: u64,
 }
 
 impl RadioStats {
     /// Returns the promotions from all states.
-    pub fn all_promotions(&self) -> u64 {
+    pub fn total_promotions(&self) -> u64 {
         self.promotions.iter().map(|(_, count)| count).sum()
     }
 }
@@ -98,73 +98,73 @@ impl RadioStats {
 /// The radio of one link.
 pub struct Radio {
     profile: Profile,
-    machine: Machine,
+    rrc_state: StateMachine,
     /// Promotions, by the index of the state before.
     promotions: Vec<u64>,
-    sleeps: u64,
+    dormancies: u64,
 }
 
 impl Radio {
     /// Creates a radio that is idle until the first packet.
     pub fn new(profile: Profile) -> Self {
         Self {
-            machine: Machine::new(&profile),
+            rrc_state: StateMachine::new(&profile),
             promotions: vec![0; profile.states.len()],
-            sleeps: 0,
+            dormancies: 0,
             profile,
         }
     }
 
     /// Makes the radio idle, as at the start. Counters stay.
     pub fn restart(&mut self) {
-        self.machine = Machine::new(&self.profile);
+        self.rrc_state = StateMachine::new(&self.profile);
     }
 
     /// Handles a packet. `busy` is the last time, up to now, at which the link's wires were busy.
     /// Returns the time until which the wires are held.
-    pub fn pass(&mut self, now: Time, busy: Option<Time>, direction: Direction) -> Time {
-        self.follow(now, busy);
-        self.machine.pass(now, direction);
-        self.machine.opens().unwrap_or(now)
+    pub fn on_packet(&mut self, now: Time, busy: Option<Time>, direction: Direction) -> Time {
+        self.update(now, busy);
+        self.rrc_state.pass(now, direction);
+        self.rrc_state.promotion_end().unwrap_or(now)
     }
 
     /// Requests fast dormancy.
-    pub fn sleep(&mut self, now: Time, busy: Option<Time>) {
-        self.follow(now, busy);
-        let can = self.machine.sleep(now);
-        self.sleeps += u64::from(can);
+    pub fn request_dormancy(&mut self, now: Time, busy: Option<Time>) {
+        self.update(now, busy);
+        let can = self.rrc_state.request_dormancy(now);
+        self.dormancies += u64::from(can);
         tracing::debug!(can, "a radio is sent to sleep");
     }
 
-    /// Returns state and counters; `busy` as in [`Radio::pass`].
+    /// Returns state and counters; `busy` as in [`Radio::on_packet`].
     pub fn stats(&mut self, now: Time, busy: Option<Time>) -> RadioStats {
-        self.follow(now, busy);
-        let state = self.machine.state(now);
+        self.update(now, busy);
+        let state = self.rrc_state.state(now);
         let states = self.profile.states.iter().zip(&self.promotions).skip(1);
         RadioStats {
             state: self.profile.states[state].name.clone(),
-            is_waking: self.machine.opens().is_some(),
+            is_promoting: self.rrc_state.promotion_end().is_some(),
             promotions: states.map(|(state, count)| (state.name.clone(), *count)).collect(),
-            sleeps: self.sleeps,
+            dormancies: self.dormancies,
         }
     }
 
-    fn follow(&mut self, now: Time, busy: Option<Time>) {
+    fn update(&mut self, now: Time, busy: Option<Time>) {
         // Count the end of the promotion first: waiting packets passed from that time.
-        if let Some(opened) = self.machine.opens().filter(|opens| *opens <= now) {
-            self.count(opened);
+        if let Some(opened) = self.rrc_state.promotion_end().filter(|opens| *opens <= now) {
+            self.count_promotion(opened);
         }
         // Set before its timers run to now: they start when the wires became idle.
         if let Some(busy) = busy {
-            self.machine.busy(busy);
+            self.rrc_state.extend_transfer(busy);
         }
-        self.count(now);
+        self.count_promotion(now);
     }
 
-    fn count(&mut self, now: Time) {
-        while let Some(change) = self.machine.poll(now) {
-            if change.entered == 0 {
-                self.promotions[change.left] += 1;
+    fn count_promotion(&mut self, now: Time) {
+        while let Some(change) = self.rrc_state.poll(now) {
+            if change.state == 0 {
+                self.promotions[change.previous] += 1;
             }
         }
     }

@@ -22,9 +22,9 @@ const FORWARDING: &str = "net/ipv4/ip_forward";
 const FORWARDING_V6: &str = "net/ipv6/conf/all/forwarding";
 
 /// Locked while the registry changes.
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 /// In a lab's folder, locked by the process that runs the lab.
-const LIFE: &str = "life";
+const LIVENESS_FILE: &str = "life";
 
 /// The folder that contains one folder per lab.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Entry {
     record: Record,
     /// Locked as long as the process lives. A process id is not sufficient: within a lab, in which
     /// other labs can run, the same id means another process.
-    _life: File,
+    _liveness_lock: File,
 }
 
 impl Registry {
@@ -103,7 +103,8 @@ impl Registry {
     /// which every user looks like root.
     pub fn of_user() -> io::Result<Self> {
         let around = std::env::var_os("LAB_DIR").map(PathBuf::from);
-        let around = around.as_deref().and_then(Path::parent).filter(|f| f.join(LOCK).exists());
+        let around =
+            around.as_deref().and_then(Path::parent).filter(|f| f.join(LOCK_FILE).exists());
         let folder = if let Some(folder) = around {
             folder.to_owned()
         } else if manyways_sys::sandbox::is_root() {
@@ -122,8 +123,8 @@ impl Registry {
         let found = fs::symlink_metadata(&folder)?;
         // In /tmp another user could have created the folder.
         if !found.is_dir() || found.uid() != manyways_sys::sandbox::user_id() {
-            let sentence = format!("{} belongs to another user", folder.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
+            let message = format!("{} belongs to another user", folder.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
         Ok(Self { folder })
     }
@@ -137,12 +138,12 @@ impl Registry {
     pub fn claim(&self, name: &str) -> io::Result<Entry> {
         let _lock = self.lock()?;
         fs::DirBuilder::new().mode(0o755).create(self.folder(name))?;
-        let life = File::create(self.folder(name).join(LIFE))?;
+        let life = File::create(self.folder(name).join(LIVENESS_FILE))?;
         life.lock()?;
         let pid = std::process::id() as i32;
         let pid_namespace = pid::namespace()?;
         let record = Record { name: name.to_owned(), pid, pid_namespace, ..Record::default() };
-        let entry = Entry { registry: self.clone(), record, _life: life };
+        let entry = Entry { registry: self.clone(), record, _liveness_lock: life };
         entry.save()?;
         Ok(entry)
     }
@@ -176,7 +177,7 @@ impl Registry {
                     name: folder.file_name().to_string_lossy().into_owned(),
                     ..Record::default()
                 });
-            record.alive = File::open(folder.path().join(LIFE))
+            record.alive = File::open(folder.path().join(LIVENESS_FILE))
                 .is_ok_and(|life| matches!(life.try_lock_shared(), Err(TryLockError::WouldBlock)));
             records.push(record);
         }
@@ -191,7 +192,7 @@ impl Registry {
             self.records()?.into_iter().partition(Record::is_alive);
         let mut removed = Vec::new();
         for record in dead {
-            if take_back(&record.undo, &alive) {
+            if undo_changes(&record.undo, &alive) {
                 fs::remove_dir_all(self.folder(&record.name))?;
                 removed.push(record.name);
             }
@@ -200,7 +201,7 @@ impl Registry {
     }
 
     fn lock(&self) -> io::Result<File> {
-        let file = File::create(self.folder.join(LOCK))?;
+        let file = File::create(self.folder.join(LOCK_FILE))?;
         file.lock()?;
         Ok(file)
     }
@@ -217,7 +218,7 @@ impl Record {
     pub fn process(&self) -> Option<i32> {
         match self.pid_namespace {
             0 => Some(self.pid),
-            namespace => pid::seen_here(namespace, self.pid),
+            namespace => pid::local_pid(namespace, self.pid),
         }
     }
 
@@ -225,12 +226,12 @@ impl Record {
     pub fn sandbox(&self) -> Option<i32> {
         match self.process()? {
             owner if owner == self.pid => Some(self.init),
-            owner => pid::child_seen_here(owner, self.init),
+            owner => pid::local_child_pid(owner, self.init),
         }
     }
 
     /// Sets the lab's environment variables for a command; `folder` is the lab's folder.
-    pub(super) fn tell(&self, command: &mut Command, folder: &Path) {
+    pub(super) fn set_environment(&self, command: &mut Command, folder: &Path) {
         let variables = self.environment.iter().map(|(name, value)| (name, value));
         command.env("LAB_NAME", &self.name).env("LAB_DIR", folder).envs(variables);
     }
@@ -306,7 +307,7 @@ impl Entry {
         };
         let forwarding = is_off(FORWARDING)?;
         let forwarding_v6 = v6 && is_off(FORWARDING_V6)?;
-        let accept_ra = if forwarding_v6 { accepting()? } else { Vec::new() };
+        let accept_ra = if forwarding_v6 { accept_ra_interfaces()? } else { Vec::new() };
         self.update(|record| {
             let undo = &mut record.undo;
             undo.network_namespace = Some(own);
@@ -354,7 +355,7 @@ impl Drop for Entry {
             .into_iter()
             .filter(|other| other.name != self.record.name && other.is_alive())
             .collect();
-        let _ = take_back(&self.record.undo, &others);
+        let _ = undo_changes(&self.record.undo, &others);
         if let Err(error) = fs::remove_dir_all(self.folder()) {
             tracing::warn!(%error, "cannot remove {}", self.folder().display());
         }
@@ -363,7 +364,7 @@ impl Drop for Entry {
 
 /// Returns the interfaces, including the defaults for new ones, that accept router advertisements
 /// only while the host does not forward.
-fn accepting() -> io::Result<Vec<String>> {
+fn accept_ra_interfaces() -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in fs::read_dir("/proc/sys/net/ipv6/conf")? {
         let folder = folder?;
@@ -381,7 +382,7 @@ fn accepting() -> io::Result<Vec<String>> {
 
 /// Undoes the changes of a lab to the host, except those that another lab needs. Returns false if
 /// this is left to a process outside the lab in which the caller runs.
-fn take_back(undo: &Undo, others: &[Record]) -> bool {
+fn undo_changes(undo: &Undo, others: &[Record]) -> bool {
     if let Some(cc) = &undo.allowed_cc
         && !others.iter().any(|other| other.undo.allowed_cc == undo.allowed_cc)
         && let Ok(allowed) = fs::read_to_string(ALLOWED_CC)
@@ -390,18 +391,18 @@ fn take_back(undo: &Undo, others: &[Record]) -> bool {
         let _ = fs::write(ALLOWED_CC, kept.join(" "));
     }
     let Some(made_in) = undo.network_namespace else {
-        take_back_network(undo, others);
+        undo_network_changes(undo, others);
         return true;
     };
     if NetNs::current().and_then(|own| own.inode()).is_ok_and(|own| own == made_in) {
-        take_back_network(undo, others);
+        undo_network_changes(undo, others);
         return true;
     }
     // A lab within a lab changed the outer lab's network, and a lab on the host changed the host's.
     match NetNs::find(made_in) {
         Some(there) => there
             .run(|| {
-                take_back_network(undo, others);
+                undo_network_changes(undo, others);
                 Ok(())
             })
             .is_ok(),
@@ -410,7 +411,7 @@ fn take_back(undo: &Undo, others: &[Record]) -> bool {
     }
 }
 
-fn take_back_network(undo: &Undo, others: &[Record]) {
+fn undo_network_changes(undo: &Undo, others: &[Record]) {
     let needed = |what: fn(&Undo) -> bool| {
         let same = |other: &&Record| other.undo.network_namespace == undo.network_namespace;
         others.iter().filter(same).any(|other| what(&other.undo))
@@ -492,7 +493,7 @@ mod tests {
         for (name, text) in [("dead", serde_json::to_string(&dead).unwrap()), ("torn", "{".into())]
         {
             fs::create_dir(registry.folder(name)).unwrap();
-            fs::write(registry.folder(name).join(LIFE), "").unwrap();
+            fs::write(registry.folder(name).join(LIVENESS_FILE), "").unwrap();
             fs::write(registry.folder(name).join("lab.json"), text).unwrap();
         }
         assert_eq!(registry.collect().unwrap(), ["dead", "torn"]);

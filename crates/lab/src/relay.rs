@@ -22,8 +22,8 @@ use manyways_link::{Cause, Output, Packet};
 use manyways_model::radio::Direction;
 use manyways_sys::clock::{Clock, thread_cpu};
 use manyways_sys::poll::{Poller, Waker};
-use manyways_sys::thread::{Urgency, hurry};
-use manyways_sys::tun::{HEADER, Tun};
+use manyways_sys::thread::{ThreadPriority, set_realtime};
+use manyways_sys::tun::{HEADER_SIZE, Tun};
 use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
 use manyways_unit::{Rate, Size, Span, Time};
 
@@ -148,14 +148,14 @@ impl Relay {
     pub fn restart(&self, offset: Span, events: Vec<(usize, Event)>) -> io::Result<Time> {
         let (done, answer) = channel();
         self.send(Command::Restart { offset, events, done });
-        answer.recv().map_err(|_| gone())
+        answer.recv().map_err(|_| stopped_error())
     }
 
     /// Returns the current counters.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         let (answer, snapshot) = channel();
         self.send(Command::Snapshot(answer));
-        snapshot.recv().map_err(|_| gone())
+        snapshot.recv().map_err(|_| stopped_error())
     }
 
     /// Stops the thread and returns its result.
@@ -185,7 +185,7 @@ impl Drop for Relay {
     }
 }
 
-fn gone() -> io::Error {
+fn stopped_error() -> io::Error {
     io::Error::other("the relay has stopped")
 }
 
@@ -225,7 +225,7 @@ struct Link {
     pcap: Option<PcapWriter>,
 }
 
-const WAKER: u64 = u64::MAX - 1;
+const WAKER_TOKEN: u64 = u64::MAX - 1;
 
 /// Port 0 of a link is the device, port n + 1 its n-th host.
 fn token(link: usize, port: usize) -> u64 {
@@ -241,7 +241,7 @@ impl Worker {
         inbox: Receiver<Command>,
     ) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
-        poller.add(waker.as_fd(), WAKER)?;
+        poller.add(waker.as_fd(), WAKER_TOKEN)?;
         let now = clock.now();
         let mut states = Vec::with_capacity(links.len());
         for (index, mut link) in links.into_iter().enumerate() {
@@ -294,8 +294,8 @@ impl Worker {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        hurry(false);
-        self.choose_urgency();
+        set_realtime(false);
+        self.update_priority();
         let mut ready = Vec::new();
         loop {
             let now = self.clock.now();
@@ -304,10 +304,10 @@ impl Worker {
             let until = self.next_wakeup();
             self.poller.wait(until, &mut ready)?;
             for &token in &ready {
-                if token == WAKER {
+                if token == WAKER_TOKEN {
                     self.waker.clear();
                     while let Ok(command) = self.inbox.try_recv() {
-                        if self.obey(command) {
+                        if self.execute(command) {
                             return Ok(());
                         }
                     }
@@ -316,7 +316,7 @@ impl Worker {
                     self.emit(now);
                     let (link, port) = ((token >> 32) as usize, (token & 0xffff_ffff) as usize);
                     if let Err(error) = self.receive(link, port) {
-                        self.give_up(link, port, &error);
+                        self.close_port(link, port, &error);
                     }
                 }
             }
@@ -324,18 +324,18 @@ impl Worker {
     }
 
     /// Executes a command; returns whether it was the last one.
-    fn obey(&mut self, command: Command) -> bool {
+    fn execute(&mut self, command: Command) -> bool {
         let now = self.clock.now();
         match command {
             Command::Change { link, changes } => self.apply(now, link, changes),
             Command::Restart { offset, events, done } => {
                 for link in &mut self.links {
-                    link.become_spec(now, link.initial.clone());
+                    link.apply_spec(now, link.initial.clone());
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
                     link.restart_radio(now);
                 }
-                self.choose_urgency();
+                self.update_priority();
                 self.events =
                     events.into_iter().map(|(link, e)| (now + e.at, link, e.change)).collect();
                 self.events.make_contiguous().sort_by_key(|(at, ..)| *at);
@@ -369,12 +369,12 @@ impl Worker {
     }
 
     /// Uses real-time priority while the links are slow: a fast relay would starve the senders.
-    fn choose_urgency(&mut self) {
+    fn update_priority(&mut self) {
         let peak = |link: &Link| link.down.peak_rate() + link.up.peak_rate();
         let real_time = self.links.iter().map(peak).sum::<Rate>() <= REAL_TIME_LIMIT;
         if real_time != self.real_time {
             self.real_time = real_time;
-            if hurry(real_time) == Urgency::Plain {
+            if set_realtime(real_time) == ThreadPriority::Normal {
                 tracing::debug!("the relay runs at ordinary priority");
             }
         }
@@ -395,11 +395,16 @@ impl Worker {
         for change in &changes {
             spec.apply(change);
         }
-        link.become_spec(now, spec);
+        link.apply_spec(now, spec);
         if changes.contains(&Change::Dormant) {
-            link.sleep(now);
+            link.request_dormancy(now);
         }
-        self.choose_urgency();
+        if changes.contains(&Change::NatRestart)
+            && let Some(Middlebox::Nat(nat)) = &mut link.middlebox
+        {
+            nat.restart();
+        }
+        self.update_priority();
     }
 
     fn next_wakeup(&self) -> Option<Time> {
@@ -415,7 +420,7 @@ impl Worker {
                     link.approaching[host].front().filter(|(t, _)| *t <= now)
                 {
                     link.approaching[host].pop_front();
-                    link.enter(Direction::Down, at, id, &self.slab);
+                    link.enqueue(Direction::Down, at, id, &self.slab);
                 }
             }
             while let Some(output) = link.down.poll(now) {
@@ -425,14 +430,27 @@ impl Worker {
                             let part = Part::of(slot, first, count);
                             if let Some(pcap) = &mut link.pcap {
                                 let (header, payload) = part.bytes(slot);
-                                pcap.record_slice(now, Side::Far, header, payload, &part.offload);
+                                pcap.record_slice(
+                                    now,
+                                    Side::Outside,
+                                    header,
+                                    payload,
+                                    &part.offload,
+                                );
                             }
                             self.write_errors += part.write(slot, &link.device);
                         }
                         self.slab.release(id, count);
                     }
                     Output::Drop { at, id, first, count, cause } => {
-                        lost(&mut link.pcap, &self.slab, at, Side::Far, (id, first, count), cause);
+                        capture_drops(
+                            &mut link.pcap,
+                            &self.slab,
+                            at,
+                            Side::Outside,
+                            (id, first, count),
+                            cause,
+                        );
                         self.slab.release(id, count);
                     }
                 }
@@ -453,7 +471,7 @@ impl Worker {
                     }
                     Output::Drop { at, id, first, count, cause } => {
                         let part = (id, first, count);
-                        lost(&mut link.pcap, &self.slab, at, Side::Device, part, cause);
+                        capture_drops(&mut link.pcap, &self.slab, at, Side::Inside, part, cause);
                         self.slab.release(id, count);
                     }
                 }
@@ -475,7 +493,7 @@ impl Worker {
 
     /// Removes a device that cannot be read because a process in the lab deleted it. The others
     /// continue.
-    fn give_up(&mut self, link: usize, port: usize, error: &io::Error) {
+    fn close_port(&mut self, link: usize, port: usize, error: &io::Error) {
         let tun = self.links[link].tun(port);
         tracing::warn!(%error, "{}: device removed", tun.name());
         // If it stayed in the set it would always be ready.
@@ -485,7 +503,7 @@ impl Worker {
     /// Reads the waiting packets of one device.
     fn receive(&mut self, link: usize, port: usize) -> io::Result<()> {
         let link = &mut self.links[link];
-        let mut header = [0; HEADER];
+        let mut header = [0; HEADER_SIZE];
         for _ in 0..READ_BATCH {
             let Some(length) = link.tun(port).read(&mut header, self.slab.inbox())? else { break };
             let now = self.clock.now();
@@ -506,9 +524,9 @@ impl Worker {
             if port == 0
                 && let Some(pcap) = &mut link.pcap
             {
-                pcap.record(now, Side::Device, packet, &offload);
+                pcap.record(now, Side::Inside, packet, &offload);
             }
-            let side = if port == 0 { Side::Device } else { Side::Far };
+            let side = if port == 0 { Side::Inside } else { Side::Outside };
             if let Some(middlebox) = &mut link.middlebox
                 && middlebox.pass(now, side, packet, &offload) == Verdict::Drop
             {
@@ -519,13 +537,13 @@ impl Worker {
                 self.malformed += 1;
                 continue;
             };
-            let id = self.slab.keep(length, offload, plan, target);
+            let id = self.slab.insert(length, offload, plan, target);
             if port == 0 {
-                link.enter(Direction::Up, now, id, &self.slab);
+                link.enqueue(Direction::Up, now, id, &self.slab);
             } else {
                 let extra = link.hosts[port - 1].extra_delay;
                 if extra.is_zero() {
-                    link.enter(Direction::Down, now, id, &self.slab);
+                    link.enqueue(Direction::Down, now, id, &self.slab);
                 } else {
                     link.approaching[port - 1].push_back((now + extra, id));
                 }
@@ -568,7 +586,7 @@ impl Part {
 }
 
 /// Captures packets that a link dropped.
-fn lost(
+fn capture_drops(
     pcap: &mut Option<PcapWriter>,
     slab: &Slab,
     at: Time,
@@ -587,17 +605,17 @@ fn lost(
 
 impl Link {
     /// Passes a packet to one direction, which its radio may delay.
-    fn enter(&mut self, way: Direction, now: Time, id: u64, slab: &Slab) {
+    fn enqueue(&mut self, direction: Direction, now: Time, id: u64, slab: &Slab) {
         let Some(slot) = slab.get(id) else { return };
         // A packet that is lost before it reaches the radio causes no promotion.
         if self.spec.state == LinkState::Up
             && let busy = self.last_busy(now)
             && let Some(radio) = &mut self.radio
         {
-            let opens = radio.pass(now, busy, way);
-            self.hold(now, opens);
+            let opens = radio.on_packet(now, busy, direction);
+            self.delay_until(now, opens);
         }
-        let lane = if way == Direction::Up { &mut self.up } else { &mut self.down };
+        let lane = if direction == Direction::Up { &mut self.up } else { &mut self.down };
         lane.handle(
             now,
             Packet {
@@ -610,9 +628,9 @@ impl Link {
     }
 
     /// Both directions share one radio.
-    fn hold(&mut self, now: Time, until: Time) {
-        self.down.hold(now, until);
-        self.up.hold(now, until);
+    fn delay_until(&mut self, now: Time, until: Time) {
+        self.down.delay_until(now, until);
+        self.up.delay_until(now, until);
     }
 
     /// Returns the last time, up to `now`, at which a wire was busy.
@@ -625,14 +643,14 @@ impl Link {
     fn restart_radio(&mut self, now: Time) {
         if let Some(radio) = &mut self.radio {
             radio.restart();
-            self.hold(now, now);
+            self.delay_until(now, now);
         }
     }
 
-    fn sleep(&mut self, now: Time) {
+    fn request_dormancy(&mut self, now: Time) {
         let busy = self.last_busy(now);
         if let Some(radio) = &mut self.radio {
-            radio.sleep(now, busy);
+            radio.request_dormancy(now, busy);
         }
     }
 
@@ -642,7 +660,7 @@ impl Link {
     }
 
     /// Applies the settings that differ in `spec`.
-    fn become_spec(&mut self, now: Time, spec: LinkSpec) {
+    fn apply_spec(&mut self, now: Time, spec: LinkSpec) {
         if spec.state != self.spec.state {
             self.down.set_state(now, spec.state);
             self.up.set_state(now, spec.state);

@@ -22,13 +22,13 @@ use simple_dns::{
 pub use self::serve::{Counters, Resolver};
 
 /// Maximum size of a UDP response without EDNS (RFC 1035, section 4.2.1).
-const PLAIN_UDP: usize = 512;
+const MAX_PLAIN_UDP: usize = 512;
 /// Maximum UDP size that is announced and accepted: it fits every link (RFC 9715).
-const SAFE_UDP: u16 = 1232;
+const MAX_EDNS_UDP: u16 = 1232;
 /// Size of a header; shorter messages are not queries.
-const HEADER: usize = 12;
+const HEADER_SIZE: usize = 12;
 /// Maximum number of additional records in a query; one `OPT` is usual.
-const RECORD_LIMIT: u16 = 4;
+const MAX_ADDITIONAL_RECORDS: u16 = 4;
 
 /// The names of one link. Names are compared without case.
 #[derive(Clone, Debug)]
@@ -75,36 +75,37 @@ pub enum Verdict {
     /// Send this response.
     Answer(Vec<u8>),
     /// The query is for another server; if there is none, send this NXDOMAIN response.
-    Elsewhere(Vec<u8>),
+    Forward(Vec<u8>),
     /// The message is not a query: send no response.
-    Silence,
+    Ignore,
 }
 
 /// Returns the response of `zone` to the bytes of a query; `None` for no response. Pure, accepts
 /// any bytes.
 pub fn answer(zone: &Zone, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
-    match consider(zone, query, transport) {
-        Verdict::Answer(bytes) | Verdict::Elsewhere(bytes) => Some(bytes),
-        Verdict::Silence => None,
+    match decide(zone, query, transport) {
+        Verdict::Answer(bytes) | Verdict::Forward(bytes) => Some(bytes),
+        Verdict::Ignore => None,
     }
 }
 
 /// Like [`answer`], but distinguishes queries for other servers.
-pub fn consider(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
+pub fn decide(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
     let field = |at: usize| query.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
     // Responses are ignored: two servers would never stop.
-    if query.len() < HEADER || field(2) & PacketFlag::RESPONSE.bits() != 0 {
-        return Verdict::Silence;
+    if query.len() < HEADER_SIZE || field(2) & PacketFlag::RESPONSE.bits() != 0 {
+        return Verdict::Ignore;
     }
-    let asked = if field(4) == 1 && field(6) == 0 && field(8) == 0 && field(10) <= RECORD_LIMIT {
-        Packet::parse(query).ok()
-    } else {
-        None
-    };
+    let asked =
+        if field(4) == 1 && field(6) == 0 && field(8) == 0 && field(10) <= MAX_ADDITIONAL_RECORDS {
+            Packet::parse(query).ok()
+        } else {
+            None
+        };
     let Some(asked) = asked else {
         let mut reply = Packet::new_reply(field(0));
         *reply.rcode_mut() = RCODE::FormatError;
-        return Verdict::Answer(build(reply, PLAIN_UDP));
+        return Verdict::Answer(build(reply, MAX_PLAIN_UDP));
     };
     let question = &asked.questions[0];
     let name = key(&question.qname.to_string());
@@ -119,12 +120,12 @@ pub fn consider(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
     let mut limit = usize::from(u16::MAX);
     if let Some(opt) = asked.opt() {
         *reply.opt_mut() =
-            Some(OPT { opt_codes: Vec::new(), udp_packet_size: SAFE_UDP, version: 0 });
+            Some(OPT { opt_codes: Vec::new(), udp_packet_size: MAX_EDNS_UDP, version: 0 });
         if transport == Transport::Udp {
-            limit = usize::from(opt.udp_packet_size.min(SAFE_UDP)).max(PLAIN_UDP);
+            limit = usize::from(opt.udp_packet_size.min(MAX_EDNS_UDP)).max(MAX_PLAIN_UDP);
         }
     } else if transport == Transport::Udp {
-        limit = PLAIN_UDP;
+        limit = MAX_PLAIN_UDP;
     }
 
     if asked.opcode() != OPCODE::StandardQuery {
@@ -142,7 +143,7 @@ pub fn consider(zone: &Zone, query: &[u8], transport: Transport) -> Verdict {
             reply.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
             return Verdict::Answer(build(reply, limit));
         }
-        return Verdict::Elsewhere(build(reply, limit));
+        return Verdict::Forward(build(reply, limit));
     };
     reply.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
     for address in addresses {
@@ -178,7 +179,7 @@ fn build(mut reply: Packet<'_>, limit: usize) -> Vec<u8> {
 
 /// Returns the query for the upstream server: with a different id, and with EDNS for a long
 /// response, so that TCP is not needed.
-fn upstream_question(query: &[u8], id: u16) -> Option<Vec<u8>> {
+fn upstream_query(query: &[u8], id: u16) -> Option<Vec<u8>> {
     let mut packet = Packet::parse(query).ok()?;
     packet.set_id(id);
     packet.additional_records.clear();
@@ -187,7 +188,7 @@ fn upstream_question(query: &[u8], id: u16) -> Option<Vec<u8>> {
 }
 
 /// Returns the upstream server's response for the client; `None` if it does not match the query.
-fn upstream_answer(query: &[u8], reply: &[u8], transport: Transport) -> Option<Vec<u8>> {
+fn upstream_response(query: &[u8], reply: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let asked = Packet::parse(query).ok()?;
     let mut reply = Packet::parse(reply).ok()?;
     let same = |name: &Name<'_>| key(&name.to_string());
@@ -202,13 +203,16 @@ fn upstream_answer(query: &[u8], reply: &[u8], transport: Transport) -> Option<V
     reply.questions.clone_from(&asked.questions);
     let limit = match (transport, asked.opt()) {
         (Transport::Tcp, _) => usize::from(u16::MAX),
-        (Transport::Udp, None) => PLAIN_UDP,
+        (Transport::Udp, None) => MAX_PLAIN_UDP,
         (Transport::Udp, Some(opt)) => {
-            usize::from(opt.udp_packet_size.min(SAFE_UDP)).max(PLAIN_UDP)
+            usize::from(opt.udp_packet_size.min(MAX_EDNS_UDP)).max(MAX_PLAIN_UDP)
         }
     };
-    *reply.opt_mut() =
-        asked.opt().map(|_| OPT { opt_codes: Vec::new(), udp_packet_size: SAFE_UDP, version: 0 });
+    *reply.opt_mut() = asked.opt().map(|_| OPT {
+        opt_codes: Vec::new(),
+        udp_packet_size: MAX_EDNS_UDP,
+        version: 0,
+    });
     let bytes = build(reply, limit);
     (!bytes.is_empty()).then_some(bytes)
 }
@@ -216,7 +220,7 @@ fn upstream_answer(query: &[u8], reply: &[u8], transport: Transport) -> Option<V
 /// Returns the name server of the host, as upstream server for other names.
 pub fn host_upstream() -> Option<SocketAddr> {
     let file = std::fs::read(Path::new("/etc/resolv.conf")).ok()?;
-    let servers = manyways_sys::interface::announced::resolv_conf(&file).dns;
+    let servers = manyways_sys::interface::announcement::resolv_conf(&file).dns;
     Some(SocketAddr::new(*servers.first()?, 53))
 }
 

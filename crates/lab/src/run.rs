@@ -14,19 +14,14 @@ use manyways_unit::Span;
 use serde::Serialize;
 
 use super::relay::{LinkStats, Snapshot};
-use super::timeline::Marks;
-use super::{Lab, LabError, LabSpec, Place};
-
-/// Name and version of the report's schema.
-pub const SCHEMA: &str = "manyways.lab-run/1";
+use super::timeline::EventSender;
+use super::{Lab, LabError, LabSpec, Node};
 
 const SIGKILL: i32 = 9;
 
 /// Result of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
     /// The scenario's name.
     pub scenario: String,
     /// Seed of all randomness.
@@ -40,6 +35,8 @@ pub struct RunReport {
     /// Whether all expectations hold, and all workloads without expectations succeeded.
     pub passed: bool,
 }
+
+manyways_record::document!(RunReport, "manyways.lab-run/1");
 
 /// Result of one workload.
 #[derive(Clone, Debug, Serialize)]
@@ -96,7 +93,7 @@ pub enum RunError {
     Lab(#[from] LabError),
     /// A workload could not be watched.
     #[error("cannot watch a workload: {0}")]
-    Watch(#[from] io::Error),
+    Wait(#[from] io::Error),
     /// A termination signal was received.
     #[error("stopped by signal {0}")]
     Stopped(i32),
@@ -120,19 +117,18 @@ pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
-    timeline: Option<&Marks>,
+    timeline: Option<&EventSender>,
     termination: &Termination,
     progress: &mut dyn FnMut(&Workload),
 ) -> Result<RunReport, RunError> {
     let mut workloads = Vec::with_capacity(scenario.workloads.len());
     for workload in &scenario.workloads {
         progress(workload);
-        workloads.push(run_one(lab, scenario, workload, timeline, termination)?);
+        workloads.push(run_workload(lab, scenario, workload, timeline, termination)?);
     }
     let expectations: Vec<_> = scenario.expectations.iter().map(|e| check(e, &workloads)).collect();
     let passed = passed(&workloads, &expectations);
     Ok(RunReport {
-        schema: SCHEMA,
         scenario: scenario.name.clone(),
         seed: scenario.seed,
         cc: scenario.cc.clone(),
@@ -142,11 +138,11 @@ pub fn run(
     })
 }
 
-fn run_one(
+fn run_workload(
     lab: &Lab,
     scenario: &Scenario,
     workload: &Workload,
-    timeline: Option<&Marks>,
+    timeline: Option<&EventSender>,
     termination: &Termination,
 ) -> Result<WorkloadReport, RunError> {
     let mut command = Command::new("/bin/sh");
@@ -156,17 +152,17 @@ fn run_one(
         .stdout(io::stderr().as_fd().try_clone_to_owned()?)
         // A separate process group, so that descendants of the workload end with it.
         .process_group(0);
-    mark(timeline, LabEvent::WorkloadStart { workload: workload.name.clone() });
+    record_event(timeline, LabEvent::WorkloadStart { workload: workload.name.clone() });
     let zero = lab.restart(scenario.trace_offset, &scenario.events)?;
     if let Some(timeline) = timeline {
-        timeline.plan(scenario.events.iter().map(|event| {
+        timeline.schedule(scenario.events.iter().map(|event| {
             let set = event.change.iter().map(ToString::to_string).collect();
             (zero + event.at, LabEvent::LinkChange { link: event.link.clone(), set })
         }));
     }
     let before = lab.relay().snapshot()?;
     let clock = Clock::start();
-    let mut child = lab.spawn(Place::Device, command)?;
+    let mut child = lab.spawn(Node::Device, command)?;
     let outcome = wait(&mut child, Some(workload.timeout), Some(termination))?;
     let seconds = Span::from_nanos(clock.now().as_nanos()).as_secs_f64();
     let after = lab.relay().snapshot()?;
@@ -182,7 +178,10 @@ fn run_one(
     if let Outcome::Signal(ended) = outcome {
         return Err(RunError::Stopped(ended.signal));
     }
-    mark(timeline, LabEvent::WorkloadEnd { workload: workload.name.clone(), exit, seconds });
+    record_event(
+        timeline,
+        LabEvent::WorkloadEnd { workload: workload.name.clone(), exit, seconds },
+    );
     Ok(WorkloadReport {
         name: workload.name.clone(),
         exit,
@@ -192,9 +191,9 @@ fn run_one(
     })
 }
 
-fn mark(timeline: Option<&Marks>, event: LabEvent) {
+fn record_event(timeline: Option<&EventSender>, event: LabEvent) {
     if let Some(timeline) = timeline {
-        timeline.mark(event);
+        timeline.record(event);
     }
 }
 
@@ -217,7 +216,7 @@ fn links(lab: &Lab, before: &Snapshot, after: &Snapshot) -> Vec<LinkReport> {
                 .radio
                 .as_ref()
                 .zip(after.radio.as_ref())
-                .map(|(before, after)| after.all_promotions() - before.all_promotions()),
+                .map(|(before, after)| after.total_promotions() - before.total_promotions()),
         }
     };
     lab.links()

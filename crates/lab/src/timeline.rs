@@ -15,39 +15,39 @@ use manyways_unit::Time;
 
 use super::Lab;
 use super::relay::{LaneStats, Relay};
-use crate::event::{Drops, LabEvent, LinkSample, Way};
+use crate::event::{Drops, LabEvent, LaneDirection, LinkSample};
 
 /// Interval between two samples of the links.
-const INTERVAL: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 enum Message {
     /// Something happened just now.
-    Mark(LabEvent),
+    Event(LabEvent),
     /// Events at known future times; replaces the previous plan.
-    Plan(VecDeque<(Time, LabEvent)>),
+    Schedule(VecDeque<(Time, LabEvent)>),
     Finish,
 }
 
 /// Sender of events to a timeline. Events after its end or failure are ignored.
 #[derive(Clone, Debug)]
-pub struct Marks(Sender<Message>);
+pub struct EventSender(Sender<Message>);
 
-impl Marks {
+impl EventSender {
     /// Records an event with the current time.
-    pub fn mark(&self, event: LabEvent) {
+    pub fn record(&self, event: LabEvent) {
         // A writer that failed reports the error at the end.
-        let _ = self.0.send(Message::Mark(event));
+        let _ = self.0.send(Message::Event(event));
     }
 
     /// Schedules future events, each recorded at its time. Replaces the previous plan.
-    pub fn plan(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
-        let _ = self.0.send(Message::Plan(events.into_iter().collect()));
+    pub fn schedule(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
+        let _ = self.0.send(Message::Schedule(events.into_iter().collect()));
     }
 }
 
 /// Writes samples to a file until dropped.
 pub struct Timeline {
-    marks: Marks,
+    event_sender: EventSender,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -59,19 +59,19 @@ impl Timeline {
         let mut out = BufWriter::new(File::create(file)?);
         let mut header = Header::new("lab", env!("CARGO_PKG_VERSION"), relay.clock().epoch());
         header.subject = subject.map(str::to_owned);
-        out.write_all(line(&header).as_bytes())?;
+        out.write_all(header.line().as_bytes())?;
         let (marks, inbox) = channel();
         let thread = std::thread::Builder::new().name("lab-timeline".into()).spawn(move || {
             let mut planned = VecDeque::new();
             loop {
-                let message = inbox.recv_timeout(INTERVAL);
+                let message = inbox.recv_timeout(SAMPLE_INTERVAL);
                 let now = relay.clock().now();
                 while let Some((time, event)) = planned.pop_front_if(|(time, _)| *time <= now) {
                     write(&mut out, time, event)?;
                 }
                 match message {
-                    Ok(Message::Mark(event)) => write(&mut out, now, event)?,
-                    Ok(Message::Plan(events)) => planned = events,
+                    Ok(Message::Event(event)) => write(&mut out, now, event)?,
+                    Ok(Message::Schedule(events)) => planned = events,
                     Err(RecvTimeoutError::Timeout) => sample(&mut out, &relay, &names)?,
                     Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => {
                         sample(&mut out, &relay, &names)?;
@@ -80,12 +80,12 @@ impl Timeline {
                 }
             }
         })?;
-        Ok(Self { marks: Marks(marks), thread: Some(thread) })
+        Ok(Self { event_sender: EventSender(marks), thread: Some(thread) })
     }
 
     /// Returns a sender of events.
-    pub fn marks(&self) -> Marks {
-        self.marks.clone()
+    pub fn event_sender(&self) -> EventSender {
+        self.event_sender.clone()
     }
 
     /// Writes the last sample and returns the first error of writing.
@@ -94,7 +94,7 @@ impl Timeline {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let _ = self.marks.0.send(Message::Finish);
+        let _ = self.event_sender.0.send(Message::Finish);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(io::Error::other("the timeline's thread panicked")),
@@ -112,12 +112,13 @@ impl Drop for Timeline {
 fn sample(out: &mut impl Write, relay: &Relay, names: &[String]) -> io::Result<()> {
     let snapshot = relay.snapshot()?;
     for (name, link) in names.iter().zip(snapshot.links) {
-        for (way, stats, rate) in
-            [(Way::Down, link.down, link.down_rate), (Way::Up, link.up, link.up_rate)]
-        {
+        for (direction, stats, rate) in [
+            (LaneDirection::Down, link.down, link.down_rate),
+            (LaneDirection::Up, link.up, link.up_rate),
+        ] {
             let event = LabEvent::LinkSample(LinkSample {
                 link: name.clone(),
-                direction: way,
+                direction,
                 rate_bps: rate.map(|rate| rate.as_bps()),
                 delivered_bytes: stats.delivered.size.as_bytes(),
                 queue_bytes: stats.backlog.size.as_bytes(),

@@ -47,7 +47,7 @@ impl Cursor {
 }
 
 /// Returns the nano-bits that one packet needs.
-pub(crate) fn need_of(size: Size) -> u128 {
+pub(crate) fn nanobits_of(size: Size) -> u128 {
     size.as_bits() * NANO
 }
 
@@ -72,7 +72,7 @@ impl Capacity {
                 trace: LinkTrace::Opportunities { at, size, period }, ..
             } => Self::Opportunities(Opportunities {
                 at: at.clone(),
-                each: need_of(*size),
+                nanobits_each: nanobits_of(*size),
                 period: *period,
             }),
         }
@@ -98,7 +98,7 @@ impl Capacity {
             Self::Constant(rate) => (*rate > 0).then_some(from.at),
             Self::Rates(rates) => {
                 let position = clock.position(from.at);
-                later(from.at, position, rates.first_flow(position)?)
+                later(from.at, position, rates.first_nonzero(position)?)
             }
             Self::Opportunities(opportunities) => {
                 later(from.at, clock.position(from.at), opportunities.position(from.next)?)
@@ -116,22 +116,22 @@ impl Capacity {
         match self {
             Self::Unlimited => Some(Cursor { left: 0, ..from }),
             Self::Constant(rate) => {
-                let (span, left) = time_for(need, *rate)?;
+                let (span, remaining) = time_for(need, *rate)?;
                 let at = from.at.as_nanos().checked_add(span)?;
-                Some(Cursor { at: Time::from_nanos(at), left, next: 0 })
+                Some(Cursor { at: Time::from_nanos(at), left: remaining, next: 0 })
             }
             Self::Rates(rates) => {
                 let position = clock.position(from.at);
-                let (end, left) = rates.carry(position, need)?;
-                Some(Cursor { at: later(from.at, position, end)?, left, next: 0 })
+                let (end, remaining) = rates.carry(position, need)?;
+                Some(Cursor { at: later(from.at, position, end)?, left: remaining, next: 0 })
             }
             Self::Opportunities(opportunities) => {
-                let uses = need.div_ceil(opportunities.each);
+                let uses = need.div_ceil(opportunities.nanobits_each);
                 let last = from.next.checked_add(u64::try_from(uses - 1).ok()?)?;
                 let end = opportunities.position(last)?;
                 Some(Cursor {
                     at: later(from.at, clock.position(from.at), end)?,
-                    left: uses * opportunities.each - need,
+                    left: uses * opportunities.nanobits_each - need,
                     next: last.checked_add(1)?,
                 })
             }
@@ -146,7 +146,9 @@ impl Capacity {
             Self::Rates(rates) => rates.offered(clock.position(from.at), until.since(from.at)),
             Self::Opportunities(opportunities) => {
                 let next = opportunities.first_after(clock.position(until));
-                opportunities.each.saturating_mul(u128::from(next.saturating_sub(from.next)))
+                opportunities
+                    .nanobits_each
+                    .saturating_mul(u128::from(next.saturating_sub(from.next)))
             }
         };
         more.saturating_add(from.left)
@@ -195,7 +197,7 @@ pub(crate) struct Rates {
 
 impl Rates {
     fn new(steps: Steps<Rate>) -> Self {
-        let per_period = steps.holds().fold(0_u128, |sum, (span, rate)| {
+        let per_period = steps.with_durations().fold(0_u128, |sum, (span, rate)| {
             sum.saturating_add(u128::from(rate.as_bps()) * nanos(span))
         });
         Self { steps, per_period }
@@ -223,7 +225,7 @@ impl Rates {
 
     /// Returns the first position from `position` at which the rate is above zero; `None` if it
     /// never is.
-    fn first_flow(&self, position: Span) -> Option<Span> {
+    fn first_nonzero(&self, position: Span) -> Option<Span> {
         if self.per_period == 0 {
             return None;
         }
@@ -255,8 +257,8 @@ impl Rates {
             let end = end.as_nanos();
             let offered = u128::from(rate) * u128::from(end - start);
             if need <= offered {
-                let (span, left) = time_for(need, rate)?;
-                return Some((Span::from_nanos(start + span), left));
+                let (span, remaining) = time_for(need, rate)?;
+                return Some((Span::from_nanos(start + span), remaining));
             }
             if end == u64::MAX {
                 return None;
@@ -291,7 +293,7 @@ impl Rates {
 pub(crate) struct Opportunities {
     at: Vec<Span>,
     /// Nano-bits of each opportunity.
-    each: u128,
+    nanobits_each: u128,
     period: Span,
 }
 

@@ -18,7 +18,7 @@ use std::net::Ipv4Addr;
 
 use manyways_unit::{Span, Time};
 
-pub use self::nat::{Forgotten, Nat};
+pub use self::nat::{Nat, UnmappedTcp};
 pub use self::strip::StripMptcp;
 pub use self::table::{FIRST_PORT, MAX_MAPPINGS};
 
@@ -38,9 +38,9 @@ pub enum Middlebox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The side of the device: inside.
-    Device,
+    Inside,
     /// The side of the remote hosts: outside.
-    Far,
+    Outside,
 }
 
 /// The decision about a packet.
@@ -53,7 +53,7 @@ pub enum Verdict {
     Drop,
     /// The packet is dropped, and its buffer now starts with an answer of `length` bytes, which is
     /// sent back to the side that the packet came from. The answer is complete, without offloads.
-    /// Only with [`Forgotten::Reset`].
+    /// Only with [`UnmappedTcp::Reset`].
     Answer {
         /// Bytes of the answer.
         length: usize,
@@ -66,7 +66,7 @@ pub struct Counters {
     /// Current mappings; expired ones are removed when the next packet arrives.
     pub mappings: u64,
     /// Mappings created.
-    pub made: u64,
+    pub created: u64,
     /// Mappings removed after their idle timeout.
     pub expired: u64,
     /// Mappings removed because the table was full.

@@ -7,7 +7,7 @@ use manyways_trace::scenario::{
 };
 use manyways_unit::{Random, Size, Span, Time};
 
-use crate::capacity::{Capacity, Cursor, TraceClock, need_of};
+use crate::capacity::{Capacity, Cursor, TraceClock, nanobits_of};
 use crate::codel::Codel;
 use crate::delay::Delay;
 use crate::flight::{Arrival, Flight};
@@ -63,7 +63,8 @@ use crate::{Cause, Output, Packet, Stats};
 ///
 /// Delayed start
 /// The owner of the pipe may know a reason why the wire cannot start, such as an idle radio:
-/// [`hold`](Self::hold). Until then all arriving packets wait in the queue, within its limit.
+/// [`pause_until`](Self::pause_until). Until then all arriving packets wait in the queue, within
+/// its limit.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     now: Time,
@@ -74,7 +75,7 @@ pub struct Pipe {
     /// Position up to which the capacity is used; meaningless while the link is idle.
     cursor: Cursor,
     /// The wire starts no packet before this time.
-    held: Time,
+    paused_until: Time,
     /// Departure time of the latest packet.
     departed: Option<Time>,
     service: Option<Service>,
@@ -128,19 +129,19 @@ impl Dropped {
 struct Drops(VecDeque<Dropped>);
 
 impl Drops {
-    fn push(&mut self, stats: &mut Stats, gone: Dropped) {
-        if gone.count == 0 {
+    fn push(&mut self, stats: &mut Stats, dropped: Dropped) {
+        if dropped.count == 0 {
             return;
         }
-        stats.dropped_mut(gone.cause).add(gone.count, gone.size);
+        stats.dropped_mut(dropped.cause).add(dropped.count, dropped.size);
         if let Some(back) = self.0.back_mut()
-            && (back.at, back.id, back.cause) == (gone.at, gone.id, gone.cause)
-            && back.first + back.count == gone.first
+            && (back.at, back.id, back.cause) == (dropped.at, dropped.id, dropped.cause)
+            && back.first + back.count == dropped.first
         {
-            back.count += gone.count;
-            back.size += gone.size;
+            back.count += dropped.count;
+            back.size += dropped.size;
         } else {
-            self.0.push_back(gone);
+            self.0.push_back(dropped);
         }
     }
 }
@@ -159,14 +160,18 @@ impl Pipe {
             capacity_spec: spec.capacity.clone(),
             capacity: Capacity::new(&spec.capacity),
             cursor: Cursor::START,
-            held: Time::ZERO,
+            paused_until: Time::ZERO,
             departed: None,
             service: None,
             queue_spec: spec.queue,
             queue: Queue::new(spec.queue, rate),
             codel: codel(spec.queue),
-            loss: Loss::new(spec.loss, Random::stream(seed, LOSS_STREAM)),
-            delay: Delay::new(spec.delay.clone(), spec.jitter, Random::stream(seed, JITTER_STREAM)),
+            loss: Loss::new(spec.loss, Random::for_purpose(seed, LOSS_STREAM)),
+            delay: Delay::new(
+                spec.delay.clone(),
+                spec.jitter,
+                Random::for_purpose(seed, JITTER_STREAM),
+            ),
             flight: Flight::new(spec.reorder),
             latest: Time::ZERO,
             drops: Drops::default(),
@@ -185,7 +190,7 @@ impl Pipe {
             return;
         }
         while !train.is_empty() && self.is_idle() {
-            if self.held <= now && self.passes_at_once() {
+            if self.paused_until <= now && self.has_uniform_outcome() {
                 self.depart(now, train.packet.id, train.first, train.count(), train.size());
                 return;
             }
@@ -251,16 +256,18 @@ impl Pipe {
     /// Delays the start of the next packet until `until`; a time in the past ends the delay. The
     /// call replaces the previous one. A packet that is being sent continues. Delivery
     /// opportunities up to `until` are lost.
-    pub fn hold(&mut self, now: Time, until: Time) {
+    pub fn pause_until(&mut self, now: Time, until: Time) {
         self.advance(now);
-        self.held = until.max(self.now);
+        self.paused_until = until.max(self.now);
     }
 
     /// Returns the last time, up to `now`, at which the wire was busy: `now` while a packet is
-    /// being sent or waits for anything except the end of a [`hold`](Self::hold). `None` if never.
+    /// being sent or waits for anything except the end of a [`pause_until`](Self::pause_until).
+    /// `None` if never.
     pub fn last_busy(&mut self, now: Time) -> Option<Time> {
         self.advance(now);
-        let is_busy = self.service.is_some() || !self.queue.is_empty() && self.held <= self.now;
+        let is_busy =
+            self.service.is_some() || !self.queue.is_empty() && self.paused_until <= self.now;
         if is_busy { Some(self.now) } else { self.departed }
     }
 
@@ -320,8 +327,8 @@ impl Pipe {
         for gone in self.flight.cut(now) {
             self.stats.in_flight.remove(gone.count, gone.size);
             let Arrival { id, first, count, size, .. } = gone;
-            let gone = Dropped { at: now, id, first, count, size, cause: Cause::Down };
-            self.drops.push(&mut self.stats, gone);
+            let dropped = Dropped { at: now, id, first, count, size, cause: Cause::Down };
+            self.drops.push(&mut self.stats, dropped);
         }
         if let Some(Service { segment, .. }) = self.service.take() {
             self.drops.push(&mut self.stats, Dropped::segment(now, segment, Cause::Down));
@@ -348,7 +355,7 @@ impl Pipe {
     }
 
     /// Whether all segments that find the link idle currently have the same outcome.
-    fn passes_at_once(&self) -> bool {
+    fn has_uniform_outcome(&self) -> bool {
         matches!(self.capacity, Capacity::Unlimited)
             && self.codel.is_none()
             && self.loss.is_none()
@@ -366,8 +373,8 @@ impl Pipe {
 
     /// Returns the position from which the wire can carry the next packet.
     fn start(&self) -> Cursor {
-        match self.cursor.at < self.held {
-            true => self.capacity.begin(self.clock, self.held),
+        match self.cursor.at < self.paused_until {
+            true => self.capacity.begin(self.clock, self.paused_until),
             false => self.cursor,
         }
     }
@@ -383,13 +390,13 @@ impl Pipe {
                 self.cursor = done;
                 self.depart(at, segment.id, segment.index, 1, segment.size);
             } else {
-                self.take_up(at);
+                self.start_next(at);
             }
         }
     }
 
     /// Starts sending the next packet.
-    fn take_up(&mut self, at: Time) {
+    fn start_next(&mut self, at: Time) {
         self.cursor = self.start();
         let Self { queue, codel, drops, stats, .. } = self;
         let next = match codel {
@@ -399,7 +406,7 @@ impl Pipe {
             }),
         };
         self.service = next.map(|segment| {
-            let need = need_of(segment.size);
+            let need = nanobits_of(segment.size);
             let done = self.capacity.carry(self.clock, self.cursor, need);
             Service { segment, from: self.cursor, need, done }
         });
@@ -411,8 +418,8 @@ impl Pipe {
         let mut arrival = self.delay.arrival(self.clock, at);
         self.departed = Some(at);
         if self.loss.draw() {
-            let gone = Dropped { at, id, first, count, size, cause: Cause::Loss };
-            self.drops.push(&mut self.stats, gone);
+            let dropped = Dropped { at, id, first, count, size, cause: Cause::Loss };
+            self.drops.push(&mut self.stats, dropped);
             return;
         }
         if !self.flight.reorders() {

@@ -9,7 +9,7 @@ use crate::packet::{Segment, Train};
 use crate::stats::Count;
 
 /// Minimum of a limit in time: a slow link must be able to queue one packet.
-const LEAST_TIME_LIMIT: Size = Size::from_bytes(1500);
+const MIN_TIME_LIMIT: Size = Size::from_bytes(1500);
 
 /// Packets in the order of their arrival, super-packets as trains of segments.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Queue {
             (QueueLimit::Bytes(size), _) => Limit::Bytes(size.as_bytes()),
             (QueueLimit::Packets(packets), _) => Limit::Packets(packets),
             (QueueLimit::Time(span), Some(rate)) => {
-                Limit::Bytes(rate.size_in(span).max(LEAST_TIME_LIMIT).as_bytes())
+                Limit::Bytes(rate.size_in(span).max(MIN_TIME_LIMIT).as_bytes())
             }
             (QueueLimit::Time(_), None) | (QueueLimit::Unlimited, _) => Limit::Unlimited,
         };
@@ -65,7 +65,7 @@ impl Queue {
     /// ones to `drop`.
     pub fn admit(&mut self, mut train: Train, mut drop: impl FnMut(Train)) {
         if !self.drop_head {
-            let enter = self.room_for(&train);
+            let enter = self.fitting_segments(&train);
             self.push(train.split_front(enter));
             if !train.is_empty() {
                 drop(train);
@@ -74,11 +74,11 @@ impl Queue {
         }
         while !train.is_empty() {
             let segment = train.split_front(1);
-            if !self.could_hold(&segment) {
+            if !self.can_hold(&segment) {
                 drop(segment);
                 continue;
             }
-            while self.room_for(&segment) == 0 {
+            while self.fitting_segments(&segment) == 0 {
                 // A queue without room for a segment that it could contain is not empty.
                 let Some(oldest) = self.pop_train(1) else { break };
                 drop(oldest);
@@ -122,9 +122,9 @@ impl Queue {
         self.pop_train(u32::MAX)
     }
 
-    fn pop_train(&mut self, most: u32) -> Option<Train> {
+    fn pop_train(&mut self, max: u32) -> Option<Train> {
         let front = self.trains.front_mut()?;
-        let gone = front.split_front(front.count().min(most));
+        let gone = front.split_front(front.count().min(max));
         if front.is_empty() {
             self.trains.pop_front();
         }
@@ -132,7 +132,7 @@ impl Queue {
         Some(gone)
     }
 
-    fn could_hold(&self, segment: &Train) -> bool {
+    fn can_hold(&self, segment: &Train) -> bool {
         match self.limit {
             Limit::Bytes(bytes) => segment.size().as_bytes() <= bytes,
             Limit::Packets(packets) => packets > 0,
@@ -141,7 +141,7 @@ impl Queue {
     }
 
     /// Returns how many leading segments fit.
-    fn room_for(&self, train: &Train) -> u32 {
+    fn fitting_segments(&self, train: &Train) -> u32 {
         match self.limit {
             Limit::Unlimited => train.count(),
             Limit::Packets(packets) => {

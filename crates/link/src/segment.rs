@@ -13,7 +13,7 @@ pub(crate) mod checksum;
 pub(crate) mod header;
 
 #[cfg(test)]
-pub(crate) mod sample;
+pub(crate) mod test_packets;
 #[cfg(test)]
 mod tests;
 
@@ -155,7 +155,7 @@ struct Layout {
 /// Contradictions between a packet and its offload header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum MalformedPacket {
     /// The packet is empty or longer than any IP packet.
     #[error("invalid packet length: {0} bytes")]
     Length(usize),
@@ -179,15 +179,15 @@ pub enum Malformed {
 /// must have the headers of its kind, and their length must match the packet.
 ///
 /// # Errors
-/// [`Malformed`] if the offload header does not match the bytes; the kernel would also reject the
-/// packet.
-pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
-    let length = u32::try_from(packet.len()).map_err(|_| Malformed::Length(packet.len()))?;
+/// [`MalformedPacket`] if the offload header does not match the bytes; the kernel would also reject
+/// the packet.
+pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, MalformedPacket> {
+    let length = u32::try_from(packet.len()).map_err(|_| MalformedPacket::Length(packet.len()))?;
     if length == 0 {
-        return Err(Malformed::Length(0));
+        return Err(MalformedPacket::Length(0));
     }
     if offload.needs_csum && offload.checksum_field(packet.len()).is_none() {
-        return Err(Malformed::Checksum);
+        return Err(MalformedPacket::Checksum);
     }
     let (v6, protocol) = match offload.gso {
         Gso::None => {
@@ -197,27 +197,27 @@ pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
         Gso::TcpV4 => (Some(false), TCP),
         Gso::TcpV6 => (Some(true), TCP),
         Gso::UdpL4 => (None, UDP),
-        Gso::Other(kind) => return Err(Malformed::Kind(kind)),
+        Gso::Other(kind) => return Err(MalformedPacket::Kind(kind)),
     };
     if offload.gso_size == 0 {
-        return Err(Malformed::SegmentSize);
+        return Err(MalformedPacket::SegmentSize);
     }
-    let ip = Ip::parse(packet).ok_or(Malformed::Headers)?;
+    let ip = Ip::parse(packet).ok_or(MalformedPacket::Headers)?;
     if v6.is_some_and(|v6| v6 != ip.v6)
         || ip.protocol != protocol
-        || ip.fragment != Fragment::Whole
+        || ip.fragment != Fragment::Unfragmented
         || ip.end != packet.len()
     {
-        return Err(Malformed::Headers);
+        return Err(MalformedPacket::Headers);
     }
     let udp = protocol == UDP;
     let header = ip.transport + transport_header(&packet[ip.transport..], udp)?;
     if header > MAX_HEADER {
-        return Err(Malformed::Headers);
+        return Err(MalformedPacket::Headers);
     }
     let place = (usize::from(offload.csum_start), usize::from(offload.csum_offset));
     if offload.needs_csum && place != (ip.transport, checksum_offset(udp)) {
-        return Err(Malformed::Checksum);
+        return Err(MalformedPacket::Checksum);
     }
     let payload = packet.len() - header;
     let size = usize::from(offload.gso_size);
@@ -240,11 +240,11 @@ pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
 }
 
 /// Returns the length of the transport header at the start of `bytes`.
-fn transport_header(bytes: &[u8], udp: bool) -> Result<usize, Malformed> {
+fn transport_header(bytes: &[u8], udp: bool) -> Result<usize, MalformedPacket> {
     let length =
-        if udp { 8 } else { usize::from(bytes.get(12).ok_or(Malformed::Headers)? >> 4) * 4 };
+        if udp { 8 } else { usize::from(bytes.get(12).ok_or(MalformedPacket::Headers)? >> 4) * 4 };
     if (!udp && length < 20) || length > bytes.len() {
-        return Err(Malformed::Headers);
+        return Err(MalformedPacket::Headers);
     }
     Ok(length)
 }
@@ -340,7 +340,7 @@ pub fn slice(
     if offload.needs_csum {
         let mut delta = Delta::default();
         delta.word(whole as u16, part as u16);
-        put_word(bytes, field, delta.mend_sum(old));
+        put_word(bytes, field, delta.apply_to_sum(old));
     } else if layout.udp && !layout.v6 && old == 0 {
         needs_csum = false;
     } else {

@@ -31,7 +31,7 @@ enum Action {
 
 /// Polls of the caller, in addition to the one at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Polls {
+enum PollTimes {
     /// Never.
     AtTheEnd,
     /// After each step.
@@ -43,7 +43,7 @@ enum Polls {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum Outcome {
     Delivered(Time),
     Dropped(Time, Cause),
 }
@@ -178,7 +178,7 @@ fn run(
     spec: &DirectionSpec,
     seed: u64,
     steps: &[Step],
-    polls: Polls,
+    polls: PollTimes,
     mut watch: impl FnMut(&Pipe, &[(Time, Output)]),
 ) -> Vec<(Time, Output)> {
     let mut pipe = Pipe::new(spec, seed);
@@ -187,13 +187,13 @@ fn run(
     let end = Step { after: Span::from_millis(200), action: Action::State(LinkState::Silent) };
     for (id, step) in (0..).zip(steps.iter().chain([&end])) {
         let next = now + step.after;
-        if polls == Polls::AtWakeups {
+        if polls == PollTimes::AtWakeups {
             while let Some(wakeup) = pipe.next_wakeup().filter(|wakeup| *wakeup <= next) {
                 now = wakeup.max(now);
                 drain(&mut pipe, now, &mut outputs);
             }
         }
-        if polls == Polls::Often {
+        if polls == PollTimes::Often {
             let pause = Span::from_nanos(next.since(now).as_nanos() / 3);
             for moment in [now + pause, now + pause + pause, next] {
                 drain(&mut pipe, moment, &mut outputs);
@@ -201,7 +201,7 @@ fn run(
         }
         now = next;
         act(&mut pipe, now, id, &step.action);
-        if matches!(polls, Polls::AfterSteps | Polls::Often) {
+        if matches!(polls, PollTimes::AfterSteps | PollTimes::Often) {
             drain(&mut pipe, now, &mut outputs);
         }
         watch(&pipe, &outputs);
@@ -216,18 +216,18 @@ fn drain(pipe: &mut Pipe, now: Time, outputs: &mut Vec<(Time, Output)>) {
 }
 
 /// Returns the outcome of each segment. A run of segments has the time of its last.
-fn fates(outputs: &[(Time, Output)]) -> HashMap<(u64, u32), Fate> {
+fn outcomes(outputs: &[(Time, Output)]) -> HashMap<(u64, u32), Outcome> {
     let mut fates = HashMap::new();
     for (_, output) in outputs {
-        let (id, first, count, fate) = match *output {
-            Output::Deliver { at, id, first, count } => (id, first, count, Fate::Delivered(at)),
+        let (id, first, count, outcome) = match *output {
+            Output::Deliver { at, id, first, count } => (id, first, count, Outcome::Delivered(at)),
             Output::Drop { at, id, first, count, cause } => {
-                (id, first, count, Fate::Dropped(at, cause))
+                (id, first, count, Outcome::Dropped(at, cause))
             }
         };
         assert!(count > 0);
         for index in first..first + count {
-            let before = fates.insert((id, index), fate);
+            let before = fates.insert((id, index), outcome);
             assert_eq!(before, None, "segment {index} of {id} is reported twice");
         }
     }
@@ -243,7 +243,7 @@ proptest! {
         steps in steps(),
         seed: u64,
     ) {
-        for polls in [Polls::AtTheEnd, Polls::AfterSteps, Polls::AtWakeups] {
+        for polls in [PollTimes::AtTheEnd, PollTimes::AfterSteps, PollTimes::AtWakeups] {
             let outputs = run(&spec, seed, &steps, polls, |pipe, outputs| {
                 let stats = pipe.stats();
                 let inside = [stats.backlog, stats.in_flight];
@@ -260,7 +260,7 @@ proptest! {
                 });
                 assert_eq!(delivered.sum::<u64>(), stats.delivered.packets);
             });
-            let fates = fates(&outputs);
+            let fates = outcomes(&outputs);
             let mut expected = 0;
             for (id, step) in (0..).zip(&steps) {
                 if let Action::Arrive { segments, .. } = step.action {
@@ -274,15 +274,15 @@ proptest! {
 
     #[test]
     fn the_moments_of_polls_change_nothing(spec in direction(), steps in steps(), seed: u64) {
-        let exact = run(&spec, seed, &steps, Polls::AtWakeups, |_, _| ());
+        let exact = run(&spec, seed, &steps, PollTimes::AtWakeups, |_, _| ());
         // Polls at the wake-ups deliver at the exact times.
         for (polled, output) in &exact {
             if let Output::Deliver { at, .. } = output {
                 prop_assert_eq!(polled, at);
             }
         }
-        let exact = fates(&exact);
-        for polls in [Polls::AtTheEnd, Polls::AfterSteps, Polls::Often] {
+        let exact = outcomes(&exact);
+        for polls in [PollTimes::AtTheEnd, PollTimes::AfterSteps, PollTimes::Often] {
             let outputs = run(&spec, seed, &steps, polls, |_, _| ());
             prop_assert!(outputs.is_sorted_by_key(|(_, output)| output.at()));
             prop_assert!(outputs.iter().all(|(polled, output)| output.at() <= *polled));
@@ -291,16 +291,16 @@ proptest! {
                 match *output {
                     Output::Deliver { at, id, first, count } => {
                         for index in first..first + count {
-                            let Fate::Delivered(when) = exact[&(id, index)] else {
+                            let Outcome::Delivered(when) = exact[&(id, index)] else {
                                 return Err(TestCaseError::fail("delivered, but dropped before"));
                             };
                             prop_assert!(when <= at);
                         }
-                        prop_assert_eq!(exact[&(id, first + count - 1)], Fate::Delivered(at));
+                        prop_assert_eq!(exact[&(id, first + count - 1)], Outcome::Delivered(at));
                     }
                     Output::Drop { at, id, first, count, cause } => {
                         for index in first..first + count {
-                            prop_assert_eq!(exact[&(id, index)], Fate::Dropped(at, cause));
+                            prop_assert_eq!(exact[&(id, index)], Outcome::Dropped(at, cause));
                         }
                     }
                 }
@@ -314,7 +314,7 @@ proptest! {
         steps in steps(),
         seed: u64,
     ) {
-        let once = || run(&spec, seed, &steps, Polls::AfterSteps, |_, _| ());
+        let once = || run(&spec, seed, &steps, PollTimes::AfterSteps, |_, _| ());
         prop_assert_eq!(once(), once());
     }
 
@@ -324,7 +324,7 @@ proptest! {
         steps in steps(),
         seed: u64,
     ) {
-        let outputs = run(&spec, seed, &steps, Polls::AtWakeups, |_, _| ());
+        let outputs = run(&spec, seed, &steps, PollTimes::AtWakeups, |_, _| ());
         let delivered: Vec<_> = outputs
             .iter()
             .filter_map(|(_, output)| match output {
@@ -348,7 +348,7 @@ proptest! {
         steps in arrivals(),
         seed: u64,
     ) {
-        let outputs = run(&spec, seed, &steps, Polls::AtWakeups, |_, _| ());
+        let outputs = run(&spec, seed, &steps, PollTimes::AtWakeups, |_, _| ());
         let mut departures = Vec::new();
         for (_, output) in outputs {
             let Output::Deliver { at, id, first, count } = output else { continue };

@@ -1,46 +1,74 @@
 //! The bond: a client that intercepts connections, a gateway that connects them to servers, and the
 //! carriers between the two.
+//!
+//! A [`Client`] has carriers to a [`Gateway`] on each path, a [`PathSpec`](crate::path::PathSpec);
+//! [`Client::carry`] carries a connection. [`HostNetworks`] keeps one path per network of this host,
+//! a [`PolicyEnforcer`] treats connections as a policy requires, and [`Listeners`] and
+//! [`interception`] accept connections of applications. `examples/bond.rs` has both ends in one
+//! program.
 
-pub mod allow;
+mod allow;
 mod carrier;
-pub mod client;
+mod client;
 pub mod control;
 mod datagrams;
-pub mod delay_gate;
-pub mod enforcer;
-pub mod event;
+mod delay_gate;
+mod enforcer;
+mod event;
 mod flow_counters;
 mod flow_facts;
-pub mod gateway;
-pub mod gateway_status;
+mod gateway;
+mod gateway_status;
 mod handshake;
-pub mod host_networks;
+mod host_networks;
 mod http_connect;
 pub mod interception;
-pub mod interception_scope;
-pub mod journal;
-pub mod key;
-pub mod listeners;
+mod interception_scope;
+mod journal;
+mod key;
+mod listeners;
 pub mod metrics;
-pub mod metrics_server;
+mod metrics_server;
 mod path_monitor;
 mod pending_handshakes;
 mod process_lookup;
 mod quic;
-mod race;
 mod rate_limit;
 mod session;
 mod socks;
-pub mod status;
+mod status;
 mod timer;
 mod tls;
 mod udp;
-pub mod usage;
-pub mod why;
+mod usage;
+mod why;
 
+pub use allow::{
+    AllowError, AllowFile, AllowFileError, AllowReason, AuthorizedClient, AuthorizedClients,
+};
 pub use carrier::CarrierError;
-pub use handshake::HandshakeError;
+pub use client::{Client, ClientEvent, ClientOptions, ConnectFailure};
+pub use delay_gate::{DelayGrant, DelayRequest, GateCommand, GateEvent};
+pub use enforcer::PolicyEnforcer;
+pub use event::{BondEvent, BondOpen, BondShare};
+pub use gateway::{Gateway, GatewayError, GatewayOptions, StatusHandle};
+pub use gateway_status::{GatewayStatus, SessionPath, SessionStatus};
+pub use handshake::{ForeignMessage, HandshakeError, LossCause};
+pub use host_networks::{HostNetworks, find_networks};
+pub use interception_scope::InterceptionScope;
+pub use journal::Journal;
+pub use key::{KeyError, PrivateKey, PublicKey};
+pub use listeners::Listeners;
 pub use manyways_proto::bond::dial::{CarrierTransport, TransportChoice};
+pub use manyways_proto::bond::egress::EgressFilter;
+pub use manyways_proto::bond::interception::AddressFamilies;
+pub use manyways_proto::bond::networks::NetworkSelection;
+pub use manyways_proto::bond::path::PathState;
+pub use manyways_proto::mux::Destination;
+pub use quic::SetupError;
+pub use status::{PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
+pub use usage::{UsageFile, state_folder};
+pub use why::{EntryPoints, WhyQuery, WhyReport, WhyStep};
 
 #[cfg(test)]
 mod tests;

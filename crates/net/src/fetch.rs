@@ -13,7 +13,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! // One path per usable network of this host.
 //! let paths = manyways_sys::interface::list()?;
-//! let paths = paths.iter().filter(|network| network.usable.is_ok()).map(PathSpec::of);
+//! let paths = paths.iter().filter(|network| network.usable.is_ok()).map(PathSpec::from_interface);
 //! let mut client = Client::builder().paths(paths).build()?;
 //! let job = Job::new("https://www.example.com/film.mp4", "film.mp4")?;
 //! let report = client
@@ -34,27 +34,24 @@
 //! # }
 //! ```
 
-mod answers;
-pub mod conditions;
-pub(crate) mod dial;
-pub mod digest;
-pub mod event;
+mod dial;
+mod digest;
+mod discarded;
+mod event;
 mod exchange;
 mod existing_file;
 mod interface_watch;
 mod journal;
-mod late;
-pub mod location;
-pub mod login;
-pub mod netrc;
-mod path;
+mod location;
+mod login;
+mod netrc;
+mod path_estimates;
 mod path_selection;
 mod report;
-pub mod resume;
+mod resume;
 mod sink;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod transfer;
 mod warm;
 mod worker;
@@ -64,36 +61,43 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-pub use manyways_proto::estimate::Conditions;
+pub use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::PathId;
-pub use manyways_proto::fetch::{Allowance, Config, RangeEnd, Reason, Scheduler};
+pub use manyways_proto::fetch::{
+    Config, CutMethod, FetchFailure, MeteredUse, Scheduler, VersionProof,
+};
 use manyways_unit::Size;
 use tokio::sync::mpsc;
 
-use answers::Answers;
 pub use dial::Protocol;
+pub use digest::parse as parse_digest;
+use discarded::DiscardedBytes;
+pub use event::{PathSample, PingMethod, RequestOutcome, TransferEvent};
 pub use existing_file::{ExistingFile, ExistingFileError};
-use late::Late;
-use location::{Location, LocationError};
-use login::{Login, UserInfo};
-pub use path::{HostNames, Lookup, Names, PathSpec, Unresolved};
-use path::{Watch, Watcher};
+use interface_watch::{PathLister, Watch};
+pub use location::{Location, LocationError, Origin};
+pub use login::{Login, UserInfo};
+pub use netrc::{Netrc, NetrcError};
+pub use path_estimates::{EstimateCache, Network, StoredEstimate};
 pub use path_selection::{NameServers, PathSelection, SelectionError, SelectionOptions};
 pub use report::{
-    Cause, ClientError, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report,
+    Cause, ClientError, Event, FetchError, PartFile, PathProgress, PathReport, Progress, Report,
 };
+pub use resume::{ResumeError, ResumeState};
 pub use sink::{Body, SinkError};
-pub use tls::{Trust, TrustError};
 use transfer::Destination;
 use worker::{Command, Worker};
 
-/// Default of [`Config::ahead`] for a [`Body`]: requested bytes past the ones that were read.
-pub const AHEAD: Size = Size::from_mib(16);
+pub use crate::path::{HostResolver, Lookup, LookupError, Names, PathSpec, Trust, TrustError};
+use crate::path::{SharedAddresses, tls};
+
+/// Default of [`Config::read_ahead`] for a [`Body`]: requested bytes past the ones that were read.
+pub const READ_AHEAD: Size = Size::from_mib(16);
 /// Headers that are sent only to the origin of the job's URL.
-const PRIVATE: [HeaderName; 3] =
+const PRIVATE_HEADERS: [HeaderName; 3] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
 /// Headers that a fetch sets itself.
-const RESERVED: [HeaderName; 8] = [
+const RESERVED_HEADERS: [HeaderName; 8] = [
     header::RANGE,
     header::IF_RANGE,
     header::ACCEPT_ENCODING,
@@ -110,28 +114,28 @@ pub struct Client {
     paths: Vec<Arc<PathSpec>>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     /// Received bytes that each path discarded.
-    late: Vec<Late>,
+    discarded: Vec<DiscardedBytes>,
     headers: Arc<HeaderMap>,
     /// Private headers of all jobs.
-    secrets: Arc<HeaderMap>,
+    common_private_headers: Arc<HeaderMap>,
     /// Private headers of the current job.
-    private: Arc<HeaderMap>,
-    metered: Allowance,
-    metered_spent: Size,
+    private_headers: Arc<HeaderMap>,
+    metered: MeteredUse,
+    metered_used: Size,
     config: Config,
     records: bool,
-    spawner: Spawner,
-    watch: Option<Watcher>,
+    worker_config: WorkerConfig,
+    path_lister: Option<PathLister>,
 }
 
 /// Parameters of all workers.
 #[derive(Clone, Debug)]
-struct Spawner {
+struct WorkerConfig {
     tls: Arc<rustls::ClientConfig>,
     prior_knowledge: bool,
     /// Whether all paths use the name servers of the first path.
-    names_of_first: bool,
-    answers: Answers,
+    shares_resolver: bool,
+    shared_addresses: SharedAddresses,
 }
 
 /// Configuration of a [`Client`], from [`Client::builder`].
@@ -140,12 +144,12 @@ pub struct ClientBuilder {
     paths: Vec<PathSpec>,
     trust: Trust,
     headers: Vec<String>,
-    metered: Option<Allowance>,
+    metered: Option<MeteredUse>,
     config: Config,
     records: bool,
     single_server: bool,
     prior_knowledge: bool,
-    watch: Option<Watcher>,
+    path_lister: Option<PathLister>,
 }
 
 /// One object and its output file.
@@ -190,7 +194,7 @@ impl Client {
         on_event: &mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()>,
     ) -> Result<Report, FetchError> {
-        self.carry(job, Destination::File, on_event, stop).await
+        self.run_transfer(job, Destination::File, on_event, stop).await
     }
 
     /// Fetches one object for a caller that reads it in order while it arrives. The job's file is
@@ -204,7 +208,8 @@ impl Client {
     /// use manyways_net::fetch::{Client, Job, PathSpec};
     ///
     /// let paths = manyways_sys::interface::list()?;
-    /// let paths = paths.iter().filter(|network| network.usable.is_ok()).map(PathSpec::of);
+    /// let usable = paths.iter().filter(|network| network.usable.is_ok());
+    /// let paths = usable.map(PathSpec::from_interface);
     /// let mut client = Client::builder().paths(paths).build()?;
     /// let job = Job::new("https://www.example.com/film.mp4", "")?;
     /// let mut ignore = |_: manyways_net::fetch::Event<'_>| {};
@@ -222,9 +227,9 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// The memory is bounded: at most [`AHEAD`], plus the bytes that were in flight at that point,
-    /// wait for the reader. If the [`Body`] is dropped, the transfer ends with
-    /// [`SinkError::Unread`].
+    /// The memory is bounded: at most [`READ_AHEAD`], plus the bytes that were in flight at that
+    /// point, wait for the reader. If the [`Body`] is dropped, the transfer ends with
+    /// [`SinkError::ReaderClosed`].
     pub fn stream<'a>(
         &'a mut self,
         job: &'a Job,
@@ -232,65 +237,66 @@ impl Client {
         stop: impl Future<Output = ()> + 'a,
     ) -> (Body, impl Future<Output = Result<Report, FetchError>> + 'a) {
         let (to, body) = Destination::reader();
-        (body, self.carry(job, to, on_event, stop))
+        (body, self.run_transfer(job, to, on_event, stop))
     }
 
-    async fn carry(
+    async fn run_transfer(
         &mut self,
         job: &Job,
         to: Destination,
         on_event: &mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()>,
     ) -> Result<Report, FetchError> {
-        self.private = self.secrets_for(job);
+        self.private_headers = self.private_headers_for(job);
         let outcome = transfer::run(self, job, to, on_event, stop).await;
         let report = match &outcome {
             Ok(report) => report,
             Err(error) => &error.report,
         };
-        self.metered_spent += report.metered;
+        self.metered_used += report.metered;
         outcome
     }
 
     /// Adds a path, for this transfer and later ones.
-    fn join(&mut self, spec: PathSpec) {
+    fn add_path(&mut self, spec: PathSpec) {
         let id = PathId(self.paths.len());
-        let (path, late) = (Arc::new(self.with_names(id.0, spec)), Late::default());
-        let worker = Worker::spawn(id, Arc::clone(&path), late.clone(), &self.spawner);
+        let (path, discarded) =
+            (Arc::new(self.with_shared_resolver(id.0, spec)), DiscardedBytes::default());
+        let worker = Worker::spawn(id, Arc::clone(&path), discarded.clone(), &self.worker_config);
         self.paths.push(path);
-        self.late.push(late);
+        self.discarded.push(discarded);
         self.workers.push(worker);
     }
 
     /// Replaces the properties of a path. Returns them for its worker, or `None` for an unknown
     /// path.
-    fn renew(&mut self, id: usize, spec: PathSpec) -> Option<Arc<PathSpec>> {
-        let spec = Arc::new(self.with_names(id, spec));
+    fn update_path(&mut self, id: usize, spec: PathSpec) -> Option<Arc<PathSpec>> {
+        let spec = Arc::new(self.with_shared_resolver(id, spec));
         let path = self.paths.get_mut(id)?;
         *path = Arc::clone(&spec);
         Some(spec)
     }
 
     /// Uses the names of the first path if all paths must connect to one server.
-    fn with_names(&self, id: usize, spec: PathSpec) -> PathSpec {
+    fn with_shared_resolver(&self, id: usize, spec: PathSpec) -> PathSpec {
         match self.paths.first() {
-            Some(first) if self.spawner.names_of_first && id > 0 => {
-                PathSpec { names: Arc::clone(&first.names), ..spec }
+            Some(first) if self.worker_config.shares_resolver && id > 0 => {
+                PathSpec { resolver: Arc::clone(&first.resolver), ..spec }
             }
             _ => spec,
         }
     }
 
     /// A configured `Authorization` header takes precedence over a login.
-    fn secrets_for(&self, job: &Job) -> Arc<HeaderMap> {
+    fn private_headers_for(&self, job: &Job) -> Arc<HeaderMap> {
         let login = job.login.as_ref().and_then(Login::header);
-        match login.filter(|_| !self.secrets.contains_key(header::AUTHORIZATION)) {
+        match login.filter(|_| !self.common_private_headers.contains_key(header::AUTHORIZATION)) {
             Some(value) => {
-                let mut secrets = HeaderMap::clone(&self.secrets);
+                let mut secrets = HeaderMap::clone(&self.common_private_headers);
                 secrets.insert(header::AUTHORIZATION, value);
                 Arc::new(secrets)
             }
-            None => Arc::clone(&self.secrets),
+            None => Arc::clone(&self.common_private_headers),
         }
     }
 }
@@ -306,12 +312,12 @@ impl ClientBuilder {
     /// path with a new name joins the transfer, and a missing path is not used until it returns. If
     /// the callback returns `None`, nothing changes. It may block. Paths without a device never
     /// change.
-    pub fn watch(
+    pub fn path_lister(
         mut self,
         look: impl Fn() -> Option<Vec<PathSpec>> + Send + Sync + 'static,
     ) -> Self {
         let look: Arc<Watch> = Arc::new(look);
-        self.watch = Some(Watcher(look));
+        self.path_lister = Some(PathLister(look));
         self
     }
 
@@ -329,7 +335,7 @@ impl ClientBuilder {
     }
 
     /// Limits the bytes of metered paths over all jobs of this client.
-    pub fn metered(mut self, allowance: Allowance) -> Self {
+    pub fn metered(mut self, allowance: MeteredUse) -> Self {
         self.metered = Some(allowance);
         self
     }
@@ -364,35 +370,35 @@ impl ClientBuilder {
     /// # Errors
     /// Fails if the trust cannot be loaded or a header is invalid.
     pub fn build(self) -> Result<Client, ClientError> {
-        let tls = tls::config(&self.trust)?;
+        let tls = tls::config(&self.trust, &[b"h2", b"http/1.1"])?;
         let (mut headers, mut private) = (HeaderMap::new(), HeaderMap::new());
         for line in self.headers {
             let (name, mut value) = parse_header(&line)?;
-            value.set_sensitive(PRIVATE.contains(&name));
-            let map = if PRIVATE.contains(&name) { &mut private } else { &mut headers };
+            value.set_sensitive(PRIVATE_HEADERS.contains(&name));
+            let map = if PRIVATE_HEADERS.contains(&name) { &mut private } else { &mut headers };
             map.append(name, value);
         }
         let mut client = Client {
             workers: Vec::new(),
             paths: Vec::new(),
-            late: Vec::new(),
+            discarded: Vec::new(),
             headers: Arc::new(headers),
-            secrets: Arc::new(private),
-            private: Arc::default(),
+            common_private_headers: Arc::new(private),
+            private_headers: Arc::default(),
             metered: self.metered.unwrap_or(self.config.metered),
-            metered_spent: Size::ZERO,
+            metered_used: Size::ZERO,
             config: self.config,
             records: self.records,
-            spawner: Spawner {
+            worker_config: WorkerConfig {
                 tls,
                 prior_knowledge: self.prior_knowledge,
-                names_of_first: self.single_server,
-                answers: Answers::default(),
+                shares_resolver: self.single_server,
+                shared_addresses: SharedAddresses::default(),
             },
-            watch: self.watch,
+            path_lister: self.path_lister,
         };
         for path in self.paths {
-            client.join(path);
+            client.add_path(path);
         }
         Ok(client)
     }
@@ -457,7 +463,7 @@ fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), ClientError> {
     let (name, value) = line.split_once(':').ok_or_else(bad)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| bad())?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| bad())?;
-    if RESERVED.contains(&name) {
+    if RESERVED_HEADERS.contains(&name) {
         return Err(ClientError::Reserved(name.to_string()));
     }
     Ok((name, value))

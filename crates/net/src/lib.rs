@@ -1,17 +1,20 @@
 //! Tokio shells that run the cores over real sockets.
 //!
 //! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
-//! the tunnel, [`radio`] runs policies on traces and on a live interface, and [`resolve`] queries
-//! the name servers of one path. Each module except `resolve` is a cargo feature.
+//! the tunnel, and [`radio`] runs policies on traces and on a live interface. Each of these modules
+//! is a cargo feature. [`path`] connects `fetch` and `bond` over one network, and [`resolve`]
+//! queries the name servers of one network.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-#[cfg(feature = "fetch")]
+#[cfg(any(feature = "fetch", feature = "bond"))]
 mod base64;
 #[cfg(feature = "bond")]
 pub mod bond;
 #[cfg(feature = "fetch")]
 pub mod fetch;
+#[cfg(any(feature = "fetch", feature = "bond"))]
+pub mod path;
 #[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;

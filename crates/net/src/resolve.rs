@@ -26,7 +26,7 @@ use self::query::Queries;
 pub use self::query::QueryError;
 
 /// Why one name server did not answer.
-pub type ServerProblem = manyways_proto::resolve::Problem<QueryError>;
+pub type ServerProblem = manyways_proto::resolve::ServerFailure<QueryError>;
 
 /// Properties of a path that a look-up needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum ResolveError {
     #[error("no name server is known for {path}")]
     NoServer { path: String },
     /// No name server answered in time or properly.
-    #[error("no name server of {path} answers for {host}: {}", listed(.problems))]
+    #[error("no name server of {path} answers for {host}: {}", problems_text(.problems))]
     NoAnswer {
         host: String,
         path: String,
@@ -99,7 +99,7 @@ impl ResolveError {
 }
 
 /// Formats the problems of all servers, separated by semicolons.
-fn listed(problems: &[(IpAddr, ServerProblem)]) -> String {
+fn problems_text(problems: &[(IpAddr, ServerProblem)]) -> String {
     let texts: Vec<String> =
         problems.iter().map(|(server, problem)| format!("{server}: {problem}")).collect();
     texts.join("; ")

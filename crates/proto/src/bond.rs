@@ -11,7 +11,6 @@ pub mod delay_gate;
 pub mod dial;
 pub mod egress;
 pub mod first_bytes;
-pub mod happy_eyeballs;
 pub mod idle;
 pub mod interception;
 pub mod io_limits;

@@ -1,21 +1,21 @@
 //! Estimates the capacity and round-trip time of a path from received bytes.
 
-mod offer;
+mod capacity;
 
 use std::collections::VecDeque;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-pub use offer::{Look, Losses, Offer};
+pub use capacity::{CapacityEstimate, CapacitySample, LossEstimate};
 
 /// Minimum bytes of a sample (MP-H2, §3.3).
-const SAMPLE: u64 = 20_000;
+const MIN_SAMPLE_BYTES: u64 = 20_000;
 /// Bytes of the samples in the average.
-const WINDOW: u64 = 500_000;
+const AVERAGED_BYTES: u64 = 500_000;
 
 /// Estimate of a path at its last use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Conditions {
+pub struct PathEstimate {
     pub rate: Rate,
     /// Time from a request to its response header.
     pub rtt: Span,
@@ -29,51 +29,51 @@ pub struct Conditions {
 pub struct Throughput {
     samples: VecDeque<(u64, Span)>,
     bytes: u64,
-    span: Span,
-    open: u64,
-    since: Option<Time>,
+    duration: Span,
+    open_bytes: u64,
+    open_since: Option<Time>,
 }
 
 impl Throughput {
     /// Starts a sample, because a response has begun.
     pub fn resume(&mut self, now: Time) {
-        self.since = Some(now);
-        self.open = 0;
+        self.open_since = Some(now);
+        self.open_bytes = 0;
     }
 
     /// Returns whether bytes are expected.
     pub fn is_running(&self) -> bool {
-        self.since.is_some()
+        self.open_since.is_some()
     }
 
     /// Stops the measurement. The incomplete sample is too short and is dropped.
     pub fn pause(&mut self) {
-        self.since = None;
-        self.open = 0;
+        self.open_since = None;
+        self.open_bytes = 0;
     }
 
     /// Records `bytes` received at `now`.
     pub fn observe(&mut self, now: Time, bytes: u64) {
-        let Some(since) = self.since else {
-            self.since = Some(now);
+        let Some(since) = self.open_since else {
+            self.open_since = Some(now);
             return;
         };
-        self.open += bytes;
+        self.open_bytes += bytes;
         let span = now.since(since);
-        if self.open < SAMPLE || span.is_zero() {
+        if self.open_bytes < MIN_SAMPLE_BYTES || span.is_zero() {
             return;
         }
-        self.samples.push_back((self.open, span));
-        self.bytes += self.open;
-        self.span += span;
-        self.open = 0;
-        self.since = Some(now);
+        self.samples.push_back((self.open_bytes, span));
+        self.bytes += self.open_bytes;
+        self.duration += span;
+        self.open_bytes = 0;
+        self.open_since = Some(now);
         while let Some(&(bytes, span)) = self.samples.front()
-            && self.bytes - bytes >= WINDOW
+            && self.bytes - bytes >= AVERAGED_BYTES
         {
             self.samples.pop_front();
             self.bytes -= bytes;
-            self.span -= span;
+            self.duration -= span;
         }
     }
 
@@ -85,10 +85,12 @@ impl Throughput {
         if self.samples.is_empty() {
             return None;
         }
-        let closed = Rate::of(Size::from_bytes(self.bytes), self.span);
-        let Some(since) = self.since else { return Some(closed) };
-        let with_open =
-            Rate::of(Size::from_bytes(self.bytes + self.open), self.span + now.since(since));
+        let closed = Rate::of(Size::from_bytes(self.bytes), self.duration);
+        let Some(since) = self.open_since else { return Some(closed) };
+        let with_open = Rate::of(
+            Size::from_bytes(self.bytes + self.open_bytes),
+            self.duration + now.since(since),
+        );
         Some(closed.min(with_open))
     }
 }
@@ -97,7 +99,7 @@ impl Throughput {
 #[derive(Clone, Debug, Default)]
 pub struct RoundTrip {
     samples: VecDeque<Span>,
-    least: Option<Span>,
+    min_rtt: Option<Span>,
 }
 
 impl RoundTrip {
@@ -109,7 +111,7 @@ impl RoundTrip {
         if self.samples.len() > Self::SAMPLES {
             self.samples.pop_front();
         }
-        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+        self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
     }
 
     /// Returns the latest sample.
@@ -126,14 +128,14 @@ impl RoundTrip {
 
     /// Returns whether the latest of at least two samples is at most 25 % above the smallest,
     /// which means no queueing delay.
-    pub fn is_flat(&self) -> bool {
-        let pair = self.last().zip(self.least()).filter(|_| self.samples.len() > 1);
-        pair.is_some_and(|(last, least)| last * 4 <= least * 5)
+    pub fn is_unqueued(&self) -> bool {
+        let pair = self.last().zip(self.min_rtt()).filter(|_| self.samples.len() > 1);
+        pair.is_some_and(|(last, min)| last * 4 <= min * 5)
     }
 
     /// Returns the smallest of all samples: the RTT without queueing delay.
-    pub fn least(&self) -> Option<Span> {
-        self.least
+    pub fn min_rtt(&self) -> Option<Span> {
+        self.min_rtt
     }
 }
 

@@ -24,11 +24,13 @@
 //! - An idle path requests the whole remaining range of an unresponsive path. The unresponsive path
 //!   may continue; the first copy of each byte counts, the other ones are duplicates.
 //! - A path that fails releases its bytes to the others. It is retried with exponential backoff and
-//!   is dropped after [`Config::attempts`] failures without a useful byte in between.
+//!   is dropped after [`Config::max_attempts`] failures while other paths deliver bytes.
 //! - A path without its interface releases its bytes at once, and is used again when the interface
 //!   returns. New paths may join at any time.
-//! - While all paths are idle, no path is dropped: they are retried until [`Config::silence`] has
+//! - While all paths are idle, no path is dropped: they are retried until [`Config::idle_timeout`] has
 //!   passed.
+//! - A fetch ends with a check that the object still has the version whose bytes were written; see
+//!   [`VersionProof`]. If it does not, the fetch begins again, once.
 //!
 //! Other schedulers exist for comparison, see [`Scheduler`].
 //!
@@ -61,7 +63,7 @@
 //!
 //! | State | Condition |
 //! |---|---|
-//! | phase `Over` | there are no requests |
+//! | phase `Finished` | there are no requests |
 //! | object `Unknown` | no byte has been received, no reply has begun, and no request is conditional |
 //! | object `Ranged` | no path is `Dropped(Refused)` |
 //! | object `WholeOnly` | as `Ranged`; at least one request is under way, and none of them is for a part of the object other than its beginning |
@@ -69,9 +71,9 @@
 //! | path `Ready` with a `Multiplexed` connection | at most two requests |
 //! | path `Ready` with a `Draining` connection | one request |
 //! | path in any other state | no requests |
+//! | checks of the verification | only while the object is `Ranged`; they do not count as requests |
 //! | path `Dropped(OtherVersion)` | the versions `Differ` |
 
-mod answer;
 mod budget;
 mod checkpoint;
 mod coalesce;
@@ -80,17 +82,19 @@ mod content_range;
 mod credit;
 mod event;
 mod existing;
-mod fault;
 mod idle;
 mod interfaces;
+mod memory;
 mod object;
 mod opening;
 mod pacer;
 mod path;
+mod path_error;
 mod ping;
 mod race;
 mod redirect;
 mod request;
+mod response;
 mod restart;
 mod schedule;
 mod selection;
@@ -99,27 +103,29 @@ mod share;
 mod tests;
 mod timeout;
 mod transfer;
+mod verify;
 mod window;
 
 pub use crate::ranges::{Range, Ranges};
-pub use answer::{Head, Object, Unfit, Validator};
-pub use checkpoint::{CheckpointConfig, Checkpoints, Written};
+pub use checkpoint::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 pub use coalesce::{Coalescer, Piece};
-pub use config::{Allowance, Config, RangeEnd, Scheduler};
+pub use config::{Config, CutMethod, MeteredUse, Scheduler};
 pub use content_range::ContentRange;
-pub use event::{Input, Note, Output, PathStats, Reason};
+pub use event::{FetchFailure, Input, Note, Output, PathStats};
 pub use existing::ExistingFileState;
-pub use fault::{Fault, FaultClass};
 pub use interfaces::{
     InterfaceWatch, ListedInterface, Listing, PathChange, WatchConfig, WatchedPath,
 };
 pub use object::WholeOnly;
 pub use pacer::Pacer;
+pub use path_error::{PathError, PathErrorKind};
 pub use redirect::{RedirectConfig, RedirectError, Redirects, Scheme};
+pub use response::{Head, Object, UnusableResponse, Validator};
 pub use selection::{
-    Candidate, Destination, Selection, SelectionProblem, SelectionRequest, select,
+    Candidate, Destination, Selection, SelectionFailure, SelectionRequest, select,
 };
 pub use transfer::Fetch;
+pub use verify::VersionProof;
 
 /// A path, by the number that the shell assigned. The first GET prefers lower numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

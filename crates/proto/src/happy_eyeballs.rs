@@ -1,10 +1,11 @@
 //! The order and times of connection attempts to a server's addresses, on one path (RFC 8305).
 //!
-//! [`Dialer`] connects to a server whose name two sources resolve: the path's own name servers, and
-//! those of other paths of the same host. Content networks return different addresses on each
-//! network, so only addresses of the path's own name servers count. While these have not answered,
-//! the dialer connects speculatively to the addresses that another path has resolved. If both paths
-//! are sent to the same servers, this saves a slow path one round trip.
+//! [`HappyEyeballs`] connects to a server whose name two sources resolve: the path's own name
+//! servers, and those of other paths of the same host. Content networks return different addresses
+//! on each network, so only addresses of the path's own name servers count. While these have not
+//! answered, it connects speculatively to the addresses that another path has resolved. If both
+//! paths are sent to the same servers, this saves a slow path one round trip. A caller that knows
+//! the addresses from the start has only the states `Connecting` and `Over`.
 //!
 //! ```text
 //! Resolving ──other path's addresses──▶ Speculating ──connected──▶ Holding
@@ -30,22 +31,38 @@ use manyways_unit::{Span, Time};
 use attempts::Attempts;
 
 /// Pace and number of connection attempts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct DialConfig {
+pub struct Config {
     /// Connection attempt delay: wait before the next address is tried in parallel (RFC 8305 §5).
-    pub attempt_delay: Span,
-    /// Maximum number of a server's addresses that are tried.
+    /// `None` tries one address after the other.
+    pub attempt_delay: Option<Span>,
+    /// Timeout of one attempt. `None` for no timeout.
+    pub attempt_timeout: Option<Span>,
+    /// Timeout of all attempts together, from the start of the first. `None` for no timeout.
+    pub timeout: Option<Span>,
+    /// Maximum number of a server's addresses that [`Config::select`] returns.
     pub max_addresses: usize,
 }
 
-impl Default for DialConfig {
+impl Default for Config {
     fn default() -> Self {
-        Self { attempt_delay: Span::from_millis(250), max_addresses: 8 }
+        Self {
+            attempt_delay: Some(Span::from_millis(250)),
+            attempt_timeout: None,
+            timeout: None,
+            max_addresses: 8,
+        }
     }
 }
 
-impl DialConfig {
+impl Config {
+    /// Creates a configuration that tries one address after the other, each for this time.
+    pub fn sequential(attempt_timeout: Span) -> Self {
+        let attempt_timeout = Some(attempt_timeout);
+        Self { attempt_delay: None, attempt_timeout, ..Self::default() }
+    }
+
     /// Returns the addresses of a server in the order of the attempts: only those that the path can
     /// reach, with alternating families, beginning with the family of the first one (RFC 8305 §4).
     pub fn select(
@@ -70,42 +87,46 @@ impl DialConfig {
     }
 }
 
-/// An event while a path dials.
-#[derive(Clone, Debug)]
-pub enum DialInput {
+/// An event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
     /// The addresses that another path has resolved, limited to the families of this path.
     OtherAddresses(Vec<SocketAddr>),
     /// The addresses that the path's own name servers have returned.
     OwnAddresses(Vec<SocketAddr>),
-    /// Success of [`DialOutput::Connect`].
+    /// Success of [`Output::Connect`].
     Connected(SocketAddr),
-    /// Failure of [`DialOutput::Connect`].
+    /// Failure of [`Output::Connect`].
     Failed(SocketAddr),
 }
 
-/// An action while a path dials.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum DialOutput {
+/// An action for the shell. After [`Output::Use`], [`Output::Exhausted`] and [`Output::TimedOut`],
+/// there are no further outputs, and the shell ends all other attempts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
     /// Connect to this address, and report the result.
     Connect(SocketAddr),
-    /// Close all connections, and abort all attempts.
-    Abort,
-    /// Use this connection; there are no further outputs.
+    /// Abort the attempt to this address, or close its connection.
+    Abandon(SocketAddr),
+    /// Use this connection.
     Use(SocketAddr),
-    /// No connection to any address succeeded; there are no further outputs.
-    Failed,
+    /// The attempts to all addresses have failed.
+    Exhausted,
+    /// The timeout of all attempts has expired.
+    TimedOut,
 }
 
 /// Connects one path to one server.
 #[derive(Debug)]
-pub struct Dialer {
-    config: DialConfig,
-    state: DialState,
-    outputs: VecDeque<DialOutput>,
+pub struct HappyEyeballs {
+    config: Config,
+    state: State,
+    deadline: Option<Time>,
+    outputs: VecDeque<Output>,
 }
 
 #[derive(Debug)]
-enum DialState {
+enum State {
     /// No connection attempt is under way.
     Resolving,
     /// Addresses of another path are tried, and the own ones are unknown.
@@ -120,95 +141,114 @@ enum DialState {
     Over,
 }
 
-impl Dialer {
-    /// Creates a dialer that waits for addresses.
-    pub fn new(config: DialConfig) -> Self {
-        Self { config, state: DialState::Resolving, outputs: VecDeque::new() }
+impl HappyEyeballs {
+    /// Creates a core that waits for addresses.
+    pub fn new(config: Config) -> Self {
+        Self { config, state: State::Resolving, deadline: None, outputs: VecDeque::new() }
     }
 
     /// Applies an event.
-    pub fn handle(&mut self, now: Time, input: DialInput) {
+    pub fn handle(&mut self, now: Time, input: Input) {
         match input {
-            DialInput::OtherAddresses(addresses) => {
-                if matches!(self.state, DialState::Resolving) && !addresses.is_empty() {
-                    self.state = DialState::Speculating(self.attempts(now, addresses));
+            Input::OtherAddresses(addresses) => {
+                if matches!(self.state, State::Resolving) && !addresses.is_empty() {
+                    self.state = State::Speculating(self.attempts(now, addresses));
                 }
             }
-            DialInput::OwnAddresses(addresses) => self.on_own_addresses(now, addresses),
-            DialInput::Connected(address) => self.on_connected(address),
-            DialInput::Failed(address) => self.on_failed(now, address),
+            Input::OwnAddresses(addresses) => self.on_own_addresses(now, addresses),
+            Input::Connected(address) => self.on_connected(address),
+            Input::Failed(address) => self.on_failed(now, address),
         }
     }
 
     /// Returns the next action; `None` if there is none before the next input or
-    /// [`Dialer::next_wakeup`].
-    pub fn poll(&mut self, now: Time) -> Option<DialOutput> {
+    /// [`HappyEyeballs::next_wakeup`].
+    pub fn poll(&mut self, now: Time) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        match &mut self.state {
-            DialState::Speculating(attempts) | DialState::Connecting { attempts, .. } => {
-                attempts.poll(now).map(DialOutput::Connect)
-            }
-            _ => None,
+        if matches!(self.state, State::Over) {
+            return None;
         }
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.state = State::Over;
+            return Some(Output::TimedOut);
+        }
+        let (State::Speculating(attempts) | State::Connecting { attempts, .. }) = &mut self.state
+        else {
+            return None;
+        };
+        if let Some(address) = attempts.overdue(now) {
+            self.on_failed(now, address);
+            return Some(Output::Abandon(address));
+        }
+        attempts.start_next(now, &self.config).map(Output::Connect)
     }
 
-    /// When to poll again without an input; `None` if no attempt is waiting.
+    /// When to poll again without an input; `None` if nothing is waiting for a time.
     pub fn next_wakeup(&self) -> Option<Time> {
-        match &self.state {
-            DialState::Speculating(attempts) | DialState::Connecting { attempts, .. } => {
+        let attempts = match &self.state {
+            State::Speculating(attempts) | State::Connecting { attempts, .. } => {
                 attempts.next_wakeup()
             }
-            _ => None,
-        }
+            State::Resolving | State::Holding(_) => None,
+            State::Over => return None,
+        };
+        attempts.into_iter().chain(self.deadline).min()
     }
 
-    fn attempts(&self, now: Time, addresses: Vec<SocketAddr>) -> Attempts {
-        Attempts::new(now, self.config.attempt_delay, addresses)
+    fn attempts(&mut self, now: Time, addresses: Vec<SocketAddr>) -> Attempts {
+        let timeout = self.config.timeout;
+        self.deadline = self.deadline.or(timeout.map(|timeout| now + timeout));
+        Attempts::new(now, addresses)
     }
 
     fn on_own_addresses(&mut self, now: Time, own: Vec<SocketAddr>) {
-        match std::mem::replace(&mut self.state, DialState::Over) {
-            DialState::Holding(held) if own.contains(&held) => self.end(DialOutput::Use(held)),
-            DialState::Speculating(attempts)
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Holding(held) if own.contains(&held) => self.end(Output::Use(held)),
+            State::Speculating(attempts)
                 if attempts.addresses().iter().all(|address| own.contains(address)) =>
             {
-                self.state = DialState::Connecting { attempts, retry: own };
+                self.state = State::Connecting { attempts, retry: own };
             }
-            DialState::Holding(_) | DialState::Speculating(_) => {
-                // A connection to a server that is not among the own addresses is of no use.
-                self.outputs.push_back(DialOutput::Abort);
+            // A connection to a server that is not among the own addresses is of no use.
+            State::Holding(held) => {
+                self.outputs.push_back(Output::Abandon(held));
                 self.connect(now, own);
             }
-            DialState::Resolving => self.connect(now, own),
+            State::Speculating(attempts) => {
+                self.outputs.extend(attempts.running().map(Output::Abandon));
+                self.connect(now, own);
+            }
+            State::Resolving => self.connect(now, own),
             other => self.state = other,
         }
     }
 
     fn connect(&mut self, now: Time, own: Vec<SocketAddr>) {
         if own.is_empty() {
-            return self.end(DialOutput::Failed);
+            return self.end(Output::Exhausted);
         }
         let attempts = self.attempts(now, own);
-        self.state = DialState::Connecting { attempts, retry: Vec::new() };
+        self.state = State::Connecting { attempts, retry: Vec::new() };
     }
 
     fn on_connected(&mut self, address: SocketAddr) {
         match &self.state {
-            DialState::Speculating(attempts) if attempts.is_trying(address) => {
-                self.state = DialState::Holding(address);
+            State::Speculating(attempts) if attempts.is_running(address) => {
+                let others = attempts.running().filter(|other| *other != address);
+                self.outputs.extend(others.map(Output::Abandon));
+                self.state = State::Holding(address);
             }
-            DialState::Connecting { attempts, .. } if attempts.is_trying(address) => {
-                self.end(DialOutput::Use(address));
+            State::Connecting { attempts, .. } if attempts.is_running(address) => {
+                self.end(Output::Use(address));
             }
             _ => {}
         }
     }
 
     fn on_failed(&mut self, now: Time, address: SocketAddr) {
-        let (DialState::Speculating(attempts) | DialState::Connecting { attempts, .. }) =
-            &mut self.state
+        let (State::Speculating(attempts) | State::Connecting { attempts, .. }) = &mut self.state
         else {
             return;
         };
@@ -216,16 +256,16 @@ impl Dialer {
         if !attempts.is_exhausted() {
             return;
         }
-        match std::mem::replace(&mut self.state, DialState::Resolving) {
-            DialState::Connecting { retry, .. } if !retry.is_empty() => self.connect(now, retry),
-            DialState::Connecting { .. } => self.end(DialOutput::Failed),
+        match std::mem::replace(&mut self.state, State::Resolving) {
+            State::Connecting { retry, .. } if !retry.is_empty() => self.connect(now, retry),
+            State::Connecting { .. } => self.end(Output::Exhausted),
             _ => {}
         }
     }
 
-    fn end(&mut self, output: DialOutput) {
+    fn end(&mut self, output: Output) {
         self.outputs.push_back(output);
-        self.state = DialState::Over;
+        self.state = State::Over;
     }
 }
 

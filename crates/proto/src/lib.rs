@@ -5,8 +5,8 @@
 //! It names no library's types; a shell in `manyways-net` moves the bytes.
 //!
 //! Start with [`fetch::Fetch`], which spreads the download of one object over several paths, and
-//! [`estimate::Throughput`], which estimates the rate of a path. [`policy::Engine`] decides the treatment
-//! of each application's flows.
+//! [`estimate::Throughput`], which estimates the rate of a path. [`policy::Engine`] decides the
+//! treatment of each application's flows.
 #![forbid(unsafe_code)]
 
 pub mod bond;

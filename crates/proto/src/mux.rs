@@ -9,43 +9,43 @@
 //! session exists, even if carriers are added, stall or fail. Streams do not block each other. A
 //! peer cannot make this endpoint buffer more than the granted credit.
 
-mod appetite;
 mod bottleneck;
 mod carrier;
+mod class_queue;
+mod control;
 mod datagram;
 mod event;
 mod flight;
 mod incoming;
 mod message;
-mod notice;
 mod outgoing;
 mod queue;
-mod quiet;
 mod receive;
 mod send;
 mod stall;
 mod stream;
-mod turns;
+mod unloaded_rtt;
+mod write_limit;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 
 use manyways_unit::{Span, Time};
 
-pub use carrier::{CarrierId, Condition};
+pub use carrier::{CarrierId, TransportInfo};
 pub use event::{Counters, Input, Output};
 pub use message::{
-    DecodeError, FlowId, Hello, Label, MOST_MESSAGE, MOST_PAYLOAD, Message, RefuseCode, ResetCode,
-    StreamId, Target, VERSION, Welcome,
+    DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
+    ResetCode, StreamId, VERSION, Welcome,
 };
 
 use crate::ranges::Ranges;
-use crate::sched::{Schedulers, Treatment};
+use crate::sched::{Schedulers, StreamPolicy};
 use carrier::Carrier;
+use class_queue::{ClassQueue, QueueKey};
+use control::ControlMessage;
 use datagram::Datagrams;
-use notice::Notice;
 use stream::Stream;
-use turns::{Place, Turns};
 
 /// Bytes of an application; cheap to clone and to slice.
 pub trait Payload: Clone + Debug {
@@ -71,6 +71,7 @@ pub enum Role {
 
 /// Limits of an endpoint.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     pub role: Role,
     /// Receive credit of the session: bytes of all streams that are buffered until applications
@@ -80,19 +81,19 @@ pub struct Config {
     /// block another stream.
     pub stream_credit: u64,
     /// Maximum to which the receive window of one stream may grow.
-    pub most_stream_credit: u64,
+    pub max_stream_credit: u64,
     /// Maximum number of open streams of the peer.
     pub streams: u64,
     /// Maximum number of open datagram flows of the peer.
     pub flows: u64,
     /// Bytes of all streams that are kept until the peer acknowledges them. One stream may keep
     /// half of the unused part, and at least 16 KiB.
-    pub most_kept: u64,
+    pub max_unacked: u64,
     /// Time in the queue after which a datagram is dropped.
-    pub stale: Span,
+    pub datagram_timeout: Span,
     /// Maximum reinjection budget in bytes. The budget starts at this value, and grows by a
     /// twentieth of each sent byte of a stream up to this value.
-    pub reinjection: u64,
+    pub max_reinjection_budget: u64,
 }
 
 impl Config {
@@ -102,12 +103,12 @@ impl Config {
             role,
             credit: 128 << 20,
             stream_credit: 1 << 20,
-            most_stream_credit: 16 << 20,
+            max_stream_credit: 16 << 20,
             streams: 32_768,
             flows: 4_096,
-            most_kept: 96 << 20,
-            stale: Span::from_millis(150),
-            reinjection: 512 << 10,
+            max_unacked: 96 << 20,
+            datagram_timeout: Span::from_millis(150),
+            max_reinjection_budget: 512 << 10,
         }
     }
 }
@@ -125,29 +126,29 @@ pub struct Mux<P> {
     carriers: Vec<Carrier>,
     streams: HashMap<StreamId, Stream<P>>,
     /// Numbers of all streams that were ever open.
-    known: Ranges,
-    labels: HashMap<u8, (u64, Treatment)>,
+    opened_streams: Ranges,
+    labels: HashMap<u8, (u64, StreamPolicy)>,
     schedulers: Schedulers,
     /// Streams with data to send, by label.
-    ready: Turns<StreamId>,
+    ready: ClassQueue<StreamId>,
     /// Streams that wait for credit of the session, by label.
-    broke: Turns<StreamId>,
+    blocked: ClassQueue<StreamId>,
     /// Bytes in the send queues of all streams that stream credit permits.
     backlog: u64,
-    notices: Turns<Notice>,
-    /// Place of each notice in `notices`.
-    noticed: HashMap<Notice, Place>,
+    control_queue: ClassQueue<ControlMessage>,
+    /// Place of each notice in `control_queue`.
+    control_keys: HashMap<ControlMessage, QueueKey>,
     outputs: VecDeque<Output<P>>,
     datagrams: Datagrams<P>,
     /// Bytes that datagrams have sent more than streams while both waited.
     debt: i64,
     /// Send credit of the session that the peer granted, and the used part.
-    granted: u64,
-    used: u64,
+    send_credit: u64,
+    send_credit_used: u64,
     peer_stream_credit: u64,
     /// Receive credit of the session: the granted, the received and the consumed bytes.
-    most: u64,
-    fresh: u64,
+    receive_credit: u64,
+    receive_credit_used: u64,
     consumed: u64,
     /// Receive credit of all streams above the base credit of each stream.
     leased: u64,
@@ -156,46 +157,46 @@ pub struct Mux<P> {
     /// Received pieces that wait for earlier bytes of their stream.
     pieces: usize,
     /// Bytes of all streams that may need a retransmission.
-    kept: u64,
+    unacked_bytes: u64,
     /// The carrier of the last received traffic.
-    recent: Option<CarrierId>,
+    last_receiver: Option<CarrierId>,
     /// Remaining reinjection budget in bytes; negative if the last message was larger than the
     /// rest.
-    reinjection: i64,
+    reinjection_budget: i64,
     counters: Counters,
 }
 
 impl<P: Payload> Mux<P> {
     /// Creates a session without carriers.
     pub fn new(config: Config) -> Self {
-        let most = config.credit;
+        let max = config.credit;
         Self {
-            datagrams: Datagrams::new(config.stale, config.flows),
-            reinjection: config.reinjection.cast_signed(),
+            datagrams: Datagrams::new(config.datagram_timeout, config.flows),
+            reinjection_budget: config.max_reinjection_budget.cast_signed(),
             peer_stream_credit: 0,
             config,
             carriers: Vec::new(),
             streams: HashMap::new(),
-            known: Ranges::new(),
+            opened_streams: Ranges::new(),
             labels: HashMap::new(),
             schedulers: Schedulers::default(),
-            ready: Turns::new(),
-            broke: Turns::new(),
+            ready: ClassQueue::new(),
+            blocked: ClassQueue::new(),
             backlog: 0,
-            notices: Turns::new(),
-            noticed: HashMap::new(),
+            control_queue: ClassQueue::new(),
+            control_keys: HashMap::new(),
             outputs: VecDeque::new(),
             debt: 0,
-            granted: 0,
-            used: 0,
-            most,
-            fresh: 0,
+            send_credit: 0,
+            send_credit_used: 0,
+            receive_credit: max,
+            receive_credit_used: 0,
             consumed: 0,
             leased: 0,
             grants: VecDeque::new(),
             pieces: 0,
-            kept: 0,
-            recent: None,
+            unacked_bytes: 0,
+            last_receiver: None,
             counters: Counters::default(),
         }
     }
@@ -203,37 +204,37 @@ impl<P: Payload> Mux<P> {
     /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input<P>) {
         match input {
-            Input::Attach { carrier, path, condition } => {
+            Input::Attach { carrier, path, transport_info: condition } => {
                 self.carriers.push(Carrier::new(now, carrier, path, condition));
                 self.carriers.sort_by_key(|carrier| carrier.path);
-                self.carriers.iter_mut().for_each(Carrier::look_again);
+                self.carriers.iter_mut().for_each(Carrier::restart_check);
             }
             Input::Detach { carrier } => self.detach(carrier),
-            Input::Condition { carrier, condition } => {
+            Input::TransportInfo { carrier, transport_info: condition } => {
                 if let Some(carrier) = self.carrier(carrier) {
                     carrier.observe(now, condition);
                 }
             }
-            Input::Room { carrier, bytes } => {
+            Input::Writable { carrier, bytes } => {
                 if let Some(carrier) = self.carrier(carrier) {
-                    carrier.room = bytes;
+                    carrier.writable_bytes = bytes;
                 }
             }
-            Input::Allowance { credit, stream_credit } => {
-                self.granted = self.granted.max(credit);
+            Input::InitialCredit { credit, stream_credit } => {
+                self.send_credit = self.send_credit.max(credit);
                 self.peer_stream_credit = self.peer_stream_credit.max(stream_credit);
-                let most = self.peer_stream_credit;
+                let max = self.peer_stream_credit;
                 let ids: Vec<StreamId> = self.streams.keys().copied().collect();
                 for id in ids {
-                    self.edit(id, |stream| stream.send.grant(most));
+                    self.edit(id, |stream| stream.send.grant(max));
                 }
             }
             Input::Message { carrier, message } => {
                 if let Err(what) = self.receive(now, carrier, message) {
-                    self.outputs.push_back(Output::Breach { carrier, what });
+                    self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
                 }
             }
-            Input::Open { stream, label, target } => self.open(stream, label, target),
+            Input::Open { stream, label, destination: target } => self.open(stream, label, target),
             Input::Write { stream, data } => {
                 self.edit(stream, |stream| stream.send.write(data));
             }
@@ -242,29 +243,29 @@ impl<P: Payload> Mux<P> {
             }
             Input::Reset { stream, code } => self.reset(stream, code),
             Input::Consumed { stream, bytes } => self.consume(now, stream, bytes),
-            Input::Relabel { id, treatment } => {
+            Input::Relabel { id, stream_policy: treatment } => {
                 let entry = self.labels.entry(id).or_insert((0, treatment));
                 *entry = (entry.0 + 1, treatment);
-                self.notice(Notice::Relabel(id));
+                self.queue_control(ControlMessage::Relabel(id));
             }
             Input::Assign { stream, label } => {
                 let told = self.edit(stream, |stream| {
                     stream.label = label;
                     stream.revision = stream.revision.saturating_add(1);
-                    stream.open.as_ref().is_none_or(|open| open.ever)
+                    stream.pending_open.as_ref().is_none_or(|open| open.was_sent)
                 });
-                self.review_notices(stream);
+                self.requeue_control(stream);
                 if told == Some(true) {
-                    self.notice(Notice::Assign(stream));
+                    self.queue_control(ControlMessage::Assign(stream));
                 }
             }
             Input::Datagram { flow, label, peer, data } => {
                 self.datagrams.push(now, flow, label, peer, data);
             }
-            Input::PathDown { path } => self.notice(Notice::PathDown(path)),
+            Input::PathDown { path } => self.queue_control(ControlMessage::PathDown(path)),
             Input::CloseFlow { flow } => {
                 if let Some(Some(label)) = self.datagrams.close(flow) {
-                    self.notice(Notice::CloseFlow(flow, label));
+                    self.queue_control(ControlMessage::CloseFlow(flow, label));
                 }
             }
         }
@@ -275,7 +276,7 @@ impl<P: Payload> Mux<P> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        self.look_for_stalls(now);
+        self.detect_stalls(now);
         self.datagrams.drop_stale(now);
         self.counters.dropped += self.datagrams.take_dropped();
         if let Some(output) = self.outputs.pop_front() {
@@ -291,10 +292,10 @@ impl<P: Payload> Mux<P> {
     /// Returns the time of the next [`Mux::poll`] if no input arrives before, or `None` if no timer
     /// runs.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let all_suspect = self.carriers.iter().all(|carrier| carrier.suspect);
+        let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
         let carriers = self.carriers.iter().flat_map(|carrier| {
-            let ack = carrier.ack_at.filter(|_| carrier.room > 0);
-            let given_up = carrier.given_up_at().filter(|_| !all_suspect);
+            let ack = carrier.ack_at.filter(|_| carrier.writable_bytes > 0);
+            let given_up = carrier.failure_deadline().filter(|_| !all_suspect);
             [ack, carrier.suspect_at(), given_up]
         });
         carriers.flatten().chain(self.datagrams.next_wakeup()).min()
@@ -310,26 +311,26 @@ impl<P: Payload> Mux<P> {
 
     /// Returns the carriers, each with whether it is suspect.
     pub fn carriers(&self) -> impl Iterator<Item = (CarrierId, bool)> + '_ {
-        self.carriers.iter().map(|carrier| (carrier.id, carrier.suspect))
+        self.carriers.iter().map(|carrier| (carrier.id, carrier.is_suspect))
     }
 
     /// Returns the received bytes that applications have not consumed; at most the granted credit.
-    pub fn held(&self) -> u64 {
-        self.streams.values().map(|stream| stream.receive.held()).sum()
+    pub fn unconsumed_bytes(&self) -> u64 {
+        self.streams.values().map(|stream| stream.receive.unconsumed_bytes()).sum()
     }
 
-    /// Returns the current labels and their treatments.
-    pub fn labels(&self) -> Vec<(u8, Treatment)> {
-        self.labels.iter().map(|(id, (_, treatment))| (*id, *treatment)).collect()
+    /// Returns the current labels and their policies.
+    pub fn labels(&self) -> Vec<(u8, StreamPolicy)> {
+        self.labels.iter().map(|(id, (_, policy))| (*id, *policy)).collect()
     }
 
-    /// Returns the current treatment of `stream`, or `None` if the stream does not exist.
-    pub fn treatment(&self, stream: StreamId) -> Option<Treatment> {
-        self.streams.get(&stream).map(|stream| self.treatment_of(stream.label))
+    /// Returns the current policy of `stream`, or `None` if the stream does not exist.
+    pub fn stream_policy(&self, stream: StreamId) -> Option<StreamPolicy> {
+        self.streams.get(&stream).map(|stream| self.label_policy(stream.label))
     }
 
-    fn treatment_of(&self, label: u8) -> Treatment {
-        self.labels.get(&label).map_or_else(Treatment::default, |(_, treatment)| *treatment)
+    fn label_policy(&self, label: u8) -> StreamPolicy {
+        self.labels.get(&label).map_or_else(StreamPolicy::default, |(_, policy)| *policy)
     }
 
     fn carrier(&mut self, id: CarrierId) -> Option<&mut Carrier> {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! [`Policy::parse`] reads the text; `docs/bond-policy.md` specifies all keys. An [`Engine`] keeps
-//! the state of a policy over time: it observes the [`Surroundings`] and decides about each
+//! the state of a policy over time: it observes the [`Environment`] and decides about each
 //! [`Flow`]. A policy uses names and measurements, and never inspects packets.
 //!
 //! The permitted paths of a rule are strict: a flow waits while none of them exists, and never uses
@@ -27,13 +27,13 @@ mod condition;
 mod domain;
 mod engine;
 mod explain;
-mod gauge;
 mod glob;
-mod leader;
+mod hysteresis;
 mod lint;
+mod lowest_latency;
+mod parse;
 mod paths;
 mod range;
-mod read;
 mod selector;
 
 use std::fmt;
@@ -43,15 +43,15 @@ use manyways_unit::Size;
 pub use engine::{Decision, Engine, Verdict};
 pub use explain::{Explanation, Step};
 pub use lint::Warning;
-pub use paths::{PathFacts, Surroundings};
-pub use read::{MAX_PATTERNS, MAX_RULES, MAX_TEXT, PolicyError};
+pub use parse::{MAX_PATTERNS, MAX_RULES, MAX_TEXT, PolicyError};
+pub use paths::{Environment, PathFacts};
 pub use selector::{Flow, Protocol};
 
 use condition::Condition;
-use paths::Paths;
+use paths::PathSelector;
 use selector::Selector;
 
-use crate::sched::Kind;
+use crate::sched::SchedulerKind;
 
 /// Rules in order of evaluation.
 ///
@@ -68,16 +68,16 @@ struct Rule {
     name: String,
     line: usize,
     /// Alternatives of which a flow must match at least one; not empty.
-    only: Vec<Selector>,
+    included: Vec<Selector>,
     /// Selectors of which a flow must match none.
-    not: Vec<Selector>,
-    when: Vec<Condition>,
+    excluded: Vec<Selector>,
+    conditions: Vec<Condition>,
     action: Action,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Action {
-    Bond { scheduler: Kind, paths: Paths, primary: Option<Primary>, priority: u8 },
+    Bond { scheduler: SchedulerKind, paths: PathSelector, primary: Option<Primary>, priority: u8 },
     Direct,
     Block,
 }
@@ -85,7 +85,7 @@ enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Primary {
     /// The first of these paths that is up.
-    Paths(Paths),
+    Paths(PathSelector),
     LowestLatency,
 }
 
@@ -96,21 +96,26 @@ struct Network {
     name: String,
     line: usize,
     metered: Option<bool>,
-    plan: Option<Plan>,
+    data_plan: Option<DataPlan>,
 }
 
 /// Data plan of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct DataPlan {
     /// Bytes per month, both directions together.
     pub monthly: Size,
     /// Day of the month on which the plan is reset, from 1 to 28.
-    pub from_day: u8,
+    pub reset_day: u8,
 }
 
 impl Default for Action {
     fn default() -> Self {
-        Self::Bond { scheduler: Kind::default(), paths: Paths::all(), primary: None, priority: 1 }
+        Self::Bond {
+            scheduler: SchedulerKind::default(),
+            paths: PathSelector::all(),
+            primary: None,
+            priority: 1,
+        }
     }
 }
 
@@ -120,33 +125,40 @@ impl Policy {
         self.rules.iter().map(|rule| rule.name.as_str())
     }
 
+    /// Returns the names of the rules whose flows bypass the bond.
+    pub fn direct_rules(&self) -> impl Iterator<Item = &str> {
+        let direct = self.rules.iter().filter(|rule| rule.action == Action::Direct);
+        direct.map(|rule| rule.name.as_str())
+    }
+
     /// Returns whether a rule depends on the process, user or control group of a flow.
-    pub fn asks_whose(&self) -> bool {
+    pub fn needs_process(&self) -> bool {
         self.selectors()
             .any(|one| !one.process.is_empty() || !one.user.is_empty() || !one.cgroup.is_empty())
     }
 
     /// Returns whether a rule depends on the server name of a flow.
-    pub fn asks_for_domain(&self) -> bool {
+    pub fn needs_domain(&self) -> bool {
         self.selectors().any(|one| !one.domain.is_empty())
     }
 
     fn selectors(&self) -> impl Iterator<Item = &Selector> {
-        self.rules.iter().flat_map(|rule| rule.only.iter().chain(&rule.not))
+        self.rules.iter().flat_map(|rule| rule.included.iter().chain(&rule.excluded))
     }
 
     /// Returns the data plan of the path with this name and kind. Byte counts restart on its reset
     /// day.
-    pub fn plan(&self, name: &str, kind: &str) -> Option<Plan> {
-        self.of_network(name, kind, |network| network.plan)
+    pub fn data_plan(&self, name: &str, kind: &str) -> Option<DataPlan> {
+        self.network_property(name, kind, |network| network.data_plan)
     }
 
     fn is_metered(&self, path: &PathFacts) -> bool {
-        self.of_network(&path.name, &path.kind, |network| network.metered).unwrap_or(path.metered)
+        self.network_property(&path.name, &path.kind, |network| network.metered)
+            .unwrap_or(path.metered)
     }
 
     /// Returns the property of a path from the entry of its name, or else of its kind.
-    fn of_network<T>(
+    fn network_property<T>(
         &self,
         name: &str,
         kind: &str,
@@ -163,9 +175,9 @@ impl Policy {
 
 impl Rule {
     /// Returns whether the selectors of the rule match the flow.
-    fn is_about(&self, flow: &Flow<'_>) -> bool {
-        let fits = |selector: &Selector| selector.miss(flow).is_none();
-        self.only.iter().any(fits) && !self.not.iter().any(fits)
+    fn matches(&self, flow: &Flow<'_>) -> bool {
+        let fits = |selector: &Selector| selector.mismatch(flow).is_none();
+        self.included.iter().any(fits) && !self.excluded.iter().any(fits)
     }
 }
 

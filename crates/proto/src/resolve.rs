@@ -92,12 +92,12 @@ pub enum LookupFailure<E> {
     /// The name exists, but has no address of a family that the path has.
     NoAddress,
     /// No server answered; the last problem of each server.
-    NoAnswer(Vec<(IpAddr, Problem<E>)>),
+    NoAnswer(Vec<(IpAddr, ServerFailure<E>)>),
 }
 
 /// Why a server gave no usable answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Problem<E> {
+pub enum ServerFailure<E> {
     /// No answer within this time.
     Timeout(Span),
     /// Its answer is truncated even over TCP.
@@ -106,7 +106,7 @@ pub enum Problem<E> {
     Failed(E),
 }
 
-impl<E: fmt::Display> fmt::Display for Problem<E> {
+impl<E: fmt::Display> fmt::Display for ServerFailure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout(span) => write!(f, "no answer within {} s", span.as_secs_f64()),
@@ -123,12 +123,12 @@ pub struct Lookup<E> {
     servers: Vec<IpAddr>,
     families: Vec<Family>,
     /// Last problem of each server.
-    problems: Vec<Option<Problem<E>>>,
+    failures: Vec<Option<ServerFailure<E>>>,
     round: usize,
     server: usize,
     queries: Vec<Query<E>>,
     /// End of the resolution delay; `None` while no family has addresses.
-    delay_ends: Option<Time>,
+    delay_until: Option<Time>,
     outputs: VecDeque<LookupOutput<E>>,
     phase: Phase,
 }
@@ -137,7 +137,7 @@ pub struct Lookup<E> {
 enum Phase {
     Starting,
     Querying,
-    Over,
+    Finished,
 }
 
 #[derive(Debug)]
@@ -156,9 +156,9 @@ enum QueryState<E> {
 enum Outcome<E> {
     Addresses(Vec<IpAddr>),
     NoSuchName,
-    Problem(Problem<E>),
+    Failure(ServerFailure<E>),
     /// Ended by the resolution delay: the other family has addresses.
-    Late,
+    Superseded,
 }
 
 impl<E: Clone> Lookup<E> {
@@ -170,13 +170,13 @@ impl<E: Clone> Lookup<E> {
         let families = [(Family::V4, has(false)), (Family::V6, has(true))];
         Self {
             config,
-            problems: vec![None; servers.len()],
+            failures: vec![None; servers.len()],
             servers,
             families: families.into_iter().filter(|(_, has)| *has).map(|(f, _)| f).collect(),
             round: 0,
             server: 0,
             queries: Vec::new(),
-            delay_ends: None,
+            delay_until: None,
             outputs: VecDeque::new(),
             phase: Phase::Starting,
         }
@@ -196,15 +196,15 @@ impl<E: Clone> Lookup<E> {
                 }
                 return;
             }
-            (QueryAnswer::Truncated, Transport::Tcp) => Outcome::Problem(Problem::Truncated),
+            (QueryAnswer::Truncated, Transport::Tcp) => Outcome::Failure(ServerFailure::Truncated),
             (QueryAnswer::Addresses(addresses), _) => {
                 if !addresses.is_empty() {
-                    self.delay_ends = Some(now + self.config.resolution_delay);
+                    self.delay_until = Some(now + self.config.resolution_delay);
                 }
                 Outcome::Addresses(addresses)
             }
             (QueryAnswer::NoSuchName, _) => Outcome::NoSuchName,
-            (QueryAnswer::Failed(error), _) => Outcome::Problem(Problem::Failed(error)),
+            (QueryAnswer::Failed(error), _) => Outcome::Failure(ServerFailure::Failed(error)),
         };
         *state = QueryState::Done(outcome);
     }
@@ -225,7 +225,7 @@ impl<E: Clone> Lookup<E> {
 
     /// When to poll again without an input; `None` after the end.
     pub fn next_wakeup(&self) -> Option<Time> {
-        if self.phase == Phase::Over {
+        if self.phase == Phase::Finished {
             return None;
         }
         let deadlines = self.queries.iter().filter_map(|query| self.deadline(query));
@@ -237,7 +237,7 @@ impl<E: Clone> Lookup<E> {
         match query.state {
             QueryState::Waiting { since, .. } => {
                 let timeout = since + self.timeout();
-                Some(self.delay_ends.map_or(timeout, |delay| delay.min(timeout)))
+                Some(self.delay_until.map_or(timeout, |delay| delay.min(timeout)))
             }
             QueryState::Done(_) => None,
         }
@@ -251,7 +251,7 @@ impl<E: Clone> Lookup<E> {
         let Some(server) = self.servers.get(self.server).copied() else {
             return self.end(LookupOutput::Failed(LookupFailure::NoServer));
         };
-        self.delay_ends = None;
+        self.delay_until = None;
         let transport = Transport::Udp;
         let query = |family: &Family| Query {
             family: *family,
@@ -267,13 +267,13 @@ impl<E: Clone> Lookup<E> {
     }
 
     fn expire(&mut self, now: Time) {
-        let (timeout, delay_ends) = (self.timeout(), self.delay_ends);
+        let (timeout, delay_ends) = (self.timeout(), self.delay_until);
         for query in &mut self.queries {
             let QueryState::Waiting { since, .. } = query.state else { continue };
             if delay_ends.is_some_and(|at| at <= now) {
-                query.state = QueryState::Done(Outcome::Late);
+                query.state = QueryState::Done(Outcome::Superseded);
             } else if since + timeout <= now {
-                query.state = QueryState::Done(Outcome::Problem(Problem::Timeout(timeout)));
+                query.state = QueryState::Done(Outcome::Failure(ServerFailure::Timeout(timeout)));
             }
         }
     }
@@ -295,8 +295,8 @@ impl<E: Clone> Lookup<E> {
             match outcome {
                 Outcome::Addresses(found) => addresses.extend(found),
                 Outcome::NoSuchName => is_missing = true,
-                Outcome::Problem(found) => problem = Some(found),
-                Outcome::Late => {}
+                Outcome::Failure(found) => problem = Some(found),
+                Outcome::Superseded => {}
             }
         }
         let server = self.servers.get(self.server).copied();
@@ -305,14 +305,14 @@ impl<E: Clone> Lookup<E> {
             (_, Some(server)) if is_missing => {
                 self.end(LookupOutput::Failed(LookupFailure::NoSuchName(server)));
             }
-            (Some(problem), _) => self.go_on(now, problem),
+            (Some(problem), _) => self.try_next_server(now, problem),
             _ => self.end(LookupOutput::Failed(LookupFailure::NoAddress)),
         }
     }
 
     /// Queries the next server, or the first one in the next round.
-    fn go_on(&mut self, now: Time, problem: Problem<E>) {
-        if let Some(last) = self.problems.get_mut(self.server) {
+    fn try_next_server(&mut self, now: Time, problem: ServerFailure<E>) {
+        if let Some(last) = self.failures.get_mut(self.server) {
             *last = Some(problem);
         }
         self.server += 1;
@@ -322,7 +322,7 @@ impl<E: Clone> Lookup<E> {
         if self.round < self.config.server_timeouts.len() {
             return self.query_server(now);
         }
-        let problems = self.servers.iter().copied().zip(std::mem::take(&mut self.problems));
+        let problems = self.servers.iter().copied().zip(std::mem::take(&mut self.failures));
         let problems = problems.filter_map(|(server, problem)| Some((server, problem?))).collect();
         self.end(LookupOutput::Failed(LookupFailure::NoAnswer(problems)));
     }
@@ -330,7 +330,7 @@ impl<E: Clone> Lookup<E> {
     fn end(&mut self, output: LookupOutput<E>) {
         self.outputs.push_back(output);
         self.queries.clear();
-        self.phase = Phase::Over;
+        self.phase = Phase::Finished;
     }
 }
 

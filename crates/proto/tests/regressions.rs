@@ -1,7 +1,7 @@
 //! Regressions of decisions in `Fetch`.
 
 use manyways_proto::fetch::{
-    Allowance, Config, ContentRange, Fetch, Head, Input, Output, PathId, Range, RequestId,
+    Config, ContentRange, Fetch, Head, Input, MeteredUse, Output, PathId, Range, RequestId,
     Validator,
 };
 use manyways_unit::{Size, Time};
@@ -45,7 +45,7 @@ fn head(length: u64, accept: bool) -> Head {
         content_range: None,
         validator: Some(Validator::Etag("\"v\"".into())),
         refuses_ranges: !accept,
-        encoded: false,
+        is_encoded: false,
     }
 }
 
@@ -117,7 +117,7 @@ fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
 #[test]
 fn an_allowance_spent_without_ranges_leaves_the_free_path() {
     let config =
-        Config { metered: Allowance::Limit(Size::from_bytes(700_000)), ..Config::default() };
+        Config { metered: MeteredUse::Limit(Size::from_bytes(700_000)), ..Config::default() };
     let mut fetch = up(config, &[false, true]);
     drain(&mut fetch, ms(0));
     fetch.handle(ms(10), Input::Connected { path: PathId(1), multiplexed: true });

@@ -1,7 +1,6 @@
 //! Captures, fed in pieces.
 
-use manyways_flows::analysis::{Analysis, Settings, Survey};
-use manyways_flows::flow::Limits;
+use manyways_flows::analysis::{Aggregator, Analysis, Settings};
 use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
 use pyo3::exceptions::PyValueError;
@@ -13,14 +12,14 @@ use crate::file::{File, Times};
 
 /// A capture that begins more than this time before the end of the previous one does not continue
 /// it. A shorter step back is a clock step. The same value as in `manyways flows`.
-const OVERLAP: Span = Span::from_secs(2);
+const MAX_OVERLAP: Span = Span::from_secs(2);
 
 /// Captures that are read one after the other.
 #[pyclass]
 pub struct Captures {
     settings: Settings,
     analysis: Analysis,
-    survey: Option<Survey>,
+    aggregator: Option<Aggregator>,
     file: File,
     /// Time of the latest packet of all captures.
     latest: Option<Time>,
@@ -41,12 +40,13 @@ impl Captures {
                 "idle must be more than 0 and at most 86400 seconds",
             ));
         }
-        let idle = Span::from_nanos((idle * 1e9) as u64);
-        let limits = Limits { idle, ..Limits::default() };
-        let settings = Settings { local, limits, packets, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.local = local;
+        settings.limits.idle = Span::from_nanos((idle * 1e9) as u64);
+        settings.packets = packets;
         Ok(Self {
             analysis: Analysis::new(settings.clone()),
-            survey: Some(Survey::new(&settings)),
+            aggregator: Some(Aggregator::new(&settings)),
             settings,
             file: File::default(),
             latest: None,
@@ -55,26 +55,26 @@ impl Captures {
 
     /// Reads the next bytes of the capture.
     fn feed(&mut self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
-        if self.survey.is_none() {
-            return Err(over());
+        if self.aggregator.is_none() {
+            return Err(finished_error());
         }
-        py.detach(|| self.take(bytes));
+        py.detach(|| self.analyze(bytes));
         Ok(())
     }
 
     /// Ends the capture; another one may follow. Returns the number of packets, the reason if the
     /// capture was not read to its end, and the times of the first and the latest packet.
     fn end(&mut self) -> (u64, Option<String>, Times) {
-        std::mem::take(&mut self.file).end()
+        std::mem::take(&mut self.file).finish()
     }
 
     /// Ends all captures and returns the columns of each table.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Some(mut survey) = self.survey.take() else { return Err(over()) };
-        py.detach(|| close(&mut self.analysis, &mut survey));
+        let Some(mut aggregator) = self.aggregator.take() else { return Err(finished_error()) };
+        py.detach(|| finish_flows(&mut self.analysis, &mut aggregator));
         let tables = PyDict::new(py);
         let mut result = Ok(());
-        survey.flush(true, |schema, batch| {
+        aggregator.flush(true, |schema, batch| {
             let table = || tables.set_item(schema.table, columns::table(py, schema, batch)?);
             if result.is_ok() {
                 result = table();
@@ -84,32 +84,34 @@ impl Captures {
     }
 }
 
-fn over() -> PyErr {
+fn finished_error() -> PyErr {
     PyValueError::new_err("the tables were already returned")
 }
 
 /// Ends all flows and collects their records.
-fn close(analysis: &mut Analysis, survey: &mut Survey) {
+fn finish_flows(analysis: &mut Analysis, aggregator: &mut Aggregator) {
     analysis.finish();
     while let Some(record) = analysis.poll() {
-        survey.add(record);
+        aggregator.add(record);
     }
 }
 
 impl Captures {
-    fn take(&mut self, bytes: &[u8]) {
-        let Self { settings, analysis, survey: Some(survey), file, latest } = self else { return };
-        file.take(bytes, |file, packet, _| {
+    fn analyze(&mut self, bytes: &[u8]) {
+        let Self { settings, analysis, aggregator: Some(aggregator), file, latest } = self else {
+            return;
+        };
+        file.feed(bytes, |file, packet, _| {
             let Some((interface, packet)) = packet else { return };
-            if file.is_new() && latest.is_some_and(|is| packet.at + OVERLAP < is) {
-                close(analysis, survey);
+            if file.is_new() && latest.is_some_and(|is| packet.at + MAX_OVERLAP < is) {
+                finish_flows(analysis, aggregator);
                 *analysis = Analysis::new(settings.clone());
                 *latest = None;
             }
             *latest = (*latest).max(Some(packet.at));
-            analysis.packet(interface, packet);
+            analysis.handle_packet(interface, packet);
             while let Some(record) = analysis.poll() {
-                survey.add(record);
+                aggregator.add(record);
             }
         });
     }

@@ -23,7 +23,7 @@ pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<B
     for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
         let absent = values.present.iter().filter(|is_there| !**is_there).count();
         let validity =
-            (absent > 0).then(|| PyBytes::new(py, &bits(values.present.iter().copied())));
+            (absent > 0).then(|| PyBytes::new(py, &pack_bits(values.present.iter().copied())));
         let data = PyList::empty(py);
         for buffer in buffers(values) {
             data.append(PyBytes::new(py, &buffer))?;
@@ -40,11 +40,13 @@ pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<B
 fn buffers(values: &Values) -> Vec<Vec<u8>> {
     let present = &values.present;
     match &values.data {
-        Data::Whole(all) => vec![spread(present, all, i64::to_le_bytes)],
-        Data::Number(all) => vec![spread(present, all, f64::to_le_bytes)],
+        Data::Integer(all) => vec![fill_rows(present, all, i64::to_le_bytes)],
+        Data::Number(all) => vec![fill_rows(present, all, f64::to_le_bytes)],
         Data::Flag(all) => {
             let mut all = all.iter().copied();
-            vec![bits(present.iter().map(|is_there| *is_there && all.next().unwrap_or_default()))]
+            vec![pack_bits(
+                present.iter().map(|is_there| *is_there && all.next().unwrap_or_default()),
+            )]
         }
         Data::Text(text, ends) => {
             let (mut ends, mut end) = (ends.iter(), 0_u64);
@@ -62,7 +64,7 @@ fn buffers(values: &Values) -> Vec<Vec<u8>> {
 }
 
 /// Places the values in their rows, with zeros for absent values.
-fn spread<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<u8> {
+fn fill_rows<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<u8> {
     let mut all = all.iter();
     let mut buffer = Vec::with_capacity(present.len() * 8);
     for is_there in present {
@@ -73,7 +75,7 @@ fn spread<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<
 }
 
 /// Packs eight flags into a byte, the first one in the lowest bit.
-fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
+fn pack_bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     for (index, flag) in flags.enumerate() {
         bytes[index / 8] |= u8::from(flag) << (index % 8);

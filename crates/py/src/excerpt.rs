@@ -37,8 +37,8 @@ impl Excerpt {
         let (mut these, mut pairs) = (HashSet::new(), HashSet::new());
         for (protocol, one, port, other, other_port) in flows {
             let (one, other) = (address(&one)?, address(&other)?);
-            these.insert((protocol, ends((one, port), (other, other_port))));
-            pairs.insert(pair(one, other));
+            these.insert((protocol, sorted_endpoints((one, port), (other, other_port))));
+            pairs.insert(sorted_addresses(one, other));
         }
         Ok(Self { flows: these, pairs, file: File::default() })
     }
@@ -48,9 +48,9 @@ impl Excerpt {
         let Self { flows, pairs, file } = self;
         let out = py.detach(|| {
             let mut out = Vec::new();
-            file.take(bytes, |file, packet, raw| {
+            file.feed(bytes, |file, packet, raw| {
                 let is_kept = packet.is_none_or(|(interface, packet)| {
-                    file.is_new() || is_of(flows, pairs, interface, packet)
+                    file.is_new() || matches_flow(flows, pairs, interface, packet)
                 });
                 if is_kept {
                     out.extend_from_slice(raw);
@@ -63,33 +63,33 @@ impl Excerpt {
 }
 
 /// Whether a packet belongs, or may belong, to one of these flows.
-fn is_of(
+fn matches_flow(
     flows: &HashSet<(u8, [SocketAddr; 2])>,
     pairs: &HashSet<[IpAddr; 2]>,
     interface: &Interface,
     packet: &Packet<'_>,
 ) -> bool {
-    let Ok(datagram) = frame::datagram(interface.link, packet.bytes, packet.length) else {
+    let Ok(datagram) = frame::ip_packet(interface.link, packet.bytes, packet.length) else {
         return false;
     };
     let (from, to) = (datagram.source, datagram.destination);
     if datagram.fragment.is_some() {
-        return pairs.contains(&pair(from, to));
+        return pairs.contains(&sorted_addresses(from, to));
     }
     // The headers of TCP and UDP both start with the ports.
     let Some([a, b, c, d]) = datagram.payload.first_chunk() else { return false };
     let ports = [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])];
-    flows.contains(&(datagram.protocol, ends((from, ports[0]), (to, ports[1]))))
+    flows.contains(&(datagram.protocol, sorted_endpoints((from, ports[0]), (to, ports[1]))))
 }
 
 /// Sorts the endpoints, so that both directions match, with addresses as in the tables of flows.
-fn ends(one: (IpAddr, u16), other: (IpAddr, u16)) -> [SocketAddr; 2] {
+fn sorted_endpoints(one: (IpAddr, u16), other: (IpAddr, u16)) -> [SocketAddr; 2] {
     let mut both = [one, other].map(|(ip, port)| SocketAddr::new(ip.to_canonical(), port));
     both.sort_unstable();
     both
 }
 
-fn pair(one: IpAddr, other: IpAddr) -> [IpAddr; 2] {
+fn sorted_addresses(one: IpAddr, other: IpAddr) -> [IpAddr; 2] {
     let mut both = [one, other].map(|ip| ip.to_canonical());
     both.sort_unstable();
     both

@@ -11,13 +11,13 @@ pub type Times = Option<(u64, u64)>;
 pub struct File {
     reader: Reader,
     /// Received bytes of an incomplete block.
-    rest: Vec<u8>,
+    buffer: Vec<u8>,
     /// Offset of `rest` in the file.
-    place: u64,
+    buffer_offset: u64,
     packets: u64,
     first: Option<Time>,
     latest: Option<Time>,
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 impl File {
@@ -28,23 +28,23 @@ impl File {
 
     /// Reads the next bytes. Passes each complete part of the file to `each`: the packet in it, if
     /// any, and its unchanged bytes.
-    pub fn take(
+    pub fn feed(
         &mut self,
         bytes: &[u8],
         mut each: impl FnMut(&Self, Option<(&Interface, &Packet<'_>)>, &[u8]),
     ) {
-        if self.fault.is_some() {
+        if self.error.is_some() {
             return;
         }
-        let mut rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.buffer);
         rest.extend_from_slice(bytes);
         let mut at = 0;
         loop {
             let step = match self.reader.step(&rest[at..]) {
                 Ok(step) => step,
                 Err(broken) => {
-                    let place = self.place + at as u64;
-                    self.fault = Some(format!("{broken} (at byte {place})"));
+                    let offset = self.buffer_offset + at as u64;
+                    self.error = Some(format!("{broken} (at byte {offset})"));
                     return;
                 }
             };
@@ -65,14 +65,22 @@ impl File {
             }
         }
         rest.drain(..at);
-        self.place += at as u64;
-        self.rest = rest;
+        self.buffer_offset += at as u64;
+        self.buffer = rest;
     }
 
     /// Ends the capture. Returns the number of packets, the reason if the capture was not read to
     /// its end, and the times of its packets.
-    pub fn end(self) -> (u64, Option<String>, Times) {
-        let Self { rest, place, packets, fault, reader, first, latest } = self;
+    pub fn finish(self) -> (u64, Option<String>, Times) {
+        let Self {
+            buffer: rest,
+            buffer_offset: place,
+            packets,
+            error: fault,
+            reader,
+            first,
+            latest,
+        } = self;
         let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
         let cut = || is_cut.then(|| format!("it ends in the middle of the block at byte {place}"));
         let times = first.zip(latest).map(|(one, other)| (one.as_nanos(), other.as_nanos()));

@@ -25,7 +25,7 @@ mod _native {
     #[pymodule_export]
     use super::excerpt::Excerpt;
     #[pymodule_export]
-    use super::radio::{Plan, Radio, Trace, plans, radios, workloads};
+    use super::radio::{PolicySpec, Radio, Trace, policies, radios, workloads};
     #[pymodule_export]
     use super::schemas;
 

@@ -8,11 +8,10 @@
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use manyways_unit::human::quoted;
 use manyways_unit::{Span, Time};
 
-/// Name and version of the schema, as in the header.
-pub const SCHEMA: &str = "manyways.events/1";
+use crate::document::{self, DocumentError};
+
 /// Maximum length of a line in bytes.
 pub const MAX_LINE: usize = 1 << 20;
 /// Maximum size of a log in bytes.
@@ -21,8 +20,6 @@ pub const MAX_LOG: usize = 1 << 30;
 /// The first line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`SCHEMA`].
-    pub schema: String,
     /// Subcommand that wrote the log: `lab`, `get`, `bond`.
     pub tool: String,
     /// Version of the program.
@@ -34,16 +31,23 @@ pub struct Header {
     pub subject: Option<String>,
 }
 
+crate::document!(Header, "manyways.events/2");
+
 impl Header {
     /// Creates the header of a log that starts at `epoch`, the wall-clock time since 1970.
     pub fn new(tool: &str, version: &str, epoch: Span) -> Self {
         Self {
-            schema: SCHEMA.to_owned(),
             tool: tool.to_owned(),
             version: version.to_owned(),
             epoch: epoch.as_secs_f64(),
             subject: None,
         }
+    }
+
+    /// Formats the header as the first line of the log, with its line feed.
+    pub fn line(&self) -> String {
+        // Serialization of strings and numbers cannot fail.
+        document::to_json(self).unwrap_or_default()
     }
 }
 
@@ -76,9 +80,9 @@ pub enum EventError {
     /// The log exceeds [`MAX_LOG`].
     #[error("the event log is larger than {} MiB", MAX_LOG >> 20)]
     TooLarge,
-    /// The schema in the first line is not [`SCHEMA`].
-    #[error("this is an event log of schema `{0}`, not {SCHEMA}")]
-    Schema(String),
+    /// The first line is not a [`Header`].
+    #[error("the header of the event log is not readable: {0}")]
+    Header(#[from] DocumentError),
     /// A line is malformed.
     #[error("line {line}: {reason}")]
     Line {
@@ -89,10 +93,10 @@ pub enum EventError {
     },
 }
 
-/// Formats a header or a record as a line of the log, with its line feed.
-pub fn line<T: Serialize>(entry: &T) -> String {
+/// Formats a record as a line of the log, with its line feed.
+pub fn line<E: Serialize>(record: &Record<E>) -> String {
     // Serialization of these types cannot fail: keys are strings, non-finite numbers become null.
-    let mut text = serde_json::to_string(entry).unwrap_or_default();
+    let mut text = serde_json::to_string(record).unwrap_or_default();
     text.push('\n');
     text
 }
@@ -126,10 +130,7 @@ pub fn parse<E: EventFamily>(bytes: &[u8]) -> Result<Log<E>, EventError> {
             return Err(wrong(format!("the line is longer than {MAX_LINE} bytes")));
         }
         if header.is_none() {
-            header = Some(self::header(line).map_err(|error| match error {
-                HeaderError::Schema(schema) => EventError::Schema(schema),
-                HeaderError::Json(reason) => wrong(reason),
-            })?);
+            header = Some(document::parse(line)?);
             continue;
         }
         match record(line) {
@@ -142,41 +143,21 @@ pub fn parse<E: EventFamily>(bytes: &[u8]) -> Result<Log<E>, EventError> {
     Ok(Log { header: header.ok_or(EventError::Empty)?, records, skipped })
 }
 
-enum HeaderError {
-    Schema(String),
-    Json(String),
-}
-
-fn header(line: &[u8]) -> Result<Header, HeaderError> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema: String,
-    }
-    // Parse the schema first: another version may have other fields.
-    let Version { schema } = serde_json::from_slice(line).map_err(|error| {
-        HeaderError::Json(format!("not a header of an event log: {}", what(&error)))
-    })?;
-    if schema != SCHEMA {
-        return Err(HeaderError::Schema(quoted(&schema)));
-    }
-    serde_json::from_slice(line).map_err(|error| HeaderError::Json(what(&error)))
-}
-
 /// Parses a record; `None` if its event is unknown.
 fn record<E: EventFamily>(line: &[u8]) -> Result<Option<Record<E>>, String> {
     #[derive(Deserialize)]
     struct Kind {
         event: String,
     }
-    let Kind { event } = serde_json::from_slice(line).map_err(|error| what(&error))?;
+    let Kind { event } = serde_json::from_slice(line).map_err(|error| error_text(&error))?;
     if !E::NAMES.contains(&event.as_str()) {
         return Ok(None);
     }
-    serde_json::from_slice(line).map(Some).map_err(|error| what(&error))
+    serde_json::from_slice(line).map(Some).map_err(|error| error_text(&error))
 }
 
 /// Returns the message without serde_json's line number, which counts within one line of the log.
-fn what(error: &serde_json::Error) -> String {
+fn error_text(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = error.to_string();
     text.strip_suffix(&place).unwrap_or(&text).to_owned()

@@ -3,7 +3,7 @@
 //! A [`Row`] type lists its columns. A [`Batch`] collects rows column by column, in a layout that
 //! column files and other languages can use. Writers of batches need not know the row types.
 
-mod mask;
+mod anonymizer;
 mod rows;
 
 use std::borrow::Cow;
@@ -11,11 +11,13 @@ use std::fmt;
 
 use manyways_unit::{Span, Time};
 
-pub use mask::Mask;
+pub use anonymizer::Anonymizer;
 pub use rows::Rows;
 
 /// Version of all schemas; increases when the meaning of a column changes or a column is removed.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Name and version of the schemas.
+pub const SCHEMA: &str = "manyways-flows/2";
 
 /// Kind of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ pub struct Schema {
 pub struct Batch {
     columns: Vec<Values>,
     rows: usize,
-    is_masked: bool,
+    is_anonymized: bool,
 }
 
 /// The values of a column.
@@ -111,7 +113,7 @@ pub struct Values {
 #[derive(Clone, Debug)]
 pub enum Data {
     /// Times in nanoseconds, counts, and numbers of flows.
-    Whole(Vec<i64>),
+    Integer(Vec<i64>),
     /// Spans in seconds, and numbers.
     Number(Vec<f64>),
     Flag(Vec<bool>),
@@ -160,18 +162,18 @@ impl Batch {
     /// Creates an empty batch for rows of type `R`.
     pub fn of<R: Row>() -> Self {
         let columns = R::COLUMNS.iter().map(|column| Values::new(column.kind)).collect();
-        Self { columns, rows: 0, is_masked: false }
+        Self { columns, rows: 0, is_anonymized: false }
     }
 
     /// Appends a row of the type that the batch was created for. With a mask, names, addresses and
     /// numbers of flows are anonymized.
-    pub fn push<R: Row>(&mut self, row: &R, mut mask: Option<&mut Mask>) {
+    pub fn push<R: Row>(&mut self, row: &R, mut anonymizer: Option<&mut Anonymizer>) {
         debug_assert_eq!(self.columns.len(), R::COLUMNS.len());
-        self.is_masked |= mask.is_some();
+        self.is_anonymized |= anonymizer.is_some();
         for (values, column) in self.columns.iter_mut().zip(R::COLUMNS) {
             let value = (column.value)(row);
-            values.push(match &mut mask {
-                Some(mask) => mask.hide(column.kind, value),
+            values.push(match &mut anonymizer {
+                Some(anonymizer) => anonymizer.anonymize(column.kind, value),
                 None => value,
             });
         }
@@ -183,8 +185,8 @@ impl Batch {
     }
 
     /// Whether names, addresses and numbers of flows are anonymized.
-    pub fn is_masked(&self) -> bool {
-        self.is_masked
+    pub fn is_anonymized(&self) -> bool {
+        self.is_anonymized
     }
 
     /// Returns the columns in the order of the schema.
@@ -196,7 +198,7 @@ impl Batch {
 impl Values {
     fn new(kind: Kind) -> Self {
         let data = match kind {
-            Kind::Time | Kind::Count | Kind::Flow => Data::Whole(Vec::new()),
+            Kind::Time | Kind::Count | Kind::Flow => Data::Integer(Vec::new()),
             Kind::Span | Kind::Number => Data::Number(Vec::new()),
             Kind::Flag => Data::Flag(Vec::new()),
             Kind::Text | Kind::Address | Kind::Name => Data::Text(String::new(), Vec::new()),
@@ -207,8 +209,8 @@ impl Values {
     /// A value of another kind counts as absent; tests of the schemas ensure that there are none.
     fn push(&mut self, value: Value<'_>) {
         let is_there = match (&mut self.data, value) {
-            (Data::Whole(all), Value::Time(time)) => push(all, to_i64(time.as_nanos())),
-            (Data::Whole(all), Value::Count(count)) => push(all, to_i64(count)),
+            (Data::Integer(all), Value::Time(time)) => push(all, to_i64(time.as_nanos())),
+            (Data::Integer(all), Value::Count(count)) => push(all, to_i64(count)),
             (Data::Number(all), Value::Span(span)) => push(all, span.as_secs_f64()),
             // Columns contain no NaN or infinity.
             (Data::Number(all), Value::Number(number)) if number.is_finite() => push(all, number),
@@ -278,19 +280,19 @@ mod tests {
     use super::*;
 
     struct Visit {
-        at: Time,
-        whose: Option<&'static str>,
-        took: f64,
+        start: Time,
+        owner: Option<&'static str>,
+        duration: f64,
     }
 
     impl Row for Visit {
         const TABLE: &'static str = "visits";
         const ABOUT: &'static str = "a visit";
         const COLUMNS: &'static [Column<Self>] = &[
-            column("at", Kind::Time, "when", |visit| visit.at.into()),
-            column("whose", Kind::Text, "whose", |visit| visit.whose.into()),
-            column("took", Kind::Number, "how long", |visit| visit.took.into()),
-            column("odd", Kind::Flag, "a value of another kind", |visit| visit.took.into()),
+            column("at", Kind::Time, "when", |visit| visit.start.into()),
+            column("whose", Kind::Text, "whose", |visit| visit.owner.into()),
+            column("took", Kind::Number, "how long", |visit| visit.duration.into()),
+            column("odd", Kind::Flag, "a value of another kind", |visit| visit.duration.into()),
         ];
     }
 
@@ -299,11 +301,11 @@ mod tests {
         let mut batch = Batch::of::<Visit>();
         for (at, whose, took) in [(1, Some("one"), 1.0), (2, None, f64::NAN), (3, Some("two"), 2.0)]
         {
-            batch.push(&Visit { at: Time::from_nanos(at), whose, took }, None);
+            batch.push(&Visit { start: Time::from_nanos(at), owner: whose, duration: took }, None);
         }
         assert_eq!((batch.rows(), batch.columns().len()), (3, 4));
         let [at, whose, took, odd] = batch.columns() else { panic!() };
-        assert!(matches!(&at.data, Data::Whole(all) if *all == [1, 2, 3]));
+        assert!(matches!(&at.data, Data::Integer(all) if *all == [1, 2, 3]));
         assert!(matches!(&whose.data, Data::Text(all, ends) if all == "onetwo" && *ends == [3, 6]));
         assert_eq!(whose.present, [true, false, true]);
         assert!(matches!(&took.data, Data::Number(all) if *all == [1.0, 2.0]));

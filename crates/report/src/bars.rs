@@ -11,10 +11,10 @@ pub const WIDTH: f64 = 860.0;
 
 const TOP: f64 = 34.0;
 const ROW: f64 = 46.0;
-const THICK: f64 = 22.0;
-const FOOT: f64 = 40.0;
+const BAR_HEIGHT: f64 = 22.0;
+const FOOTER: f64 = 40.0;
 /// Minimum width of a part that contains its percentage.
-const ROOM_FOR_WORDS: f64 = 44.0;
+const MIN_LABEL_WIDTH: f64 = 44.0;
 
 /// A chart of horizontal bars, each divided into coloured parts.
 pub struct Bars {
@@ -37,7 +37,7 @@ pub struct Bar {
     /// `None` if there is no value; `words` then gives the reason.
     pub value: Option<f64>,
     /// Text after the bar, and further text in a fainter colour.
-    pub words: (String, String),
+    pub annotations: (String, String),
     /// Parts of the value, one for each colour; their sum is 1.
     pub parts: Vec<f64>,
     /// Whether the bar is emphasized.
@@ -46,7 +46,7 @@ pub struct Bar {
 
 impl Bars {
     pub fn draw(&self) -> Drawing {
-        let height = TOP + ROW * self.bars.len() as f64 + FOOT;
+        let height = TOP + ROW * self.bars.len() as f64 + FOOTER;
         let mut drawing = Drawing::new(WIDTH, height, &self.title, &self.description);
         let greatest = self.bars.iter().filter_map(|bar| bar.value).fold(0.0, f64::max);
         let (step, count) = marks(greatest, 7);
@@ -77,18 +77,18 @@ impl Bar {
     fn draw(&self, drawing: &mut Drawing, top: f64, x: impl Fn(f64) -> f64) {
         let middle = top + ROW / 2.0;
         label(drawing, &self.label, &self.about, middle, self.strong);
-        let (Some(value), (words, fainter)) = (self.value, &self.words) else {
+        let (Some(value), (words, fainter)) = (self.value, &self.annotations) else {
             let y = middle + 4.0;
-            drawing.text((LEFT + 10.0, y), Anchor::Start, "faint", &self.words.0);
+            drawing.text((LEFT + 10.0, y), Anchor::Start, "faint", &self.annotations.0);
             return;
         };
-        let above = middle - THICK / 2.0;
+        let above = middle - BAR_HEIGHT / 2.0;
         let mut from = x(0.0);
         for (colour, part) in self.parts.iter().enumerate().filter(|(_, part)| **part > 0.0) {
             let width = (x(value) - x(0.0)) * part;
-            drawing.rectangle((from, above), (width, THICK), 2.0, &format!("fill-{colour}"));
+            drawing.rectangle((from, above), (width, BAR_HEIGHT), 2.0, &format!("fill-{colour}"));
             // A part that fills the whole bar needs no percentage.
-            if width > ROOM_FOR_WORDS && *part < 1.0 {
+            if width > MIN_LABEL_WIDTH && *part < 1.0 {
                 let at = (from + width / 2.0, middle + 4.0);
                 drawing.text(at, Anchor::Middle, "on", &format!("{:.0} %", part * 100.0));
             }

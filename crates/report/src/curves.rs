@@ -7,18 +7,18 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 40.0;
 const TOP: f64 = 40.0;
 const PLOT: f64 = 210.0;
-const FOOT: f64 = 40.0;
+const FOOTER: f64 = 40.0;
 /// Points at a smaller distance cannot be distinguished.
-const FINE: f64 = 0.5;
+const MIN_DISTANCE: f64 = 0.5;
 /// A logarithmic scale of at most this many decades has marks between the decades.
-const FEW_DECADES: f64 = 2.0;
+const MAX_SUBDIVIDED_DECADES: f64 = 2.0;
 
 /// A chart of lines over a linear or logarithmic axis.
 pub struct Curves {
     pub title: String,
     pub description: String,
-    pub across: Axis,
-    pub up: Axis,
+    pub x_axis: Axis,
+    pub y_axis: Axis,
     pub lines: Vec<Line>,
 }
 
@@ -29,9 +29,9 @@ pub struct Axis {
     /// Whether each mark is ten times the previous one; the scale then has no zero.
     pub is_logarithmic: bool,
     /// Minimum end of the scale.
-    pub to: Option<f64>,
+    pub min_end: Option<f64>,
     /// Formats the text of a mark.
-    pub words: fn(f64) -> String,
+    pub format: fn(f64) -> String,
 }
 
 /// One line; the lines take the colours in order.
@@ -46,18 +46,18 @@ pub struct Line {
 impl Axis {
     /// Creates a scale from zero with plain numbers.
     pub fn linear(name: &str) -> Self {
-        Self { name: name.to_owned(), is_logarithmic: false, to: None, words: number }
+        Self { name: name.to_owned(), is_logarithmic: false, min_end: None, format: number }
     }
 
     /// Creates a scale from 0 to 100 % for fractions of 1.
-    pub fn parts(name: &str) -> Self {
+    pub fn percent(name: &str) -> Self {
         let words = |part: f64| format!("{} %", number(part * 100.0));
-        Self { name: name.to_owned(), is_logarithmic: false, to: Some(1.0), words }
+        Self { name: name.to_owned(), is_logarithmic: false, min_end: Some(1.0), format: words }
     }
 
     /// Creates a logarithmic scale with a mark for each power of ten.
     pub fn logarithmic(name: &str, words: fn(f64) -> String) -> Self {
-        Self { name: name.to_owned(), is_logarithmic: true, to: None, words }
+        Self { name: name.to_owned(), is_logarithmic: true, min_end: None, format: words }
     }
 
     /// Computes the scale and its marks for these values; `about` is the approximate number of
@@ -65,21 +65,22 @@ impl Axis {
     fn scale(&self, values: impl Iterator<Item = f64>, about: usize) -> Scale {
         let values = values.filter(|value| value.is_finite());
         if !self.is_logarithmic {
-            let (step, count) = marks(values.fold(self.to.unwrap_or(0.0), f64::max), about);
+            let (step, count) = marks(values.fold(self.min_end.unwrap_or(0.0), f64::max), about);
             let marks = (0..=count).map(|index| step * index as f64).collect();
             return Scale { from: 0.0, to: step * count as f64, is_logarithmic: false, marks };
         }
-        let (mut least, mut most) = (f64::MAX, f64::MIN);
+        let (mut min, mut max) = (f64::MAX, f64::MIN);
         for value in values.filter(|value| *value > 0.0) {
-            (least, most) = (least.min(value), most.max(value));
+            (min, max) = (min.min(value), max.max(value));
         }
-        if least > most {
-            (least, most) = (1.0, 10.0);
+        if min > max {
+            (min, max) = (1.0, 10.0);
         }
         // A value on a mark has a rounding error.
-        let (from, to) = ((least.log10() + 1e-9).floor(), (most.log10() - 1e-9).ceil());
+        let (from, to) = ((min.log10() + 1e-9).floor(), (max.log10() - 1e-9).ceil());
         let to = to.max(from + 1.0);
-        let factors: &[f64] = if to - from <= FEW_DECADES { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let factors: &[f64] =
+            if to - from <= MAX_SUBDIVIDED_DECADES { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let mut marks = Vec::new();
         for decade in from as i32..=to as i32 {
             marks.extend(factors.iter().map(|factor| factor * 10f64.powi(decade)));
@@ -98,7 +99,7 @@ struct Scale {
 
 impl Scale {
     /// Returns the position of a value, from 0 to 1.
-    fn place(&self, value: f64) -> f64 {
+    fn position(&self, value: f64) -> f64 {
         let value = if self.is_logarithmic { value.log10() } else { value };
         ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0)
     }
@@ -106,12 +107,12 @@ impl Scale {
 
 impl Curves {
     pub fn draw(&self) -> Drawing {
-        let mut drawing = Drawing::new(WIDTH, TOP + PLOT + FOOT, &self.title, &self.description);
+        let mut drawing = Drawing::new(WIDTH, TOP + PLOT + FOOTER, &self.title, &self.description);
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let across = self.across.scale(points().map(|point| point.0), 8);
-        let up = self.up.scale(points().map(|point| point.1), 4);
-        let x = |value: f64| LEFT + across.place(value) * (WIDTH - LEFT - RIGHT);
-        let y = |value: f64| TOP + PLOT - up.place(value) * PLOT;
+        let across = self.x_axis.scale(points().map(|point| point.0), 8);
+        let up = self.y_axis.scale(points().map(|point| point.1), 4);
+        let x = |value: f64| LEFT + across.position(value) * (WIDTH - LEFT - RIGHT);
+        let y = |value: f64| TOP + PLOT - up.position(value) * PLOT;
         let names: Vec<String> = self.lines.iter().map(|line| line.name.clone()).collect();
         if names.iter().any(|name| !name.is_empty()) {
             legend(&mut drawing, &names, (LEFT, 16.0));
@@ -120,17 +121,17 @@ impl Curves {
             let class = if *mark == 0.0 { "axis" } else { "grid" };
             drawing.line((x(*mark), TOP), (x(*mark), TOP + PLOT), class);
             let at = (x(*mark), TOP + PLOT + 16.0);
-            drawing.text(at, Anchor::Middle, "tick", &(self.across.words)(*mark));
+            drawing.text(at, Anchor::Middle, "tick", &(self.x_axis.format)(*mark));
         }
         for mark in &up.marks {
             let class = if *mark == 0.0 { "axis" } else { "grid" };
             drawing.line((LEFT, y(*mark)), (WIDTH - RIGHT, y(*mark)), class);
             let at = (LEFT - 8.0, y(*mark) + 4.0);
-            drawing.text(at, Anchor::End, "tick", &(self.up.words)(*mark));
+            drawing.text(at, Anchor::End, "tick", &(self.y_axis.format)(*mark));
         }
         let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
-        drawing.text((middle, TOP + PLOT + 34.0), Anchor::Middle, "tick", &self.across.name);
-        drawing.upright((12.0, TOP + PLOT / 2.0), "tick", &self.up.name);
+        drawing.text((middle, TOP + PLOT + 34.0), Anchor::Middle, "tick", &self.x_axis.name);
+        drawing.vertical_text((12.0, TOP + PLOT / 2.0), "tick", &self.y_axis.name);
         for (colour, line) in self.lines.iter().enumerate() {
             let steps = steps(line.points.iter().map(|(a, u)| (x(*a), y(*u))));
             if line.is_filled {
@@ -153,7 +154,7 @@ fn steps(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
         };
         let drawn = steps.iter().rev().nth(1).map_or(f64::MIN, |point| point.0);
         let is_last = points.peek().is_none();
-        if x - drawn < FINE && !is_last {
+        if x - drawn < MIN_DISTANCE && !is_last {
             // The step would be invisible; the value continues from here.
             if let Some(last) = steps.last_mut() {
                 last.1 = y;
@@ -195,6 +196,9 @@ mod tests {
         assert!(near(&marks(&[100.0]), &[100.0, 200.0, 500.0, 1_000.0]));
         assert!(near(&marks(&[0.0, f64::NAN]), &[1.0, 2.0, 5.0, 10.0]));
         let scale = axis.scale([1.0, 100.0].into_iter(), 8);
-        assert_eq!([0.0, 1.0, 10.0, 100.0, 1e9].map(|v| scale.place(v)), [0.0, 0.0, 0.5, 1.0, 1.0]);
+        assert_eq!(
+            [0.0, 1.0, 10.0, 100.0, 1e9].map(|v| scale.position(v)),
+            [0.0, 0.0, 0.5, 1.0, 1.0]
+        );
     }
 }

@@ -16,4 +16,4 @@ pub mod svg;
 pub mod text;
 pub mod timeline;
 
-pub use page::{Column, Line, Page, escape};
+pub use page::{Column, Page, TableRow, escape};

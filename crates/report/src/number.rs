@@ -108,8 +108,8 @@ pub fn digits(value: f64) -> String {
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -123,7 +123,7 @@ pub fn plural(number: u64, noun: &str) -> String {
 }
 
 /// Formats a UTC time: `2023-11-14 22:13:20 UTC`.
-pub fn moment(time: Time) -> String {
+pub fn utc_time(time: Time) -> String {
     let text = rfc3339(time).replace('T', " ");
     format!("{} UTC", text.trim_end_matches('Z'))
 }
@@ -139,13 +139,13 @@ fn rfc3339(time: Time) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// Shortens a text to at most `most` characters by removing its middle.
-pub fn cut(text: &str, most: usize) -> String {
+/// Shortens a text to at most `max` characters by removing its middle.
+pub fn shorten(text: &str, max: usize) -> String {
     let length = text.chars().count();
-    if length <= most {
+    if length <= max {
         return text.to_owned();
     }
-    let (head, tail) = (most / 2, most - most / 2 - 1);
+    let (head, tail) = (max / 2, max - max / 2 - 1);
     let head: String = text.chars().take(head).collect();
     let tail: String = text.chars().skip(length - tail).collect();
     format!("{head}…{tail}")
@@ -185,15 +185,15 @@ mod tests {
     #[test]
     fn moments_are_those_of_utc() {
         let time = Time::from_millis(1_700_000_000_999);
-        assert_eq!(moment(time), "2023-11-14 22:13:20 UTC");
+        assert_eq!(utc_time(time), "2023-11-14 22:13:20 UTC");
         assert_eq!(time_of_day(time), "22:13:20");
-        assert!(moment(Time::MAX).starts_with("2554-"));
+        assert!(utc_time(Time::MAX).starts_with("2554-"));
     }
 
     #[test]
     fn long_names_lose_their_middle() {
-        assert_eq!(cut("www.example.net", 15), "www.example.net");
-        assert_eq!(cut("www.example.net", 9), "www.….net");
-        assert_eq!(cut(&"ü".repeat(300), 34).chars().count(), 34);
+        assert_eq!(shorten("www.example.net", 15), "www.example.net");
+        assert_eq!(shorten("www.example.net", 9), "www.….net");
+        assert_eq!(shorten(&"ü".repeat(300), 34).chars().count(), 34);
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const CHART_STYLE: &str = include_str!("chart.css");
 const PAGE_STYLE: &str = include_str!("page.css");
 
 /// Tables with more columns are set more densely.
-const MANY: usize = 8;
+const DENSE_COLUMNS: usize = 8;
 
 /// A document to which content is appended.
 pub struct Page {
@@ -22,19 +22,35 @@ pub struct Page {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     /// Text, aligned left.
-    Words,
+    Text,
     /// Figures, aligned right.
-    Figures,
+    Numbers,
+}
+
+impl Column {
+    /// Columns with these headings; those at the indexes `words` contain text, the others figures.
+    pub fn of<'a, const N: usize>(headings: [&'a str; N], words: &[usize]) -> [(&'a str, Self); N] {
+        std::array::from_fn(|place| {
+            (headings[place], if words.contains(&place) { Self::Text } else { Self::Numbers })
+        })
+    }
 }
 
 /// One row of a table.
-pub struct Line {
+pub struct TableRow {
     /// One cell per column; the first cell is the heading of the row.
     pub cells: Vec<String>,
     /// Whether the row is emphasized.
     pub strong: bool,
     /// Whether the row is de-emphasized.
     pub faint: bool,
+}
+
+impl TableRow {
+    /// A row that is neither emphasized nor de-emphasized.
+    pub fn plain(cells: Vec<String>) -> Self {
+        Self { cells, strong: false, faint: false }
+    }
 }
 
 impl Page {
@@ -71,12 +87,12 @@ impl Page {
         self.body.push_str("</dl>\n");
     }
 
-    pub fn table(&mut self, caption: &str, columns: &[(&str, Column)], lines: &[Line]) {
+    pub fn table(&mut self, caption: &str, columns: &[(&str, Column)], lines: &[TableRow]) {
         let class = |column: Column| match column {
-            Column::Words => "",
-            Column::Figures => " class=\"figure\"",
+            Column::Text => "",
+            Column::Numbers => " class=\"figure\"",
         };
-        let dense = if columns.len() > MANY { " class=\"dense\"" } else { "" };
+        let dense = if columns.len() > DENSE_COLUMNS { " class=\"dense\"" } else { "" };
         let _ = write!(
             self.body,
             "<div class=\"wide\"><table{dense}>\n<caption>{}</caption>\n<thead><tr>",
@@ -159,8 +175,8 @@ mod tests {
         page.heading("<script>");
         page.notes(&["<script>".to_owned()]);
         page.highlights(&[("<script>".to_owned(), "<script>".to_owned())]);
-        let line = Line { cells: vec!["<script>".to_owned()], strong: false, faint: false };
-        page.table("<script>", &[("<script>", Column::Words)], &[line]);
+        let line = TableRow { cells: vec!["<script>".to_owned()], strong: false, faint: false };
+        page.table("<script>", &[("<script>", Column::Text)], &[line]);
         page.figure(&Drawing::new(10.0, 10.0, "<script>", "<script>"), "<script>");
         let html = page.html("<script>");
         assert!(!html.contains("<script"), "{html}");

@@ -13,23 +13,23 @@ const TOP: f64 = 34.0;
 const HEAD: f64 = 30.0;
 const PANEL: f64 = 190.0;
 const GAP: f64 = 18.0;
-const FOOT: f64 = 40.0;
+const FOOTER: f64 = 40.0;
 /// Width of the column that shows the complete file.
 const COLUMN: f64 = 12.0;
-const LINE_OF_WORDS: f64 = 15.0;
+const LINE_HEIGHT: f64 = 15.0;
 /// Points at a smaller distance cannot be distinguished.
-const FINE: f64 = 0.5;
+const MIN_DISTANCE: f64 = 0.5;
 /// With more requests in a panel, their marks would hide the lines.
-const MARKS: usize = 60;
+const MAX_MARKED_REQUESTS: usize = 60;
 
 /// A chart of byte ranges of a file over time.
 pub struct Ranges {
     pub title: String,
     pub description: String,
     /// Name of the horizontal axis, with its unit.
-    pub time: String,
+    pub time_label: String,
     /// Name of the vertical axis, with its unit.
-    pub place: String,
+    pub offset_label: String,
     /// Size of the file, in the unit of `place`.
     pub size: f64,
     /// Names of the colours.
@@ -59,7 +59,7 @@ pub struct Request {
     /// Time at which the request was sent.
     pub sent: f64,
     /// Time of the end of the response.
-    pub over: f64,
+    pub end: f64,
     /// Start and end of the requested range.
     pub from: f64,
     pub to: f64,
@@ -72,8 +72,8 @@ pub struct Request {
 /// Bytes received between two times.
 #[derive(Clone, Copy)]
 pub struct Piece {
-    pub since: f64,
-    pub at: f64,
+    pub start: f64,
+    pub end: f64,
     pub from: f64,
     pub to: f64,
 }
@@ -81,9 +81,9 @@ pub struct Piece {
 /// Text about one link.
 pub struct Note {
     pub colour: usize,
-    pub words: String,
+    pub text: String,
     /// Smaller text below `words`.
-    pub more: Vec<String>,
+    pub details: Vec<String>,
 }
 
 type Points = Vec<(f64, f64)>;
@@ -91,7 +91,7 @@ type Points = Vec<(f64, f64)>;
 impl Ranges {
     pub fn draw(&self) -> Drawing {
         let row = HEAD + PANEL + GAP;
-        let height = TOP + row * self.panels.len() as f64 - GAP + FOOT;
+        let height = TOP + row * self.panels.len() as f64 - GAP + FOOTER;
         let mut drawing = Drawing::new(WIDTH, height, &self.title, &self.description);
         let times = self.panels.iter().flat_map(Panel::times);
         let (step, count) = marks(times.filter(|time| time.is_finite()).fold(0.0, f64::max), 8);
@@ -99,7 +99,7 @@ impl Ranges {
         let size = self.size.max(f64::MIN_POSITIVE);
         let right = WIDTH - RIGHT;
         let x = |time: f64| LEFT + (time / end).clamp(0.0, 1.0) * (right - LEFT);
-        self.keys(&mut drawing);
+        self.draw_legend(&mut drawing);
         for (index, panel) in self.panels.iter().enumerate() {
             let head = TOP + row * index as f64;
             let (top, floor) = (head + HEAD, head + HEAD + PANEL);
@@ -117,24 +117,24 @@ impl Ranges {
                 let at = (LEFT - 7.0, y(place) + 4.0);
                 drawing.text(at, Anchor::End, "tick", &number(place));
             }
-            drawing.upright((16.0, f64::midpoint(top, floor)), "tick", &self.place);
+            drawing.vertical_text((16.0, f64::midpoint(top, floor)), "tick", &self.offset_label);
             panel.draw(&mut drawing, head, self.size, x, y);
         }
-        let floor = height - FOOT;
+        let floor = height - FOOTER;
         for index in 0..=count {
             let value = step * index as f64;
             drawing.text((x(value), floor + 16.0), Anchor::Middle, "tick", &number(value));
         }
-        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.time);
+        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.time_label);
         drawing
     }
 
     /// Draws the legend of colours and shapes.
-    fn keys(&self, drawing: &mut Drawing) {
+    fn draw_legend(&self, drawing: &mut Drawing) {
         let x = legend(drawing, &self.legend, (LEFT, 18.0));
         drawing.rectangle((x, 8.0), (12.0, 12.0), 2.0, "open key");
         drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "requested, not received yet");
-        if self.panels.iter().any(Panel::marked) {
+        if self.panels.iter().any(Panel::has_marks) {
             drawing.circle((x + 182.0, 14.0), 3.5, "sent key");
             drawing.text((x + 193.0, 18.0), Anchor::Start, "tick", "request sent");
         }
@@ -143,13 +143,13 @@ impl Ranges {
 
 impl Panel {
     fn times(&self) -> impl Iterator<Item = f64> {
-        let over = self.requests.iter().map(|request| request.over);
+        let over = self.requests.iter().map(|request| request.end);
         over.chain(self.end.as_ref().map(|end| end.0))
     }
 
     /// Whether each request has a mark.
-    fn marked(&self) -> bool {
-        (1..=MARKS).contains(&self.requests.len())
+    fn has_marks(&self) -> bool {
+        (1..=MAX_MARKED_REQUESTS).contains(&self.requests.len())
     }
 
     fn draw(
@@ -169,7 +169,8 @@ impl Panel {
         let own = |colour: usize| self.requests.iter().filter(move |r| r.colour == colour);
         // All areas are drawn before all lines, whichever link they belong to.
         for colour in 0..colours {
-            let open: Vec<Points> = own(colour).map(|request| request.open(size, &x, &y)).collect();
+            let open: Vec<Points> =
+                own(colour).map(|request| request.pending_area(size, &x, &y)).collect();
             drawing.paths(&open, &format!("open fill-{colour}"));
         }
         if let Some((time, _)) = &self.end {
@@ -177,46 +178,47 @@ impl Panel {
         }
         // In the order of time, so that no link hides another one if their lines overlap.
         for run in self.requests.chunk_by(|one, next| one.colour == next.colour) {
-            let came: Vec<Points> = run.iter().flat_map(|request| request.came(&x, &y)).collect();
+            let came: Vec<Points> =
+                run.iter().flat_map(|request| request.received_lines(&x, &y)).collect();
             drawing.paths(&came, &format!("line came stroke-{}", run[0].colour));
         }
-        if self.marked() {
+        if self.has_marks() {
             for request in &self.requests {
                 let at = (x(request.sent), y(request.from));
                 drawing.circle(at, 3.5, &format!("sent stroke-{}", request.colour));
             }
         }
         let column = WIDTH - RIGHT + 8.0;
-        for (colour, low, high) in self.column(size) {
+        for (colour, low, high) in self.delivered_parts(size) {
             let (above, below) = (floor - high * PANEL, floor - low * PANEL);
             let class = format!("fill-{colour}");
             drawing.rectangle((column, above), (COLUMN, below - above), 0.0, &class);
         }
-        self.words(drawing, (column + COLUMN + 10.0, top + 11.0));
+        self.draw_notes(drawing, (column + COLUMN + 10.0, top + 11.0));
     }
 
-    fn words(&self, drawing: &mut Drawing, at: (f64, f64)) {
+    fn draw_notes(&self, drawing: &mut Drawing, at: (f64, f64)) {
         let (x, mut y) = at;
         if let Some((_, words)) = &self.end {
             let class = if self.strong { "label strong" } else { "label" };
             drawing.text((x, y), Anchor::Start, class, words);
-            y += 1.6 * LINE_OF_WORDS;
+            y += 1.6 * LINE_HEIGHT;
         }
         for note in &self.notes {
             let class = format!("value ink-{}", note.colour);
-            drawing.text((x, y), Anchor::Start, &class, &note.words);
-            for more in &note.more {
-                y += LINE_OF_WORDS;
+            drawing.text((x, y), Anchor::Start, &class, &note.text);
+            for more in &note.details {
+                y += LINE_HEIGHT;
                 drawing.text((x, y), Anchor::Start, "faint", more);
             }
-            y += 1.5 * LINE_OF_WORDS;
+            y += 1.5 * LINE_HEIGHT;
         }
     }
 
     /// Returns which link delivered each part of the file first: colour, start and end as fractions
-    /// of the file. The resolution is [`FINE`] pixels, for any number of pieces.
-    fn column(&self, size: f64) -> Vec<(usize, f64, f64)> {
-        let rows = (PANEL / FINE) as usize;
+    /// of the file. The resolution is [`MIN_DISTANCE`] pixels, for any number of pieces.
+    fn delivered_parts(&self, size: f64) -> Vec<(usize, f64, f64)> {
+        let rows = (PANEL / MIN_DISTANCE) as usize;
         let mut first: Vec<Option<(f64, usize)>> = vec![None; rows];
         for request in &self.requests {
             for piece in &request.pieces {
@@ -225,8 +227,8 @@ impl Panel {
                     (place / size * rows as f64 - 0.5).ceil().clamp(0.0, rows as f64) as usize
                 };
                 for seen in &mut first[row(piece.from)..row(piece.to).max(row(piece.from))] {
-                    if seen.is_none_or(|(at, _)| piece.at < at) {
-                        *seen = Some((piece.at, request.colour));
+                    if seen.is_none_or(|(at, _)| piece.end < at) {
+                        *seen = Some((piece.end, request.colour));
                     }
                 }
             }
@@ -246,34 +248,34 @@ impl Panel {
 
 impl Request {
     /// Returns the lines of received bytes: one, unless the pieces have gaps.
-    fn came(&self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Vec<Points> {
+    fn received_lines(&self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Vec<Points> {
         let mut lines: Vec<Points> = Vec::new();
         let mut reached = None;
         for piece in &self.pieces {
-            let start = (x(piece.since), y(piece.from));
+            let start = (x(piece.start), y(piece.from));
             match lines.last_mut() {
                 Some(line) if reached == Some(piece.from) => line.push(start),
                 _ => lines.push(vec![start]),
             }
             if let Some(line) = lines.last_mut() {
-                line.push((x(piece.at), y(piece.to)));
+                line.push((x(piece.end), y(piece.to)));
             }
             reached = Some(piece.to);
         }
-        lines.into_iter().map(thin).collect()
+        lines.into_iter().map(thin_out).collect()
     }
 
     /// Returns the area between the received bytes and the end of the requested range.
-    fn open(&self, size: f64, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Points {
+    fn pending_area(&self, size: f64, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Points {
         let mut lower = vec![(self.sent, self.from)];
         let mut reached = self.from;
         for piece in &self.pieces {
-            lower.push((piece.since, reached));
+            lower.push((piece.start, reached));
             reached = reached.max(piece.to);
-            lower.push((piece.at, reached));
+            lower.push((piece.end, reached));
         }
-        lower.push((self.over, reached));
-        let lower = thin(lower.into_iter().map(|(time, place)| (x(time), y(place))).collect());
+        lower.push((self.end, reached));
+        let lower = thin_out(lower.into_iter().map(|(time, place)| (x(time), y(place))).collect());
         // Never below the received bytes: a server may send past a new end.
         let mut upper = vec![(self.sent, self.to.min(size))];
         for (at, to) in &self.changes {
@@ -282,7 +284,7 @@ impl Request {
             }
         }
         if let Some((_, before)) = upper.last().copied() {
-            upper.push((self.over, before.max(reached)));
+            upper.push((self.end, before.max(reached)));
         }
         lower
             .into_iter()
@@ -291,12 +293,14 @@ impl Request {
     }
 }
 
-/// Removes points closer than [`FINE`] to their predecessor, except the first and the last.
-fn thin(points: Points) -> Points {
+/// Removes points closer than [`MIN_DISTANCE`] to their predecessor, except the first and the last.
+fn thin_out(points: Points) -> Points {
     let count = points.len();
     let mut kept: Points = Vec::new();
     for (index, point) in points.into_iter().enumerate() {
-        let far = |(x, y): (f64, f64)| (point.0 - x).abs() >= FINE || (point.1 - y).abs() >= FINE;
+        let far = |(x, y): (f64, f64)| {
+            (point.0 - x).abs() >= MIN_DISTANCE || (point.1 - y).abs() >= MIN_DISTANCE
+        };
         if index + 1 == count || kept.last().is_none_or(|last| far(*last)) {
             kept.push(point);
         }

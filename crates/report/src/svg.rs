@@ -50,7 +50,7 @@ impl Drawing {
     }
 
     /// Draws text upwards, centred at a point.
-    pub fn upright(&mut self, at: (f64, f64), class: &str, text: &str) {
+    pub fn vertical_text(&mut self, at: (f64, f64), class: &str, text: &str) {
         let (x, y) = at;
         let _ = writeln!(
             self.body,
@@ -112,7 +112,7 @@ impl Drawing {
     }
 
     /// Inserts another drawing with its upper left corner at a point.
-    pub fn place(&mut self, other: &Self, at: (f64, f64)) {
+    pub fn embed(&mut self, other: &Self, at: (f64, f64)) {
         let _ = writeln!(
             self.body,
             "<g transform=\"translate({:.1} {:.1})\">\n{}</g>",

@@ -6,16 +6,16 @@ use super::svg::{Anchor, Drawing, marks, number};
 const TOP: f64 = 34.0;
 const PANEL: f64 = 92.0;
 const GAP: f64 = 20.0;
-const FOOT: f64 = 40.0;
+const FOOTER: f64 = 40.0;
 /// Distance between the texts after lines.
-const LINE_OF_WORDS: f64 = 14.0;
+const LINE_HEIGHT: f64 = 14.0;
 
 /// A chart of values over time, in panels with a common time axis.
 pub struct Timeline {
     pub title: String,
     pub description: String,
     /// Name of the horizontal axis, with its unit.
-    pub time: String,
+    pub time_label: String,
     /// The unit of the values.
     pub unit: String,
     /// Names of the colours.
@@ -38,7 +38,7 @@ pub struct Panel {
 
 impl Timeline {
     pub fn draw(&self) -> Drawing {
-        let height = TOP + (PANEL + GAP) * self.panels.len() as f64 - GAP + FOOT;
+        let height = TOP + (PANEL + GAP) * self.panels.len() as f64 - GAP + FOOTER;
         let mut drawing = Drawing::new(WIDTH, height, &self.title, &self.description);
         let points = || {
             let panels = self.panels.iter();
@@ -74,12 +74,12 @@ impl Timeline {
             }
             panel.draw(&mut drawing, top, &self.unit, x, y);
         }
-        let floor = height - FOOT;
+        let floor = height - FOOTER;
         for index in 0..=count {
             let value = step * index as f64;
             drawing.text((x(value), floor + 16.0), Anchor::Middle, "tick", &number(value));
         }
-        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.time);
+        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.time_label);
         drawing
     }
 }
@@ -96,7 +96,7 @@ impl Panel {
         // Left of the numbers of the marks.
         let mut name = Drawing::new(0.0, 0.0, "", "");
         label(&mut name, &self.label, &self.about, top + PANEL / 2.0, self.strong);
-        drawing.place(&name, (-40.0, 0.0));
+        drawing.embed(&name, (-40.0, 0.0));
         let scaled = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
             points.iter().map(|(time, value)| (x(*time), y(*value))).collect()
         };
@@ -128,7 +128,7 @@ impl Panel {
         for (height, text, class) in words {
             let height = height.max(lowest);
             drawing.text((behind + 8.0, height), Anchor::Start, &class, &text);
-            lowest = height + LINE_OF_WORDS;
+            lowest = height + LINE_HEIGHT;
         }
     }
 }

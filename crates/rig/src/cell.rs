@@ -17,6 +17,13 @@ pub trait Contender: Clone + Debug {
     fn name(&self, links: &[LinkSpec]) -> String;
 }
 
+/// A contender that its name describes.
+impl Contender for &'static str {
+    fn name(&self, _links: &[LinkSpec]) -> String {
+        (*self).to_owned()
+    }
+}
+
 /// Contenders that take turns under the same conditions.
 #[derive(Clone, Debug)]
 pub struct Cell<C, S> {
@@ -55,6 +62,19 @@ impl<C, S: Default> Default for Cell<C, S> {
     }
 }
 
+impl<C, S: Default> Cell<C, S> {
+    /// A cell whose title describes its links.
+    pub fn over(
+        part: char,
+        name: impl Into<String>,
+        links: Vec<LinkSpec>,
+        contenders: Vec<C>,
+    ) -> Self {
+        let title = links.iter().map(links::describe).collect::<Vec<_>>().join(" + ");
+        Self { name: name.into(), part, title, links, contenders, ..Self::default() }
+    }
+}
+
 impl<C: Contender, S: Debug> Cell<C, S> {
     /// Whether the links do not change during a run.
     pub fn is_constant(&self) -> bool {
@@ -71,7 +91,7 @@ impl<C: Contender, S: Debug> Cell<C, S> {
 
     /// Whether one of `words` is the cell's name, its letter or its name up to the first dash. An
     /// empty list selects every cell.
-    pub fn is_meant(&self, words: &[String]) -> bool {
+    pub fn is_selected(&self, words: &[String]) -> bool {
         let group = self.name.split('-').next().unwrap_or_default();
         let is_meant =
             |word: &String| *word == self.name || word == group || *word == self.part.to_string();
@@ -87,7 +107,7 @@ impl<C: Contender, S: Debug> Cell<C, S> {
             links: self.links.iter().map(|link| link.name.clone()).collect(),
             rounds: self.rounds,
             plan: format!("{:016x}", hash(&format!("{self:?}"))),
-            more,
+            extra: more,
             ..CellRecord::default()
         }
     }
@@ -110,11 +130,11 @@ impl<C: Contender, S: Debug> Cell<C, S> {
             let mut order: Vec<usize> = (0..able.len()).collect();
             shuffle(&mut order, seed ^ hash(&self.name) ^ u64::from(round));
             let mut runs = Vec::with_capacity(order.len());
-            for place in order {
-                let contender = able[place].name(&self.links);
-                runs.push((place, Run { round, contender, ..run(round, &able[place])? }));
+            for index in order {
+                let contender = able[index].name(&self.links);
+                runs.push((index, Run { round, contender, ..run(round, &able[index])? }));
             }
-            runs.sort_by_key(|(place, _)| *place);
+            runs.sort_by_key(|(index, _)| *index);
             record.runs.extend(runs.into_iter().map(|(_, run)| run));
             progress(round + 1);
         }
@@ -140,17 +160,17 @@ pub struct CellRecord<R, M> {
     pub runs: Vec<Run<R>>,
     /// Number of runs after which the links did not become quiet and were interrupted.
     #[serde(default)]
-    pub restless: u32,
+    pub drain_failures: u32,
     /// Duration of the cell, in seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Contenders that could not run, each with the reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// Reason why the cell was not measured; `None` if it was.
     pub error: Option<String>,
     /// Content that is specific to the family.
     #[serde(flatten)]
-    pub more: M,
+    pub extra: M,
 }
 
 /// One run of a contender.
@@ -191,7 +211,7 @@ impl<R, M> CellRecord<R, M> {
     }
 
     /// The distinct values of `word` over all runs, in the order of the plan.
-    pub fn each<'a>(&'a self, word: impl Fn(&'a Run<R>) -> Option<&'a str>) -> Vec<&'a str> {
+    pub fn distinct<'a>(&'a self, word: impl Fn(&'a Run<R>) -> Option<&'a str>) -> Vec<&'a str> {
         let mut all: Vec<&str> = Vec::new();
         for word in self.runs.iter().filter_map(word) {
             if !all.contains(&word) {

@@ -8,7 +8,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use crate::server::SiteError;
+use crate::server::ServerError;
 
 /// An authority and one server certificate that it signed, as PEM files in a folder.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Authority {
     ///
     /// # Errors
     /// If a name is neither, or if a file cannot be written.
-    pub fn new(folder: &Path, names: &[&str]) -> Result<Self, SiteError> {
+    pub fn new(folder: &Path, names: &[&str]) -> Result<Self, ServerError> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         // The subjects must differ: OpenSSL treats a certificate as self-signed if its issuer
@@ -47,7 +47,7 @@ impl Authority {
             (made.certificate(), server_pem),
             (made.key(), key.serialize_pem()),
         ] {
-            fs::write(file, pem).map_err(SiteError::file("write a certificate"))?;
+            fs::write(file, pem).map_err(ServerError::file("write a certificate"))?;
         }
         Ok(made)
     }

@@ -1,14 +1,17 @@
-//! Programs that download an object over several links: their command lines and their reports.
+//! Programs that download an object over several links: their command lines, runs and reports.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use manyways_trace::scenario::LinkSpec;
-use manyways_unit::Size;
+use manyways_trace::scenario::{Event, LinkSpec};
+use manyways_unit::{Size, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::launch::{DriveError, Launcher, Observer, RunOutput, first_line};
 use crate::origin::{Origin, WARM_UP};
-use crate::programs::{program, version};
+use crate::programs::{program, versions};
+use crate::transfer::Transfer;
 
 /// The programs of all downloaders.
 #[derive(Clone, Debug)]
@@ -33,13 +36,12 @@ impl Programs {
     /// Names and versions, including nginx.
     pub fn versions(&self) -> Vec<String> {
         let nginx = program("nginx");
-        let found = [
+        versions(&[
             (Some(&self.manyways), "--version"),
-            (nginx.as_ref(), "-v"),
-            (self.curl.as_ref(), "--version"),
-            (self.aria2.as_ref(), "--version"),
-        ];
-        found.iter().filter_map(|(program, option)| version((*program)?, option)).collect()
+            (nginx.as_deref(), "-v"),
+            (self.curl.as_deref(), "--version"),
+            (self.aria2.as_deref(), "--version"),
+        ])
     }
 }
 
@@ -52,7 +54,7 @@ pub enum Downloader {
     Sized,
     /// [`Downloader::MpH2`] with the size and cached path estimates of earlier transfers
     /// (`+FS+BW/L`).
-    Known,
+    Cached,
     /// [`Downloader::MpH2`] that sends a request only after the previous response is complete.
     Serial,
     /// [`Downloader::MpH2`] with the first link's server for all links.
@@ -78,10 +80,11 @@ pub enum Downloader {
 }
 
 /// One download: the object, the links and the programs.
+#[derive(Clone, Copy)]
 pub struct Fetch<'a> {
     pub programs: &'a Programs,
     /// The server side.
-    pub site: &'a Origin,
+    pub origin: &'a Origin,
     pub links: &'a [LinkSpec],
     /// Whether the connections are warmed up before the transfer.
     pub warm: bool,
@@ -89,9 +92,64 @@ pub struct Fetch<'a> {
     pub size: Size,
     /// Ends the transfer after this many bytes, although the whole object is requested. `None` for
     /// the whole object.
-    pub stop: Option<Size>,
+    pub stop_after: Option<Size>,
     /// Folder of the cached path estimates; `None` disables the cache.
     pub cache: Option<&'a Path>,
+}
+
+/// A download that has ended.
+pub struct Download {
+    pub ended: RunOutput,
+    /// The report of the program, or the reason of its failure.
+    pub outcome: Result<Report, String>,
+    /// The log of `manyways get`, or the reason why it cannot be read; `None` for other programs.
+    pub log: Option<Result<Transfer, String>>,
+}
+
+impl Fetch<'_> {
+    /// Runs a download and compares the file with the server's. `timeout` is in seconds; see
+    /// [`Launcher::run`].
+    ///
+    /// # Errors
+    /// If the lab fails or a signal ends the benchmark. A failed download is an outcome.
+    pub fn run(
+        &self,
+        how: Downloader,
+        launcher: &Launcher<'_>,
+        timeout: f64,
+        when: (Span, &[Event]),
+        observed: Option<(Span, Observer<'_>)>,
+    ) -> Result<Download, DriveError> {
+        for file in [self.origin.events(), self.origin.download()] {
+            let _ = fs::remove_file(file);
+        }
+        let ended = launcher.run(how.command(self), timeout, when, observed)?;
+        let outcome = self.outcome(how, &ended);
+        let log = how.is_get().then(|| {
+            let log = fs::read(self.origin.events()).map_err(|error| error.to_string());
+            log.and_then(|log| Transfer::read(&log))
+        });
+        Ok(Download { ended, outcome, log })
+    }
+
+    fn outcome(&self, how: Downloader, ended: &RunOutput) -> Result<Report, String> {
+        match ended.success {
+            None => return Err("it took too long".to_owned()),
+            Some(false) => return Err(first_line(&ended.stderr)),
+            Some(true) => {}
+        }
+        let file = fs::read(self.origin.download()).map_err(|e| format!("it left no file: {e}"))?;
+        let whole = self.stop_after.is_some() || file.len() as u64 == self.size.as_bytes();
+        if !whole || !self.origin.is_prefix(&file, self.stop_after.unwrap_or(self.size)) {
+            return Err(format!("the file is not the server's ({} bytes)", file.len()));
+        }
+        let report = match how {
+            Downloader::Aria2 => Some(Report { seconds: ended.seconds, ..Report::default() }),
+            Downloader::Curl(_) | Downloader::MptcpCurl => read_curl(&ended.stdout),
+            _ => read_get(&ended.stdout),
+        };
+        report.ok_or_else(|| "its report cannot be read".to_owned())
+    }
 }
 
 impl Downloader {
@@ -99,7 +157,7 @@ impl Downloader {
         match self {
             Self::MpH2 => "mp-h2".to_owned(),
             Self::Sized => "mp-h2+fs".to_owned(),
-            Self::Known => "mp-h2+fs+bw/l".to_owned(),
+            Self::Cached => "mp-h2+fs+bw/l".to_owned(),
             Self::Serial => "mp-h2 without pipelining".to_owned(),
             Self::OneServer => "mp-h2 with one server".to_owned(),
             Self::FixedChunk(1024) => "fixed-chunk 1 MiB".to_owned(),
@@ -128,7 +186,7 @@ impl Downloader {
     /// With warm connections a single link gets the links after it too: then its connection is idle
     /// for the same time as in a multipath run, and slow start after idle applies equally (RFC
     /// 5681, 4.1).
-    pub fn warmed(self, links: &[LinkSpec], warm: bool) -> &[LinkSpec] {
+    pub fn listed_links(self, links: &[LinkSpec], warm: bool) -> &[LinkSpec] {
         match self {
             Self::Single(link) if warm => links.get(link..).unwrap_or_default(),
             _ => self.links(links),
@@ -170,7 +228,7 @@ impl Downloader {
     }
 
     fn get(self, fetch: &Fetch<'_>) -> Command {
-        let Fetch { programs, site, links, size, .. } = fetch;
+        let Fetch { programs, origin: site, links, size, .. } = fetch;
         let mut command = Command::new(&programs.manyways);
         command.args(["get", "--json", "--quiet", "--metered", "yes", "--cacert"]);
         command.arg(site.authority()).arg("-o").arg(site.download());
@@ -182,12 +240,12 @@ impl Downloader {
         if self == Self::Mptcp {
             command.args(["--transport", "mptcp"]);
         } else {
-            let told = self.warmed(links, fetch.warm);
+            let told = self.listed_links(links, fetch.warm);
             let names: Vec<_> = told.iter().map(|link| link.name.as_str()).collect();
             command.args(["--via", &names.join(",")]);
         }
         match self {
-            Self::Sized | Self::Known => {
+            Self::Sized | Self::Cached => {
                 command.args(["--size", &size.as_bytes().to_string()]);
             }
             Self::Serial => {
@@ -206,11 +264,11 @@ impl Downloader {
                 command.args(["--scheduler", "single"]);
             }
             Self::Reset(_) => {
-                command.args(["--range-end", "reset"]);
+                command.args(["--cut-method", "reset"]);
             }
             _ => {}
         }
-        if let Some(stop) = fetch.stop {
+        if let Some(stop) = fetch.stop_after {
             command.args(["--stop-after", &stop.as_bytes().to_string()]);
         }
         if fetch.warm {
@@ -221,7 +279,7 @@ impl Downloader {
     }
 
     fn curl(self, fetch: &Fetch<'_>) -> Command {
-        let Fetch { programs, site, links, .. } = fetch;
+        let Fetch { programs, origin: site, links, .. } = fetch;
         let curl = programs.curl.as_deref().unwrap_or(Path::new("curl"));
         let mut command = match (&programs.mptcpize, self) {
             (Some(mptcpize), Self::MptcpCurl) => {
@@ -245,7 +303,7 @@ impl Downloader {
     }
 
     fn aria2(self, fetch: &Fetch<'_>) -> Command {
-        let Fetch { programs, site, links, .. } = fetch;
+        let Fetch { programs, origin: site, links, .. } = fetch;
         let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
         let mut command = Command::new(programs.aria2.as_deref().unwrap_or(Path::new("aria2c")));
         command.args(["--no-conf", "-x4", "-s4", "-k1M", "--file-allocation=none"]);
@@ -289,14 +347,14 @@ pub struct PathReport {
     pub requests: u64,
     /// Overshoot: bytes that arrived past an adjusted end.
     #[serde(default)]
-    pub tail_bytes: u64,
+    pub overshoot_bytes: u64,
     /// Bytes that had already arrived over another request.
     #[serde(default)]
     pub duplicate_bytes: u64,
 }
 
 /// Reads the JSON output of `manyways get`.
-pub fn read_get(json: &str) -> Option<Report> {
+fn read_get(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Document {
         transfers: Vec<Transfer>,
@@ -313,7 +371,7 @@ pub fn read_get(json: &str) -> Option<Report> {
 }
 
 /// Reads curl's `%{json}` output of its last transfer.
-pub fn read_curl(json: &str) -> Option<Report> {
+fn read_curl(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Transfer {
         time_total: f64,
@@ -337,11 +395,11 @@ mod tests {
 
     #[test]
     fn reports_of_both_programs_are_read() {
-        let get = r#"{"schema":"manyways.get/1","transfers":[{"url":"x","bytes":8,"seconds":4.5,
+        let get = r#"{"schema":"manyways.get/2","transfers":[{"url":"x","bytes":8,"seconds":4.5,
             "paths":[{"name":"a","protocol":null,"bytes":0,"requests":0},
-            {"name":"b","protocol":"h2","bytes":8,"requests":2,"tail_bytes":3}]}]}"#;
+            {"name":"b","protocol":"h2","bytes":8,"requests":2,"overshoot_bytes":3}]}]}"#;
         let said = read_get(get).unwrap();
-        assert_eq!((said.seconds, said.paths[1].tail_bytes), (4.5, 3));
+        assert_eq!((said.seconds, said.paths[1].overshoot_bytes), (4.5, 3));
         assert_eq!(said.protocol.as_deref(), Some("h2"));
         let curl = "{\"time_total\":0.2}\n{\"time_total\":4.9,\"http_version\":\"2\"}\n";
         let said = read_curl(curl).unwrap();
@@ -356,9 +414,9 @@ mod tests {
         assert_eq!(Downloader::Single(1).name(&links), "lte alone");
         assert_eq!(Downloader::Single(1).links(&links), &links[1..]);
         assert_eq!(Downloader::Single(0).links(&links), &links[..1]);
-        assert_eq!(Downloader::Single(0).warmed(&links, true), links);
-        assert_eq!(Downloader::Single(1).warmed(&links, true), &links[1..]);
-        assert_eq!(Downloader::Single(0).warmed(&links, false), &links[..1]);
+        assert_eq!(Downloader::Single(0).listed_links(&links, true), links);
+        assert_eq!(Downloader::Single(1).listed_links(&links, true), &links[1..]);
+        assert_eq!(Downloader::Single(0).listed_links(&links, false), &links[..1]);
         assert_eq!(Downloader::MpH2.links(&links).len(), 2);
     }
 }

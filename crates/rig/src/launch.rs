@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::process::{Child, Command};
 
 use manyways_lab::registry::Registry;
-use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec, Place};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec, Node};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
@@ -15,15 +15,15 @@ use manyways_unit::{Span, Time};
 
 use crate::cell::{Cell, Contender};
 use crate::links::round_trip;
-use crate::server::SiteError;
+use crate::server::ServerError;
 use crate::sockets::{Socket, sockets};
 
 /// Interval of the checks of links and sockets.
-pub const LOOK: Span = Span::from_millis(20);
+pub const POLL_INTERVAL: Span = Span::from_millis(20);
 /// Time limit for the links to become empty.
-const DRAIN: Span = Span::from_secs(3);
-/// Time limit for the end of a transfer after its sockets were read.
-const FINISHED: Span = Span::from_secs(30);
+const DRAIN_TIMEOUT: Span = Span::from_secs(3);
+/// Time limit in seconds of a transfer whose sockets are read.
+const FINISH_TIMEOUT: f64 = 60.0;
 
 /// Reason why a cell could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum DriveError {
     Lab(#[from] LabError),
     /// The servers of the lab could not be started.
     #[error("{0}")]
-    Site(String),
+    Server(String),
     #[error("a socket has the congestion control {0}, not {DEFAULT_CC}")]
     Control(String),
     /// The system refused an operation.
@@ -44,9 +44,9 @@ pub enum DriveError {
     System(&'static str, io::Error),
 }
 
-impl From<SiteError> for DriveError {
-    fn from(error: SiteError) -> Self {
-        Self::Site(error.to_string())
+impl From<ServerError> for DriveError {
+    fn from(error: ServerError) -> Self {
+        Self::Server(error.to_string())
     }
 }
 
@@ -63,7 +63,7 @@ pub struct Launcher<'a> {
     /// Whether the links do not change during a run.
     is_constant: bool,
     /// Number of runs after which the links did not become quiet without intervention.
-    pub restless: std::cell::Cell<u32>,
+    pub drain_failures: std::cell::Cell<u32>,
 }
 
 /// Called during a run with the time since its start and with the IP bytes that each link has
@@ -71,7 +71,7 @@ pub struct Launcher<'a> {
 pub type Observer<'o> = &'o mut dyn FnMut(Span, &[u64]);
 
 /// An ended process.
-pub struct Ended {
+pub struct RunOutput {
     /// `None` if the process was killed at the timeout.
     pub success: Option<bool>,
     /// Duration since its start.
@@ -81,7 +81,7 @@ pub struct Ended {
     /// Delivered IP bytes of each link, towards the device.
     pub link_bytes: Vec<u64>,
     /// Start of the run, in the lab's time.
-    pub zero: Time,
+    pub start: Time,
 }
 
 impl<'a> Launcher<'a> {
@@ -97,64 +97,44 @@ impl<'a> Launcher<'a> {
         let registry =
             Registry::of_user().map_err(system("open the folder of the running labs"))?;
         let name = format!("{name}-{}", std::process::id());
-        let hosts = cell.hosts.clone();
-        let spec = LabSpec { hosts, seed, ..LabSpec::new(name, cell.links.clone()) };
-        Ok(Self::over(Lab::start(&registry, spec)?, cell.is_constant(), termination))
-    }
-
-    /// Uses an existing lab. `is_constant`: its links do not change during a run.
-    pub fn over(lab: Lab, is_constant: bool, termination: &'a Termination) -> Self {
-        Self { lab, termination, is_constant, restless: Default::default() }
+        let mut spec = LabSpec::new(name, cell.links.clone());
+        spec.hosts.clone_from(&cell.hosts);
+        spec.seed = seed;
+        let lab = Lab::start(&registry, spec)?;
+        let is_constant = cell.is_constant();
+        Ok(Self { lab, termination, is_constant, drain_failures: Default::default() })
     }
 
     /// Runs a command on the device until it ends and the links are empty. `timeout` is in seconds.
+    /// The traces of the links start at `offset`, and `events` change the links. The observer is
+    /// called at an interval from the start until the process has ended.
     pub fn run(
-        &self,
-        command: Command,
-        timeout: f64,
-        offset: Span,
-        events: &[Event],
-    ) -> Result<Ended, DriveError> {
-        self.run_observed(command, timeout, (offset, events), None)
-    }
-
-    /// [`Self::run`] that calls the observer at an interval from the start until the process has
-    /// ended.
-    pub fn run_observed(
         &self,
         command: Command,
         timeout: f64,
         (offset, events): (Span, &[Event]),
         mut observed: Option<(Span, Observer<'_>)>,
-    ) -> Result<Ended, DriveError> {
+    ) -> Result<RunOutput, DriveError> {
         let before = self.delivered()?;
-        let since = || -> Result<Vec<u64>, DriveError> {
-            Ok(self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect())
-        };
         let zero = self.lab.restart(offset, events)?;
         let clock = Clock::start();
         let elapsed = || clock.now().since(Time::ZERO);
-        let mut child = self.lab.spawn(Place::Device, command)?;
+        let mut child = self.lab.spawn(Node::Device, command)?;
         let timeout = Span::from_secs_f64(timeout);
         let interval = observed.as_ref().map_or(timeout, |(interval, _)| *interval);
-        let (mut ended, mut left) = (false, timeout);
-        while !ended && !left.is_zero() {
-            ended = self.has_ended(&mut child, interval.min(left))?;
-            left = timeout.saturating_sub(elapsed());
+        let (mut ended, mut remaining) = (false, timeout);
+        while !ended && !remaining.is_zero() {
+            ended = self.has_ended(&mut child, interval.min(remaining))?;
+            remaining = timeout.saturating_sub(elapsed());
             if let Some((_, observer)) = &mut observed {
-                observer(elapsed(), &since()?);
+                observer(elapsed(), &self.delivered_since(&before)?);
             }
         }
         let seconds = elapsed().as_secs_f64();
-        if !ended {
-            let _ = child.kill();
-        }
-        let status = child.wait().map_err(system("wait for a contender"))?;
-        let stdout = all_of(child.stdout.take());
-        let stderr = all_of(child.stderr.take());
-        self.settle()?;
-        let success = ended.then(|| status.success());
-        Ok(Ended { success, seconds, stdout, stderr, link_bytes: since()?, zero })
+        let (success, stdout, stderr) = output(&mut child, ended)?;
+        self.drain()?;
+        let link_bytes = self.delivered_since(&before)?;
+        Ok(RunOutput { success, seconds, stdout, stderr, link_bytes, start: zero })
     }
 
     /// Returns the sockets of the device and of `hosts` hosts in the middle of a transfer, and the
@@ -166,35 +146,26 @@ impl<'a> Launcher<'a> {
         (hosts, ss): (usize, &std::path::Path),
         offset: Span,
         is_middle: impl Fn(&[u64], Span) -> bool,
-    ) -> Result<(Vec<(Place, Socket)>, String), DriveError> {
-        let before = self.delivered()?;
-        self.lab.restart(offset, &[])?;
-        let clock = Clock::start();
-        let mut child = self.lab.spawn(Place::Device, command)?;
-        let mut ended = false;
-        while !ended {
-            let since: Vec<u64> =
-                self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect();
-            if is_middle(&since, clock.now().since(Time::ZERO)) {
-                break;
+    ) -> Result<(Vec<(Node, Socket)>, String), DriveError> {
+        let mut seen = None;
+        let mut observer = |elapsed, delivered: &[u64]| {
+            if seen.is_none() && is_middle(delivered, elapsed) {
+                let places = (0..hosts).map(Node::Host).chain([Node::Device]);
+                let at = |place| {
+                    let found = sockets(&self.lab, ss, place)?.into_iter();
+                    Ok(found.map(|socket| (place, socket)).collect())
+                };
+                seen = Some(places.map(at).collect::<Result<Vec<Vec<_>>, LabError>>());
             }
-            ended = self.has_ended(&mut child, LOOK)?;
-        }
-        let mut seen = Vec::new();
-        for place in (0..hosts).map(Place::Host).chain([Place::Device]) {
-            let found = sockets(&self.lab, ss, place)?;
-            seen.extend(found.into_iter().map(|socket| (place, socket)));
-        }
+        };
         // The transfer runs to its end: packets of a killed process would stay on the links for a
         // long time.
-        if !ended && !self.has_ended(&mut child, FINISHED)? {
-            let _ = child.kill();
-        }
-        let ended = child.wait_with_output().map_err(system("end a transfer"))?;
-        self.settle()?;
-        match seen.iter().find(|(_, socket)| socket.control != DEFAULT_CC) {
-            Some((_, socket)) => Err(DriveError::Control(socket.control.clone())),
-            None => Ok((seen, String::from_utf8_lossy(&ended.stderr).into_owned())),
+        let ended =
+            self.run(command, FINISH_TIMEOUT, (offset, &[]), Some((POLL_INTERVAL, &mut observer)))?;
+        let seen = seen.transpose()?.unwrap_or_default().concat();
+        match seen.iter().find(|(_, socket)| socket.congestion_control != DEFAULT_CC) {
+            Some((_, socket)) => Err(DriveError::Control(socket.congestion_control.clone())),
+            None => Ok((seen, ended.stderr)),
         }
     }
 
@@ -216,17 +187,17 @@ impl<'a> Launcher<'a> {
     /// Waits until the links have no packets of an earlier transfer. Links that may have no rate at
     /// present become unlimited for this time. If the links do not become quiet, all packets in
     /// flight are dropped: connections that failed early can exchange packets indefinitely.
-    pub fn settle(&self) -> Result<(), DriveError> {
+    pub fn drain(&self) -> Result<(), DriveError> {
         if !self.is_constant {
             self.change(|| {
                 let free = CapacitySpec::Unlimited;
                 vec![Change::State(LinkState::Up), Change::Down(free.clone()), Change::Up(free)]
             })?;
         }
-        if !self.becomes_quiet()? {
-            self.restless.set(self.restless.get() + 1);
+        if !self.is_drained()? {
+            self.drain_failures.set(self.drain_failures.get() + 1);
             self.change(|| vec![Change::State(LinkState::Silent)])?;
-            self.becomes_quiet()?;
+            self.is_drained()?;
             self.change(|| vec![Change::State(LinkState::Up)])?;
         }
         Ok(())
@@ -241,11 +212,12 @@ impl<'a> Launcher<'a> {
 
     /// Whether the links are empty and deliver nothing for the longest round-trip time, which is
     /// enough for a response to the last packet. `false` after 3 s.
-    fn becomes_quiet(&self) -> Result<bool, DriveError> {
-        let answer = self.lab.links().iter().map(round_trip).max().unwrap_or_default() + LOOK;
+    fn is_drained(&self) -> Result<bool, DriveError> {
+        let answer =
+            self.lab.links().iter().map(round_trip).max().unwrap_or_default() + POLL_INTERVAL;
         let clock = Clock::start();
         let (mut seen, mut since) = (None, clock.now());
-        while clock.now().since(Time::ZERO) < DRAIN {
+        while clock.now().since(Time::ZERO) < DRAIN_TIMEOUT {
             let links = self.lab.relay().snapshot().map_err(system("look at the links"))?.links;
             let lanes = || links.iter().flat_map(|link| [&link.down, &link.up]);
             let empty =
@@ -256,7 +228,7 @@ impl<'a> Launcher<'a> {
             } else if clock.now().since(since) >= answer {
                 return Ok(true);
             }
-            std::thread::sleep(LOOK.into());
+            std::thread::sleep(POLL_INTERVAL.into());
         }
         Ok(false)
     }
@@ -265,6 +237,11 @@ impl<'a> Launcher<'a> {
     pub fn delivered(&self) -> Result<Vec<u64>, DriveError> {
         let snapshot = self.lab.relay().snapshot().map_err(system("look at the links"))?;
         Ok(snapshot.links.iter().map(|link| link.down.delivered.size.as_bytes()).collect())
+    }
+
+    /// IP bytes that each link has delivered to the device since it had delivered `before`.
+    pub fn delivered_since(&self, before: &[u64]) -> Result<Vec<u64>, DriveError> {
+        Ok(self.delivered()?.iter().zip(before).map(|(now, before)| now - before).collect())
     }
 
     /// IP bytes and packets that each link has delivered so far, in both directions together.
@@ -278,13 +255,41 @@ impl<'a> Launcher<'a> {
     }
 
     /// Converts a time of the lab to seconds since 1970.
-    pub fn wall(&self, time: Time) -> f64 {
+    pub fn unix_seconds(&self, time: Time) -> f64 {
         self.lab.relay().clock().epoch().as_secs_f64() + time.as_secs_f64()
     }
 }
 
+/// The success of a child, its standard output and its standard error. A child that has not
+/// `ended` is killed, and has no success.
+///
+/// # Errors
+/// If the child cannot be waited for.
+pub fn output(
+    child: &mut Child,
+    ended: bool,
+) -> Result<(Option<bool>, String, String), DriveError> {
+    if !ended {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(system("wait for a contender"))?;
+    let success = ended.then(|| status.success());
+    Ok((success, read_all(child.stdout.take()), read_all(child.stderr.take())))
+}
+
+/// A child that is killed when the value is dropped.
+#[derive(Debug)]
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Reads a pipe to its end.
-pub fn all_of(pipe: Option<impl Read>) -> String {
+pub fn read_all(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
         // A read error ends the text early.

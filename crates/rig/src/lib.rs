@@ -1,16 +1,18 @@
 //! Shared infrastructure of benchmarks, the demonstration and the tests.
 //!
-//! - External programs ([`programs`]), web servers with certificates and files to serve ([`Site`],
+//! - External programs ([`programs`]), web servers with certificates and files to serve ([`Authority`],
 //!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
 //!   requirements of the machine ([`needs!`]).
+//! - Network namespaces with sockets and programs in them, and waits that end ([`testbed`]).
 //! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`]
-//!   builds. [`results`] runs the cells, writes the records after each and resumes old runs;
+//!   builds, or are processes that [`measure`] watches. [`results`] runs the cells, writes the records after each and resumes old runs;
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
-//! - Programs that fetch an object from an [`Origin`] ([`download`]), for a benchmark and for the
-//!   demonstration.
+//! - Programs that fetch an object from an [`Origin`] ([`download`]), and the event log of such a
+//!   transfer ([`transfer`]), for a benchmark and for the demonstration.
 //!
 //! The crate does not depend on the internals of a subcommand: it runs `manyways` by its command
-//! line, like any other program. Charts and target values belong to the families of benchmarks.
+//! line, like any other program, and reads its output and its event log. Charts and target values
+//! belong to the families of benchmarks.
 #![forbid(unsafe_code)]
 
 pub mod cell;
@@ -19,12 +21,14 @@ pub mod download;
 pub mod launch;
 pub mod links;
 pub mod machine;
+pub mod measure;
 mod need;
 mod object;
 pub mod order;
 mod origin;
 pub mod page;
 mod process;
+mod profile;
 pub mod programs;
 pub mod progress;
 pub mod results;
@@ -32,10 +36,13 @@ pub mod sample;
 mod server;
 pub mod sockets;
 pub mod target;
+pub mod testbed;
+pub mod transfer;
 
 pub use certificate::Authority;
-pub use need::{Need, lack};
+pub use need::{Need, missing};
 pub use object::{folder, object, same_content};
 pub use origin::{Origin, WARM_UP};
 pub use process::{Finished, Running, finish};
-pub use server::{Server, Site, SiteError};
+pub use profile::radio_profile;
+pub use server::{Server, ServerConfig, ServerError};

@@ -13,26 +13,27 @@ pub const WIFI_RTT: Span = Span::from_millis(28);
 /// Round-trip time with empty queues (MP-H2).
 pub const LTE_RTT: Span = Span::from_millis(65);
 /// Minimum uplink rate, which leaves room for acknowledgements.
-const LEAST_UP: Rate = Rate::from_mbps(5);
+const MIN_UP: Rate = Rate::from_mbps(5);
 /// Seconds after which a fluid-model transfer counts as never complete.
-const PATIENCE: f64 = 3600.0;
+const MAX_TRANSFER_SECONDS: f64 = 3600.0;
 /// Default folder of the recorded pairs, relative to the repository.
-const PAIRS: &str = "../shared/traces/pairs";
+const PAIRS_FOLDER: &str = "../shared/traces/pairs";
 
 /// A link with `mbps` Mbit/s downlink and half of it uplink. The queue is the default of
 /// [`DirectionSpec`]: drop-tail, 150 ms.
 pub fn constant(name: &str, mbps: u64, round_trip: Span) -> LinkSpec {
-    let up = Rate::from_mbps(mbps.div_ceil(2)).max(LEAST_UP);
+    let up = Rate::from_mbps(mbps.div_ceil(2)).max(MIN_UP);
     link(name, CapacitySpec::Constant(Rate::from_mbps(mbps)), up, round_trip)
 }
 
 /// A link whose downlink follows a trace.
 fn traced(name: &str, source: &str, trace: LinkTrace, round_trip: Span) -> LinkSpec {
-    let up = Rate::from_bps(trace.mean_rate().as_bps() / 2).max(LEAST_UP);
+    let up = Rate::from_bps(trace.mean_rate().as_bps() / 2).max(MIN_UP);
     link(name, CapacitySpec::Trace { source: source.to_owned(), trace }, up, round_trip)
 }
 
-fn link(name: &str, down: CapacitySpec, up: Rate, round_trip: Span) -> LinkSpec {
+/// A link with the default queue of [`DirectionSpec`]: drop-tail, 150 ms.
+pub fn link(name: &str, down: CapacitySpec, up: Rate, round_trip: Span) -> LinkSpec {
     let half = DelaySpec::Constant(Span::from_nanos(round_trip.as_nanos() / 2));
     let way = |capacity| DirectionSpec { capacity, delay: half.clone(), ..Default::default() };
     LinkSpec { down: way(down), up: way(CapacitySpec::Constant(up)), ..LinkSpec::new(name) }
@@ -50,6 +51,11 @@ pub fn mean_rate(link: &LinkSpec) -> Rate {
         CapacitySpec::Constant(rate) => *rate,
         CapacitySpec::Trace { trace, .. } => trace.mean_rate(),
     }
+}
+
+/// Sum of the mean downlink rates.
+pub fn total_rate(links: &[LinkSpec]) -> Rate {
+    links.iter().map(mean_rate).sum()
 }
 
 /// Round-trip time with empty queues; a delay trace counts as zero.
@@ -92,17 +98,16 @@ pub struct Pair {
 impl Pair {
     /// The two links at the recorded rates.
     pub fn links(&self) -> Vec<LinkSpec> {
-        self.scaled(1.0)
+        self.scale_by(1.0)
     }
 
     /// The two links, scaled by one factor so that their mean rates add up to `sum`.
-    pub fn links_of(&self, sum: Rate) -> Vec<LinkSpec> {
+    pub fn scaled_links(&self, sum: Rate) -> Vec<LinkSpec> {
         let links = self.links();
-        let mean: Rate = links.iter().map(mean_rate).sum();
-        self.scaled(sum.as_bps() as f64 / mean.as_bps().max(1) as f64)
+        self.scale_by(sum.as_bps() as f64 / total_rate(&links).as_bps().max(1) as f64)
     }
 
-    fn scaled(&self, factor: f64) -> Vec<LinkSpec> {
+    fn scale_by(&self, factor: f64) -> Vec<LinkSpec> {
         let copy = |steps: &Steps<Rate>| {
             let scale = |rate: Rate| Rate::from_bps((rate.as_bps() as f64 * factor) as u64);
             let scaled = steps.steps().iter().map(|(at, rate)| (*at, scale(*rate))).collect();
@@ -129,11 +134,11 @@ pub fn find_pairs(
 ) -> Result<Vec<Pair>, String> {
     let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
     let folder = named.map(Path::to_owned).or(variable);
-    match (pairs(folder.as_deref().unwrap_or(Path::new(PAIRS))), folder) {
+    match (pairs(folder.as_deref().unwrap_or(Path::new(PAIRS_FOLDER))), folder) {
         (Ok(pairs), _) => Ok(pairs),
         (Err(why), Some(_)) => Err(why),
         (Err(_), None) => {
-            let words = format!("({part}): there are no recorded pairs in {PAIRS}");
+            let words = format!("({part}): there are no recorded pairs in {PAIRS_FOLDER}");
             eprintln!("skipped: {words}");
             left_out.push(words);
             Ok(Vec::new())
@@ -178,17 +183,17 @@ fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
 /// transfer takes more than an hour.
 pub fn fluid_bound(links: &[LinkSpec], offset: Span, events: &[Event], size: Size) -> Option<f64> {
     let request = links.iter().map(round_trip).min()?;
-    let mut left = size.as_bytes() as f64 * 8.0;
+    let mut remaining = size.as_bytes() as f64 * 8.0;
     let mut now = Span::ZERO;
-    while now.as_secs_f64() < PATIENCE {
+    while now.as_secs_f64() < MAX_TRANSFER_SECONDS {
         let rate: f64 = links.iter().map(|link| rate_at(link, offset, events, now)).sum();
         let change = links.iter().filter_map(|link| next_change(link, offset, now));
         let change = change.chain(events.iter().map(|event| event.at).filter(|at| *at > now)).min();
         let hold = change.map_or(f64::INFINITY, |at| (at - now).as_secs_f64());
-        if rate > 0.0 && left <= rate * hold {
-            return Some(now.as_secs_f64() + left / rate + request.as_secs_f64());
+        if rate > 0.0 && remaining <= rate * hold {
+            return Some(now.as_secs_f64() + remaining / rate + request.as_secs_f64());
         }
-        left -= rate * hold.min(PATIENCE);
+        remaining -= rate * hold.min(MAX_TRANSFER_SECONDS);
         now = change?;
     }
     None
@@ -221,13 +226,13 @@ fn next_change(link: &LinkSpec, offset: Span, now: Span) -> Option<Span> {
 }
 
 /// An event that changes the downlink rate of a link.
-pub fn falls(link: &str, at: Span, to: Rate) -> Event {
+pub fn rate_drop(link: &str, at: Span, to: Rate) -> Event {
     let change = vec![Change::Down(CapacitySpec::Constant(to))];
     Event { at, link: link.to_owned(), change }
 }
 
 /// An event after which a link discards all packets silently.
-pub fn dies(link: &str, at: Span) -> Event {
+pub fn blackhole(link: &str, at: Span) -> Event {
     Event { at, link: link.to_owned(), change: vec![Change::State(LinkState::Silent)] }
 }
 
@@ -274,19 +279,19 @@ mod tests {
     #[test]
     fn the_bound_knows_what_happens_on_the_way() {
         let links = wifi_and_lte(8, 8);
-        let drop = falls("lte", Span::from_secs(1), Rate::ZERO);
+        let drop = rate_drop("lte", Span::from_secs(1), Rate::ZERO);
         // 16 Mbit in the first second, 8 in each second after it.
         assert!((seconds(&links, 0, &[drop], 4 * MB) - 3.028).abs() < 1e-9);
-        let death = dies("wifi", Span::from_millis(500));
+        let death = blackhole("wifi", Span::from_millis(500));
         assert!((seconds(&links, 0, &[death], 2 * MB) - 1.528).abs() < 1e-9);
-        let never = [dies("wifi", Span::ZERO), dies("lte", Span::ZERO)];
+        let never = [blackhole("wifi", Span::ZERO), blackhole("lte", Span::ZERO)];
         assert_eq!(fluid_bound(&links, Span::ZERO, &never, Size::from_bytes(1)), None);
     }
 
     #[test]
     fn a_scaled_pair_keeps_its_shape() {
-        let links = pair().links_of(Rate::from_mbps(4));
-        let sum: Rate = links.iter().map(mean_rate).sum();
+        let links = pair().scaled_links(Rate::from_mbps(4));
+        let sum = total_rate(&links);
         assert!((sum.as_mbps_f64() - 4.0).abs() < 0.001, "{sum}");
         let bound = seconds(&links, 1, &[], 4 * MB / 4);
         assert!((bound - 2.028).abs() < 0.001, "{bound}");

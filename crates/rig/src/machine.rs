@@ -6,8 +6,19 @@ use std::time::UNIX_EPOCH;
 use manyways_lab::DEFAULT_CC;
 use serde::{Deserialize, Serialize};
 
+/// Number of available processors.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The release of the kernel.
+pub fn kernel() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    text.map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
 /// The machine and the programs of a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Number of available processors.
     pub cores: usize,
@@ -35,10 +46,8 @@ impl Machine {
             })
             .map_err(|error| format!("{}: {error}", binary.display()))?;
         Ok(Self {
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-                .map(|text| text.trim().to_owned())
-                .unwrap_or_default(),
+            cores: cores(),
+            kernel: kernel(),
             congestion_control: DEFAULT_CC.to_owned(),
             programs,
             build,

@@ -27,9 +27,9 @@ pub enum Need<'a> {
 
 /// Returns a sentence about the first requirement that the machine does not meet. `None` if the
 /// machine meets all of them.
-pub fn lack(needs: &[Need<'_>]) -> Option<String> {
+pub fn missing(needs: &[Need<'_>]) -> Option<String> {
     needs.iter().find_map(|need| match *need {
-        Need::All(needs) => lack(needs),
+        Need::All(needs) => missing(needs),
         Need::Root if !may_administer() => {
             Some("needs root with the right to make network namespaces".into())
         }
@@ -56,8 +56,8 @@ pub fn lack(needs: &[Need<'_>]) -> Option<String> {
 #[macro_export]
 macro_rules! needs {
     ($($need:expr),+ $(,)?) => {
-        if let Some(lack) = $crate::lack(&[$($need),+]) {
-            eprintln!("skipped: {lack}");
+        if let Some(missing) = $crate::missing(&[$($need),+]) {
+            eprintln!("skipped: {missing}");
             return;
         }
     };
@@ -89,14 +89,18 @@ mod tests {
 
     #[test]
     fn the_first_missing_thing_is_named() {
-        assert_eq!(lack(&[Need::Command("sh"), Need::File("/proc/self")]), None);
+        assert_eq!(missing(&[Need::Command("sh"), Need::File("/proc/self")]), None);
         assert_eq!(
-            lack(&[Need::Command("sh"), Need::Command("no-such-command"), Need::File("/nowhere")]),
+            missing(&[
+                Need::Command("sh"),
+                Need::Command("no-such-command"),
+                Need::File("/nowhere")
+            ]),
             Some("needs the command no-such-command".into())
         );
-        assert_eq!(lack(&[Need::File("/nowhere")]), Some("needs /nowhere".into()));
-        assert_eq!(lack(&[Need::User("root")]), None);
+        assert_eq!(missing(&[Need::File("/nowhere")]), Some("needs /nowhere".into()));
+        assert_eq!(missing(&[Need::User("root")]), None);
         let shared = Need::All(&[Need::Command("sh"), Need::User("no-such-user")]);
-        assert_eq!(lack(&[shared]), Some("needs a user no-such-user".into()));
+        assert_eq!(missing(&[shared]), Some("needs a user no-such-user".into()));
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use manyways_unit::Random;
 use tempfile::TempDir;
 
 /// Creates a temporary folder that is removed with the returned value. Any user can read it,
@@ -22,18 +23,13 @@ pub fn folder() -> TempDir {
 pub fn object(folder: &Path, name: &str, bytes: u64, seed: u64) -> PathBuf {
     let path = folder.join(name);
     let mut file = BufWriter::new(File::create(&path).expect("a new file"));
-    let mut left = bytes;
-    let mut state = seed;
-    while left > 0 {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
-        let take = left.min(8);
+    let mut remaining = bytes;
+    let mut random = Random::new(seed);
+    while remaining > 0 {
+        let word = random.next_u64();
+        let take = remaining.min(8);
         file.write_all(&word.to_le_bytes()[..take as usize]).expect("room on the disk");
-        left -= take;
+        remaining -= take;
     }
     let file = file.into_inner().expect("room on the disk");
     // Apache marks the ETag of a file as weak if the file was modified within the last second.

@@ -9,7 +9,7 @@ use manyways_unit::Size;
 
 use crate::certificate::Authority;
 use crate::programs::program;
-use crate::server::{Server, Site, SiteError};
+use crate::server::{Server, ServerConfig, ServerError};
 
 /// Size of the object that warms up connections.
 pub const WARM_UP: Size = Size::from_bytes(64_000);
@@ -38,37 +38,37 @@ impl Origin {
         hosts: usize,
         name: &str,
         sizes: &[Size],
-    ) -> Result<Self, SiteError> {
+    ) -> Result<Self, ServerError> {
         let folder = lab.folder().join("site");
         let root = folder.join("www");
-        fs::create_dir_all(&root).map_err(SiteError::file("make the server's folder"))?;
+        fs::create_dir_all(&root).map_err(ServerError::file("make the server's folder"))?;
         let sizes = || sizes.iter().chain([&WARM_UP]);
         let largest = sizes().copied().max().unwrap_or(WARM_UP);
-        let content = random(largest).map_err(SiteError::file("read random bytes"))?;
+        let content = random(largest).map_err(ServerError::file("read random bytes"))?;
         for size in sizes() {
             let object = content.get(..size.as_bytes() as usize).unwrap_or(&content);
             fs::write(root.join(size.as_bytes().to_string()), object)
-                .map_err(SiteError::file("write the objects"))?;
+                .map_err(ServerError::file("write the objects"))?;
         }
         let authority = Authority::new(&folder, &[name])?;
         let server = |name: &str, plain: &[u16], secure: u16| {
             let folder = folder.join(name);
-            fs::create_dir_all(&folder).map_err(SiteError::file("make the server's folder"))?;
+            fs::create_dir_all(&folder).map_err(ServerError::file("make the server's folder"))?;
             let any = |port: u16| [([0; 4], port).into(), ([0_u16; 8], port).into()];
-            let site = Site {
+            let config = ServerConfig {
                 root: &root,
                 plain: &plain.iter().flat_map(|port| any(*port)).collect::<Vec<_>>(),
                 secure: &any(secure),
                 authority: Some(&authority),
-                more: "    access_log off;\n    ssl_protocols TLSv1.2 TLSv1.3;",
+                extra_config: "    access_log off;\n    ssl_protocols TLSv1.2 TLSv1.3;",
             };
-            Server::nginx(&folder, &site)
+            Server::nginx(&folder, &config)
         };
         for host in 0..hosts {
             server(&format!("plain-{host}"), &[80], 443)?.serve(lab, host)?;
         }
         if let Some(mptcpize) = program("mptcpize") {
-            server("mptcp", &[], MPTCP_PORT)?.started_by(&mptcpize, &["run"]).serve(lab, 0)?;
+            server("mptcp", &[], MPTCP_PORT)?.launched_by(&mptcpize, &["run"]).serve(lab, 0)?;
         }
         Ok(Self { folder, name: name.to_owned(), content })
     }
@@ -103,10 +103,10 @@ impl Origin {
         self.content.get(..size.as_bytes() as usize).unwrap_or(&self.content)
     }
 
-    /// Whether `bytes` are a prefix of the content and at least `least` long. A program that
-    /// requests the whole object and stops early can have more than `least`.
-    pub fn is_beginning(&self, bytes: &[u8], least: Size) -> bool {
-        bytes.len() as u64 >= least.as_bytes() && self.content.starts_with(bytes)
+    /// Whether `bytes` are a prefix of the content and at least `min` long. A program that
+    /// requests the whole object and stops early can have more than `min`.
+    pub fn is_prefix(&self, bytes: &[u8], min: Size) -> bool {
+        bytes.len() as u64 >= min.as_bytes() && self.content.starts_with(bytes)
     }
 }
 
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn only_the_beginning_of_the_content_is_an_object() {
         let origin = Origin { folder: PathBuf::new(), name: String::new(), content: vec![1, 2, 3] };
-        assert!(origin.is_beginning(&[1, 2], Size::from_bytes(2)));
-        assert!(origin.is_beginning(&[1, 2, 3], Size::from_bytes(2)));
-        assert!(!origin.is_beginning(&[1, 3], Size::from_bytes(2)));
-        assert!(!origin.is_beginning(&[1, 2], Size::from_bytes(3)));
-        assert!(!origin.is_beginning(&[1, 2, 3, 4], Size::from_bytes(4)));
+        assert!(origin.is_prefix(&[1, 2], Size::from_bytes(2)));
+        assert!(origin.is_prefix(&[1, 2, 3], Size::from_bytes(2)));
+        assert!(!origin.is_prefix(&[1, 3], Size::from_bytes(2)));
+        assert!(!origin.is_prefix(&[1, 2], Size::from_bytes(3)));
+        assert!(!origin.is_prefix(&[1, 2, 3, 4], Size::from_bytes(4)));
         assert_eq!(origin.object(Size::from_bytes(2)), [1, 2]);
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 /// Far above the duration of any test: a process that exceeds this time hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An ended process and its output.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Finished {
     /// # Panics
     /// If the exit code is not 0; the message contains the output.
     #[track_caller]
-    pub fn succeeded(self) -> Self {
+    pub fn expect_success(self) -> Self {
         assert!(self.status.success(), "{}\n{}{}", self.status, self.stdout, self.stderr);
         self
     }
@@ -55,10 +55,11 @@ impl Finished {
 pub fn finish(command: &mut Command) -> Finished {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let child = running.child.as_mut().expect("nobody has waited yet");
-    let stdout = read_aside(child.stdout.take().expect("piped above"));
-    let stderr = read_aside(child.stderr.take().expect("piped above"));
-    let status = running.wait(PATIENCE);
-    let status = status.unwrap_or_else(|| panic!("{command:?} runs for more than {PATIENCE:?}"));
+    let stdout = read_in_thread(child.stdout.take().expect("piped above"));
+    let stderr = read_in_thread(child.stderr.take().expect("piped above"));
+    let status = running.wait(PROCESS_TIMEOUT);
+    let status =
+        status.unwrap_or_else(|| panic!("{command:?} runs for more than {PROCESS_TIMEOUT:?}"));
     // A child process that was left behind would keep the pipes open.
     drop(running);
     let said = |reader: thread::JoinHandle<Vec<u8>>| {
@@ -67,7 +68,7 @@ pub fn finish(command: &mut Command) -> Finished {
     Finished { status, stdout: said(stdout), stderr: said(stderr) }
 }
 
-fn read_aside(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+fn read_in_thread(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         from.read_to_end(&mut bytes).expect("a pipe can be read");
@@ -81,7 +82,8 @@ fn read_aside(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8
 pub struct Running {
     /// `None` once a thread waits for the process.
     child: Option<Child>,
-    ended: Option<mpsc::Receiver<ExitStatus>>,
+    /// The lock makes the type `Sync`.
+    ended: Option<Mutex<mpsc::Receiver<ExitStatus>>>,
     status: Option<ExitStatus>,
     pid: Pid,
 }
@@ -120,16 +122,17 @@ impl Running {
         }
     }
 
-    /// Waits for the end of the process; `None` if it runs for longer than `patience`.
-    pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+    /// Waits for the end of the process; `None` if it runs for longer than `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
         if self.status.is_none() {
             let ended = self.ended.get_or_insert_with(|| {
                 let mut child = self.child.take().expect("only the waiting thread takes it");
                 let (done, ended) = mpsc::channel();
                 thread::spawn(move || done.send(child.wait().expect("a child can be waited for")));
-                ended
+                Mutex::new(ended)
             });
-            self.status = ended.recv_timeout(patience).ok();
+            let ended = ended.get_mut().expect("no other thread has it");
+            self.status = ended.recv_timeout(timeout).ok();
         }
         self.status
     }
@@ -140,10 +143,10 @@ impl Drop for Running {
         // Errors mean that the group has no processes left, which is the goal.
         if self.status.is_none() {
             let _ = killpg(self.pid, Signal::SIGTERM);
-            let _ = self.wait(GRACE);
+            let _ = self.wait(KILL_TIMEOUT);
         }
         let _ = killpg(self.pid, Signal::SIGKILL);
-        let _ = self.wait(GRACE);
+        let _ = self.wait(KILL_TIMEOUT);
     }
 }
 

@@ -20,16 +20,72 @@ pub fn version(program: &Path, option: &str) -> Option<String> {
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
+/// Names and versions of the installed programs, each with the option that prints its version.
+/// Missing programs are omitted.
+pub fn versions(programs: &[(Option<&Path>, &str)]) -> Vec<String> {
+    programs.iter().filter_map(|(program, option)| version((*program)?, option)).collect()
+}
+
 /// Quotes a path or an argument as one word for a POSIX shell.
 pub fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}
+
+/// The program and the arguments of a command, for a POSIX shell.
+pub fn shell_words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The folder of this user in which scripts/setup keeps tools; `None` if there is no home folder.
+pub fn cache() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = folder("XDG_CACHE_HOME").map(PathBuf::from);
+    Some(cache.or_else(|| Some(PathBuf::from(folder("HOME")?).join(".cache")))?.join("manyways"))
+}
+
+/// Python of a virtual environment in the [`cache`] that has this release of a package; installs it
+/// if necessary.
+///
+/// # Errors
+/// One sentence with the exit status of the failed step: the package mirror in its output is
+/// irrelevant to a reader of the report.
+pub fn python_with(package: &str, release: &str) -> Result<PathBuf, String> {
+    let cache = cache().ok_or_else(|| format!("{package}: there is no home folder"))?;
+    let root = cache.join("bench-venv");
+    let python = root.join("bin/python");
+    let is_there = || {
+        let ask =
+            format!("import {package}, importlib.metadata as m; print(m.version('{package}'))");
+        let said = Command::new(&python).args(["-c", &ask]).stdin(Stdio::null()).output();
+        said.is_ok_and(|said| said.stdout.trim_ascii() == release.as_bytes())
+    };
+    if is_there() {
+        return Ok(python);
+    }
+    eprintln!("installing {package} {release} into {} (once)", root.display());
+    let run = |command: &mut Command| {
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("{package} cannot be installed: {error}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{package} {release} cannot be installed ({})", output.status)),
+        }
+    };
+    run(Command::new("python3").args(["-m", "venv"]).arg(&root))?;
+    let wanted = format!("{package}=={release}");
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &wanted]))?;
+    match is_there() {
+        true => Ok(python),
+        false => Err(format!("{package} {release} was installed but cannot be used")),
+    }
 }
 
 /// The file `manyways` in the folder of the running program.
 ///
 /// # Errors
 /// If the path of the running program is not available.
-pub fn beside_this() -> std::io::Result<PathBuf> {
+pub fn sibling_binary() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("manyways"))
 }
 

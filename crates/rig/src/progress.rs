@@ -9,10 +9,10 @@ pub struct Progress {
     clock: Clock,
     terminal: bool,
     /// Expected seconds of the finished cells, and of all cells.
-    over: f64,
-    all: f64,
+    done_seconds: f64,
+    total_seconds: f64,
     cells: usize,
-    number: usize,
+    cell_number: usize,
 }
 
 impl Progress {
@@ -22,21 +22,29 @@ impl Progress {
         let words = if kept > 0 { format!(", {kept} are there") } else { String::new() };
         eprintln!("{wanted} cells{words}; about {:.0} minutes", (all / 60.0).abs());
         let terminal = io::stderr().is_terminal();
-        Self { clock: Clock::start(), terminal, over: 0.0, all, cells: wanted, number: 1 }
+        Self {
+            clock: Clock::start(),
+            terminal,
+            done_seconds: 0.0,
+            total_seconds: all,
+            cells: wanted,
+            cell_number: 1,
+        }
     }
 
     /// Prints that `round` of `rounds` rounds of a cell are done; the whole cell takes `estimate`
     /// seconds.
-    pub fn tell(&self, cell: &str, estimate: f64, (round, rounds): (u32, u32)) {
+    pub fn print(&self, cell: &str, estimate: f64, (round, rounds): (u32, u32)) {
         let share = f64::from(round) / f64::from(rounds.max(1));
-        let over = self.over + estimate * share;
+        let over = self.done_seconds + estimate * share;
         let passed = self.clock.now().as_secs_f64();
         // Scales the estimate by the ratio of elapsed to estimated time so far.
-        let left = (self.all - over) * (passed / over.max(1.0)).clamp(0.3, 3.0) / 60.0;
+        let remaining =
+            (self.total_seconds - over) * (passed / over.max(1.0)).clamp(0.3, 3.0) / 60.0;
         let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         eprint!(
-            "{begin}cell {} of {}, {cell}: round {round} of {rounds}; {left:.0} min left{end}",
-            self.number, self.cells
+            "{begin}cell {} of {}, {cell}: round {round} of {rounds}; {remaining:.0} min left{end}",
+            self.cell_number, self.cells
         );
         // A closed terminal does not stop the benchmark.
         let _ = io::stderr().flush();
@@ -44,8 +52,8 @@ impl Progress {
 
     /// Marks the current cell as done; `estimate` is in seconds.
     pub fn finish(&mut self, estimate: f64) {
-        self.over += estimate;
-        self.number += 1;
+        self.done_seconds += estimate;
+        self.cell_number += 1;
     }
 
     /// Clears the progress line on a terminal before other output.

@@ -30,7 +30,7 @@ pub struct Results<R, M> {
     /// Duration so far, in seconds, over all resumed runs.
     pub seconds: f64,
     /// Omitted measurements, each with its reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// Missed targets first.
     pub targets: Vec<Target>,
     /// Sorted by part.
@@ -47,14 +47,14 @@ pub trait Family {
     /// Figures of one run.
     type Figures: Default + Serialize + DeserializeOwned;
     /// Content of a record that is specific to this family.
-    type More: Default + Serialize + DeserializeOwned;
+    type Extra: Default + Serialize + DeserializeOwned;
 
     /// Estimated duration of a cell, in seconds.
     fn seconds(cell: &CellOf<Self>) -> f64;
 
     /// The content of a record that is known before the first run.
-    fn more(_cell: &CellOf<Self>) -> Self::More {
-        Self::More::default()
+    fn extra(_cell: &CellOf<Self>) -> Self::Extra {
+        Self::Extra::default()
     }
 
     /// Measures one cell. Calls `progress` after each round with the number of finished rounds.
@@ -77,9 +77,9 @@ pub trait Family {
 /// A cell of a family.
 pub type CellOf<F> = Cell<<F as Family>::Contender, <F as Family>::Setting>;
 /// A record of a family.
-pub type RecordOf<F> = CellRecord<<F as Family>::Figures, <F as Family>::More>;
+pub type RecordOf<F> = CellRecord<<F as Family>::Figures, <F as Family>::Extra>;
 /// All records of a family.
-pub type ResultsOf<F> = Results<<F as Family>::Figures, <F as Family>::More>;
+pub type ResultsOf<F> = Results<<F as Family>::Figures, <F as Family>::Extra>;
 
 /// Files for the results.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
     /// # Errors
     /// One sentence, if the file does not contain results or has those of another binary, machine
     /// or seed.
-    pub fn keep(&mut self, file: &Path) -> Result<(), String> {
+    pub fn resume(&mut self, file: &Path) -> Result<(), String> {
         let bytes = match std::fs::read(file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -131,11 +131,11 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
         outputs: &Outputs,
     ) -> Result<ExitCode, String>
     where
-        F: Family<Figures = R, More = M>,
+        F: Family<Figures = R, Extra = M>,
         R: Default,
         M: Default,
     {
-        let blank = |cell: &CellOf<F>| cell.record::<R, M>(F::more(cell));
+        let blank = |cell: &CellOf<F>| cell.record::<R, M>(F::extra(cell));
         let there = |cell: &&CellOf<F>| {
             let plan = blank(cell).plan;
             !self.cells.iter().any(|kept| kept.name == cell.name && kept.plan == plan)
@@ -148,7 +148,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
             let mut record = blank(cell);
             let begun = progress.seconds();
             let outcome = family.measure(cell, &mut record, &mut |round| {
-                progress.tell(&cell.name, F::seconds(cell), (round, cell.rounds));
+                progress.print(&cell.name, F::seconds(cell), (round, cell.rounds));
             });
             record.seconds = progress.seconds() - begun;
             progress.finish(F::seconds(cell));
@@ -183,7 +183,7 @@ impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R
         Ok(ExitCode::SUCCESS)
     }
 
-    fn write<F: Family<Figures = R, More = M>>(
+    fn write<F: Family<Figures = R, Extra = M>>(
         &mut self,
         outputs: &Outputs,
     ) -> Result<String, String> {

@@ -44,6 +44,16 @@ pub fn ratio(ours: &BTreeMap<u32, f64>, theirs: &BTreeMap<u32, f64>) -> Option<R
     })
 }
 
+/// Returns the sample with the smallest median, or with the largest if `most`; empty if all are.
+pub fn best(all: impl IntoIterator<Item = BTreeMap<u32, f64>>, most: bool) -> BTreeMap<u32, f64> {
+    let sign = if most { -1.0 } else { 1.0 };
+    let known = all.into_iter().filter(|values| !values.is_empty());
+    let key = |values: &BTreeMap<u32, f64>| {
+        median(values.values().copied()).map_or(f64::INFINITY, |median| median * sign)
+    };
+    known.min_by(|a, b| key(a).total_cmp(&key(b))).unwrap_or_default()
+}
+
 /// Returns the median; `None` if there are no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Quartiles::of(values).map(|quartiles| quartiles.median)

@@ -19,12 +19,12 @@ use crate::process::Running;
 use crate::programs::{program, quoted};
 
 /// Time limit for a server to listen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reason why a web server is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SiteError {
+pub enum ServerError {
     #[error("{0} is not installed: run scripts/setup bench")]
     Missing(&'static str),
     #[error("cannot {0}: {1}")]
@@ -33,12 +33,12 @@ pub enum SiteError {
     Certificate(#[from] rcgen::Error),
     /// The server ended during its start; the text is a line of its log.
     #[error("nginx does not start: {0}")]
-    Server(String),
+    NotStarted(String),
     #[error(transparent)]
     Lab(#[from] LabError),
 }
 
-impl SiteError {
+impl ServerError {
     /// For `map_err`: `doing` is the failed operation on a file.
     pub(crate) fn file(doing: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::File(doing, error)
@@ -47,7 +47,7 @@ impl SiteError {
 
 /// Content and addresses of a web server.
 #[derive(Debug, Clone)]
-pub struct Site<'a> {
+pub struct ServerConfig<'a> {
     /// The document root. Any user must be able to read it, see [`crate::folder`].
     pub root: &'a Path,
     /// Addresses for `http://`.
@@ -57,7 +57,7 @@ pub struct Site<'a> {
     /// Issuer of the certificate; required if there are addresses for `https://`.
     pub authority: Option<&'a Authority>,
     /// Additional lines for the configuration, in the syntax of the server.
-    pub more: &'a str,
+    pub extra_config: &'a str,
 }
 
 /// A configured web server. [`command`](Self::command) is its command line, for example for a host
@@ -74,7 +74,7 @@ impl Server {
     ///
     /// # Errors
     /// If nginx is not installed, or its configuration cannot be written.
-    pub fn nginx(folder: &Path, site: &Site<'_>) -> Result<Self, SiteError> {
+    pub fn nginx(folder: &Path, site: &ServerConfig<'_>) -> Result<Self, ServerError> {
         let dir = folder.display();
         let mut listen = String::new();
         for address in site.plain {
@@ -98,18 +98,18 @@ impl Server {
              default_type application/octet-stream;\n  sendfile on;\n  server {{\n{listen}    \
              root \"{}\";\n{}\n  }}\n}}\n",
             site.root.display(),
-            site.more
+            site.extra_config
         );
         let path = folder.join("nginx.conf");
         let words = ["-p", &dir.to_string(), "-e", &format!("{dir}/error.log"), "-c"];
-        Self::configured("nginx", folder, &words, &path, &config)
+        Self::write_config("nginx", folder, &words, &path, &config)
     }
 
     /// Configures Apache httpd; it writes only into `folder`.
     ///
     /// # Errors
     /// If Apache is not installed, or its configuration cannot be written.
-    pub fn apache(folder: &Path, site: &Site<'_>) -> Result<Self, SiteError> {
+    pub fn apache(folder: &Path, site: &ServerConfig<'_>) -> Result<Self, ServerError> {
         let dir = folder.display();
         let mut config = String::new();
         for module in ["mpm_event", "authz_core", "ssl", "http2"] {
@@ -124,7 +124,7 @@ impl Server {
              User www-data\nGroup www-data\nServerName origin.lab\nDocumentRoot {root}\n\
              <Directory {root}>\n  Require all granted\n</Directory>\n{more}",
             root = site.root.display(),
-            more = site.more
+            more = site.extra_config
         );
         for address in site.plain.iter().chain(site.secure) {
             let _ = writeln!(config, "Listen {address} http");
@@ -142,18 +142,18 @@ impl Server {
             config.push_str("</VirtualHost>\n");
         }
         let path = folder.join("apache.conf");
-        Self::configured("apache2", folder, &["-D", "FOREGROUND", "-f"], &path, &config)
+        Self::write_config("apache2", folder, &["-D", "FOREGROUND", "-f"], &path, &config)
     }
 
-    fn configured(
+    fn write_config(
         name: &'static str,
         folder: &Path,
         words: &[&str],
         path: &Path,
         config: &str,
-    ) -> Result<Self, SiteError> {
-        let program = program(name).ok_or(SiteError::Missing(name))?;
-        fs::write(path, config).map_err(SiteError::file("write a server's configuration"))?;
+    ) -> Result<Self, ServerError> {
+        let program = program(name).ok_or(ServerError::Missing(name))?;
+        fs::write(path, config).map_err(ServerError::file("write a server's configuration"))?;
         let (program, path) = (program.display().to_string(), path.display().to_string());
         let words = words.iter().map(|word| (*word).to_owned());
         let command = std::iter::once(program).chain(words).chain([path]).collect();
@@ -162,7 +162,7 @@ impl Server {
 
     /// Starts the server through another program, for example `mptcpize run`.
     #[must_use]
-    pub fn started_by(mut self, program: &Path, arguments: &[&str]) -> Self {
+    pub fn launched_by(mut self, program: &Path, arguments: &[&str]) -> Self {
         let words = arguments.iter().map(|word| (*word).to_owned());
         let words = std::iter::once(program.display().to_string()).chain(words);
         self.command = words.chain(self.command).collect();
@@ -173,19 +173,19 @@ impl Server {
     ///
     /// # Errors
     /// If the server ends during its start, with the reason from its log.
-    pub fn serve(&self, lab: &mut Lab, host: usize) -> Result<(), SiteError> {
+    pub fn serve(&self, lab: &mut Lab, host: usize) -> Result<(), ServerError> {
         let words: Vec<String> = self.command.iter().map(|word| quoted(OsStr::new(word))).collect();
         let served = lab.serve(host, &format!("exec {} 2>/dev/null", words.join(" ")));
         let listens = served.map_err(|error| {
             let log = self.error_log();
             match log.lines().find(|line| line.contains("[emerg]")) {
-                Some(line) => SiteError::Server(line.to_owned()),
+                Some(line) => ServerError::NotStarted(line.to_owned()),
                 None => error.into(),
             }
         })?;
         match listens {
             true => Ok(()),
-            false => Err(SiteError::Server("it does not listen".to_owned())),
+            false => Err(ServerError::NotStarted("it does not listen".to_owned())),
         }
     }
 
@@ -208,7 +208,7 @@ impl Server {
         let mut words = prefix.iter().copied().chain(self.command.iter().map(String::as_str));
         let mut command = Command::new(words.next().expect("a command has a program"));
         let running = Running::start(command.args(words));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while fs::read_to_string(self.folder.join("pid")).unwrap_or_default().trim().is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{command:?} does not listen: {}", self.error_log());

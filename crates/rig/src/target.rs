@@ -10,9 +10,9 @@ use crate::sample::median;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The measured quantity.
-    pub what: String,
+    pub quantity: String,
     /// The required value.
-    pub wanted: String,
+    pub required: String,
     /// The measured value.
     pub measured: String,
     pub verdict: Verdict,
@@ -27,7 +27,7 @@ pub enum Verdict {
     /// Missed in at least one cell.
     Missed,
     /// Reported only; there is no required value.
-    Told,
+    Reported,
     /// No cell with the quantity was measured.
     NotMeasured,
 }
@@ -36,88 +36,122 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Name of the cell or other place of the measurement.
-    pub place: String,
+    pub case: String,
     pub value: f64,
 }
 
-/// Bound of a figure, inclusive.
-#[derive(Clone, Copy, Debug)]
-pub enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-impl Bound {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(bound) => value <= bound,
-            Self::AtLeast(bound) => value >= bound,
-        }
+impl Figure {
+    pub fn new(place: impl Into<String>, value: f64) -> Self {
+        Self { case: place.into(), value }
     }
 }
 
-/// A target that every figure has to meet.
-pub fn each(what: String, bound: Bound, figures: Vec<Figure>) -> Target {
-    let wanted = match bound {
-        Bound::AtMost(bound) => format!("<= {bound:.2}"),
-        Bound::AtLeast(bound) => format!(">= {bound:.2}"),
-    };
-    let worse = |a: &&Figure, b: &&Figure| match bound {
-        Bound::AtMost(_) => a.value.total_cmp(&b.value),
-        Bound::AtLeast(_) => b.value.total_cmp(&a.value),
-    };
-    let measured = figures.iter().max_by(worse).map(|worst| {
-        let held = figures.iter().filter(|figure| bound.holds(figure.value)).count();
-        let mut words = spread(&figures, worst);
-        if figures.len() > 1 {
-            let _ = write!(words, "; {held} of {} hold", figures.len());
-        }
-        (words, held == figures.len())
-    });
-    target(what, wanted, measured)
+/// Requirement on figures; bounds are inclusive.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// For each figure.
+    AtMost(f64),
+    /// For each figure.
+    AtLeast(f64),
+    /// For the median, and a weaker one for each figure; infinity if there is none.
+    Median(f64, f64),
+    /// None; lower is better.
+    Lower,
+    /// None; higher is better.
+    Higher,
 }
 
-/// A target with one bound for the median of the figures, and a weaker bound for each figure.
-pub fn middle_and_worst(what: String, (middle, most): (f64, f64), figures: &[Figure]) -> Target {
-    let wanted = format!("median <= {middle:.2}, none > {most:.2}");
-    let median = median(figures.iter().map(|figure| figure.value));
-    let worst = figures.iter().max_by(|a, b| a.value.total_cmp(&b.value));
-    let measured = median
-        .zip(worst)
-        .map(|(median, worst)| (spread(figures, worst), median <= middle && worst.value <= most));
-    target(what, wanted, measured)
+impl Bound {
+    fn wanted(self) -> String {
+        match self {
+            Self::AtMost(bound) => format!("<= {bound:.2}"),
+            Self::AtLeast(bound) => format!(">= {bound:.2}"),
+            Self::Median(median, f64::INFINITY) => format!("median <= {median:.2}"),
+            Self::Median(median, most) => format!("median <= {median:.2}, none > {most:.2}"),
+            Self::Lower | Self::Higher => AS_MEASURED.to_owned(),
+        }
+    }
+
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(bound) | Self::Median(_, bound) => value <= bound,
+            Self::AtLeast(bound) => value >= bound,
+            Self::Lower | Self::Higher => true,
+        }
+    }
+
+    /// The worst figure.
+    fn worst(self, figures: &[Figure]) -> Option<&Figure> {
+        figures.iter().max_by(|a, b| match self {
+            Self::AtLeast(_) | Self::Higher => b.value.total_cmp(&a.value),
+            _ => a.value.total_cmp(&b.value),
+        })
+    }
+}
+
+/// In place of a required value.
+const AS_MEASURED: &str = "as measured";
+
+/// A target with its figures.
+pub fn every_figure(what: impl Into<String>, bound: Bound, figures: Vec<Figure>) -> Target {
+    let measured = bound.worst(&figures).map(|worst| {
+        let held = figures.iter().filter(|figure| bound.holds(figure.value)).count();
+        let mut words = spread(&figures, worst);
+        if figures.len() > 1 && matches!(bound, Bound::AtMost(_) | Bound::AtLeast(_)) {
+            let _ = write!(words, "; {held} of {} hold", figures.len());
+        }
+        let is_median = match bound {
+            Bound::Median(most, _) => {
+                median(figures.iter().map(|figure| figure.value)).is_some_and(|all| all <= most)
+            }
+            _ => true,
+        };
+        (words, held == figures.len() && is_median)
+    });
+    let target = target(what, bound.wanted(), measured);
+    if matches!(bound, Bound::Lower | Bound::Higher) { reported_only(target) } else { target }
 }
 
 /// The only figure, or the median and the worst of several.
 fn spread(figures: &[Figure], worst: &Figure) -> String {
     let [only] = figures else {
         let middle = median(figures.iter().map(|figure| figure.value)).unwrap_or_default();
-        return format!("median {middle:.3}, worst {:.3} ({})", worst.value, worst.place);
+        return format!("median {middle:.3}, worst {:.3} ({})", worst.value, worst.case);
     };
-    format!("{:.3} ({})", only.value, only.place)
+    format!("{:.3} ({})", only.value, only.case)
 }
 
 /// A target with its measured value and whether it is met; `None` if it was not measured.
-pub fn target(what: String, wanted: String, measured: Option<(String, bool)>) -> Target {
+pub fn target(
+    what: impl Into<String>,
+    wanted: impl Into<String>,
+    measured: Option<(String, bool)>,
+) -> Target {
     let (measured, verdict) = match measured {
         Some((measured, true)) => (measured, Verdict::Met),
         Some((measured, false)) => (measured, Verdict::Missed),
         None => ("–".to_owned(), Verdict::NotMeasured),
     };
-    Target { what, wanted, measured, verdict }
+    Target { quantity: what.into(), required: wanted.into(), measured, verdict }
 }
 
 /// Marks a measured target as reported only.
-pub fn told_only(target: Target) -> Target {
+pub fn reported_only(target: Target) -> Target {
     match target.verdict {
         Verdict::NotMeasured => target,
-        _ => Target { verdict: Verdict::Told, ..target },
+        _ => Target { verdict: Verdict::Reported, ..target },
     }
 }
 
-/// [`told_only`] with "as measured" as the required value.
-pub fn as_measured(target: Target) -> Target {
-    Target { wanted: "as measured".to_owned(), ..told_only(target) }
+/// A value without a requirement; `None` if it was not measured.
+pub fn as_measured(what: impl Into<String>, measured: Option<String>) -> Target {
+    reported_only(target(what, AS_MEASURED, measured.map(|measured| (measured, true))))
+}
+
+/// Figures that are reported only.
+pub fn told(what: &str, figures: Vec<Figure>) -> Target {
+    let target = every_figure(what.to_owned(), Bound::AtLeast(1.0), figures);
+    reported_only(Target { required: String::new(), ..target })
 }
 
 /// Sorts missed targets first and unmeasured ones last.
@@ -125,7 +159,7 @@ pub fn missed_first(mut targets: Vec<Target>) -> Vec<Target> {
     targets.sort_by_key(|target| match target.verdict {
         Verdict::Missed => 0,
         Verdict::Met => 1,
-        Verdict::Told => 2,
+        Verdict::Reported => 2,
         Verdict::NotMeasured => 3,
     });
     targets
@@ -138,11 +172,44 @@ pub fn rows(targets: &[Target]) -> String {
         let verdict = match target.verdict {
             Verdict::Met => "met",
             Verdict::Missed => "**missed**",
-            Verdict::Told => "",
+            Verdict::Reported => "",
             Verdict::NotMeasured => "not measured",
         };
-        let row = [&target.what, &target.wanted, &target.measured].map(String::as_str);
+        let row = [&target.quantity, &target.required, &target.measured].map(String::as_str);
         let _ = writeln!(out, "| {} | {verdict} |", row.join(" | "));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_for_each_figure_or_for_the_median() {
+        let of = |bound, values: &[f64]| {
+            let figures = values.iter().map(|value| Figure::new("here", *value)).collect();
+            let Target { required: wanted, measured, verdict, .. } =
+                every_figure("what", bound, figures);
+            (wanted, measured, verdict)
+        };
+        let words = |wanted: &str, measured: &str, verdict| {
+            (wanted.to_owned(), measured.to_owned(), verdict)
+        };
+        let three = [1.0, 2.0, 9.0];
+        assert_eq!(
+            of(Bound::AtLeast(2.0), &three),
+            words(">= 2.00", "median 2.000, worst 1.000 (here); 2 of 3 hold", Verdict::Missed)
+        );
+        let measured = "median 2.000, worst 9.000 (here)";
+        assert_eq!(
+            of(Bound::Median(2.0, f64::INFINITY), &three),
+            words("median <= 2.00", measured, Verdict::Met)
+        );
+        let both = "median <= 2.00, none > 8.00";
+        assert_eq!(of(Bound::Median(2.0, 8.0), &three), words(both, measured, Verdict::Missed));
+        assert_eq!(of(Bound::Median(1.0, 9.0), &three).2, Verdict::Missed);
+        assert_eq!(of(Bound::Lower, &three), words("as measured", measured, Verdict::Reported));
+        assert_eq!(of(Bound::Higher, &[]), words("as measured", "–", Verdict::NotMeasured));
+    }
 }

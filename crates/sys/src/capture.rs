@@ -2,7 +2,8 @@
 //! `TPACKET_V3`).
 //!
 //! The kernel writes packets, limited to a snap length, one after the other into shared blocks. It
-//! passes a block to the process when the block is full, or [`LATENCY`] after its first packet. A
+//! passes a block to the process when the block is full, or [`MAX_LATENCY`] after its first packet.
+//! A
 //! [`Ring`] returns packets unchanged; VLAN tags and cooked headers are interpreted elsewhere.
 
 mod block;
@@ -16,13 +17,13 @@ use manyways_unit::{Size, Span};
 pub use self::block::Frame;
 
 /// Maximum time of a packet in the ring before it is passed on.
-pub const LATENCY: Span = Span::from_millis(50);
+pub const MAX_LATENCY: Span = Span::from_millis(50);
 /// Bytes of a block. Four of the longest packets (64 KiB, merged by the kernel) fit.
-const BLOCK: usize = 256 << 10;
+const BLOCK_SIZE: usize = 256 << 10;
 /// The kernel requires a frame size, which has no meaning for packets of variable size.
-const FRAME: usize = 2_048;
+const FRAME_SIZE: usize = 2_048;
 /// Offset of `block_status`, which holds the owner of a block: kernel or process (packet(7)).
-const STATUS: usize = 8;
+const STATUS_OFFSET: usize = 8;
 const ALL_PROTOCOLS: u16 = libc::ETH_P_ALL as u16;
 
 /// How to capture.
@@ -34,7 +35,7 @@ pub struct Options {
     /// then has its protocol in [`Frame::protocol`].
     pub cooked: bool,
     /// Snap length in bytes.
-    pub snap: u32,
+    pub snap_length: u32,
     /// Size of the ring, in which packets wait if they arrive faster than they are read.
     pub buffer: Size,
     /// Whether to capture packets for other hosts, too.
@@ -45,7 +46,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets written to the ring.
-    pub taken: u64,
+    pub captured: u64,
     /// Packets dropped because the ring was full.
     pub dropped: u64,
 }
@@ -81,23 +82,23 @@ impl Ring {
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        cut(&socket, options.snap)?;
+        limit_length(&socket, options.snap_length)?;
         // Requests timestamps of the arrival instead of the copy into the ring. Without them the
         // capture is still valid.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32);
         let wanted = usize::try_from(options.buffer.as_bytes()).unwrap_or(usize::MAX);
-        let blocks = (wanted / BLOCK).clamp(2, 1 << 14);
+        let blocks = (wanted / BLOCK_SIZE).clamp(2, 1 << 14);
         let ring = libc::tpacket_req3 {
-            tp_block_size: BLOCK as u32,
+            tp_block_size: BLOCK_SIZE as u32,
             tp_block_nr: blocks as u32,
-            tp_frame_size: FRAME as u32,
-            tp_frame_nr: (BLOCK / FRAME * blocks) as u32,
-            tp_retire_blk_tov: (LATENCY.as_nanos() / 1_000_000) as u32,
+            tp_frame_size: FRAME_SIZE as u32,
+            tp_frame_nr: (BLOCK_SIZE / FRAME_SIZE * blocks) as u32,
+            tp_retire_blk_tov: (MAX_LATENCY.as_nanos() / 1_000_000) as u32,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring)?;
-        let memory = map(&socket, BLOCK * blocks)?;
+        let memory = map(&socket, BLOCK_SIZE * blocks)?;
         let ring = Self { socket, memory, blocks, next: 0 };
         if let Some(index) = options.interface.filter(|_| options.promiscuous) {
             let request = libc::packet_mreq {
@@ -117,16 +118,16 @@ impl Ring {
 
     /// Passes the frames of the next block to `each`, in their order. Returns false if the kernel
     /// has not released a block.
-    pub fn take(&mut self, mut each: impl FnMut(&Frame<'_>)) -> bool {
+    pub fn read_block(&mut self, mut each: impl FnMut(&Frame<'_>)) -> bool {
         // SAFETY: the mapping has `blocks` blocks of this length, and `next` is below `blocks`.
-        let begin = unsafe { self.memory.add(self.next * BLOCK) };
+        let begin = unsafe { self.memory.add(self.next * BLOCK_SIZE) };
         // SAFETY: it is within the block and aligned as the block is, to a page and to 4 bytes.
-        let status = unsafe { AtomicU32::from_ptr(begin.add(STATUS).cast()) };
+        let status = unsafe { AtomicU32::from_ptr(begin.add(STATUS_OFFSET).cast()) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return false;
         }
         // SAFETY: the kernel does not change a released block until it is given back below.
-        let bytes = unsafe { std::slice::from_raw_parts(begin, BLOCK) };
+        let bytes = unsafe { std::slice::from_raw_parts(begin, BLOCK_SIZE) };
         block::frames(bytes).for_each(|frame| each(&frame));
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.blocks;
@@ -139,7 +140,7 @@ impl Ring {
         get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
         // The kernel's first number includes the dropped packets.
         let taken = stats.tp_packets.saturating_sub(stats.tp_drops);
-        Ok(Counts { taken: taken.into(), dropped: stats.tp_drops.into() })
+        Ok(Counts { captured: taken.into(), dropped: stats.tp_drops.into() })
     }
 
     /// Returns the error since the last call: `ENETDOWN` if the interface went down or was removed.
@@ -170,12 +171,12 @@ impl AsFd for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the memory was mapped with this length, and no borrow of it remains.
-        unsafe { libc::munmap(self.memory.cast(), self.blocks * BLOCK) };
+        unsafe { libc::munmap(self.memory.cast(), self.blocks * BLOCK_SIZE) };
     }
 }
 
 /// Accepts every packet and limits it to `snap` bytes.
-fn cut(socket: &OwnedFd, snap: u32) -> io::Result<()> {
+fn limit_length(socket: &OwnedFd, snap: u32) -> io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut pass = libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: snap.max(1) };
     let program = libc::sock_fprog { len: 1, filter: &raw mut pass };
@@ -222,7 +223,7 @@ mod tests {
 
     fn options(interface: Option<u32>) -> Options {
         let buffer = Size::from_kib(512);
-        Options { interface, cooked: false, snap: 60, buffer, promiscuous: true }
+        Options { interface, cooked: false, snap_length: 60, buffer, promiscuous: true }
     }
 
     /// Runs `work` in a new namespace with `lo` up, which has the index 1 and no other traffic.
@@ -248,7 +249,7 @@ mod tests {
         loop {
             let mut fds = [PollFd::new(ring.as_fd(), PollFlags::POLLIN)];
             poll(&mut fds, PollTimeout::from(10_000_u16)).unwrap();
-            while ring.take(|frame| {
+            while ring.read_block(|frame| {
                 assert!(frame.at.as_secs_f64() > 1e9);
                 assert_eq!((frame.hardware, frame.vlan), (772, None));
                 if frame.protocol == 0x0800 && frame.bytes.get(23) == Some(&17) {
@@ -274,7 +275,7 @@ mod tests {
             seen.sort_unstable();
             assert_eq!(seen, [(45, 45, 0), (45, 45, 4), (1_042, 60, 0), (1_042, 60, 4)]);
             let counts = ring.counts()?;
-            assert!(counts.taken >= 4 && counts.dropped == 0, "{counts:?}");
+            assert!(counts.captured >= 4 && counts.dropped == 0, "{counts:?}");
             assert_eq!(ring.counts()?, Counts::default());
             assert!(ring.error()?.is_none());
             Ok(())
@@ -284,13 +285,13 @@ mod tests {
     #[test]
     fn dropped_packets_are_counted_and_the_capture_continues() {
         alone(|| {
-            let mut ring = Ring::open(&Options { snap: 65_535, ..options(None) })?;
+            let mut ring = Ring::open(&Options { snap_length: 65_535, ..options(None) })?;
             let one = UdpSocket::bind("127.0.0.1:0")?;
             for _ in 0..40 {
                 one.send_to(&[0; 30_000], "127.0.0.1:9")?;
             }
             let mut taken = 0;
-            while ring.take(|_| taken += 1) {}
+            while ring.read_block(|_| taken += 1) {}
             let counts = ring.counts()?;
             assert!(counts.dropped > 0 && taken > 0, "{counts:?} {taken}");
             one.send_to(&[0; 7], "127.0.0.1:9")?;

@@ -14,13 +14,13 @@ use crate::wait::pidfd;
 /// If the thread ends without dropping it, for example by SIGKILL, the kernel kills the command,
 /// but not its descendants.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     child: Child,
     process: OwnedFd,
     status: Option<ExitStatus>,
 }
 
-impl Running {
+impl RunningCommand {
     /// Starts a command. It receives termination signals as usual, even if this process has
     /// [taken](crate::signal::Termination) its own.
     ///
@@ -34,7 +34,7 @@ impl Running {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
                     return Err(io::Error::last_os_error());
                 }
-                signal::release()
+                signal::unblock_termination()
             });
         }
         let mut child = command.spawn()?;
@@ -50,9 +50,9 @@ impl Running {
 
     /// Returns the exit status; `None` while the command runs. Kills the remaining processes of its
     /// group.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() && self.has_ended()? {
-            self.end()?;
+            self.kill_and_reap()?;
         }
         Ok(self.status)
     }
@@ -60,7 +60,7 @@ impl Running {
     /// Kills the command and its process group.
     pub fn kill(&mut self) -> io::Result<()> {
         if self.status.is_none() {
-            self.end()?;
+            self.kill_and_reap()?;
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Running {
         Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    fn kill_and_reap(&mut self) -> io::Result<()> {
         // Fails if no process of the group remains.
         let _ = signal::send(-(self.child.id() as i32), libc::SIGKILL);
         self.status = Some(self.child.wait()?);
@@ -80,13 +80,13 @@ impl Running {
     }
 }
 
-impl AsFd for Running {
+impl AsFd for RunningCommand {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.kill();
     }
@@ -110,46 +110,46 @@ mod tests {
         command
     }
 
-    fn wait(running: &mut Running) -> ExitStatus {
+    fn wait(running: &mut RunningCommand) -> ExitStatus {
         let mut fds = [PollFd::new(running.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::from(60_000_u16)).unwrap();
-        running.ended().unwrap().expect("it is readable")
+        running.try_wait().unwrap().expect("it is readable")
     }
 
     #[test]
     fn the_exit_status_is_returned() {
-        let mut running = Running::start(shell("exit 7")).unwrap();
+        let mut running = RunningCommand::start(shell("exit 7")).unwrap();
         assert_eq!(wait(&mut running).code(), Some(7));
         // The status is also returned after the command was reaped.
-        assert_eq!(running.ended().unwrap().and_then(|status| status.code()), Some(7));
-        assert!(Running::start(Command::new("/nowhere")).is_err());
+        assert_eq!(running.try_wait().unwrap().and_then(|status| status.code()), Some(7));
+        assert!(RunningCommand::start(Command::new("/nowhere")).is_err());
     }
 
     /// Starts a script whose two processes hold a pipe open. The pipe ends when both have ended.
-    fn two(script: &str) -> (Running, io::PipeReader) {
+    fn two_processes(script: &str) -> (RunningCommand, io::PipeReader) {
         let (mut pipe, end) = io::pipe().unwrap();
         let mut command = shell(script);
         command.stdout(end);
-        let running = Running::start(command).unwrap();
+        let running = RunningCommand::start(command).unwrap();
         pipe.read_exact(&mut [0; 6]).unwrap();
         (running, pipe)
     }
 
     #[test]
     fn the_whole_process_group_is_killed() {
-        let (mut running, mut pipe) = two("sleep 1000 & echo hello; wait; echo more");
-        assert_eq!(running.ended().unwrap(), None);
+        let (mut running, mut pipe) = two_processes("sleep 1000 & echo hello; wait; echo more");
+        assert_eq!(running.try_wait().unwrap(), None);
         running.kill().unwrap();
-        assert_eq!(running.ended().unwrap().and_then(|status| status.signal()), Some(9));
+        assert_eq!(running.try_wait().unwrap().and_then(|status| status.signal()), Some(9));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
-        let (running, mut pipe) = two("sleep 1000 & echo hello; wait; echo more");
+        let (running, mut pipe) = two_processes("sleep 1000 & echo hello; wait; echo more");
         drop(running);
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 
     #[test]
     fn processes_left_by_a_command_are_killed() {
-        let (mut running, mut pipe) = two("sleep 1000 & echo hello; exit 3");
+        let (mut running, mut pipe) = two_processes("sleep 1000 & echo hello; exit 3");
         assert_eq!(wait(&mut running).code(), Some(3));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
@@ -159,7 +159,7 @@ mod tests {
         // In a separate thread, because the signals stay blocked.
         let blocked = std::thread::spawn(|| {
             let _termination = signal::Termination::take().unwrap();
-            let mut running = Running::start(shell("kill -TERM $$; exit 0")).unwrap();
+            let mut running = RunningCommand::start(shell("kill -TERM $$; exit 0")).unwrap();
             wait(&mut running).signal()
         });
         assert_eq!(blocked.join().unwrap(), Some(libc::SIGTERM));

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Interval in milliseconds at which a waiting reader checks its flag.
-const LOOK: u16 = 50;
+const CHECK_INTERVAL: u16 = 50;
 
 /// A file or standard input with a reader that another thread can stop.
 ///
@@ -24,7 +24,7 @@ pub struct Input {
     file: File,
     stop: Arc<AtomicBool>,
     /// Regular files are always ready.
-    may_wait: bool,
+    can_block: bool,
 }
 
 impl Input {
@@ -43,14 +43,14 @@ impl Input {
 
     fn of(file: File, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let may_wait = !file.metadata()?.is_file();
-        Ok(Self { file, stop: stop.clone(), may_wait })
+        Ok(Self { file, stop: stop.clone(), can_block: may_wait })
     }
 
     /// Waits until data or the end of the file is available; returns false if `stop` is set.
     fn wait(&self) -> io::Result<bool> {
         while !self.stop.load(Ordering::Relaxed) {
             let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, PollTimeout::from(LOOK)) {
+            match poll(&mut fds, PollTimeout::from(CHECK_INTERVAL)) {
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => return Ok(true),
                 Err(error) => return Err(error.into()),
@@ -63,12 +63,12 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.may_wait && !self.wait()? {
+            if self.can_block && !self.wait()? {
                 return Ok(0);
             }
             match self.file.read(buffer) {
                 // Another process that reads the same FIFO was faster.
-                Err(error) if self.may_wait && error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if self.can_block && error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
         }

@@ -4,21 +4,21 @@
 //! Discovery sends no packets and needs no privileges. It reads netlink, `/sys/class/net`,
 //! `/proc/sys/net`, and the files that DHCP clients and network managers write.
 
-pub mod announced;
+mod alias;
+pub mod announcement;
+mod host_config;
 pub(crate) mod kernel;
 mod kind;
-mod mark;
 mod reach;
-mod records;
 pub mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
 
+pub use alias::InterfaceAlias;
+use host_config::{HostConfig, InterfaceConfig};
 use kernel::{Address, Kernel, Link};
-use kind::Facts;
-pub use mark::Mark;
-use records::{Record, Records};
+use kind::DeviceFacts;
 
 use manyways_unit::Prefix;
 
@@ -33,12 +33,12 @@ pub struct Interface {
     /// Kind of the network.
     pub kind: Kind,
     /// Addresses to bind a socket to, IPv4 before IPv6. If the interface is usable, only addresses
-    /// with a route to the internet (the others are in [`Interface::stranded`]); otherwise all
-    /// addresses.
+    /// with a route to the internet (the others are in [`Interface::unusable_addresses`]);
+    /// otherwise all addresses.
     pub addresses: Vec<IpAddr>,
     /// Addresses without a route to the internet, although another address of this interface has
     /// one, with the reason.
-    pub stranded: Vec<(IpAddr, Unusable)>,
+    pub unusable_addresses: Vec<(IpAddr, Unusable)>,
     /// The next hops of its default routes, in any routing table, best metric first.
     pub gateways: Vec<IpAddr>,
     /// The name servers that this network announced, or the host's if it announced none and is
@@ -114,7 +114,7 @@ pub enum Metered {
     Guessed {
         metered: bool,
         /// Reason, as the end of the sentence "guessed, because …".
-        why: &'static str,
+        reason: &'static str,
     },
 }
 
@@ -132,10 +132,10 @@ pub enum Unusable {
     #[error("it is up but has no carrier")]
     NoCarrier,
     /// A part of a bridge or a bond, which is to be used instead.
-    #[error("it is a part of {of}")]
+    #[error("it is a part of {controller}")]
     PartOf {
         /// Name of the bridge or bond.
-        of: String,
+        controller: String,
     },
     /// No address that can be a source address.
     #[error("it has no usable address")]
@@ -161,7 +161,7 @@ pub enum Unusable {
 
 impl Kind {
     /// Returns the stable name for output.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Wifi => "wifi",
             Self::Cellular => "cellular",
@@ -178,7 +178,7 @@ impl Kind {
 
 impl DnsSource {
     /// Returns the stable name for output.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Lab => "lab",
             Self::Resolved => "systemd-resolved",
@@ -192,7 +192,7 @@ impl DnsSource {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.name())
     }
 }
 
@@ -205,7 +205,7 @@ impl Metered {
 
 impl Unusable {
     /// Returns the stable name for output.
-    pub fn word(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
             Self::Down => "down",
@@ -224,7 +224,7 @@ impl Unusable {
             Self::Loopback => "use another interface: loopback reaches only this host".into(),
             Self::Down => "set it up, with `ip link set` or the network manager".into(),
             Self::NoCarrier => "connect the cable or join a network".into(),
-            Self::PartOf { of } => format!("use {of} instead"),
+            Self::PartOf { controller: of } => format!("use {of} instead"),
             Self::NoAddress => "wait for DHCP, or give it an address".into(),
             Self::NoRoute => "add a default route through it, in the main table with a higher \
                               metric or in a separate table with an `ip rule` for its address"
@@ -305,7 +305,7 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
     let links = kernel.links().map_err(ListError::Netlink)?;
     let addresses = kernel.addresses().map_err(ListError::Netlink)?;
     let defaults = kernel.default_routes().map_err(ListError::Netlink)?;
-    let records = Records::read();
+    let records = HostConfig::read();
 
     let mut interfaces = Vec::with_capacity(links.len());
     for link in &links {
@@ -318,26 +318,26 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
                 gateways.push(gateway);
             }
         }
-        let mark = Mark::parse(&link.alias);
+        let mark = InterfaceAlias::parse(&link.alias);
         let kind = mark
             .as_ref()
             .and_then(|mark| mark.kind)
-            .unwrap_or_else(|| kind::classify(link, &Facts::read(link)));
+            .unwrap_or_else(|| kind::classify(link, &DeviceFacts::read(link)));
         let record = match &mark {
             // An emulated link has no records; files with its index belong to another interface.
-            Some(mark) => Record {
+            Some(mark) => InterfaceConfig {
                 dns: mark.dns.clone(),
                 dns_source: (!mark.dns.is_empty()).then_some(DnsSource::Lab),
-                ..Record::default()
+                ..InterfaceConfig::default()
             },
-            None if link.loopback => Record::default(),
-            None => records.of(link, &reach.all),
+            None if link.loopback => InterfaceConfig::default(),
+            None => records.interface_config(link, &reach.sources),
         };
         let metered = metered(kind, mark.as_ref(), &record);
         let dns_announced = !record.dns.is_empty();
         let (dns, dns_source) = match reach.usable {
             Ok(()) if !dns_announced && !link.loopback => {
-                let host = records.host().to_vec();
+                let host = records.name_servers().to_vec();
                 let source = (!host.is_empty()).then_some(DnsSource::Host);
                 (host, source)
             }
@@ -348,8 +348,12 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
             name: link.name.clone(),
             kind,
             metered,
-            addresses: if reach.usable.is_ok() { reach.open } else { reach.all },
-            stranded: if reach.usable.is_ok() { reach.stranded } else { Vec::new() },
+            addresses: if reach.usable.is_ok() { reach.usable_sources } else { reach.sources },
+            unusable_addresses: if reach.usable.is_ok() {
+                reach.unusable_sources
+            } else {
+                Vec::new()
+            },
             gateways,
             dns,
             dns_announced,
@@ -381,10 +385,10 @@ pub fn subnets() -> Result<Vec<Prefix>, ListError> {
 }
 
 /// Usable and unusable addresses of one interface.
-struct Ways {
-    all: Vec<IpAddr>,
-    open: Vec<IpAddr>,
-    stranded: Vec<(IpAddr, Unusable)>,
+struct AddressReach {
+    sources: Vec<IpAddr>,
+    usable_sources: Vec<IpAddr>,
+    unusable_sources: Vec<(IpAddr, Unusable)>,
     gateways: Vec<IpAddr>,
     usable: Result<(), Unusable>,
 }
@@ -395,7 +399,7 @@ fn reach(
     addresses: &[Address],
     destinations: &[IpAddr],
     links: &[Link],
-) -> std::io::Result<Ways> {
+) -> std::io::Result<AddressReach> {
     let all = reach::sources(link, addresses);
     let of = link
         .controller
@@ -406,33 +410,39 @@ fn reach(
     } else if !link.carrier {
         Some(Unusable::NoCarrier)
     } else if all.is_empty() {
-        Some(of.map_or(Unusable::NoAddress, |of| Unusable::PartOf { of }))
+        Some(of.map_or(Unusable::NoAddress, |of| Unusable::PartOf { controller: of }))
     } else {
         None
     };
-    if let Some(why) = closed {
-        let (open, stranded, gateways) = (Vec::new(), Vec::new(), Vec::new());
-        return Ok(Ways { all, open, stranded, gateways, usable: Err(why) });
+    if let Some(reason) = closed {
+        let (open, unusable, gateways) = (Vec::new(), Vec::new(), Vec::new());
+        return Ok(AddressReach {
+            sources: all,
+            usable_sources: open,
+            unusable_sources: unusable,
+            gateways,
+            usable: Err(reason),
+        });
     }
-    let found = reach::ask(kernel, link, &all, destinations, links)?;
+    let found = reach::look_up(kernel, link, &all, destinations, links)?;
     let usable = if found.addresses.is_empty() {
         // Among several reasons, one other than a missing route is the most informative.
-        let mut reasons = found.stranded.iter().map(|(_, why)| why);
-        let telling = reasons.clone().find(|why| **why != Unusable::NoRoute);
+        let mut reasons = found.unusable.iter().map(|(_, reason)| reason);
+        let telling = reasons.clone().find(|reason| **reason != Unusable::NoRoute);
         Err(telling.or_else(|| reasons.next()).cloned().unwrap_or(Unusable::NoRoute))
     } else {
         Ok(())
     };
-    Ok(Ways {
-        all,
-        open: found.addresses,
-        stranded: found.stranded,
+    Ok(AddressReach {
+        sources: all,
+        usable_sources: found.addresses,
+        unusable_sources: found.unusable,
         gateways: found.gateways,
         usable,
     })
 }
 
-fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
+fn metered(kind: Kind, mark: Option<&InterfaceAlias>, record: &InterfaceConfig) -> Metered {
     if let Some(metered) = mark.and_then(|mark| mark.metered) {
         return if metered { Metered::Yes } else { Metered::No };
     }
@@ -444,11 +454,11 @@ fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
     }
     match kind {
         Kind::Loopback | Kind::Virtual => Metered::No,
-        Kind::Cellular => Metered::Guessed { metered: true, why: "it is a mobile network" },
+        Kind::Cellular => Metered::Guessed { metered: true, reason: "it is a mobile network" },
         Kind::UsbTether | Kind::Bluetooth => {
-            Metered::Guessed { metered: true, why: "it is a phone's connection" }
+            Metered::Guessed { metered: true, reason: "it is a phone's connection" }
         }
-        _ => Metered::Guessed { metered: false, why: "no source reports it as metered" },
+        _ => Metered::Guessed { metered: false, reason: "no source reports it as metered" },
     }
 }
 

@@ -10,7 +10,6 @@
 pub mod capture;
 pub mod clock;
 pub mod command;
-pub mod foreign;
 pub mod input;
 pub mod interface;
 pub mod memory;
@@ -20,6 +19,7 @@ pub mod poll;
 pub mod power;
 pub mod privilege;
 pub mod process;
+pub mod receive_buffers;
 pub mod sandbox;
 pub mod signal;
 pub mod socket;

@@ -8,7 +8,7 @@ use std::io;
 /// The kernel clears and counts a whole huge page when its first byte is used. Huge pages suit
 /// programs that fill their memory. A program that uses a few bytes in many places would pay for
 /// unused memory.
-pub fn in_small_pages() -> io::Result<()> {
+pub fn disable_huge_pages() -> io::Result<()> {
     Ok(nix::sys::prctl::set_thp_disable(true)?)
 }
 
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn the_kernel_reports_small_pages() {
-        in_small_pages().unwrap();
+        disable_huge_pages().unwrap();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         match status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) {
             Some(said) => assert_eq!(said.trim(), "0"),

@@ -11,12 +11,12 @@ pub fn namespace() -> io::Result<u64> {
 
 /// Returns the local id of the process with the id `pid` in another namespace, which may be the
 /// caller's. `None` if the process has ended or is not visible in the caller's namespace.
-pub fn seen_here(namespace: u64, pid: i32) -> Option<i32> {
+pub fn local_pid(namespace: u64, pid: i32) -> Option<i32> {
     if self::namespace().is_ok_and(|own| own == namespace) {
         return Some(pid);
     }
     processes().find(|process| {
-        ids(*process).last() == Some(&pid)
+        namespace_pids(*process).last() == Some(&pid)
             && fs::metadata(format!("/proc/{process}/ns/pid"))
                 .is_ok_and(|found| found.ino() == namespace)
     })
@@ -24,13 +24,13 @@ pub fn seen_here(namespace: u64, pid: i32) -> Option<i32> {
 
 /// Returns the local id of a child of `parent` (a local id) that has the id `pid` in the parent's
 /// namespace.
-pub fn child_seen_here(parent: i32, pid: i32) -> Option<i32> {
-    let depth = ids(parent).len();
+pub fn local_child_pid(parent: i32, pid: i32) -> Option<i32> {
+    let depth = namespace_pids(parent).len();
     processes().find(|process| {
         // Further ids belong to namespaces below the parent's.
-        field(*process, "PPid:").first() == Some(&parent)
+        status_field(*process, "PPid:").first() == Some(&parent)
             && depth > 0
-            && ids(*process).get(depth - 1) == Some(&pid)
+            && namespace_pids(*process).get(depth - 1) == Some(&pid)
     })
 }
 
@@ -40,11 +40,11 @@ fn processes() -> impl Iterator<Item = i32> {
 }
 
 /// Returns a process's ids from the caller's namespace down to its own; empty if it has ended.
-fn ids(process: i32) -> Vec<i32> {
-    field(process, "NSpid:")
+fn namespace_pids(process: i32) -> Vec<i32> {
+    status_field(process, "NSpid:")
 }
 
-fn field(process: i32, name: &str) -> Vec<i32> {
+fn status_field(process: i32, name: &str) -> Vec<i32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.into_iter()
@@ -63,13 +63,13 @@ mod tests {
     #[test]
     fn an_id_of_the_own_namespace_is_unchanged() {
         let own = std::process::id() as i32;
-        assert_eq!(seen_here(namespace().unwrap(), own), Some(own));
+        assert_eq!(local_pid(namespace().unwrap(), own), Some(own));
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id() as i32;
-        assert_eq!(child_seen_here(own, pid), Some(pid));
+        assert_eq!(local_child_pid(own, pid), Some(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(child_seen_here(own, pid), None);
+        assert_eq!(local_child_pid(own, pid), None);
     }
 
     #[test]
@@ -88,11 +88,11 @@ mod tests {
         };
         let (pid, inode) = (pid.parse().unwrap(), inode.parse().unwrap());
         assert_ne!(inode, namespace().unwrap());
-        let shell = seen_here(inode, 1).expect("the shell is the namespace's first process");
-        let sleep = seen_here(inode, pid).expect("its child is there");
-        assert_eq!(child_seen_here(shell, pid), Some(sleep));
-        assert_eq!(child_seen_here(outer.id() as i32, shell), Some(shell));
-        assert_eq!(seen_here(inode, 999_999), None);
+        let shell = local_pid(inode, 1).expect("the shell is the namespace's first process");
+        let sleep = local_pid(inode, pid).expect("its child is there");
+        assert_eq!(local_child_pid(shell, pid), Some(sleep));
+        assert_eq!(local_child_pid(outer.id() as i32, shell), Some(shell));
+        assert_eq!(local_pid(inode, 999_999), None);
         outer.kill().unwrap();
         outer.wait().unwrap();
     }

@@ -16,7 +16,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::clock::Clock;
 
 /// Token of the timer; tokens of descriptors must be smaller.
-const TIMER: u64 = u64::MAX;
+const TIMER_TOKEN: u64 = u64::MAX;
 
 /// A set of descriptors to read from, and one timer.
 pub struct Poller {
@@ -25,7 +25,7 @@ pub struct Poller {
     clock: Clock,
     armed: Option<Time>,
     /// Whether the timer fired and was not set since; it then counts as ready.
-    fired: bool,
+    has_fired: bool,
     events: Vec<EpollEvent>,
 }
 
@@ -37,13 +37,13 @@ impl Poller {
             ClockId::CLOCK_MONOTONIC,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
-        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER_TOKEN))?;
         Ok(Self {
             epoll,
             timer,
             clock,
             armed: None,
-            fired: false,
+            has_fired: false,
             events: vec![EpollEvent::empty(); 64],
         })
     }
@@ -63,7 +63,7 @@ impl Poller {
     /// tokens of the readable descriptors in `ready`.
     pub fn wait(&mut self, until: Option<Time>, ready: &mut Vec<u64>) -> io::Result<()> {
         ready.clear();
-        if until != self.armed || self.fired {
+        if until != self.armed || self.has_fired {
             match until {
                 Some(time) => {
                     // An all-zero timer means "disarmed"; one nanosecond is also in the past.
@@ -78,7 +78,7 @@ impl Poller {
                 None => self.timer.unset()?,
             }
             self.armed = until;
-            self.fired = false;
+            self.has_fired = false;
         }
         let count = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
             Ok(count) => count,
@@ -88,7 +88,7 @@ impl Poller {
         for event in &self.events[..count] {
             match event.data() {
                 // Setting the timer resets its readiness, so it need not be read.
-                TIMER => self.fired = true,
+                TIMER_TOKEN => self.has_fired = true,
                 token => ready.push(token),
             }
         }

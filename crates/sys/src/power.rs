@@ -34,7 +34,7 @@ pub fn read(folder: &Path) -> Power {
         let folder = entry.ok()?.path();
         battery(|name| fs::read_to_string(folder.join(name)).ok())
     });
-    together(&batteries.collect::<Vec<_>>())
+    combine(&batteries.collect::<Vec<_>>())
 }
 
 /// Parses a supply that is a battery of this device. `file` reads one of its files.
@@ -65,7 +65,7 @@ fn battery(file: impl Fn(&str) -> Option<String>) -> Option<Battery> {
     Some(Battery { level: level.clamp(0.0, 1.0), full: stored.map(|(_, full)| full), discharging })
 }
 
-fn together(batteries: &[Battery]) -> Power {
+fn combine(batteries: &[Battery]) -> Power {
     if batteries.is_empty() {
         return Power { battery: None, charging: Some(true) };
     }

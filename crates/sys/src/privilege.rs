@@ -86,7 +86,7 @@ pub fn give_to(name: &str, path: &Path) -> Result<(), DropError> {
 }
 
 /// Takes back the ownership of a file or folder.
-pub fn take_back(path: &Path) -> io::Result<()> {
+pub fn take_ownership(path: &Path) -> io::Result<()> {
     lchown(path, Some(Uid::effective().as_raw()), Some(Gid::effective().as_raw()))
 }
 
@@ -97,11 +97,11 @@ pub fn is_root() -> bool {
 
 /// Raises the limit of open files to the maximum that this process may set, and returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
-    let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if now < most {
-        setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let (now, max) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if now < max {
+        setrlimit(Resource::RLIMIT_NOFILE, max, max)?;
     }
-    Ok(most)
+    Ok(max)
 }
 
 #[cfg(test)]

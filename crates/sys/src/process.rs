@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use diag::Found;
+use diag::SocketInfo;
 
 /// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,26 +48,26 @@ pub struct Process {
 }
 
 /// Number of remembered processes: most connections belong to a process with earlier connections.
-const RECENT: usize = 16;
+const MAX_RECENT: usize = 16;
 /// Maximum number of descriptors that one search checks.
-const DESCRIPTORS: usize = 200_000;
+const MAX_DESCRIPTORS: usize = 200_000;
 
 /// Finds owners, and remembers the most recent ones.
 #[derive(Debug, Default)]
-pub struct Owners {
+pub struct OwnerLookup {
     recent: VecDeque<i32>,
 }
 
-/// [`Owners::find`] for a single connection.
+/// [`OwnerLookup::find`] for a single connection.
 pub fn owner_of(
     local: SocketAddr,
     remote: SocketAddr,
     protocol: Protocol,
 ) -> io::Result<Option<Owner>> {
-    Owners::default().find(local, remote, protocol)
+    OwnerLookup::default().find(local, remote, protocol)
 }
 
-impl Owners {
+impl OwnerLookup {
     /// Returns the owner of the socket that is connected from `local` to `remote`. `None` if there
     /// is none in the calling thread's network namespace. A datagram socket need not be
     /// connected to `remote`, nor be bound to the address of `local`, but must have its port.
@@ -83,7 +83,7 @@ impl Owners {
         remote: SocketAddr,
         protocol: Protocol,
     ) -> io::Result<Option<Owner>> {
-        let Some(Found { uid, inode }) = diag::find(local, remote, protocol)? else {
+        let Some(SocketInfo { uid, inode }) = diag::find(local, remote, protocol)? else {
             return Ok(None);
         };
         let process = (inode != 0).then(|| self.holder(uid, inode)).flatten();
@@ -92,22 +92,22 @@ impl Owners {
 
     fn holder(&mut self, uid: u32, inode: u32) -> Option<Process> {
         let wanted = format!("socket:[{inode}]");
-        let mut left = DESCRIPTORS;
+        let mut remaining = MAX_DESCRIPTORS;
         let pid = self
             .recent
             .iter()
             .copied()
-            .find(|pid| has_open(*pid, &wanted, &mut left))
-            .or_else(|| search(uid, &wanted, &mut left))?;
+            .find(|pid| has_open(*pid, &wanted, &mut remaining))
+            .or_else(|| search(uid, &wanted, &mut remaining))?;
         self.recent.retain(|known| *known != pid);
         self.recent.push_front(pid);
-        self.recent.truncate(RECENT);
+        self.recent.truncate(MAX_RECENT);
         process(pid)
     }
 }
 
 /// Searches all processes, those of the socket's user first.
-fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
+fn search(uid: u32, wanted: &str, remaining: &mut usize) -> Option<i32> {
     let mut others = Vec::new();
     for entry in fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -115,7 +115,7 @@ fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
         };
         match entry.metadata() {
             Ok(facts) if facts.uid() == uid => {
-                if has_open(pid, wanted, left) {
+                if has_open(pid, wanted, remaining) {
                     return Some(pid);
                 }
             }
@@ -124,14 +124,14 @@ fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
             Err(_) => {}
         }
     }
-    others.into_iter().find(|pid| has_open(*pid, wanted, left))
+    others.into_iter().find(|pid| has_open(*pid, wanted, remaining))
 }
 
-fn has_open(pid: i32, wanted: &str, left: &mut usize) -> bool {
+fn has_open(pid: i32, wanted: &str, remaining: &mut usize) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     descriptors.filter_map(Result::ok).any(|descriptor| {
-        *left = left.saturating_sub(1);
-        *left > 0
+        *remaining = remaining.saturating_sub(1);
+        *remaining > 0
             && fs::read_link(descriptor.path()).is_ok_and(|target| target == Path::new(wanted))
     })
 }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn recent_owners_are_checked_first() {
-        let mut owners = Owners::default();
+        let mut owners = OwnerLookup::default();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let local = socket.local_addr().unwrap();
         for _ in 0..2 {

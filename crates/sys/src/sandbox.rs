@@ -35,7 +35,7 @@ pub struct Sandbox {
 }
 
 /// Time in milliseconds in which the processes of a sandbox must end.
-const END_PATIENCE: u16 = 2000;
+const END_TIMEOUT: u16 = 2000;
 
 /// Files that a command sees, in addition to its network namespace.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl Sandbox {
         let (mounts, network) = (self.mounts.as_raw_fd(), net.as_fd().as_raw_fd());
         let view = view.in_folder_of(&command)?;
         // SAFETY: the closure only makes system calls on memory that was prepared before the fork.
-        unsafe { command.pre_exec(move || settle(mounts, network, &view)) };
+        unsafe { command.pre_exec(move || enter_namespaces(mounts, network, &view)) };
         // Only children of a thread that called `setns` are created in the namespace, and that
         // thread cannot start threads: it is used only for this command.
         thread::scope(|scope| {
@@ -132,7 +132,7 @@ impl Drop for Sandbox {
         // process that another process must reap may take long, hence the limit.
         let Some(init) = self.process.take() else { return };
         let mut fds = [PollFd::new(init.as_fd(), PollFlags::POLLIN)];
-        let gone = poll(&mut fds, END_PATIENCE).unwrap_or_default();
+        let gone = poll(&mut fds, END_TIMEOUT).unwrap_or_default();
         if gone > 0 {
             let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(self.init), None);
         }
@@ -162,19 +162,19 @@ pub fn spawn_in(
     let (mounts_fd, net_fd) = (mounts.as_raw_fd(), net.as_raw_fd());
     let view = view.in_folder_of(&command)?;
     // SAFETY: as in `Sandbox::spawn`.
-    unsafe { command.pre_exec(move || settle(mounts_fd, net_fd, &view)) };
+    unsafe { command.pre_exec(move || enter_namespaces(mounts_fd, net_fd, &view)) };
     command.spawn()
 }
 
 /// Moves a process into its namespaces before it executes its program.
-fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
+fn enter_namespaces(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
     // SAFETY: plain system calls with open descriptors.
     unsafe {
         check(libc::setns(mounts, libc::CLONE_NEWNS))?;
         check(libc::setns(network, libc::CLONE_NEWNET))?;
         check(libc::unshare(libc::CLONE_NEWNS))?;
     }
-    signal::release()?;
+    signal::unblock_termination()?;
     make_private()?;
     // A mount of /sys shows the namespace of the process that mounted it. If the mount fails,
     // programs that read /sys/class/net see the host's interfaces; everything else works.

@@ -20,7 +20,7 @@ pub struct Termination(SignalFd);
 
 /// One termination signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct TerminationSignal {
     /// Number of the signal.
     pub signal: i32,
     /// Whether the signal came from the terminal's keyboard, so that foreground commands received
@@ -31,16 +31,16 @@ pub struct Ended {
 impl Termination {
     /// Call before starting any thread.
     pub fn take() -> io::Result<Self> {
-        let set = termination();
+        let set = termination_signals();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
         Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?))
     }
 
     /// Waits for the next termination signal.
-    pub fn wait(&self) -> io::Result<Ended> {
+    pub fn wait(&self) -> io::Result<TerminationSignal> {
         loop {
             if let Some(info) = self.0.read_signal()? {
-                return Ok(Ended {
+                return Ok(TerminationSignal {
                     signal: info.ssi_signo as i32,
                     from_terminal: info.ssi_code == libc::SI_KERNEL
                         && matches!(info.ssi_signo as i32, libc::SIGINT | libc::SIGQUIT),
@@ -52,21 +52,29 @@ impl Termination {
 
 impl Termination {
     /// Returns the next signal if one is pending; does not wait.
-    pub fn now(&self) -> io::Result<Option<Ended>> {
-        self.first(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)
+    pub fn try_wait(&self) -> io::Result<Option<TerminationSignal>> {
+        self.wait_first(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)
     }
 
     /// Waits up to `millis` milliseconds for the next signal or the waker. Returns the signal, if
     /// any, and whether the waker is readable.
-    pub fn within(&self, millis: u16, waker: &Waker) -> io::Result<(Option<Ended>, bool)> {
+    pub fn wait_timeout(
+        &self,
+        millis: u16,
+        waker: &Waker,
+    ) -> io::Result<(Option<TerminationSignal>, bool)> {
         let mut fds = [self.as_fd(), waker.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        let ended = self.first(&mut fds, PollTimeout::from(millis))?;
+        let ended = self.wait_first(&mut fds, PollTimeout::from(millis))?;
         Ok((ended, is_readable(&fds[1])))
     }
 
     /// Waits for these descriptors, of which the first is the signal descriptor.
-    fn first(&self, fds: &mut [PollFd<'_>], patience: PollTimeout) -> io::Result<Option<Ended>> {
-        match poll(fds, patience) {
+    fn wait_first(
+        &self,
+        fds: &mut [PollFd<'_>],
+        timeout: PollTimeout,
+    ) -> io::Result<Option<TerminationSignal>> {
+        match poll(fds, timeout) {
             Ok(0) | Err(Errno::EINTR) => Ok(None),
             Ok(_) if fds.first().is_some_and(is_readable) => self.wait().map(Some),
             Ok(_) => Ok(None),
@@ -85,14 +93,14 @@ fn is_readable(fd: &PollFd<'_>) -> bool {
     fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
 }
 
-fn termination() -> SigSet {
+fn termination_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
 /// Unblocks the termination signals of the calling thread. Safe between `fork` and `exec`, across
 /// which the signal mask would persist.
-pub(crate) fn release() -> io::Result<()> {
-    pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&termination()), None)?;
+pub(crate) fn unblock_termination() -> io::Result<()> {
+    pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&termination_signals()), None)?;
     Ok(())
 }
 
@@ -132,7 +140,7 @@ pub struct Foreground(File);
 impl Foreground {
     /// Returns `None` without a terminal, or if this process is not in the foreground. Call before
     /// starting the shell that takes the foreground.
-    pub fn keep() -> Option<Self> {
+    pub fn save() -> Option<Self> {
         let terminal = File::open("/dev/tty").ok()?;
         (tcgetpgrp(&terminal).ok()? == getpgrp()).then(|| Self(terminal))
     }

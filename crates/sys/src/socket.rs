@@ -10,17 +10,17 @@ use manyways_unit::{Size, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
-pub use state::{TcpState, tcp_round_trip, tcp_state};
+pub use state::{TcpState, tcp_rtt, tcp_state};
 
-/// Makes a TCP socket writable only while fewer than `most` of its bytes wait for their first
+/// Makes a TCP socket writable only while fewer than `max` of its bytes wait for their first
 /// transmission, so that the other bytes can still take another path. A write may exceed the limit
 /// by far: Linux appends to its last segment, up to 64 KiB, without checking the limit. Therefore
 /// check [`is_writable`] before each write.
 ///
 /// # Errors
 /// If the descriptor is not a TCP socket.
-pub fn set_notsent_lowat(socket: BorrowedFd<'_>, most: Size) -> io::Result<()> {
-    let bytes = u32::try_from(most.as_bytes()).unwrap_or(u32::MAX);
+pub fn set_notsent_lowat(socket: BorrowedFd<'_>, max: Size) -> io::Result<()> {
+    let bytes = u32::try_from(max.as_bytes()).unwrap_or(u32::MAX);
     SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
 }
 
@@ -48,12 +48,12 @@ pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<
 ///
 /// # Errors
 /// If the descriptor is not a TCP socket.
-pub fn set_user_timeout(socket: BorrowedFd<'_>, patience: Span) -> io::Result<()> {
-    let patience = (!patience.is_zero()).then(|| {
+pub fn set_user_timeout(socket: BorrowedFd<'_>, timeout: Span) -> io::Result<()> {
+    let timeout = (!timeout.is_zero()).then(|| {
         // Rounded up, because zero would mean the default.
-        std::time::Duration::from_millis(patience.as_nanos().div_ceil(1_000_000))
+        std::time::Duration::from_millis(timeout.as_nanos().div_ceil(1_000_000))
     });
-    SockRef::from(&socket).set_tcp_user_timeout(patience)
+    SockRef::from(&socket).set_tcp_user_timeout(timeout)
 }
 
 /// Sets the mark of packets that a socket sends, for routing rules and the firewall.
@@ -98,8 +98,8 @@ mod tests {
         let socket = SockRef::from(&near);
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), 16 * 1024);
         assert!(socket.tcp_congestion().unwrap().starts_with(b"reno\0"));
-        let patience = socket.tcp_user_timeout().unwrap();
-        assert_eq!(patience, Some(std::time::Duration::from_millis(2)), "rounded up");
+        let timeout = socket.tcp_user_timeout().unwrap();
+        assert_eq!(timeout, Some(std::time::Duration::from_millis(2)), "rounded up");
     }
 
     #[test]

@@ -4,27 +4,27 @@ use std::io;
 
 /// Priority granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
+pub enum ThreadPriority {
     /// `SCHED_FIFO`: before every ordinary thread.
     RealTime,
     /// Nice -20.
     Nice,
     /// Normal priority.
-    Plain,
+    Normal,
 }
 
 /// Raises the priority of the calling thread: `SCHED_FIFO` if `real_time`, otherwise, or if that
 /// fails, nice -20. May be called again with the other value.
-pub fn hurry(real_time: bool) -> Urgency {
+pub fn set_realtime(real_time: bool) -> ThreadPriority {
     if real_time && schedule(libc::SCHED_FIFO, 1) {
-        return Urgency::RealTime;
+        return ThreadPriority::RealTime;
     }
     schedule(libc::SCHED_OTHER, 0);
     // SAFETY: 0 is the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0 {
-        Urgency::Nice
+        ThreadPriority::Nice
     } else {
-        Urgency::Plain
+        ThreadPriority::Normal
     }
 }
 

@@ -6,8 +6,8 @@
 //! passed to the socket directly.
 //!
 //! A proxy that dies must not cut the host off. The rules apply only as long as
-//! [`Installed::refresh`] is called: a set in the kernel expires after [`Rules::patience`], and the
-//! first packet that finds no proxy empties that set itself. Therefore [`WhenDead`] applies after
+//! [`Installed::refresh`] is called: a set in the kernel expires after [`Rules::lifetime`], and the
+//! first packet that finds no proxy empties that set itself. Therefore [`FailMode`] applies after
 //! `SIGKILL`, too, without another process that supervises the proxy.
 //!
 //! Open the proxy's sockets ([`crate::socket::transparent`]) on `127.0.0.1` and `::1`, with
@@ -31,18 +31,19 @@ use manyways_unit::Span;
 use crate::interface;
 use manyways_unit::Prefix;
 
-pub use installed::{Installed, Missing, is_left, remove};
-pub use probe::{NoCgroups, can_match_cgroup};
+pub use installed::{Installed, Missing, has_leftover, remove};
+pub use probe::{CgroupError, can_match_cgroup};
 
 /// Selection of traffic, and the proxy that it is redirected to.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Rules {
     /// Names of the rules' objects, and the marks.
     pub names: Names,
     /// Treatment of new connections and datagrams, by family and protocol.
-    pub to: Targets,
+    pub targets: Targets,
     /// Selected traffic: the union of these selections.
-    pub what: Vec<Selection>,
+    pub selections: Vec<Selection>,
     /// Destinations that are reached directly: the gateway's own address, [`private`] networks, the
     /// [`connected`] ones. Loopback, link-local, multicast and broadcast destinations, this host's
     /// own addresses, and DHCP are always reached directly.
@@ -50,10 +51,25 @@ pub struct Rules {
     /// Users whose traffic is never redirected, in addition to traffic with [`Names::own_mark`].
     pub own_users: Vec<u32>,
     /// Treatment of selected traffic without a proxy.
-    pub when_dead: WhenDead,
+    pub fail_mode: FailMode,
     /// Time for which the rules apply without [`Installed::refresh`]; some seconds. It matters for
     /// a proxy that hangs: a dead one is detected at once.
-    pub patience: Span,
+    pub lifetime: Span,
+}
+
+impl Rules {
+    /// Rules with the default names; traffic without a proxy passes.
+    pub fn new(targets: Targets, selections: Vec<Selection>, lifetime: Span) -> Self {
+        Self {
+            names: Names::default(),
+            targets,
+            selections,
+            direct: Vec::new(),
+            own_users: Vec::new(),
+            fail_mode: FailMode::Direct,
+            lifetime,
+        }
+    }
 }
 
 /// Names and numbers that no other program on this host may use.
@@ -130,11 +146,11 @@ pub enum Selection {
 
 /// Treatment of selected traffic while there is no proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenDead {
+pub enum FailMode {
     /// Not redirected, as without rules.
-    Open,
+    Direct,
     /// Rejected at once, until the rules are removed.
-    Closed,
+    Blocked,
 }
 
 /// Reasons why rules could not be installed, changed or removed.
@@ -152,40 +168,40 @@ pub enum Error {
     #[error("not permitted to change the firewall: run it as root, or with CAP_NET_ADMIN")]
     NotPermitted,
     /// The kernel lacks a feature.
-    #[error("this kernel lacks {what}: load or install its module {module}")]
-    KernelLacks {
+    #[error("this kernel lacks {feature}: load or install its module {module}")]
+    MissingKernelFeature {
         /// The missing feature.
-        what: &'static str,
+        feature: &'static str,
         /// The module that provides it.
         module: &'static str,
     },
     /// Another living process has installed rules with the same names.
-    #[error("process {pid} has already installed its rules: stop it first")]
+    #[error("process {pid} has already installed interception rules: stop this process first")]
     InUse { pid: i32 },
     /// Another program uses the number of the routing rule or table.
-    #[error("{what} is in use by another program (`{by}`): choose another number")]
-    Taken {
+    #[error("{number} is in use by another program (`{by}`): choose another number")]
+    NumberInUse {
         /// The rule or table.
-        what: String,
+        number: String,
         /// The existing rule or route.
         by: String,
     },
     /// A cgroup cannot be matched.
-    #[error("the cgroup {path} cannot be selected: {why}")]
-    Cgroup { path: String, why: NoCgroups },
+    #[error("the cgroup {path} cannot be selected: {reason}")]
+    Cgroup { path: String, reason: CgroupError },
     /// A value in the rules is invalid.
     #[error("{0}")]
-    Senseless(String),
+    InvalidValue(String),
     /// A program failed, with its own message.
-    #[error("`{program}` failed: {said}")]
+    #[error("`{program}` failed: {stderr}")]
     Refused {
         program: &'static str,
         /// The first line of its standard error.
-        said: String,
+        stderr: String,
     },
     /// A program could not be started.
     #[error("cannot run `{program}`: {error}")]
-    NotRun {
+    NotStarted {
         program: &'static str,
         #[source]
         error: io::Error,
@@ -203,8 +219,8 @@ pub fn private() -> Vec<Prefix> {
 
 /// Returns destinations that are always reached directly, whatever the rules, with their meaning,
 /// such as `loopback`.
-pub fn never() -> impl Iterator<Item = (Prefix, &'static str)> {
-    script::NEVER.iter().filter_map(|(text, what)| Some((text.parse().ok()?, *what)))
+pub fn never_redirected() -> impl Iterator<Item = (Prefix, &'static str)> {
+    script::NEVER_REDIRECTED.iter().filter_map(|(text, what)| Some((text.parse().ok()?, *what)))
 }
 
 /// Returns the networks of this host's current addresses, without networks of a single address.

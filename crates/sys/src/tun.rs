@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Bytes of the `virtio_net_hdr` before every packet.
-pub const HEADER: usize = 10;
+pub const HEADER_SIZE: usize = 10;
 
 /// Maximum bytes of one packet: an IPv6 header and the largest payload without jumbograms.
 pub const MAX_PACKET: usize = 65_535 + 40;
@@ -52,7 +52,7 @@ impl Tun {
             (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
         // SAFETY: the descriptor is open and the argument points to a valid `ifreq`.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &request) })?;
-        let size: libc::c_int = HEADER as libc::c_int;
+        let size: libc::c_int = HEADER_SIZE as libc::c_int;
         // SAFETY: the argument points to an int, as TUNSETVNETHDRSZ requires.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &size) })?;
         let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
@@ -78,12 +78,16 @@ impl Tun {
         self.udp_offload
     }
 
-    /// Reads one packet: its [`HEADER`] bytes into `header`, the rest into `packet`. Returns the
-    /// packet's length, or `None` if no packet is waiting.
-    pub fn read(&self, header: &mut [u8; HEADER], packet: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Reads one packet: its [`HEADER_SIZE`] bytes into `header`, the rest into `packet`. Returns
+    /// the packet's length, or `None` if no packet is waiting.
+    pub fn read(
+        &self,
+        header: &mut [u8; HEADER_SIZE],
+        packet: &mut [u8],
+    ) -> io::Result<Option<usize>> {
         let mut parts = [IoSliceMut::new(header), IoSliceMut::new(packet)];
         match (&self.file).read_vectored(&mut parts) {
-            Ok(count) => Ok(count.checked_sub(HEADER)),
+            Ok(count) => Ok(count.checked_sub(HEADER_SIZE)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
@@ -95,7 +99,7 @@ impl Tun {
     /// `EIO` if the offload header does not match the bytes: count the error and continue.
     pub fn write(
         &self,
-        header: &[u8; HEADER],
+        header: &[u8; HEADER_SIZE],
         packet_header: &[u8],
         payload: &[u8],
     ) -> io::Result<()> {

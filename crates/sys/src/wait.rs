@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::clock::Clock;
-use crate::signal::{Ended, Termination};
+use crate::signal::{Termination, TerminationSignal};
 
 /// The event that ended a wait.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub enum Outcome {
     /// The time has passed.
     TimedOut,
     /// A termination signal was received.
-    Signal(Ended),
+    Signal(TerminationSignal),
 }
 
 /// Resources used by a process and the children that it waited for.
@@ -33,26 +33,26 @@ pub struct Usage {
     pub memory: Size,
 }
 
-/// Waits for `child`, at most for `patience`, and for a termination signal if `termination` is
+/// Waits for `child`, at most for `timeout`, and for a termination signal if `termination` is
 /// given.
 pub fn wait(
     child: &mut Child,
-    patience: Option<Span>,
+    timeout: Option<Span>,
     termination: Option<&Termination>,
 ) -> io::Result<Outcome> {
-    until(child.id() as i32, patience, termination, || child.try_wait())
+    wait_until(child.id() as i32, timeout, termination, || child.try_wait())
 }
 
 /// Like [`wait`], and returns the resources of the child; zero if it has not ended. After it has
 /// ended, `child` must not be queried again: its id may be reused.
-pub fn account(
+pub fn wait_with_usage(
     child: &Child,
-    patience: Option<Span>,
+    timeout: Option<Span>,
     termination: Option<&Termination>,
 ) -> io::Result<(Outcome, Usage)> {
     let pid = child.id() as i32;
     let mut usage = Usage::default();
-    let outcome = until(pid, patience, termination, || {
+    let outcome = wait_until(pid, timeout, termination, || {
         let mut status = 0;
         // SAFETY: all zeros is a valid struct of numbers.
         let mut used: libc::rusage = unsafe { std::mem::zeroed() };
@@ -69,7 +69,7 @@ pub fn account(
     Ok((outcome, usage))
 }
 
-fn until(
+fn wait_until(
     pid: i32,
     patience: Option<Span>,
     termination: Option<&Termination>,
@@ -87,12 +87,12 @@ fn until(
         let timeout = match deadline {
             None => PollTimeout::NONE,
             Some(deadline) => {
-                let left = deadline.since(clock.now());
-                if left.is_zero() {
+                let remaining = deadline.since(clock.now());
+                if remaining.is_zero() {
                     return Ok(Outcome::TimedOut);
                 }
                 // Rounded up, so that the last iteration does not spin.
-                let millis = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u64) as i32;
+                let millis = remaining.as_nanos().div_ceil(1_000_000).min(i32::MAX as u64) as i32;
                 PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
             }
         };
@@ -130,22 +130,22 @@ mod tests {
     fn a_child_is_accounted_for() {
         let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 3";
         let child = Command::new("sh").args(["-c", busy]).spawn().unwrap();
-        let (outcome, usage) = account(&child, None, None).unwrap();
+        let (outcome, usage) = wait_with_usage(&child, None, None).unwrap();
         assert!(matches!(outcome, Outcome::Exited(status) if status.code() == Some(3)));
         assert!(!usage.cpu.is_zero(), "{usage:?}");
         assert!(usage.memory.as_bytes() > 100_000, "{usage:?}");
         // The child was reaped and cannot be waited for twice.
-        assert!(account(&child, None, None).is_err());
+        assert!(wait_with_usage(&child, None, None).is_err());
     }
 
     #[test]
     fn a_child_that_takes_too_long_can_still_be_ended() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let (outcome, usage) = account(&child, Some(Span::from_millis(20)), None).unwrap();
+        let (outcome, usage) = wait_with_usage(&child, Some(Span::from_millis(20)), None).unwrap();
         assert!(matches!(outcome, Outcome::TimedOut));
         assert_eq!(usage, Usage { memory: usage.memory, ..Usage::default() });
         child.kill().unwrap();
-        let (outcome, _) = account(&child, None, None).unwrap();
+        let (outcome, _) = wait_with_usage(&child, None, None).unwrap();
         assert!(matches!(outcome, Outcome::Exited(status) if !status.success()));
     }
 }

@@ -73,6 +73,10 @@ pub const KEYS: [&str; 25] = [
     "rrc",
 ];
 
+/// Requests to a running link.
+const DORMANT: &str = "rrc=dormant";
+const NAT_RESTART: &str = "middlebox=restart";
+
 /// Reasons why a text is not a link; [`LinkError::hint`] names a remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -87,7 +91,7 @@ pub enum LinkError {
     Reserved(String),
     /// A setting is not `key=value`.
     #[error("`{0}` is not a setting of a link: expected key=value")]
-    NoSetting(String),
+    NotASetting(String),
     /// A key does not exist.
     #[error("a link has no key `{key}`")]
     UnknownKey {
@@ -98,13 +102,19 @@ pub enum LinkError {
     },
     /// A key occurs twice.
     #[error("`{0}` is given twice")]
-    Twice(&'static str),
+    DuplicateKey(&'static str),
     /// A key cannot change while the link runs.
     #[error("`{0}` cannot change while the link runs")]
-    Fixed(&'static str),
+    FixedKey(&'static str),
     /// A request of a running device, for a link that does not run yet.
-    #[error("a link cannot start with `rrc=dormant`")]
-    NotYet,
+    #[error("a link cannot start with `{0}`")]
+    NotRunning(&'static str),
+    /// A request to a radio, for a link without one.
+    #[error("link `{0}` has no radio")]
+    NoRadio(String),
+    /// A restart of a NAT, for a link without one.
+    #[error("link `{0}` has no NAT")]
+    NoNat(String),
     /// A value cannot be parsed.
     #[error("{key}: {invalid}")]
     Value {
@@ -137,7 +147,7 @@ impl LinkError {
     /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Name(_) | Self::NoSetting(_) => {
+            Self::Name(_) | Self::NotASetting(_) => {
                 Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
             }
             Self::Reserved(name) => Some(format!("choose a name like {name}1, wifi or lte")),
@@ -147,12 +157,20 @@ impl LinkError {
             Self::UnknownKey { nearest: None, .. } => {
                 Some(format!("the keys are {}", KEYS.join(", ")))
             }
-            Self::Fixed("rrc") => {
+            Self::FixedKey("rrc") => {
                 Some("use rrc=dormant to send the radio of a running link to sleep".to_owned())
             }
-            Self::NotYet => Some(
+            Self::FixedKey("middlebox") => Some(
+                "use middlebox=restart to remove the mappings of a running link's NAT".to_owned(),
+            ),
+            Self::NotRunning(NAT_RESTART) => {
+                Some("start with middlebox=nat; the NAT has no mappings at the start".to_owned())
+            }
+            Self::NotRunning(_) => Some(
                 "name a radio profile, like rrc=lte; the radio is idle at the start".to_owned(),
             ),
+            Self::NoRadio(_) => Some("give it one at the start, like rrc=lte".to_owned()),
+            Self::NoNat(_) => Some("give it one at the start: middlebox=nat".to_owned()),
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
                 Some("name the format, like trace:mahimahi:FILE".to_owned())
             }
@@ -180,10 +198,23 @@ impl LinkSpec {
     pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Self, LinkError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         link_name(name)?;
-        let settings = pairs(rest.split(',').filter(|part| !part.trim().is_empty()), read)?;
+        let settings = key_values(rest.split(',').filter(|part| !part.trim().is_empty()), read)?;
         let mut link = Self::new(name);
         link.configure(settings)?;
         Ok(link)
+    }
+
+    /// Checks that the link has the radio or the NAT to which a change is a request.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn check_change(&self, change: &Change) -> Result<(), LinkError> {
+        let has_nat = matches!(self.middlebox, Some(Middlebox::Nat { .. }));
+        match change {
+            Change::Dormant if self.radio.is_none() => Err(LinkError::NoRadio(self.name.clone())),
+            Change::NatRestart if !has_nat => Err(LinkError::NoNat(self.name.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Applies settings before the link runs: first those of both directions, then those of one
@@ -192,9 +223,12 @@ impl LinkSpec {
     /// # Errors
     /// If a setting is valid only for a running link. Settings before it are then already applied.
     pub fn configure(&mut self, settings: Vec<Setting>) -> Result<(), LinkError> {
-        for setting in in_order(settings) {
+        for setting in sorted_settings(settings) {
             match setting {
-                Setting::Change(Change::Dormant) => return Err(LinkError::NotYet),
+                Setting::Change(Change::Dormant) => return Err(LinkError::NotRunning(DORMANT)),
+                Setting::Change(Change::NatRestart) => {
+                    return Err(LinkError::NotRunning(NAT_RESTART));
+                }
                 Setting::Change(change) => self.apply(&change),
                 Setting::Mtu(mtu) => self.mtu = mtu,
                 Setting::Metered(metered) => self.metered = metered,
@@ -212,7 +246,7 @@ pub fn changes<'t>(
     words: impl IntoIterator<Item = &'t str>,
     read: &mut Reader<'_>,
 ) -> Result<Vec<Change>, LinkError> {
-    let settings = in_order(pairs(words, read)?);
+    let settings = sorted_settings(key_values(words, read)?);
     settings.into_iter().map(|setting| setting.while_running()).collect()
 }
 
@@ -243,7 +277,7 @@ pub fn one_way(text: &str) -> Result<Span, InvalidValue> {
     })
 }
 
-fn pairs<'t>(
+fn key_values<'t>(
     words: impl IntoIterator<Item = &'t str>,
     read: &mut Reader<'_>,
 ) -> Result<Vec<Setting>, LinkError> {
@@ -251,10 +285,10 @@ fn pairs<'t>(
     let mut settings = Vec::new();
     for word in words {
         let (key, value) =
-            word.split_once('=').ok_or_else(|| LinkError::NoSetting(quoted(word.trim())))?;
+            word.split_once('=').ok_or_else(|| LinkError::NotASetting(quoted(word.trim())))?;
         let key = known_key(key.trim())?;
         if seen.contains(&key) {
-            return Err(LinkError::Twice(key));
+            return Err(LinkError::DuplicateKey(key));
         }
         seen.push(key);
         settings.push(setting(key, value.trim(), read)?);
@@ -262,8 +296,9 @@ fn pairs<'t>(
     Ok(settings)
 }
 
-fn in_order(mut settings: Vec<Setting>) -> Vec<Setting> {
-    settings.sort_by_key(|setting| matches!(setting, Setting::Change(change) if change.one_way()));
+fn sorted_settings(mut settings: Vec<Setting>) -> Vec<Setting> {
+    settings
+        .sort_by_key(|setting| matches!(setting, Setting::Change(change) if change.is_one_way()));
     settings
 }
 
@@ -272,10 +307,10 @@ impl Setting {
     pub fn while_running(self) -> Result<Change, LinkError> {
         match self {
             Self::Change(change) => Ok(change),
-            Self::Mtu(_) => Err(LinkError::Fixed("mtu")),
-            Self::Metered(_) => Err(LinkError::Fixed("metered")),
-            Self::Middlebox(_) => Err(LinkError::Fixed("middlebox")),
-            Self::Radio(_) => Err(LinkError::Fixed("rrc")),
+            Self::Mtu(_) => Err(LinkError::FixedKey("mtu")),
+            Self::Metered(_) => Err(LinkError::FixedKey("metered")),
+            Self::Middlebox(_) => Err(LinkError::FixedKey("middlebox")),
+            Self::Radio(_) => Err(LinkError::FixedKey("rrc")),
         }
     }
 }
@@ -291,7 +326,7 @@ pub fn known_key(key: &str) -> Result<&'static str, LinkError> {
 /// Parses the value of one key.
 pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting, LinkError> {
     let key = known_key(key)?;
-    let (way, word) = match key.split_once('-') {
+    let (direction, word) = match key.split_once('-') {
         Some(("down", word)) => (Direction::Down, word),
         Some((_, word)) => (Direction::Up, word),
         None => (Direction::Both, key),
@@ -300,16 +335,17 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
     Ok(Setting::Change(match word {
         "down" => Change::Down(capacity(key, value, read)?),
         "up" => Change::Up(capacity(key, value, read)?),
-        "delay" => Change::Delay(way, delay(key, value, read)?),
-        "jitter" => Change::Jitter(way, one_way(value).map_err(invalid)?),
-        "reorder" => Change::Reorder(way, yes_or_no(value).map_err(invalid)?),
-        "loss" => Change::Loss(way, loss(value).map_err(invalid)?),
-        "queue" => Change::Queue(way, queue(value).map_err(invalid)?),
-        "aqm" => Change::Discipline(way, discipline(value).map_err(invalid)?),
+        "delay" => Change::Delay(direction, delay(key, value, read)?),
+        "jitter" => Change::Jitter(direction, one_way(value).map_err(invalid)?),
+        "reorder" => Change::Reorder(direction, yes_or_no(value).map_err(invalid)?),
+        "loss" => Change::Loss(direction, loss(value).map_err(invalid)?),
+        "queue" => Change::Queue(direction, queue(value).map_err(invalid)?),
+        "aqm" => Change::Discipline(direction, discipline(value).map_err(invalid)?),
         "state" => Change::State(state(value).map_err(invalid)?),
         "mtu" => return Ok(Setting::Mtu(mtu(value).map_err(invalid)?)),
         "metered" => return Ok(Setting::Metered(yes_or_no(value).map_err(invalid)?)),
         "rrc" if value == "dormant" => Change::Dormant,
+        "middlebox" if value == "restart" => Change::NatRestart,
         "rrc" => return Ok(Setting::Radio(radio(key, value, read)?)),
         _ => return Ok(Setting::Middlebox(middlebox(value).map_err(invalid)?)),
     }))

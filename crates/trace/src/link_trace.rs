@@ -92,7 +92,7 @@ impl<T> Steps<T> {
     }
 
     /// Iterates over the values of one period with the duration of each.
-    pub fn holds(&self) -> impl Iterator<Item = (Span, &T)> {
+    pub fn with_durations(&self) -> impl Iterator<Item = (Span, &T)> {
         let ends = self.steps.iter().skip(1).map(|step| step.0).chain([self.period]);
         self.steps.iter().zip(ends).map(|((start, value), end)| (end - *start, value))
     }
@@ -134,7 +134,7 @@ impl LinkTrace {
             }
             Self::Rates(steps) => {
                 // The nano-bits of one period exceed 128 bits only beyond every real rate.
-                let nano_bits = steps.holds().fold(0_u128, |sum, (span, rate)| {
+                let nano_bits = steps.with_durations().fold(0_u128, |sum, (span, rate)| {
                     sum.saturating_add(u128::from(rate.as_bps()) * u128::from(span.as_nanos()))
                 });
                 Size::from_bytes(u64::try_from(nano_bits / 8_000_000_000).unwrap_or(u64::MAX))
@@ -147,7 +147,7 @@ impl LinkTrace {
         match self {
             Self::Opportunities { .. } => Rate::of(self.size_per_period(), self.period()),
             Self::Rates(steps) => {
-                let nano_bits = steps.holds().fold(0_u128, |sum, (span, rate)| {
+                let nano_bits = steps.with_durations().fold(0_u128, |sum, (span, rate)| {
                     sum.saturating_add(u128::from(rate.as_bps()) * u128::from(span.as_nanos()))
                 });
                 let mean = nano_bits / u128::from(steps.period().as_nanos());
@@ -171,7 +171,7 @@ mod tests {
         let seen: String =
             [0, 9, 10, 29, 30, 39, 40, 50, 79, 80].map(|at| *steps.at(ms(at))).iter().collect();
         assert_eq!(seen, "aabbccabca");
-        let holds: Vec<_> = steps.holds().map(|(span, value)| (span, *value)).collect();
+        let holds: Vec<_> = steps.with_durations().map(|(span, value)| (span, *value)).collect();
         assert_eq!(holds, [(ms(10), 'a'), (ms(20), 'b'), (ms(10), 'c')]);
     }
 

@@ -8,7 +8,7 @@ use manyways_unit::{Rate, Size, Span};
 
 mod read;
 
-pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, place_of_radio};
+pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, radio_position};
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,7 +192,7 @@ pub enum LinkState {
 }
 
 /// One remote host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostSpec {
     /// Its name; `NAME.lab` resolves to it.
     pub name: String,
@@ -237,13 +237,15 @@ pub enum Change {
     Discipline(Direction, Discipline),
     /// The device requests fast dormancy now.
     Dormant,
+    /// The NAT of the link loses its mappings now.
+    NatRestart,
 }
 
 impl Change {
     /// Returns the direction; `None` if the kind of change has no choice of direction.
     pub fn direction(&self) -> Option<Direction> {
         match self {
-            Self::State(_) | Self::Down(_) | Self::Up(_) | Self::Dormant => None,
+            Self::State(_) | Self::Down(_) | Self::Up(_) | Self::Dormant | Self::NatRestart => None,
             Self::Delay(way, _)
             | Self::Jitter(way, _)
             | Self::Loss(way, _)
@@ -254,8 +256,8 @@ impl Change {
     }
 
     /// Whether the change applies to one direction; it is then applied after the common ones.
-    pub(crate) fn one_way(&self) -> bool {
-        self.direction().is_some_and(|way| way != Direction::Both)
+    pub(crate) fn is_one_way(&self) -> bool {
+        self.direction().is_some_and(|direction| direction != Direction::Both)
     }
 }
 
@@ -308,24 +310,24 @@ impl LinkSpec {
             Change::State(state) => self.state = *state,
             Change::Down(capacity) => self.down.capacity = capacity.clone(),
             Change::Up(capacity) => self.up.capacity = capacity.clone(),
-            Change::Delay(way, delay) => self.each(*way, |d| d.delay = delay.clone()),
-            Change::Jitter(way, jitter) => self.each(*way, |d| d.jitter = *jitter),
-            Change::Loss(way, loss) => self.each(*way, |d| d.loss = *loss),
-            Change::Reorder(way, reorder) => self.each(*way, |d| d.reorder = *reorder),
-            Change::Queue(way, limit) => self.each(*way, |d| d.queue.limit = *limit),
+            Change::Delay(way, delay) => self.update_directions(*way, |d| d.delay = delay.clone()),
+            Change::Jitter(way, jitter) => self.update_directions(*way, |d| d.jitter = *jitter),
+            Change::Loss(way, loss) => self.update_directions(*way, |d| d.loss = *loss),
+            Change::Reorder(way, reorder) => self.update_directions(*way, |d| d.reorder = *reorder),
+            Change::Queue(way, limit) => self.update_directions(*way, |d| d.queue.limit = *limit),
             Change::Discipline(way, discipline) => {
-                self.each(*way, |d| d.queue.discipline = *discipline);
+                self.update_directions(*way, |d| d.queue.discipline = *discipline);
             }
-            // The request changes the radio's state, not the link.
-            Change::Dormant => {}
+            // These change the state of the radio or the NAT, not the specification.
+            Change::Dormant | Change::NatRestart => {}
         }
     }
 
-    fn each(&mut self, way: Direction, set: impl Fn(&mut DirectionSpec)) {
-        if way != Direction::Up {
+    fn update_directions(&mut self, direction: Direction, set: impl Fn(&mut DirectionSpec)) {
+        if direction != Direction::Up {
             set(&mut self.down);
         }
-        if way != Direction::Down {
+        if direction != Direction::Down {
             set(&mut self.up);
         }
     }

@@ -16,7 +16,8 @@
 //! `latency_ms` is a round-trip time: the simulators that introduced this format apply it once
 //! between a request and the first byte of its response.
 //!
-//! Limits: [`MAX_BYTES`] a file, [`MAX_ENTRIES`] entries, [`MAX_PERIOD`], [`MAX_DELAY`] and [`MAX_RATE`].
+//! Limits: [`MAX_BYTES`] a file, [`MAX_ENTRIES`] entries, [`MAX_PERIOD`], [`MAX_DELAY`] and
+//! [`MAX_RATE`].
 
 mod json;
 mod lines;

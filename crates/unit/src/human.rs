@@ -12,10 +12,10 @@ use crate::{Rate, Size, Span, Time};
 
 /// A value that cannot be parsed; its `Display` is one sentence that names the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}; write {forms}")]
+#[error("`{text}` is not {expected}; write {forms}")]
 pub struct InvalidValue {
     text: String,
-    what: &'static str,
+    expected: &'static str,
     forms: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl InvalidValue {
     /// Creates the error "`text` is not `what`; write `forms`", for example with "a rate" and
     /// "10mbit or 2.5gbit".
     pub fn new(text: &str, what: &'static str, forms: &'static str) -> Self {
-        Self { text: quoted(text), what, forms }
+        Self { text: quoted(text), expected: what, forms }
     }
 }
 
@@ -41,13 +41,13 @@ pub fn quoted(text: &str) -> String {
 /// interprets none of its characters. Each control character, line separator and bidirectional mark
 /// becomes `\u` with four hexadecimal digits, as in JSON.
 pub fn printable(name: &str) -> Cow<'_, str> {
-    escaped(name, acts_on_terminal)
+    escaped(name, is_terminal_control)
 }
 
 /// Escapes text like [`printable`] but keeps line ends and tabs. A JSON document keeps its meaning,
 /// because JSON permits the escaped characters only within strings.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |one| acts_on_terminal(one) && !matches!(one, '\n' | '\t'))
+    escaped(text, |one| is_terminal_control(one) && !matches!(one, '\n' | '\t'))
 }
 
 fn escaped(text: &str, which: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -68,7 +68,7 @@ fn escaped(text: &str, which: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// C0 and C1 control characters, line and paragraph separators, and the marks of the Unicode
 /// bidirectional algorithm, which can make a name look like another one.
-fn acts_on_terminal(one: char) -> bool {
+fn is_terminal_control(one: char) -> bool {
     one.is_control()
         || matches!(
             one,
@@ -77,7 +77,7 @@ fn acts_on_terminal(one: char) -> bool {
 }
 
 /// Returns a count with its noun and a regular plural: `no sessions`, `1 session`, `2 sessions`.
-pub fn counted(count: usize, what: &str) -> String {
+pub fn count_with_noun(count: usize, what: &str) -> String {
     match count {
         0 => format!("no {what}s"),
         1 => format!("1 {what}"),
@@ -117,7 +117,7 @@ impl FromStr for Span {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        with_unit(text, SPAN_UNITS, "").map(Self::from_nanos).ok_or_else(|| {
+        parse_with_unit(text, SPAN_UNITS, "").map(Self::from_nanos).ok_or_else(|| {
             InvalidValue::new(text, "a time", "it like 14ms, 1.5s, 100us, 2min or 0s")
         })
     }
@@ -127,7 +127,7 @@ impl FromStr for Rate {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        with_unit(text, RATE_UNITS, "/s").map(Self::from_bps).ok_or_else(|| {
+        parse_with_unit(text, RATE_UNITS, "/s").map(Self::from_bps).ok_or_else(|| {
             InvalidValue::new(
                 text,
                 "a rate",
@@ -141,7 +141,7 @@ impl FromStr for Size {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        with_unit(text, SIZE_UNITS, "").map(Self::from_bytes).ok_or_else(|| {
+        parse_with_unit(text, SIZE_UNITS, "").map(Self::from_bytes).ok_or_else(|| {
             InvalidValue::new(
                 text,
                 "a size",
@@ -160,7 +160,7 @@ pub fn bytes(text: &str) -> Result<Size, InvalidValue> {
         digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             digits.parse().map(Size::from_bytes).map_err(|_| invalid())
         }
-        other => with_unit(other, SIZE_UNITS, "").map(Size::from_bytes).ok_or_else(invalid),
+        other => parse_with_unit(other, SIZE_UNITS, "").map(Size::from_bytes).ok_or_else(invalid),
     }
 }
 
@@ -195,7 +195,7 @@ fn plain_number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-fn with_unit(text: &str, units: &[(&str, u64)], suffix: &str) -> Option<u64> {
+fn parse_with_unit(text: &str, units: &[(&str, u64)], suffix: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -237,12 +237,12 @@ pub fn unix_seconds(field: &[u8]) -> Option<Time> {
         None => (field, &b"0"[..]),
     };
     let scale = 10u64.pow(u32::try_from(9usize.checked_sub(decimals.len())?).ok()?);
-    let nanos = whole(secs)?.checked_mul(1_000_000_000)?;
-    Some(Time::from_nanos(nanos.checked_add(whole(decimals)?.checked_mul(scale)?)?))
+    let nanos = parse_digits(secs)?.checked_mul(1_000_000_000)?;
+    Some(Time::from_nanos(nanos.checked_add(parse_digits(decimals)?.checked_mul(scale)?)?))
 }
 
 /// Parses digits only: Rust's own parser also accepts a sign.
-fn whole(field: &[u8]) -> Option<u64> {
+fn parse_digits(field: &[u8]) -> Option<u64> {
     if !field.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -282,7 +282,10 @@ mod tests {
 
     #[test]
     fn one_is_not_many() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "key")), ["no keys", "1 key", "2 keys"]);
+        assert_eq!(
+            [0, 1, 2].map(|count| count_with_noun(count, "key")),
+            ["no keys", "1 key", "2 keys"]
+        );
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
 
     /// Makes the entry of `key` the newest one and returns its value; inserts `new()` if the key is
     /// absent.
-    pub fn renew(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+    pub fn refresh_or_insert_with(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         self.count += 1;
         self.order.insert(self.count, key);
         let (heard, value) = self.entries.entry(key).or_insert_with(|| (self.count, new()));
@@ -54,7 +54,7 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
     /// Inserts a value as the newest entry and returns the previous value of `key`.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.remove(&key);
-        self.renew(key, || value);
+        self.refresh_or_insert_with(key, || value);
         before
     }
 
@@ -86,9 +86,9 @@ mod tests {
         }
         *bounded.get_mut(&1).unwrap() += 1;
         assert_eq!(bounded.oldest(), Some(&11));
-        assert_eq!(bounded.renew(1, || 0), &11);
+        assert_eq!(bounded.refresh_or_insert_with(1, || 0), &11);
         assert_eq!(bounded.insert(2, 21), Some(20));
-        assert_eq!(bounded.renew(4, || 40), &40);
+        assert_eq!(bounded.refresh_or_insert_with(4, || 40), &40);
         assert_eq!(bounded.remove(&1), Some(11));
         assert_eq!(bounded.remove(&1), None);
         let left: Vec<_> = std::iter::from_fn(|| bounded.pop_oldest()).collect();

@@ -35,15 +35,16 @@ impl Prefix {
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let (address, length) = canonical(address, length);
         let prefix = Self { address, length };
-        let fits = length <= bits(address) && number(address) & prefix.host_bits() == 0;
+        let fits =
+            length <= address_length(address) && address_bits(address) & prefix.host_bits() == 0;
         fits.then_some(prefix)
     }
 
     /// Returns the prefix of `length` bits that contains `address`. `length` is limited to the
     /// number of bits of the address.
-    pub fn around(address: IpAddr, length: u8) -> Self {
+    pub fn containing(address: IpAddr, length: u8) -> Self {
         let (address, length) = canonical(address, length);
-        let length = length.min(bits(address));
+        let length = length.min(address_length(address));
         let host_bits = Self { address, length }.host_bits();
         let address = match address {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & !(host_bits as u32)).into(),
@@ -63,8 +64,8 @@ impl Prefix {
 
     pub fn contains(self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        bits(address) == bits(self.address)
-            && number(address) & !self.host_bits() == number(self.address)
+        address_length(address) == address_length(self.address)
+            && address_bits(address) & !self.host_bits() == address_bits(self.address)
     }
 
     /// Whether every address of the other prefix is in this one.
@@ -86,7 +87,7 @@ impl Prefix {
 
     /// Returns a mask of the bits after the prefix.
     fn host_bits(self) -> u128 {
-        let open = bits(self.address).saturating_sub(self.length);
+        let open = address_length(self.address).saturating_sub(self.length);
         1_u128.checked_shl(open.into()).map_or(u128::MAX, |end| end - 1)
     }
 }
@@ -101,7 +102,7 @@ fn canonical(address: IpAddr, length: u8) -> (IpAddr, u8) {
 
 impl From<IpAddr> for Prefix {
     fn from(address: IpAddr) -> Self {
-        Self::around(address, u8::MAX)
+        Self::containing(address, u8::MAX)
     }
 }
 
@@ -113,24 +114,24 @@ impl FromStr for Prefix {
         let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().map_err(|_| PrefixError::Address(shown()))?;
         let length = match length {
-            None => bits(address),
+            None => address_length(address),
             // `u8::from_str` would also accept a sign.
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 digits.parse().map_err(|_| PrefixError::Length(shown()))?
             }
             Some(_) => return Err(PrefixError::Length(shown())),
         };
-        if length > bits(address) {
+        if length > address_length(address) {
             return Err(PrefixError::Length(shown()));
         }
         Self::new(address, length)
-            .ok_or_else(|| PrefixError::HostBits(shown(), Self::around(address, length)))
+            .ok_or_else(|| PrefixError::HostBits(shown(), Self::containing(address, length)))
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.length == bits(self.address) {
+        match self.length == address_length(self.address) {
             true => write!(f, "{}", self.address),
             false => write!(f, "{}/{}", self.address, self.length),
         }
@@ -168,8 +169,9 @@ impl PrefixMap {
         let v6_last = |first: u128, length: u8| {
             first | 1_u128.checked_shl((128 - length).into()).map_or(u128::MAX, |end| end - 1)
         };
-        let (v6, v6_values) = flat(v6, v6_last, |last| last.checked_add(1)).into_iter().unzip();
-        Self { v4: flat(v4, v4_last, |last| last.checked_add(1)), v6, v6_values }
+        let (v6, v6_values) =
+            flatten_prefixes(v6, v6_last, |last| last.checked_add(1)).into_iter().unzip();
+        Self { v4: flatten_prefixes(v4, v4_last, |last| last.checked_add(1)), v6, v6_values }
     }
 
     /// Returns the value of the longest prefix that contains the address; `None` if no prefix does.
@@ -189,7 +191,7 @@ impl PrefixMap {
 }
 
 /// Returns each address at which the longest prefix changes, with the value from there.
-fn flat<A: Copy + Ord>(
+fn flatten_prefixes<A: Copy + Ord>(
     mut prefixes: Vec<(A, u8, u32)>,
     last: impl Fn(A, u8) -> A,
     next: impl Fn(A) -> Option<A>,
@@ -201,19 +203,19 @@ fn flat<A: Copy + Ord>(
     let mut open: Vec<(A, u32)> = Vec::new();
     for (first, length, value) in prefixes {
         while let Some((end, _)) = open.pop_if(|(end, _)| *end < first) {
-            change(&mut ranges, next(end), open.last());
+            push_change(&mut ranges, next(end), open.last());
         }
         open.push((last(first, length), value));
-        change(&mut ranges, Some(first), open.last());
+        push_change(&mut ranges, Some(first), open.last());
     }
     while let Some((end, _)) = open.pop() {
-        change(&mut ranges, next(end), open.last());
+        push_change(&mut ranges, next(end), open.last());
     }
     ranges.shrink_to_fit();
     ranges
 }
 
-fn change<A: Copy + Ord>(ranges: &mut Vec<(A, u32)>, at: Option<A>, to: Option<&(A, u32)>) {
+fn push_change<A: Copy + Ord>(ranges: &mut Vec<(A, u32)>, at: Option<A>, to: Option<&(A, u32)>) {
     // There is no range after the last address.
     let Some(at) = at else { return };
     ranges.pop_if(|(first, _)| *first == at);
@@ -223,11 +225,11 @@ fn change<A: Copy + Ord>(ranges: &mut Vec<(A, u32)>, at: Option<A>, to: Option<&
     }
 }
 
-fn bits(address: IpAddr) -> u8 {
+fn address_length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-fn number(address: IpAddr) -> u128 {
+fn address_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u32::from(v4).into(),
         IpAddr::V6(v6) => v6.into(),
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn around_an_address_host_bits_are_cleared() {
-        let around = |text: &str, bits| Prefix::around(text.parse().unwrap(), bits).to_string();
+        let around = |text: &str, bits| Prefix::containing(text.parse().unwrap(), bits).to_string();
         assert_eq!(around("192.0.2.77", 24), "192.0.2.0/24");
         assert_eq!(around("192.0.2.77", 0), "0.0.0.0/0");
         assert_eq!(around("2001:db8::1", 200), "2001:db8::1");

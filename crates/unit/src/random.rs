@@ -16,14 +16,14 @@ impl Random {
 
     /// Creates the generator of one purpose among several that share a seed. Purposes draw
     /// independently, so that enabling one does not change the others.
-    pub fn stream(seed: u64, purpose: u64) -> Self {
+    pub fn for_purpose(seed: u64, purpose: u64) -> Self {
         let mut parent = Self::new(seed);
-        let mixed = parent.bits();
-        Self::new(Self::new(mixed ^ purpose.wrapping_mul(GOLDEN_GAMMA)).bits())
+        let mixed = parent.next_u64();
+        Self::new(Self::new(mixed ^ purpose.wrapping_mul(GOLDEN_GAMMA)).next_u64())
     }
 
     /// Returns the next 64 bits.
-    pub fn bits(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN_GAMMA);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,19 +32,19 @@ impl Random {
     }
 
     /// Returns a uniform number from 0 (included) to 1 (excluded).
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    pub fn uniform(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Returns true with the given probability: never for 0 or NaN, always for 1.
     pub fn chance(&mut self, probability: f64) -> bool {
-        self.unit() < probability
+        self.uniform() < probability
     }
 
-    /// Returns a uniform number from 0 to `most`, both included.
-    pub fn up_to(&mut self, most: u64) -> u64 {
+    /// Returns a uniform number from 0 to `max`, both included.
+    pub fn up_to(&mut self, max: u64) -> u64 {
         // The result is the high half of a product; its bias is below one in 2^64 / most.
-        ((u128::from(self.bits()) * (u128::from(most) + 1)) >> 64) as u64
+        ((u128::from(self.next_u64()) * (u128::from(max) + 1)) >> 64) as u64
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
     fn the_generator_is_splitmix64() {
         // The first values of the reference implementation for seed 1234567.
         let mut random = Random::new(1_234_567);
-        let seen = [random.bits(), random.bits(), random.bits()];
+        let seen = [random.next_u64(), random.next_u64(), random.next_u64()];
         assert_eq!(
             seen,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
@@ -65,11 +65,12 @@ mod tests {
 
     #[test]
     fn streams_of_one_seed_differ() {
-        let firsts: Vec<_> = (0..4).map(|purpose| Random::stream(7, purpose).bits()).collect();
+        let firsts: Vec<_> =
+            (0..4).map(|purpose| Random::for_purpose(7, purpose).next_u64()).collect();
         for (i, first) in firsts.iter().enumerate() {
             assert!(!firsts[..i].contains(first));
         }
-        assert_eq!(firsts[1], Random::stream(7, 1).bits());
+        assert_eq!(firsts[1], Random::for_purpose(7, 1).next_u64());
     }
 
     #[test]

@@ -15,11 +15,11 @@ impl<T> Default for ThinVec<T> {
 
 impl<T> ThinVec<T> {
     pub fn push(&mut self, one: T) {
-        self.list().push(one);
+        self.vec_mut().push(one);
     }
 
     /// `Vec` would allocate capacity for four elements at the first push.
-    fn list(&mut self) -> &mut Vec<T> {
+    fn vec_mut(&mut self) -> &mut Vec<T> {
         self.0.get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
     }
 
@@ -35,7 +35,7 @@ impl<T> ThinVec<T> {
 
     /// Inserts `one` at `index` and shifts the later elements.
     pub fn insert(&mut self, index: usize, one: T) {
-        self.list().insert(index, one);
+        self.vec_mut().insert(index, one);
     }
 
     /// Removes the element at `index`; the others keep their order. `None` if the index is out of

@@ -11,15 +11,15 @@
 //! content of ERTM and streaming mode is counted but not read; the checksum of RFCOMM frames is not
 //! verified. Part and section numbers are those of the Bluetooth Core Specification 5.4.
 
-mod assembly;
 mod channel;
-mod completion;
 mod connection;
 mod control;
 mod credits;
-mod forms;
+mod cursor;
 mod hci;
-mod rest;
+mod in_flight;
+mod layouts;
+mod reassembly;
 mod rfcomm;
 mod signalling;
 mod stream;
@@ -29,20 +29,20 @@ use std::collections::{BTreeMap, VecDeque};
 
 use manyways_unit::Time;
 
-pub use self::completion::{OUTSTANDING, QUIET};
 use self::connection::Connection;
-pub use self::connection::{CHANNELS, REQUESTS};
+pub use self::connection::{MAX_CHANNELS, MAX_REQUESTS};
 pub use self::control::{Address, Control, Direction, Layer};
 pub use self::credits::Credits;
-use self::hci::{Kind, Passed};
-use self::rest::Rest;
-pub use self::signalling::COMMANDS;
-pub use self::stream::{Data, Ending, StreamId, StreamSummary};
-pub use self::streams::STREAMS;
+use self::cursor::Cursor;
+use self::hci::{HciPacket, Kind};
+pub use self::in_flight::{IDLE_TIMEOUT, MAX_IN_FLIGHT};
+pub use self::signalling::MAX_SIGNALS;
+pub use self::stream::{Close, Data, StreamId, StreamSummary};
+pub use self::streams::MAX_STREAMS;
 use crate::capture::{Interface, Packet};
 
 /// Maximum number of connections; the least recently used one is evicted first.
-pub const CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
 
 /// An output of [`Host`].
 #[derive(Clone, Debug)]
@@ -69,15 +69,15 @@ pub struct Counts {
     /// ACL data packets without a direction.
     pub undirected: u64,
     /// Packets truncated within a header.
-    pub headless: u64,
+    pub truncated: u64,
     /// Continuations of a packet whose beginning was not captured.
-    pub orphans: u64,
+    pub orphan_fragments: u64,
     /// Packets with contradictory or invalid headers.
-    pub broken: u64,
-    /// Connections evicted because of [`CONNECTIONS`].
+    pub malformed: u64,
+    /// Connections evicted because of [`MAX_CONNECTIONS`].
     pub evicted: u64,
     /// Packets that the capture reports as dropped.
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 /// Reads the traffic between a host and its controllers.
@@ -93,7 +93,7 @@ pub struct Host {
 }
 
 /// Destinations of everything that is learned from a packet.
-struct Out<'a> {
+struct Sink<'a> {
     now: Time,
     events: &'a mut VecDeque<Event>,
     counts: &'a mut Counts,
@@ -114,14 +114,14 @@ impl Host {
         mut data: impl FnMut(Data<'_>),
     ) {
         self.now = packet.at;
-        let passed = Passed::read(interface, packet);
+        let passed = HciPacket::read(interface, packet);
         let Self { connections, events, counts, streams, now } = self;
-        let mut out = Out { now: *now, events, counts, streams, data: &mut data };
-        if packet.lost_before > 0 {
-            out.counts.lost = out.counts.lost.saturating_add(packet.lost_before);
-            connections.values_mut().for_each(|it| it.misses(packet.lost_before, &mut out));
+        let mut out = Sink { now: *now, events, counts, streams, data: &mut data };
+        if packet.dropped_before > 0 {
+            out.counts.dropped = out.counts.dropped.saturating_add(packet.dropped_before);
+            connections.values_mut().for_each(|it| it.on_dropped(packet.dropped_before, &mut out));
         }
-        let Some(Passed { adapter, kind, direction, rest }) = passed else {
+        let Some(HciPacket { adapter, kind, direction, payload: rest }) = passed else {
             out.counts.other += 1;
             return;
         };
@@ -141,7 +141,7 @@ impl Host {
             }
             (Kind::Acl, Some(direction)) => {
                 out.counts.acl += 1;
-                Self::acl(adapter, direction, rest, connections, &mut out);
+                Self::read_acl(adapter, direction, rest, connections, &mut out);
             }
         }
     }
@@ -154,9 +154,9 @@ impl Host {
     /// Ends the capture and all remaining streams.
     pub fn finish(&mut self, mut data: impl FnMut(Data<'_>)) {
         let Self { connections, events, counts, streams, now } = self;
-        let mut out = Out { now: *now, events, counts, streams, data: &mut data };
+        let mut out = Sink { now: *now, events, counts, streams, data: &mut data };
         for connection in std::mem::take(connections).into_values() {
-            connection.ends(Ending::Finished, &mut out);
+            connection.end(Close::CaptureEnd, &mut out);
         }
     }
 
@@ -165,15 +165,15 @@ impl Host {
     }
 
     /// Reads an ACL data packet (vol 4, part E, 5.4.2).
-    fn acl(
+    fn read_acl(
         adapter: u16,
         direction: Direction,
-        rest: Rest<'_>,
+        rest: Cursor<'_>,
         connections: &mut BTreeMap<(u16, u16), Connection>,
-        out: &mut Out<'_>,
+        out: &mut Sink<'_>,
     ) {
         let (Some(first), Some(length)) = (rest.u16(0), rest.u16(2)) else {
-            out.counts.headless += 1;
+            out.counts.truncated += 1;
             return;
         };
         let (handle, boundary, broadcast) = (first & 0x0fff, first >> 12 & 3, first >> 14);
@@ -183,30 +183,30 @@ impl Host {
         let key = (adapter, handle);
         if !connections.contains_key(&key) {
             let connection = Connection::new(adapter, handle, None, false, out.now);
-            begins(connections, key, connection, out);
+            insert_connection(connections, key, connection, out);
         }
         let Some(connection) = connections.get_mut(&key) else { return };
-        let Some(payload) = rest.after(4) else { return };
+        let Some(payload) = rest.skip(4) else { return };
         let payload = payload.first(length.into());
-        connection.passes(direction, boundary == 1, payload, out);
+        connection.on_acl_data(direction, boundary == 1, payload, out);
     }
 }
 
 /// Adds a connection and ends a previous one with the same handle, whose end was not captured.
-fn begins(
+fn insert_connection(
     connections: &mut BTreeMap<(u16, u16), Connection>,
     key: (u16, u16),
     connection: Connection,
-    out: &mut Out<'_>,
+    out: &mut Sink<'_>,
 ) {
     if let Some(before) = connections.remove(&key) {
-        before.ends(Ending::Disconnected, out);
+        before.end(Close::Disconnected, out);
     }
-    if connections.len() >= CONNECTIONS {
+    if connections.len() >= MAX_CONNECTIONS {
         let oldest = connections.iter().min_by_key(|(_, it)| it.last()).map(|(key, _)| *key);
         if let Some(given_up) = oldest.and_then(|oldest| connections.remove(&oldest)) {
             out.counts.evicted += 1;
-            given_up.ends(Ending::Evicted, out);
+            given_up.end(Close::Evicted, out);
         }
     }
     connections.insert(key, connection);

@@ -24,9 +24,9 @@ use self::pcapng::Pcapng;
 
 /// Maximum length of packets and blocks. Kernels merge packets up to 512 KiB in a capture; a longer
 /// length is an error in the file.
-pub const BLOCK_LIMIT: usize = 16 << 20;
+pub const MAX_BLOCK_LENGTH: usize = 16 << 20;
 /// Maximum number of interfaces in a file.
-pub const INTERFACE_LIMIT: usize = 1 << 16;
+pub const MAX_INTERFACES: usize = 1 << 16;
 
 /// A captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +43,9 @@ pub struct Packet<'a> {
     pub is_sent: Option<bool>,
     /// Packets that the capture dropped between the previous packet and this one; 0 if the file has
     /// no count.
-    pub lost_before: u64,
+    pub dropped_before: u64,
     /// Whether the packet is earlier than the previous one in the file.
-    pub steps_back: bool,
+    pub is_out_of_order: bool,
 }
 
 /// Description of an interface in a file.
@@ -54,11 +54,11 @@ pub struct Interface {
     /// Link-layer type of its packets.
     pub link: LinkType,
     /// Snap length; 0 for no limit.
-    pub snap: u32,
+    pub snap_length: u32,
     /// Empty if unknown.
     pub name: String,
     /// Packets that the capture dropped, from the counters at the end of the file.
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 impl Interface {
@@ -119,7 +119,7 @@ impl LinkType {
     pub const HCI_SYNCHRONOUS: Self = Self(0xf003);
     /// As [`LinkType::HCI_DATA`], for other records of the Linux Bluetooth monitor: added and
     /// removed adapters, and notes.
-    pub const HCI_NOTE: Self = Self(0xf004);
+    pub const HCI_MONITOR_OTHER: Self = Self(0xf004);
 
     /// Whether the packets are Bluetooth HCI in any encapsulation.
     pub fn is_bluetooth(self) -> bool {
@@ -129,7 +129,7 @@ impl LinkType {
             Self::HCI_DATA,
             Self::HCI_CONTROL,
             Self::HCI_SYNCHRONOUS,
-            Self::HCI_NOTE,
+            Self::HCI_MONITOR_OTHER,
             Self::BLUETOOTH_MONITOR,
         ]
         .contains(&self)
@@ -150,7 +150,7 @@ pub enum Step<'a> {
 /// Reason why a file cannot be read further.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum FormatError {
     /// The beginning matches none of the formats.
     #[error("not a capture: it has no signature of pcap, pcapng or btsnoop")]
     Unknown,
@@ -161,16 +161,16 @@ pub enum Broken {
         /// Version in the file.
         version: u32,
     },
-    #[error("invalid length of {what}: {length} bytes")]
+    #[error("invalid length of {object}: {length} bytes")]
     Length {
         /// The object with this length.
-        what: &'static str,
+        object: &'static str,
         /// Length in the file, in bytes.
         length: u64,
     },
     /// The lengths at the two ends of a block differ.
     #[error("the lengths at the two ends of a block differ: {first} and {last} bytes")]
-    Ends {
+    LengthMismatch {
         /// Length at the beginning, in bytes.
         first: u32,
         /// Length at the end, in bytes.
@@ -179,9 +179,9 @@ pub enum Broken {
     /// A record of zeros, as in preallocated space that was never written.
     #[error("zeros instead of a packet: the capture was not written completely")]
     Zeros,
-    /// More interfaces than [`INTERFACE_LIMIT`].
-    #[error("more than {INTERFACE_LIMIT} interfaces")]
-    Interfaces,
+    /// More interfaces than [`MAX_INTERFACES`].
+    #[error("more than {MAX_INTERFACES} interfaces")]
+    TooManyInterfaces,
     /// A packet refers to an interface without a description before the packet.
     #[error("a packet refers to interface {0} before its description")]
     Interface(u32),
@@ -195,7 +195,7 @@ pub struct Reader {
     /// Time of the last packet.
     last: Time,
     /// Time of the last packet that was returned.
-    before: Time,
+    previous: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -210,7 +210,7 @@ impl Reader {
     /// results. [`Step::More`] changes no state; at the end of the file it means that the file is
     /// truncated.
     #[inline]
-    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
+    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FormatError> {
         let mut step = match &mut self.format {
             Some(Format::Pcap(pcap)) => pcap.step(bytes),
             Some(Format::Pcapng(pcapng)) => {
@@ -220,8 +220,8 @@ impl Reader {
             None => self.begin(bytes),
         };
         if let Ok(Step::Packet(packet, _)) = &mut step {
-            packet.steps_back = packet.at < self.before;
-            self.before = packet.at;
+            packet.is_out_of_order = packet.at < self.previous;
+            self.previous = packet.at;
         }
         step
     }
@@ -231,7 +231,7 @@ impl Reader {
         &self.interfaces
     }
 
-    fn begin<'a>(&mut self, bytes: &[u8]) -> Result<Step<'a>, Broken> {
+    fn begin<'a>(&mut self, bytes: &[u8]) -> Result<Step<'a>, FormatError> {
         let Some(magic) = bytes.first_chunk() else { return Ok(Step::More(4)) };
         if *magic == pcapng::SECTION {
             self.format = Some(Format::Pcapng(Pcapng::default()));
@@ -245,7 +245,7 @@ impl Reader {
             return Ok(Step::Other(btsnoop::HEADER));
         }
         if !pcap::is_magic(*magic) {
-            return Err(Broken::Unknown);
+            return Err(FormatError::Unknown);
         }
         let Some(header) = bytes.first_chunk() else { return Ok(Step::More(pcap::HEADER)) };
         let (pcap, interface) = Pcap::begin(header)?;

@@ -21,7 +21,7 @@ pub use leases::{Lease, LeaseLimits, Leases};
 use options::Options;
 
 /// Length of the field `chaddr` (RFC 2131, 2).
-const HARDWARE_LIMIT: usize = 16;
+const MAX_HARDWARE_LENGTH: usize = 16;
 /// Hardware type of Ethernet and Wi-Fi (`htype`).
 const ETHERNET: u8 = 1;
 
@@ -33,11 +33,11 @@ pub struct Message {
     /// `None` if the option was truncated, and in messages of BOOTP.
     pub kind: Option<Kind>,
     /// Transaction ID (`xid`), chosen by the client.
-    pub exchange: u32,
+    pub transaction_id: u32,
     /// Hardware address of the client.
     pub hardware: Hardware,
     /// Address that the client already has (`ciaddr`).
-    pub client: Option<Ipv4Addr>,
+    pub client_address: Option<Ipv4Addr>,
     /// Address that the server offers or assigns (`yiaddr`).
     pub assigned: Option<Ipv4Addr>,
     /// Address that the client requests (RFC 2132, 9.1).
@@ -45,17 +45,17 @@ pub struct Message {
     /// Lease time: granted in a reply, requested in a message of the client. [`Span::MAX`] for an
     /// infinite lease.
     pub lease: Option<Span>,
-    pub facts: Facts,
+    pub client_info: ClientInfo,
     /// Whether the message is truncated or broken after the hardware address, so that options may
     /// be missing.
-    pub is_partial: bool,
+    pub is_truncated: bool,
 }
 
 /// Facts that a client reports about itself. In texts, each byte that is neither visible ASCII nor
 /// a space is written as `\` with three decimal digits, and a backslash is doubled; each text has
 /// at most 1,020 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ClientInfo {
     /// Parameter request list: the option codes in the client's order, separated by commas, as in
     /// `1,3,6,15` (RFC 2132, 9.8).
     pub fingerprint: Option<Box<str>>,
@@ -93,7 +93,7 @@ pub enum Kind {
 pub struct Hardware {
     kind: u8,
     length: u8,
-    bytes: [u8; HARDWARE_LIMIT],
+    bytes: [u8; MAX_HARDWARE_LENGTH],
 }
 
 impl Message {
@@ -108,21 +108,21 @@ impl Message {
         let hardware = Hardware::read(*bytes.get(1)?, *bytes.get(2)?, bytes.get(28..44)?)?;
         let is_cut = bytes.len() < length;
         let (options, is_whole) = Options::read(bytes);
-        let may_be = is_cut && bytes.len() < options::BEGIN;
+        let may_be = is_cut && bytes.len() < options::OPTIONS_OFFSET;
         if !options.is_dhcp && !may_be {
             return None;
         }
         Some(Self {
             is_reply,
             kind: options.kind,
-            exchange: u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?),
+            transaction_id: u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?),
             hardware,
-            client: address(bytes.get(12..)?),
+            client_address: address(bytes.get(12..)?),
             assigned: address(bytes.get(16..)?),
             requested: address(&options.requested),
             lease: options.lease(),
-            facts: options.facts(),
-            is_partial: is_cut || !is_whole,
+            client_info: options.client_info(),
+            is_truncated: is_cut || !is_whole,
         })
     }
 }
@@ -133,9 +133,9 @@ fn address(bytes: &[u8]) -> Option<Ipv4Addr> {
     (!address.is_unspecified()).then_some(address)
 }
 
-impl Facts {
+impl ClientInfo {
     /// Replaces the facts that `later` contains, and keeps the others.
-    fn learn(&mut self, later: Self) {
+    fn update(&mut self, later: Self) {
         for (known, said) in [
             (&mut self.fingerprint, later.fingerprint),
             (&mut self.vendor, later.vendor),
@@ -166,7 +166,7 @@ impl From<u8> for Kind {
 
 impl Hardware {
     fn read(kind: u8, length: u8, field: &[u8]) -> Option<Self> {
-        let mut bytes = [0; HARDWARE_LIMIT];
+        let mut bytes = [0; MAX_HARDWARE_LENGTH];
         let there = field.get(..usize::from(length))?;
         bytes.get_mut(..there.len())?.copy_from_slice(there);
         Some(Self { kind, length, bytes })
@@ -185,8 +185,8 @@ impl Hardware {
 
 impl fmt::Display for Hardware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, byte) in self.as_bytes().iter().enumerate() {
-            write!(f, "{}{byte:02x}", if place == 0 { "" } else { ":" })?;
+        for (offset, byte) in self.as_bytes().iter().enumerate() {
+            write!(f, "{}{byte:02x}", if offset == 0 { "" } else { ":" })?;
         }
         Ok(())
     }

@@ -19,17 +19,17 @@ mod vlan;
 
 use std::net::IpAddr;
 
-pub use self::fragments::{Fragments, Whole};
+pub use self::fragments::{Fragments, Reassembled};
 pub use self::vlan::vlans;
 use crate::capture::LinkType;
 
 const TCP: u8 = 6;
 /// Maximum number of headers before IP, and of nested tunnels.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// An IP packet, or a fragment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct IpPacket<'a> {
     pub source: IpAddr,
     pub destination: IpAddr,
     /// Protocol number of the payload (IANA).
@@ -37,7 +37,7 @@ pub struct Datagram<'a> {
     /// The captured bytes of the payload.
     pub payload: &'a [u8],
     /// Number of payload bytes, captured or not.
-    pub carried: usize,
+    pub payload_length: usize,
     /// Number of bytes with all headers.
     pub length: usize,
     /// `None` if the packet is not a fragment.
@@ -66,7 +66,7 @@ pub struct Fragment {
 /// Reason why a frame yields no IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Opaque {
+pub enum SkipReason {
     /// The link type is unknown.
     Link(LinkType),
     /// The frame carries another protocol, given as an EtherType.
@@ -81,14 +81,14 @@ pub enum Opaque {
 
 /// The unread rest of a frame.
 #[derive(Clone, Copy)]
-struct Rest<'a> {
+struct Cursor<'a> {
     /// The captured bytes.
     bytes: &'a [u8],
     /// Length in bytes, captured or not.
     length: usize,
 }
 
-/// The next header of a [`Rest`].
+/// The next header of a [`Cursor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     Link(LinkType),
@@ -100,17 +100,17 @@ enum Layer {
 /// Returns the IP packet in a frame of `length` bytes, of which `frame` was captured. For nested
 /// tunnels, the result is the innermost packet.
 #[inline(always)]
-pub fn datagram<'a>(
+pub fn ip_packet<'a>(
     link: LinkType,
     frame: &'a [u8],
     length: usize,
-) -> Result<Datagram<'a>, Opaque> {
-    let rest = Rest { bytes: frame, length: length.max(frame.len()) };
+) -> Result<IpPacket<'a>, SkipReason> {
+    let rest = Cursor { bytes: frame, length: length.max(frame.len()) };
     // Fast path: most packets are TCP over IPv4 directly after the Ethernet header, and TCP is not
     // a tunnel. The result is large, and inlining avoids a copy.
     if link == LinkType::ETHERNET
         && let Some([0x08, 0x00, .., TCP]) = frame.get(12..24)
-        && let Some(found) = rest.after(14).and_then(ip::v4)
+        && let Some(found) = rest.skip(14).and_then(ip::v4)
     {
         return Ok(found);
     }
@@ -118,29 +118,29 @@ pub fn datagram<'a>(
 }
 
 #[inline(never)]
-fn innermost(link: LinkType, rest: Rest<'_>) -> Result<Datagram<'_>, Opaque> {
-    let mut found = ip_in(Layer::Link(link), rest)?;
-    for _ in 0..DEPTH {
-        let Some((layer, rest)) = tunnel::inside(&found) else { break };
-        let Ok(inner) = ip_in(layer, rest) else { break };
-        found = Datagram { is_tunnelled: true, ..inner };
+fn innermost(link: LinkType, rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
+    let mut found = find_ip(Layer::Link(link), rest)?;
+    for _ in 0..MAX_DEPTH {
+        let Some((layer, rest)) = tunnel::decapsulate(&found) else { break };
+        let Ok(inner) = find_ip(layer, rest) else { break };
+        found = IpPacket { is_tunnelled: true, ..inner };
     }
     Ok(found)
 }
 
-fn ip_in(mut layer: Layer, mut rest: Rest<'_>) -> Result<Datagram<'_>, Opaque> {
-    for _ in 0..DEPTH {
+fn find_ip(mut layer: Layer, mut rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
+    for _ in 0..MAX_DEPTH {
         (layer, rest) = match layer {
-            Layer::Ip => return ip::datagram(rest).ok_or(Opaque::Broken),
-            Layer::Link(link) => link::behind(link, rest)?,
-            Layer::Ether(protocol) => link::behind_ether(protocol, rest)?,
+            Layer::Ip => return ip::ip_packet(rest).ok_or(SkipReason::Broken),
+            Layer::Link(link) => link::read_link_header(link, rest)?,
+            Layer::Ether(protocol) => link::read_ether_header(protocol, rest)?,
         };
     }
-    Err(Opaque::Broken)
+    Err(SkipReason::Broken)
 }
 
-impl<'a> Rest<'a> {
-    fn after(self, count: usize) -> Option<Self> {
+impl<'a> Cursor<'a> {
+    fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
         Some(Self { bytes, length: self.length - count })
     }

@@ -4,11 +4,11 @@
 //! captured connection and reports the request, the response and the times of each exchange. Bodies
 //! are not kept; of a header, only the values in [`Request`] and [`Response`] are kept.
 
-mod assembly;
 mod chunked;
+mod cursor;
 mod fields;
+mod head_reader;
 mod range;
-mod rest;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -17,17 +17,19 @@ mod transactions;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-pub use self::assembly::HEAD_LIMIT;
-pub use self::fields::{AGENT_LIMIT, CODING_LIMIT, CONTENT_TYPE_LIMIT};
-pub use self::range::{Asked, ContentRange};
-pub use self::transaction::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
-pub use self::transactions::{OUTSTANDING, Transactions};
-use crate::{HostName, LIMIT, Peek};
+pub use self::fields::{MAX_CONTENT_CODING_LENGTH, MAX_CONTENT_TYPE_LENGTH, MAX_USER_AGENT_LENGTH};
+pub use self::head_reader::MAX_HEAD_LENGTH;
+pub use self::range::{ContentRange, RequestedRange};
+pub use self::transaction::{
+    CapturedBody, Framing, Outcome, Request, Response, Summary, Transaction,
+};
+pub use self::transactions::{MAX_PENDING_REQUESTS, Transactions};
+use crate::{HostName, MAX_PEEK_LENGTH, Peek};
 
 /// Maximum number of fields in a header.
-pub const FIELD_LIMIT: usize = 128;
+pub const MAX_FIELDS: usize = 128;
 /// Maximum length of a method; registered methods have at most 17 letters.
-const METHOD_LIMIT: usize = 32;
+const MAX_METHOD_LENGTH: usize = 32;
 /// Connection preface of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -132,7 +134,7 @@ fn port(digits: &[u8]) -> Option<u16> {
 }
 
 /// Reads the first bytes of a client's stream until the end of the header, because a second `Host`
-/// field may follow the first. Returns [`Peek::No`] after [`LIMIT`] bytes at the latest.
+/// field may follow the first. Returns [`Peek::No`] after [`MAX_PEEK_LENGTH`] bytes at the latest.
 pub fn head(bytes: &[u8]) -> Peek<Head> {
     if bytes.starts_with(PREFACE) {
         return Peek::Complete(Head::Http2);
@@ -141,13 +143,13 @@ pub fn head(bytes: &[u8]) -> Peek<Head> {
         // A shorter header could begin like the preface; one more byte decides.
         return Peek::More(bytes.len() + 1);
     }
-    let bytes = &bytes[..bytes.len().min(LIMIT)];
+    let bytes = &bytes[..bytes.len().min(MAX_PEEK_LENGTH)];
     let line = bytes.trim_ascii_start();
     // The parser would wait for the end of a method without a limit.
-    if line.len() > METHOD_LIMIT && !line[..=METHOD_LIMIT].contains(&b' ') {
+    if line.len() > MAX_METHOD_LENGTH && !line[..=MAX_METHOD_LENGTH].contains(&b' ') {
         return Peek::No;
     }
-    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
@@ -163,7 +165,7 @@ pub fn head(bytes: &[u8]) -> Peek<Head> {
             _ => Peek::No,
         };
     }
-    let authority = match absolute(target) {
+    let authority = match absolute_authority(target) {
         Some(authority) => Authority::parse(authority),
         None => host(request.headers),
     };
@@ -171,7 +173,7 @@ pub fn head(bytes: &[u8]) -> Peek<Head> {
 }
 
 /// The authority of an absolute URL, without the user name.
-fn absolute(target: &str) -> Option<&[u8]> {
+fn absolute_authority(target: &str) -> Option<&[u8]> {
     let (scheme, rest) = target.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return None;

@@ -30,4 +30,4 @@ pub mod tls;
 pub mod udp;
 
 pub use name::HostName;
-pub use peek::{LIMIT, Peek};
+pub use peek::{MAX_PEEK_LENGTH, Peek};

@@ -2,4 +2,4 @@
 
 mod subtype;
 
-pub use self::subtype::{AddAddress, Capable, Join, Mapping, Number, Sequence, Subtype};
+pub use self::subtype::{AddAddress, Capable, DataSequence, Dss, Join, Mapping, Subtype};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Maximum length in text; 255 bytes on the wire (RFC 1035).
-const NAME_LIMIT: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 /// Maximum length of a label (RFC 1035).
-const LABEL_LIMIT: usize = 63;
+const MAX_LABEL_LENGTH: usize = 63;
 
 /// A fully qualified host name: labels of letters, digits, hyphens and underscores, separated by
 /// dots, 1 to 253 bytes, in lower case, without a trailing dot, and never an IP address. Names in
@@ -19,12 +19,12 @@ impl HostName {
     /// an invalid name.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(b".").unwrap_or(bytes);
-        if bytes.is_empty() || bytes.len() > NAME_LIMIT {
+        if bytes.is_empty() || bytes.len() > MAX_NAME_LENGTH {
             return None;
         }
         let mut last: &[u8] = &[];
         for label in bytes.split(|byte| *byte == b'.') {
-            let fits = (1..=LABEL_LIMIT).contains(&label.len());
+            let fits = (1..=MAX_LABEL_LENGTH).contains(&label.len());
             if !fits || !label.iter().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(b)) {
                 return None;
             }

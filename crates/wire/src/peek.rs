@@ -2,7 +2,7 @@
 
 /// Maximum number of bytes read before a peek gives up. A typical first message of a client has a
 /// tenth of this, including post-quantum key shares and cookies.
-pub const LIMIT: usize = 16 * 1024;
+pub const MAX_PEEK_LENGTH: usize = 16 * 1024;
 
 /// The result of reading the first bytes of a stream. The input always starts at offset 0 of the
 /// stream: with more bytes, [`Peek::Complete`] and [`Peek::No`] do not change.
@@ -27,8 +27,9 @@ impl<T> Peek<T> {
         }
     }
 
-    /// [`Peek::More`] for a message of `whole` bytes; [`Peek::No`] if it is longer than [`LIMIT`].
+    /// [`Peek::More`] for a message of `whole` bytes; [`Peek::No`] if it is longer than
+    /// [`MAX_PEEK_LENGTH`].
     pub(crate) fn more_within_limit(whole: usize) -> Self {
-        if whole > LIMIT { Self::No } else { Self::More(whole) }
+        if whole > MAX_PEEK_LENGTH { Self::No } else { Self::More(whole) }
     }
 }

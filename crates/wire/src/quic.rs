@@ -3,36 +3,36 @@
 //! [`Initials`] reads the ClientHello of a client, from packets whose keys are derived from their
 //! own headers. [`header`] reads packet headers, which need no keys.
 
-mod assembly;
 mod frame;
 pub mod header;
 mod keys;
 mod packet;
+mod reassembly;
 #[cfg(test)]
 mod tests;
 
 use crate::Peek;
-use crate::tls::hello::{self, Stop};
-use crate::tls::{Carrier, ClientHello, Offer};
-use assembly::Assembly;
+use crate::tls::hello::{self, HelloError};
+use crate::tls::{ClientHello, ClientHelloDetails, Transport};
 use keys::Keys;
 use packet::Initial;
+use reassembly::Reassembly;
 
 /// Maximum number of datagrams of a client that are read. A ClientHello has one or, with long key
 /// shares, two datagrams; retransmissions add some.
-pub const DATAGRAM_LIMIT: usize = 8;
+pub const MAX_DATAGRAMS: usize = 8;
 /// Maximum number of packets read from a datagram.
-const PACKET_LIMIT: usize = 4;
+const MAX_PACKETS: usize = 4;
 /// Minimum length of the random destination connection ID in a client's first packet (RFC 9000,
 /// 7.2).
-const FIRST_ID: usize = 8;
+const MIN_FIRST_CID_LENGTH: usize = 8;
 
 /// The first datagrams of one QUIC client, from one address and port to another.
 #[derive(Default)]
 pub struct Initials {
     datagrams: usize,
     keys: Option<Keys>,
-    hello: Assembly,
+    crypto: Reassembly,
 }
 
 impl Initials {
@@ -42,43 +42,47 @@ impl Initials {
 
     /// Reads the next datagram of the client. [`Peek::More`] counts bytes of the ClientHello, not
     /// of the datagrams. Returns [`Peek::No`] if the first datagram is not QUIC of a known version,
-    /// if a datagram contains frames that no client sends, and after [`DATAGRAM_LIMIT`] datagrams
+    /// if a datagram contains frames that no client sends, and after [`MAX_DATAGRAMS`] datagrams
     /// at the latest. Lost and duplicate datagrams, and later ones that cannot be decrypted, have
     /// no effect.
     pub fn datagram(&mut self, bytes: &[u8]) -> Peek<ClientHello> {
-        if self.datagrams >= DATAGRAM_LIMIT {
+        if self.datagrams >= MAX_DATAGRAMS {
             return Peek::No;
         }
         self.datagrams += 1;
         let mut rest = bytes;
-        for _ in 0..PACKET_LIMIT {
+        for _ in 0..MAX_PACKETS {
             // Packets of other types follow the Initial packets.
             let Some((initial, after)) = Initial::parse(rest) else { break };
             if let Some(frames) = self.open(&initial)
-                && frame::read(&frames, &mut self.hello).is_none()
+                && frame::read(&frames, &mut self.crypto).is_none()
             {
-                return self.give_up();
+                return self.reject();
             }
             rest = after;
         }
         if self.keys.is_none() {
-            return self.give_up();
+            return self.reject();
         }
-        match hello::read(self.hello.beginning()) {
+        match hello::read(self.crypto.contiguous()) {
             Ok(hello) => Peek::Complete(hello),
-            Err(Stop::Short { whole }) if self.datagrams < DATAGRAM_LIMIT => Peek::More(whole),
-            Err(Stop::Short { .. } | Stop::Broken) => self.give_up(),
+            Err(HelloError::Incomplete { message_length: whole })
+                if self.datagrams < MAX_DATAGRAMS =>
+            {
+                Peek::More(whole)
+            }
+            Err(HelloError::Incomplete { .. } | HelloError::Invalid) => self.reject(),
         }
     }
 
     /// The values of the ClientHello so far. More datagrams may complete it after
     /// [`Peek::Complete`].
-    pub fn offer(&self) -> Option<Offer> {
-        Offer::read(self.hello.beginning(), Carrier::Quic)
+    pub fn hello_details(&self) -> Option<ClientHelloDetails> {
+        ClientHelloDetails::read(self.crypto.contiguous(), Transport::Quic)
     }
 
-    fn give_up(&mut self) -> Peek<ClientHello> {
-        self.datagrams = DATAGRAM_LIMIT;
+    fn reject(&mut self) -> Peek<ClientHello> {
+        self.datagrams = MAX_DATAGRAMS;
         Peek::No
     }
 
@@ -89,10 +93,10 @@ impl Initials {
         }
         // A later packet with other keys follows a Retry of the server; the ClientHello starts
         // again, unchanged.
-        if self.keys.is_none() && initial.destination.len() < FIRST_ID {
+        if self.keys.is_none() && initial.destination_cid.len() < MIN_FIRST_CID_LENGTH {
             return None;
         }
-        let keys = Keys::of_client(initial.version, initial.destination)?;
+        let keys = Keys::of_client(initial.version, initial.destination_cid)?;
         let frames = initial.open(&keys)?;
         self.keys = Some(keys);
         Some(frames)

@@ -90,7 +90,7 @@ pub(crate) fn sealed(
 }
 
 /// An Initial packet of either endpoint between two connection IDs, with a payload of at least
-/// `least` bytes.
+/// `min` bytes.
 pub(crate) fn sealed_by(
     side: Side,
     version: Version,
@@ -98,7 +98,7 @@ pub(crate) fn sealed_by(
     packet: u32,
     token: &[u8],
     frames: &[u8],
-    least: usize,
+    min: usize,
 ) -> Vec<u8> {
     let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap().quic_suite().unwrap();
     let keys = suite.keys(ID, side, version);
@@ -107,7 +107,7 @@ pub(crate) fn sealed_by(
         _ => (0xc3, 1),
     };
     let mut payload = frames.to_vec();
-    payload.resize(payload.len().max(least), 0);
+    payload.resize(payload.len().max(min), 0);
     let mut header = [&[first][..], &wire.to_be_bytes()].concat();
     for id in [to, from] {
         header.push(id.len() as u8);

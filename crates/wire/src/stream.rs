@@ -1,24 +1,24 @@
 //! The two directions of a connection, as read by a passive observer.
 //!
-//! Parsers take one [`Piece`] after the other; [`Turns`] infers [`Exchange`]s from the directions
-//! only.
+//! Parsers take one [`Piece`] after the other; [`ExchangeDetector`] infers [`Exchange`]s from the
+//! directions only.
 
+mod exchanges;
 mod piece;
-mod turns;
 
+pub use exchanges::{Exchange, ExchangeDetector};
 pub use piece::Piece;
-pub use turns::{Exchange, Turns};
 
 /// An endpoint of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
+pub enum Endpoint {
     /// The endpoint that initiated the connection.
     Client,
     /// The endpoint that accepted the connection.
     Server,
 }
 
-impl End {
+impl Endpoint {
     /// The opposite endpoint.
     pub const fn other(self) -> Self {
         match self {

@@ -5,7 +5,7 @@ mod seq;
 #[cfg(test)]
 mod tests;
 
-pub use self::options::{Options, SackBlocks, Stamps};
+pub use self::options::{Options, SackBlocks, Timestamps};
 pub use self::seq::Seq;
 
 /// Length of a header without options.
@@ -15,9 +15,9 @@ const HEADER: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
     /// Source port.
-    pub from: u16,
+    pub source_port: u16,
     /// Destination port.
-    pub to: u16,
+    pub destination_port: u16,
     /// Sequence number of the first byte, or of the SYN.
     pub seq: Seq,
     /// Next sequence number that the sender expects; undefined without [`Flags::ACK`].
@@ -31,7 +31,7 @@ pub struct Segment<'a> {
     /// Number of payload bytes, captured or not.
     pub length: u32,
     /// Identification field of the IPv4 packet (RFC 791); 0 if unknown.
-    pub packet: u16,
+    pub ip_id: u16,
 }
 
 /// The control bits of a segment (RFC 9293, 3.1).
@@ -78,8 +78,8 @@ impl<'a> Segment<'a> {
         }
         let options = bytes.get(HEADER..header.min(bytes.len())).unwrap_or_default();
         Some(Self {
-            from: short(0),
-            to: short(2),
+            source_port: short(0),
+            destination_port: short(2),
             seq: Seq(long(4)),
             ack: Seq(long(8)),
             flags: Flags(fixed[13]),
@@ -87,7 +87,7 @@ impl<'a> Segment<'a> {
             options: Options::new(options, bytes.len() < header),
             payload: bytes.get(header..bytes.len().min(length)).unwrap_or_default(),
             length: u32::try_from(length - header).ok()?,
-            packet: 0,
+            ip_id: 0,
         })
     }
 

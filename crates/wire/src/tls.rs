@@ -3,33 +3,33 @@
 //!
 //! [`client_hello`] reads the server name and the protocols from the first bytes of a client, as
 //! soon as they are available. A [`Session`] follows both directions of a connection: the client's
-//! [offer](Offer), the server's [choice](Choice), the end of the handshake, and exchanges inferred
-//! from sizes, times and directions of encrypted records.
+//! [offer](ClientHelloDetails), the server's [choice](ServerHello), the end of the handshake, and
+//! exchanges inferred from sizes, times and directions of encrypted records.
 
-mod choice;
-mod fields;
+mod cursor;
 pub(crate) mod hello;
+mod hello_details;
 mod ja4;
-mod offer;
 mod reader;
 mod record;
+mod server_hello;
 mod session;
 #[cfg(test)]
 mod tests;
 
-pub use choice::Choice;
-pub use offer::{Offer, VERSION_LIMIT, Version, is_grease};
-pub use session::{ALERT_LIMIT, Alert, Session, TRIES, Times};
+pub use hello_details::{ClientHelloDetails, MAX_VERSIONS, Version, is_grease};
+pub use server_hello::ServerHello;
+pub use session::{Alert, MAX_ALERTS, MAX_FAILED_RESYNCS, Session, Times};
 
-use crate::{HostName, LIMIT, Peek};
-use hello::Stop;
+use crate::{HostName, MAX_PEEK_LENGTH, Peek};
+use hello::HelloError;
 
 /// Maximum number of protocols read from a ClientHello.
-pub const PROTOCOL_LIMIT: usize = 16;
+pub const MAX_PROTOCOLS: usize = 16;
 
 /// Transport of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum Transport {
     /// TLS records over TCP.
     Tcp,
     /// CRYPTO frames of QUIC.
@@ -44,20 +44,21 @@ pub struct ClientHello {
     /// invalid.
     pub server_name: Option<HostName>,
     /// Protocols that the client offers (ALPN) in order of preference, as on the wire: `h2`,
-    /// `http/1.1`. Some may be GREASE values (RFC 8701). At most the first [`PROTOCOL_LIMIT`].
+    /// `http/1.1`. Some may be GREASE values (RFC 8701). At most the first [`MAX_PROTOCOLS`].
     pub protocols: Vec<Vec<u8>>,
 }
 
 /// Reads the first bytes of a client's TCP stream. The ClientHello may be split into any number of
-/// records; later bytes are ignored. Returns [`Peek::No`] after [`LIMIT`] bytes at the latest.
+/// records; later bytes are ignored. Returns [`Peek::No`] after [`MAX_PEEK_LENGTH`] bytes at the
+/// latest.
 pub fn client_hello(bytes: &[u8]) -> Peek<ClientHello> {
-    let bytes = &bytes[..bytes.len().min(LIMIT)];
+    let bytes = &bytes[..bytes.len().min(MAX_PEEK_LENGTH)];
     let records = record::join(bytes);
     match hello::read(&records.message) {
         Ok(hello) => Peek::Complete(hello),
-        Err(Stop::Broken) => Peek::No,
-        Err(Stop::Short { .. }) if records.broken => Peek::No,
-        Err(Stop::Short { whole }) => {
+        Err(HelloError::Invalid) => Peek::No,
+        Err(HelloError::Incomplete { .. }) if records.is_invalid => Peek::No,
+        Err(HelloError::Incomplete { message_length: whole }) => {
             let missing = records.header_missing + (whole - records.message.len());
             Peek::more_within_limit(bytes.len() + missing)
         }

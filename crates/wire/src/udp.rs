@@ -7,9 +7,9 @@ const HEADER: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Source port.
-    pub from: u16,
+    pub source_port: u16,
     /// Destination port.
-    pub to: u16,
+    pub destination_port: u16,
     /// The captured bytes of the payload.
     pub payload: &'a [u8],
     /// Number of payload bytes, captured or not.
@@ -29,7 +29,12 @@ impl<'a> Datagram<'a> {
             return None;
         }
         let payload = bytes.get(HEADER..bytes.len().min(declared)).unwrap_or_default();
-        Some(Self { from: short(0), to: short(2), payload, length: declared - HEADER })
+        Some(Self {
+            source_port: short(0),
+            destination_port: short(2),
+            payload,
+            length: declared - HEADER,
+        })
     }
 }
 
@@ -43,7 +48,8 @@ mod tests {
 
     #[test]
     fn the_header_gives_ports_and_length() {
-        let whole = Datagram { from: 5_353, to: 53, payload: b"abc", length: 3 };
+        let whole =
+            Datagram { source_port: 5_353, destination_port: 53, payload: b"abc", length: 3 };
         assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with UDP options");
         assert_eq!(Datagram::read(&DATAGRAM[..11], 11), Some(whole));
         let cut = Datagram { payload: b"a", ..whole };

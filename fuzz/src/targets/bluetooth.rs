@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_wire::bluetooth::{CONNECTIONS, Event, Host, STREAMS, StreamId};
+use manyways_wire::bluetooth::{Event, Host, MAX_CONNECTIONS, MAX_STREAMS, StreamId};
 use manyways_wire::capture::{Interface, LinkType, Packet, Reader, Step};
 
 pub(super) const BLUETOOTH_WORDS: &[&str] = &[
@@ -18,7 +18,7 @@ pub(super) const BLUETOOTH_WORDS: &[&str] = &[
 /// A capture file. Then the same bytes as a sequence of packets of one connection, each preceded by
 /// a byte with its length and direction.
 pub(super) fn bluetooth(bytes: &[u8]) {
-    let (mut reader, mut watched, mut rest) = (Reader::default(), Watched::default(), bytes);
+    let (mut reader, mut watched, mut rest) = (Reader::default(), CheckedHost::default(), bytes);
     loop {
         match reader.step(rest) {
             Ok(Step::Packet(packet, length)) => {
@@ -31,8 +31,9 @@ pub(super) fn bluetooth(bytes: &[u8]) {
     }
     watched.finish();
 
-    let mut watched = Watched::default();
-    let interface = Interface { link: LinkType::HCI_DATA, snap: 0, name: String::new(), lost: 0 };
+    let mut watched = CheckedHost::default();
+    let interface =
+        Interface { link: LinkType::HCI_DATA, snap_length: 0, name: String::new(), dropped: 0 };
     let mut rest = bytes;
     while let Some((first, behind)) = rest.split_first() {
         let (packet, next) = behind.split_at(behind.len().min(usize::from(first >> 1)));
@@ -46,8 +47,8 @@ pub(super) fn bluetooth(bytes: &[u8]) {
             bytes: &whole[..there],
             length: whole.len(),
             is_sent: Some(first & 1 == 0),
-            lost_before: 0,
-            steps_back: false,
+            dropped_before: 0,
+            is_out_of_order: false,
         };
         watched.handle(&interface, &packet);
         rest = next;
@@ -57,35 +58,35 @@ pub(super) fn bluetooth(bytes: &[u8]) {
 
 /// A host, and the delivered bytes of its streams.
 #[derive(Default)]
-struct Watched {
+struct CheckedHost {
     host: Host,
     bytes: BTreeMap<StreamId, u64>,
 }
 
-impl Watched {
+impl CheckedHost {
     fn handle(&mut self, interface: &Interface, packet: &Packet<'_>) {
         self.host.handle(interface, packet, |data| {
             assert!(data.piece.bytes.len() as u64 <= data.piece.length);
             *self.bytes.entry(data.stream).or_default() += data.piece.length;
         });
-        self.look();
+        self.check_streams();
     }
 
     /// A finished stream delivered at most its counted bytes, and its identifier is not reused.
-    fn look(&mut self) {
+    fn check_streams(&mut self) {
         while let Some(event) = self.host.poll() {
             let Event::Stream(stream) = event else { continue };
             let brought = self.bytes.remove(&stream.id).unwrap_or(0);
             assert!(brought <= stream.bytes && stream.uncaptured <= stream.bytes);
             assert!(stream.credits.is_none_or(|credits| credits.spent <= credits.granted));
         }
-        assert!(self.bytes.len() <= CONNECTIONS * STREAMS);
+        assert!(self.bytes.len() <= MAX_CONNECTIONS * MAX_STREAMS);
     }
 
     fn finish(mut self) {
         let bytes = &mut self.bytes;
         self.host.finish(|data| *bytes.entry(data.stream).or_default() += data.piece.length);
-        self.look();
+        self.check_streams();
         assert!(self.bytes.is_empty(), "every stream ends");
     }
 }

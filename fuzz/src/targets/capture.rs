@@ -1,7 +1,7 @@
 //! Captures, their frames, and the segments in the frames.
 
-use manyways_wire::capture::{INTERFACE_LIMIT, LinkType, Reader, Step};
-use manyways_wire::frame::{self, Datagram};
+use manyways_wire::capture::{LinkType, MAX_INTERFACES, Reader, Step};
+use manyways_wire::frame::{self, IpPacket};
 use manyways_wire::tcp::Segment;
 
 pub(super) const CAPTURE_WORDS: &[&str] = &[
@@ -37,10 +37,10 @@ fn packets(file: &[u8], more: usize) -> (u64, u64, usize) {
             Ok(Step::Packet(packet, length)) => {
                 assert!(length > 0 && packet.bytes.len() <= packet.length);
                 let link = reader.interfaces()[packet.interface].link;
-                if let Ok(found) = frame::datagram(link, packet.bytes, packet.length) {
-                    look(&found);
+                if let Ok(found) = frame::ip_packet(link, packet.bytes, packet.length) {
+                    check_datagram(&found);
                 }
-                let said = packet.at.as_nanos() ^ packet.lost_before;
+                let said = packet.at.as_nanos() ^ packet.dropped_before;
                 sum = sum.rotate_left(5).wrapping_add(said).wrapping_add(packet.length as u64);
                 count += 1;
                 at += length;
@@ -58,7 +58,7 @@ fn packets(file: &[u8], more: usize) -> (u64, u64, usize) {
                 break;
             }
         }
-        assert!(at <= end && reader.interfaces().len() <= INTERFACE_LIMIT);
+        assert!(at <= end && reader.interfaces().len() <= MAX_INTERFACES);
     }
     (count, sum, at)
 }
@@ -69,18 +69,18 @@ pub(super) fn frame(bytes: &[u8]) {
     let Some((link, frame)) = bytes.split_first_chunk() else { return };
     let link = LinkType(u16::from_be_bytes(*link));
     for there in [frame, &frame[..frame.len() / 4]] {
-        if let Ok(found) = frame::datagram(link, there, frame.len()) {
-            look(&found);
+        if let Ok(found) = frame::ip_packet(link, there, frame.len()) {
+            check_datagram(&found);
         }
     }
 }
 
-fn look(found: &Datagram<'_>) {
-    assert!(found.payload.len() <= found.carried && found.carried <= found.length);
-    let Some(segment) = Segment::read(found.payload, found.carried) else { return };
+fn check_datagram(found: &IpPacket<'_>) {
+    assert!(found.payload.len() <= found.payload_length && found.payload_length <= found.length);
+    let Some(segment) = Segment::read(found.payload, found.payload_length) else { return };
     assert!(segment.payload.len() <= segment.length as usize);
     let options = segment.options;
     assert!(options.sack().as_slice().len() <= 4);
     assert!(options.window_scale().is_none_or(|scale| scale <= 14));
-    let _ = (options.mss(), options.mptcp().count(), options.stamps(), segment.end());
+    let _ = (options.mss(), options.mptcp().count(), options.timestamps(), segment.end());
 }

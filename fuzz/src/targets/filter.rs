@@ -1,6 +1,6 @@
 //! A filter: any text, and a packet of the same bytes.
 
-use manyways_flows::filter::{Candidate, Filter, FilterError, Problem};
+use manyways_flows::filter::{Candidate, Filter, FilterError, FilterErrorKind};
 use manyways_wire::capture::LinkType;
 use manyways_wire::frame;
 
@@ -44,7 +44,7 @@ pub(super) fn filter(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let filter: Filter = match text.parse() {
         Ok(filter) => filter,
-        Err(FilterError { at, problem }) => {
+        Err(FilterError { at, kind: problem }) => {
             assert!(text.get(at).is_some() && !problem.hint().is_empty(), "{problem}");
             return;
         }
@@ -53,9 +53,9 @@ pub(super) fn filter(bytes: &[u8]) {
     match said.parse::<Filter>() {
         Ok(read) => assert_eq!(read, filter, "{said}"),
         // The printed text is explicit, so the filter may exceed the size limit.
-        Err(error) => assert_eq!(error.problem, Problem::Large, "{said}"),
+        Err(error) => assert_eq!(error.kind, FilterErrorKind::TooLarge, "{said}"),
     }
-    let found = frame::datagram(LinkType::RAW, bytes, bytes.len());
+    let found = frame::ip_packet(LinkType::RAW, bytes, bytes.len());
     let candidate = Candidate {
         link: LinkType::ETHERNET,
         frame: bytes,

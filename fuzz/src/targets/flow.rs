@@ -2,7 +2,7 @@
 
 use manyways_flows::flow::Connection;
 use manyways_unit::{Span, Time};
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::{Flags, Segment};
 
 /// A data segment at the current position, an acknowledgement of everything, a SYN, and a FIN.
@@ -56,7 +56,7 @@ pub(super) fn tcp_flow(bytes: &[u8]) {
             && let Some((&[b0, b1, e0, e1], behind)) = rest.split_first_chunk()
         {
             rest = behind;
-            let block = [relative(b0, b1), relative(e0, e1)].map(|place| ack.wrapping_add(place));
+            let block = [relative(b0, b1), relative(e0, e1)].map(|offset| ack.wrapping_add(offset));
             options.extend([1, 1, 5, 10]);
             options.extend(block.map(u32::to_be_bytes).concat());
         }
@@ -66,8 +66,8 @@ pub(super) fn tcp_flow(bytes: &[u8]) {
         header.extend(options);
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let Some(segment) = Segment::read(&header, header.len() + length) else { continue };
-        connection.handle(now, [End::Client, End::Server][from], &segment);
-        if segment.end().after(manyways_wire::tcp::Seq(ends[from].0)) > 0 {
+        connection.handle(now, [Endpoint::Client, Endpoint::Server][from], &segment);
+        if segment.end().distance_from(manyways_wire::tcp::Seq(ends[from].0)) > 0 {
             ends[from].0 = segment.end().0;
         }
     }
@@ -75,22 +75,22 @@ pub(super) fn tcp_flow(bytes: &[u8]) {
 }
 
 /// Invariants of any connection.
-fn check(connection: &Connection, lasts: Span) {
-    for end in [End::Client, End::Server] {
-        let _ = (connection.windows(end), connection.limited_by(end), connection.hello(end));
+fn check(connection: &Connection, duration: Span) {
+    for end in [Endpoint::Client, Endpoint::Server] {
+        let _ = (connection.windows(end), connection.limited_by(end), connection.syn_options(end));
         if let Some(stream) = connection.stream(end) {
             let counts = stream.counts();
-            let again = counts.again;
-            let repairs = again.fast + again.timeout + again.probe;
-            assert!(counts.lost_before + counts.lost_behind == repairs, "{counts:?}");
-            assert!(stream.near().least().is_none_or(|least| least <= lasts));
+            let retransmissions = counts.retransmissions;
+            let repairs = retransmissions.fast + retransmissions.timeout + retransmissions.probe;
+            assert!(counts.lost_before + counts.lost_after == repairs, "{counts:?}");
+            assert!(stream.receiver_rtt().min().is_none_or(|min| min <= duration));
             assert!(stream.acked() >= stream.first());
         }
-        if let Some(releases) = connection.releases(end) {
-            let (far, whole) = (releases.far(), releases.whole());
-            assert!(far.least().is_none_or(|least| least <= lasts), "{far:?}");
+        if let Some(ack_clock) = connection.ack_clock(end) {
+            let (far, whole) = (ack_clock.sender_rtt(), ack_clock.full_rtt());
+            assert!(far.min().is_none_or(|min| min <= duration), "{far:?}");
             assert!(whole.count() <= far.count());
         }
     }
-    let _ = (connection.first_window(), connection.is_valid(), connection.first_fin());
+    let _ = (connection.initial_window(), connection.is_valid(), connection.first_fin());
 }

@@ -1,9 +1,9 @@
 //! Segments with MPTCP options, and the connections that they form.
 
 use manyways_flows::flow::Handshake;
-use manyways_flows::mptcp::{ADDRESSES, Connections, Limits, Summary};
+use manyways_flows::mptcp::{Connections, FlowSummary, Limits, MAX_ADDRESSES};
 use manyways_unit::{Span, Time};
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::Segment;
 
 pub(super) const WORDS: &[&str] = &[
@@ -16,7 +16,8 @@ pub(super) const WORDS: &[&str] = &[
     "\u{1e}\u{8}\u{30}\u{1}addr",
 ];
 
-const LIMITS: Limits = Limits { connections: 4, subflows: 8, each: 3, idle: Span::from_secs(9) };
+const LIMITS: Limits =
+    Limits { connections: 4, subflows: 8, subflows_per_connection: 3, idle: Span::from_secs(9) };
 
 /// Each segment has a byte with its flow and direction, one with its flags, one with the length of
 /// its options, and the options. Flags of 0xff end the flow.
@@ -29,11 +30,12 @@ pub(super) fn mptcp(bytes: &[u8]) {
         now += Span::from_millis(u64::from(*which));
         let flow = u64::from(which >> 1 & 0xf);
         if *flags == 0xff {
-            let handshake = Handshake { syn: Some(now), done: Some(now), ..Handshake::default() };
+            let handshake =
+                Handshake { syn: Some(now), completed: Some(now), ..Handshake::default() };
             let bytes = [Some(u64::from(*length)), None];
-            connections.ended(flow, &Summary { started: now, handshake, bytes });
+            connections.on_flow_end(flow, &FlowSummary { started: now, handshake, bytes });
         } else {
-            let from = if which & 1 == 0 { End::Client } else { End::Server };
+            let from = if which & 1 == 0 { Endpoint::Client } else { Endpoint::Server };
             let header = ((20 + options.len()).next_multiple_of(4) << 2) as u8;
             let fixed = [0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, header, *flags, 1, 0, 0, 0, 0, 0];
             // Missing bytes of the last four count as truncated.
@@ -42,26 +44,29 @@ pub(super) fn mptcp(bytes: &[u8]) {
             connections.handle(now, flow, from, &segment);
         }
         assert!(connections.len() <= LIMITS.connections + 1);
-        told += told_well(&mut connections);
+        told += check_finished(&mut connections);
     }
     connections.finish();
-    told += told_well(&mut connections);
+    told += check_finished(&mut connections);
     let dropped = connections.dropped();
     assert!(connections.is_empty() && dropped.evicted + dropped.idle <= told);
 }
 
 /// Checks all finished connections and returns their number.
-fn told_well(connections: &mut Connections) -> u64 {
+fn check_finished(connections: &mut Connections) -> u64 {
     let mut told = 0;
     while let Some(row) = connections.poll() {
-        assert!(row.subflows.len() <= LIMITS.each && row.addresses.len() <= ADDRESSES);
-        let share = row.share_of_primary(End::Client);
+        assert!(
+            row.subflows.len() <= LIMITS.subflows_per_connection
+                && row.addresses.len() <= MAX_ADDRESSES
+        );
+        let share = row.share_of_primary(Endpoint::Client);
         assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)));
         for subflow in &row.subflows {
             let _ = (row.join_delay(subflow), subflow.handshake_delay());
         }
         let mapped: u64 = row.subflows.iter().filter_map(|subflow| subflow.mapped[0]).sum();
-        assert!(row.reinjected(End::Client).is_none_or(|again| again <= mapped));
+        assert!(row.reinjected(Endpoint::Client).is_none_or(|again| again <= mapped));
         told += 1;
     }
     told

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manyways_proto::mux::{
-    CarrierId, Condition, Config, FlowId, Input, MOST_MESSAGE, MOST_PAYLOAD, Message, Mux, Output,
-    Payload, ResetCode, Role, StreamId, Target, VERSION,
+    CarrierId, Config, Destination, FlowId, Input, MAX_MESSAGE, MAX_PAYLOAD, Message, Mux, Output,
+    Payload, ResetCode, Role, StreamId, TransportInfo, VERSION,
 };
-use manyways_proto::sched::{Kind, PathId, PathSet, Treatment};
+use manyways_proto::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 use manyways_unit::{Span, Time};
 
 pub(super) const MESSAGE_WORDS: &[&str] = &["mway\u{1}", "\0\0", "@\0", "\u{3}abc"];
@@ -35,7 +35,7 @@ pub(super) fn message(bytes: &[u8]) {
         let mut again = Vec::new();
         message.encode(&mut again);
         // A varint may be encoded longer than necessary.
-        assert!(again.len() <= length && length <= MOST_MESSAGE);
+        assert!(again.len() <= length && length <= MAX_MESSAGE);
         assert_eq!(Message::decode(&again), Ok(Some((message, again.len()))));
         // A truncated message is incomplete and not another message.
         for cut in [1, length / 2, length - 1] {
@@ -64,68 +64,68 @@ impl Payload for Chunk {
 
 const CREDIT: u64 = 40_000;
 const STREAMS: u64 = 8;
-const ROOM: usize = 4_000;
+const CARRIER_ROOM: usize = 4_000;
 
 /// An endpoint under test, and the state of its applications.
-struct End {
+struct Endpoint {
     mux: Mux<Chunk>,
     role: Role,
     now: Time,
     /// Bytes that may still be sent over each carrier.
-    room: BTreeMap<CarrierId, usize>,
+    carrier_room: BTreeMap<CarrierId, usize>,
     carriers: u64,
     opened: u64,
     /// Delivered bytes that are not consumed.
-    untaken: BTreeMap<StreamId, u64>,
+    unconsumed: BTreeMap<StreamId, u64>,
     closed: BTreeSet<StreamId>,
 }
 
 /// Messages and other inputs in any order, to both endpoints.
 pub(super) fn peer(bytes: &[u8]) {
     for role in [Role::Client, Role::Gateway] {
-        let mut end = End::new(role);
+        let mut end = Endpoint::new(role);
         let mut rest = bytes;
         while let Some((first, after)) = rest.split_first() {
             // A byte below 0x80 may start a message of the peer; any other byte is a local event.
             rest = match Message::decode(rest) {
                 Ok(Some((message, length))) if *first < 0x80 => {
                     let message = message.map(|data| Chunk(data.to_vec()));
-                    end.hear(message);
+                    end.receive(message);
                     &rest[length..]
                 }
                 _ => {
                     let (argument, after) = after.split_first().unwrap_or((&0, &[]));
-                    end.happens(*first, *argument);
+                    end.apply_input(*first, *argument);
                     after
                 }
             };
-            end.settle();
+            end.run_outputs();
         }
     }
 }
 
-impl End {
+impl Endpoint {
     fn new(role: Role) -> Self {
         let mut config = Config::new(role);
         config.credit = CREDIT;
         config.stream_credit = CREDIT / 4;
-        config.most_stream_credit = CREDIT / 2;
+        config.max_stream_credit = CREDIT / 2;
         config.streams = STREAMS;
         config.flows = STREAMS;
-        config.most_kept = CREDIT;
+        config.max_unacked = CREDIT;
         let mut end = Self {
             mux: Mux::new(config),
             role,
             now: Time::ZERO,
-            room: BTreeMap::new(),
+            carrier_room: BTreeMap::new(),
             carriers: 0,
             opened: 0,
-            untaken: BTreeMap::new(),
+            unconsumed: BTreeMap::new(),
             closed: BTreeSet::new(),
         };
         end.attach(0);
         end.attach(1);
-        end.handle(Input::Allowance { credit: 10_000, stream_credit: 5_000 });
+        end.handle(Input::InitialCredit { credit: 10_000, stream_credit: 5_000 });
         end
     }
 
@@ -136,13 +136,13 @@ impl End {
     fn attach(&mut self, path: u8) {
         let (carrier, path) = (CarrierId(self.carriers), PathId(path % 4));
         self.carriers += 1;
-        let condition = Condition::fresh(Span::from_millis(20));
-        self.handle(Input::Attach { carrier, path, condition });
-        self.room.insert(carrier, 0);
+        let info = TransportInfo::initial(Span::from_millis(20));
+        self.handle(Input::Attach { carrier, path, transport_info: info });
+        self.carrier_room.insert(carrier, 0);
     }
 
-    fn hear(&mut self, message: Message<Chunk>) {
-        if let Some(carrier) = self.room.keys().next().copied() {
+    fn receive(&mut self, message: Message<Chunk>) {
+        if let Some(carrier) = self.carrier_room.keys().next().copied() {
             self.handle(Input::Message { carrier, message });
         }
     }
@@ -151,34 +151,35 @@ impl End {
         StreamId(u64::from(argument) % 16)
     }
 
-    fn happens(&mut self, what: u8, argument: u8) {
+    fn apply_input(&mut self, what: u8, argument: u8) {
         let (stream, label) = (self.stream(argument), argument % 4);
-        let carrier = self.room.keys().nth(usize::from(argument) % 3).copied();
-        let target = Target::Name("a".to_owned(), argument.into());
+        let carrier = self.carrier_room.keys().nth(usize::from(argument) % 3).copied();
+        let target = Destination::Name("a".to_owned(), argument.into());
         match what % 14 {
             0 if self.role == Role::Client && self.opened < STREAMS => {
                 let stream = StreamId(self.opened);
                 self.opened += 1;
-                self.handle(Input::Open { stream, label, target });
+                self.handle(Input::Open { stream, label, destination: target });
             }
             1 => {
-                let most = self.mux.appetite(stream).min(usize::from(argument) * 64);
-                self.handle(Input::Write { stream, data: Chunk(vec![0; most]) });
+                let max = self.mux.writable_bytes(stream).min(usize::from(argument) * 64);
+                self.handle(Input::Write { stream, data: Chunk(vec![0; max]) });
             }
             2 => self.handle(Input::Finish { stream }),
             3 => {
-                self.untaken.remove(&stream);
+                self.unconsumed.remove(&stream);
                 self.handle(Input::Reset { stream, code: ResetCode::Aborted });
             }
             4 => {
-                let bytes = self.untaken.remove(&stream).unwrap_or_default();
+                let bytes = self.unconsumed.remove(&stream).unwrap_or_default();
                 self.handle(Input::Consumed { stream, bytes });
             }
             5 if self.role == Role::Client => {
-                let scheduler = Kind::ALL[usize::from(argument) % Kind::ALL.len()];
+                let scheduler =
+                    SchedulerKind::ALL[usize::from(argument) % SchedulerKind::ALL.len()];
                 let paths = PathSet::from_bits(u32::from(argument >> 4));
-                let treatment = Treatment { scheduler, paths, priority: label, primary: None };
-                self.handle(Input::Relabel { id: label, treatment });
+                let policy = StreamPolicy { scheduler, paths, priority: label, primary: None };
+                self.handle(Input::Relabel { id: label, stream_policy: policy });
             }
             6 if self.role == Role::Client => self.handle(Input::Assign { stream, label }),
             7 => {
@@ -188,34 +189,34 @@ impl End {
             }
             8 => self.handle(Input::CloseFlow { flow: FlowId(label.into()) }),
             9 => self.now += Span::from_millis(argument.into()),
-            10 if self.room.len() < 3 => self.attach(argument),
+            10 if self.carrier_room.len() < 3 => self.attach(argument),
             11 => {
                 if let Some(carrier) = carrier {
-                    self.room.remove(&carrier);
+                    self.carrier_room.remove(&carrier);
                     self.handle(Input::Detach { carrier });
                 }
             }
             12 => {
                 if let Some(carrier) = carrier {
-                    let mut condition = Condition::fresh(Span::from_millis(20));
-                    condition.datagram = Some(usize::from(argument) * 8);
-                    condition.acknowledged = self.now.as_nanos() >> 27;
-                    self.handle(Input::Condition { carrier, condition });
+                    let mut info = TransportInfo::initial(Span::from_millis(20));
+                    info.max_datagram = Some(usize::from(argument) * 8);
+                    info.acknowledged = self.now.as_nanos() >> 27;
+                    self.handle(Input::TransportInfo { carrier, transport_info: info });
                 }
             }
             _ => {
-                let carriers: Vec<CarrierId> = self.room.keys().copied().collect();
+                let carriers: Vec<CarrierId> = self.carrier_room.keys().copied().collect();
                 for carrier in carriers {
-                    let bytes = if argument & 1 == 0 { ROOM } else { 0 };
-                    self.room.insert(carrier, bytes);
-                    self.handle(Input::Room { carrier, bytes });
+                    let bytes = if argument & 1 == 0 { CARRIER_ROOM } else { 0 };
+                    self.carrier_room.insert(carrier, bytes);
+                    self.handle(Input::Writable { carrier, bytes });
                 }
             }
         }
     }
 
     /// Executes all outputs and checks the limits.
-    fn settle(&mut self) {
+    fn run_outputs(&mut self) {
         let mut steps = 0;
         while let Some(output) = self.mux.poll(self.now) {
             steps += 1;
@@ -223,7 +224,11 @@ impl End {
             self.check(output);
         }
         assert!(self.mux.next_wakeup().is_none_or(|next| next > self.now), "it asks for the past");
-        assert!(self.mux.held() <= CREDIT, "{} bytes held", self.mux.held());
+        assert!(
+            self.mux.unconsumed_bytes() <= CREDIT,
+            "{} bytes held",
+            self.mux.unconsumed_bytes()
+        );
         assert!(self.mux.stream_count() as u64 <= STREAMS + STREAMS.max(256));
     }
 
@@ -231,8 +236,8 @@ impl End {
         match output {
             Output::Send { carrier, message } => {
                 let payload = message.payload().map_or(0, Payload::len);
-                assert!(payload <= MOST_PAYLOAD);
-                let room = self.room.get_mut(&carrier).expect("a carrier that is there");
+                assert!(payload <= MAX_PAYLOAD);
+                let room = self.carrier_room.get_mut(&carrier).expect("a carrier that is there");
                 assert!(*room > 0, "it has no room");
                 let mut head = Vec::new();
                 message.encode_head(payload, &mut head);
@@ -244,17 +249,17 @@ impl End {
             }
             Output::Data { stream, data } => {
                 assert!(!data.is_empty() && !self.closed.contains(&stream));
-                *self.untaken.entry(stream).or_default() += data.len() as u64;
+                *self.unconsumed.entry(stream).or_default() += data.len() as u64;
             }
             Output::Finished { stream } | Output::Reset { stream, .. } => {
                 assert!(!self.closed.contains(&stream), "it ended before");
             }
             Output::Closed { stream } => {
                 assert!(self.closed.insert(stream), "closed twice");
-                self.untaken.remove(&stream);
+                self.unconsumed.remove(&stream);
             }
-            Output::Suspect { carrier } | Output::Breach { carrier, .. } => {
-                assert!(self.room.contains_key(&carrier));
+            Output::Suspect { carrier } | Output::ProtocolViolation { carrier, .. } => {
+                assert!(self.carrier_room.contains_key(&carrier));
             }
             _ => {}
         }

@@ -1,23 +1,18 @@
 //! Parsers of bytes from networks, and of files that other programs wrote.
 
 use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
-use manyways_net::fetch::conditions::Remembered;
-use manyways_net::fetch::digest;
-use manyways_net::fetch::location::Location;
-use manyways_net::fetch::login::UserInfo;
-use manyways_net::fetch::netrc::Netrc;
-use manyways_net::fetch::resume::Saved;
+use manyways_net::fetch::{Location, Netrc, ResumeState, StoredEstimate, UserInfo, parse_digest};
 use manyways_net::resolve::message::{Family, addresses_in_hosts, parse_response};
 use manyways_proto::fetch::ContentRange;
-use manyways_sys::interface::Mark;
-use manyways_sys::interface::announced::{self, SERVER_LIMIT};
+use manyways_sys::interface::InterfaceAlias;
+use manyways_sys::interface::announcement::{self, MAX_SERVERS};
 
 pub(super) const RANGE_WORDS: &[&str] = &["bytes ", "*", "/", "-", "bytes */"];
 pub(super) const RESUME_WORDS: &[&str] =
     &["\"etag\":", "W/", "\"done\":[[0,", "],[", "\"length\":"];
 pub(super) const DNS_WORDS: &[&str] =
     &["\u{7}example\u{4}test\0", "\0\u{1}\0\u{1}", "\0\u{1c}\0\u{1}", "\0\u{5}\0\u{1}", "\0\u{4}"];
-pub(super) const ANNOUNCED_WORDS: &[&str] = &[
+pub(super) const ANNOUNCEMENT_WORDS: &[&str] = &[
     "nameserver ",
     "SERVERS=",
     "DNS=",
@@ -53,7 +48,7 @@ pub(super) const NETRC_WORDS: &[&str] = &[
 ];
 pub(super) const DIGEST_WORDS: &[&str] =
     &["sha-256=:", "sha-512=:", ":", "=", ";", ",", "(", ")", "?1", "@1", "%\"", "\"", "-1.5"];
-pub(super) const CONDITIONS_WORDS: &[&str] =
+pub(super) const ESTIMATE_WORDS: &[&str] =
     &["\"rate_bps\":", "\"rtt_seconds\":", "\"time\":", "\"gateway\":", "null", "1e999", "-1"];
 
 pub(super) fn content_range(bytes: &[u8]) {
@@ -93,9 +88,9 @@ pub(super) fn super_packet(bytes: &[u8]) {
 }
 
 pub(super) fn resume_file(bytes: &[u8]) {
-    if let Ok(saved) = Saved::parse(bytes) {
+    if let Ok(saved) = ResumeState::parse(bytes) {
         assert!(saved.done.total() <= saved.length);
-        assert_eq!(Saved::parse(&saved.to_bytes()).ok(), Some(saved));
+        assert_eq!(ResumeState::parse(saved.to_json().as_bytes()).ok(), Some(saved));
     }
 }
 
@@ -107,18 +102,18 @@ pub(super) fn dns_answer(bytes: &[u8]) {
     let _ = addresses_in_hosts(bytes, "example.test");
 }
 
-pub(super) fn announced(bytes: &[u8]) {
+pub(super) fn announcement(bytes: &[u8]) {
     for read in [
-        announced::resolv_conf,
-        announced::systemd_state,
-        announced::network_manager_device,
-        |bytes: &[u8]| announced::dhclient_leases(bytes, "wlan0"),
+        announcement::resolv_conf,
+        announcement::systemd_state,
+        announcement::network_manager_device,
+        |bytes: &[u8]| announcement::dhclient_leases(bytes, "wlan0"),
     ] {
-        assert!(read(bytes).dns.len() <= SERVER_LIMIT);
+        assert!(read(bytes).dns.len() <= MAX_SERVERS);
     }
-    let _ = announced::nmcli(bytes);
+    let _ = announcement::nmcli(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = Mark::parse(text);
+        let _ = InterfaceAlias::parse(text);
     }
 }
 
@@ -127,15 +122,15 @@ pub(super) fn location(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (url, reference) = text.split_once('\n').unwrap_or((text, "/a/../b?c#d"));
     let Ok(base) = Location::parse(url) else { return };
-    whole_location(&base);
+    check_location(&base);
     if let Ok(joined) = base.join(reference) {
-        whole_location(&joined);
+        check_location(&joined);
     }
 }
 
 /// A location breaks neither a request line nor a header, is equal after printing and parsing, and
 /// its file name stays in its folder.
-fn whole_location(location: &Location) {
+fn check_location(location: &Location) {
     assert!(location.target().starts_with('/'));
     let authority = location.origin().authority();
     for part in [location.target(), authority.as_str()] {
@@ -178,18 +173,18 @@ pub(super) fn netrc(bytes: &[u8]) {
 }
 
 pub(super) fn digest(bytes: &[u8]) {
-    if let Some(hash) = digest::parse(bytes) {
+    if let Some(hash) = parse_digest(bytes) {
         // Surrounding spaces and an additional member do not change the result.
         let more = [b" ", bytes.trim_ascii(), b" ,\tother=1 "].concat();
-        assert_eq!(digest::parse(&more), Some(hash));
+        assert_eq!(parse_digest(&more), Some(hash));
     }
 }
 
 /// A file of cached path estimates.
-pub(super) fn conditions(bytes: &[u8]) {
-    if let Some(remembered) = Remembered::parse(bytes) {
+pub(super) fn path_estimates(bytes: &[u8]) {
+    if let Some(remembered) = StoredEstimate::parse(bytes) {
         assert!(!remembered.rate.is_zero());
-        let again = Remembered::parse(&remembered.to_bytes());
+        let again = StoredEstimate::parse(remembered.to_json().as_bytes());
         assert!(again.is_some_and(|again| again.network == remembered.network
             && again.rate == remembered.rate
             && again.rtt.is_some() == remembered.rtt.is_some()));

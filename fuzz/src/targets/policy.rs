@@ -1,8 +1,8 @@
-//! A policy: any text, and flows and surroundings of the same bytes.
+//! A policy: any text, and flows and an environment from the same bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use manyways_proto::policy::{Engine, Flow, PathFacts, Policy, Protocol, Surroundings};
+use manyways_proto::policy::{Engine, Environment, Flow, PathFacts, Policy, Protocol};
 use manyways_proto::sched::PathId;
 use manyways_unit::{Rate, Size, Span, Time};
 
@@ -42,7 +42,7 @@ pub(super) fn policy(bytes: &[u8]) {
         Err(error) => {
             let lines = text.matches('\n').count() + 1;
             assert!((1..=lines).contains(&error.line), "{error}");
-            assert!(!error.sentence.contains('\n'), "{error}");
+            assert!(!error.message.contains('\n'), "{error}");
             return;
         }
     };
@@ -57,13 +57,13 @@ pub(super) fn policy(bytes: &[u8]) {
             rate: Some(Rate::from_kbps(u64::from(next()) * 20)),
             rtt: (next() & 1 == 0).then_some(Span::from_millis(30)),
             loss: Some(f64::from(next()) / 200.0),
-            used: Some(Size::from_bytes(u64::from(next()) << 24)),
+            plan_used: Some(Size::from_bytes(u64::from(next()) << 24)),
             ..PathFacts::new(PathId(id), ["wlan0", "wwan0"][usize::from(id)], "wifi")
         };
         let paths = vec![facts(0), facts(1)];
         let _ = policy.lint(&paths);
         let battery = Some(next());
-        engine.observe(now, &Surroundings { paths, battery, charging: None });
+        engine.observe(now, &Environment { paths, battery, charging: None });
         // An equal policy is not a change.
         assert!(!engine.replace(now, policy.clone()));
         assert!(engine.next_wakeup().is_none_or(|wakeup| wakeup > now));
@@ -84,6 +84,6 @@ pub(super) fn policy(bytes: &[u8]) {
         let explanation = engine.explain(&flow);
         assert_eq!(explanation.decision, verdict.decision);
         assert_eq!(explanation.rule.as_deref(), verdict.rule);
-        assert!(engine.ask_again_at(&flow).is_none_or(|bytes| bytes > flow.bytes));
+        assert!(engine.reevaluate_at(&flow).is_none_or(|bytes| bytes > flow.bytes));
     }
 }

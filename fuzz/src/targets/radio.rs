@@ -1,9 +1,11 @@
 //! Parsers of radio profiles, traces, rules, probes and policies.
 
-use manyways_model::radio::plan::{Learned, Plan};
-use manyways_model::radio::policy::{MakeIdle, Policy};
-use manyways_model::radio::probes::{Probes, Samples};
-use manyways_model::radio::{App, Choice, Packet, Tolerant, csv, infer, ladder, profile, profiles};
+use manyways_model::radio::probes::{PowerSampleReader, ProbeReader};
+use manyways_model::radio::{
+    App, DelayTolerance, MakeIdle, Packet, Policy, PolicySpec, Priors, SleepTradeoff, csv,
+    gap_sweep, infer, profile, profiles,
+};
+use manyways_unit::Span;
 
 pub(super) const PROFILE_WORDS: &[&str] = &[
     "title = \"x\"\n",
@@ -40,9 +42,8 @@ pub(super) fn profile(bytes: &[u8]) {
         }
         Ok(profile) => profile,
     };
-    let choice = Choice::of(&profile);
-    let threshold = choice.threshold();
-    assert!(threshold >= 0.0);
+    let tradeoff = SleepTradeoff::of(&profile);
+    let threshold = tradeoff.threshold();
     let packet = Packet {
         at: manyways_unit::Time::ZERO,
         direction: manyways_model::radio::Direction::Up,
@@ -50,16 +51,19 @@ pub(super) fn profile(bytes: &[u8]) {
         app: 0,
         session: 0,
     };
-    let mut policy = MakeIdle::new(choice.clone(), 3);
-    for secs in [0.0, 1e-9, 0.5, 10.0, 1e5, 1e9, threshold.min(1e9), choice.stay.released()] {
-        for joules in
-            [choice.stay.cost(secs), choice.cost(secs, 0.0), choice.cost(secs, secs / 2.0)]
-        {
-            assert!(joules.is_finite() && joules >= 0.0, "{joules} for {secs}");
+    let mut policy = MakeIdle::new(tradeoff.clone(), 3);
+    let gaps = [0.0, 1e-9, 0.5, 10.0, 1e5, 1e9].map(Span::from_secs_f64);
+    for gap in gaps.into_iter().chain([threshold, tradeoff.stay.idle_after()]) {
+        for joules in [
+            tradeoff.stay.cost(gap),
+            tradeoff.cost(gap, Span::ZERO),
+            tradeoff.cost(gap, Span::from_nanos(gap.as_nanos() / 2)),
+        ] {
+            assert!(joules.is_finite() && joules >= 0.0, "{joules} for {gap}");
         }
-        let parts: f64 = choice.stay.parts(secs).map(|(_, lasts, _, _)| lasts).sum();
-        assert!((parts - secs).abs() <= 1e-6 * (1.0 + secs), "{parts} of {secs}");
-        assert!(policy.observe(&packet, Some(secs)) >= 0.0);
+        let parts: Span = tradeoff.stay.energy_by_state(gap).map(|(_, time, _, _)| time).sum();
+        assert_eq!(parts, gap);
+        policy.observe(&packet, Some(gap));
     }
 }
 
@@ -114,14 +118,14 @@ pub(super) const RULE_WORDS: &[&str] = &[
 /// Valid rules decide for every application, and an error has a position.
 pub(super) fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    match Tolerant::parse(&text) {
+    match DelayTolerance::parse(&text) {
         Err(error) => {
             assert!((1..=text.lines().count() + 1).contains(&error.line) && error.column > 0);
         }
         Ok(rules) => {
             for name in ["", "mail", "a.example.org", ".", "*", "ÄÖ"] {
                 for port in [None, Some(0), Some(993), Some(u16::MAX)] {
-                    rules.may_wait(&App { name: name.to_owned(), port });
+                    rules.is_delay_tolerant(&App { name: name.to_owned(), port });
                 }
             }
             assert!(!rules.is_empty());
@@ -148,7 +152,7 @@ pub(super) fn probes(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
     let header = lines.next().unwrap_or_default();
-    if let Ok(mut reader) = Probes::new(header) {
+    if let Ok(mut reader) = ProbeReader::new(header) {
         let mut all = Vec::new();
         for (number, line) in lines.clone().enumerate() {
             match reader.line(line) {
@@ -159,14 +163,14 @@ pub(super) fn probes(bytes: &[u8]) {
                 }
             }
         }
-        assert!(all.iter().all(|probe: &infer::Probe| probe.idle >= 0.0 && probe.round_trip > 0.0));
+        assert!(all.iter().all(|probe: &infer::Probe| probe.gap >= 0.0 && probe.round_trip > 0.0));
         // The inference takes quadratic time in the number of probes.
         all.truncate(300);
-        if let Ok(timers) = ladder::timers(&all) {
-            assert!(timers.iter().all(|one| one.ends.onset.value <= one.ends.completion.value));
+        if let Ok(timers) = gap_sweep::infer_timers(&all) {
+            assert!(timers.iter().all(|one| one.expiry.onset.value <= one.expiry.completion.value));
         }
     }
-    if let Ok(mut reader) = Samples::new(header) {
+    if let Ok(mut reader) = PowerSampleReader::new(header) {
         for line in lines {
             match reader.line(line) {
                 Ok(Some((_, watts))) => assert!(watts.is_finite()),
@@ -193,7 +197,7 @@ pub(super) const PLAN_WORDS: &[&str] = &[
     ":p=",
     ":experts=",
     ":gamma=",
-    ":hold=",
+    ":delay=",
     "+",
     ":",
     "s",
@@ -206,15 +210,16 @@ pub(super) const PLAN_WORDS: &[&str] = &[
 /// Every valid policy runs.
 pub(super) fn plan(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let plan = match Plan::parse(&text) {
+    let plan = match PolicySpec::parse(&text) {
         Err(error) => {
-            assert!(!error.sentence.is_empty() && !error.hint.is_empty());
+            assert!(!error.message.is_empty() && !error.hint.is_empty());
             return;
         }
         Ok(plan) => plan,
     };
     let Some(Ok(profile)) = profiles::named("lte") else { return };
-    let mut policy = plan.policy(&profile, Learned { gap: 1.0, bursts: 2.0 });
+    let mut policy =
+        plan.policy(&profile, Priors { gap_quantile: Span::from_secs(1), bursts_per_period: 2.0 });
     let packet = Packet {
         at: manyways_unit::Time::ZERO,
         direction: manyways_model::radio::Direction::Up,
@@ -222,10 +227,11 @@ pub(super) fn plan(bytes: &[u8]) {
         app: 0,
         session: 0,
     };
-    for gap in [None, Some(0.0), Some(0.5), Some(100.0)] {
-        assert!(policy.observe(&packet, gap) >= 0.0);
+    for gap in [None, Some(0), Some(500), Some(100_000)] {
+        policy.observe(&packet, gap.map(Span::from_millis));
     }
-    policy.begins(1.0);
-    let hold = policy.hold(1.0);
-    assert!((0.0..=86_400.0).contains(&hold), "{hold}");
+    let now = manyways_unit::Time::from_millis(1_000);
+    policy.on_session(now);
+    let hold = policy.session_delay(now);
+    assert!(hold <= Span::from_secs(86_400), "{hold}");
 }

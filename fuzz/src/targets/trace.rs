@@ -47,7 +47,7 @@ pub(super) const SCENARIO_WORDS: &[&str] = &[
     "# ",
 ];
 pub(super) const EVENT_WORDS: &[&str] = &[
-    "{\"schema\":\"manyways.events/1\"",
+    "{\"schema\":\"manyways.events/2\"",
     "\"time\":",
     "\"event\":\"link-sample\"",
     "null",
@@ -75,7 +75,7 @@ pub(super) fn capacity(bytes: &[u8]) {
                 assert!(at.is_sorted());
                 assert_eq!(at.last(), Some(period));
             }
-            LinkTrace::Rates(steps) => in_order(steps),
+            LinkTrace::Rates(steps) => check_order(steps),
         }
     }
 }
@@ -83,14 +83,14 @@ pub(super) fn capacity(bytes: &[u8]) {
 pub(super) fn delay(bytes: &[u8]) {
     for format in formats() {
         if let Ok(steps) = trace_file::delay(bytes, format) {
-            in_order(&steps);
+            check_order(&steps);
         }
     }
 }
 
-fn in_order<T: PartialEq + std::fmt::Debug>(steps: &Steps<T>) {
+fn check_order<T: PartialEq + std::fmt::Debug>(steps: &Steps<T>) {
     assert!(steps.steps().is_sorted_by(|a, b| a.0 < b.0));
-    let total: Span = steps.holds().map(|(span, _)| span).sum();
+    let total: Span = steps.with_durations().map(|(span, _)| span).sum();
     assert_eq!(total, steps.period());
     let (at, value) = &steps.steps()[steps.steps().len() / 2];
     assert_eq!(steps.at(*at + steps.period()), value);
@@ -114,7 +114,7 @@ fn file(name: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-fn whole(link: &LinkSpec) -> bool {
+fn is_complete(link: &LinkSpec) -> bool {
     let constant = |spec: &scenario::DirectionSpec| {
         !matches!(spec.capacity, CapacitySpec::Trace { .. })
             && !matches!(spec.delay, DelaySpec::Trace { .. })
@@ -125,11 +125,11 @@ fn whole(link: &LinkSpec) -> bool {
 pub(super) fn link(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match LinkSpec::parse(text, &mut file) {
-        Err(error) => one_sentence(&error.to_string(), error.hint().as_deref()),
+        Err(error) => check_message(&error.to_string(), error.hint().as_deref()),
         Ok(link) => {
             let again = LinkSpec::parse(&link.to_string(), &mut file);
             // The name of a trace may have blanks at its ends, which printing does not preserve.
-            if whole(&link) {
+            if is_complete(&link) {
                 assert_eq!(again, Ok(link));
             }
         }
@@ -150,29 +150,29 @@ pub(super) fn scenario(bytes: &[u8]) {
             assert!(scenario.events.iter().all(|event| known(&event.link)));
         }
         Err(error) => {
-            one_sentence(&error.sentence, error.hint.as_deref());
+            check_message(&error.message, error.hint.as_deref());
             let line = text.split('\n').nth(error.line - 1).unwrap_or_else(|| panic!("{error:?}"));
             assert!(error.column <= line.chars().count() + 1, "{error:?}");
         }
     }
 }
 
-fn one_sentence(sentence: &str, hint: Option<&str>) {
-    for words in [Some(sentence), hint].into_iter().flatten() {
+fn check_message(message: &str, hint: Option<&str>) {
+    for words in [Some(message), hint].into_iter().flatten() {
         assert!(!words.is_empty() && words.len() < 2_000, "{words:?}");
         assert!(!words.contains(char::is_control), "{words:?}");
     }
 }
 
 pub(super) fn event_log(bytes: &[u8]) {
-    reads_back::<manyways_lab::event::LabEvent>(bytes);
-    reads_back::<manyways_net::fetch::event::TransferEvent>(bytes);
-    reads_back::<manyways_net::bond::event::BondEvent>(bytes);
+    check_roundtrip::<manyways_lab::event::LabEvent>(bytes);
+    check_roundtrip::<manyways_net::fetch::TransferEvent>(bytes);
+    check_roundtrip::<manyways_net::bond::BondEvent>(bytes);
 }
 
-fn reads_back<E: EventFamily + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+fn check_roundtrip<E: EventFamily + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let Ok(log) = event::parse::<E>(bytes) else { return };
-    let mut text = event::line(&log.header);
+    let mut text = log.header.line();
     text.extend(log.records.iter().map(event::line));
     let again = event::parse::<E>(text.as_bytes());
     assert_eq!(again.map(|log| log.records), Ok(log.records));

@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use manyways_flows::align::{self, Log, Place, Point, Report, Track, Way};
+use manyways_flows::align::{self, ChainDirection, Point, PointLocation, ProxyLog, Report, Track};
 use manyways_flows::device::{dhcp, ja4, user_agent as sight_of};
 use manyways_flows::server::{Organisations, registered_domain};
 use manyways_unit::{Span, Time};
 use manyways_wire::quic::Initials;
-use manyways_wire::stream::{End, Piece};
-use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, tls, udp};
+use manyways_wire::stream::{Endpoint, Piece};
+use manyways_wire::{HostName, MAX_PEEK_LENGTH, Peek, dns, frame, http, tls, udp};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -79,32 +79,33 @@ pub(super) const QUIC_WORDS: &[&str] =
 pub(super) const LOG_WORDS: &[&str] =
     &["time,stream,offset,point\n", "1700000000.000000001,", ",read\n", ",write\n", "# "];
 
-/// More bytes do not change a result. A hint is above the available bytes and at most [`LIMIT`].
-fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
+/// More bytes do not change a result. A hint is above the available bytes and at most
+/// [`MAX_PEEK_LENGTH`].
+fn check_stable<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
     let whole = peek(bytes);
     for end in [bytes.len() / 4, bytes.len() / 2, bytes.len().saturating_sub(1), bytes.len()] {
         match peek(&bytes[..end]) {
-            Peek::More(hint) => assert!(end < hint && hint <= LIMIT, "{hint} at {end}"),
+            Peek::More(hint) => assert!(end < hint && hint <= MAX_PEEK_LENGTH, "{hint} at {end}"),
             said => assert_eq!(said, whole, "after {end} bytes"),
         }
     }
     whole
 }
 
-fn good_name(name: &HostName) {
+fn check_name(name: &HostName) {
     assert!((1..=253).contains(&name.as_str().len()));
     assert_eq!(HostName::parse(name.as_str().as_bytes()).as_ref(), Some(name));
 }
 
 pub(super) fn tls_hello(bytes: &[u8]) {
-    if let Peek::Complete(hello) = steady(bytes, tls::client_hello) {
-        good_hello(&hello);
+    if let Peek::Complete(hello) = check_stable(bytes, tls::client_hello) {
+        check_fields(&hello);
     }
 }
 
-fn good_hello(hello: &tls::ClientHello) {
-    hello.server_name.iter().for_each(good_name);
-    assert!(hello.protocols.len() <= tls::PROTOCOL_LIMIT);
+fn check_fields(hello: &tls::ClientHello) {
+    hello.server_name.iter().for_each(check_name);
+    assert!(hello.protocols.len() <= tls::MAX_PROTOCOLS);
 }
 
 /// A connection as pieces: the direction (lowest bit), the number of captured and of missing bytes,
@@ -115,7 +116,7 @@ pub(super) fn tls_session(bytes: &[u8]) {
     let mut rest = bytes;
     while let Some(([kind, there, missing], after)) = rest.split_first_chunk::<3>() {
         let (known, after) = after.split_at(after.len().min(usize::from(*there)));
-        let from = if kind & 1 == 0 { End::Client } else { End::Server };
+        let from = if kind & 1 == 0 { Endpoint::Client } else { Endpoint::Server };
         let length = match missing {
             255 => u64::MAX,
             missing => known.len() as u64 + u64::from(*missing) * 50,
@@ -125,23 +126,26 @@ pub(super) fn tls_session(bytes: &[u8]) {
         rest = after;
     }
     let is_whole = pieces.iter().all(|(_, piece)| piece.length == piece.bytes.len() as u64);
-    let whole = followed(tls::Session::default(), &pieces);
-    let _ = followed(tls::Session::midway(), &pieces);
-    if is_whole && whole.losses() == 0 && whole.is_tls() == Some(true) {
+    let whole = run_session(tls::Session::default(), &pieces);
+    let _ = run_session(tls::Session::midway(), &pieces);
+    if is_whole && whole.boundary_losses() == 0 && whole.is_tls() == Some(true) {
         let cut: Vec<_> = pieces
             .iter()
             .flat_map(|(from, piece)| {
-                piece.bytes.chunks(1).map(|byte| (*from, Piece::whole(piece.at, byte)))
+                piece.bytes.chunks(1).map(|byte| (*from, Piece::captured(piece.at, byte)))
             })
             .collect();
-        let cut = followed(tls::Session::default(), &cut);
-        assert_eq!((whole.offer(), whole.choice()), (cut.offer(), cut.choice()));
+        let cut = run_session(tls::Session::default(), &cut);
+        assert_eq!(
+            (whole.client_hello(), whole.server_hello()),
+            (cut.client_hello(), cut.server_hello())
+        );
         assert_eq!((whole.times(), whole.exchanges()), (cut.times(), cut.exchanges()));
         assert_eq!((whole.alerts(), whole.closed()), (cut.alerts(), cut.closed()));
     }
 }
 
-fn followed(mut session: tls::Session, pieces: &[(End, Piece<'_>)]) -> tls::Session {
+fn run_session(mut session: tls::Session, pieces: &[(Endpoint, Piece<'_>)]) -> tls::Session {
     let mut exchanges = 0;
     for (from, piece) in pieces {
         session.handle(*from, piece);
@@ -150,21 +154,24 @@ fn followed(mut session: tls::Session, pieces: &[(End, Piece<'_>)]) -> tls::Sess
     session.end();
     exchanges += u64::from(session.poll().is_some());
     assert_eq!(session.exchanges(), exchanges);
-    assert!(session.alerts().len() <= tls::ALERT_LIMIT);
-    if let Some(offer) = session.offer() {
-        offer.server_name.iter().for_each(good_name);
-        assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
-        assert!(offer.versions.len() <= tls::VERSION_LIMIT);
+    assert!(session.alerts().len() <= tls::MAX_ALERTS);
+    if let Some(client_hello) = session.client_hello() {
+        client_hello.server_name.iter().for_each(check_name);
+        assert!(client_hello.protocols.len() <= tls::MAX_PROTOCOLS);
+        assert!(client_hello.versions.len() <= tls::MAX_VERSIONS);
         // The parts have at least 1, 10, 12 and 12 characters, and no bytes that are not ASCII.
         let is_good = |ja4: &str| ja4.is_ascii() && ja4.len() == 36;
-        assert!(offer.ja4.as_deref().is_none_or(is_good) && offer.ja4.is_some() == offer.is_whole);
+        assert!(
+            client_hello.ja4.as_deref().is_none_or(is_good)
+                && client_hello.ja4.is_some() == client_hello.is_complete
+        );
     }
     session
 }
 
 pub(super) fn http_head(bytes: &[u8]) {
-    let Peek::Complete(head) = steady(bytes, http::head) else { return };
-    head.name().into_iter().for_each(good_name);
+    let Peek::Complete(head) = check_stable(bytes, http::head) else { return };
+    head.name().into_iter().for_each(check_name);
     if let http::Head::Connect { target, length } = head {
         assert!(target.port.is_some() && length <= bytes.len());
     }
@@ -177,18 +184,19 @@ pub(super) fn http_transactions(bytes: &[u8]) {
     let whole = transactions(bytes, usize::MAX);
     assert_eq!(whole, transactions(bytes, 7));
     for one in whole {
-        assert!(one.response.is_none_or(|said| said.seen.counted() <= said.length));
+        assert!(one.response.is_none_or(|said| said.body.byte_count() <= said.length));
     }
 }
 
-fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
-    let (mut follower, mut from, mut ended) = (http::Transactions::default(), End::Client, vec![]);
+fn transactions(bytes: &[u8], max: usize) -> Vec<http::Transaction> {
+    let (mut follower, mut from, mut ended) =
+        (http::Transactions::default(), Endpoint::Client, vec![]);
     let (mut rest, mut at) = (bytes, Time::ZERO);
     while !rest.is_empty() {
         let is_mark = |pair: &[u8]| pair[0] == b'\n' && b"<>~".contains(&pair[1]);
         let end = rest.windows(2).position(is_mark);
-        for part in rest[..end.unwrap_or(rest.len())].chunks(most) {
-            follower.handle(from, &Piece::whole(at, part));
+        for part in rest[..end.unwrap_or(rest.len())].chunks(max) {
+            follower.handle(from, &Piece::captured(at, part));
         }
         ended.extend(std::iter::from_fn(|| follower.poll()));
         rest = end.map_or(&[], |end| &rest[end + 1..]);
@@ -196,9 +204,9 @@ fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
         if let Some((mark, behind)) = rest.split_first() {
             rest = behind;
             match mark {
-                b'>' => from = End::Client,
-                b'<' => from = End::Server,
-                _ => follower.handle(from, &Piece::unknown(at, 100)),
+                b'>' => from = Endpoint::Client,
+                b'<' => from = Endpoint::Server,
+                _ => follower.handle(from, &Piece::uncaptured(at, 100)),
             }
         }
     }
@@ -206,7 +214,7 @@ fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
     ended.extend(std::iter::from_fn(|| follower.poll()));
     assert_eq!(
         follower.summary().answered > 0,
-        ended.iter().any(|one| one.downloading().is_some())
+        ended.iter().any(|one| one.download_time().is_some())
     );
     assert!(ended.is_empty() || follower.is_http() == Some(true));
     ended
@@ -214,34 +222,34 @@ fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
 
 /// A log, and its evaluation with the captures of a proxy.
 pub(super) fn align_log(bytes: &[u8]) {
-    let Ok(log) = Log::read(bytes) else { return };
+    let Ok(log) = ProxyLog::read(bytes) else { return };
     for name in log.points() {
-        assert!(!name.is_empty() && name.len() <= align::log::LINE);
+        assert!(!name.is_empty() && name.len() <= align::MAX_LINE_LEN);
     }
-    let point = |place| {
-        let mut track = Track::new(Way::Along, "a", None);
+    let point = |location| {
+        let mut track = Track::new(ChainDirection::Forward, "a", None);
         let payload: Vec<u8> = (0..100).collect();
-        track.push(Piece::whole(Time::from_millis(1_000), &payload));
-        Point { place, clock: 0, tracks: vec![track] }
+        track.push(Piece::captured(Time::from_millis(1_000), &payload));
+        Point { location, clock: 0, tracks: vec![track] }
     };
-    let points = [point(Place::PhoneIn), point(Place::PhoneOut)];
+    let points = [point(PointLocation::PhoneIn), point(PointLocation::PhoneOut)];
     let report = Report::new(&points, Some(&log));
     for part in &report.parts {
-        assert!(part.all.bytes <= 100 && part.all.least <= part.all.most);
+        assert!(part.all.bytes <= 100 && part.all.min <= part.all.max);
     }
 }
 
 /// A datagram, and the same bytes as the start of a stream.
 pub(super) fn dns_message(bytes: &[u8]) {
-    if let Peek::Complete(message) = dns::framed(bytes) {
+    if let Peek::Complete(message) = dns::tcp_message(bytes) {
         let _ = dns::answer(message);
     }
-    let question = dns::question(bytes);
-    question.iter().for_each(|asked| good_name(&asked.name));
+    let question = dns::query(bytes);
+    question.iter().for_each(|asked| check_name(&asked.name));
     let Some(answered) = dns::answer(bytes) else { return };
     assert_eq!(question, None);
-    good_name(&answered.name);
-    assert!(answered.addresses.len() <= dns::ADDRESS_LIMIT);
+    check_name(&answered.name);
+    assert!(answered.addresses.len() <= dns::MAX_ADDRESSES);
     let mut names = dns::Names::new(dns::Limits { addresses: 8, ..dns::Limits::default() });
     names.learn(Time::ZERO, &answered);
     assert_eq!(names.len(), answered.addresses.len().min(8));
@@ -265,8 +273,8 @@ pub(super) fn quic_initial(bytes: &[u8]) {
 
 fn check_hello(said: Peek<tls::ClientHello>) {
     match said {
-        Peek::Complete(hello) => good_hello(&hello),
-        Peek::More(hint) => assert!((1..=LIMIT).contains(&hint)),
+        Peek::Complete(hello) => check_fields(&hello),
+        Peek::More(hint) => assert!((1..=MAX_PEEK_LENGTH).contains(&hint)),
         Peek::No => {}
     }
 }
@@ -319,20 +327,20 @@ pub(super) fn quic_flow(bytes: &[u8]) {
             step => now + Span::from_micros(1 << (step * 3)),
         };
         let (from, ports) = if what & 1 == 0 {
-            (End::Client, [5_000 + u16::from(what >> 7), 443])
+            (Endpoint::Client, [5_000 + u16::from(what >> 7), 443])
         } else {
-            (End::Server, [443, 5_000])
+            (Endpoint::Server, [443, 5_000])
         };
         let times = connection.handle(now, from, captured, whole.len());
-        assert!(times.is_none_or(|exchange| exchange.began <= exchange.answered));
-        let hello = connection.hello();
-        assert!(hello.is_none_or(|hello| hello.ja4.is_some() == hello.is_whole));
-        let packet = frame::Datagram {
+        assert!(times.is_none_or(|exchange| exchange.request_start <= exchange.response_start));
+        let hello = connection.client_hello();
+        assert!(hello.is_none_or(|hello| hello.ja4.is_some() == hello.is_complete));
+        let packet = frame::IpPacket {
             source: [192, 0, 2, what & 1].into(),
             destination: [192, 0, 2, !what & 1].into(),
             protocol: 17,
             payload: &[],
-            carried: whole.len() + 8,
+            payload_length: whole.len() + 8,
             length: whole.len() + 28,
             fragment: None,
             ecn: what,
@@ -341,22 +349,27 @@ pub(super) fn quic_flow(bytes: &[u8]) {
             is_tunnelled: false,
         };
         let [from, to] = ports;
-        let datagram = udp::Datagram { from, to, payload: captured, length: whole.len() };
+        let datagram = udp::Datagram {
+            source_port: from,
+            destination_port: to,
+            payload: captured,
+            length: whole.len(),
+        };
         table.handle(now, &packet, &datagram, what == u8::MAX);
         assert!(table.len() <= 3);
         fed += 1;
     }
     connection.end();
-    if let Some(offer) = connection.hello() {
-        offer.server_name.iter().for_each(good_name);
-        assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
-        assert!(offer.ja4.as_ref().is_none_or(|ja4| ja4.starts_with('q')));
+    if let Some(client_hello) = connection.client_hello() {
+        client_hello.server_name.iter().for_each(check_name);
+        assert!(client_hello.protocols.len() <= tls::MAX_PROTOCOLS);
+        assert!(client_hello.ja4.as_ref().is_none_or(|ja4| ja4.starts_with('q')));
     }
     table.finish();
     let count =
         |flow: &manyways_flows::udp::Flow, end| flow.sent(end).map_or(0, |sent| sent.packets);
     let passed: u64 = std::iter::from_fn(|| table.poll())
-        .map(|ended| count(&ended.flow, End::Client) + count(&ended.flow, End::Server))
+        .map(|ended| count(&ended.flow, Endpoint::Client) + count(&ended.flow, Endpoint::Server))
         .sum();
     assert_eq!(passed, fed);
 }
@@ -365,10 +378,10 @@ pub(super) fn quic_flow(bytes: &[u8]) {
 pub(super) fn user_agent(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let sights =
-        [sight_of(&text), dhcp(Some(&text), Some(&text)), ja4(&text).and_then(|t| t.sight)];
-    for sight in sights.into_iter().flatten() {
-        assert!((0.0..=1.0).contains(&sight.confidence));
-        assert!(sight.robot || sight.system.is_some() || sight.handheld.is_some());
+        [sight_of(&text), dhcp(Some(&text), Some(&text)), ja4(&text).and_then(|t| t.device)];
+    for properties in sights.into_iter().flatten() {
+        assert!((0.0..=1.0).contains(&properties.confidence));
+        assert!(properties.robot || properties.system.is_some() || properties.handheld.is_some());
     }
     if let Some(name) = HostName::parse(bytes) {
         let domain = registered_domain(&name).unwrap_or_default();

@@ -17,7 +17,7 @@ _PARTS = {
 }
 # There is nothing between the requests of a flow with one.
 _IS_THERE = "value IS NOT NULL AND (part NOT LIKE '4%' OR requests > 1)"
-_PREDICTABLE = "declared IS NOT NULL AND abs(declared - seen) < 0.1 * greatest(declared, 1)"
+_PREDICTABLE = "declared IS NOT NULL AND abs(declared - captured) < 0.1 * greatest(declared, 1)"
 
 QUESTIONS = (
     Question(
@@ -202,9 +202,9 @@ QUESTIONS = (
         observations=(
             "SELECT CASE WHEN declared IS NULL THEN '3: not declared'\n"
             f"  WHEN {_PREDICTABLE} THEN '1: declared, within 10 %'\n"
-            "  ELSE '2: declared, and another' END AS which, seen AS value\n"
-            "FROM chosen WHERE method IN ('GET', 'POST') AND framing != 'none' AND seen IS NOT NULL\n"
-            "  AND ending NOT IN ('open', 'unseen')"
+            "  ELSE '2: declared, and another' END AS which, captured AS value\n"
+            "FROM chosen WHERE method IN ('GET', 'POST') AND framing != 'none' AND captured IS NOT NULL\n"
+            "  AND ending NOT IN ('open', 'uncaptured')"
         ),
         by=("which",),
         unit="B",

@@ -13,7 +13,7 @@ from manyways.questions.question import (
     ranked,
 )
 
-_LIMITS = ("application", "think", "receiver_window", "congestion", "loss", "start_up")
+_LIMITS = ("application", "think", "receiver_window", "congestion", "loss", "slow_start")
 # Shares of a flow's time count by how long the flow is.
 _SHARES = ", ".join(
     f"sum(value * {limit}) / nullif(sum(value), 0) AS {limit}" for limit in _LIMITS

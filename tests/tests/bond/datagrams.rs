@@ -11,10 +11,10 @@ use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::Association;
 use crate::resolver::Resolver;
-use crate::world::{OTHER_SERVER, OUTSIDE, SERVER, TWO_LINKS, World, at, eventually};
+use crate::testbed::{GATEWAY_OUTSIDE, OTHER_SERVER, SERVER, TWO_LINKS, Testbed, at, wait_for};
 
 /// Interval after which the test repeats a lost datagram.
-const AGAIN: Duration = Duration::from_secs(2);
+const RESEND_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Sends until the server receives the datagram; returns the source address that the server saw.
 #[track_caller]
@@ -23,9 +23,9 @@ pub fn arrives(
     data: &[u8],
     send: impl Fn() -> io::Result<usize>,
 ) -> SocketAddr {
-    server.set_read_timeout(Some(AGAIN)).expect("a socket can be told");
+    server.set_read_timeout(Some(RESEND_INTERVAL)).expect("a socket can be told");
     let mut buffer = [0; 65_536];
-    eventually("a datagram arrives", || {
+    wait_for("a datagram arrives", || {
         send().expect("somebody takes it");
         loop {
             let (length, from) = server.recv_from(&mut buffer).ok()?;
@@ -37,7 +37,7 @@ pub fn arrives(
     })
 }
 
-fn some(length: usize) -> Vec<u8> {
+fn random_bytes(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 31 + length) as u8).collect()
 }
 
@@ -48,26 +48,29 @@ const LENGTHS: [usize; 5] = [1, 1200, 1400, 1472, 8000];
 #[test]
 fn datagrams_of_every_length_go_out_and_back_whole() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
     for (family, address) in SERVER.into_iter().enumerate() {
         let to = at(address, 4000);
-        let server = world.internet(|| UdpSocket::bind(to)).expect("a port");
+        let server = testbed.internet(|| UdpSocket::bind(to)).expect("a port");
         let any = ["0.0.0.0:0", "[::]:0"][family];
-        let application = world.device(|| UdpSocket::bind(any)).expect("a port");
-        let association = Association::new(&world);
+        let application = testbed.device(|| UdpSocket::bind(any)).expect("a port");
+        let association = Association::new(&testbed);
         for length in LENGTHS {
-            let data = some(length);
+            let data = random_bytes(length);
             let from = arrives(&server, &data, || application.send_to(&data, to));
-            assert_eq!(from.ip().to_string(), OUTSIDE[family]);
+            assert_eq!(from.ip().to_string(), GATEWAY_OUTSIDE[family]);
             let came = arrives(&application, &data, || server.send_to(&data, from));
             assert_eq!(came, to, "the answer bears the server's address");
 
             let from = arrives(&server, &data, || association.send(to, &data));
-            assert_eq!(from.ip().to_string(), OUTSIDE[family]);
-            association.socket().set_read_timeout(Some(AGAIN)).expect("a socket can be told");
-            eventually("the answer comes", || {
+            assert_eq!(from.ip().to_string(), GATEWAY_OUTSIDE[family]);
+            association
+                .socket()
+                .set_read_timeout(Some(RESEND_INTERVAL))
+                .expect("a socket can be told");
+            wait_for("the answer comes", || {
                 server.send_to(&data, from).expect("the gateway listens");
                 association.receive().ok().filter(|came| *came == (data.clone(), to))
             });
@@ -79,12 +82,12 @@ fn datagrams_of_every_length_go_out_and_back_whole() {
 #[test]
 fn a_socket_looks_the_same_from_everywhere_and_strangers_may_answer() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
-    let server = |address| world.internet(|| UdpSocket::bind(at(address, 4000))).expect("a port");
+    let server = |address| testbed.internet(|| UdpSocket::bind(at(address, 4000))).expect("a port");
     let (one, other) = (server(SERVER[0]), server(OTHER_SERVER));
-    let sockets = [0, 1].map(|_| world.device(|| UdpSocket::bind("0.0.0.0:0")).expect("a port"));
+    let sockets = [0, 1].map(|_| testbed.device(|| UdpSocket::bind("0.0.0.0:0")).expect("a port"));
     let seen = sockets.each_ref().map(|socket| {
         let first = arrives(&one, b"one", || socket.send_to(b"one", at(SERVER[0], 4000)));
         let second = arrives(&other, b"two", || socket.send_to(b"two", at(OTHER_SERVER, 4000)));
@@ -92,7 +95,7 @@ fn a_socket_looks_the_same_from_everywhere_and_strangers_may_answer() {
         first
     });
     assert_ne!(seen[0], seen[1], "two sockets are two");
-    let stranger = world.internet(|| UdpSocket::bind(at(SERVER[0], 5000))).expect("a port");
+    let stranger = testbed.internet(|| UdpSocket::bind(at(SERVER[0], 5000))).expect("a port");
     let from = arrives(&sockets[0], b"hello", || stranger.send_to(b"hello", seen[0]));
     assert_eq!(from, at(SERVER[0], 5000));
 }
@@ -100,24 +103,25 @@ fn a_socket_looks_the_same_from_everywhere_and_strangers_may_answer() {
 #[test]
 fn names_resolve_through_the_bond_and_beside_it() {
     needs_bond!("getent");
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
-    let resolver = Resolver::start(&world);
+    let resolver = Resolver::start(&testbed);
     // The bond carries the queries to the server's resolver.
-    let log = world.path("getent");
+    let log = testbed.path("getent");
     let ask = |name| {
         let mut getent = Command::new("getent");
-        world.device(|| {
-            world.start(&log, getent.args(["ahostsv4", name])).wait(crate::world::PATIENCE)
+        testbed.device(|| {
+            let mut asks = testbed.start(log.clone(), getent.args(["ahostsv4", name]));
+            asks.process.wait(crate::testbed::TIMEOUT)
         })
     };
     assert!(ask("www.example").expect("it ends").success());
-    let said = std::fs::read_to_string(&log).expect("a log");
-    assert!(said.contains(SERVER[0]), "{said}");
-    assert_eq!(resolver.askers(), [OUTSIDE[0]]);
+    let output = std::fs::read_to_string(&log).expect("a log");
+    assert!(output.contains(SERVER[0]), "{output}");
+    assert_eq!(resolver.client_addrs(), [GATEWAY_OUTSIDE[0]]);
     // The queries to the network's own resolver are sent directly, because it is private.
-    let enter = ["lab", "enter", &world.lab, "--", "getent", "ahostsv4", "origin.lab"];
-    let said = finish(manyways_tests::manyways().args(enter)).succeeded().stdout;
-    assert!(said.contains(crate::world::GATEWAY), "{said}");
+    let enter = ["lab", "enter", &testbed.lab.name, "--", "getent", "ahostsv4", "origin.lab"];
+    let said = finish(manyways_tests::manyways().args(enter)).expect_success().stdout;
+    assert!(said.contains(crate::testbed::GATEWAY), "{said}");
 }

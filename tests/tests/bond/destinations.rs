@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::bond::{Keys, SOCKS};
 use crate::needs_bond;
-use crate::proxy::{Association, To, socks, socks_at, try_plain, try_socks};
+use crate::proxy::{Association, Destination, socks, socks_at, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
-use crate::world::{GATEWAY, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually};
+use crate::testbed::{
+    GATEWAY, GATEWAY_OUTSIDE, PRIVATE, SERVER, TWO_LINKS, Testbed, accept, at, wait_for,
+};
 
 /// Proxy address of another client.
 const OTHER: &str = "127.0.0.1:1081";
@@ -35,9 +37,9 @@ fn is_end(error: &io::Error) -> bool {
 
 /// Asserts that the bond still carries a connection.
 #[track_caller]
-fn carries(world: &World) {
-    let listener = world.listen(SERVER[0], 7);
-    let mut application = socks(world, at(SERVER[0], 7));
+fn carries(testbed: &Testbed) {
+    let listener = testbed.listen(SERVER[0], 7);
+    let mut application = socks(testbed, at(SERVER[0], 7));
     application.write_all(b"hello").expect("it is taken");
     let mut heard = [0; 5];
     accept(&listener).0.read_exact(&mut heard).expect("it arrives");
@@ -47,35 +49,36 @@ fn carries(world: &World) {
 #[test]
 fn a_server_that_is_not_there_resets() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
-    let _resolver = Resolver::start(&world);
+    let _resolver = Resolver::start(&testbed);
     for server in SERVER {
-        is_reset(try_plain(&world, at(server, 1)));
-        is_reset(try_socks(&world, &To::Address(at(server, 1))));
+        is_reset(try_plain(&testbed, at(server, 1)));
+        is_reset(try_socks(&testbed, &Destination::Address(at(server, 1))));
     }
     gateway.says_times("connection refused", 4);
     // A nonexistent neighbour of the servers: the last router reports it.
-    is_reset(try_plain(&world, at("203.0.113.99", 80)));
+    is_reset(try_plain(&testbed, at("203.0.113.99", 80)));
     gateway.says("cannot connect to 203.0.113.99:80: no route to the server");
-    is_reset(try_socks(&world, &To::Name("nobody.example", 80)));
+    is_reset(try_socks(&testbed, &Destination::Name("nobody.example", 80)));
     gateway.says("cannot connect to nobody.example:80: name not resolved");
-    carries(&world);
+    carries(&testbed);
 }
 
 /// Neither the slow name nor the silent server delays other connections.
 #[test]
 fn a_name_that_takes_long_holds_up_nobody() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (gateway, _client) = (keys.gateway(&[]), keys.client());
-    let _resolver = Resolver::start(&world);
+    let _resolver = Resolver::start(&testbed);
     let slow: Vec<io::Result<TcpStream>> =
-        (0..20).map(|_| try_socks(&world, &To::Name(SILENT, 80))).collect();
-    let listener = world.listen(SERVER[0], 7);
-    let _application = try_socks(&world, &To::Name("www.example", 7)).expect("the proxy is there");
+        (0..20).map(|_| try_socks(&testbed, &Destination::Name(SILENT, 80))).collect();
+    let listener = testbed.listen(SERVER[0], 7);
+    let _application =
+        try_socks(&testbed, &Destination::Name("www.example", 7)).expect("the proxy is there");
     accept(&listener);
     assert_eq!(gateway.times("cannot connect to slow.example:80"), 0, "{}", gateway.said());
     slow.into_iter().for_each(is_reset);
@@ -92,53 +95,53 @@ const CLOSED: [&str; 15] = [
     "169.254.1.1",
     "100.64.1.1",
     GATEWAY,
-    OUTSIDE[0],
+    GATEWAY_OUTSIDE[0],
     "::1",
     "fe80::1",
     "fd00:18::1",
-    OUTSIDE[1],
+    GATEWAY_OUTSIDE[1],
     "::ffff:203.0.113.1",
     "64:ff9b::cb00:7101",
 ];
 
 /// Listens at every address that the gateway could reach.
-fn listen_everywhere(world: &World) -> (TcpListener, UdpSocket, TcpListener) {
+fn listen_everywhere(testbed: &Testbed) -> (TcpListener, UdpSocket, TcpListener) {
     let any: SocketAddr = "[::]:8080".parse().expect("an address");
-    let listener = world.host(|| TcpListener::bind(any)).expect("a port");
-    let socket = world.host(|| UdpSocket::bind(any)).expect("a port");
-    for own in [&listener, &world.listen(PRIVATE, 8080)] {
+    let listener = testbed.host(|| TcpListener::bind(any)).expect("a port");
+    let socket = testbed.host(|| UdpSocket::bind(any)).expect("a port");
+    for own in [&listener, &testbed.listen(PRIVATE, 8080)] {
         own.set_nonblocking(true).expect("a socket can be told");
     }
     socket.set_nonblocking(true).expect("a socket can be told");
-    (listener, socket, world.listen(PRIVATE, 8080))
+    (listener, socket, testbed.listen(PRIVATE, 8080))
 }
 
 #[test]
 fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (gateway, _client) = (keys.gateway(&[]), keys.client());
-    let _resolver = Resolver::start(&world);
-    let (listener, socket, private) = listen_everywhere(&world);
+    let _resolver = Resolver::start(&testbed);
+    let (listener, socket, private) = listen_everywhere(&testbed);
     private.set_nonblocking(true).expect("a socket can be told");
     for (count, address) in (1..).zip(CLOSED) {
-        is_reset(try_socks(&world, &To::Address(at(address, 8080))));
+        is_reset(try_socks(&testbed, &Destination::Address(at(address, 8080))));
         gateway.says_times("destination not permitted", count);
         assert!(listener.accept().is_err() && private.accept().is_err(), "{address}");
     }
     for name in ["localhost", "inside.example", "self.example"] {
-        is_reset(try_socks(&world, &To::Name(name, 8080)));
+        is_reset(try_socks(&testbed, &Destination::Name(name, 8080)));
         gateway.says(&format!("cannot connect to {name}:8080: destination not permitted"));
     }
-    let association = Association::new(&world);
+    let association = Association::new(&testbed);
     for address in CLOSED {
         association.send(at(address, 8080), b"hello").expect("it is taken");
     }
     // Earlier datagrams would have arrived before this one.
-    let server = world.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port");
+    let server = testbed.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port");
     server.set_nonblocking(true).expect("a socket can be told");
-    eventually("a datagram comes", || {
+    wait_for("a datagram comes", || {
         association.send(at(SERVER[0], 4000), b"hello").expect("it is taken");
         server.recv_from(&mut [0; 9]).ok()
     });
@@ -148,16 +151,16 @@ fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
 #[test]
 fn what_is_opened_is_open_and_nothing_else() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let gateway = keys.gateway(&["--permit", "192.168.77.0/24", "--permit", "::1"]);
     let _client = keys.client();
-    let (listener, _socket, private) = listen_everywhere(&world);
-    let _application = socks(&world, at(PRIVATE, 8080));
+    let (listener, _socket, private) = listen_everywhere(&testbed);
+    let _application = socks(&testbed, at(PRIVATE, 8080));
     accept(&private);
-    let _application = socks(&world, at("::1", 8080));
+    let _application = socks(&testbed, at("::1", 8080));
     accept(&listener);
-    is_reset(try_socks(&world, &To::Address(at("127.0.0.1", 8080))));
+    is_reset(try_socks(&testbed, &Destination::Address(at("127.0.0.1", 8080))));
     gateway.says("cannot connect to 127.0.0.1:8080: destination not permitted");
     assert_eq!(gateway.times("destination not permitted"), 1, "{}", gateway.said());
 }
@@ -166,18 +169,18 @@ fn what_is_opened_is_open_and_nothing_else() {
 #[test]
 fn a_client_is_as_fast_as_it_may_be() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     keys.allow(&format!("{} phone rate=8mbit\n", keys.client));
     let (_gateway, _client) = (keys.gateway(&[]), keys.client());
-    let other = keys.doorless(&["--intercept", "none", "--socks", OTHER]);
+    let other = keys.client_without_proxies(&["--intercept", "none", "--socks", OTHER]);
     other.says("lte is up");
-    let listener = world.listen(SERVER[0], 7);
+    let listener = testbed.listen(SERVER[0], 7);
     let open: Vec<(TcpStream, TcpStream)> = [SOCKS, SOCKS, OTHER]
         .iter()
         .map(|door| {
-            let to = To::Address(at(SERVER[0], 7));
-            (socks_at(&world, door, &to).expect("a proxy"), accept(&listener).0)
+            let to = Destination::Address(at(SERVER[0], 7));
+            (socks_at(&testbed, door, &to).expect("a proxy"), accept(&listener).0)
         })
         .collect();
     let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
@@ -205,13 +208,13 @@ fn a_client_is_as_fast_as_it_may_be() {
 #[test]
 fn a_rate_that_changes_is_for_connections_that_are_there_too() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let limits = |limits: &str| keys.allow(&format!("{} phone {limits}\n", keys.client));
     limits("rate=100bit");
     let (gateway, _client) = (keys.gateway(&[]), keys.client());
-    let listener = world.listen(SERVER[0], 7);
-    let mut application = socks(&world, at(SERVER[0], 7));
+    let listener = testbed.listen(SERVER[0], 7);
+    let mut application = socks(&testbed, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
     let mut hear = |length: usize| {
         application.read_exact(&mut vec![0; length]).expect("it comes");
@@ -234,28 +237,28 @@ fn a_rate_that_changes_is_for_connections_that_are_there_too() {
 #[test]
 fn a_client_may_have_so_many_streams_and_sessions() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     keys.allow(&format!("{} phone streams=2 sessions=1\n", keys.client));
     let gateway = keys.gateway(&[]);
     let client = keys.client();
-    let listener = world.listen(SERVER[0], 7);
+    let listener = testbed.listen(SERVER[0], 7);
     let mut open: Vec<(TcpStream, TcpStream)> =
-        (0..2).map(|_| (socks(&world, at(SERVER[0], 7)), accept(&listener).0)).collect();
-    is_reset(try_socks(&world, &To::Address(at(SERVER[0], 7))));
+        (0..2).map(|_| (socks(&testbed, at(SERVER[0], 7)), accept(&listener).0)).collect();
+    is_reset(try_socks(&testbed, &Destination::Address(at(SERVER[0], 7))));
     // A stream that ends makes room for another.
     drop(open.pop());
-    eventually("there is room again", || {
-        let mut application = socks(&world, at(SERVER[0], 7));
+    wait_for("there is room again", || {
+        let mut application = socks(&testbed, at(SERVER[0], 7));
         listener.set_nonblocking(true).expect("a socket can be told");
         application.write_all(b"hello").ok()?;
         application.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
         let end = application.read(&mut [0; 1]).expect_err("the server says nothing");
         (!is_end(&end)).then_some(())
     });
-    let second = keys.doorless(&["--intercept", "none"]);
-    second.says_times("the gateway refuses: phone has 1 session already", 2);
-    gateway.says("phone has 1 session already");
+    let second = keys.client_without_proxies(&["--intercept", "none"]);
+    second.says_times("the gateway refuses: phone already has 1 session", 2);
+    gateway.says("phone already has 1 session");
     // After the end of the first session, the second one is accepted.
     drop(client);
     second.says("is up");

@@ -27,26 +27,26 @@ pub type Client = StreamOwned<ClientConnection, TcpStream>;
 
 /// Properties with which an impostor imitates a client.
 #[derive(Clone, Copy)]
-pub struct Guise<'a> {
+pub struct Impostor<'a> {
     pub key: Option<&'a Path>,
     pub protocol: &'a str,
     pub tls: &'static SupportedProtocolVersion,
 }
 
-impl<'a> Guise<'a> {
+impl<'a> Impostor<'a> {
     /// All properties of a client with this key.
-    pub fn of(key: &'a Path) -> Self {
+    pub fn with_key(key: &'a Path) -> Self {
         Self { key: Some(key), protocol: PROTOCOL, tls: &version::TLS13 }
     }
 
     /// Performs a handshake with a gateway. With TLS 1.3 the client may learn of its failure only
     /// later.
-    pub fn greet(self, mut stream: TcpStream) -> io::Result<Client> {
+    pub fn handshake(self, mut stream: TcpStream) -> io::Result<Client> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[self.tls])
             .expect("the provider has them")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Credulous));
+            .with_custom_certificate_verifier(Arc::new(AcceptAny));
         let mut config = match self.key {
             Some(key) => {
                 let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(key));
@@ -70,7 +70,7 @@ pub fn receive(key: &Path, stream: TcpStream) -> StreamOwned<ServerConnection, T
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&version::TLS13])
         .expect("the provider has it")
-        .with_client_cert_verifier(Arc::new(Credulous))
+        .with_client_cert_verifier(Arc::new(AcceptAny))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(key))));
     config.alpn_protocols = vec![PROTOCOL.into()];
     let tls = ServerConnection::new(Arc::new(config)).expect("a sound configuration");
@@ -95,7 +95,7 @@ pub fn welcome(version: u8) -> Vec<u8> {
 
 /// Sends bytes and reads until the peer closes the connection, which it must do.
 #[track_caller]
-pub fn say(stream: &mut Client, words: &[u8]) -> Vec<u8> {
+pub fn send_and_read(stream: &mut Client, words: &[u8]) -> Vec<u8> {
     let mut heard = Vec::new();
     if stream.write_all(words).and_then(|()| stream.flush()).is_ok()
         && let Err(error) = stream.read_to_end(&mut heard)
@@ -114,9 +114,9 @@ fn certified(key: &Path) -> Arc<CertifiedKey> {
 
 /// Accepts any certificate.
 #[derive(Debug)]
-struct Credulous;
+struct AcceptAny;
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -155,7 +155,7 @@ impl ServerCertVerifier for Credulous {
     }
 }
 
-impl ClientCertVerifier for Credulous {
+impl ClientCertVerifier for AcceptAny {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

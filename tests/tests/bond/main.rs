@@ -4,27 +4,28 @@
 //!
 //! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
+mod asleep;
+mod authentication;
 mod bond;
 mod carriers;
+mod cleanup;
 mod clock;
 mod damage;
 mod datagram_rules;
 mod datagrams;
 mod destinations;
-mod doors;
-mod ends;
+mod gateway_addresses;
 mod impostor;
 mod keys;
 mod links;
-mod many;
-mod moving;
+mod many_connections;
 mod privileges;
+mod process_ends;
+mod proxies;
 mod proxy;
 mod readers;
 mod relay;
 mod resolver;
 mod rules;
 mod selections;
-mod strangers;
-mod traces;
-mod world;
+mod testbed;

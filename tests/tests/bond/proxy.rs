@@ -4,15 +4,15 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
 use crate::bond::SOCKS;
-use crate::world::{PATIENCE, World};
+use crate::testbed::{TIMEOUT, Testbed};
 
 /// Destination of a request: an address or a name.
-pub enum To<'a> {
+pub enum Destination<'a> {
     Address(SocketAddr),
     Name(&'a str, u16),
 }
 
-impl To<'_> {
+impl Destination<'_> {
     fn encode(&self) -> Vec<u8> {
         let (mut bytes, port) = match self {
             Self::Address(address) => (ip(address.ip()), address.port()),
@@ -34,9 +34,14 @@ fn ip(address: IpAddr) -> Vec<u8> {
 }
 
 /// Sends a request to a proxy; returns its connection and the address in its reply.
-fn ask(world: &World, door: &str, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut stream = world.device(|| TcpStream::connect(door))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn request(
+    testbed: &Testbed,
+    door: &str,
+    what: u8,
+    to: &Destination<'_>,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut stream = testbed.device(|| TcpStream::connect(door))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(&[5, 1, 0])?;
     let mut method = [0; 2];
     stream.read_exact(&mut method)?;
@@ -55,32 +60,32 @@ fn ask(world: &World, door: &str, what: u8, to: &To<'_>) -> io::Result<(TcpStrea
 }
 
 /// A connection through SOCKS5, or its error.
-pub fn try_socks(world: &World, to: &To<'_>) -> io::Result<TcpStream> {
-    socks_at(world, SOCKS, to)
+pub fn try_socks(testbed: &Testbed, to: &Destination<'_>) -> io::Result<TcpStream> {
+    socks_at(testbed, SOCKS, to)
 }
 
 /// A connection through the proxy of another client.
-pub fn socks_at(world: &World, door: &str, to: &To<'_>) -> io::Result<TcpStream> {
-    Ok(ask(world, door, 1, to)?.0)
+pub fn socks_at(testbed: &Testbed, door: &str, to: &Destination<'_>) -> io::Result<TcpStream> {
+    Ok(request(testbed, door, 1, to)?.0)
 }
 
 /// A connection through SOCKS5 to an address.
 #[track_caller]
-pub fn socks(world: &World, to: SocketAddr) -> TcpStream {
-    try_socks(world, &To::Address(to)).expect("the proxy is there")
+pub fn socks(testbed: &Testbed, to: SocketAddr) -> TcpStream {
+    try_socks(testbed, &Destination::Address(to)).expect("the proxy is there")
 }
 
 /// A connection of an application without a proxy.
-pub fn try_plain(world: &World, to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = world.device(|| TcpStream::connect_timeout(&to, PATIENCE))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+pub fn try_plain(testbed: &Testbed, to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = testbed.device(|| TcpStream::connect_timeout(&to, TIMEOUT))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
 /// [`try_plain`] that must succeed.
 #[track_caller]
-pub fn plain(world: &World, to: SocketAddr) -> TcpStream {
-    try_plain(world, to).expect("a connection")
+pub fn plain(testbed: &Testbed, to: SocketAddr) -> TcpStream {
+    try_plain(testbed, to).expect("a connection")
 }
 
 /// Datagrams through SOCKS5 (UDP ASSOCIATE).
@@ -93,15 +98,15 @@ pub struct Association {
 
 impl Association {
     #[track_caller]
-    pub fn new(world: &World) -> Self {
-        let any = To::Address(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let (control, relay) = ask(world, SOCKS, 3, &any).expect("the proxy is there");
-        let socket = world.device(|| UdpSocket::bind("127.0.0.1:0")).expect("a socket");
+    pub fn new(testbed: &Testbed) -> Self {
+        let any = Destination::Address(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let (control, relay) = request(testbed, SOCKS, 3, &any).expect("the proxy is there");
+        let socket = testbed.device(|| UdpSocket::bind("127.0.0.1:0")).expect("a socket");
         Self { _control: control, socket, relay }
     }
 
     pub fn send(&self, to: SocketAddr, data: &[u8]) -> io::Result<usize> {
-        let datagram = [&[0, 0, 0], &To::Address(to).encode()[..], data].concat();
+        let datagram = [&[0, 0, 0], &Destination::Address(to).encode()[..], data].concat();
         self.socket.send_to(&datagram, self.relay)
     }
 

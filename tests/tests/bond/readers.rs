@@ -7,13 +7,13 @@ use std::thread;
 use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::socks;
-use crate::world::{SERVER, TWO_LINKS, World, accept, at};
+use crate::testbed::{SERVER, TWO_LINKS, Testbed, accept, at};
 
 /// Number of streams whose total credit would exceed the credit of the session.
-const MANY: usize = 48;
+const STREAMS: usize = 48;
 
 /// Writes until the peer accepts no more data.
-fn stuff(mut stream: TcpStream) -> TcpStream {
+fn fill(mut stream: TcpStream) -> TcpStream {
     stream.set_write_timeout(Some(std::time::Duration::from_millis(500))).expect("it can be told");
     let zeros = vec![0; 1 << 20];
     // Sixteen times the initial credit of a stream.
@@ -27,9 +27,9 @@ fn stuff(mut stream: TcpStream) -> TcpStream {
 
 /// Asserts that another connection transfers data in both directions.
 #[track_caller]
-fn another_gets_through(world: &World) {
-    let listener = world.listen(SERVER[0], 8);
-    let mut application = socks(world, at(SERVER[0], 8));
+fn check_other_connection(testbed: &Testbed) {
+    let listener = testbed.listen(SERVER[0], 8);
+    let mut application = socks(testbed, at(SERVER[0], 8));
     let (mut server, _) = accept(&listener);
     let long: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
     let say = |from: &mut TcpStream, to: &mut TcpStream| {
@@ -47,26 +47,26 @@ fn another_gets_through(world: &World) {
 #[test]
 fn an_application_that_never_reads_holds_up_nobody() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.client());
-    let listener = world.listen(SERVER[0], 7);
-    let application = socks(&world, at(SERVER[0], 7));
-    let server = stuff(accept(&listener).0);
-    another_gets_through(&world);
+    let listener = testbed.listen(SERVER[0], 7);
+    let application = socks(&testbed, at(SERVER[0], 7));
+    let server = fill(accept(&listener).0);
+    check_other_connection(&testbed);
     drop((application, server));
 }
 
 #[test]
 fn a_server_that_never_reads_holds_up_nobody() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.client());
-    let listener = world.listen(SERVER[0], 7);
-    let application = stuff(socks(&world, at(SERVER[0], 7)));
+    let listener = testbed.listen(SERVER[0], 7);
+    let application = fill(socks(&testbed, at(SERVER[0], 7)));
     let server = accept(&listener);
-    another_gets_through(&world);
+    check_other_connection(&testbed);
     drop((application, server));
 }
 
@@ -74,19 +74,19 @@ fn a_server_that_never_reads_holds_up_nobody() {
 #[test]
 fn many_that_never_read_hold_up_nobody() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.client());
-    let listener = world.listen(SERVER[0], 7);
+    let listener = testbed.listen(SERVER[0], 7);
     let open: Vec<(TcpStream, TcpStream)> =
-        (0..MANY).map(|_| (socks(&world, at(SERVER[0], 7)), accept(&listener).0)).collect();
+        (0..STREAMS).map(|_| (socks(&testbed, at(SERVER[0], 7)), accept(&listener).0)).collect();
     let stuffed: Vec<(TcpStream, TcpStream)> = thread::scope(|scope| {
         let busy = open
             .into_iter()
-            .map(|(application, server)| scope.spawn(|| (application, stuff(server))));
+            .map(|(application, server)| scope.spawn(|| (application, fill(server))));
         let busy: Vec<_> = busy.collect();
         busy.into_iter().map(|one| one.join().expect("no panic")).collect()
     });
-    another_gets_through(&world);
+    check_other_connection(&testbed);
     drop(stuffed);
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::world::{GATEWAY, World, at};
+use crate::testbed::{GATEWAY, Testbed, at};
 
 /// Direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Towards {
+pub enum Receiver {
     Client,
     Gateway,
 }
@@ -30,8 +30,8 @@ pub enum Damage {
 
 /// A relay on the gateway's host that damages some connections.
 pub struct Relay {
-    seen: Arc<AtomicUsize>,
-    heard: Arc<Mutex<Vec<u8>>>,
+    connections: Arc<AtomicUsize>,
+    client_bytes: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Relay {
@@ -40,14 +40,14 @@ impl Relay {
 
     /// Damages the first `connections` connections in one direction, each after `after` bytes.
     pub fn start(
-        world: &World,
-        (damage, towards): (Damage, Towards),
+        testbed: &Testbed,
+        (damage, towards): (Damage, Receiver),
         connections: usize,
         after: usize,
     ) -> Self {
         let listener =
-            world.host(|| TcpListener::bind(at(GATEWAY, Self::PORT))).expect("a port is free");
-        let namespace = world.within_host();
+            testbed.host(|| TcpListener::bind(at(GATEWAY, Self::PORT))).expect("a port is free");
+        let namespace = testbed.host_namespace();
         let seen = Arc::<AtomicUsize>::default();
         let heard = Arc::<Mutex<Vec<u8>>>::default();
         let (count, ear) = (Arc::clone(&seen), Arc::clone(&heard));
@@ -56,9 +56,9 @@ impl Relay {
                 let number = count.fetch_add(1, Ordering::SeqCst);
                 let harm =
                     |way| (number < connections && way == towards).then_some((damage, after));
-                let (down_harm, up_harm) = (harm(Towards::Client), harm(Towards::Gateway));
+                let (down_harm, up_harm) = (harm(Receiver::Client), harm(Receiver::Gateway));
                 let ear = (number == 0).then(|| Arc::clone(&ear));
-                let Ok(gateway) = namespace(&|| TcpStream::connect(at(GATEWAY, 4433))) else {
+                let Ok(gateway) = namespace.run(|| TcpStream::connect(at(GATEWAY, 4433))) else {
                     continue;
                 };
                 let (up, down) = (client.try_clone(), gateway.try_clone());
@@ -67,22 +67,22 @@ impl Relay {
                 thread::spawn(move || pass(down, client, down_harm, None));
             }
         });
-        Self { seen, heard }
+        Self { connections: seen, client_bytes: heard }
     }
 
     /// A relay without damage.
-    pub fn listen(world: &World) -> Self {
-        Self::start(world, (Damage::Flip, Towards::Client), 0, 0)
+    pub fn listen(testbed: &Testbed) -> Self {
+        Self::start(testbed, (Damage::Flip, Receiver::Client), 0, 0)
     }
 
     /// All bytes of the client on the first connection.
-    pub fn heard(&self) -> Vec<u8> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn client_bytes(&self) -> Vec<u8> {
+        self.client_bytes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Number of accepted connections.
     pub fn connections(&self) -> usize {
-        self.seen.load(Ordering::SeqCst)
+        self.connections.load(Ordering::SeqCst)
     }
 }
 
@@ -96,17 +96,17 @@ impl DatagramRelay {
     /// Maximum number of source addresses in these tests.
     const SENDERS: usize = 16;
 
-    pub fn start(world: &World, one_of: usize) -> Self {
+    pub fn start(testbed: &Testbed, one_of: usize) -> Self {
         let damaged = Arc::<AtomicUsize>::default();
         let bind = |port| UdpSocket::bind(at(GATEWAY, port)).expect("a port is free");
-        let door = Arc::new(world.host(|| bind(Relay::PORT)));
+        let door = Arc::new(testbed.host(|| bind(Relay::PORT)));
         let senders = Arc::<Mutex<Vec<SocketAddr>>>::default();
         let behind: Vec<Arc<UdpSocket>> =
-            world.host(|| (0..Self::SENDERS).map(|_| Arc::new(bind(0))).collect());
+            testbed.host(|| (0..Self::SENDERS).map(|_| Arc::new(bind(0))).collect());
         for (number, socket) in behind.iter().cloned().enumerate() {
             socket.connect(at(GATEWAY, 4433)).expect("an address");
             let (door, senders) = (Arc::clone(&door), Arc::clone(&senders));
-            let mut harm = Harm::new(one_of, &damaged);
+            let mut harm = DatagramDamage::new(one_of, &damaged);
             thread::spawn(move || {
                 let mut buffer = [0; 65_536];
                 loop {
@@ -117,7 +117,7 @@ impl DatagramRelay {
                 }
             });
         }
-        let mut harm = Harm::new(one_of, &damaged);
+        let mut harm = DatagramDamage::new(one_of, &damaged);
         thread::spawn(move || {
             let mut buffer = [0; 65_536];
             while let Ok((length, from)) = door.recv_from(&mut buffer) {
@@ -140,28 +140,28 @@ impl DatagramRelay {
 }
 
 /// Damage of the datagrams in one direction.
-struct Harm {
+struct DatagramDamage {
     one_of: usize,
-    seen: usize,
+    count: usize,
     damaged: Arc<AtomicUsize>,
     /// An earlier datagram for a replay.
-    kept: Vec<u8>,
+    earlier: Vec<u8>,
 }
 
-impl Harm {
+impl DatagramDamage {
     fn new(one_of: usize, damaged: &Arc<AtomicUsize>) -> Self {
-        Self { one_of, seen: 0, damaged: Arc::clone(damaged), kept: Vec::new() }
+        Self { one_of, count: 0, damaged: Arc::clone(damaged), earlier: Vec::new() }
     }
 
     fn pass(&mut self, bytes: &mut [u8], send: impl Fn(&[u8]) -> io::Result<usize>) {
-        self.seen += 1;
+        self.count += 1;
         let half = bytes.len() / 2;
-        if !self.seen.is_multiple_of(self.one_of) {
+        if !self.count.is_multiple_of(self.one_of) {
             let _ = send(bytes);
             return;
         }
         self.damaged.fetch_add(1, Ordering::SeqCst);
-        let _ = match self.seen / self.one_of % 4 {
+        let _ = match self.count / self.one_of % 4 {
             0 => {
                 bytes[half] ^= 0x10;
                 send(bytes)
@@ -169,8 +169,8 @@ impl Harm {
             1 => send(&bytes[..half]),
             2 => send(&bytes[half..]),
             _ => {
-                let _ = send(&self.kept);
-                self.kept = bytes.to_vec();
+                let _ = send(&self.earlier);
+                self.earlier = bytes.to_vec();
                 send(bytes).and_then(|_| send(bytes))
             }
         };

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::world::{GATEWAY, SERVER, World, at};
+use crate::testbed::{GATEWAY, SERVER, Testbed, at};
 
 /// Names and their addresses. Other names do not exist, except [`SILENT`].
 const ZONE: [(&str, &str); 4] = [
@@ -21,8 +21,8 @@ pub const SILENT: &str = "slow.example";
 pub struct Resolver(Arc<Mutex<BTreeSet<String>>>);
 
 impl Resolver {
-    pub fn start(world: &World) -> Self {
-        let socket = world.internet(|| UdpSocket::bind(at(SERVER[0], 53))).expect("a port");
+    pub fn start(testbed: &Testbed) -> Self {
+        let socket = testbed.internet(|| UdpSocket::bind(at(SERVER[0], 53))).expect("a port");
         let askers = Arc::<Mutex<BTreeSet<String>>>::default();
         let seen = Arc::clone(&askers);
         thread::spawn(move || {
@@ -36,7 +36,7 @@ impl Resolver {
     }
 
     /// Source addresses of the queries.
-    pub fn askers(&self) -> Vec<String> {
+    pub fn client_addrs(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

@@ -14,24 +14,24 @@ use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::{plain, try_plain};
 use crate::resolver::Resolver;
-use crate::world::{
-    GATEWAY, OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft,
+use crate::testbed::{
+    GATEWAY, GATEWAY_OUTSIDE, SERVER, TIMEOUT, TWO_LINKS, Testbed, accept, at, ip, nft, wait_for,
 };
 
 /// Asserts that the device's connections go through the bond.
 #[track_caller]
-fn goes_through(world: &World) {
-    for (server, outside) in SERVER.into_iter().zip(OUTSIDE) {
-        let listener = world.listen(server, 7);
-        let _application = plain(world, at(server, 7));
+fn goes_through(testbed: &Testbed) {
+    for (server, outside) in SERVER.into_iter().zip(GATEWAY_OUTSIDE) {
+        let listener = testbed.listen(server, 7);
+        let _application = plain(testbed, at(server, 7));
         assert_eq!(accept(&listener).1.ip().to_string(), outside);
     }
 }
 
 /// All state of clients in the device's kernel.
-fn left(world: &World) -> String {
+fn remaining_state(testbed: &Testbed) -> String {
     let show = |words: &str| finish(Command::new("sh").args(["-c", words])).stdout;
-    world.device(|| {
+    testbed.device(|| {
         show(
             "nft list ruleset
             for family in -4 -6; do
@@ -45,27 +45,27 @@ fn left(world: &World) -> String {
 #[test]
 fn rules_that_are_flushed_come_back() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let client = keys.transparent(&["--fail-mode", "closed"]);
     client.says("IPv4 and IPv6 are intercepted");
     for times in 1..=2 {
-        world.device(|| nft("flush ruleset"));
+        testbed.device(|| nft("flush ruleset"));
         client.says_times("and are restored: the nftables table is missing", times);
-        goes_through(&world);
+        goes_through(&testbed);
     }
     assert_eq!(client.times("and are restored"), 2, "{}", client.said());
     drop(client);
-    assert_eq!(left(&world), "");
+    assert_eq!(remaining_state(&testbed), "");
 }
 
 /// As systemd-networkd does, which removes foreign rules as leftovers.
 #[test]
 fn routing_rules_and_routes_that_are_removed_come_back() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let client = keys.transparent(&[]);
     client.says("IPv4 and IPv6 are intercepted");
@@ -75,23 +75,23 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
         ("-4 route flush table 4917", "the IPv4 route"),
         ("-6 route flush table 4917", "the IPv6 route"),
     ] {
-        world.device(|| ip(words));
+        testbed.device(|| ip(words));
         client.says(&format!("and are restored: {part} is missing"));
-        goes_through(&world);
+        goes_through(&testbed);
     }
     assert_eq!(client.times("and are restored"), 4, "{}", client.said());
     drop(client);
-    assert_eq!(left(&world), "");
+    assert_eq!(remaining_state(&testbed), "");
 }
 
 /// An `nft` that waits before it removes the rules.
-struct Slow<'a>(&'a World);
+struct SlowNft<'a>(&'a Testbed);
 
-impl<'a> Slow<'a> {
-    fn new(world: &'a World) -> Self {
-        let (waits, gate) = (world.path("waits"), world.path("gate"));
-        let path = world.path("bin").join("nft");
-        fs::create_dir(world.path("bin")).expect("room for a folder");
+impl<'a> SlowNft<'a> {
+    fn new(testbed: &'a Testbed) -> Self {
+        let (waits, gate) = (testbed.path("waits"), testbed.path("gate"));
+        let path = testbed.path("bin").join("nft");
+        fs::create_dir(testbed.path("bin")).expect("room for a folder");
         let script = format!(
             "#!/bin/sh
             input=$(cat)
@@ -107,7 +107,7 @@ impl<'a> Slow<'a> {
         );
         fs::write(&path, script).expect("room for a script");
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("its permissions");
-        Self(world)
+        Self(testbed)
     }
 
     /// Processes that have reached the gate.
@@ -121,10 +121,10 @@ impl<'a> Slow<'a> {
     /// The process that waits after `others` earlier ones.
     #[track_caller]
     fn waiter(&self, others: usize) -> Pid {
-        eventually("it waits", || self.waiters().get(others).copied())
+        wait_for("it waits", || self.waiters().get(others).copied())
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         fs::write(self.0.path("gate"), "").expect("room for a file");
     }
 }
@@ -133,26 +133,26 @@ impl<'a> Slow<'a> {
 #[test]
 fn a_client_whose_group_is_told_to_end_leaves_nothing() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut client = keys.transparent(&[]);
         let group = Pid::from_raw(client.process.pid());
         killpg(group, signal).expect("it is there");
-        client.process.wait(PATIENCE).expect("it ends");
-        assert_eq!(left(&world), "", "{signal}");
+        client.process.wait(TIMEOUT).expect("it ends");
+        assert_eq!(remaining_state(&testbed), "", "{signal}");
     }
-    let slow = Slow::new(&world);
+    let slow = SlowNft::new(&testbed);
     let mut client = keys.transparent(&[]);
     client.process.signal(Signal::SIGINT);
     slow.waiter(0);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         killpg(Pid::from_raw(client.process.pid()), signal).expect("it is there");
     }
-    slow.let_go();
-    client.process.wait(PATIENCE).expect("it ends");
-    assert_eq!(left(&world), "");
+    slow.release();
+    client.process.wait(TIMEOUT).expect("it ends");
+    assert_eq!(remaining_state(&testbed), "");
     assert_eq!(slow.waiters().len(), 1, "what takes the rules out was ended too");
 }
 
@@ -160,45 +160,45 @@ fn a_client_whose_group_is_told_to_end_leaves_nothing() {
 #[test]
 fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
-    let slow = Slow::new(&world);
+    let slow = SlowNft::new(&testbed);
     let mut client = keys.transparent(&[]);
     client.process.signal(Signal::SIGTERM);
     for others in 0..2 {
         kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
     }
     slow.waiter(2);
-    slow.let_go();
-    client.process.wait(PATIENCE).expect("it ends");
-    assert_eq!(left(&world), "");
+    slow.release();
+    client.process.wait(TIMEOUT).expect("it ends");
+    assert_eq!(remaining_state(&testbed), "");
     assert_eq!(client.times("cannot remove the packet filter rules"), 0, "{}", client.said());
 }
 
 #[test]
 fn a_client_that_cannot_take_its_rules_out_says_so() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
-    let slow = Slow::new(&world);
+    let slow = SlowNft::new(&testbed);
     let mut client = keys.transparent(&[]);
     client.process.signal(Signal::SIGTERM);
     for others in 0..3 {
         kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
     }
-    client.process.wait(PATIENCE).expect("it ends");
+    client.process.wait(TIMEOUT).expect("it ends");
     client.says("cannot remove the packet filter rules");
     client.says("`nft delete table inet manyways-bond` removes them");
 }
 
 /// Asserts that connections of the device are refused immediately.
 #[track_caller]
-fn is_refused(world: &World) {
+fn is_refused(testbed: &Testbed) {
     for server in SERVER {
-        let listener = world.listen(server, 9);
-        let error = try_plain(world, at(server, 9)).expect_err("nothing goes past");
+        let listener = testbed.listen(server, 9);
+        let error = try_plain(testbed, at(server, 9)).expect_err("nothing goes past");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
         listener.set_nonblocking(true).expect("a socket can be told");
         assert!(listener.accept().is_err(), "somebody came");
@@ -208,20 +208,20 @@ fn is_refused(world: &World) {
 #[test]
 fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--fail-mode", "closed"]);
-    client.says("the gateway has not answered yet: all is refused");
-    is_refused(&world);
+    client.says("intercepted traffic is refused: the gateway has not answered yet");
+    is_refused(&testbed);
     // Long enough for the gateway to count as unreachable.
     client.says("no network leads to the gateway");
-    is_refused(&world);
+    is_refused(&testbed);
     let _gateway = keys.gateway(&[]);
     client.says("IPv4 and IPv6 are intercepted");
-    goes_through(&world);
+    goes_through(&testbed);
     assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
     drop(client);
-    assert_eq!(left(&world), "");
+    assert_eq!(remaining_state(&testbed), "");
 }
 
 /// The rules of a killed client refuse the DNS query for the gateway's name.
@@ -229,49 +229,49 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
 fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     needs_bond!();
     const NAME: &str = "gw.example:4433";
-    let world = World::new(&TWO_LINKS);
-    let _resolver = Resolver::start(&world);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let _resolver = Resolver::start(&testbed);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let closed = ["--fail-mode", "closed"];
     for _ in 0..2 {
         let mut client = keys.client_at(NAME, &closed);
         client.says("IPv4 and IPv6 are intercepted");
         client.process.signal(Signal::SIGKILL);
-        client.process.wait(PATIENCE).expect("it ends");
+        client.process.wait(TIMEOUT).expect("it ends");
     }
     let client = keys.client_at(NAME, &closed);
-    client.says("it is tried where it was last, at 198.18.0.1:4433");
+    client.says("trying its last known addresses, 198.18.0.1:4433");
     client.says("IPv4 and IPv6 are intercepted");
-    goes_through(&world);
+    goes_through(&testbed);
     drop(client);
-    assert_eq!(left(&world), "");
+    assert_eq!(remaining_state(&testbed), "");
     // A client without remembered addresses logs a hint.
     let mut client = keys.client_at(NAME, &closed);
     client.says("IPv4 and IPv6 are intercepted");
     client.process.signal(Signal::SIGKILL);
-    client.process.wait(PATIENCE).expect("it ends");
-    fs::remove_dir_all(world.path("state")).expect("it is there");
+    client.process.wait(TIMEOUT).expect("it ends");
+    fs::remove_dir_all(testbed.path("state")).expect("it is there");
     let client = keys.client_at(NAME, &closed);
-    client.says("the gateway \"gw.example:4433\" is not found yet");
-    client.says("refuse the question: `nft delete table inet manyways-bond` takes them away");
-    world.device(|| nft("delete table inet manyways-bond"));
+    client.says("the gateway \"gw.example:4433\" cannot be resolved yet");
+    client.says("block the lookup: `nft delete table inet manyways-bond` removes them");
+    testbed.device(|| nft("delete table inet manyways-bond"));
     client.says("IPv4 and IPv6 are intercepted");
-    goes_through(&world);
+    goes_through(&testbed);
 }
 
 #[test]
 fn destinations_that_are_selected_in_vain_are_said() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let vain = ["to:10.88.0.0/16", "to:127.0.0.0/8", "to:198.18.0.1", "to:0.0.0.0/0"];
     let words: Vec<&str> = vain.iter().flat_map(|to| ["--intercept", *to]).collect();
     let to = format!("{GATEWAY}:4433");
     let client = keys.client_at(&to, &[&words[..], &["--fail-mode", "closed"]].concat());
     client.says("the gateway has not answered yet");
     for words in [
-        "to:10.88.0.0/16 intercepts nothing: 10.0.0.0/8 is private, or a network that this host is on",
+        "to:10.88.0.0/16 intercepts nothing: 10.0.0.0/8 is private, or a network of this host",
         "hint: --include-private intercepts private networks too",
         "to:127.0.0.0/8 intercepts nothing: it is loopback (127.0.0.0/8)",
         "to:198.18.0.1 intercepts nothing: it is the gateway itself",

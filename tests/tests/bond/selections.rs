@@ -10,12 +10,13 @@ use manyways_tests::{finish, manyways};
 
 use crate::bond::Keys;
 use crate::needs_bond;
-use crate::world::{
-    GATEWAY, OTHER_SERVER, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually,
+use crate::testbed::{
+    GATEWAY, GATEWAY_OUTSIDE, OTHER_SERVER, PRIVATE, SERVER, TWO_LINKS, Testbed, accept, at,
+    wait_for,
 };
 
 /// User id of `nobody` on almost every system.
-const NOBODY: &str = "65534";
+const NOBODY_UID: &str = "65534";
 
 /// A function that runs a bash script as an application, with a given user and namespace.
 type Run<'a> = &'a dyn Fn(&str);
@@ -23,16 +24,16 @@ type Run<'a> = &'a dyn Fn(&str);
 /// Asserts that connections and datagrams of an application to this server go through the bond, or
 /// directly.
 #[track_caller]
-fn goes(world: &World, through: bool, to: SocketAddr, run: Run<'_>) {
-    let is_through = |from: SocketAddr| OUTSIDE.contains(&from.ip().to_string().as_str());
-    let listener = world.listen(&to.ip().to_string(), to.port());
+fn check_interception(testbed: &Testbed, through: bool, to: SocketAddr, run: Run<'_>) {
+    let is_through = |from: SocketAddr| GATEWAY_OUTSIDE.contains(&from.ip().to_string().as_str());
+    let listener = testbed.listen(&to.ip().to_string(), to.port());
     run(&format!("echo hello > /dev/tcp/{}/{}", to.ip(), to.port()));
     let from = accept(&listener).1;
     assert_eq!(is_through(from), through, "a connection to {to} came from {from}");
-    let server = world.datagrams(&to.ip().to_string(), to.port());
+    let server = testbed.udp_server(&to.ip().to_string(), to.port());
     server.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket can be told");
     // The test repeats a lost datagram.
-    let from = eventually("a datagram comes", || {
+    let from = wait_for("a datagram comes", || {
         run(&format!("echo hello > /dev/udp/{}/{}", to.ip(), to.port()));
         server.recv_from(&mut [0; 9]).ok()
     });
@@ -45,89 +46,90 @@ fn bash(words: &[&str], script: &str) {
         command = Command::new(first);
         command.args(rest).arg("bash");
     }
-    finish(command.args(["-c", script])).succeeded();
+    finish(command.args(["-c", script])).expect_success();
 }
 
 /// The policy does not apply to traffic that is not intercepted.
 #[test]
 fn who_asks_why_hears_what_is_not_taken_in() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
     let why = |host: &str| {
-        let mut ask = manyways();
-        ask.env("LAB_DIR", world.path("")).args(["bond", "why", host]);
-        world.device(|| finish(&mut ask)).succeeded().stdout
+        let mut command = manyways();
+        command.env("LAB_DIR", testbed.path("")).args(["bond", "why", host]);
+        testbed.device(|| finish(&mut command)).expect_success().stdout
     };
     // The rules are installed shortly before the client's status changes.
     let loopback = "not intercepted: 127.0.0.1 is loopback (127.0.0.0/8)\n";
-    eventually("it is said", || why("localhost").starts_with(loopback).then_some(()));
+    wait_for("it is said", || why("localhost").starts_with(loopback).then_some(()));
     for (host, words) in [
         (GATEWAY, "is the gateway itself"),
         (PRIVATE, "is private (192.168.0.0/16), and --include-private is not given"),
         ("10.64.1.2", "is this host itself"),
         ("10.64.1.77", "is on a network of this host (10.64.1.0/24)"),
     ] {
-        let said = why(host);
-        assert!(said.starts_with(&format!("not intercepted: {host} {words}\n")), "{said}");
-        assert!(said.contains("through the client's proxy"), "{said}");
+        let output = why(host);
+        assert!(output.starts_with(&format!("not intercepted: {host} {words}\n")), "{output}");
+        assert!(output.contains("if the application uses the client's proxy"), "{output}");
     }
     for taken in [SERVER[0], &format!("http://{}/object", SERVER[0]), "www.example.com"] {
-        let said = why(taken);
-        assert!(said.starts_with("buffer-aware over all, by the default\n"), "{said}");
+        let output = why(taken);
+        assert!(output.starts_with("buffer-aware over all, by the default\n"), "{output}");
     }
 }
 
 #[test]
 fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let ask = |words: &[&str]| {
-        let mut ask = manyways();
-        ask.env("LAB_DIR", world.path("")).arg("bond").args(words);
-        world.device(|| finish(&mut ask)).stdout
+        let mut command = manyways();
+        command.env("LAB_DIR", testbed.path("")).arg("bond").args(words);
+        testbed.device(|| finish(&mut command)).stdout
     };
     let gateway = keys.gateway(&[]);
     let _client = keys.transparent(&["--intercept", "user:root"]);
-    let _nothing = keys.doorless(&["--intercept", "none", "--name", "nothing"]);
+    let _nothing = keys.client_without_proxies(&["--intercept", "none", "--name", "nothing"]);
     let depends = "intercepted if user root sends it\nbuffer-aware over all";
     let why = ["why", SERVER[0]];
-    eventually("it is said", || ask(&why).starts_with(depends).then_some(()));
+    wait_for("it is said", || ask(&why).starts_with(depends).then_some(()));
     let asked = ask(&["why", SERVER[0], "--user", "root"]);
     assert!(asked.starts_with("buffer-aware over all, by the default\npaths: "), "{asked}");
-    let refused = format!("\nthe gateway refuses {PRIVATE}, unless its --permit names it\n");
+    let refused =
+        format!("\nthe gateway refuses {PRIVATE}, unless its --permit includes this address\n");
     assert!(ask(&["why", PRIVATE]).contains(&refused), "{}", ask(&["why", PRIVATE]));
     let nothing = ["why", SERVER[0], "--name", "nothing"];
-    let words = "not intercepted: nothing is, and there is no proxy";
-    eventually("it is said", || ask(&nothing).starts_with(words).then_some(()));
+    let words = "not intercepted: the client has neither interception nor a proxy";
+    wait_for("it is said", || ask(&nothing).starts_with(words).then_some(()));
     assert!(!ask(&["status"]).contains("no network leads"), "{}", ask(&["status"]));
     drop(gateway);
-    let words = "\nno network leads to the gateway: intercepted traffic goes directly after 8 s without one \
-                 (--fail-mode open), and connections to the proxy wait\n";
-    eventually("it is said", || ask(&why).contains(words).then_some(()));
-    eventually("it is said", || ask(&["status"]).contains(words).then_some(()));
+    let words = "\nno network leads to the gateway: intercepted traffic goes directly 8 s after the last path \
+                 is lost (--fail-mode open), and connections to the proxy wait\n";
+    wait_for("it is said", || ask(&why).contains(words).then_some(()));
+    wait_for("it is said", || ask(&["status"]).contains(words).then_some(()));
 }
 
 /// The interface may appear later, so the client runs.
 #[test]
 fn names_that_no_network_has_are_told_with_those_that_there_are() {
     needs_bond!();
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let client = keys.client_at(
         &format!("{GATEWAY}:4433"),
         &["--via", "wfi, lte", "--intercept", "from:elsewhere"],
     );
     client.says("lte is up");
-    client.says("--via: no network here is named \"wfi\" yet");
+    client.says("--via: this host has no network \"wfi\" yet");
     client.says("hint: did you mean wifi?");
-    client.says("--intercept: no network here is named \"elsewhere\" yet");
-    client.says("hint: there are: ");
+    client.says("--intercept: this host has no network \"elsewhere\" yet");
+    client.says("hint: the networks are: ");
     assert_eq!(
-        client.times("no network here") + client.times("wifi is up"),
+        client.times("this host has no network") + client.times("wifi is up"),
         2,
         "{}",
         client.said()
@@ -137,15 +139,17 @@ fn names_that_no_network_has_are_told_with_those_that_there_are() {
 #[test]
 fn what_one_user_sends_is_taken_in_and_what_others_send_is_not() {
     needs_bond!("bash", "setpriv");
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
-    let _client = keys.transparent(&["--intercept", &format!("user:{NOBODY}")]);
+    let _client = keys.transparent(&["--intercept", &format!("user:{NOBODY_UID}")]);
     for server in SERVER {
         let to = at(server, 7);
-        let become_nobody = ["setpriv", "--reuid", NOBODY, "--clear-groups"];
-        goes(&world, true, to, &|script| world.device(|| bash(&become_nobody, script)));
-        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+        let become_nobody = ["setpriv", "--reuid", NOBODY_UID, "--clear-groups"];
+        check_interception(&testbed, true, to, &|script| {
+            testbed.device(|| bash(&become_nobody, script))
+        });
+        check_interception(&testbed, false, to, &|script| testbed.device(|| bash(&[], script)));
     }
 }
 
@@ -163,35 +167,37 @@ fn a_user_who_is_not_there_is_said() {
 #[test]
 fn what_goes_to_some_addresses_is_taken_in_and_several_selections_add_up() {
     needs_bond!("bash", "setpriv");
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let selections = [format!("to:{OTHER_SERVER}"), "to:2001:db8:113::/48".to_owned()];
-    let user = format!("user:{NOBODY}");
+    let user = format!("user:{NOBODY_UID}");
     let words = ["--intercept", &selections[0], "--intercept", &selections[1]];
     let _client = keys.transparent(&[&words[..], &["--intercept", &user]].concat());
-    let anybody: Run<'_> = &|script| world.device(|| bash(&[], script));
-    goes(&world, true, at(OTHER_SERVER, 7), anybody);
-    goes(&world, true, at(SERVER[1], 7), anybody);
-    goes(&world, false, at(SERVER[0], 7), anybody);
-    let become_nobody = ["setpriv", "--reuid", NOBODY, "--clear-groups"];
-    goes(&world, true, at(SERVER[0], 7), &|script| world.device(|| bash(&become_nobody, script)));
+    let anybody: Run<'_> = &|script| testbed.device(|| bash(&[], script));
+    check_interception(&testbed, true, at(OTHER_SERVER, 7), anybody);
+    check_interception(&testbed, true, at(SERVER[1], 7), anybody);
+    check_interception(&testbed, false, at(SERVER[0], 7), anybody);
+    let become_nobody = ["setpriv", "--reuid", NOBODY_UID, "--clear-groups"];
+    check_interception(&testbed, true, at(SERVER[0], 7), &|script| {
+        testbed.device(|| bash(&become_nobody, script))
+    });
 }
 
 /// A router intercepts the traffic of its clients and sends its own directly.
 #[test]
 fn what_comes_in_on_an_interface_is_taken_in_and_nothing_else() {
     needs_bond!("bash");
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
-    let (lan, cellar) = (world.guest("lan"), world.guest("cellar"));
+    let (lan, cellar) = (testbed.add_guest("lan"), testbed.add_guest("cellar"));
     let _client = keys.transparent(&["--intercept", "from:lan"]);
     for server in SERVER {
         let to = at(server, 7);
-        goes(&world, true, to, &|script| lan.act(|| bash(&[], script)));
-        goes(&world, false, to, &|script| cellar.act(|| bash(&[], script)));
-        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+        check_interception(&testbed, true, to, &|script| lan.run(|| bash(&[], script)));
+        check_interception(&testbed, false, to, &|script| cellar.run(|| bash(&[], script)));
+        check_interception(&testbed, false, to, &|script| testbed.device(|| bash(&[], script)));
     }
 }
 
@@ -241,10 +247,10 @@ fn what_a_cgroup_sends_is_taken_in_and_what_others_send_is_not() {
     needs_bond!("bash");
     let cgroup = match Cgroup::new() {
         Ok(cgroup) => cgroup,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let world = World::new(&TWO_LINKS);
-    let keys = Keys::new(&world);
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
     let _gateway = keys.gateway(&[]);
     let below = cgroup.below();
     let _client = keys.transparent(&["--intercept", &format!("cgroup:{}", cgroup.path)]);
@@ -253,9 +259,9 @@ fn what_a_cgroup_sends_is_taken_in_and_what_others_send_is_not() {
         let to = at(server, 7);
         for folder in [&cgroup.folder, &below] {
             let join = format!("echo $$ > {}/cgroup.procs && ", folder.display());
-            let run = |script: &str| world.device(|| bash(&[], &(join.clone() + script)));
-            goes(&world, true, to, &run);
+            let run = |script: &str| testbed.device(|| bash(&[], &(join.clone() + script)));
+            check_interception(&testbed, true, to, &run);
         }
-        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+        check_interception(&testbed, false, to, &|script| testbed.device(|| bash(&[], script)));
     }
 }

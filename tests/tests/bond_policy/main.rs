@@ -2,7 +2,7 @@
 //!
 //! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
-mod following;
-mod holding;
-mod telling;
-mod world;
+mod delay_gate;
+mod path_selection;
+mod reports;
+mod testbed;

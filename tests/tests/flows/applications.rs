@@ -2,9 +2,9 @@
 
 use manyways_tests::needs;
 
-use crate::world::{NEEDS, World, tries};
+use crate::testbed::{NEEDS, Testbed, retry_timing};
 
-const TOLD: [&str; 10] = [
+const COLUMNS: [&str; 10] = [
     "requests",
     "downloading",
     "downloaded",
@@ -18,10 +18,11 @@ const TOLD: [&str; 10] = [
 ];
 
 /// Permitted error: 5 %, or 5 ms.
-fn is_near(said: f64, truth: f64) -> bool {
-    (said - truth).abs() <= (truth * 0.05).max(0.005)
+fn is_near(reported: f64, truth: f64) -> bool {
+    (reported - truth).abs() <= (truth * 0.05).max(0.005)
 }
 
+// Slow: six visits of 2 to 4 s; labs that measure time run one at a time.
 #[test]
 fn requests_and_the_waits_between_them() {
     needs!(NEEDS);
@@ -34,7 +35,7 @@ fn requests_and_the_waits_between_them() {
         ("net:down=20mbit,delay=15ms", &[][..], 0.030),
         ("net:down=30mbit,delay=20ms", &["near:delay=5ms"][..], 0.040),
     ] {
-        tries(|| {
+        retry_timing(|| {
             let server = if near.is_empty() { "198.18.0.1" } else { "198.18.0.2" };
             let mut script = String::new();
             for (first, last, fetched) in &visits {
@@ -44,13 +45,17 @@ fn requests_and_the_waits_between_them() {
                     "$PEER client --server {server} web {first} {last}{steps}\n"
                 ));
             }
-            let world =
-                World { links: vec![link.into()], near, tcpdump: "-s 400", ..World::default() };
-            let captured = world.run(&script);
+            let testbed = Testbed {
+                links: vec![link.into()],
+                client_links: near,
+                tcpdump: "-s 400",
+                ..Testbed::default()
+            };
+            let captured = testbed.run(&script);
             let tables = captured.tables("net");
             let mut wrong = Vec::new();
             for ((told, port), (_, _, fetched)) in
-                captured.told().iter().zip(captured.ports()).zip(&visits)
+                captured.outputs().iter().zip(captured.ports()).zip(&visits)
             {
                 let flow = tables.flow(port);
                 let spans = |name: &str| -> Vec<f64> {
@@ -69,7 +74,7 @@ fn requests_and_the_waits_between_them() {
                 // responses earlier.
                 let downloading = took - local * steps;
                 let between: f64 = between.iter().sum();
-                eprintln!("{link}: {}; took {took}", flow.tell(&TOLD));
+                eprintln!("{link}: {}; took {took}", flow.describe(&COLUMNS));
                 for (column, truth) in [
                     ("downloading", downloading),
                     ("servicing_rate", f64::from(bytes) * 8.0 / downloading),
@@ -78,15 +83,15 @@ fn requests_and_the_waits_between_them() {
                     ("wait_last", end + local),
                     ("response_time", 0.2 + trip),
                 ] {
-                    let said = flow.number(column).unwrap_or(f64::NAN);
-                    if !is_near(said, truth) {
-                        wrong.push(format!("{link}: {column} {said:.4}, truth {truth:.4}"));
+                    let reported = flow.number(column).unwrap_or(f64::NAN);
+                    if !is_near(reported, truth) {
+                        wrong.push(format!("{link}: {column} {reported:.4}, truth {truth:.4}"));
                     }
                 }
                 if flow.count("requests") != fetched.len() as i64
                     || flow.text("protocol") != Some("http")
                 {
-                    wrong.push(flow.tell(&TOLD));
+                    wrong.push(flow.describe(&COLUMNS));
                 }
             }
             wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))

@@ -74,9 +74,9 @@ fn keeps_what_was_read(done: &Output, signal: Signal) {
     assert_eq!(done.status.code(), Some(128 + signal as i32), "{said}");
     assert!(said.contains("stopped before the end") && !said.contains("middle"), "{said}");
     let document: Value = serde_json::from_slice(&done.stdout).expect("a document");
-    let least = MANY as usize - PIPE / 116 - 1;
+    let min = MANY as usize - PIPE / 116 - 1;
     let packets = document["packets"].as_u64().expect("a number") as usize;
-    assert!((least..=MANY as usize).contains(&packets), "{packets} of {MANY}, not {least}");
+    assert!((min..=MANY as usize).contains(&packets), "{packets} of {MANY}, not {min}");
     assert_eq!(document["is_stopped"], true);
 }
 
@@ -94,9 +94,9 @@ fn a_signal_ends_a_run_that_waits_for_standard_input_and_keeps_what_was_read() {
 
 #[test]
 fn a_signal_ends_a_run_that_waits_for_a_fifo_and_keeps_what_was_read() {
-    let place = folder();
-    let fifo = place.path().join("fifo");
-    finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+    let dir = folder();
+    let fifo = dir.path().join("fifo");
+    finish(Command::new("mkfifo").arg(&fifo)).expect_success();
     let (child, _) = waiting(&[&fifo, Path::new("--json")]);
     // Opens when the reader has opened its end.
     let mut writer = File::options().write(true).open(&fifo).expect("it opens");
@@ -106,9 +106,9 @@ fn a_signal_ends_a_run_that_waits_for_a_fifo_and_keeps_what_was_read() {
 
 #[test]
 fn a_signal_ends_a_run_on_a_fifo_that_nobody_writes_to() {
-    let place = folder();
-    let fifo = place.path().join("fifo");
-    finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+    let dir = folder();
+    let fifo = dir.path().join("fifo");
+    finish(Command::new("mkfifo").arg(&fifo)).expect_success();
     let (child, _) = waiting(&[&fifo]);
     let open = format!("/proc/{}/fd", child.id());
     let has_opened = || {
@@ -124,14 +124,14 @@ fn a_signal_ends_a_run_on_a_fifo_that_nobody_writes_to() {
 
 #[test]
 fn what_is_no_capture_is_one_error_and_no_summary() {
-    let place = folder();
+    let dir = folder();
     let file = |name: &str, bytes: &[u8]| {
-        fs::write(place.path().join(name), bytes).expect("a file is written");
-        place.path().join(name)
+        fs::write(dir.path().join(name), bytes).expect("a file is written");
+        dir.path().join(name)
     };
     let random: Vec<u8> =
         (0..9_999_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let out = place.path().join("out");
+    let out = dir.path().join("out");
     let cases = [
         (file("empty", b""), "the capture is empty"),
         (file("notes.txt", b"what passed today\n"), "not a capture"),
@@ -141,13 +141,13 @@ fn what_is_no_capture_is_one_error_and_no_summary() {
             "not written completely",
         ),
     ];
-    for (path, why) in &cases {
+    for (path, reason) in &cases {
         for more in [&[][..], &[Path::new("--json")], &[Path::new("-o"), &out]] {
             let done = flows(&[&[path.as_path()], more].concat());
             assert_eq!((done.code(), done.stdout.as_str()), (1, ""), "{}", done.stderr);
             let lines: Vec<&str> = done.stderr.lines().collect();
             assert_eq!(lines.len(), 2, "{}", done.stderr);
-            assert!(lines[0].contains(why) && lines[0].contains(path.to_str().unwrap_or("?")));
+            assert!(lines[0].contains(reason) && lines[0].contains(path.to_str().unwrap_or("?")));
             assert!(lines[1].starts_with("hint: captures are pcap, pcapng or btsnoop"));
             assert!(!out.exists());
         }
@@ -160,13 +160,13 @@ fn what_is_no_capture_is_one_error_and_no_summary() {
     let done = flows(&[&good, &cases[1].0]);
     assert_eq!(done.code(), 1);
     assert!(done.stdout.contains("Packets      3 in 2 captures"), "{}", done.stdout);
-    assert!(done.stderr.contains("hint: the results are of the packets before"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: the results cover the packets before"), "{}", done.stderr);
 }
 
 #[test]
 fn zeros_behind_the_packets_are_told_and_are_no_packets() {
-    let place = folder();
-    let path = place.path().join("a.pcap");
+    let dir = folder();
+    let path = dir.path().join("a.pcap");
     let whole = capture(3);
     fs::write(&path, [&whole[..], &vec![0; 1 << 20]].concat()).expect("a file is written");
     let done = flows(&[&path]);
@@ -178,8 +178,8 @@ fn zeros_behind_the_packets_are_told_and_are_no_packets() {
 
 #[test]
 fn packets_that_are_not_ip_are_told_by_their_reason() {
-    let place = folder();
-    let path = place.path().join("a.pcap");
+    let dir = folder();
+    let path = dir.path().join("a.pcap");
     // From a phone: the Linux cooked header, with Qualcomm's number.
     let mut bytes = header(113);
     for number in 0..5 {
@@ -187,13 +187,13 @@ fn packets_that_are_not_ip_are_told_by_their_reason() {
         record(&mut bytes, number, &frame);
     }
     fs::write(&path, &bytes).expect("a file is written");
-    let done = flows(&[&path]).succeeded();
+    let done = flows(&[&path]).expect_success();
     assert!(done.stdout.contains("Not IP       Qualcomm MAP (0x00f9) 5\n"), "{}", done.stdout);
     // Truncated before any header.
     let mut cut = header(ETHERNET);
     (0..9).for_each(|number| record(&mut cut, number, &[0; 10]));
     fs::write(&path, &cut).expect("a file is written");
-    let done = flows(&[&path]).succeeded();
+    let done = flows(&[&path]).expect_success();
     assert!(
         done.stdout.contains("Not IP       truncated or broken before IP 9\n"),
         "{}",
@@ -206,19 +206,23 @@ fn packets_that_are_not_ip_are_told_by_their_reason() {
     fs::write(&path, &other).expect("a file is written");
     let done = flows(&[&path]);
     assert_eq!(done.code(), 1);
-    assert!(done.stderr.contains("not read: 1 packet of link type 239 (NFLOG)"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("cannot decode 1 packet: link type 239 (NFLOG)"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
 fn a_folder_whose_links_make_a_loop_is_read_once() {
-    let place = folder();
-    fs::write(place.path().join("a.pcap"), capture(3)).expect("a file is written");
-    symlink(".", place.path().join("loop")).expect("a link is made");
-    symlink("nowhere", place.path().join("gone")).expect("a link is made");
-    let done = flows(&[place.path()]).succeeded();
+    let dir = folder();
+    fs::write(dir.path().join("a.pcap"), capture(3)).expect("a file is written");
+    symlink(".", dir.path().join("loop")).expect("a link is made");
+    symlink("nowhere", dir.path().join("gone")).expect("a link is made");
+    let done = flows(&[dir.path()]).expect_success();
     assert!(done.stdout.contains("Packets      3 in 1 capture"), "{}", done.stdout);
     assert!(
-        done.stderr.contains("left out of folders, as not captures: 1 file"),
+        done.stderr.contains("skipped in folders, because they are not captures: 1 file"),
         "{}",
         done.stderr
     );
@@ -226,18 +230,18 @@ fn a_folder_whose_links_make_a_loop_is_read_once() {
 
 #[test]
 fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
-    let place = folder();
-    let path = |name: &str| place.path().join(name);
+    let dir = folder();
+    let path = |name: &str| dir.path().join(name);
     let captures = path("captures");
     fs::create_dir(&captures).expect("a folder is made");
     let one = captures.join("a.pcap");
     fs::write(&one, capture(3)).expect("a file is written");
     let tables = path("tables");
     let [o, force, report, packets] = ["-o", "--force", "--report", "--packets"].map(Path::new);
-    flows(&[&captures, o, &tables, packets]).succeeded();
+    flows(&[&captures, o, &tables, packets]).expect_success();
     let refused = |words: &[&str]| {
         let mut command = manyways();
-        let done = finish(command.current_dir(place.path()).args(words));
+        let done = finish(command.current_dir(dir.path()).args(words));
         assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
         let is_told = done.stderr.contains("which is an input")
             || done.stderr.contains("is both input and output")
@@ -269,14 +273,14 @@ fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
     refused(&[&infer[..], &["tables/mine.toml"]].concat());
     assert_eq!(fs::read(&one).expect("it is there"), capture(3));
     // A report may be in the folder of the captures, and tables in a folder below it.
-    flows(&[&captures, report, &captures.join("a.html")]).succeeded();
-    flows(&[&captures, o, &captures.join("tables"), force]).succeeded();
+    flows(&[&captures, report, &captures.join("a.html")]).expect_success();
+    flows(&[&captures, o, &captures.join("tables"), force]).expect_success();
 }
 
 #[test]
 fn tables_do_not_go_over_sets_of_a_live_capture() {
-    let place = folder();
-    let (path, sets) = (place.path().join("a.pcap"), place.path().join("sets"));
+    let dir = folder();
+    let (path, sets) = (dir.path().join("a.pcap"), dir.path().join("sets"));
     fs::write(&path, capture(3)).expect("a file is written");
     fs::create_dir_all(sets.join("shard=2026-01-31T12-00-00Z")).expect("folders are made");
     for force in [&[][..], &[Path::new("--force")]] {

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use manyways_tests::{Need, finish, lack, needs};
+use manyways_tests::{Need, finish, missing, needs};
 
 use crate::rows::{Row, Tables};
-use crate::world::{NEEDS, World};
+use crate::testbed::{NEEDS, Testbed};
 
 /// Both endpoints, by the prefixes of our columns and of tcptrace's.
-const ENDS: [(&str, &str); 2] = [("up", "a2b"), ("down", "b2a")];
+const ENDPOINTS: [(&str, &str); 2] = [("up", "a2b"), ("down", "b2a")];
 
 /// Arguments of the connections, and the bytes that each endpoint then sends.
-const WORDS: [(&str, i64, i64); 5] = [
+const CONNECTIONS: [(&str, i64, i64); 5] = [
     ("read bulk 2000000", 13, 2_000_000),
     ("put 1500000", 1_500_013, 6),
     ("ask 10 0.05 0.02 5000", 160, 50_000),
@@ -23,49 +23,49 @@ const WORDS: [(&str, i64, i64); 5] = [
 
 /// The maximum payload of a segment in this test, and the maximum number of segments per captured
 /// packet.
-const SEGMENT: i64 = 1_448;
-const MERGED: i64 = 65_536 / SEGMENT;
+const MAX_SEGMENT: i64 = 1_448;
+const MAX_MERGED: i64 = 65_536 / MAX_SEGMENT;
 
 /// One connection of tcptrace: its columns by name.
-type Traced = BTreeMap<String, String>;
+type TcptraceRow = BTreeMap<String, String>;
 
 /// Counters of tshark for the segments of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sharked {
+struct TsharkCounts {
     frames: i64,
     payload: i64,
     ip: i64,
-    again: i64,
+    retransmitted: i64,
     out_of_order: i64,
     /// Whether there are ACKs after data that had not passed.
-    skips: bool,
+    has_ack_gap: bool,
     /// Number of frames that repeat some bytes, and carry others for the first time although later
     /// ones had passed.
     partly_lost: i64,
 }
 
 /// Connections by the client's port.
-fn tcptrace(file: &Path) -> BTreeMap<i64, Traced> {
+fn tcptrace(file: &Path) -> BTreeMap<i64, TcptraceRow> {
     let done = finish(Command::new("tcptrace").args(["-l", "-r", "-n", "--csv"]).arg(file));
-    let done = done.succeeded();
+    let done = done.expect_success();
     let mut lines = done.stdout.lines().filter(|line| line.contains(',') && !line.starts_with('#'));
     let split = |line: &str| line.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
     let names = lines.next().map(split).expect("tcptrace says what its columns are");
-    let traced = lines.map(|line| names.iter().cloned().zip(split(line)).collect::<Traced>());
+    let traced = lines.map(|line| names.iter().cloned().zip(split(line)).collect::<TcptraceRow>());
     traced.map(|one| (number(&one, "port_a") as i64, one)).collect()
 }
 
 #[track_caller]
-fn number(traced: &Traced, name: &str) -> f64 {
+fn number(traced: &TcptraceRow, name: &str) -> f64 {
     let text = traced.get(name).unwrap_or_else(|| panic!("tcptrace has no {name}"));
     text.parse().unwrap_or_else(|_| panic!("tcptrace says of {name}: {text}"))
 }
 
 /// Number of conversations, and the counters of each endpoint, by the client's port.
-fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
+fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), TsharkCounts>) {
     let run = |words: &[&str]| {
         let mut tshark = Command::new("tshark");
-        finish(tshark.args(["-n", "-r"]).arg(file).args(words)).succeeded().stdout
+        finish(tshark.args(["-n", "-r"]).arg(file).args(words)).expect_success().stdout
     };
     let talks = run(&["-q", "-z", "conv,tcp"]).lines().filter(|line| line.contains("<->")).count();
     let fields = [
@@ -80,7 +80,7 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
     let fields: String = fields.iter().map(|name| format!(" -e tcp.{name}")).collect();
     let words: Vec<&str> =
         ["-T", "fields", "-e", "ip.len"].into_iter().chain(fields.split_whitespace()).collect();
-    let mut ends: BTreeMap<_, Sharked> = BTreeMap::new();
+    let mut ends: BTreeMap<_, TsharkCounts> = BTreeMap::new();
     let mut passed: BTreeMap<_, Vec<bool>> = BTreeMap::new();
     for line in run(&words).lines() {
         let parts: Vec<&str> = line.split('\t').collect();
@@ -94,9 +94,9 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
         end.ip += whole(ip);
         end.payload += whole(payload);
         // tshark sets this flag also for fast and spurious retransmissions.
-        end.again += i64::from(!again.is_empty());
+        end.retransmitted += i64::from(!again.is_empty());
         end.out_of_order += i64::from(!out_of_order.is_empty());
-        end.skips |= !lost.is_empty() && payload == "0";
+        end.has_ack_gap |= !lost.is_empty() && payload == "0";
         let passed = passed.entry(key).or_default();
         end.partly_lost += i64::from(is_partly_lost(passed, whole(seq), whole(payload)));
     }
@@ -123,24 +123,24 @@ fn only_a_segment_over_a_gap_and_its_edge_is_partly_lost() {
 }
 
 /// Retransmitted segments of any cause.
-fn again(flow: &Row, end: &str) -> i64 {
+fn retransmitted(flow: &Row, end: &str) -> i64 {
     let kinds = ["fast", "timeout", "probe", "spurious"];
-    kinds.iter().map(|kind| flow.count(&format!("{end}_again_{kind}"))).sum()
+    kinds.iter().map(|kind| flow.count(&format!("{end}_retransmitted_{kind}"))).sum()
 }
 
 struct Differences<'a> {
-    of: &'a str,
+    subject: &'a str,
     all: &'a mut Vec<String>,
 }
 
 impl Differences<'_> {
-    fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, ours: T, theirs: T) {
+    fn check_equal<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, ours: T, theirs: T) {
         self.check(ours == theirs, || format!("{what}: {ours:?}, they say {theirs:?}"));
     }
 
     fn check(&mut self, is_right: bool, why: impl FnOnce() -> String) {
         if !is_right {
-            self.all.push(format!("{}: {}", self.of, why()));
+            self.all.push(format!("{}: {}", self.subject, why()));
         }
     }
 }
@@ -151,27 +151,27 @@ impl Differences<'_> {
 /// retransmission: our number of lost segments may be larger by the number of these, `partly_lost`.
 fn with_tcptrace(
     flow: &Row,
-    traced: &Traced,
+    traced: &TcptraceRow,
     (end, theirs): (&str, &str),
     (skips, partly_lost): (bool, i64),
     wrong: &mut Differences<'_>,
 ) {
     let count = |name: &str| flow.count(&format!("{end}_{name}"));
     let said = |name: &str| number(traced, &format!("{name}_{theirs}"));
-    wrong.same("packets", count("packets"), said("total_packets") as i64);
-    wrong.same("bytes", count("bytes"), said("actual_data_bytes") as i64);
+    wrong.check_equal("packets", count("packets"), said("total_packets") as i64);
+    wrong.check_equal("bytes", count("bytes"), said("actual_data_bytes") as i64);
     // tcptrace reports only that a segment passed twice; if the first copy was lost before the
     // capture point, it counts the second one as out of order, like reordered segments. And it
     // counts captured packets, which may contain several segments: our number of retransmissions of
     // merged segments may be larger.
     let (twice, late) = (said("rexmt_data_pkts") as i64, said("outoforder_pkts") as i64);
-    let (again, reordered) = (again(flow, end), count("reordered"));
-    let merged = said("max_segm_size") as i64 > SEGMENT;
-    let more = if merged { said("rexmt_data_bytes") as i64 / SEGMENT } else { 0 };
+    let (again, reordered) = (retransmitted(flow, end), count("reordered"));
+    let merged = said("max_segm_size") as i64 > MAX_SEGMENT;
+    let more = if merged { said("rexmt_data_bytes") as i64 / MAX_SEGMENT } else { 0 };
     let missing = count("lost_before") + reordered;
     let untold = if skips { count("lost_before") } else { 0 };
-    let most = twice.max(more) + late + untold;
-    wrong.check((twice + late..=most).contains(&(again + reordered)), || {
+    let max = twice.max(more) + late + untold;
+    wrong.check((twice + late..=max).contains(&(again + reordered)), || {
         format!("again {again}, overtaken {reordered}; they say {twice} again, {late} out of order")
     });
     wrong.check((late..=late + untold.max(partly_lost)).contains(&missing), || {
@@ -187,8 +187,8 @@ fn with_tcptrace(
         let theirs = said("RTT_from_3WHS");
         wrong.check(is_near(shake, theirs), || format!("handshake {shake} ms, they say {theirs}"));
     }
-    if let Some(least) = millis(&format!("{near}_min")) {
-        let (ours, theirs) = (millis(shake).map_or(least, |it| it.min(least)), said("RTT_min"));
+    if let Some(min) = millis(&format!("{near}_min")) {
+        let (ours, theirs) = (millis(shake).map_or(min, |it| it.min(min)), said("RTT_min"));
         wrong.check(is_near(ours, theirs), || format!("least {ours} ms, they say {theirs}"));
     }
     // tcptrace has the mean instead of the median; they differ by at most one standard deviation.
@@ -201,22 +201,23 @@ fn with_tcptrace(
 }
 
 /// Compares one endpoint with tshark.
-fn with_tshark(flow: &Row, end: &str, said: Sharked, wrong: &mut Differences<'_>) {
+fn with_tshark(flow: &Row, end: &str, counts: TsharkCounts, wrong: &mut Differences<'_>) {
     let count = |name: &str| flow.count(&format!("{end}_{name}"));
     let ours = [count("packets"), count("bytes"), count("ip_bytes")];
-    wrong.same("packets, bytes, IP bytes", ours, [said.frames, said.payload, said.ip]);
+    wrong.check_equal("packets, bytes, IP bytes", ours, [counts.frames, counts.payload, counts.ip]);
     // tshark classifies retransmissions as out of order by a limit of a few milliseconds: only the
     // sum is comparable. It counts captured packets.
-    let again = again(flow, end) + count("reordered");
-    let theirs = said.again + said.out_of_order;
-    let most = if count("data_packets") > count("packets") { theirs * MERGED } else { theirs };
-    wrong.check((theirs..=most).contains(&again), || format!("again {again}, they say {said:?}"));
+    let again = retransmitted(flow, end) + count("reordered");
+    let theirs = counts.retransmitted + counts.out_of_order;
+    let max = if count("data_packets") > count("packets") { theirs * MAX_MERGED } else { theirs };
+    wrong.check((theirs..=max).contains(&again), || format!("again {again}, they say {counts:?}"));
 }
 
+// Slow: three labs, each with two captures that three programs analyse.
 #[test]
 fn tcptrace_and_tshark_agree() {
     needs!(NEEDS, Need::Command("tcptrace"), Need::Command("ethtool"));
-    let has_tshark = lack(&[Need::Command("tshark")]).is_none();
+    let has_tshark = missing(&[Need::Command("tshark")]).is_none();
     if !has_tshark {
         eprintln!("without tshark, which is not there");
     }
@@ -224,7 +225,7 @@ fn tcptrace_and_tshark_agree() {
     let clean = "net:down=40mbit,up=40mbit,delay=15ms,queue=1s";
     let lossy = "net:down=40mbit,up=40mbit,delay=15ms,loss=2%";
     let (mut wrong, mut sums) = (Vec::new(), BTreeMap::<_, i64>::new());
-    let mut kept = Vec::new();
+    let (mut kept, mut untraced) = (Vec::new(), 0);
     for (world, link, before) in [
         ("clean", clean, apart),
         ("lossy", lossy, apart),
@@ -232,35 +233,48 @@ fn tcptrace_and_tshark_agree() {
     ] {
         let links = vec![link.to_owned()];
         let clients: String =
-            WORDS.iter().map(|(words, ..)| format!("$PEER client {words}\n")).collect();
-        let captured = World { links, before, at_server: true, seed: 3, ..World::default() }
-            .run(&format!("{before}\n{clients}"));
+            CONNECTIONS.iter().map(|(words, ..)| format!("$PEER client {words}\n")).collect();
+        let captured = Testbed {
+            links,
+            server_setup: before,
+            captures_at_server: true,
+            seed: 3,
+            ..Testbed::default()
+        }
+        .run(&format!("{before}\n{clients}"));
         let ports = captured.ports();
-        assert_eq!(ports.len(), WORDS.len(), "{}", captured.stdout);
+        assert_eq!(ports.len(), CONNECTIONS.len(), "{}", captured.stdout);
         for side in ["net", "net-server"] {
             let file = captured.path(&format!("{side}.pcap"));
             let (tables, traced) = (Tables::of(&file), tcptrace(&file));
-            assert_eq!([tables.table("tcp").len(), traced.len()], [WORDS.len(); 2], "{world}");
+            assert_eq!(tables.table("tcp").len(), CONNECTIONS.len(), "{world}, {side}: {ports:?}");
             let (talks, sharked) =
-                if has_tshark { tshark(&file) } else { (WORDS.len(), BTreeMap::new()) };
-            assert_eq!(talks, WORDS.len(), "{world}");
-            for (port, (words, up, down)) in ports.iter().zip(WORDS) {
-                let (flow, traced) = (tables.flow(*port), &traced[&i64::from(*port)]);
-                for (end, unique) in ENDS.into_iter().zip([up, down]) {
+                if has_tshark { tshark(&file) } else { (CONNECTIONS.len(), BTreeMap::new()) };
+            assert_eq!(talks, CONNECTIONS.len(), "{world}");
+            for (port, (words, up, down)) in ports.iter().zip(CONNECTIONS) {
+                let flow = tables.flow(*port);
+                // On rare occasions tcptrace lists four of the five connections that tshark and the
+                // script of the clients agree on.
+                let Some(traced) = traced.get(&i64::from(*port)) else {
+                    eprintln!("{world}, {side}: tcptrace omits port {port} of {ports:?}");
+                    untraced += 1;
+                    continue;
+                };
+                for (end, unique) in ENDPOINTS.into_iter().zip([up, down]) {
                     let of = format!("{world}, {side}, {words}, {}", end.0);
-                    let mut wrong = Differences { of: &of, all: &mut wrong };
+                    let mut wrong = Differences { subject: &of, all: &mut wrong };
                     // The true value, which tshark finds if the last copy of each segment passed.
                     let said = number(traced, &format!("unique_bytes_sent_{}", end.1)) as i64;
-                    wrong.same("unique bytes", unique, said);
+                    wrong.check_equal("unique bytes", unique, said);
                     let said = sharked.get(&(i64::from(*port), end.0));
                     // Unknown without tshark.
-                    let skips = said.is_none_or(|said| said.skips);
-                    let partly_lost = said.map_or(0, |said| said.partly_lost);
+                    let skips = said.is_none_or(|counts| counts.has_ack_gap);
+                    let partly_lost = said.map_or(0, |counts| counts.partly_lost);
                     with_tcptrace(flow, traced, end, (skips, partly_lost), &mut wrong);
-                    if let Some(said) = said {
-                        with_tshark(flow, end.0, *said, &mut wrong);
+                    if let Some(counts) = said {
+                        with_tshark(flow, end.0, *counts, &mut wrong);
                     }
-                    *sums.entry((world, side)).or_default() += again(flow, end.0);
+                    *sums.entry((world, side)).or_default() += retransmitted(flow, end.0);
                 }
             }
         }
@@ -268,6 +282,7 @@ fn tcptrace_and_tshark_agree() {
     }
     eprintln!("sent again: {sums:?}");
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(untraced <= usize::from(has_tshark), "tcptrace omits {untraced} connections");
     // The comparison must not be empty.
     for ((world, side), sum) in sums {
         assert_eq!(sum == 0, world == "clean", "{world}, {side}: {sum}");

@@ -2,7 +2,7 @@
 
 use manyways_tests::needs;
 
-use crate::world::{Captured, NEEDS, World, tries};
+use crate::testbed::{Captured, NEEDS, Testbed, retry_timing};
 
 /// Columns for the message of a failed assertion.
 const SHARES: [&str; 14] = [
@@ -12,21 +12,21 @@ const SHARES: [&str; 14] = [
     "down_limited_receiver_window",
     "down_limited_congestion",
     "down_limited_loss",
-    "down_limited_start_up",
+    "down_limited_slow_start",
     "rtt",
     "rtt_min",
     "rtt_samples",
     "down_in_flight_max",
     "client_window_max",
     "down_data_packets",
-    "down_lost_behind",
+    "down_lost_after",
 ];
 
 /// Runs the same client over several links at the same time. Returns the limits of each flow, as
 /// seen at the client and at the server.
 fn limited_by(links: &[&str], client: &str, truth: &str) {
     needs!(NEEDS);
-    tries(|| {
+    retry_timing(|| {
         let wrong = wrong(links, client, truth).1;
         let all = 2 * links.len();
         wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}: {} of {all}", wrong.len()))
@@ -42,28 +42,31 @@ fn wrong(links: &[&str], client: &str, truth: &str) -> (Captured, Vec<String>) {
         script.push_str(&format!("{words} & ALL=\"$ALL $!\"\n"));
     }
     script.push_str("for one in $ALL; do wait $one; done\n");
-    let captured = World { links: links.clone(), at_server: true, ..World::default() }.run(&script);
+    let captured = Testbed { links: links.clone(), captures_at_server: true, ..Testbed::default() }
+        .run(&script);
     let mut wrong = Vec::new();
     for link in &links {
         let name = link.split(':').next().unwrap_or_default();
         for file in [name.to_owned(), format!("{name}-server")] {
             let tables = captured.tables(&file);
             let flow = &tables.table("tcp")[0];
-            eprintln!("{truth}: {file} {link}: {}", flow.tell(&SHARES));
+            eprintln!("{truth}: {file} {link}: {}", flow.describe(&SHARES));
             if flow.text("down_limited_by") != Some(truth) {
-                wrong.push(format!("{file}: {link}: {}", flow.tell(&SHARES)));
+                wrong.push(format!("{file}: {link}: {}", flow.describe(&SHARES)));
             }
         }
     }
     (captured, wrong)
 }
 
+// Slow: labs that measure time run one at a time.
 #[test]
 fn an_application_that_has_little_to_send() {
     let links = ["delay=5ms", "delay=25ms", "delay=50ms", "delay=100ms", "down=20mbit,delay=10ms"];
     limited_by(&links, "read every 0.1 25 20000", "application");
 }
 
+// Slow: ten downloads with small windows; labs that measure time run one at a time.
 #[test]
 fn a_receiver_with_a_small_window() {
     let links = ["delay=5ms", "delay=10ms", "delay=25ms", "delay=50ms", "down=50mbit,delay=20ms"];
@@ -71,6 +74,7 @@ fn a_receiver_with_a_small_window() {
     limited_by(&links, "--rcvbuf 50000 read bulk 2000000 reno", "receiver_window");
 }
 
+// Slow: two downloads of 4 MB at 5 to 20 Mbit/s; labs that measure time run one at a time.
 #[test]
 fn a_path_that_is_full() {
     let links = [
@@ -85,6 +89,7 @@ fn a_path_that_is_full() {
 }
 
 /// The number of lost packets is known from the captures of dropped packets of the lab.
+// Slow: two downloads of 2.5 MB with losses; labs that measure time run one at a time.
 #[test]
 fn losses_without_a_queue() {
     needs!(NEEDS);
@@ -96,19 +101,19 @@ fn losses_without_a_queue() {
         "down-loss=2%,delay=40ms",
     ];
     for client in ["read bulk 2500000", "read bulk 2500000 reno"] {
-        tries(|| {
+        retry_timing(|| {
             let (captured, mut wrong) = wrong(&links, client, "loss");
             for index in 0..links.len() {
                 let truth = captured.dropped(&format!("pcap/l{index}"), None);
                 let truth = (truth.0.len() as u64, truth.1);
                 for (file, column, none) in [
-                    (format!("l{index}"), "down_lost_before", "down_lost_behind"),
-                    (format!("l{index}-server"), "down_lost_behind", "down_lost_before"),
+                    (format!("l{index}"), "down_lost_before", "down_lost_after"),
+                    (format!("l{index}-server"), "down_lost_after", "down_lost_before"),
                 ] {
                     let tables = captured.tables(&file);
                     let flow = &tables.table("tcp")[0];
                     let said = flow.count(column) as u64;
-                    let told = flow.tell(&crate::loss::COUNTS);
+                    let told = flow.describe(&crate::loss::COUNTS);
                     eprintln!("{file}: {column} {said}, dropped {truth:?}; {told}");
                     if !crate::loss::is_right(said, truth) || flow.count(none) > 0 {
                         wrong.push(format!("{file}: {column} {said}, dropped {truth:?}; {told}"));
@@ -124,8 +129,8 @@ fn losses_without_a_queue() {
 fn a_window_that_still_grows() {
     let links =
         ["delay=20ms", "delay=50ms", "delay=100ms", "down=100mbit,delay=50ms", "delay=35ms"];
-    limited_by(&links, "read bulk 60000", "start_up");
-    limited_by(&links, "read bulk 200000 reno", "start_up");
+    limited_by(&links, "read bulk 60000", "slow_start");
+    limited_by(&links, "read bulk 200000 reno", "slow_start");
 }
 
 #[test]

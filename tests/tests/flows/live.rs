@@ -4,29 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use manyways_tests::testbed::{Namespace, ip};
 use manyways_tests::{Finished, Need, finish, folder, manyways, manyways_path, needs};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::testbed::Testbed;
 
-/// Two hosts and a cable. The script runs on the first host; `$PEER` is the program of both
-/// endpoints, and `live NAME ARGUMENTS` captures on the cable in the background.
+/// The script runs on the first host; `$PEER` is the program of both endpoints, and
+/// `live NAME ARGUMENTS` captures on the cable in the background.
 const HOSTS: &str = r#"
 set -e
-sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
-unshare -n sh -c "echo \$\$ > $OUT/pid; exec sleep 1000" & FAR=$!
 trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT
-until [ -s $OUT/pid ]; do sleep 0.01; done
-far() { nsenter -t $FAR -n "$@"; }
-far sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
-ip link add name near type veth peer name far
-ip link set far netns $FAR
-ip addr add 192.0.2.1/24 dev near; ip link set near up; ip link set lo up
-far ip addr add 192.0.2.2/24 dev far; far ip link set far up
-nsenter -t $FAR -n python3 $PEERS serve & SERVER=$!
+far() { nsenter --net=$FAR "$@"; }
+nsenter --net=$FAR python3 $PEERS serve & SERVER=$!
 until python3 $PEERS client --server 192.0.2.2 read bulk 1 >/dev/null 2>&1; do sleep 0.02; done
 PEER="python3 $PEERS client --server"
 live() {
@@ -52,25 +45,31 @@ const NEEDS: Need = Need::All(&[
     Need::Command("tcpdump"),
     Need::Command("python3"),
     Need::Command("ip"),
-    Need::Command("unshare"),
     Need::Command("nsenter"),
     Need::Command("setpriv"),
 ]);
 
-/// Runs a script on the first host.
+/// Runs a script on the first of two hosts with a cable.
 #[track_caller]
 fn hosts(script: &str) -> (TempDir, Finished) {
     let out = folder();
     fs::write(out.path().join("script"), format!("{HOSTS}{script}")).expect("room for a script");
-    let mut command = Command::new("unshare");
-    command.args(["-n", "sh"]).arg(out.path().join("script"));
+    let (near, far) = (Namespace::new(), Namespace::new());
+    for host in [&near, &far] {
+        let off = "net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
+        host.finish(Command::new("sysctl").arg("-qw").args(off.split(' '))).expect_success();
+    }
+    near.connect(("near", "192.0.2.1/24"), &far, ("far", "192.0.2.2/24"));
+    near.run(|| ip("link set lo up"));
+    let mut command = Command::new("sh");
+    command.arg(out.path().join("script")).env("FAR", far.path());
     command.env("OUT", out.path()).env("MANYWAYS", manyways_path());
     command.env("TAGGED", TAGGED);
     command.env("PEERS", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flows/peer.py"));
-    let done = finish(&mut command);
+    let done = near.finish(&mut command);
     let said = |name: &str| fs::read_to_string(out.path().join(name)).unwrap_or_default();
     eprintln!("{}{}", said("live.err"), done.stderr);
-    (out, done.succeeded())
+    (out, done.expect_success())
 }
 
 /// Returns the rows of a table of one folder, as text.
@@ -85,7 +84,7 @@ fn rows(folder: &Path, table: &str) -> Vec<String> {
 /// Round-trip times, bytes in flight and the initial window depend on both.
 #[track_caller]
 fn timeless(folder: &Path, table: &str) -> Vec<String> {
-    const DIFFERENT: [&str; 5] = ["icwnd", "in_flight", "limited", "held_back", "rtt"];
+    const DIFFERENT: [&str; 5] = ["icwnd", "in_flight", "limited", "delayed_acks", "rtt"];
     let epoch = 1_500_000_000_000_000_000..2_500_000_000_000_000_000;
     let mut rows = rows_of(folder, table, |name, value| match value {
         _ if DIFFERENT.iter().any(|part| name.contains(part)) => false,
@@ -168,11 +167,11 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng -o $OUT/own --packets >/dev/nul
     let mut tcpdump = Command::new("tcpdump");
     let tagged =
         finish(tcpdump.args(["-nn", "-r"]).arg(out.path().join("near.pcap")).arg("vlan 7"));
-    assert_eq!(tagged.succeeded().stdout.lines().count(), 7);
+    assert_eq!(tagged.expect_success().stdout.lines().count(), 7);
     let tables = [("tcp", 3), ("udp", 1), ("http", 3), ("seconds", 3), ("packets", 100)];
-    for (table, least) in tables {
+    for (table, min) in tables {
         let rows = rows(&found[0], table);
-        assert!(rows.len() >= least, "{table}: {}", rows.len());
+        assert!(rows.len() >= min, "{table}: {}", rows.len());
         assert_eq!(rows, self::rows(&out.path().join("own"), table), "{table}");
         assert_eq!(timeless(&found[0], table), timeless(&file, table), "{table}");
     }
@@ -198,7 +197,7 @@ for one in $LIVES; do wait $one; done
     let flows: Vec<String> = found.iter().flat_map(|set| rows(set, "tcp")).collect();
     assert_eq!(flows.len(), 1, "{flows:#?}");
     assert_eq!(number(&flows[0], "down_bytes"), 700_000);
-    assert_eq!(number(&flows[0], "down_unseen"), 0, "{}", flows[0]);
+    assert_eq!(number(&flows[0], "down_uncaptured"), 0, "{}", flows[0]);
     // The row is in the last set, and its seconds are in the sets of their times.
     assert_eq!(rows(found.last().expect("there are some"), "tcp"), flows);
     let seconds: Vec<u64> = found
@@ -218,9 +217,9 @@ for one in $LIVES; do wait $one; done
     let (kept, others) = sets(&out.path().join("kept"));
     assert!(kept.len() == 2 && others.is_empty(), "{kept:?} {others:?}");
     assert_eq!(rows(&kept[1], "tcp").len(), 1);
-    let said = fs::read_to_string(out.path().join("live.out")).expect("it said something");
+    let output = fs::read_to_string(out.path().join("live.out")).expect("it said something");
     let words = format!("{} sets in", found.len());
-    assert!(said.contains("TCP flows    1, 100.00 %") && said.contains(&words), "{said}");
+    assert!(output.contains("TCP flows    1, 100.00 %") && output.contains(&words), "{output}");
 }
 
 #[test]
@@ -272,7 +271,7 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng --json >$OUT/again
     let lost = said["capture_lost"].as_u64().expect("a number");
     assert!(lost > 0 && said["captures"][0]["lost"] == lost, "{said}");
     let again = document(&out.path().join("again"));
-    for name in ["packets", "capture_lost", "flows", "unseen_bytes"] {
+    for name in ["packets", "capture_lost", "flows", "uncaptured_bytes"] {
         assert_eq!(again[name], said[name], "{name}");
     }
     let printed = fs::read_to_string(out.path().join("live.out")).expect("it said something");
@@ -287,7 +286,7 @@ $MANYWAYS flows $OUT/live/shard=*/capture.pcapng --json >$OUT/again
 #[test]
 fn an_interface_without_a_header_and_all_of_them() {
     needs!(NEEDS);
-    let world = World { links: vec!["l0:delay=5ms".into()], ..World::default() };
+    let testbed = Testbed { links: vec!["l0:delay=5ms".into()], ..Testbed::default() };
     let script = format!(
         r#"
 MANYWAYS={}
@@ -301,7 +300,7 @@ for one in $LIVES; do wait $one; done
 "#,
         manyways_path().display()
     );
-    let captured = world.run(&script);
+    let captured = testbed.run(&script);
     for name in ["l0", "any"] {
         let said = document(&captured.path(&format!("{name}.out")));
         let count = |name: &str| said[name].as_u64().expect("a number");
@@ -322,16 +321,16 @@ fn who_may_not_capture_or_has_no_such_interface_is_told() {
     let missing = finish(manyways().args(["flows", "--live", "nope0"]));
     assert_eq!(missing.code(), 1);
     assert!(missing.stderr.contains("there is no interface nope0"), "{}", missing.stderr);
-    assert!(missing.stderr.contains("hint: give one of: lo"), "{}", missing.stderr);
-    let place = folder();
+    assert!(missing.stderr.contains("hint: the interfaces are: lo"), "{}", missing.stderr);
+    let dir = folder();
     let mut without = Command::new("setpriv");
     without.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"]).arg(manyways_path());
     let refused =
-        finish(without.args(["flows", "--live", "lo", "-o"]).arg(place.path().join("sets")));
+        finish(without.args(["flows", "--live", "lo", "-o"]).arg(dir.path().join("sets")));
     assert_eq!(refused.code(), 1);
     assert!(refused.stderr.contains("capturing packets is not allowed"), "{}", refused.stderr);
     assert!(refused.stderr.contains("setcap cap_net_raw"), "{}", refused.stderr);
-    assert!(!place.path().join("sets").exists());
+    assert!(!dir.path().join("sets").exists());
 }
 
 /// An interface that reappears is not captured again. Earlier packets are kept.
@@ -353,6 +352,6 @@ true
     );
     let (found, _) = sets(&out.path().join("live"));
     assert_eq!(rows(&found[0], "tcp").len(), 2);
-    let said = fs::read_to_string(out.path().join("live.err")).expect("it said something");
-    assert!(said.contains("near: the interface was removed"), "{said}");
+    let output = fs::read_to_string(out.path().join("live.err")).expect("it said something");
+    assert!(output.contains("near: the interface was removed"), "{output}");
 }

@@ -6,7 +6,7 @@
 mod applications;
 mod command;
 mod compare;
-mod cuts;
+mod incomplete;
 mod limits;
 mod live;
 mod loss;
@@ -15,6 +15,6 @@ mod phone;
 mod quic;
 mod rows;
 mod rtt;
+mod testbed;
 mod web;
 mod windows;
-mod world;

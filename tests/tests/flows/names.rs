@@ -2,7 +2,7 @@
 
 use manyways_tests::{Need, needs};
 
-use crate::world::{NEEDS, World};
+use crate::testbed::{NEEDS, Testbed};
 
 const TLS: [&str; 8] =
     ["protocol", "tls_version", "sni", "alpn", "tls_handshake", "name", "name_source", "ja4"];
@@ -20,12 +20,17 @@ fn tls_by_openssl() {
          WHICH=-tls1_2; {client}WHICH=-tls1_3; {client}"
     );
     let links = vec!["net:delay=20ms".to_owned()];
-    let captured =
-        World { links, before, tcpdump: "--snapshot-length 0", ..World::default() }.run(&script);
+    let captured = Testbed {
+        links,
+        server_setup: before,
+        tcpdump: "--snapshot-length 0",
+        ..Testbed::default()
+    }
+    .run(&script);
     let tables = captured.tables("net");
     let flows: Vec<_> =
         tables.table("tcp").iter().filter(|flow| flow.text("sni").is_some()).collect();
-    flows.iter().for_each(|flow| eprintln!("{}", flow.tell(&TLS)));
+    flows.iter().for_each(|flow| eprintln!("{}", flow.describe(&TLS)));
     let [old, new] = flows[..] else { panic!("two flows with a name: {flows:?}") };
     // TLS 1.2 takes one round trip more than TLS 1.3 for the handshake.
     for (flow, version, trips) in [(old, "1.2", 2.0), (new, "1.3", 1.0)] {
@@ -39,9 +44,9 @@ fn tls_by_openssl() {
         assert!(
             flow.text("tls_version").is_some_and(|said| said.contains(version)),
             "{}",
-            flow.tell(&TLS)
+            flow.describe(&TLS)
         );
-        assert!(flow.millis("tls_handshake") >= 40.0 * trips - 0.1, "{}", flow.tell(&TLS));
+        assert!(flow.millis("tls_handshake") >= 40.0 * trips - 0.1, "{}", flow.describe(&TLS));
     }
     assert!(new.millis("tls_handshake") < old.millis("tls_handshake"));
 }
@@ -51,8 +56,8 @@ fn tls_by_openssl() {
 fn names_by_a_name_server() {
     needs!(NEEDS);
     let links = vec!["net:delay=20ms".to_owned()];
-    let world = World { links, tcpdump: "-s 0", ..World::default() };
-    let captured = world
+    let testbed = Testbed { links, tcpdump: "-s 0", ..Testbed::default() };
+    let captured = testbed
         .run("$PEER client read bulk 100\n$PEER resolve 10.64.1.1 origin.lab\n$PEER client read bulk 100\n");
     let tables = captured.tables("net");
     let [before, after] = tables.table("tcp") else { panic!("two flows") };
@@ -72,18 +77,18 @@ fn subflows_of_one_connection() {
                   until grep -q listening $OUT/any.log; do sleep 0.02; done\n\
                   $PEER client --port 8080 --protocol 262 read bulk 6000000\n\
                   sleep 0.3; kill -INT $ONE\n";
-    let captured = World { links, serve: "mptcp", ..World::default() }.run(script);
+    let captured = Testbed { links, serve: "mptcp", ..Testbed::default() }.run(script);
     let tables = captured.tables("any");
     assert_eq!(tables.table("tcp").len(), 2);
     let [connection] = tables.table("mptcp") else { panic!("one connection: {tables:?}") };
     let [first, second] = tables.table("subflows") else { panic!("two subflows: {tables:?}") };
     eprintln!("{connection:?}\n{first:?}\n{second:?}");
     assert_eq!((connection.count("subflows"), connection.count("down_data")), (2, 6_000_000));
-    assert!(connection.is("is_complete"));
+    assert!(connection.flag("is_complete"));
     let roles = [first, second].map(|subflow| subflow.text("role"));
     assert_eq!(roles, [Some("primary"), Some("joined")]);
     assert!(
-        second.is("is_verified") && second.number("join_delay").is_some_and(|delay| delay > 0.0)
+        second.flag("is_verified") && second.number("join_delay").is_some_and(|delay| delay > 0.0)
     );
     // Bytes of each link, from a capture of that link alone.
     let came =
@@ -91,6 +96,6 @@ fn subflows_of_one_connection() {
     let said = [first, second].map(|subflow| subflow.count("down_bytes"));
     assert_eq!(said, came);
     let share = came[0] as f64 / (came[0] + came[1]) as f64;
-    let said = connection.number("down_share_of_primary").unwrap_or(-1.0);
-    assert!((said - share).abs() < 0.001, "{said}, truth {share}");
+    let reported = connection.number("down_share_of_primary").unwrap_or(-1.0);
+    assert!((reported - share).abs() < 0.001, "{reported}, truth {share}");
 }

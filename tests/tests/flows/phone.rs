@@ -17,7 +17,7 @@ use manyways_wire::frame;
 use crate::rows::{Row, Tables};
 
 /// Both endpoints of a packet, sender first: addresses and ports.
-type Way = [(String, i64); 2];
+type Endpoints = [(String, i64); 2];
 
 fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures/phone")
@@ -41,11 +41,11 @@ fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     for field in fields {
         tshark.args(["-e", *field]);
     }
-    let lines = finish(&mut tshark).succeeded().stdout;
+    let lines = finish(&mut tshark).expect_success().stdout;
     lines.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-fn ends(row: &Row) -> Way {
+fn ends(row: &Row) -> Endpoints {
     ["client", "server"].map(|end| {
         let address = row.text(end).expect("an address").to_owned();
         (address, row.count(&format!("{end}_port")))
@@ -53,7 +53,7 @@ fn ends(row: &Row) -> Way {
 }
 
 /// Packets, bytes of payload and bytes of IP of each endpoint.
-fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<Way, [i64; 3]> {
+fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<Endpoints, [i64; 3]> {
     let mut all = BTreeMap::new();
     for row in rows {
         let [client, server] = ends(row);
@@ -67,7 +67,7 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<Way, [i64; 3]> {
     all
 }
 
-fn add(all: &mut BTreeMap<Way, [i64; 3]>, way: Way, more: [i64; 3]) {
+fn add(all: &mut BTreeMap<Endpoints, [i64; 3]>, way: Endpoints, more: [i64; 3]) {
     let sums = all.entry(way).or_default();
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
@@ -120,9 +120,9 @@ fn nothing_is_answered_before_a_round_trip() {
     for file in files() {
         let tables = Tables::of(&file);
         let flows: BTreeMap<_, _> =
-            tables.table("tcp").iter().map(|row| (row.whole("flow"), row)).collect();
+            tables.table("tcp").iter().map(|row| (row.integer("flow"), row)).collect();
         for exchange in tables.table("exchanges") {
-            let Some(flow) = flows.get(&exchange.whole("flow")) else { continue };
+            let Some(flow) = flows.get(&exchange.integer("flow")) else { continue };
             let trips = ["handshake_server_rtt", "up_remote_rtt_min", "remote_rtt_min", "rtt_min"];
             let trips = trips.iter().filter_map(|name| flow.number(name));
             let shortest = trips.fold(f64::INFINITY, f64::min);
@@ -152,7 +152,7 @@ fn questions_to_name_servers_are_dns() {
 }
 
 /// The same capture without timestamps: each timestamps option is replaced with padding.
-fn without_stamps(capture: &[u8]) -> Vec<u8> {
+fn without_timestamps(capture: &[u8]) -> Vec<u8> {
     const TCP: u8 = 6;
     const STAMPS: u8 = 8;
     let mut bytes = capture.to_vec();
@@ -164,7 +164,7 @@ fn without_stamps(capture: &[u8]) -> Vec<u8> {
             Step::Packet(packet, length) => {
                 at += length;
                 let link = reader.interfaces()[packet.interface].link;
-                let Ok(found) = frame::datagram(link, packet.bytes, packet.length) else {
+                let Ok(found) = frame::ip_packet(link, packet.bytes, packet.length) else {
                     continue;
                 };
                 if found.protocol != TCP || found.payload.len() < 20 {
@@ -197,9 +197,10 @@ fn the_window_tells_what_stamps_tell() {
     let (mut ratios, mut reported, mut windows) = (Vec::new(), 0, 0);
     for file in files() {
         let stripped = folder.path().join("stripped.pcap");
-        fs::write(&stripped, without_stamps(&fs::read(&file).expect("a capture"))).expect("room");
+        fs::write(&stripped, without_timestamps(&fs::read(&file).expect("a capture")))
+            .expect("room");
         let (stamped, plain) = (Tables::of(&file), Tables::of(&stripped));
-        let key = |row: &Row| (ends(row), row.whole("started"));
+        let key = |row: &Row| (ends(row), row.integer("started"));
         let by_window: BTreeMap<_, _> =
             plain.table("tcp").iter().map(|row| (key(row), row)).collect();
         for row in stamped.table("tcp").iter().chain(plain.table("tcp")) {

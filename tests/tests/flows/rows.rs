@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use manyways_flows::analysis::{Analysis, Settings, Survey};
+use manyways_flows::analysis::{Aggregator, Analysis, Settings};
 use manyways_record::table::{Batch, Data, Schema};
 use manyways_wire::capture::{Reader, Step};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    Whole(i64),
+    Integer(i64),
     Number(f64),
     Flag(bool),
     Text(String),
@@ -37,26 +37,26 @@ impl Tables {
     pub fn with(file: &Path, settings: Settings) -> Self {
         let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let (mut reader, mut rest) = (Reader::default(), &bytes[..]);
-        let (mut survey, mut analysis) = (Survey::new(&settings), Analysis::new(settings));
+        let (mut aggregator, mut analysis) = (Aggregator::new(&settings), Analysis::new(settings));
         loop {
             match reader.step(rest).expect("a capture of tcpdump can be read") {
                 Step::Packet(packet, length) => {
-                    analysis.packet(&reader.interfaces()[packet.interface], &packet);
+                    analysis.handle_packet(&reader.interfaces()[packet.interface], &packet);
                     rest = &rest[length..];
                 }
                 Step::Other(length) => rest = &rest[length..],
                 Step::More(_) => break,
             }
             while let Some(record) = analysis.poll() {
-                survey.add(record);
+                aggregator.add(record);
             }
         }
         analysis.finish();
         while let Some(record) = analysis.poll() {
-            survey.add(record);
+            aggregator.add(record);
         }
         let mut tables = Self::default();
-        survey.flush(true, |schema, batch| {
+        aggregator.flush(true, |schema, batch| {
             tables.rows.entry(schema.table).or_default().extend(rows(schema, batch));
         });
         tables
@@ -74,12 +74,12 @@ impl Tables {
     pub fn flow(&self, port: u16) -> &Row {
         let port = i64::from(port);
         let is_late = |row: &Row| {
-            row.whole("up_packets").unwrap_or(0) + row.whole("down_packets").unwrap_or(0) == 1
+            row.integer("up_packets").unwrap_or(0) + row.integer("down_packets").unwrap_or(0) == 1
         };
         let mut flows = self
             .table("tcp")
             .iter()
-            .filter(|row| row.whole("client_port") == Some(port) && !is_late(row));
+            .filter(|row| row.integer("client_port") == Some(port) && !is_late(row));
         let flow = flows.next().unwrap_or_else(|| panic!("no flow of port {port}: {self:?}"));
         assert!(flows.next().is_none(), "port {port} has two flows");
         flow
@@ -87,9 +87,9 @@ impl Tables {
 }
 
 impl Row {
-    pub fn whole(&self, name: &str) -> Option<i64> {
+    pub fn integer(&self, name: &str) -> Option<i64> {
         match self.0.get(name) {
-            Some(Value::Whole(value)) => Some(*value),
+            Some(Value::Integer(value)) => Some(*value),
             _ => None,
         }
     }
@@ -109,7 +109,7 @@ impl Row {
         }
     }
 
-    pub fn is(&self, name: &str) -> bool {
+    pub fn flag(&self, name: &str) -> bool {
         self.0.get(name) == Some(&Value::Flag(true))
     }
 
@@ -121,13 +121,13 @@ impl Row {
 
     /// A count; 0 if absent.
     pub fn count(&self, name: &str) -> i64 {
-        self.whole(name).unwrap_or(0)
+        self.integer(name).unwrap_or(0)
     }
 
     /// Formats these columns for the message of a failed assertion.
-    pub fn tell(&self, names: &[&str]) -> String {
+    pub fn describe(&self, names: &[&str]) -> String {
         let one = |name: &&str| match self.0.get(name) {
-            Some(Value::Whole(value)) => format!("{name}={value}"),
+            Some(Value::Integer(value)) => format!("{name}={value}"),
             Some(Value::Number(value)) => format!("{name}={value:.5}"),
             Some(Value::Flag(value)) => format!("{name}={value}"),
             Some(Value::Text(value)) => format!("{name}={value}"),
@@ -143,7 +143,7 @@ fn rows(schema: &Schema, batch: &Batch) -> Vec<Row> {
         let there = rows.iter_mut().zip(&values.present).filter(|(_, is_there)| **is_there);
         for (next, (row, _)) in there.enumerate() {
             let value = match &values.data {
-                Data::Whole(all) => Value::Whole(all[next]),
+                Data::Integer(all) => Value::Integer(all[next]),
                 Data::Number(all) => Value::Number(all[next]),
                 Data::Flag(all) => Value::Flag(all[next]),
                 Data::Text(all, ends) => {

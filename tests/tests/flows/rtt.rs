@@ -2,9 +2,9 @@
 
 use manyways_tests::needs;
 
-use crate::world::{NEEDS, World, tries};
+use crate::testbed::{NEEDS, Testbed, retry_timing};
 
-const TRIPS: [&str; 12] = [
+const RTT_COLUMNS: [&str; 12] = [
     "rtt",
     "rtt_min",
     "rtt_samples",
@@ -20,18 +20,19 @@ const TRIPS: [&str; 12] = [
 ];
 
 /// Permitted error: 2 %, or 0.3 ms.
-fn is_near(said: f64, truth: f64) -> bool {
-    (said - truth).abs() <= (truth * 0.02).max(0.3)
+fn is_near(reported: f64, truth: f64) -> bool {
+    (reported - truth).abs() <= (truth * 0.02).max(0.3)
 }
 
 /// Each part has a different delay, so that the parts are distinguishable. A flow that the receive
 /// window limits has no queueing delay.
+// Slow: five labs with small windows; labs that measure time run one at a time.
 #[test]
 fn both_halves() {
     needs!(NEEDS);
     // One-way delays, near and far; with and without timestamps.
     for (near, far, stamps) in [(5, 20, 1), (20, 5, 1), (2, 50, 1), (10, 20, 0), (30, 30, 0)] {
-        tries(|| {
+        retry_timing(|| {
             let links = vec![format!("net:delay={far}ms")];
             let near_link = format!("near:delay={near}ms");
             // Without a limiting window, slow start sends bursts; and only Reno is simulated.
@@ -41,27 +42,32 @@ fn both_halves() {
                  {client} read bulk 1500000 reno\n{client} --cc reno put 1500000\n"
             );
             let near_links = [near_link.as_str()];
-            let world =
-                World { links, near: &near_links, cc: "reno", at_server: true, ..World::default() };
-            let captured = world.run(&script);
+            let testbed = Testbed {
+                links,
+                client_links: &near_links,
+                cc: "reno",
+                captures_at_server: true,
+                ..Testbed::default()
+            };
+            let captured = testbed.run(&script);
             let tables = captured.tables("net");
             let (near, far) = (f64::from(near) * 2.0, f64::from(far) * 2.0);
             let mut wrong = Vec::new();
-            let mut check = |what: &str, said: f64, truth: f64, is_right: bool| {
+            let mut check = |what: &str, reported: f64, truth: f64, is_right: bool| {
                 if !is_right {
-                    wrong.push(format!("{what} {said:.3} ms, truth {truth}"));
+                    wrong.push(format!("{what} {reported:.3} ms, truth {truth}"));
                 }
             };
             let ports = captured.ports();
             let (down, up) = (tables.flow(ports[0]), tables.flow(ports[1]));
-            eprintln!("{near}+{far} ms, stamps {stamps}: {}", down.tell(&TRIPS));
-            eprintln!("    up: {}", up.tell(&TRIPS));
+            eprintln!("{near}+{far} ms, stamps {stamps}: {}", down.describe(&RTT_COLUMNS));
+            eprintln!("    up: {}", up.describe(&RTT_COLUMNS));
             // The server measures complete round-trip times, with the delays of a busy machine.
             let seen = captured.tables("net-server");
             let whole = seen.flow(ports[0]).millis("local_rtt");
-            let said = down.millis("rtt");
-            eprintln!("rtt {said:.3} ms, at the server {whole:.3}");
-            check("rtt", said, whole, is_near(said, whole));
+            let reported = down.millis("rtt");
+            eprintln!("rtt {reported:.3} ms, at the server {whole:.3}");
+            check("rtt", reported, whole, is_near(reported, whole));
             let sum = down.millis("local_rtt") + down.millis("remote_rtt");
             check("both halves", sum, whole, is_near(sum, whole));
             for (flow, column, truth) in [
@@ -71,19 +77,24 @@ fn both_halves() {
                 (up, "up_rtt_min", near + far),
             ] {
                 // The lab never delivers early.
-                let said = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
-                check(column, said, truth, said >= truth - 0.05 && said <= truth * 1.02 + 1.0);
+                let reported = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
+                check(
+                    column,
+                    reported,
+                    truth,
+                    reported >= truth - 0.05 && reported <= truth * 1.02 + 1.0,
+                );
             }
             for flow in [down, up] {
                 for (column, truth) in
                     [("handshake_client_rtt", near), ("handshake_server_rtt", far)]
                 {
-                    let said = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
-                    check(column, said, truth, said >= truth - 0.05);
+                    let reported = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
+                    check(column, reported, truth, reported >= truth - 0.05);
                 }
             }
             if down.count("rtt_samples") < 20 {
-                wrong.push(format!("only {}", down.tell(&TRIPS)));
+                wrong.push(format!("only {}", down.describe(&RTT_COLUMNS)));
             }
             wrong
                 .is_empty()

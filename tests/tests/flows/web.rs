@@ -4,14 +4,14 @@ use std::fs;
 
 use manyways_tests::{Need, folder, needs};
 
-use crate::world::{NEEDS, World};
+use crate::testbed::{NEEDS, Testbed};
 
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
                      (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
 const DESKTOP: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0";
 
 /// Output of `curl -w` for each request, in order.
-fn said(stdout: &str) -> Vec<(i64, i64, i64)> {
+fn curl_output(stdout: &str) -> Vec<(i64, i64, i64)> {
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{stdout}"));
     let lines = stdout.lines().filter_map(|line| line.strip_prefix("curl "));
     let words = lines.map(|line| line.split_whitespace().map(number).collect::<Vec<i64>>());
@@ -54,12 +54,16 @@ fn curl_and_wget_from_nginx() {
         curl_rest = &curl["curl ".len()..],
     );
     let links = ["phone", "desk", "robot"].map(|name| format!("{name}:delay=10ms")).to_vec();
-    let world =
-        World { links, before: &before, tcpdump: "--snapshot-length 0", ..World::default() };
-    let captured = world.run(&script);
+    let testbed = Testbed {
+        links,
+        server_setup: &before,
+        tcpdump: "--snapshot-length 0",
+        ..Testbed::default()
+    };
+    let captured = testbed.run(&script);
 
     let tables = captured.tables("phone");
-    let said = said(&captured.stdout);
+    let said = curl_output(&captured.stdout);
     let [flow] = tables.table("tcp") else { panic!("one connection: {:?}", tables.table("tcp")) };
     assert_eq!((flow.text("protocol"), flow.count("requests")), (Some("http"), 5));
     let http = tables.table("http");
@@ -69,8 +73,8 @@ fn curl_and_wget_from_nginx() {
         .map(|row| {
             (
                 row.count("status"),
-                row.count("seen"),
-                row.count("response_bytes") - row.count("seen"),
+                row.count("captured"),
+                row.count("response_bytes") - row.count("captured"),
             )
         })
         .collect();
@@ -84,7 +88,7 @@ fn curl_and_wget_from_nginx() {
     assert_eq!(texts("framing"), ["length", "length", "none", "chunked", "length"]);
     assert_eq!(texts("coding"), ["-", "-", "-", "gzip", "-"]);
     assert_eq!(texts("ending"), ["whole"; 5]);
-    let part = ["range_first", "range_last", "part_first", "part_last", "whole"];
+    let part = ["range_first", "range_last", "part_first", "part_last", "size"];
     let whole = text.len() as i64;
     assert_eq!(part.map(|name| http[1].count(name)), [1_000, 20_999, 1_000, 20_999, whole]);
     assert_eq!(http[2].count("declared"), whole);
@@ -115,7 +119,7 @@ fn curl_and_wget_from_nginx() {
         let [device] = tables.table("devices") else {
             panic!("{link}: {:?}", tables.table("devices"))
         };
-        let handheld = device.text("handheld_evidence").map(|_| device.is("is_handheld"));
+        let handheld = device.text("handheld_evidence").map(|_| device.flag("is_handheld"));
         assert_eq!((device.text("system"), handheld), (system, is_handheld), "{link}: {device:?}");
         let evidence = system.map(|_| "user-agent");
         assert_eq!(device.text("system_evidence"), evidence, "{link}: {device:?}");

@@ -3,9 +3,9 @@
 use manyways_tests::needs;
 
 use crate::rows::Row;
-use crate::world::{Captured, NEEDS, World, tries};
+use crate::testbed::{Captured, NEEDS, Testbed, retry_timing};
 
-const FIRST: [&str; 6] = [
+const INITIAL_WINDOW_COLUMNS: [&str; 6] = [
     "icwnd",
     "icwnd_bytes",
     "icwnd_is_valid",
@@ -16,7 +16,7 @@ const FIRST: [&str; 6] = [
 
 /// A server with this initial window responds with each congestion control, captured at the client,
 /// at the server and in the middle.
-fn first_windows(window: u32) -> Vec<(String, String, Row)> {
+fn initial_windows(window: u32) -> Vec<(String, String, Row)> {
     let mut all = Vec::new();
     let change = |from: &str, dev: &str| {
         format!("ip route change 10.64.1.0/24 dev {dev} scope link src {from} initcwnd {window}")
@@ -34,32 +34,45 @@ fn first_windows(window: u32) -> Vec<(String, String, Row)> {
     };
     let links = vec!["net:delay=20ms".to_owned()];
     let before = change("198.18.0.1", "net");
-    let world =
-        World { links: links.clone(), before: &before, at_server: true, ..World::default() };
-    let captured = world.run(&answers("198.18.0.1"));
+    let testbed = Testbed {
+        links: links.clone(),
+        server_setup: &before,
+        captures_at_server: true,
+        ..Testbed::default()
+    };
+    let captured = testbed.run(&answers("198.18.0.1"));
     look(&captured, "net");
     look(&captured, "net-server");
     let before = change("198.18.0.2", "net");
-    let world = World { links, near: &["near:delay=10ms"], before: &before, ..World::default() };
-    look(&world.run(&answers("198.18.0.2")), "net");
+    let testbed = Testbed {
+        links,
+        client_links: &["near:delay=10ms"],
+        server_setup: &before,
+        ..Testbed::default()
+    };
+    look(&testbed.run(&answers("198.18.0.2")), "net");
     all
 }
 
+// Slow: six labs; labs that measure time run one at a time.
 #[test]
 fn the_first_window_of_a_server() {
     needs!(NEEDS);
     for window in [10, 32, 4] {
-        tries(|| {
+        retry_timing(|| {
             let mut wrong = Vec::new();
-            for (file, cc, flow) in first_windows(window) {
-                eprintln!("{window} {file} {cc}: {}", flow.tell(&FIRST));
+            for (file, cc, flow) in initial_windows(window) {
+                eprintln!("{window} {file} {cc}: {}", flow.describe(&INITIAL_WINDOW_COLUMNS));
                 let is_exact =
-                    flow.is("icwnd_is_valid") && flow.count("icwnd") == i64::from(window);
+                    flow.flag("icwnd_is_valid") && flow.count("icwnd") == i64::from(window);
                 // Linux paces with BBR, except for the first ten segments: a valid estimate must
                 // still be right.
-                let is_right = is_exact || cc == "bbr" && !flow.is("icwnd_is_valid");
+                let is_right = is_exact || cc == "bbr" && !flow.flag("icwnd_is_valid");
                 if !is_right {
-                    wrong.push(format!("{window} {file} {cc}: {}", flow.tell(&FIRST)));
+                    wrong.push(format!(
+                        "{window} {file} {cc}: {}",
+                        flow.describe(&INITIAL_WINDOW_COLUMNS)
+                    ));
                 }
             }
             wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
@@ -67,7 +80,7 @@ fn the_first_window_of_a_server() {
     }
 }
 
-const GRANTED: [&str; 10] = [
+const RECEIVE_WINDOW_COLUMNS: [&str; 10] = [
     "client_scale",
     "client_window_first",
     "client_window_min",
@@ -88,27 +101,35 @@ fn what_a_receiver_grants() {
                   $PEER client --rcvbuf 8000 --stall 2.5 read bulk 300000\n\
                   $PEER client --keepalive 1 rest 3.6\n";
     let links = vec!["net:delay=10ms".to_owned()];
-    let captured = World { links, ..World::default() }.run(script);
+    let captured = Testbed { links, ..Testbed::default() }.run(script);
     let tables = captured.tables("net");
     let flows: Vec<&Row> = captured.ports().iter().map(|port| tables.flow(*port)).collect();
-    flows.iter().for_each(|flow| eprintln!("{}", flow.tell(&GRANTED)));
+    flows.iter().for_each(|flow| eprintln!("{}", flow.describe(&RECEIVE_WINDOW_COLUMNS)));
     let [small, stalled, idle] = flows[..] else { panic!("three flows") };
-    for (flow, most) in [(small, 32_000), (stalled, 16_000)] {
+    for (flow, max) in [(small, 32_000), (stalled, 16_000)] {
         let windows = ["client_window_min", "client_window_first", "client_window_max"]
             .map(|column| flow.count(column));
-        assert!(windows.is_sorted() && windows[2] <= most && windows[1] > 0, "{windows:?}");
-        assert!(flow.whole("client_scale").is_some() && flow.is("client_window_limited"));
+        assert!(windows.is_sorted() && windows[2] <= max && windows[1] > 0, "{windows:?}");
+        assert!(flow.integer("client_scale").is_some() && flow.flag("client_window_limited"));
         assert_eq!(
             flow.text("down_limited_by"),
             Some("receiver_window"),
             "{}",
-            flow.tell(&GRANTED)
+            flow.describe(&RECEIVE_WINDOW_COLUMNS)
         );
     }
     assert_eq!((small.count("client_window_closed"), small.count("down_window_probes")), (0, 0));
     assert!(stalled.count("client_window_closed") >= 1 && stalled.count("client_window_min") == 0);
-    assert!(stalled.count("down_window_probes") >= 2, "{}", stalled.tell(&GRANTED));
-    assert_eq!(stalled.count("down_lost_before") + stalled.count("down_lost_behind"), 0);
-    assert!((2..=4).contains(&idle.count("up_keep_alives")), "{}", idle.tell(&GRANTED));
-    assert_eq!(idle.count("up_lost_behind") + idle.count("up_again_spurious"), 0);
+    assert!(
+        stalled.count("down_window_probes") >= 2,
+        "{}",
+        stalled.describe(&RECEIVE_WINDOW_COLUMNS)
+    );
+    assert_eq!(stalled.count("down_lost_before") + stalled.count("down_lost_after"), 0);
+    assert!(
+        (2..=4).contains(&idle.count("up_keep_alives")),
+        "{}",
+        idle.describe(&RECEIVE_WINDOW_COLUMNS)
+    );
+    assert_eq!(idle.count("up_lost_after") + idle.count("up_retransmitted_spurious"), 0);
 }

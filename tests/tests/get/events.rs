@@ -1,25 +1,25 @@
 //! `--events`: the event log of a run.
 
-use manyways_net::fetch::event::TransferEvent;
+use manyways_net::fetch::TransferEvent;
 use manyways_record::event::{Record, parse};
 use serde_json::Value;
 
-use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, TWO_LINKS, Testbed, Transfer};
 
 #[test]
 fn every_transfer_is_in_the_log_from_start_to_end() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "ln -s object $FILES/root/twin; \
                   get --json --events log https://origin.lab/object https://origin.lab/twin && \
                   whole && cmp object twin";
-    let seen = far.run(&TWO_LINKS, script).succeeded();
-    let document: Value = serde_json::from_str(&seen.stdout).expect("one line of JSON");
+    let finished = testbed.run(&TWO_LINKS, script).expect_success();
+    let document: Value = serde_json::from_str(&finished.stdout).expect("one line of JSON");
     for transfer in document["transfers"].as_array().expect("a list") {
         assert_eq!(transfer["events_file"], "log");
     }
-    let log = parse(far.read("log").as_bytes()).expect("a log");
+    let log = parse(testbed.read("log").as_bytes()).expect("a log");
     assert_eq!((log.header.tool.as_str(), log.skipped), ("get", 0));
     assert_eq!(log.header.subject.as_deref(), Some("https://origin.lab/object"));
     let mut before = None;
@@ -37,14 +37,14 @@ fn every_transfer_is_in_the_log_from_start_to_end() {
                     known.expect("a path of the lab").1 = sample.bytes;
                 }
                 TransferEvent::TransferEnd { transfer, complete, bytes } if *transfer == number => {
-                    assert_eq!((*complete, *bytes), (true, LENGTH));
+                    assert_eq!((*complete, *bytes), (true, OBJECT_LENGTH));
                     end = Some(*time);
                 }
                 _ => {}
             }
         }
         assert!(start.is_some() && before <= start && start < end, "{log:?}");
-        assert_eq!(bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), LENGTH);
+        assert_eq!(bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), OBJECT_LENGTH);
         before = end;
     }
 }
@@ -52,23 +52,26 @@ fn every_transfer_is_in_the_log_from_start_to_end() {
 #[test]
 fn a_log_that_cannot_be_written_is_said_before_anything_is_fetched() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "get --events missing/log http://origin.lab/object 2>said; echo $? >code; \
                   get --json --events /dev/full http://origin.lab/object 2>full; \
                   get --json http://origin.lab/object 2>without && whole";
-    let seen = far.run(&TWO_LINKS, script).succeeded();
-    assert_eq!(far.read("code"), "1\n");
-    let said = far.read("said");
-    assert!(said.contains("missing/log cannot be written: No such file"), "{said}");
-    assert!(said.contains("hint: name another file with --events"), "{said}");
-    assert!(far.read("full").contains("/dev/full cannot be written: No space left"), "{said}");
-    let all = Transfer::all(&seen.stdout);
-    let [without] = all.as_slice() else { panic!("{}", seen.stdout) };
+    let finished = testbed.run(&TWO_LINKS, script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n");
+    let output = testbed.read("said");
+    assert!(output.contains("missing/log cannot be written: No such file"), "{output}");
+    assert!(output.contains("hint: name another file with --events"), "{output}");
+    assert!(
+        testbed.read("full").contains("/dev/full cannot be written: No space left"),
+        "{output}"
+    );
+    let all = Transfer::all(&finished.stdout);
+    let [without] = all.as_slice() else { panic!("{}", finished.stdout) };
     assert_eq!(without.0.get("events_file"), None);
     assert!(without.0["duplicate_bytes"].is_u64(), "{without:?}");
     for path in ["wifi", "lte"] {
         let path = without.path(path);
-        assert!(path["tail_bytes"].is_u64() && path["duplicate_bytes"].is_u64(), "{path}");
+        assert!(path["overshoot_bytes"].is_u64() && path["duplicate_bytes"].is_u64(), "{path}");
         assert!(path["rtt_seconds"].is_null() || path["rtt_seconds"].is_f64(), "{path}");
     }
 }

@@ -4,29 +4,29 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
+use crate::testbed::{OBJECT_LENGTH, TWO_LINKS, Testbed, Transfer};
 
 /// Expected result of a transfer.
 #[derive(Clone, Copy)]
-pub enum End {
+pub enum Expected {
     /// The correct file, over any networks.
     Whole,
     /// The correct file, over these networks and no others.
-    Over(&'static [&'static str]),
+    OnlyOver(&'static [&'static str]),
     /// The second version of the object.
     Newer,
     /// The correct file, or an error after which `-c` downloads it from the corrected server.
-    Safe,
+    WholeOrResumable,
     /// An error without a remaining file.
     Fails,
     /// An error with a part file that `-c` cannot continue.
-    Stays,
+    Unresumable,
     /// An error after which `-c` downloads the rest from the corrected server.
     Resumable,
 }
 
 /// A transfer: its URL, its expected result, and text that its output must contain.
-pub type Case = (&'static str, End, &'static [&'static str]);
+pub type Case = (&'static str, Expected, &'static [&'static str]);
 
 /// Runs the cases one after the other, each in a separate folder.
 #[track_caller]
@@ -48,7 +48,7 @@ pub fn with(options: &str, cases: &[Case]) {
 
 #[track_caller]
 fn run(cases: &[Case], aside: &str, options: &str) {
-    let far = Far::new();
+    let testbed = Testbed::new();
     let fetch = |(nth, (url, ..)): (usize, &Case)| {
         format!(
             "mkdir {nth}; (cd {nth}; $GET {options} --json -o object {url} >json 2>said; \
@@ -64,34 +64,38 @@ fn run(cases: &[Case], aside: &str, options: &str) {
     };
     let first: String = cases.iter().enumerate().map(fetch).collect();
     let then: String = cases.iter().enumerate().map(again).collect();
-    let server = far.faulty();
+    let server = testbed.faulty();
     let links = [&TWO_LINKS[..], &["--far", &server]].concat();
-    far.run_with(&links, &format!("{first} wait; touch healed; {then} true")).succeeded();
+    testbed.run_with(&links, &format!("{first} wait; touch healed; {then} true")).expect_success();
     let wrong: Vec<String> =
-        cases.iter().enumerate().filter_map(|(nth, case)| judge(&far, nth, case)).collect();
+        cases.iter().enumerate().filter_map(|(nth, case)| deviation(&testbed, nth, case)).collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 /// Describes the deviation of a case from its expected result; `None` if there is none.
-fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
-    let said = far.read(&format!("{nth}/said"));
-    let line = far.read(&format!("{nth}/json"));
-    let wrong = |what: String| Some(format!("{url}: {what}\n  {}\n  {line}", said.trim_end()));
+fn deviation(testbed: &Testbed, nth: usize, &(url, end, words): &Case) -> Option<String> {
+    let output = testbed.read(&format!("{nth}/said"));
+    let line = testbed.read(&format!("{nth}/json"));
+    let wrong = |what: String| Some(format!("{url}: {what}\n  {}\n  {line}", output.trim_end()));
     let Ok(mut document) = serde_json::from_str::<Value>(&line) else {
         return wrong("no line of JSON".into());
     };
     let transfer = Transfer(document["transfers"][0].take());
-    let (code, left) = (far.read(&format!("{nth}/code")), far.read(&format!("{nth}/left")));
+    let (code, left) = (testbed.read(&format!("{nth}/code")), testbed.read(&format!("{nth}/left")));
     let left: Vec<&str> = left.lines().filter(|name| name.starts_with("object")).collect();
     let end = match end {
-        End::Safe if code == "0\n" => End::Whole,
-        End::Safe => End::Resumable,
+        Expected::WholeOrResumable if code == "0\n" => Expected::Whole,
+        Expected::WholeOrResumable => Expected::Resumable,
         end => end,
     };
     let (wanted_code, wanted_left): (_, &[&str]) = match end {
-        End::Whole | End::Over(_) | End::Newer | End::Safe => ("0\n", &["object"]),
-        End::Fails => ("1\n", &[]),
-        End::Resumable | End::Stays => ("1\n", &["object.manyways", "object.manyways-part"]),
+        Expected::Whole | Expected::OnlyOver(_) | Expected::Newer | Expected::WholeOrResumable => {
+            ("0\n", &["object"])
+        }
+        Expected::Fails => ("1\n", &[]),
+        Expected::Resumable | Expected::Unresumable => {
+            ("1\n", &["object.manyways", "object.manyways-part"])
+        }
     };
     if code != wanted_code {
         return wrong(format!("left with {code}"));
@@ -99,13 +103,13 @@ fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
     if left != wanted_left {
         return wrong(format!("left {left:?}"));
     }
-    if let Some(missing) = words.iter().find(|words| !said.contains(**words)) {
+    if let Some(missing) = words.iter().find(|words| !output.contains(**words)) {
         return wrong(format!("did not say {missing:?}"));
     }
     match end {
-        End::Whole | End::Over(_) | End::Newer | End::Safe => {
-            let right = if matches!(end, End::Newer) { "other" } else { "object" };
-            if !is(far, nth, right) {
+        Expected::Whole | Expected::OnlyOver(_) | Expected::Newer | Expected::WholeOrResumable => {
+            let right = if matches!(end, Expected::Newer) { "other" } else { "object" };
+            if !is(testbed, nth, right) {
                 return wrong("brought another file".into());
             }
             let paths = transfer.0["paths"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -115,11 +119,13 @@ fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
                 .filter_map(|path| path["name"].as_str())
                 .collect();
             match end {
-                End::Over(wanted) if brought != wanted => wrong(format!("came over {brought:?}")),
+                Expected::OnlyOver(wanted) if brought != wanted => {
+                    wrong(format!("came over {brought:?}"))
+                }
                 _ => None,
             }
         }
-        End::Fails | End::Stays | End::Resumable => {
+        Expected::Fails | Expected::Unresumable | Expected::Resumable => {
             let error = &transfer.0["error"];
             let message = error["message"].as_str().unwrap_or_default();
             // One sentence and one hint.
@@ -129,11 +135,11 @@ fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
             if !error["hint"].is_string() {
                 return wrong("no hint".into());
             }
-            if error["resumable"] != matches!(end, End::Resumable) {
+            if error["resumable"] != matches!(end, Expected::Resumable) {
                 return wrong("is mistaken about what is left".into());
             }
-            if matches!(end, End::Resumable) && !is(far, nth, "object") {
-                let again = far.read(&format!("{nth}/again"));
+            if matches!(end, Expected::Resumable) && !is(testbed, nth, "object") {
+                let again = testbed.read(&format!("{nth}/again"));
                 return wrong(format!("could not go on: {again}"));
             }
             None
@@ -141,8 +147,8 @@ fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
     }
 }
 
-fn is(far: &Far, nth: usize, right: &str) -> bool {
-    let came = far.path(&format!("out/{nth}/object"));
-    fs::metadata(&came).is_ok_and(|came| came.len() == LENGTH)
-        && manyways_tests::same_content(&came, &far.path("root").join(right))
+fn is(testbed: &Testbed, nth: usize, right: &str) -> bool {
+    let came = testbed.path(&format!("out/{nth}/object"));
+    fs::metadata(&came).is_ok_and(|came| came.len() == OBJECT_LENGTH)
+        && manyways_tests::same_content(&came, &testbed.path("root").join(right))
 }

@@ -1,11 +1,11 @@
 //! Interfaces that are removed, return, or appear late.
 
-use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
 
 /// Saves the routes and addresses that the kernel deletes when an interface goes down, and restores
 /// them.
-const KEEP: &str = r#"
+const SAVE_ROUTES: &str = r#"
 keep() {
   ip -4 route show table $2 >routes4; ip -6 route show table $2 >routes6
   ip -4 route show dev $1 >main4; ip -6 route show dev $1 | grep -v fe80 >main6
@@ -25,11 +25,12 @@ bring_back() {
 /// Starts a download, and runs `then` once both networks have delivered bytes.
 fn under_way(then: &str) -> String {
     format!(
-        "{KEEP} $GET --json https://origin.lab/object >json 2>said & pid=$!; \
+        "{SAVE_ROUTES} $GET --json https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 300000; come lte 200000; {then}; wait $pid; echo $? >code; whole"
     )
 }
 
+// Slow: six labs, one after the other.
 #[test]
 fn an_interface_that_is_switched_off_or_removed_under_way() {
     needs_far!("ip");
@@ -41,39 +42,39 @@ fn an_interface_that_is_switched_off_or_removed_under_way() {
         "ip addr flush dev wifi",
         "ip link set lte down; ip link set lte name gone",
     ] {
-        let far = Far::new();
-        far.run(&SLOW_LINKS, &under_way(then)).succeeded();
-        assert_eq!(far.read("code"), "0\n", "{then}: {}", far.read("said"));
-        let transfer = Transfer::only(&far.read("json"));
-        transfer.came_over(&["wifi", "lte"]);
-        assert_eq!(far.fetched(), ["object"]);
+        let testbed = Testbed::new();
+        testbed.run(&SLOW_LINKS, &under_way(then)).expect_success();
+        assert_eq!(testbed.read("code"), "0\n", "{then}: {}", testbed.read("said"));
+        let transfer = Transfer::only(&testbed.read("json"));
+        transfer.assert_paths(&["wifi", "lte"]);
+        assert_eq!(testbed.fetched(), ["object"]);
     }
 }
 
 #[test]
 fn an_interface_that_is_switched_off_and_on_again_is_used_again() {
     needs_far!("ip", "awk");
-    let far = Far::new();
+    let testbed = Testbed::new();
     // Wi-Fi alone is slow enough that LTE can return before the end.
     let script = format!(
-        "{KEEP} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
+        "{SAVE_ROUTES} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
          ip link set lte down; eventually grep -q 'lte is gone' said; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          bring_back lte 102; come lte 300000 $start; \
          manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole"
     );
-    far.run(&SLOW_LINKS, &script).succeeded();
-    Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
+    testbed.run(&SLOW_LINKS, &script).expect_success();
+    Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
 
 /// As with a modem reset: the interface is removed, and a new one gets its name.
 #[test]
 fn an_interface_that_is_removed_and_returned_is_used_again() {
     needs_far!("ip", "awk");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = format!(
-        "{KEEP} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
+        "{SAVE_ROUTES} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          ip link set lte down; ip link set lte name gone; \
@@ -81,30 +82,30 @@ fn an_interface_that_is_removed_and_returned_is_used_again() {
          ip link set gone name lte; bring_back lte 102; come lte 300000 $start; \
          manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole"
     );
-    far.run(&SLOW_LINKS, &script).succeeded();
-    Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
+    testbed.run(&SLOW_LINKS, &script).expect_success();
+    Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
 
 #[test]
 fn a_network_that_appears_under_way_joins() {
     needs_far!("ip");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "manyways lab set --lab $LAB_NAME lte state=no-carrier; \
          manyways lab set --lab $LAB_NAME wifi down=700kbit; \
          $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 100000; manyways lab set --lab $LAB_NAME lte state=up; come lte 300000; \
          manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole && \
          grep '\"event\":\"request\"' events | grep -q '\"path\":\"lte\"'";
-    far.run(&SLOW_LINKS, script).succeeded();
-    Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
-    assert!(far.read("said").contains("manyways: lte joined\n"), "{}", far.read("said"));
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
+    assert!(testbed.read("said").contains("manyways: lte joined\n"), "{}", testbed.read("said"));
 }
 
 /// As after a DHCP server has lost its leases: the old address receives no more packets.
 #[test]
 fn a_network_that_gets_another_address_is_used_with_that() {
     needs_far!("ip");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "manyways lab set --lab $LAB_NAME wifi down=700kbit; \
          ip -6 addr flush dev lte scope global; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
@@ -118,57 +119,32 @@ fn a_network_that_gets_another_address_is_used_with_that() {
          ip rule add from 10.64.2.7 table 102; \
          eventually grep -q 'lte has another address' said; come lte 300000 $start; \
          manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole";
-    far.run(&SLOW_LINKS, script).succeeded();
-    Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
 
 /// A network that `--via` does not name is not used.
 #[test]
 fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
     needs_far!("ip");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "manyways lab set --lab $LAB_NAME lte state=no-carrier; \
          before=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          $GET --via wifi --json https://origin.lab/object >json 2>said & pid=$!; come wifi 100000; \
          manyways lab set --lab $LAB_NAME lte state=up; wait $pid && whole && \
          echo $(($(cat /sys/class/net/lte/statistics/rx_bytes) - before)) >counted";
-    far.run(&SLOW_LINKS, script).succeeded();
-    let transfer = Transfer::only(&far.read("json"));
-    assert_eq!(transfer.bytes("wifi"), LENGTH);
-    let counted: u64 = far.read("counted").trim().parse().expect("a number");
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    let transfer = Transfer::only(&testbed.read("json"));
+    assert_eq!(transfer.bytes("wifi"), OBJECT_LENGTH);
+    let counted: u64 = testbed.read("counted").trim().parse().expect("a number");
     assert!(counted < 2_000, "{counted}");
-}
-
-/// No event reports the failure of a network: it just delivers no bytes.
-#[test]
-fn both_networks_silent() {
-    needs_far!();
-    let far = Far::new();
-    let silence = "manyways lab set --lab $LAB_NAME wifi state=silent && \
-                   manyways lab set --lab $LAB_NAME lte state=silent";
-    let script = format!(
-        "$GET --json https://origin.lab/object >json 2>said & pid=$!; \
-         come wifi 300000; come lte 200000; {silence}; wait $pid; echo $? >code; \
-         test -e object && exit 8; \
-         manyways lab set --lab $LAB_NAME wifi state=up && \
-         manyways lab set --lab $LAB_NAME lte state=up && \
-         get -c --json https://origin.lab/object >rest && whole"
-    );
-    far.run(&SLOW_LINKS, &script).succeeded();
-    let (code, said) = (far.read("code"), far.read("said"));
-    assert_eq!(code, "1\n", "{said}");
-    assert!(said.contains("nothing has come over any network for 10 s; waiting for"), "{said}");
-    assert!(said.contains("nothing has come over any network for 60 s\n"), "{said}");
-    assert!(said.contains("hint: run the same command with -c to go on"), "{said}");
-    let came = Transfer::only(&far.read("json")).number("bytes");
-    assert_eq!(Transfer::only(&far.read("rest")).number("bytes"), LENGTH - came);
 }
 
 /// A network that was silent for a while is used again.
 #[test]
 fn both_networks_silent_for_a_moment() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let set = |state: &str| {
         format!(
             "manyways lab set --lab $LAB_NAME wifi state={state} && \
@@ -179,19 +155,20 @@ fn both_networks_silent_for_a_moment() {
     let script = format!(
         "MANYWAYS_LOG=debug $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 300000; come lte 200000; {}; \
-         eventually grep -q '\"how\":\"\\(failed\\|cancelled\\)\"' events; {}; wait $pid && whole",
+         eventually grep -q '\"outcome\":\"\\(failed\\|cancelled\\)\"' events; {}; wait $pid && whole",
         set("silent"),
         set("up")
     );
-    far.run(&SLOW_LINKS, &script).succeeded();
-    assert_eq!(Transfer::only(&far.read("json")).number("bytes"), LENGTH);
+    testbed.run(&SLOW_LINKS, &script).expect_success();
+    assert_eq!(Transfer::only(&testbed.read("json")).number("bytes"), OBJECT_LENGTH);
 }
 
 /// The other networks continue while one waits for its name servers.
+// Slow: each lookup at silent name servers takes 13 s.
 #[test]
 fn name_servers_that_are_silent_on_one_network() {
     needs_far!("nft");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let deaf = |link: u8| {
         format!(
             "nft -f - <<END\n\
@@ -208,12 +185,14 @@ fn name_servers_that_are_silent_on_one_network() {
         deaf(2),
         deaf(1)
     );
-    let seen = far.run(&TWO_LINKS, &script).succeeded();
-    let [second, first] = &Transfer::all(&seen.stdout)[..] else { panic!("{}", seen.stdout) };
-    second.came_over(&["wifi"]);
-    first.came_over(&["lte"]);
-    let said = far.read("alone");
-    assert!(said.contains("the only network failed (wifi: "), "{said}");
-    assert!(said.contains("origin.lab") || said.contains("no connection within"), "{said}");
-    assert!(said.contains("hint: "), "{said}");
+    let finished = testbed.run(&TWO_LINKS, &script).expect_success();
+    let [second, first] = &Transfer::all(&finished.stdout)[..] else {
+        panic!("{}", finished.stdout)
+    };
+    second.assert_paths(&["wifi"]);
+    first.assert_paths(&["lte"]);
+    let output = testbed.read("alone");
+    assert!(output.contains("the only network failed (wifi: "), "{output}");
+    assert!(output.contains("origin.lab") || output.contains("no connection within"), "{output}");
+    assert!(output.contains("hint: "), "{output}");
 }

@@ -3,25 +3,26 @@
 //! No test measures time. A script waits for received bytes, with a deadline that only a hang
 //! reaches.
 
+mod all_idle;
+mod all_paths;
 mod answers;
-mod broken;
 mod digest;
+mod estimate_cache;
 mod events;
-mod far;
 mod faulty;
-mod fewer;
 mod files;
 mod interfaces;
-mod left;
 mod limits;
 mod login;
+mod messages;
 mod metered;
 mod options;
-mod remembered;
+mod part_files;
+mod path_failures;
 mod resume;
 mod several;
+mod single_path;
+mod split_dns;
 mod stdout;
 mod terminal;
-mod unlike;
-mod whole;
-mod words;
+mod testbed;

@@ -1,7 +1,7 @@
 //! Metered networks.
 
-use crate::far::{Far, LENGTH, Transfer};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, Testbed, Transfer};
 
 const LINKS: [&str; 4] = [
     "--link",
@@ -10,12 +10,12 @@ const LINKS: [&str; 4] = [
     "lte:down=12mbit,up=4mbit,delay=9ms,metered=yes",
 ];
 /// Maximum number of buffered bytes of one connection over LTE: in its queue and in the server.
-const UNDER_WAY: u64 = 600_000;
+const MAX_BUFFERED: u64 = 600_000;
 
 #[test]
 fn no_more_than_is_allowed() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "for allowed in 500KB no yes; do \
                     before=$(cat /sys/class/net/lte/statistics/rx_bytes); \
                     get --metered $allowed --json https://origin.lab/object && whole || exit 1; \
@@ -23,32 +23,37 @@ fn no_more_than_is_allowed() {
                   done; ! get --via lte --metered no https://origin.lab/object 2>said; \
                   get --via lte --metered 500KB --json https://origin.lab/object 2>spent; \
                   echo $? >code; get -c --json https://origin.lab/object && whole";
-    let seen = far.run(&LINKS, script).succeeded();
-    let transfers = Transfer::all(&seen.stdout);
-    let [some, none, all, spent, rest] = transfers.as_slice() else { panic!("{}", seen.stdout) };
+    let finished = testbed.run(&LINKS, script).expect_success();
+    let transfers = Transfer::all(&finished.stdout);
+    let [some, none, all, spent, rest] = transfers.as_slice() else {
+        panic!("{}", finished.stdout)
+    };
     let counted: Vec<u64> =
-        far.read("counted").lines().map(|line| line.parse().expect("a number")).collect();
+        testbed.read("counted").lines().map(|line| line.parse().expect("a number")).collect();
 
-    some.came_over(&["wifi", "lte"]);
+    some.assert_paths(&["wifi", "lte"]);
     assert!(some.bytes("lte") <= 500_000, "{some:?}");
     assert!(some.number("metered_bytes") >= some.bytes("lte"), "{some:?}");
-    assert!(counted[0] < 500_000 + UNDER_WAY, "{counted:?}");
-    none.came_over(&["wifi"]);
+    assert!(counted[0] < 500_000 + MAX_BUFFERED, "{counted:?}");
+    none.assert_paths(&["wifi"]);
     assert_eq!(none.number("metered_bytes"), 0);
     assert!(counted[1] < 2_000, "{counted:?}");
-    all.came_over(&["wifi", "lte"]);
+    all.assert_paths(&["wifi", "lte"]);
     assert!(all.number("metered_bytes") >= all.bytes("lte"), "{all:?}");
     // The link has delivered at least the counted bytes.
     for (transfer, counted) in [(some, counted[0]), (all, counted[2])] {
         assert!(transfer.number("metered_bytes") <= counted, "{counted}: {transfer:?}");
     }
 
-    let said = far.read("said");
-    assert!(said.contains("only metered networks lead to the server: lte"), "{said}");
-    assert_eq!(far.read("code"), "1\n");
-    let said = far.read("spent");
-    assert!(said.contains("their limit is used up"), "{said}");
-    assert!(said.contains("raise --metered or wait for another network, then run"), "{said}");
+    let output = testbed.read("said");
+    assert!(output.contains("only metered networks lead to the server: lte"), "{output}");
+    assert_eq!(testbed.read("code"), "1\n");
+    let output = testbed.read("spent");
+    assert!(output.contains("their limit is used up"), "{output}");
+    assert!(
+        output.contains("increase --metered or wait for another network, then run"),
+        "{output}"
+    );
     assert_eq!(spent.number("bytes"), 500_000);
-    assert_eq!(rest.number("bytes"), LENGTH - 500_000);
+    assert_eq!(rest.number("bytes"), OBJECT_LENGTH - 500_000);
 }

@@ -2,28 +2,28 @@
 
 use manyways_tests::{finish, manyways, object};
 
-use crate::far::{Far, TWO_LINKS, Transfer};
 use crate::needs_far;
+use crate::testbed::{TWO_LINKS, Testbed, Transfer};
 
 #[test]
 fn values_that_make_no_sense() {
     let url = "http://127.0.0.1:1/object";
-    for (words, why) in [
-        (&["--scheduler", "mptcp"][..], "there are mp-h2, fixed-chunk"),
+    for (words, reason) in [
+        (&["--scheduler", "mptcp"][..], "use mp-h2, fixed-chunk"),
         (&["--scheduler", "fixed-chunk=1KB"], "a chunk is at least 16KiB"),
-        (&["--scheduler", "single=1MB"], "only fixed-chunk has a size"),
-        (&["--range-end", "rest"], "similar value exists: 'reset'"),
+        (&["--scheduler", "single=1MB"], "only fixed-chunk does"),
+        (&["--cut-method", "rest"], "similar value exists: 'reset'"),
         (&["--transport", "udp"], "[possible values: tcp, mptcp]"),
         (&["--size", "10k"], "write it in bytes, or like 500KB"),
-        (&["--metered", "some"], "yes, no or a size is needed"),
-        (&["--transport", "mptcp", "--via", "wifi"], "leaves them to the kernel"),
+        (&["--metered", "some"], "use yes, no or a size"),
+        (&["--transport", "mptcp", "--via", "wifi"], "the kernel chooses the networks"),
         (&["--dns", "wifi"], "like wifi=192.0.2.53"),
         (&["--dns", "wifi=origin.lab"], "\"origin.lab\" is not an IP address"),
-        (&["--size", "1MB", url], "--size is of one file"),
+        (&["--size", "1MB", url], "--size applies to one file"),
     ] {
         let done = finish(manyways().arg("get").args(words).arg(url));
         assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
-        assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(reason), "{words:?}: {}", done.stderr);
     }
 }
 
@@ -31,18 +31,18 @@ fn values_that_make_no_sense() {
 #[test]
 fn every_scheduler_brings_the_file() {
     needs_far!();
-    let far = Far::new();
-    let seen = far.run(
+    let testbed = Testbed::new();
+    let finished = testbed.run(
         &TWO_LINKS,
         "for how in 'mp-h2 --size 2000001' fixed-chunk fixed-chunk=128KiB equal-split single \
-                    'mp-h2 --no-pipelining --range-end reset' 'mp-h2 --size 5'; do \
+                    'mp-h2 --no-pipelining --cut-method reset' 'mp-h2 --size 5'; do \
            get --json --scheduler $how https://origin.lab/object && whole || exit 1; rm object; \
          done",
     );
-    let transfers = Transfer::all(&seen.succeeded().stdout);
+    let transfers = Transfer::all(&finished.expect_success().stdout);
     assert_eq!(transfers.len(), 7);
     for transfer in transfers {
-        assert_eq!(transfer.number("bytes"), crate::far::LENGTH);
+        assert_eq!(transfer.number("bytes"), crate::testbed::OBJECT_LENGTH);
     }
 }
 
@@ -50,10 +50,10 @@ fn every_scheduler_brings_the_file() {
 #[test]
 fn a_warm_up_leaves_its_connections_to_what_follows() {
     needs_far!("awk");
-    let far = Far::new();
-    object(&far.path("root"), "small", 65_536, 5);
+    let testbed = Testbed::new();
+    object(&testbed.path("root"), "small", 65_536, 5);
     let opened = "opened() { awk '/^Tcp:/ { n = $6 } END { print n }' /proc/net/snmp; }; ";
-    let seen = far.run(
+    let finished = testbed.run(
         &TWO_LINKS,
         &format!(
             "{opened} before=$(opened); \
@@ -61,9 +61,9 @@ fn a_warm_up_leaves_its_connections_to_what_follows() {
              echo $(($(opened) - before)) >opened"
         ),
     );
-    Transfer::only(&seen.succeeded().stdout).came_over(&["wifi", "lte"]);
-    assert_eq!(far.read("opened"), "2\n");
-    let log = std::fs::read_to_string(far.path("nginx/access.log")).expect("nginx has a log");
+    Transfer::only(&finished.expect_success().stdout).assert_paths(&["wifi", "lte"]);
+    assert_eq!(testbed.read("opened"), "2\n");
+    let log = std::fs::read_to_string(testbed.path("nginx/access.log")).expect("nginx has a log");
     assert_eq!(log.lines().filter(|line| line.contains("/small ")).count(), 2, "{log}");
 }
 
@@ -71,41 +71,41 @@ fn a_warm_up_leaves_its_connections_to_what_follows() {
 #[test]
 fn name_servers_can_be_named_for_each_network() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let scenario = format!(
         "name = \"dns\"\n[link.wifi]\ndown = \"24mbit\"\ndelay = \"4ms\"\n\
          [link.lte]\ndown = \"12mbit\"\ndelay = \"9ms\"\n\
          [host.origin]\nnames = [\"www.lab@lte\"]\nserve = ['{}']\n",
-        far.nginx()
+        testbed.nginx()
     );
-    let path = far.path("scenario.toml");
+    let path = testbed.path("scenario.toml");
     std::fs::write(&path, scenario).expect("room for a scenario");
-    let seen = far.run_with(
+    let finished = testbed.run_with(
         &["--scenario", &path.display().to_string()],
         "url=https://www.lab/object; get --via wifi $url 2>without; \
          get --json --via wifi --dns wifi=10.64.2.1 $url && whole && \
          get --json --dns wifi=10.64.1.2,10.64.2.1 $url && whole && \
          manyways paths --json >paths && get --dns moon=10.64.2.1 $url 2>moon; echo $? >code",
     );
-    let transfers = Transfer::all(&seen.succeeded().stdout);
+    let transfers = Transfer::all(&finished.expect_success().stdout);
     assert_eq!(transfers.len(), 2);
-    transfers[0].came_over(&["wifi"]);
-    transfers[1].came_over(&["wifi", "lte"]);
-    assert!(far.read("without").contains("the name www.lab"), "{}", far.read("without"));
-    assert!(far.read("paths").contains("\"dns_source\":\"lab\""), "{}", far.read("paths"));
-    let moon = far.read("moon");
+    transfers[0].assert_paths(&["wifi"]);
+    transfers[1].assert_paths(&["wifi", "lte"]);
+    assert!(testbed.read("without").contains("the name www.lab"), "{}", testbed.read("without"));
+    assert!(testbed.read("paths").contains("\"dns_source\":\"lab\""), "{}", testbed.read("paths"));
+    let moon = testbed.read("moon");
     assert!(moon.contains("no network called \"moon\"") && moon.contains("lte"), "{moon}");
-    assert_eq!(far.read("code"), "2\n");
+    assert_eq!(testbed.read("code"), "2\n");
 }
 
 #[test]
 fn the_help_has_headings_and_says_nothing_of_measurements() {
-    let help = finish(manyways().args(["get", "--help"])).succeeded().stdout;
+    let help = finish(manyways().args(["get", "--help"])).expect_success().stdout;
     for heading in ["Files:", "Networks:", "The server:", "Scheduling:", "Examples:"] {
         assert!(help.lines().any(|line| line == heading), "no {heading} in {help}");
     }
     assert!(help.contains("--scheduler") && !help.contains("--chunk"), "{help}");
-    let completion = finish(manyways().args(["completions", "zsh"])).succeeded().stdout;
+    let completion = finish(manyways().args(["completions", "zsh"])).expect_success().stdout;
     assert!(completion.contains("--http2-prior-knowledge") && completion.contains("mptcp"));
     for hidden in ["--warm-up", "--stop-after"] {
         assert!(!help.contains(hidden), "{help}");

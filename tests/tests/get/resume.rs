@@ -1,7 +1,7 @@
 //! `-c` after a kill, a stop, and a change of the object.
 
-use crate::far::{Far, LENGTH, SLOW_LINKS, Transfer};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, Testbed, Transfer};
 
 /// Kills a transfer after a number of bytes over Wi-Fi.
 fn killed(signal: &str, bytes: u32) -> String {
@@ -15,7 +15,7 @@ fn killed(signal: &str, bytes: u32) -> String {
 #[test]
 fn after_a_kill_at_any_point() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let points = [20_000, 300_000, 700_000, 1_000_000];
     let script: String = points
         .iter()
@@ -31,14 +31,14 @@ fn after_a_kill_at_any_point() {
             )
         })
         .collect();
-    let seen = far.run(&SLOW_LINKS, &script).succeeded();
+    let finished = testbed.run(&SLOW_LINKS, &script).expect_success();
     let came: Vec<u64> =
-        Transfer::all(&seen.stdout).iter().map(|transfer| transfer.number("bytes")).collect();
+        Transfer::all(&finished.stdout).iter().map(|transfer| transfer.number("bytes")).collect();
     assert_eq!(came.len(), points.len());
     // Only bytes that were not flushed to the disk are downloaded again.
-    assert!(came[0] <= LENGTH, "{came:?}");
+    assert!(came[0] <= OBJECT_LENGTH, "{came:?}");
     for (came, killed_after) in came.iter().zip(points).skip(1) {
-        assert!(*came < LENGTH, "{came} after {killed_after}");
+        assert!(*came < OBJECT_LENGTH, "{came} after {killed_after}");
     }
     assert!(came[3] < came[1], "{came:?}");
 }
@@ -48,30 +48,34 @@ fn after_a_kill_at_any_point() {
 fn after_a_stop_only_the_rest_is_asked_for() {
     needs_far!();
     for (signal, bytes) in [("INT", 500_000), ("TERM", 900_000)] {
-        let far = Far::new();
+        let testbed = Testbed::new();
         let script = format!(
             "{} get -H 'User-Agent: again' -c --json https://origin.lab/object && whole",
             killed(signal, bytes)
         );
-        let seen = far.run(&SLOW_LINKS, &script).succeeded();
-        assert_eq!(far.read("code"), "1\n");
-        let said = far.read("said");
-        assert!(said.contains("stopped before the end"), "{said}");
-        assert!(said.contains("run the same command with -c to go on"), "{said}");
-        let rest = Transfer::only(&seen.stdout);
+        let finished = testbed.run(&SLOW_LINKS, &script).expect_success();
+        assert_eq!(testbed.read("code"), "1\n");
+        let output = testbed.read("said");
+        assert!(output.contains("stopped before the end"), "{output}");
+        assert!(output.contains("run the same command with -c to continue"), "{output}");
+        let rest = Transfer::only(&finished.stdout);
         let missing = rest.number("bytes");
-        assert!(missing < LENGTH - u64::from(bytes) * 9 / 10, "{missing} after {bytes}");
+        assert!(missing < OBJECT_LENGTH - u64::from(bytes) * 9 / 10, "{missing} after {bytes}");
         // nginx may log an interrupted request only after the end of its connection.
-        assert!(far.sent_to("again") > 0, "the log is no witness");
-        assert!(far.sent_to("again") < LENGTH, "{} of {missing}", far.sent_to("again"));
-        assert_eq!(far.fetched(), ["object"]);
+        assert!(testbed.sent_to("again") > 0, "the log is no witness");
+        assert!(
+            testbed.sent_to("again") < OBJECT_LENGTH,
+            "{} of {missing}",
+            testbed.sent_to("again")
+        );
+        assert_eq!(testbed.fetched(), ["object"]);
     }
 }
 
 #[test]
 fn an_object_that_changed_meanwhile_is_not_mixed() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = format!(
         "{} head -c 2000001 /dev/urandom >$FILES/root/new; touch -d '-1 hour 1 minute' $FILES/root/new; \
          mv $FILES/root/new $FILES/root/object; \
@@ -80,14 +84,14 @@ fn an_object_that_changed_meanwhile_is_not_mixed() {
          get https://origin.lab/object 2>anew && whole",
         killed("KILL", 700_000)
     );
-    far.run(&SLOW_LINKS, &script).succeeded();
-    assert_eq!(far.read("code"), "1\n");
+    testbed.run(&SLOW_LINKS, &script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n");
     for said in ["changed", "again"] {
-        let said = far.read(said);
-        assert!(said.contains("the object has changed on the server"), "{said}");
-        assert!(said.contains("run it without -c to fetch the new version"), "{said}");
+        let output = testbed.read(said);
+        assert!(output.contains("the object has changed on the server"), "{output}");
+        assert!(output.contains("run it without -c to fetch the new version"), "{output}");
     }
-    let anew = far.read("anew");
-    assert!(anew.contains("is thrown away; -c would have continued it"), "{anew}");
-    assert_eq!(far.fetched(), ["object"]);
+    let anew = testbed.read("anew");
+    assert!(anew.contains("is discarded; -c would have continued it"), "{anew}");
+    assert_eq!(testbed.fetched(), ["object"]);
 }

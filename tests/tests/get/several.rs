@@ -2,54 +2,55 @@
 
 use serde_json::Value;
 
-use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, TWO_LINKS, Testbed};
 
 #[test]
 fn a_url_that_fails_does_not_hold_up_the_others() {
     needs_far!();
-    let far = Far::new();
-    let seen = far.run(
+    let testbed = Testbed::new();
+    let finished = testbed.run(
         &TWO_LINKS,
         "get --json http://origin.lab/nothing http://origin.lab/object http://nowhere.lab/other \
          2>said; echo $? >code; whole",
     );
-    let document: Value = serde_json::from_str(&seen.succeeded().stdout).expect("one line of JSON");
+    let document: Value =
+        serde_json::from_str(&finished.expect_success().stdout).expect("one line of JSON");
     let transfers = document["transfers"].as_array().expect("a list");
     assert_eq!(transfers.len(), 3);
     assert_eq!(transfers[0]["error"]["message"], "the server answered 404 Not Found");
-    assert_eq!(transfers[1]["bytes"], LENGTH);
+    assert_eq!(transfers[1]["bytes"], OBJECT_LENGTH);
     assert!(transfers[2]["error"]["message"].is_string());
-    let said = far.read("said");
+    let output = testbed.read("said");
     assert!(
-        said.contains("http://origin.lab/nothing: the server answered 404 Not Found"),
-        "{said}"
+        output.contains("http://origin.lab/nothing: the server answered 404 Not Found"),
+        "{output}"
     );
-    assert!(said.contains("manyways: http://nowhere.lab/other: "), "{said}");
-    assert_eq!(far.read("code"), "1\n");
-    assert_eq!(far.fetched(), ["object"]);
+    assert!(output.contains("manyways: http://nowhere.lab/other: "), "{output}");
+    assert_eq!(testbed.read("code"), "1\n");
+    assert_eq!(testbed.fetched(), ["object"]);
 }
 
 /// A signal ends all of them.
 #[test]
 fn a_stop_ends_the_whole_command() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "$GET --json http://origin.lab/object http://origin.lab/other >json 2>said & \
                   pid=$!; come wifi 300000; kill -INT $pid; wait $pid; echo $? >code";
-    far.run(&SLOW_LINKS, script).succeeded();
-    let document: Value = serde_json::from_str(&far.read("json")).expect("one line of JSON");
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    let document: Value = serde_json::from_str(&testbed.read("json")).expect("one line of JSON");
     assert_eq!(document["transfers"].as_array().map(Vec::len), Some(1));
-    assert!(!far.read("said").contains("other:"), "{}", far.read("said"));
-    assert_eq!(far.read("code"), "1\n");
+    assert!(!testbed.read("said").contains("other:"), "{}", testbed.read("said"));
+    assert_eq!(testbed.read("code"), "1\n");
 }
 
 /// The server's log shows that there is no request.
 #[test]
 fn a_file_that_is_there_already_is_not_fetched_again() {
     needs_far!("sha256sum");
-    let far = Far::new();
-    let seen = far.run(
+    let testbed = Testbed::new();
+    let finished = testbed.run(
         &TWO_LINKS,
         "url=http://origin.lab/object; get -q -c $url && whole || exit 1; \
          sum=$(sha256sum object | cut -c-64); before=$(wc -l <$FILES/nginx/access.log); \
@@ -59,13 +60,14 @@ fn a_file_that_is_there_already_is_not_fetched_again() {
          echo $sum >sum; : >object; get -q -c $url && whole || exit 1; \
          echo older >object; get -q $url && whole",
     );
-    let document: Value = serde_json::from_str(&seen.succeeded().stdout).expect("one line of JSON");
+    let document: Value =
+        serde_json::from_str(&finished.expect_success().stdout).expect("one line of JSON");
     let there = &document["transfers"][0];
     assert_eq!((&there["already_there"], &there["bytes"]), (&true.into(), &0.into()));
-    assert_eq!(there["sha256"], far.read("sum").trim());
-    let said = far.read("there");
-    assert!(said.contains("object already exists") && said.contains("without -c"), "{said}");
-    let wrong = far.read("wrong");
+    assert_eq!(there["sha256"], testbed.read("sum").trim());
+    let output = testbed.read("there");
+    assert!(output.contains("object already exists") && output.contains("without -c"), "{output}");
+    let wrong = testbed.read("wrong");
     assert!(wrong.contains("its checksum is wrong") && wrong.contains("without -c"), "{wrong}");
-    assert_eq!((far.read("code"), far.read("asked")), ("0\n1\n".into(), "0\n".into()));
+    assert_eq!((testbed.read("code"), testbed.read("asked")), ("0\n1\n".into(), "0\n".into()));
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use manyways_tests::object;
 
-use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS};
 use crate::needs_far;
+use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, TWO_LINKS, Testbed};
 
 /// Links that are fast enough to deliver a large amount while the reader waits.
 const FAST_LINKS: [&str; 4] = [
@@ -20,15 +20,17 @@ const LARGE: u64 = 48_000_000;
 #[test]
 fn in_order_over_both_networks() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let urls = ["https://origin.lab/object", "http://origin.lab/object"];
     for (nth, url) in urls.iter().enumerate() {
-        far.run(&TWO_LINKS, &format!("get -o - {url} >object 2>said-{nth} && whole")).succeeded();
-        let said = far.read(&format!("said-{nth}"));
-        assert!(said.contains("standard output: 2 MB in "), "{said}");
+        testbed
+            .run(&TWO_LINKS, &format!("get -o - {url} >object 2>said-{nth} && whole"))
+            .expect_success();
+        let output = testbed.read(&format!("said-{nth}"));
+        assert!(output.contains("standard output: 2 MB in "), "{output}");
         for name in ["wifi", "lte"] {
-            let line = said.lines().find(|line| line.trim_start().starts_with(name));
-            assert!(line.is_some_and(|line| !line.contains("not used")), "{said}");
+            let line = output.lines().find(|line| line.trim_start().starts_with(name));
+            assert!(line.is_some_and(|line| !line.contains("not used")), "{output}");
         }
     }
 }
@@ -36,20 +38,20 @@ fn in_order_over_both_networks() {
 #[test]
 fn several_urls_follow_each_other() {
     needs_far!();
-    let far = Far::new();
-    object(&far.path("root"), "second", 300_001, 12);
+    let testbed = Testbed::new();
+    object(&testbed.path("root"), "second", 300_001, 12);
     let script = "cat $FILES/root/object $FILES/root/second $FILES/root/object >wanted; \
                   get -q -o - https://origin.lab/object http://origin.lab/second \
                     https://origin.lab/object >came && cmp came wanted";
-    far.run(&TWO_LINKS, script).succeeded();
+    testbed.run(&TWO_LINKS, script).expect_success();
 }
 
 /// The interface counters show the received bytes while the reader waits.
 #[test]
 fn a_reader_that_waits_holds_the_servers_back() {
     needs_far!();
-    let far = Far::new();
-    object(&far.path("root"), "large", LARGE, 13);
+    let testbed = Testbed::new();
+    object(&testbed.path("root"), "large", LARGE, 13);
     for url in ["https://origin.lab/large", "http://origin.lab/large"] {
         let script = format!(
             "rx() {{ cat /sys/class/net/wifi/statistics/rx_bytes \
@@ -60,8 +62,8 @@ fn a_reader_that_waits_holds_the_servers_back() {
              head -c 1000000 <&3 >came; eventually quiet; rx >waiting; \
              cat <&3 >>came; wait $pid && cmp came $FILES/root/large"
         );
-        far.run(&FAST_LINKS, &script).succeeded();
-        let came: u64 = far.read("waiting").trim().parse().expect("a number");
+        testbed.run(&FAST_LINKS, &script).expect_success();
+        let came: u64 = testbed.read("waiting").trim().parse().expect("a number");
         // The buffer for the reader, the bytes that it has read, and the bytes in flight or in
         // other buffers.
         assert!(came < 16 * 1024 * 1024 + 1_000_000 + 10_000_000, "{url}: {came} bytes");
@@ -71,61 +73,61 @@ fn a_reader_that_waits_holds_the_servers_back() {
 #[test]
 fn a_reader_that_goes_away_ends_it() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "{ get -o - https://origin.lab/object https://origin.lab/object 2>said; echo $? >code; } \
                   | head -c 100000 >part; cmp -n 100000 part $FILES/root/object; \
                   get -q -o - https://origin.lab/object 2>full >/dev/full; echo $? >>code";
-    far.run(&SLOW_LINKS, script).succeeded();
-    assert_eq!(far.read("code"), "1\n1\n");
-    let said = far.read("said");
-    assert!(said.contains("standard output was closed before the end"), "{said}");
-    assert!(!said.contains("panic"), "{said}");
-    assert_eq!(said.matches("was closed").count(), 1, "{said}");
-    let full = far.read("full");
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n1\n");
+    let output = testbed.read("said");
+    assert!(output.contains("standard output was closed before the end"), "{output}");
+    assert!(!output.contains("panic"), "{output}");
+    assert_eq!(output.matches("was closed").count(), 1, "{output}");
+    let full = testbed.read("full");
     assert!(full.contains("standard output cannot be written: No space left"), "{full}");
-    assert_eq!(far.fetched(), [""; 0]);
+    assert_eq!(testbed.fetched(), [""; 0]);
 }
 
 /// A blocked write must not delay the end.
 #[test]
 fn a_stop_while_nobody_reads() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "mkfifo pipe; $GET -q -o - https://origin.lab/object 2>said >pipe & pid=$!; exec 3<pipe; \
                   come wifi 400000; kill -INT $pid; wait $pid; echo $? >code";
-    far.run(&SLOW_LINKS, script).succeeded();
-    assert_eq!(far.read("code"), "1\n");
-    assert!(far.read("said").contains("stopped before the end"), "{}", far.read("said"));
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n");
+    assert!(testbed.read("said").contains("stopped before the end"), "{}", testbed.read("said"));
 }
 
 /// Written bytes cannot be withdrawn, but the mismatch is an error.
 #[test]
 fn a_checksum_is_compared_at_the_end() {
     needs_far!("sha256sum");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "sum=$(sha256sum <$FILES/root/object | cut -c-64); \
                   get -q -o - --checksum sha256:$sum https://origin.lab/object >object && whole || exit 1; \
                   get -q -o - --checksum sha256:$(printf '%064d' 7) https://origin.lab/object 2>said >object; \
                   echo $? >code; get -o - --sha256 https://origin.lab/object 2>told >object; \
                   grep -q \"sha256:$sum\" told";
-    far.run(&TWO_LINKS, script).succeeded();
-    assert_eq!(far.read("code"), "1\n");
-    assert!(far.read("said").contains("the checksum is wrong"), "{}", far.read("said"));
-    assert_eq!(fs::metadata(far.path("out/object")).expect("a file").len(), LENGTH);
+    testbed.run(&TWO_LINKS, script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n");
+    assert!(testbed.read("said").contains("the checksum is wrong"), "{}", testbed.read("said"));
+    assert_eq!(fs::metadata(testbed.path("out/object")).expect("a file").len(), OBJECT_LENGTH);
 }
 
 #[test]
 fn what_does_not_go_with_it() {
     needs_far!();
-    let far = Far::new();
+    let testbed = Testbed::new();
     for options in ["-c", "--json"] {
         let script =
             format!("get {options} -o - http://origin.lab/object >object 2>said; echo $? >code");
-        far.run(&TWO_LINKS, &script).succeeded();
-        assert_eq!(far.read("code"), "2\n");
-        let said = far.read("said");
-        assert!(said.contains("standard output") && said.contains("hint: "), "{said}");
-        assert_eq!(far.read("object"), "");
+        testbed.run(&TWO_LINKS, &script).expect_success();
+        assert_eq!(testbed.read("code"), "2\n");
+        let output = testbed.read("said");
+        assert!(output.contains("standard output") && output.contains("hint: "), "{output}");
+        assert_eq!(testbed.read("object"), "");
     }
 }
 
@@ -133,15 +135,15 @@ fn what_does_not_go_with_it() {
 #[test]
 fn a_download_that_has_to_begin_anew_fails() {
     needs_far!();
-    let far = Far::new().more(
+    let testbed = Testbed::new().with_config(
         "location /anew/ { alias ROOT/; etag off; add_header Last-Modified ''; limit_rate 400k; }",
     );
     // SIGTERM to nginx closes the connection during the transfer.
     let script = "mkfifo pipe; $GET -o - --scheduler single --via wifi http://origin.lab/anew/object 2>said >pipe & \
                   pid=$!; exec 3<pipe; head -c 100000 <&3 >part; \
                   kill -TERM $(cat $FILES/nginx/pid); cat <&3 >rest; wait $pid; echo $? >code";
-    far.run(&TWO_LINKS, script).succeeded();
-    assert_eq!(far.read("code"), "1\n");
-    let said = far.read("said");
-    assert!(said.contains("part of it was already written to standard output"), "{said}");
+    testbed.run(&TWO_LINKS, script).expect_success();
+    assert_eq!(testbed.read("code"), "1\n");
+    let output = testbed.read("said");
+    assert!(output.contains("part of it was already written to standard output"), "{output}");
 }

@@ -1,7 +1,7 @@
 //! Output on a terminal, and output on a pipe.
 
-use crate::far::{Far, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
+use crate::testbed::{SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
 
 /// Content of a terminal, as far as a progress display needs it.
 struct Screen {
@@ -78,39 +78,44 @@ impl Screen {
 #[test]
 fn a_line_for_each_network_on_a_terminal() {
     needs_far!("script");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "TERM=xterm script -qec \"stty cols 100 rows 30; \
                     $GET --json https://origin.lab/object >json\" typescript >/dev/null && whole";
-    far.run(&SLOW_LINKS, script).succeeded();
-    let seen = far.read("typescript");
+    testbed.run(&SLOW_LINKS, script).expect_success();
+    let seen = testbed.read("typescript");
     for part in ["wifi [", "lte [", "all [", "Mbit/s"] {
         assert!(seen.contains(part), "no {part} in {seen}");
     }
     // The line of JSON is in its file and not between the bars.
-    assert!(!seen.contains("manyways.get/1"), "{seen}");
-    Transfer::only(&far.read("json")).came_over(&["wifi", "lte"]);
+    assert!(!seen.contains("manyways.get/2"), "{seen}");
+    Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
 
 #[test]
 fn a_pipe_gets_json_and_nothing_else() {
     needs_far!();
-    let far = Far::new();
-    let seen = far.run(
+    let testbed = Testbed::new();
+    let finished = testbed.run(
         &TWO_LINKS,
         "get --json https://origin.lab/object 2>said && get https://origin.lab/object 2>plain && \
          get -q https://origin.lab/object 2>quiet; get --json -q http://origin.lab/none 2>failed",
     );
-    assert_eq!(seen.code(), 1);
-    let [done, failed] = &Transfer::all(&seen.stdout)[..] else { panic!("{}", seen.stdout) };
-    done.came_over(&["wifi", "lte"]);
+    assert_eq!(finished.code(), 1);
+    let [done, failed] = &Transfer::all(&finished.stdout)[..] else {
+        panic!("{}", finished.stdout)
+    };
+    done.assert_paths(&["wifi", "lte"]);
     assert_eq!(failed.0["error"]["message"], "the server answered 404 Not Found");
     assert_eq!(failed.0["error"]["resumable"], false);
     for file in ["said", "plain"] {
-        let said = far.read(file);
-        assert!(said.contains("wifi") && said.contains("lte") && !said.contains('['), "{said}");
+        let output = testbed.read(file);
+        assert!(
+            output.contains("wifi") && output.contains("lte") && !output.contains('['),
+            "{output}"
+        );
     }
-    assert_eq!(far.read("quiet"), "");
-    assert!(far.read("failed").contains("404 Not Found"), "{}", far.read("failed"));
+    assert_eq!(testbed.read("quiet"), "");
+    assert!(testbed.read("failed").contains("404 Not Found"), "{}", testbed.read("failed"));
 }
 
 /// At every width, no line wraps, and no bar remains on the screen.
@@ -118,14 +123,14 @@ fn a_pipe_gets_json_and_nothing_else() {
 fn the_display_fits_a_terminal_of_any_width() {
     needs_far!("script");
     for width in [40, 63, 120] {
-        let far = Far::new();
+        let testbed = Testbed::new();
         let script = format!(
             "TERM=xterm script -qec \"stty cols {width} rows 30; \
              $GET https://origin.lab/object\" typescript >/dev/null && whole"
         );
-        far.run(&SLOW_LINKS, &script).succeeded();
+        testbed.run(&SLOW_LINKS, &script).expect_success();
         let mut frames = 0;
-        let screen = Screen::show(width, &far.read("typescript"), |frame| {
+        let screen = Screen::show(width, &testbed.read("typescript"), |frame| {
             let [.., wifi, lte, all] = frame.rows.as_slice() else { panic!("{}", frame.text()) };
             assert!(wifi.starts_with("wifi [") && lte.starts_with(" lte ["), "{}", frame.text());
             assert!(all.contains(" %") && all.contains("bit/s"), "{}", frame.text());
@@ -140,13 +145,15 @@ fn the_display_fits_a_terminal_of_any_width() {
 #[test]
 fn ctrl_c_leaves_a_clean_screen() {
     needs_far!("script");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "{ eventually grep -q 'all ' typescript; printf '\\003'; eventually grep -q hint typescript; } | \
          TERM=xterm script -qefc \"stty cols 90 rows 30; $GET https://origin.lab/object\" typescript \
          >/dev/null; true";
     // Slow enough that the download outlasts the interrupt, also on a loaded machine.
-    far.run(&["--link", "wifi:down=1mbit", "--link", "lte:down=1mbit"], script).succeeded();
-    let typescript = far.read("typescript");
+    testbed
+        .run(&["--link", "wifi:down=1mbit", "--link", "lte:down=1mbit"], script)
+        .expect_success();
+    let typescript = testbed.read("typescript");
     assert!(typescript.contains("^C"), "{typescript}");
     let screen = Screen::show(90, &typescript, |_| {});
     let text = screen.text();
@@ -158,11 +165,11 @@ fn ctrl_c_leaves_a_clean_screen() {
 #[test]
 fn what_brings_nothing_is_waiting() {
     needs_far!("script");
-    let far = Far::new();
+    let testbed = Testbed::new();
     let script = "turn() { manyways lab set --lab $LAB_NAME $1 state=$2; }; \
          TERM=xterm script -qefc \"stty cols 90 rows 30; $GET https://origin.lab/object\" typescript \
          >/dev/null & pid=$!; \
          come wifi 300000; come lte 200000; turn lte silent; \
          eventually grep -q 'lte.*waiting' typescript; turn lte up; wait $pid && whole";
-    far.run(&SLOW_LINKS, script).succeeded();
+    testbed.run(&SLOW_LINKS, script).expect_success();
 }

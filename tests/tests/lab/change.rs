@@ -2,20 +2,20 @@
 
 use manyways_tests::{Need, finish, manyways, needs};
 
-use crate::running::{Lab, TWO_LINKS, eventually, name};
+use crate::running::{Lab, TWO_LINKS, name, wait_for};
 
-/// Whether a packet passes a link in both directions within `patience` seconds.
-fn ping(lab: &Lab, link: &str, patience: u32) -> bool {
-    let ping = format!("ping -q -c 1 -W {patience} -I {link} 198.18.0.1");
+/// Whether a packet passes a link in both directions within `timeout` seconds.
+fn ping(lab: &Lab, link: &str, timeout: u32) -> bool {
+    let ping = format!("ping -q -c 1 -W {timeout} -I {link} 198.18.0.1");
     lab.device(&ping).status.success()
 }
 
 /// The timeout allows for a busy machine.
-fn passes(lab: &Lab, link: &str) -> bool {
+fn is_passing(lab: &Lab, link: &str) -> bool {
     ping(lab, link, 30)
 }
 
-fn swallows(lab: &Lab, link: &str) -> bool {
+fn is_blocked(lab: &Lab, link: &str) -> bool {
     !ping(lab, link, 1)
 }
 
@@ -23,27 +23,27 @@ fn swallows(lab: &Lab, link: &str) -> bool {
 fn set_changes_a_link_while_it_runs() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
     let lab = Lab::start(&TWO_LINKS);
-    assert!(passes(&lab, "wifi"));
-    let set = |words: &[&str]| lab.set(words).succeeded();
+    assert!(is_passing(&lab, "wifi"));
+    let set = |words: &[&str]| lab.set(words).expect_success();
 
     set(&["wifi", "loss=100%"]);
-    assert!(swallows(&lab, "wifi"));
-    assert!(passes(&lab, "lte"), "the other link is not concerned");
+    assert!(is_blocked(&lab, "wifi"));
+    assert!(is_passing(&lab, "lte"), "the other link is not concerned");
     set(&["wifi", "loss=none", "up-loss=100%"]);
-    assert!(swallows(&lab, "wifi"));
+    assert!(is_blocked(&lab, "wifi"));
     set(&["wifi", "loss=none"]);
-    assert!(passes(&lab, "wifi"));
+    assert!(is_passing(&lab, "wifi"));
 
     set(&["wifi", "state=silent"]);
-    assert!(swallows(&lab, "wifi"));
+    assert!(is_blocked(&lab, "wifi"));
     let link = "ip -br link show wifi; ip route get 198.18.0.1";
-    let seen = lab.device(link).succeeded().stdout;
+    let seen = lab.device(link).expect_success().stdout;
     assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "nobody is told: {seen}");
 
     // The kernel handles a carrier change asynchronously.
     let shows = |state: &str, route: &str| {
-        eventually(state, || {
-            let seen = lab.device(link).succeeded().stdout;
+        wait_for(state, || {
+            let seen = lab.device(link).expect_success().stdout;
             (seen.contains(state) && seen.contains(route)).then_some(())
         });
     };
@@ -51,20 +51,20 @@ fn set_changes_a_link_while_it_runs() {
     shows("NO-CARRIER", "dev lte");
     set(&["wifi", "state=up"]);
     shows("LOWER_UP", "dev wifi");
-    assert!(passes(&lab, "wifi"));
+    assert!(is_passing(&lab, "wifi"));
 
     // A rate of zero delivers nothing; waiting packets are delivered after the rate is raised.
     set(&["wifi", "down=0bit"]);
-    assert!(swallows(&lab, "wifi"));
+    assert!(is_blocked(&lab, "wifi"));
     set(&["wifi", "down=5mbit", "up=unlimited", "delay=3ms"]);
-    assert!(passes(&lab, "wifi"));
+    assert!(is_passing(&lab, "wifi"));
 }
 
 #[test]
 fn set_refuses_what_it_cannot_do() {
     needs!(Need::Root, Need::Command("ip"));
     let lab = Lab::start(&TWO_LINKS);
-    for (words, sentence, hint) in [
+    for (words, message, hint) in [
         (&["wlan", "down=1mbit"][..], "there is no link `wlan`", "the links are wifi, lte"),
         (&["wifi", "dwn=1mbit"], "a link has no key `dwn`", "did you mean `down`?"),
         (&["wifi", "mtu=1400"], "`mtu` cannot change while the link runs", ""),
@@ -73,7 +73,7 @@ fn set_refuses_what_it_cannot_do() {
     ] {
         let done = lab.set(words);
         assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
-        for part in [sentence, hint] {
+        for part in [message, hint] {
             assert!(done.stderr.contains(part), "{words:?}: no `{part}` in {}", done.stderr);
         }
     }
@@ -85,10 +85,10 @@ fn enter_opens_a_second_command_on_the_device_or_on_a_host() {
     let hosts = ["--host", "near", "--host", "far:wifi=10ms"];
     let lab = Lab::start(&[&TWO_LINKS[..], &hosts].concat());
     let addresses = "ip -o -4 addr | awk '{print $2, $4}'; echo $LAB_NAME; cat /etc/resolv.conf";
-    let device = lab.device(addresses).succeeded().stdout;
+    let device = lab.device(addresses).expect_success().stdout;
     assert!(device.contains("lte 10.64.2.2/24") && device.contains(&lab.name), "{device}");
     assert!(device.contains("nameserver 10.64.1.1"), "{device}");
-    let far = lab.host("far", addresses).succeeded().stdout;
+    let far = lab.host("far", addresses).expect_success().stdout;
     assert!(far.contains("lo 198.18.0.2/32") && far.contains(&lab.name), "{far}");
     assert_eq!(lab.device("exit 9").code(), 9);
 
@@ -102,10 +102,10 @@ fn enter_opens_a_second_command_on_the_device_or_on_a_host() {
 fn list_names_what_runs() {
     needs!(Need::Root, Need::Command("ip"));
     let lab = Lab::start(&TWO_LINKS);
-    let text = finish(manyways().args(["lab", "list"])).succeeded().stdout;
+    let text = finish(manyways().args(["lab", "list"])).expect_success().stdout;
     let line = text.lines().find(|line| line.starts_with(&lab.name)).expect("the lab is listed");
     assert!(line.ends_with("links wifi, lte"), "{line}");
-    let text = finish(manyways().args(["lab", "list", "--json"])).succeeded().stdout;
+    let text = finish(manyways().args(["lab", "list", "--json"])).expect_success().stdout;
     let list: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!(list["schema"], "manyways.labs/1");
     let labs = list["labs"].as_array().expect("a list");
@@ -120,8 +120,8 @@ fn a_lab_that_is_not_there_cannot_be_entered() {
     for words in [&["enter", &nobody][..], &["set", "--lab", &nobody, "wifi", "down=1mbit"]] {
         let done = finish(manyways().arg("lab").args(words));
         assert_eq!(done.code(), 1);
-        let sentence = format!("manyways: no lab called `{nobody}` is running\nhint: ");
-        assert!(done.stderr.starts_with(&sentence), "{}", done.stderr);
+        let message = format!("manyways: no lab called `{nobody}` is running\nhint: ");
+        assert!(done.stderr.starts_with(&message), "{}", done.stderr);
     }
 }
 
@@ -132,7 +132,7 @@ fn a_name_is_given_once() {
     let done =
         finish(crate::running::lab_shell(&TWO_LINKS).args(["--name", &lab.name, "--", "true"]));
     assert_eq!(done.code(), 1);
-    let sentence = format!("a lab called `{}` already exists", lab.name);
-    assert!(done.stderr.contains(&sentence), "{}", done.stderr);
+    let message = format!("a lab called `{}` already exists", lab.name);
+    assert!(done.stderr.contains(&message), "{}", done.stderr);
     assert!(lab.device("true").status.success(), "and the first one goes on");
 }

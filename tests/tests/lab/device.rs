@@ -16,7 +16,7 @@ fn every_link_has_addresses_a_table_and_rules() {
         "ip -o addr; ip -4 rule; ip -6 rule; ip -4 route show table 102; ip -6 route show table 102; \
          ip route show default; ip -6 route show default; cat /etc/resolv.conf",
     )
-    .succeeded()
+    .expect_success()
     .stdout;
     for part in [
         "wifi    inet 10.64.1.2/24",
@@ -41,14 +41,14 @@ fn every_link_has_addresses_a_table_and_rules() {
 fn the_kernel_is_set_for_several_networks() {
     needs!(Need::Root, Need::Command("ip"));
     let options = [&TWO_LINKS[..], &["--cc", "reno"]].concat();
-    let seen = script_in(
+    let finished = script_in(
         &options,
         "cd /proc/sys/net/ipv4; cat conf/all/rp_filter conf/wifi/rp_filter conf/lte/rp_filter \
          tcp_congestion_control; cut -f 3 tcp_rmem; cut -f 3 tcp_wmem",
     )
-    .succeeded();
-    assert_eq!(seen.stdout, "2\n2\n2\nreno\n67108864\n67108864\n");
-    assert!(seen.stderr.contains("congestion control reno"), "{}", seen.stderr);
+    .expect_success();
+    assert_eq!(finished.stdout, "2\n2\n2\nreno\n67108864\n67108864\n");
+    assert!(finished.stderr.contains("congestion control reno"), "{}", finished.stderr);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn names_resolve_in_both_families() {
     needs!(Need::Root, Need::Command("ip"));
     let lookup = "getent ahostsv4 origin.lab; getent ahostsv6 origin.lab; \
                   getent ahosts nobody.lab || echo none";
-    let seen = script_in(&TWO_LINKS, lookup).succeeded().stdout;
+    let seen = script_in(&TWO_LINKS, lookup).expect_success().stdout;
     assert!(seen.contains("198.18.0.1 "), "{seen}");
     assert!(seen.contains("fd00:18::1 "), "{seen}");
     assert!(seen.ends_with("none\n"), "{seen}");
@@ -81,7 +81,7 @@ fn a_bound_socket_takes_its_link_there_and_back() {
            curl -sS --interface $from http://198.18.0.1/8M -o /dev/null; \
            echo $from $(($(sent) - before > 30)); done",
     )
-    .succeeded()
+    .expect_success()
     .stdout;
     assert_eq!(
         seen,
@@ -101,7 +101,7 @@ fn exit_codes_and_signals_pass_through() {
 #[test]
 fn input_and_output_pass_through() {
     needs!(Need::Root, Need::Command("ip"));
-    let _guard = crate::running::among_others();
+    let _guard = crate::running::shared_host();
     let mut child = lab_shell(&TWO_LINKS)
         .args(["--", "sh", "-c", "tr a-z A-Z; echo done >&2"])
         .stdin(Stdio::piped())
@@ -121,10 +121,10 @@ fn a_command_starts_where_its_caller_is() {
     needs!(Need::Root, Need::Command("ip"));
     let here = folder();
     fs::write(here.path().join("note"), "found\n").expect("room for a word");
-    let _guard = crate::running::among_others();
+    let _guard = crate::running::shared_host();
     let command = ["lab", "shell", "--link", "wifi", "--", "cat", "note"];
     let mut command_here = Command::new(manyways_path());
-    let done = finish(command_here.args(command).current_dir(here.path())).succeeded();
+    let done = finish(command_here.args(command).current_dir(here.path())).expect_success();
     assert_eq!(done.stdout, "found\n");
 }
 
@@ -132,7 +132,7 @@ fn a_command_starts_where_its_caller_is() {
 #[test]
 fn the_lab_runs_its_own_binary() {
     needs!(Need::Root, Need::Command("ip"));
-    let done = script_in(&TWO_LINKS, "command -v manyways && manyways paths").succeeded();
+    let done = script_in(&TWO_LINKS, "command -v manyways && manyways paths").expect_success();
     assert_eq!(done.stdout.lines().next(), manyways_path().to_str());
     for name in ["wifi", "lte"] {
         assert!(done.stdout.contains(name), "{}", done.stdout);
@@ -151,6 +151,6 @@ fn a_lab_can_be_listed_and_set_from_within() {
          manyways lab set --lab $LAB_NAME wifi state=up && \
          ping -q -c 1 -W 30 -I wifi 198.18.0.1 >/dev/null && echo back",
     )
-    .succeeded();
+    .expect_success();
     assert!(done.stdout.starts_with("within-") && done.stdout.ends_with("back\n"), "{done:?}");
 }

@@ -3,8 +3,8 @@
 //! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
 mod change;
+mod cleanup;
 mod device;
-mod ends;
 mod mptcp;
 mod nat;
 mod odd_links;

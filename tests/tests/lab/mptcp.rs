@@ -2,7 +2,7 @@
 
 use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
-use crate::running::{Lab, eventually, nginx_script, script_in};
+use crate::running::{Lab, nginx_script, script_in, wait_for};
 
 /// Prints the subflows of a namespace, one line each, as `ss` describes them.
 const SUBFLOWS: &str = "ss -tniH state established | paste -d ' ' - - | grep tcp-ulp-mptcp || true";
@@ -39,19 +39,19 @@ fn every_subflow_has_the_congestion_control_at_both_ends() {
     let _fetching = manyways_tests::Running::start(manyways().args(words));
 
     let both = |seen: &str| seen.contains("10.64.1.2") && seen.contains("10.64.2.2");
-    let look = |done: Finished| Some(done.succeeded().stdout).filter(|seen| both(seen));
-    let near = eventually("a subflow on each link", || look(lab.device(SUBFLOWS)));
-    let far = eventually("the same on the far side", || look(lab.host("origin", SUBFLOWS)));
+    let look = |done: Finished| Some(done.expect_success().stdout).filter(|seen| both(seen));
+    let near = wait_for("a subflow on each link", || look(lab.device(SUBFLOWS)));
+    let far = wait_for("the same on the far side", || look(lab.host("origin", SUBFLOWS)));
     for seen in [near, far] {
         for subflow in seen.lines() {
             assert!(subflow.contains(" cubic "), "{subflow}");
         }
     }
     // Both subflows carry data in addition to their handshakes.
-    eventually("a megabyte over each link", || {
+    wait_for("a megabyte over each link", || {
         let counters =
             "cat /sys/class/net/wifi/statistics/rx_bytes /sys/class/net/lte/statistics/rx_bytes";
-        let seen = lab.device(counters).succeeded().stdout;
+        let seen = lab.device(counters).expect_success().stdout;
         seen.lines().all(|bytes| bytes.parse::<u64>().is_ok_and(|b| b > 1_000_000)).then_some(())
     });
 }
@@ -65,7 +65,7 @@ fn a_stripped_option_falls_back_to_tcp() {
             "mptcpize run curl -sS -o /dev/null -w '%{size_download}\n' http://198.18.0.1/1M; \
              nstat -asz MPTcpExtMPCapableFallbackSYNACK MPTcpExtMPCapableSYNTX | awk '{print $1, $2}'",
         )
-        .succeeded()
+        .expect_success()
         .stdout;
         assert!(seen.starts_with("1000000\n"), "{middlebox}: {seen}");
         assert!(seen.contains("MPTcpExtMPCapableSYNTX 1"), "{middlebox}: {seen}");
@@ -84,8 +84,8 @@ fn the_choice_holds_for_servers_too() {
         "cat /proc/sys/net/ipv4/tcp_congestion_control > {file}; exec sh {} origin",
         nginx_script()
     );
-    let _guard = crate::running::among_others();
+    let _guard = crate::running::shared_host();
     let words =
         ["lab", "shell", "--cc", "reno", "--link", "wifi", "--far", &far, "--", "cat", &file];
-    assert_eq!(finish(manyways().args(words)).succeeded().stdout, "reno\n");
+    assert_eq!(finish(manyways().args(words)).expect_success().stdout, "reno\n");
 }

@@ -37,7 +37,7 @@ $socket->send("hello"); print next_one(30), "\n";
 "#;
 
 /// Output of the client, and number of packets that the middlebox dropped.
-fn talk(middlebox: &str) -> (String, u64) {
+fn run_nat(middlebox: &str) -> (String, u64) {
     let files = folder();
     let file = |name: &str| files.path().join(name).display().to_string();
     fs::write(file("server"), SERVER).expect("room for a script");
@@ -45,7 +45,7 @@ fn talk(middlebox: &str) -> (String, u64) {
     let link = format!("wifi:delay=1ms,middlebox={middlebox}");
     let (far, timeline) = (format!("perl {}", file("server")), file("timeline"));
     let options = ["--link", &link, "--far", &far, "--timeline", &timeline];
-    let seen = script_in(&options, &format!("perl {}", file("client"))).succeeded().stdout;
+    let seen = script_in(&options, &format!("perl {}", file("client"))).expect_success().stdout;
     let log = event::parse(&fs::read(file("timeline")).expect("a timeline")).expect("it reads");
     let dropped = log.records.iter().filter_map(|record| match &record.event {
         LabEvent::LinkSample(sample) => Some(sample.dropped_packets.middlebox),
@@ -60,14 +60,15 @@ fn the_far_side_sees_the_nat() {
     let [far, command] = nginx();
     let ask = "curl -sS http://198.18.0.1/address; curl -sS 'http://[fd00:18::1]/address'; \
                curl -sS -o /dev/null -w '%{size_download}\n' http://198.18.0.1/1M";
-    let seen = script_in(&["--link", "lte:middlebox=nat", &far, &command], ask).succeeded();
-    assert_eq!(seen.stdout, "100.64.1.1\nfd00:64:1::2\n1000000\n");
+    let finished =
+        script_in(&["--link", "lte:middlebox=nat", &far, &command], ask).expect_success();
+    assert_eq!(finished.stdout, "100.64.1.1\nfd00:64:1::2\n1000000\n");
 }
 
 #[test]
 fn an_idle_mapping_is_forgotten_and_nobody_else_gets_in() {
     needs!(Need::Root, Need::Command("perl"));
-    let (seen, dropped) = talk("nat:idle=1s");
+    let (seen, dropped) = run_nat("nat:idle=1s");
     assert_eq!(seen, "100.64.1.1 nothing 100.64.1.1\n");
     // The datagram to the port without a mapping and the late one, at least once each.
     assert!(dropped >= 2, "{dropped}");
@@ -76,7 +77,7 @@ fn an_idle_mapping_is_forgotten_and_nobody_else_gets_in() {
 #[test]
 fn a_mapping_lasts_as_long_as_it_may() {
     needs!(Need::Root, Need::Command("perl"));
-    let (seen, dropped) = talk("nat:idle=120s");
+    let (seen, dropped) = run_nat("nat:idle=120s");
     assert_eq!(seen, "100.64.1.1 late 100.64.1.1\n");
     assert!(dropped >= 1, "{dropped}");
 }
@@ -84,5 +85,5 @@ fn a_mapping_lasts_as_long_as_it_may() {
 #[test]
 fn without_a_nat_nothing_is_translated() {
     needs!(Need::Root, Need::Command("perl"));
-    assert_eq!(talk("none"), ("10.64.1.2 late 10.64.1.2\n".to_owned(), 0));
+    assert_eq!(run_nat("none"), ("10.64.1.2 late 10.64.1.2\n".to_owned(), 0));
 }

@@ -7,7 +7,7 @@ use crate::running::{Lab, TWO_LINKS, script_in};
 #[test]
 fn a_link_called_5g_is_cellular() {
     needs!(Need::Root, Need::Command("ip"));
-    let seen = script_in(&["--link", "5g:delay=1ms"], "manyways paths").succeeded().stdout;
+    let seen = script_in(&["--link", "5g:delay=1ms"], "manyways paths").expect_success().stdout;
     assert!(seen.contains("5g    cellular"), "{seen}");
 }
 
@@ -16,7 +16,7 @@ fn twelve_links_give_no_warning_and_eight_endpoints() {
     needs!(Need::Root, Need::Command("ip"), Need::File("/proc/sys/net/mptcp/enabled"));
     let names: Vec<String> = (1..=12).map(|number| format!("link{number}")).collect();
     let options: Vec<&str> = names.iter().flat_map(|name| ["--link", name.as_str()]).collect();
-    let done = script_in(&options, "ip mptcp endpoint show").succeeded();
+    let done = script_in(&options, "ip mptcp endpoint show").expect_success();
     assert!(!done.stderr.contains("WARN"), "{}", done.stderr);
     // Each of the first eight links has an endpoint.
     let devices: Vec<&str> =
@@ -31,19 +31,22 @@ fn twelve_links_give_no_warning_and_eight_endpoints() {
 #[test]
 fn a_link_that_carries_nothing_or_too_much_is_named_at_the_start() {
     needs!(Need::Root, Need::Command("ip"));
-    for (link, sentence) in [
-        ("wifi:down=0", "link `wifi`: `down` is 0, so no packet passes that way"),
-        ("wifi:loss=100%", "link `wifi`: `loss` is 100 %, so no packet passes that way"),
-        ("wifi:up=100gbit", "`up` is 100 Gbit/s, and the emulator carries about 10 Gbit/s"),
+    for (link, message) in [
+        ("wifi:down=0", "link `wifi`: `down` is 0, so no packet passes in this direction"),
+        ("wifi:loss=100%", "link `wifi`: `loss` is 100 %, so no packet passes in this direction"),
+        (
+            "wifi:up=100gbit",
+            "`up` is 100 Gbit/s, but the emulator forwards at most about 10 Gbit/s",
+        ),
     ] {
-        let done = script_in(&["--link", link], "true").succeeded();
-        let said = format!("{sentence}\nhint: ");
-        assert!(done.stderr.contains(&said), "{link}: {}", done.stderr);
+        let done = script_in(&["--link", link], "true").expect_success();
+        let output = format!("{message}\nhint: ");
+        assert!(done.stderr.contains(&output), "{link}: {}", done.stderr);
     }
     let lab = Lab::start(&TWO_LINKS);
-    let done = lab.set(&["wifi", "down=0bit"]).succeeded();
+    let done = lab.set(&["wifi", "down=0bit"]).expect_success();
     assert!(done.stderr.contains("`down` is 0"), "{}", done.stderr);
-    assert_eq!(lab.set(&["wifi", "down=10mbit", "loss=1%"]).succeeded().stderr, "");
+    assert_eq!(lab.set(&["wifi", "down=10mbit", "loss=1%"]).expect_success().stderr, "");
 }
 
 #[test]
@@ -53,22 +56,23 @@ fn checking_a_scenario_names_a_trace_of_zeros() {
     let text = "name = \"one\"\n[link.wifi]\ndown = \"trace:zeros\"\n";
     std::fs::write(files.path().join("a.toml"), text).expect("room for a scenario");
     let check = finish(manyways().args(["lab", "check", "a.toml"]).current_dir(files.path()));
-    let said = check.succeeded().stderr;
-    assert!(said.contains("link `wifi`: `down` is a trace of zeros"), "{said}");
+    let output = check.expect_success().stderr;
+    assert!(output.contains("link `wifi`: `down` is a trace without capacity"), "{output}");
 }
 
 /// The round-trip time is longer than the resolver timeout of the C library with all retries.
 #[test]
 fn names_resolve_over_a_link_with_seconds_of_delay() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("getent"));
-    let seen = script_in(&["--link", "wifi:delay=4s"], "getent ahostsv4 origin.lab").succeeded();
-    assert!(seen.stdout.contains("198.18.0.1"), "{seen:?}");
+    let finished =
+        script_in(&["--link", "wifi:delay=4s"], "getent ahostsv4 origin.lab").expect_success();
+    assert!(finished.stdout.contains("198.18.0.1"), "{finished:?}");
 }
 
 #[test]
 fn a_far_command_that_is_no_server_is_named() {
     needs!(Need::Root, Need::Command("ip"));
-    let done = script_in(&["--link", "wifi", "--far", "sleep 1000"], "echo on").succeeded();
+    let done = script_in(&["--link", "wifi", "--far", "sleep 1000"], "echo on").expect_success();
     assert_eq!(done.stdout, "on\n");
     let said = "the far command `sleep 1000` listens on no port after 10 s";
     assert!(done.stderr.contains(said) && done.stderr.contains("hint: "), "{}", done.stderr);
@@ -86,12 +90,12 @@ fn two_labs_can_each_hold_a_lab() {
                     </dev/null >/dev/null 2>&1 & \
                   cat $LAB_DIR/named";
     let inside = |lab: &Lab| {
-        let done = lab.device(nested).succeeded();
+        let done = lab.device(nested).expect_success();
         done.stdout.trim().to_owned()
     };
     let names = [&first, &second].map(inside);
     assert!(names[0] != names[1] && names.iter().all(|name| name.starts_with("lab-")), "{names:?}");
-    let listed = finish(manyways().args(["lab", "list", "--json"])).succeeded().stdout;
+    let listed = finish(manyways().args(["lab", "list", "--json"])).expect_success().stdout;
     let listed: serde_json::Value = serde_json::from_str(&listed).expect("it is JSON");
     for name in &names {
         let mut labs = listed["labs"].as_array().expect("a list").iter();
@@ -102,9 +106,9 @@ fn two_labs_can_each_hold_a_lab() {
         assert!(command.contains("inner"), "{command}");
         // The inner lab can be entered from here.
         let done = finish(manyways().args(["lab", "enter", name, "--", "ls", "/sys/class/net"]));
-        assert!(done.succeeded().stdout.contains("inner"), "{name}");
+        assert!(done.expect_success().stdout.contains("inner"), "{name}");
     }
     for lab in [&first, &second] {
-        lab.device("echo > $LAB_DIR/go").succeeded();
+        lab.device("echo > $LAB_DIR/go").expect_success();
     }
 }

@@ -7,7 +7,7 @@ use manyways_tests::{Need, finish, folder, manyways, needs};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::running::{Lab, among_others, lab_shell};
+use crate::running::{Lab, lab_shell, shared_host};
 
 /// A radio with the inactivity timer `timer` and a promotion delay of 1 s.
 fn profile(timer: &str) -> String {
@@ -36,16 +36,16 @@ fn written(timer: &str) -> (TempDir, String) {
 
 /// The radio of the first link in `lab status --json`.
 fn radio(lab: &Lab) -> Value {
-    let done = finish(manyways().args(["lab", "status", "--json", &lab.name])).succeeded();
+    let done = finish(manyways().args(["lab", "status", "--json", &lab.name])).expect_success();
     let status: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
     status["links"][0]["radio"].clone()
 }
 
 /// Round-trip time of one ping in milliseconds.
 fn ping(lab: &Lab) -> f64 {
-    let said = lab.device("ping -n -c 1 -W 60 198.18.0.1").succeeded().stdout;
-    let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
-    time.and_then(|time| time.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+    let output = lab.device("ping -n -c 1 -W 60 198.18.0.1").expect_success().stdout;
+    let time = output.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
+    time.and_then(|time| time.parse().ok()).unwrap_or_else(|| panic!("{output}"))
 }
 
 #[test]
@@ -62,27 +62,27 @@ fn a_packet_wakes_the_radio_and_the_device_sends_it_to_sleep() {
     assert_eq!((&seen["state"], &seen["promotions"]), (&"connected".into(), &1.into()), "{seen}");
     // Both directions share one radio, which stays connected for an hour.
     ping(&lab);
-    lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").succeeded();
+    lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").expect_success();
     assert_eq!(radio(&lab)["promotions"], 1);
 
-    lab.set(&["lte", "rrc=dormant"]).succeeded();
+    lab.set(&["lte", "rrc=dormant"]).expect_success();
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["sleeps"]), (&"idle".into(), &1.into()), "{seen}");
     // A packet lost before the radio does not cause a promotion.
-    lab.set(&["lte", "state=silent"]).succeeded();
+    lab.set(&["lte", "state=silent"]).expect_success();
     assert_eq!(lab.device("ping -n -c 1 -W 1 198.18.0.1").code(), 1);
-    lab.set(&["lte", "state=up"]).succeeded();
+    lab.set(&["lte", "state=up"]).expect_success();
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["promotions"]), (&"idle".into(), &1.into()), "{seen}");
     // Here the server wakes the radio; the reply arrives while it is connected.
-    lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").succeeded();
+    lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").expect_success();
     let seen = radio(&lab);
     let from = serde_json::json!([{ "state": "idle", "count": 2 }]);
     assert_eq!((&seen["promotions"], &seen["promotions_from"]), (&2.into(), &from), "{seen}");
 
-    let said = finish(manyways().args(["lab", "status", &lab.name])).succeeded().stdout;
+    let output = finish(manyways().args(["lab", "status", &lab.name])).expect_success().stdout;
     let line = format!("lte        radio {file}: connected; 2 promotions (2 from idle)");
-    assert!(said.contains(&line), "{said}");
+    assert!(output.contains(&line), "{output}");
     let done = lab.set(&["wifi", "rrc=dormant"]);
     assert_eq!(done.code(), 2);
     assert!(done.stderr.contains("link `wifi` has no radio\nhint: "), "{}", done.stderr);
@@ -96,7 +96,7 @@ fn a_silence_lets_the_radio_go() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
     let (_files, file) = written("20ms");
     let lab = Lab::start(&["--link", &format!("lte:rrc={file}")]);
-    lab.device("ping -n -c 3 -i 2 198.18.0.1").succeeded();
+    lab.device("ping -n -c 3 -i 2 198.18.0.1").expect_success();
     assert_eq!(radio(&lab)["promotions"], 3);
 }
 
@@ -106,7 +106,7 @@ fn what_is_being_sent_keeps_the_radio_awake() {
     needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
     let (_files, file) = written("400ms");
     let lab = Lab::start(&["--link", &format!("lte:up=10kbit,rrc={file}")]);
-    lab.device("ping -n -c 1 -s 1400 -W 60 198.18.0.1").succeeded();
+    lab.device("ping -n -c 1 -s 1400 -W 60 198.18.0.1").expect_success();
     assert_eq!(radio(&lab)["promotions"], 1);
 }
 
@@ -117,12 +117,12 @@ fn a_burst_waits_in_order_and_within_the_queue() {
     let (_files, file) = written("1h");
     let link = format!("lte:down=unlimited,up=10mbit,up-queue=5p,rrc={file}");
     let lab = Lab::start(&["--link", &link]);
-    let said = lab.device("ping -n -c 9 -l 9 -W 5 198.18.0.1; true").stdout;
+    let output = lab.device("ping -n -c 9 -l 9 -W 5 198.18.0.1; true").stdout;
     // The first packets wait for a second, in which all others arrive.
     let order: Vec<&str> =
-        said.split("icmp_seq=").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
-    assert!(said.contains("9 packets transmitted, 5 received"), "{said}");
-    assert_eq!(order, ["1", "2", "3", "4", "5"], "{said}");
+        output.split("icmp_seq=").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
+    assert!(output.contains("9 packets transmitted, 5 received"), "{output}");
+    assert_eq!(order, ["1", "2", "3", "4", "5"], "{output}");
     assert_eq!(radio(&lab)["promotions"], 1);
 }
 
@@ -139,18 +139,18 @@ fn a_scenario_has_a_radio_and_says_what_is_wrong_with_one() {
     let file = files.path().join("scenario.toml");
     fs::write(&file, text).expect("room for a scenario");
     let lab = |what: &str, file: &Path| {
-        let _guard = among_others();
+        let _guard = shared_host();
         finish(manyways().args(["lab", what]).arg(file))
     };
-    lab("check", &file).succeeded();
-    let done = lab("run", &file).succeeded();
+    lab("check", &file).expect_success();
+    let done = lab("run", &file).expect_success();
     assert!(
         done.stdout.contains("held   again.lte.promotions == 1 (measured: 1)"),
         "{}",
         done.stdout
     );
 
-    for (radio, sentence, hint) in [
+    for (radio, message, hint) in [
         ("ltee", ":4:7: link `lte`: there is no radio profile `ltee`", "did you mean `lte`?"),
         ("wimax", ":4:7: link `lte`: there is no radio profile `wimax`", "use one of 3g-i997, "),
         ("./no.toml", ":4:7: rrc: cannot read `./no.toml`", ""),
@@ -165,7 +165,7 @@ fn a_scenario_has_a_radio_and_says_what_is_wrong_with_one() {
         for what in ["check", "run"] {
             let done = lab(what, &wrong);
             assert_eq!(done.code(), 2, "{radio}: {}", done.stderr);
-            for part in [sentence, hint] {
+            for part in [message, hint] {
                 assert!(done.stderr.contains(part), "{radio}: no `{part}` in {}", done.stderr);
             }
         }

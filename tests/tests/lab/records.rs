@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use manyways_lab::event::{LabEvent, LinkSample, Way};
+use manyways_lab::event::{LabEvent, LaneDirection, LinkSample};
 use manyways_record::event::{self, Log};
 use manyways_tests::{Need, finish, folder, manyways, needs};
 
@@ -15,7 +15,7 @@ fn timeline(file: &Path) -> Log<LabEvent> {
 }
 
 /// The last sample of one direction of a link.
-fn last(log: &Log<LabEvent>, link: &str, direction: Way) -> LinkSample {
+fn last(log: &Log<LabEvent>, link: &str, direction: LaneDirection) -> LinkSample {
     let sample = |event: &LabEvent| match event {
         LabEvent::LinkSample(sample) if sample.link == link && sample.direction == direction => {
             Some(sample.clone())
@@ -28,7 +28,7 @@ fn last(log: &Log<LabEvent>, link: &str, direction: Way) -> LinkSample {
 /// The packets of a capture, one line of tcpdump for each.
 fn packets(file: &Path, filter: &str) -> Vec<String> {
     let mut tcpdump = Command::new("tcpdump");
-    let done = finish(tcpdump.args(["-nn", "-v", "-r"]).arg(file).arg(filter)).succeeded();
+    let done = finish(tcpdump.args(["-nn", "-v", "-r"]).arg(file).arg(filter)).expect_success();
     // With -v a packet has several lines; only the first one contains the IP header.
     done.stdout.lines().filter(|line| line.contains(" IP (tos ")).map(str::to_owned).collect()
 }
@@ -48,7 +48,7 @@ fn a_capture_has_every_packet_once() {
         "ping -q -c 5 -i 0.01 -I wifi 198.18.0.1 >/dev/null && \
          ping -q -c 2 -i 0.01 -W 1 -I lte 198.18.0.1 >/dev/null; [ $? = 1 ]",
     )
-    .succeeded();
+    .expect_success();
 
     assert_eq!(packets(&captures.join("wifi.pcapng"), "").len(), 10);
     assert_eq!(packets(&captures.join("wifi.pcapng"), "src 10.64.1.2").len(), 5);
@@ -61,13 +61,13 @@ fn a_capture_has_every_packet_once() {
     let log = timeline(&log);
     assert_eq!(log.header.tool, "lab");
     // An echo request has 84 bytes.
-    for way in [Way::Down, Way::Up] {
-        let wifi = last(&log, "wifi", way);
+    for direction in [LaneDirection::Down, LaneDirection::Up] {
+        let wifi = last(&log, "wifi", direction);
         assert_eq!((wifi.delivered_bytes, wifi.rate_bps), (5 * 84, None));
-        assert_eq!(last(&log, "idle", way).delivered_bytes, 0);
+        assert_eq!(last(&log, "idle", direction).delivered_bytes, 0);
     }
-    assert_eq!(last(&log, "lte", Way::Up).dropped_packets.loss, 2);
-    assert_eq!(last(&log, "lte", Way::Down).delivered_bytes, 0);
+    assert_eq!(last(&log, "lte", LaneDirection::Up).dropped_packets.loss, 2);
+    assert_eq!(last(&log, "lte", LaneDirection::Down).delivered_bytes, 0);
 }
 
 /// The kernel passes super-packets of up to 64 KB; on the link they are packets of the MTU.
@@ -85,7 +85,7 @@ fn a_capture_and_the_counters_agree_on_tcp() {
         "curl -sS -o /dev/null http://198.18.0.1/1M && \
          while ss -Htan | grep -qvE 'LISTEN|TIME-WAIT'; do :; done",
     )
-    .succeeded();
+    .expect_success();
 
     let length = |line: &String| -> u64 {
         let (_, rest) = line.rsplit_once("length ").expect("tcpdump -v tells the length");
@@ -94,7 +94,7 @@ fn a_capture_and_the_counters_agree_on_tcp() {
     let down: Vec<u64> =
         packets(&captures.join("wifi.pcapng"), "src 198.18.0.1").iter().map(length).collect();
     assert!(down.iter().all(|length| *length <= 1400), "{down:?}");
-    let sample = last(&timeline(&log), "wifi", Way::Down);
+    let sample = last(&timeline(&log), "wifi", LaneDirection::Down);
     assert_eq!(sample.delivered_bytes, down.iter().sum::<u64>());
     assert!(sample.delivered_bytes > 1_000_000);
     assert_eq!(sample.rate_bps, Some(80_000_000));
@@ -111,7 +111,7 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
         &["--link", "wifi", "--name", &name, "--timeline", &log],
         "manyways lab set --lab $LAB_NAME wifi down=5mbit up-delay=2ms",
     )
-    .succeeded();
+    .expect_success();
     let changes = |log: &Log<LabEvent>| -> Vec<(u64, String, Vec<String>)> {
         let change = |record: &event::Record<LabEvent>| match &record.event {
             LabEvent::LinkChange { link, set } => {
@@ -148,5 +148,5 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
     };
     let ran: Vec<_> = read.records.iter().filter_map(|record| workload(&record.event)).collect();
     assert_eq!(ran, ["start first", "end first Some(3)"]);
-    assert_eq!(last(&read, "wifi", Way::Down).rate_bps, Some(1_000_000));
+    assert_eq!(last(&read, "wifi", LaneDirection::Down).rate_bps, Some(1_000_000));
 }

@@ -4,30 +4,30 @@ use std::fs;
 
 use manyways_tests::{Finished, Need, finish, folder, needs};
 
-use crate::running::{TWO_LINKS, among_others, lab_shell};
+use crate::running::{TWO_LINKS, lab_shell, shared_host};
 
 /// Asserts one error and at most one hint, without any other output.
 #[track_caller]
-fn refused(done: &Finished, code: i32, sentence: &str, hint: &str) {
+fn refused(done: &Finished, code: i32, message: &str, hint: &str) {
     assert_eq!(done.code(), code, "{}", done.stderr);
     assert_eq!(done.stdout, "");
     let lines: Vec<&str> = done.stderr.lines().collect();
     assert!(lines.len() <= 2, "{}", done.stderr);
     let said = lines[0].strip_prefix("manyways: ").expect("it says who speaks");
-    assert!(said.contains(sentence), "no `{sentence}` in: {said}");
+    assert!(said.contains(message), "no `{message}` in: {said}");
     let hinted = lines.get(1).copied().unwrap_or_default();
     assert!(hinted.is_empty() || hinted.starts_with("hint: "), "{hinted}");
     assert!(hinted.contains(hint), "no `{hint}` in: {hinted}");
 }
 
 fn shell(options: &[&str]) -> Finished {
-    let _guard = among_others();
+    let _guard = shared_host();
     finish(lab_shell(options).args(["--", "true"]))
 }
 
 #[test]
 fn links_that_make_no_sense() {
-    for (link, sentence, hint) in [
+    for (link, message, hint) in [
         ("", "cannot name a link", "write a link like"),
         ("Wifi", "`Wifi` cannot name a link", "write a link like"),
         ("lo", "`lo` cannot name a link", "choose a name like lo1"),
@@ -50,7 +50,7 @@ fn links_that_make_no_sense() {
         ("wifi:state=down", "state: ", ""),
         ("wifi:middlebox=proxy", "middlebox: ", ""),
     ] {
-        refused(&shell(&["--link", link]), 2, sentence, hint);
+        refused(&shell(&["--link", link]), 2, message, hint);
     }
 }
 
@@ -60,7 +60,12 @@ fn labs_that_make_no_sense() {
     let with = |more: &[&'static str]| shell(&[&wifi[..], more].concat());
     refused(&shell(&[]), 2, "a lab needs at least one link", "--link wifi:");
     refused(&with(&["--host", "a b"]), 2, "`a b` cannot name a host", "write a host like");
-    refused(&with(&["--host", "far:lte=1ms"]), 2, "a link `lte` that is not there", "host like");
+    refused(
+        &with(&["--host", "far:lte=1ms"]),
+        2,
+        "the link `lte`, which does not exist",
+        "host like",
+    );
     refused(&with(&["--host", "far:wifi=20h"]), 2, "at most 1h", "write a host like");
     refused(&with(&["--host", "far:wifi"]), 2, "`wifi` is not LINK=DELAY", "write a host like");
     refused(&with(&["--name", "../x"]), 2, "`../x` cannot name a lab", "at most 40 letters");
@@ -77,8 +82,8 @@ fn labs_that_cannot_be_built() {
     refused(&done, 1, "TCP congestion control `no-such-cc` cannot be used", "choose another one");
     let done = finish(lab_shell(&TWO_LINKS).args(["--", "/no/such/command"]));
     assert_eq!(done.code(), 127, "as a shell says it");
-    let sentence = "manyways: cannot run `/no/such/command` in the lab: No such file";
-    assert!(done.stderr.contains(sentence), "{}", done.stderr);
+    let message = "manyways: cannot run `/no/such/command` in the lab: No such file";
+    assert!(done.stderr.contains(message), "{}", done.stderr);
     let done = shell(&[&TWO_LINKS[..], &["--far", "exit 3"]].concat());
     refused(&done, 1, "the far command `exit 3` ended immediately (exit status: 3)", "/bin/sh -c");
     let done = shell(&[&TWO_LINKS[..], &["--far", "@nobody sleep 1"]].concat());
@@ -92,7 +97,7 @@ fn labs_that_cannot_be_built() {
 #[test]
 fn traces_that_are_none() {
     let files = folder();
-    for (name, text, sentence) in [
+    for (name, text, message) in [
         ("empty", "", ""),
         ("blank", "\n\n", ""),
         ("words", "this is no trace\n", ""),
@@ -106,7 +111,7 @@ fn traces_that_are_none() {
         let file = files.path().join(name);
         fs::write(&file, text).unwrap();
         let done = shell(&["--link", &format!("wifi:down=trace:{}", file.display())]);
-        refused(&done, 2, &format!("down: `{}`: {sentence}", file.display()), "");
+        refused(&done, 2, &format!("down: `{}`: {message}", file.display()), "");
     }
     refused(&shell(&["--link", "wifi:up=trace:/nowhere"]), 2, "up: cannot read `/nowhere`", "");
     let folder = format!("wifi:delay=trace:{}", files.path().display());

@@ -1,54 +1,16 @@
-//! A lab that runs during a test.
+//! Labs of these tests, and what they leave.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use manyways_tests::{Finished, Running, finish, folder, manyways};
-use tempfile::TempDir;
-
-/// Deadline of all waits, far above the expected times.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use manyways_tests::testbed::{TIMEOUT, wait_for};
+use manyways_tests::{Finished, finish, manyways};
+pub use manyways_tests::{Lab, alone, lab_name as name, shared_host};
 
 /// Links without a rate limit.
 pub const TWO_LINKS: [&str; 4] = ["--link", "wifi:delay=1ms", "--link", "lte:delay=2ms"];
-
-/// Polls until `look` returns a value, for at most [`PATIENCE`].
-#[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Kernel settings that all labs share; a test that changes them takes the write lock.
-static HOST: RwLock<()> = RwLock::new(());
-
-/// Other labs of these tests may run concurrently.
-pub fn among_others() -> RwLockReadGuard<'static, ()> {
-    HOST.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// No other lab of these tests runs concurrently.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    HOST.write().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// A unique name for a lab.
-pub fn name(what: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
 
 /// `manyways lab shell` with these options; more can be added.
 pub fn lab_shell(options: &[&str]) -> Command {
@@ -60,7 +22,7 @@ pub fn lab_shell(options: &[&str]) -> Command {
 /// Runs a shell script in a new lab and returns its output.
 #[track_caller]
 pub fn script_in(options: &[&str], script: &str) -> Finished {
-    let _guard = among_others();
+    let _guard = shared_host();
     finish(lab_shell(options).args(["--", "sh", "-c", script]))
 }
 
@@ -73,68 +35,6 @@ pub fn nginx_script() -> String {
 /// The option for a server with `/8M`, `/1M` and `/address`.
 pub fn nginx() -> [String; 2] {
     ["--far".into(), format!("sh {} origin", nginx_script())]
-}
-
-/// A lab whose command waits until the value is dropped.
-pub struct Lab {
-    pub name: String,
-    pub process: Running,
-    log: TempDir,
-    _guard: Option<RwLockReadGuard<'static, ()>>,
-}
-
-impl Lab {
-    #[track_caller]
-    pub fn start(options: &[&str]) -> Self {
-        let guard = among_others();
-        let mut lab = Self::start_alone(options);
-        lab._guard = Some(guard);
-        lab
-    }
-
-    /// For a caller that holds the guard.
-    #[track_caller]
-    pub fn start_alone(options: &[&str]) -> Self {
-        let name = name("test");
-        let mut command = lab_shell(options);
-        command.args(["--name", &name, "--", "sh", "-c", "echo ready; exec sleep 1000"]);
-        let log = folder();
-        let stderr = File::create(log.path().join("stderr")).expect("room for a log");
-        let mut process = Running::start(command.stdout(Stdio::piped()).stderr(stderr));
-        let mut line = String::new();
-        let stdout = process.stdout().expect("piped above");
-        BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
-        let lab = Self { name, process, log, _guard: None };
-        assert_eq!(line, "ready\n", "the lab does not start: {}", lab.stderr());
-        lab
-    }
-
-    /// Standard error of the lab so far.
-    pub fn stderr(&self) -> String {
-        fs::read_to_string(self.log.path().join("stderr")).unwrap_or_default()
-    }
-
-    /// Runs a script on the device.
-    #[track_caller]
-    pub fn device(&self, script: &str) -> Finished {
-        finish(manyways().args(["lab", "enter", &self.name, "--", "sh", "-c", script]))
-    }
-
-    /// Runs a script on a server host.
-    #[track_caller]
-    pub fn host(&self, host: &str, script: &str) -> Finished {
-        let words = ["lab", "enter", &self.name, "--host", host, "--", "sh", "-c", script];
-        finish(manyways().args(words))
-    }
-
-    pub fn set(&self, words: &[&str]) -> Finished {
-        finish(manyways().args(["lab", "set", "--lab", &self.name]).args(words))
-    }
-
-    /// The lab's folder, which its commands have as `LAB_DIR`.
-    pub fn folder(&self) -> PathBuf {
-        self.device("echo $LAB_DIR").succeeded().stdout.trim().into()
-    }
 }
 
 /// The running processes of a lab, as readable text.

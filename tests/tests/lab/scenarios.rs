@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 use serde_json::Value;
 
-use crate::running::{among_others, eventually, nginx_script};
+use crate::running::{nginx_script, shared_host, wait_for};
 
 fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
 }
 
 fn run(file: &Path) -> (Finished, Value) {
-    let _guard = among_others();
+    let _guard = shared_host();
     let done = finish(manyways().args(["lab", "run"]).arg(file).args(["--json", "-"]));
     let report = serde_json::from_str(&done.stdout)
         .unwrap_or_else(|error| panic!("{error}\n{}\n{}", done.stdout, done.stderr));
@@ -27,7 +27,7 @@ fn run_text(text: &str) -> Value {
     fs::write(&file, text).expect("room for a scenario");
     let (done, report) = run(&file);
     assert!(report["passed"] == true, "{report:#}\n{}", done.stderr);
-    done.succeeded();
+    done.expect_success();
     report
 }
 
@@ -89,7 +89,7 @@ fn every_shipped_scenario_is_right_and_has_its_test() {
     for file in fs::read_dir(shipped()).expect("the scenarios are there").flatten() {
         let name = file.file_name().to_string_lossy().into_owned();
         if name.ends_with(".toml") {
-            finish(manyways().args(["lab", "check"]).arg(file.path())).succeeded();
+            finish(manyways().args(["lab", "check"]).arg(file.path())).expect_success();
             assert!(tests.contains(&format!("run_shipped(\"{name}\")")), "nobody runs {name}");
             count += 1;
         }
@@ -139,14 +139,14 @@ fn traces_of_others() {
 #[test]
 fn an_outage_with_and_without_carrier() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
-    // Each workload starts with the links as specified.
+    // Each workload starts with the links as specified. The second one ends before the first event.
     let wait = "until ip link show wifi | grep -q $1; do :; done";
     let report = run_text(&format!(
         "name = \"outages\"\n[link.wifi]\ndelay = \"1ms\"\n\
-         [[event]]\nat = \"100ms\"\nlink = \"wifi\"\nstate = \"no-carrier\"\n\
-         [[event]]\nat = \"300ms\"\nlink = \"wifi\"\nstate = \"up\"\n\
-         [[event]]\nat = \"500ms\"\nlink = \"wifi\"\nstate = \"silent\"\n\
-         [[event]]\nat = \"900ms\"\nlink = \"wifi\"\nloss = \"50%\"\nstate = \"up\"\n\
+         [[event]]\nat = \"1s\"\nlink = \"wifi\"\nstate = \"no-carrier\"\n\
+         [[event]]\nat = \"1200ms\"\nlink = \"wifi\"\nstate = \"up\"\n\
+         [[event]]\nat = \"1400ms\"\nlink = \"wifi\"\nstate = \"silent\"\n\
+         [[event]]\nat = \"1800ms\"\nlink = \"wifi\"\nloss = \"50%\"\nstate = \"up\"\n\
          [[workload]]\nname = \"first\"\nrun = '''\nsaw() {{ {wait}; }}\n\
          saw NO-CARRIER; saw LOWER_UP\n\
          while ping -q -c 1 -W 1 198.18.0.1 >/dev/null; do :; done\n\
@@ -218,11 +218,11 @@ fn a_workload_finds_its_scenario_and_its_lab() {
     )
     .unwrap();
     let (done, _) = run(&file);
-    done.succeeded();
+    done.expect_success();
     // A second run with a relative file name.
-    let _guard = among_others();
+    let _guard = shared_host();
     let words = ["lab", "run", "places.toml"];
-    let done = finish(manyways().args(words).current_dir(files.path())).succeeded();
+    let done = finish(manyways().args(words).current_dir(files.path())).expect_success();
     assert!(done.stdout.starts_with("workload"), "{}", done.stdout);
 }
 
@@ -230,10 +230,10 @@ fn a_workload_finds_its_scenario_and_its_lab() {
 fn a_shell_can_take_its_links_from_a_scenario() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nginx"), Need::Command("curl"));
     let file = shipped().join("two-hosts.toml");
-    let _guard = among_others();
+    let _guard = shared_host();
     let ask = "curl -sS http://cdn.lab/address && ls $SCENARIO_DIR/two-hosts.toml >/dev/null";
     let words = ["lab", "shell", "--scenario", file.to_str().unwrap(), "--", "sh", "-c", ask];
-    let done = finish(manyways().args(words)).succeeded();
+    let done = finish(manyways().args(words)).expect_success();
     assert_eq!(done.stdout, "fd00:64:1::2\n");
 }
 
@@ -242,7 +242,7 @@ fn a_wrong_scenario_is_pointed_at() {
     let files = folder();
     let file = files.path().join("wrong.toml");
     let good = "name = \"x\"\n[link.wifi]\ndown = \"1mbit\"\n";
-    for (text, place, sentence) in [
+    for (text, place, message) in [
         ("name = \"x\"\n", "1:1", "the scenario has no link"),
         ("name = \"x\"\n[link.wifi]\ndown = \"1mbitt\"\n", "3:8", "capacity"),
         ("name = \"x\"\n[link.wifi]\n  dwn = \"1mbit\"\n", "3:3", "dwn"),
@@ -260,7 +260,7 @@ fn a_wrong_scenario_is_pointed_at() {
             assert_eq!(done.code(), 2, "{text}\n{}", done.stderr);
             let start = format!("manyways: {}:{place}", file.display());
             assert!(done.stderr.starts_with(&start), "{start}\n{}", done.stderr);
-            assert!(done.stderr.contains(sentence), "{sentence}\n{}", done.stderr);
+            assert!(done.stderr.contains(message), "{message}\n{}", done.stderr);
         }
     }
     let done = finish(manyways().args(["lab", "check", "/nowhere/x.toml"]));
@@ -283,12 +283,12 @@ fn a_stopped_run_leaves_nothing() {
         pid.display()
     );
     fs::write(&file, text).unwrap();
-    let _guard = among_others();
+    let _guard = shared_host();
     let mut command = manyways();
     let mut running = manyways_tests::Running::start(command.args(["lab", "run"]).arg(&file));
-    let lab = eventually("the workload starts", || fs::read_to_string(&pid).ok());
+    let lab = wait_for("the workload starts", || fs::read_to_string(&pid).ok());
     running.signal(nix::sys::signal::Signal::SIGINT);
-    let status = running.wait(crate::running::PATIENCE).expect("it ends");
+    let status = running.wait(crate::running::TIMEOUT).expect("it ends");
     assert_eq!(status.code(), Some(130));
     assert_eq!(crate::running::processes_of(lab.trim()), "");
 }

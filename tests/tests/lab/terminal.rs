@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use manyways_tests::{Need, Running, finish, folder, manyways_path, needs};
 
-use crate::running::{PATIENCE, among_others, eventually, name};
+use crate::running::{TIMEOUT, name, shared_host, wait_for};
 
 /// The state of a lab's only process with these arguments, as in `/proc`.
 fn state_of(lab: &str, arguments: &str) -> Option<char> {
@@ -28,7 +28,7 @@ struct Terminal {
 impl Terminal {
     fn run(folder: &Path, command: &str) -> Self {
         let (fifo, screen) = (folder.join("keyboard"), folder.join("screen"));
-        finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+        finish(Command::new("mkfifo").arg(&fifo)).expect_success();
         let line = format!(
             "exec script --quiet --return --command '{command}' /dev/null < {} > {} 2>&1",
             fifo.display(),
@@ -40,19 +40,19 @@ impl Terminal {
         Self { keyboard, screen, script }
     }
 
-    fn types(&mut self, keys: &str) {
+    fn type_keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("somebody reads the keyboard");
     }
 
     #[track_caller]
-    fn shows(&self, text: &str) {
-        self.waits(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
+    fn wait_for_text(&self, text: &str) {
+        self.wait_for(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
     }
 
     /// Polls until `look` succeeds; at the deadline it panics with the content of the screen.
     #[track_caller]
-    fn waits(&self, what: &str, mut look: impl FnMut() -> Option<()>) {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_for(&self, what: &str, mut look: impl FnMut() -> Option<()>) {
+        let deadline = Instant::now() + TIMEOUT;
         while look().is_none() {
             assert!(
                 Instant::now() < deadline,
@@ -71,7 +71,7 @@ impl Terminal {
 #[test]
 fn job_control_works_in_a_lab() {
     needs!(Need::Root, Need::Command("script"), Need::Command("bash"), Need::Command("mkfifo"));
-    let _guard = among_others();
+    let _guard = shared_host();
     let folder = folder();
     let lab = name("terminal");
     let manyways = manyways_path();
@@ -84,39 +84,39 @@ fn job_control_works_in_a_lab() {
             manyways.display()
         ),
     );
-    terminal.types("PS1=; echo here $((6 * 7))\n");
-    terminal.shows("here 42");
+    terminal.type_keys("PS1=; echo here $((6 * 7))\n");
+    terminal.wait_for_text("here 42");
 
-    terminal.types("sleep 1001\n");
-    terminal.waits("it sleeps", || {
+    terminal.type_keys("sleep 1001\n");
+    terminal.wait_for("it sleeps", || {
         state_of(&lab, "sleep 1001").filter(|state| *state == 'S').map(drop)
     });
-    terminal.types("\x03");
-    terminal.types("echo interrupted $?\n");
-    terminal.shows("interrupted 130");
+    terminal.type_keys("\x03");
+    terminal.type_keys("echo interrupted $?\n");
+    terminal.wait_for_text("interrupted 130");
 
-    terminal.types("sleep 1002\n");
-    terminal.waits("it sleeps", || {
+    terminal.type_keys("sleep 1002\n");
+    terminal.wait_for("it sleeps", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
     });
-    terminal.types("\x1a");
-    terminal.waits("it is stopped", || {
+    terminal.type_keys("\x1a");
+    terminal.wait_for("it is stopped", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'T').map(drop)
     });
-    terminal.types("echo shell $((6 * 8)); fg\n");
-    terminal.shows("shell 48");
-    terminal.waits("it goes on", || {
+    terminal.type_keys("echo shell $((6 * 8)); fg\n");
+    terminal.wait_for_text("shell 48");
+    terminal.wait_for("it goes on", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
     });
-    terminal.types("\x1c");
-    terminal.types("echo quit $?\n");
-    terminal.shows("quit 131");
+    terminal.type_keys("\x1c");
+    terminal.type_keys("echo quit $?\n");
+    terminal.wait_for_text("quit 131");
 
-    terminal.types("exit\n");
-    eventually("the lab has gone", || crate::running::processes_of(&lab).is_empty().then_some(()));
-    terminal.types("terminal\n");
-    terminal.shows("after 0 with terminal");
-    let status = terminal.script.wait(PATIENCE).expect("it ends");
+    terminal.type_keys("exit\n");
+    wait_for("the lab has gone", || crate::running::processes_of(&lab).is_empty().then_some(()));
+    terminal.type_keys("terminal\n");
+    terminal.wait_for_text("after 0 with terminal");
+    let status = terminal.script.wait(TIMEOUT).expect("it ends");
     assert_eq!(status.code(), Some(5));
 }
 
@@ -124,7 +124,7 @@ fn job_control_works_in_a_lab() {
 #[test]
 fn an_interrupt_is_for_the_command() {
     needs!(Need::Root, Need::Command("script"), Need::Command("mkfifo"));
-    let _guard = among_others();
+    let _guard = shared_host();
     let folder = folder();
     let lab = name("interrupt");
     let mut terminal = Terminal::run(
@@ -135,10 +135,10 @@ fn an_interrupt_is_for_the_command() {
             manyways_path().display()
         ),
     );
-    terminal.shows("ready");
-    terminal.types("\x03");
-    terminal.shows("caught");
-    terminal.types("on\n");
-    let status = terminal.script.wait(PATIENCE).expect("it ends");
+    terminal.wait_for_text("ready");
+    terminal.type_keys("\x03");
+    terminal.wait_for_text("caught");
+    terminal.type_keys("on\n");
+    let status = terminal.script.wait(TIMEOUT).expect("it ends");
     assert_eq!(status.code(), Some(3));
 }

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use manyways_tests::{Finished, Need, finish, folder, lack, manyways_path, needs};
+use manyways_tests::testbed::Namespace;
+use manyways_tests::{Finished, Need, finish, folder, manyways_path, missing, needs};
 
-use crate::running::{among_others, nginx_script};
+use crate::running::{nginx_script, shared_host};
 
 /// Runs a script as an unprivileged user. `tun` selects whether the user may open `/dev/net/tun`,
 /// as on most machines. The binary and the server script are copied to a readable folder; the
@@ -31,7 +32,7 @@ fn as_nobody(tun: bool, script: &str) -> Finished {
         nginx = file("nginx.sh"),
         script = file("script"),
     );
-    let _guard = among_others();
+    let _guard = shared_host();
     finish(Command::new("unshare").args(["--mount", "sh", "-c", &prepare]))
 }
 
@@ -95,7 +96,7 @@ fn what_a_user_may_not_is_one_sentence() {
         assert!(stderr.contains("TCP congestion control `cubic` cannot be used"), "{stderr}");
         assert!(stderr.contains("hint: "), "{stderr}");
     }
-    if lack(&[Need::UserNamespaces]).is_none() {
+    if missing(&[Need::UserNamespaces]).is_none() {
         let stderr = said(false, format!("{shell} --cc reno"));
         assert!(stderr.contains("cannot open /dev/net/tun: Permission denied"), "{stderr}");
         assert!(stderr.contains("hint: run it as root, or let all users open it"), "{stderr}");
@@ -151,8 +152,8 @@ fn the_way_out_comes_and_goes() {
         ),
     )
     .expect("room for a script");
-    let _guard = among_others();
-    let done = finish(Command::new("unshare").args(["--net", "sh"]).arg(&script));
+    let _guard = shared_host();
+    let done = Namespace::new().finish(Command::new("sh").arg(&script));
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert!(lines.len() > 2, "{done:?}");
     for line in &lines[..2] {
@@ -183,8 +184,8 @@ fn way_out_v6(prepare: &str, inside: &str) -> Finished {
         manyways = manyways_path().display(),
     );
     fs::write(&script, text).expect("room for a script");
-    let _guard = among_others();
-    finish(Command::new("unshare").args(["--net", "sh"]).arg(&script))
+    let _guard = shared_host();
+    Namespace::new().finish(Command::new("sh").arg(&script))
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn the_way_out_says_that_the_host_has_no_ipv6() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
     needs!(Need::Command("nginx"), Need::File("/proc/sys/net/ipv6/conf/all/forwarding"));
     let done = way_out_v6("true", "curl -s -m 100 http://[2001:db8:9::9]/; echo $?");
-    let said = "manyways: this machine has no IPv6 way to the internet";
+    let said = "manyways: this machine has no IPv6 route to the internet";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     // curl's exit code 7: cannot connect; 28 would be a timeout.
     assert_eq!(done.stdout, "7\nas before\n", "{}", done.stderr);

@@ -2,7 +2,7 @@ use manyways_rig::cell::Run;
 use manyways_rig::download::PathReport;
 
 use super::*;
-use crate::get::record::{Moment, More};
+use crate::get::record::{Extra, LowerBound};
 
 fn figures(bytes: u64, seconds: f64) -> Figures {
     Figures { bytes, seconds: Some(seconds), ..Figures::default() }
@@ -17,15 +17,15 @@ fn with(round: u32, contender: &str, figures: Figures) -> Run<Figures> {
 }
 
 fn cell(name: &str, bytes: u64, runs: Vec<Run<Figures>>) -> Record {
-    let fluid = vec![Moment { round: 0, bytes, seconds: 0.1 }];
+    let fluid = vec![LowerBound { round: 0, bytes, seconds: 0.1 }];
     let part = name[..1].to_owned();
     let links = vec!["wifi".to_owned(), "lte".to_owned()];
-    let more = More { fluid, ..More::default() };
-    Record { name: name.into(), part, runs, links, more, ..Record::default() }
+    let more = Extra { fluid, ..Extra::default() };
+    Record { name: name.into(), part, runs, links, extra: more, ..Record::default() }
 }
 
 fn verdict<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
-    targets.iter().find(|target| target.what.starts_with(beginning)).unwrap()
+    targets.iter().find(|target| target.quantity.starts_with(beginning)).unwrap()
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn what_did_not_run_is_not_met() {
 fn every_cell_has_to_meet_a_target_and_the_worst_is_named() {
     let of = |name: &str, ideal: f64| {
         let mut cell = cell(name, MB, vec![run(0, "mp-h2", MB, 1.0)]);
-        cell.more.ideal = vec![Moment { round: 0, bytes: MB, seconds: ideal }];
-        (cell.more.warm, cell.more.constant) = (true, true);
+        cell.extra.ideal = vec![LowerBound { round: 0, bytes: MB, seconds: ideal }];
+        (cell.extra.warm, cell.extra.constant) = (true, true);
         cell
     };
     let name = "mp-h2 / T\\*, constant rates, warm";
@@ -60,7 +60,7 @@ fn the_kernel_is_the_better_of_its_two_clients() {
         run(0, "kernel MPTCP, curl", MB, 1.25),
     ];
     let mut cell = cell("a-1", MB, runs);
-    cell.more.warm = true;
+    cell.extra.warm = true;
     let found = targets(&[cell]);
     let found = verdict(&found, "mp-h2 / kernel MPTCP, (a), 1 MB and more, warm");
     assert_eq!(found.measured, "0.800 (a-1, 1 MB)");
@@ -96,8 +96,8 @@ fn the_best_single_path_is_chosen_afterwards() {
 
 #[test]
 fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
-    let carried = |contender: &str, bytes, stop, link_bytes, tail_bytes| {
-        let paths = vec![PathReport { tail_bytes, ..PathReport::default() }];
+    let carried = |contender: &str, bytes, stop, link_bytes, overshoot_bytes| {
+        let paths = vec![PathReport { overshoot_bytes, ..PathReport::default() }];
         let link_bytes = vec![link_bytes, 0];
         with(0, contender, Figures { stop, link_bytes, paths, ..figures(bytes, 1.0) })
     };
@@ -119,21 +119,21 @@ fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
     assert_eq!(verdict(&found, name).verdict, Verdict::Missed);
     let reset = verdict(&found, "the same, reset");
     assert_eq!(reset.measured, "wifi at 1 MB: 250 KB");
-    assert_eq!(reset.verdict, Verdict::Told);
+    assert_eq!(reset.verdict, Verdict::Reported);
 }
 
 #[test]
 fn gaps_and_estimates_are_those_of_mp_h2() {
     let told = |contender: &str, gaps: Vec<f64>, waits: Vec<(f64, f64)>| {
         let gaps = gaps.into_iter().map(|gap| ("wifi".to_owned(), gap)).collect();
-        with(0, contender, Figures { gaps, waits, ..figures(MB, 1.0) })
+        with(0, contender, Figures { gaps, response_delays: waits, ..figures(MB, 1.0) })
     };
     let runs = vec![
         told("mp-h2", vec![0.0, 0.010, 0.005, 0.011], vec![(0.09, 0.1), (0.1, 0.2), (0.1, 0.1)]),
         told("mp-h2 without pipelining", vec![0.5], vec![(9.0, 0.1)]),
     ];
     let mut cell = cell("e-1", MB, runs);
-    cell.more.link_bps = vec![10_000_000, 5_000_000];
+    cell.extra.link_bps = vec![10_000_000, 5_000_000];
     let found = targets(&[cell]);
     let gaps = verdict(&found, "iterations");
     assert_eq!(gaps.verdict, Verdict::Missed);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use manyways_flows::align::{Difference, How, Name, Trust, Way};
+use manyways_flows::align::{Accuracy, ChainDirection, Difference, MatchEvidence, PartName};
 use tempfile::TempDir;
 
 use super::*;
@@ -88,13 +88,13 @@ fn noise(mut seed: u64, count: usize) -> Vec<u8> {
 
 /// A download of 120 bytes every 20 ms for 60 s through a phone: 20 ms to the phone and 30 ms back,
 /// 7 ms in its buffer and 2 ms in its proxy, then 4 ms to the wearable and 6 ms back.
-struct World {
+struct Testbed {
     folder: TempDir,
 }
 
 const STEPS: u64 = 3_000;
 
-impl World {
+impl Testbed {
     fn new(is_bluetooth: bool) -> Self {
         let [mut server, mut phone_in, mut phone_out, mut wearable]: [Capture; 4] =
             Default::default();
@@ -118,12 +118,12 @@ impl World {
             let came = sent + 20_000 + wait;
             let (read, gone) = (came + 7_000, came + 9_000);
             let at_wearable = gone + 4_000;
-            let place = number * 120;
+            let offset = number * 120;
             let (to_phone, to_server) = ((SERVER, PHONE), (PHONE, SERVER));
-            server.tcp(sent, to_phone, (500 + place, 100, 16), part);
-            phone_in.tcp(came, to_phone, (500 + place, 100, 16), part);
-            phone_in.tcp(came, to_server, (100, 620 + place, 16), b"");
-            server.tcp(came + 30_000, to_server, (100, 620 + place, 16), b"");
+            server.tcp(sent, to_phone, (500 + offset, 100, 16), part);
+            phone_in.tcp(came, to_phone, (500 + offset, 100, 16), part);
+            phone_in.tcp(came, to_server, (100, 620 + offset, 16), b"");
+            server.tcp(came + 30_000, to_server, (100, 620 + offset, 16), b"");
             let (there, back) = ((PROXY, WEARABLE), (WEARABLE, PROXY));
             match is_bluetooth {
                 true => {
@@ -135,12 +135,12 @@ impl World {
                     // The phone is the client of this connection.
                     let (one, other) = part.split_at(50);
                     for (from, bytes) in [(0, one), (50, other)] {
-                        let says = (900 + place + from, 7, 16);
+                        let says = (900 + offset + from, 7, 16);
                         phone_out.tcp(gone, there, says, bytes);
                         wearable.tcp(at_wearable, there, says, bytes);
                     }
-                    wearable.tcp(at_wearable, back, (7, 1_020 + place, 16), b"");
-                    phone_out.tcp(at_wearable + 6_000, back, (7, 1_020 + place, 16), b"");
+                    wearable.tcp(at_wearable, back, (7, 1_020 + offset, 16), b"");
+                    phone_out.tcp(at_wearable + 6_000, back, (7, 1_020 + offset, 16), b"");
                 }
             }
             for (micros, stream, point) in [
@@ -149,7 +149,7 @@ impl World {
             ] {
                 let at = BEGIN + micros;
                 let time = format!("{}.{:06}", at / SECOND, at % SECOND);
-                log += &format!("{time},{stream},{},{point}\n", place + 120);
+                log += &format!("{time},{stream},{},{point}\n", offset + 120);
             }
         }
         let folder = tempfile::tempdir().unwrap();
@@ -169,23 +169,23 @@ impl World {
         self.folder.path().join(name)
     }
 
-    fn site(&self, name: &str, place: Place, clock: u32) -> Site {
+    fn capture(&self, name: &str, location: PointLocation, clock: u32) -> PointCapture {
         let source = Sources::find(&[self.path(name)]).unwrap().captures.remove(0);
-        Site { source, place, clock }
+        PointCapture { source, point: location, clock }
     }
 
-    fn sites(&self) -> [Site; 4] {
+    fn captures(&self) -> [PointCapture; 4] {
         [
-            self.site("server.pcap", Place::Server, 0),
-            self.site("phone-in.pcap", Place::PhoneIn, 1),
-            self.site("phone-out.pcap", Place::PhoneOut, 1),
-            self.site("wearable.pcap", Place::Wearable, 2),
+            self.capture("server.pcap", PointLocation::Server, 0),
+            self.capture("phone-in.pcap", PointLocation::PhoneIn, 1),
+            self.capture("phone-out.pcap", PointLocation::PhoneOut, 1),
+            self.capture("wearable.pcap", PointLocation::Wearable, 2),
         ]
     }
 }
 
-fn run(sites: &[Site], log: Option<&Path>) -> Result<Alignment, AlignError> {
-    align(sites, log, &Progress::default())
+fn run(captures: &[PointCapture], log: Option<&Path>) -> Result<Alignment, AlignError> {
+    align(captures, log, &Progress::default())
 }
 
 fn millis(millis: i64) -> Difference {
@@ -194,63 +194,79 @@ fn millis(millis: i64) -> Difference {
 
 /// Within 0.1 ms.
 fn is_near(one: Difference, other: Difference) -> bool {
-    one.less(other).size() < manyways_unit::Span::from_micros(100)
+    one.less(other).abs() < manyways_unit::Span::from_micros(100)
 }
 
 #[test]
 fn the_parts_of_a_delay_are_found() {
-    let world = World::new(false);
-    let Alignment { captures, report, .. } = run(&world.sites(), None).unwrap();
-    assert!(captures.iter().all(|capture| capture.fault.is_none() && capture.packets > STEPS));
+    let testbed = Testbed::new(false);
+    let Alignment { captures, report, .. } = run(&testbed.captures(), None).unwrap();
+    assert!(captures.iter().all(|capture| capture.error.is_none() && capture.packets > STEPS));
     let clocks: Vec<_> = report.clocks().collect();
     // Phone relative to server, and wearable relative to phone.
     assert!((clocks[0].drift.unwrap().0 + 40.0).abs() < 0.5, "{clocks:?}");
     assert!((clocks[1].drift.unwrap().0 - 15.0).abs() < 0.5, "{clocks:?}");
     for (name, truth, taken, bound) in
-        [(Name::D1, 20, 25, 25), (Name::D2AndD3, 9, 9, 0), (Name::D4, 4, 5, 5)]
+        [(PartName::D1, 20, 25, 25), (PartName::D2AndD3, 9, 9, 0), (PartName::D4, 4, 5, 5)]
     {
-        let part = report.part(name, Way::Along).unwrap();
+        let part = report.part(name, ChainDirection::Forward).unwrap();
         assert!(is_near(part.all.median, millis(taken)), "{part:?}");
         assert_eq!(part.all.bytes, STEPS * 120, "{part:?}");
-        match part.trust {
-            Trust::OneClock => assert_eq!(bound, 0),
-            Trust::Within(span) => {
+        match part.accuracy {
+            Accuracy::OneClock => assert_eq!(bound, 0),
+            Accuracy::ErrorBound(span) => {
                 let bound_seen = Difference::from_nanos(span.as_nanos() as i64);
                 assert!(is_near(bound_seen, millis(bound)), "{part:?}");
-                assert!(part.all.median.less(millis(truth)).size() <= span);
+                assert!(part.all.median.less(millis(truth)).abs() <= span);
             }
             trust => panic!("{trust:?}"),
         }
-        assert!(report.part(name, Way::Against).is_none(), "acknowledgments have no bytes");
+        assert!(
+            report.part(name, ChainDirection::Reverse).is_none(),
+            "acknowledgments have no bytes"
+        );
     }
-    let d1 = report.part(Name::D1, Way::Along).unwrap();
-    assert!(d1.all.most > millis(42) && d1.all.most < millis(45));
-    let hows: Vec<_> =
-        report.pairs.iter().flat_map(|pair| &pair.streams).map(|stream| stream.found.how).collect();
-    assert_eq!(hows, [How::Ends, How::Ends, How::Content, How::EndsOnly, How::EndsOnly]);
+    let d1 = report.part(PartName::D1, ChainDirection::Forward).unwrap();
+    assert!(d1.all.max > millis(42) && d1.all.max < millis(45));
+    let hows: Vec<_> = report
+        .pairs
+        .iter()
+        .flat_map(|pair| &pair.streams)
+        .map(|stream| stream.matched.evidence)
+        .collect();
+    assert_eq!(
+        hows,
+        [
+            MatchEvidence::TupleAndIsns,
+            MatchEvidence::TupleAndIsns,
+            MatchEvidence::Content,
+            MatchEvidence::Tuple,
+            MatchEvidence::Tuple
+        ]
+    );
 }
 
 #[test]
 fn a_log_splits_the_delay_in_the_phone() {
-    let world = World::new(false);
-    let report = run(&world.sites(), Some(&world.path("log.csv"))).unwrap().report;
-    let d2 = report.part(Name::D2, Way::Along).unwrap();
-    assert_eq!((d2.all.least, d2.all.most, d2.trust), (millis(7), millis(7), Trust::OneClock));
+    let testbed = Testbed::new(false);
+    let report = run(&testbed.captures(), Some(&testbed.path("log.csv"))).unwrap().report;
+    let d2 = report.part(PartName::D2, ChainDirection::Forward).unwrap();
+    assert_eq!((d2.all.min, d2.all.max, d2.accuracy), (millis(7), millis(7), Accuracy::OneClock));
     // The stream to the wearable was captured without its beginning, so the offsets in the log
     // cannot be assigned to its bytes; the times of the capture are used.
-    let d3 = report.part(Name::D3, Way::Along).unwrap();
-    assert_eq!((d3.all.least, d3.all.most), (millis(2), millis(2)));
+    let d3 = report.part(PartName::D3, ChainDirection::Forward).unwrap();
+    assert_eq!((d3.all.min, d3.all.max), (millis(2), millis(2)));
 }
 
 #[test]
 fn a_proxy_that_forwards_over_bluetooth_is_followed() {
-    let world = World::new(true);
-    let report = run(&world.sites()[..3], None).unwrap();
+    let testbed = Testbed::new(true);
+    let report = run(&testbed.captures()[..3], None).unwrap();
     assert_eq!(report.points[2].tracks[0].name(), "psm/4097/sent");
-    let part = report.report.part(Name::D2AndD3, Way::Along).unwrap();
+    let part = report.report.part(PartName::D2AndD3, ChainDirection::Forward).unwrap();
     assert_eq!(
-        (part.all.least, part.all.most, part.trust),
-        (millis(9), millis(9), Trust::OneClock)
+        (part.all.min, part.all.max, part.accuracy),
+        (millis(9), millis(9), Accuracy::OneClock)
     );
     // In frames this short, not every frame has bytes that identify it.
     assert!(part.all.count > STEPS / 3, "{part:?}");
@@ -258,53 +274,56 @@ fn a_proxy_that_forwards_over_bluetooth_is_followed() {
 
 #[test]
 fn round_trip_times_determine_the_order_of_the_path() {
-    let world = World::new(false);
+    let testbed = Testbed::new(false);
     // The phone comes first, and the places are not given.
-    let sites =
-        [world.site("phone-in.pcap", Place::Other, 0), world.site("server.pcap", Place::Other, 1)];
-    let report = run(&sites, None).unwrap().report;
-    let part = report.part(Name::Other, Way::Against).unwrap();
+    let captures = [
+        testbed.capture("phone-in.pcap", PointLocation::Other, 0),
+        testbed.capture("server.pcap", PointLocation::Other, 1),
+    ];
+    let report = run(&captures, None).unwrap().report;
+    let part = report.part(PartName::Other, ChainDirection::Reverse).unwrap();
     assert!(is_near(part.all.median, millis(25)), "{part:?}");
-    assert!(report.part(Name::Other, Way::Along).is_none());
+    assert!(report.part(PartName::Other, ChainDirection::Forward).is_none());
 }
 
-fn fails(sites: &[Site], log: Option<&Path>) -> String {
-    let error = run(sites, log).unwrap_err();
+fn fails(captures: &[PointCapture], log: Option<&Path>) -> String {
+    let error = run(captures, log).unwrap_err();
     assert!(error.hint().is_some_and(|hint| !hint.is_empty()));
     error.to_string()
 }
 
 #[test]
 fn captures_that_cannot_be_aligned_yield_an_error() {
-    let world = World::new(false);
-    let sites = world.sites();
-    assert_eq!(fails(&sites[..1], None), "one capture alone cannot be aligned");
-    let gone = [sites[0].clone(), World::new(true).site("server.pcap", Place::Other, 1)];
+    let testbed = Testbed::new(false);
+    let captures = testbed.captures();
+    assert_eq!(fails(&captures[..1], None), "one capture alone cannot be aligned");
+    let gone =
+        [captures[0].clone(), Testbed::new(true).capture("server.pcap", PointLocation::Other, 1)];
     assert!(run(&gone, None).unwrap_err().to_string().contains("cannot read"));
-    let write = |name: &str, bytes: &[u8]| fs::write(world.path(name), bytes).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(testbed.path(name), bytes).unwrap();
     write("text.pcap", b"this is a letter and no capture");
-    let letter = [sites[0].clone(), world.site("text.pcap", Place::Other, 1)];
+    let letter = [captures[0].clone(), testbed.capture("text.pcap", PointLocation::Other, 1)];
     let said = fails(&letter, None);
-    assert!(said.contains("text.pcap has no TCP") && said.contains("not a capture"), "{said}");
+    assert!(said.contains("text.pcap contains no TCP") && said.contains("not a capture"), "{said}");
     let mut other = Capture::default();
     other.tcp(5, (PROXY, SERVER), (5, 5, 16), &noise(77, 500));
     write("other.pcap", &other.file(101, 0, 0));
-    let others = [sites[0].clone(), world.site("other.pcap", Place::Other, 1)];
+    let others = [captures[0].clone(), testbed.capture("other.pcap", PointLocation::Other, 1)];
     assert_eq!(fails(&others, None), "no stream of a capture was found in the next one");
     write("broken.csv", b"1,a,5,read\n1,a,many,read\n");
-    let said = fails(&sites, Some(&world.path("broken.csv")));
+    let said = fails(&captures, Some(&testbed.path("broken.csv")));
     assert!(said.ends_with("broken.csv, line 2: the offset must be a whole number of bytes"));
-    let said = fails(&sites, Some(&world.path("none.csv")));
+    let said = fails(&captures, Some(&testbed.path("none.csv")));
     assert!(said.contains("none.csv: No such file"), "{said}");
 }
 
 #[test]
 fn a_truncated_capture_is_aligned_as_far_as_possible() {
-    let world = World::new(false);
-    let path = world.path("server.pcap");
+    let testbed = Testbed::new(false);
+    let path = testbed.path("server.pcap");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let Alignment { captures, report, .. } = run(&world.sites()[..2], None).unwrap();
-    assert!(captures[0].fault.as_ref().unwrap().starts_with("the capture ends in the middle"));
-    assert!(report.part(Name::D1, Way::Along).unwrap().all.bytes > STEPS * 50);
+    let Alignment { captures, report, .. } = run(&testbed.captures()[..2], None).unwrap();
+    assert!(captures[0].error.as_ref().unwrap().starts_with("the capture ends in the middle"));
+    assert!(report.part(PartName::D1, ChainDirection::Forward).unwrap().all.bytes > STEPS * 50);
 }

@@ -1,24 +1,24 @@
 use std::sync::Arc;
 
 use manyways_flows::analysis::Settings;
-use manyways_record::table::{Batch, Kind, Mask, Row, Schema};
+use manyways_record::table::{Anonymizer, Batch, Kind, Row, Schema};
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::*;
-use crate::tests::{capture, look};
-use crate::{Folder, Plan, Progress, Sources, run};
+use crate::tests::{analyze, capture};
+use crate::{Folder, Progress, RunOptions, Sources, run};
 
 /// A folder with the tables of `flows` connections, and its path.
 fn tables(flows: u8) -> (tempfile::TempDir, PathBuf) {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     fs::write(&file, capture(flows, |at| at)).unwrap();
-    let folder = place.path().join("tables");
-    look(&[file], 1, &folder);
-    (place, folder)
+    let folder = dir.path().join("tables");
+    analyze(&[file], 1, &folder);
+    (dir, folder)
 }
 
 /// The fields of each line of a file, separated by spaces or by commas; no field may contain the
@@ -39,10 +39,10 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn each_table_becomes_a_file_of_csv() {
-    let (place, folder) = tables(5);
-    let (tables, out) = (Tables::open(&folder).unwrap(), place.path().join("csv"));
+    let (dir, folder) = tables(5);
+    let (tables, out) = (Tables::open(&folder).unwrap(), dir.path().join("csv"));
     let export = Export::new(&tables, Format::Csv, None).unwrap();
-    let written = export.to_folder(&out, false).unwrap();
+    let written = export.write_folder(&out, false).unwrap();
     let known: Vec<String> = tables.names().map(|name| format!("{name}.csv")).collect();
     assert_eq!(names(&out), known);
     let rows = |name: &str| written.iter().find(|one| one.name == name).unwrap().rows;
@@ -69,14 +69,14 @@ fn one_table_is_a_stream() {
     let tables = Tables::open(&folder).unwrap();
     let mut out = Vec::new();
     let export = Export::new(&tables, Format::Csv, Some("seconds")).unwrap();
-    assert!(export.is_one());
+    assert!(export.is_single_file());
     export.write(&mut out).unwrap();
     assert!(out.starts_with(b"flow,second,down_bytes,up_bytes\n"));
     let error = Export::new(&tables, Format::Csv, Some("nothing")).err().unwrap();
     let ExportError::Name { known, .. } = error else { panic!("{error}") };
     assert!(known.contains(&"tcp".to_owned()));
-    assert!(!Export::new(&tables, Format::Csv, None).unwrap().is_one());
-    assert!(Export::new(&tables, Format::Ipfix, None).unwrap().is_one());
+    assert!(!Export::new(&tables, Format::Csv, None).unwrap().is_single_file());
+    assert!(Export::new(&tables, Format::Ipfix, None).unwrap().is_single_file());
     // A reader that has closed the output.
     struct Gone;
     impl Write for Gone {
@@ -92,10 +92,10 @@ fn one_table_is_a_stream() {
 
 #[test]
 fn tstat_has_its_logs() {
-    let (place, folder) = tables(4);
-    let (tables, out) = (Tables::open(&folder).unwrap(), place.path().join("logs"));
+    let (dir, folder) = tables(4);
+    let (tables, out) = (Tables::open(&folder).unwrap(), dir.path().join("logs"));
     let export = Export::new(&tables, Format::Tstat, None).unwrap();
-    export.to_folder(&out, false).unwrap();
+    export.write_folder(&out, false).unwrap();
     assert_eq!(names(&out), ["log_tcp_complete", "log_tcp_nocomplete", "log_udp_complete"]);
     let complete = lines(&out.join("log_tcp_complete"), ' ');
     assert_eq!((complete.len(), complete[1].len(), complete[4].len()), (5, 130, 130));
@@ -114,28 +114,29 @@ fn tstat_has_its_logs() {
 
 #[test]
 fn anonymized_values_stay_anonymized_and_are_marked() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("a.pcap");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
     fs::write(&file, capture(3, |at| at)).unwrap();
-    let folder = place.path().join("tables");
-    let settings = Settings { mask: Some([7; 32]), ..Settings::default() };
+    let folder = dir.path().join("tables");
+    let mut settings = Settings::default();
+    settings.pseudonym_key = Some([7; 32]);
     let sources = Sources::find(&[file]).unwrap();
     let mut out = Folder::create(&folder, false).unwrap();
-    let plan = Plan { settings, threads: 1 };
+    let plan = RunOptions::new(settings, 1);
     run(&sources.captures, &plan, Some(&mut out), &Progress::default()).unwrap();
     out.finish("{}").unwrap();
     let tables = Tables::open(&folder).unwrap();
     assert!(tables.is_anonymized("tcp"));
-    let out = place.path().join("out");
+    let out = dir.path().join("out");
     let log = Export::new(&tables, Format::Tstat, Some("log_tcp_complete")).unwrap();
-    log.to_file(&out, false).unwrap();
+    log.write_file(&out, false).unwrap();
     let line = &lines(&out, ' ')[1];
     assert_eq!((line[39].as_str(), line[40].as_str()), ("1", "1"));
     assert_ne!(line[0], "10.0.0.0");
     assert!(line[0].parse::<std::net::Ipv4Addr>().is_ok() && line[126].len() == 16, "{line:?}");
     let mut ipfix = Vec::new();
     let written = Export::new(&tables, Format::Ipfix, None).unwrap().write(&mut ipfix).unwrap();
-    assert_eq!((written[0].rows, written[0].left_out), (3, 0));
+    assert_eq!((written[0].rows, written[0].skipped), (3, 0));
     assert!(!ipfix.windows(4).any(|bytes| bytes == [10, 0, 0, 0]));
     // A flow has the same number in each table.
     let mut numbers = Vec::new();
@@ -153,12 +154,12 @@ fn anonymized_values_stay_anonymized_and_are_marked() {
 
 #[test]
 fn shards_are_read_as_one() {
-    let (place, folder) = tables(2);
-    let shards = place.path().join("shards");
+    let (dir, folder) = tables(2);
+    let shards = dir.path().join("shards");
     for (name, flows) in [("one", 2), ("two", 3)] {
-        let file = place.path().join(name);
+        let file = dir.path().join(name);
         fs::write(&file, capture(flows, |at| at)).unwrap();
-        look(&[file], 1, &shards.join(format!("shard={name}")));
+        analyze(&[file], 1, &shards.join(format!("shard={name}")));
     }
     // One shard has a column that the other lacks.
     let tables = Tables::open(&shards).unwrap();
@@ -180,33 +181,33 @@ fn shards_are_read_as_one() {
 
 #[test]
 fn existing_files_are_replaced_only_on_request() {
-    let (place, folder) = tables(1);
+    let (dir, folder) = tables(1);
     let tables = Tables::open(&folder).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
-    let out = place.path().join("out");
+    let out = dir.path().join("out");
     fs::create_dir(&out).unwrap();
     fs::write(out.join("tcp.csv"), "mine").unwrap();
     fs::write(out.join("other.txt"), "mine").unwrap();
     assert!(
-        matches!(export.to_folder(&out, false), Err(ExportError::Taken(path)) if path.ends_with("tcp.csv"))
+        matches!(export.write_folder(&out, false), Err(ExportError::AlreadyExists(path)) if path.ends_with("tcp.csv"))
     );
     assert_eq!(names(&out), ["other.txt", "tcp.csv"]);
-    export.to_folder(&out, true).unwrap();
+    export.write_folder(&out, true).unwrap();
     assert!(fs::read_to_string(out.join("tcp.csv")).unwrap().starts_with("flow,client,"));
     assert!(names(&out).iter().all(|name| !name.ends_with(".part")));
     let ipfix = Export::new(&tables, Format::Ipfix, None).unwrap();
-    assert!(matches!(ipfix.to_file(&out, true), Err(ExportError::Place { .. })));
+    assert!(matches!(ipfix.write_file(&out, true), Err(ExportError::WrongFileType { .. })));
     let file = out.join("other.txt");
-    assert!(matches!(ipfix.to_file(&file, false), Err(ExportError::Taken(_))));
+    assert!(matches!(ipfix.write_file(&file, false), Err(ExportError::AlreadyExists(_))));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    ipfix.to_file(&file, true).unwrap();
+    ipfix.write_file(&file, true).unwrap();
     assert!(fs::read(&file).unwrap().starts_with(&[0, 10]));
-    assert!(matches!(export.to_folder(&file, true), Err(ExportError::Place { .. })));
+    assert!(matches!(export.write_folder(&file, true), Err(ExportError::WrongFileType { .. })));
     // A failed export leaves no file.
     fs::write(folder.join("udp.parquet"), "broken").unwrap();
-    let late = place.path().join("late");
-    assert!(matches!(ipfix.to_file(&late, false), Err(ExportError::Tables(_))));
-    assert!(export.to_folder(&late, false).is_err());
+    let late = dir.path().join("late");
+    assert!(matches!(ipfix.write_file(&late, false), Err(ExportError::Tables(_))));
+    assert!(export.write_folder(&late, false).is_err());
     assert_eq!(names(&late), Vec::<String>::new());
 }
 
@@ -228,11 +229,11 @@ fn parquet_file(path: &Path, column: &str, physical: Physical, version: Option<&
 
 #[test]
 fn foreign_files_are_distinguished_from_tables() {
-    let (place, folder) = tables(1);
+    let (dir, folder) = tables(1);
     let open = |path: &Path| Tables::open(path).map(|tables| tables.names().count());
     let error = |path: &Path| open(path).unwrap_err();
-    assert!(matches!(error(&place.path().join("none")), TablesError::NoFolder(_)));
-    let other = place.path().join("other");
+    assert!(matches!(error(&dir.path().join("none")), TablesError::NotAFolder(_)));
+    let other = dir.path().join("other");
     fs::create_dir(&other).unwrap();
     assert!(matches!(error(&other), TablesError::Empty(_)));
     // A file without the name of a table is ignored.
@@ -243,29 +244,29 @@ fn foreign_files_are_distinguished_from_tables() {
     parquet_file(&folder.join("mine.parquet"), "a", Physical::INT64, None);
     assert_eq!(open(&folder).unwrap(), before);
     parquet_file(&other.join("tcp.parquet"), "a", Physical::INT64, None);
-    assert!(matches!(error(&other), TablesError::Foreign(_)));
+    assert!(matches!(error(&other), TablesError::NotATable(_)));
     parquet_file(&other.join("tcp.parquet"), "a", Physical::INT64, Some("manyways-flows/99"));
     let text = error(&other).to_string();
     assert!(
-        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/1"),
+        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/2"),
         "{text}"
     );
     fs::write(other.join("tcp.parquet"), "not Parquet").unwrap();
-    assert!(matches!(error(&other), TablesError::Broken { .. }));
+    assert!(matches!(error(&other), TablesError::Invalid { .. }));
     // A column of an unknown type.
-    parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/1"));
+    parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/2"));
     let tables = Tables::open(&other).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
     let error = export.write(io::sink()).unwrap_err();
     assert!(matches!(error, ExportError::Tables(TablesError::Column { .. })), "{error}");
     // A folder with delays only has no flows.
-    let aligned = place.path().join("aligned");
+    let aligned = dir.path().join("aligned");
     fs::create_dir(&aligned).unwrap();
     parquet_file(
         &aligned.join("delays.parquet"),
         "offset",
         Physical::INT64,
-        Some("manyways-flows/1"),
+        Some("manyways-flows/2"),
     );
     let tables = Tables::open(&aligned).unwrap();
     assert!(matches!(Export::new(&tables, Format::Tstat, None), Err(ExportError::NoFlows(_))));
@@ -295,20 +296,20 @@ impl Row for Visit {
 
 #[test]
 fn rows_of_many_pages_and_groups_keep_their_order() {
-    let place = tempfile::tempdir().unwrap();
-    let mut folder = Folder::create(place.path(), false).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut folder = Folder::create(dir.path(), false).unwrap();
     let mut expected = Vec::new();
     for group in 0..3_u64 {
         let mut batch = Batch::of::<Visit>();
         // More rows than one read or one page has.
         for number in 0..30_000 {
-            batch.push(&Visit(group * 30_000 + number), None::<&mut Mask>);
+            batch.push(&Visit(group * 30_000 + number), None::<&mut Anonymizer>);
         }
         folder.write(&Schema::of::<Visit>(), &batch).unwrap();
     }
     folder.finish("{}").unwrap();
     expected.extend(0..90_000_u64);
-    let tables = Tables::open(place.path()).unwrap();
+    let tables = Tables::open(dir.path()).unwrap();
     let mut found = Vec::new();
     let wanted = ["odd", "missing", "number"];
     let read = tables.read("visits", &wanted, |batch, kinds, shard| {

@@ -10,18 +10,18 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use manyways_unit::Time;
 use manyways_wire::capture::Interface;
 
-use super::books::{Said, What};
+use super::set_collector::{Report, WorkerMessage};
 use crate::block::Block;
 use crate::folder::FolderError;
 use crate::sets::capture_part;
 use manyways_wire::capture::pcapng_writer::{self, Direction};
 
 /// A task of the saver.
-pub(super) enum Save {
+pub(super) enum SaveTask {
     Block(Arc<Block>),
     /// A set has ended with this number of dropped packets; `next` is the start of the next set.
-    Turn {
-        missed: u64,
+    EndSet {
+        dropped: u64,
         next: Option<Time>,
     },
 }
@@ -33,15 +33,15 @@ pub(super) struct Saver {
     /// The interface of the capture.
     pub interfaces: Arc<[Interface]>,
     /// Start of the first set.
-    pub began: Time,
+    pub start: Time,
 }
 
 /// A file that is being written.
-struct Output {
+struct CaptureFile {
     file: BufWriter<File>,
     /// Buffer for one packet.
     bytes: Vec<u8>,
-    begins: Time,
+    start: Time,
     latest: Time,
     packets: u64,
 }
@@ -50,33 +50,33 @@ impl Saver {
     /// Writes until the channel closes, and reports complete files and errors.
     pub(super) fn run(
         self,
-        todo: &Receiver<Save>,
-        said: &SyncSender<Said>,
+        todo: &Receiver<SaveTask>,
+        messages: &SyncSender<WorkerMessage>,
         back: &Sender<Arc<Block>>,
     ) {
-        let (mut turn, mut begins) = (0, Some(self.began));
-        while let Some(now) = begins {
-            let set = self.set(now, turn, todo, back);
+        let (mut set_index, mut start) = (0, Some(self.start));
+        while let Some(now) = start {
+            let set = self.set(now, set_index, todo, back);
             if !matches!(set, Ok(Some(_))) {
                 // An incomplete file belongs to no set.
-                let _ = fs::remove_file(capture_part(&self.folder, now, turn));
+                let _ = fs::remove_file(capture_part(&self.folder, now, set_index));
             }
             let what = match set {
                 Ok(None) => return,
                 Ok(Some((path, next))) => {
-                    begins = next;
-                    What::Saved(path)
+                    start = next;
+                    Report::SavedFile(path)
                 }
                 Err(error) => {
-                    begins = None;
-                    What::Failed(error)
+                    start = None;
+                    Report::SaveFailed(error)
                 }
             };
             // A closed channel means that the capture has ended.
-            if said.send(Said { turn, what }).is_err() {
+            if messages.send(WorkerMessage { set_index, report: what }).is_err() {
                 return;
             }
-            turn += 1;
+            set_index += 1;
         }
     }
 
@@ -84,21 +84,21 @@ impl Saver {
     /// channel closed before the end of the set.
     fn set(
         &self,
-        begins: Time,
-        turn: u64,
-        todo: &Receiver<Save>,
+        start: Time,
+        set_index: u64,
+        todo: &Receiver<SaveTask>,
         back: &Sender<Arc<Block>>,
     ) -> Result<Option<(PathBuf, Option<Time>)>, FolderError> {
-        let path = capture_part(&self.folder, begins, turn);
+        let path = capture_part(&self.folder, start, set_index);
         let wrong = |error| FolderError::Write { path: path.clone(), error };
-        let mut output = Output::create(&path, &self.interfaces, begins).map_err(wrong)?;
+        let mut output = CaptureFile::create(&path, &self.interfaces, start).map_err(wrong)?;
         for save in todo {
             match save {
-                Save::Block(block) => {
+                SaveTask::Block(block) => {
                     output.add(&block).map_err(wrong)?;
                     back.send(block).ok();
                 }
-                Save::Turn { missed, next } => {
+                SaveTask::EndSet { dropped: missed, next } => {
                     output.finish(missed).map_err(wrong)?;
                     return Ok(Some((path, next)));
                 }
@@ -108,19 +108,19 @@ impl Saver {
     }
 }
 
-impl Output {
+impl CaptureFile {
     fn create(path: &Path, interfaces: &[Interface], begins: Time) -> io::Result<Self> {
         // Readable by the owner only, because packets contain private communication.
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut bytes = Vec::new();
         pcapng_writer::section(&mut bytes);
-        for Interface { name, link, snap, .. } in interfaces {
+        for Interface { name, link, snap_length: snap, .. } in interfaces {
             pcapng_writer::interface(&mut bytes, name, link.0, *snap);
         }
         let mut file = BufWriter::new(file);
         file.write_all(&bytes)?;
-        Ok(Self { file, bytes, begins, latest: begins, packets: 0 })
+        Ok(Self { file, bytes, start: begins, latest: begins, packets: 0 })
     }
 
     fn add(&mut self, block: &Block) -> io::Result<()> {
@@ -146,10 +146,10 @@ impl Output {
         Ok(())
     }
 
-    fn finish(mut self, missed: u64) -> io::Result<()> {
+    fn finish(mut self, dropped: u64) -> io::Result<()> {
         self.bytes.clear();
-        let (begins, ends) = (self.begins.as_nanos(), self.latest.as_nanos());
-        pcapng_writer::statistics(&mut self.bytes, begins, ends, self.packets, missed);
+        let (start, end) = (self.start.as_nanos(), self.latest.as_nanos());
+        pcapng_writer::statistics(&mut self.bytes, start, end, self.packets, dropped);
         self.file.write_all(&self.bytes)?;
         self.file.flush()
     }

@@ -11,12 +11,12 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::MASKED;
+use super::ANONYMIZED_KEY;
 
 /// Number of rows read at once.
-const ROWS: usize = 1 << 13;
+const BATCH_ROWS: usize = 1 << 13;
 /// Metadata keys of the schema version, as written by this program and by Arrow.
-const VERSIONS: [&str; 2] = ["manyways.schema", "schema"];
+const VERSION_KEYS: [&str; 2] = ["manyways.schema", "schema"];
 
 /// A Parquet file.
 pub(crate) struct Reader {
@@ -51,16 +51,16 @@ impl Reader {
     pub(crate) fn version(&self) -> Option<&str> {
         let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
         let is_ours = |value: &&str| value.starts_with("manyways-flows/");
-        VERSIONS.iter().find_map(|key| {
+        VERSION_KEYS.iter().find_map(|key| {
             let mut values = notes.iter().filter(|note| note.key == *key);
             values.find_map(|note| note.value.as_deref().filter(is_ours))
         })
     }
 
     /// Whether the file is marked as anonymized.
-    pub(crate) fn is_masked(&self) -> bool {
+    pub(crate) fn is_anonymized(&self) -> bool {
         let notes = self.reader.metadata().file_metadata().key_value_metadata();
-        notes.is_some_and(|notes| notes.iter().any(|note| note.key == MASKED))
+        notes.is_some_and(|notes| notes.iter().any(|note| note.key == ANONYMIZED_KEY))
     }
 
     /// The columns in file order.
@@ -77,14 +77,14 @@ impl Reader {
     ) -> Result<io::Result<()>> {
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group)?;
-            let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+            let mut remaining = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
             let column = |place: &Option<usize>| {
-                place.map(|place| group.get_column_reader(place)).transpose()
+                place.map(|index| group.get_column_reader(index)).transpose()
             };
             let mut columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
-            while left > 0 {
-                let rows = left.min(ROWS);
-                left -= rows;
+            while remaining > 0 {
+                let rows = remaining.min(BATCH_ROWS);
+                remaining -= rows;
                 let values = columns.iter_mut().map(|column| match column {
                     Some(column) => values(column, rows),
                     None => Ok(Values { present: vec![false; rows], data: Data::Flag(Vec::new()) }),
@@ -122,12 +122,12 @@ fn kind(physical: Physical, logical: Option<&LogicalType>) -> Option<Kind> {
 /// The next rows of a column.
 fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
     match column {
-        ColumnReader::Int64ColumnReader(column) => next(column, rows, Data::Whole),
-        ColumnReader::DoubleColumnReader(column) => next(column, rows, Data::Number),
-        ColumnReader::BoolColumnReader(column) => next(column, rows, Data::Flag),
+        ColumnReader::Int64ColumnReader(column) => read_values(column, rows, Data::Integer),
+        ColumnReader::DoubleColumnReader(column) => read_values(column, rows, Data::Number),
+        ColumnReader::BoolColumnReader(column) => read_values(column, rows, Data::Flag),
         ColumnReader::ByteArrayColumnReader(column) => {
             let mut fault = None;
-            let values = next(column, rows, |texts: Vec<ByteArray>| {
+            let values = read_values(column, rows, |texts: Vec<ByteArray>| {
                 let (mut all, mut ends) = (String::new(), Vec::with_capacity(texts.len()));
                 for text in &texts {
                     match text.as_utf8() {
@@ -144,7 +144,7 @@ fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
     }
 }
 
-fn next<T: DataType>(
+fn read_values<T: DataType>(
     column: &mut ColumnReaderImpl<T>,
     rows: usize,
     data: impl FnOnce(Vec<T::T>) -> Data,

@@ -3,47 +3,47 @@
 use manyways_unit::{Span, Time};
 
 /// Minimum step back of the clock that starts a new set.
-const STEP: Span = Span::from_secs(2);
+const MIN_STEP_BACK: Span = Span::from_secs(2);
 
 /// Sets end at multiples of a period since the Unix epoch, so that hourly sets begin at full hours.
 /// The first set may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rotation {
-    every: Span,
-    begins: Time,
-    ends: Time,
+    period: Span,
+    start: Time,
+    end: Time,
 }
 
 impl Rotation {
     /// Creates a rotation whose first set begins at `now`.
-    pub(crate) fn new(every: Span, now: Time) -> Self {
-        let every = every.max(Span::from_nanos(1));
-        Self { every, begins: now, ends: before(now, every) + every }
+    pub(crate) fn new(interval: Span, now: Time) -> Self {
+        let interval = interval.max(Span::from_nanos(1));
+        Self { period: interval, start: now, end: period_start(now, interval) + interval }
     }
 
     /// End of the current set.
-    pub(crate) fn ends(&self) -> Time {
-        self.ends
+    pub(crate) fn end(&self) -> Time {
+        self.end
     }
 
     /// Whether the current set has ended. A clock that was set back ends it as well, so that events
     /// are in the set of their time.
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        now >= self.ends || now + STEP < self.begins
+        now >= self.end || now + MIN_STEP_BACK < self.start
     }
 
     /// Starts the next set and returns its start, which may be before `now` if the host slept.
-    pub(crate) fn turn(&mut self, now: Time) -> Time {
-        let next = Self::new(self.every, now);
-        let begins = if now >= self.ends { before(now, self.every) } else { now };
-        *self = Self { begins, ..next };
-        begins
+    pub(crate) fn rotate(&mut self, now: Time) -> Time {
+        let next = Self::new(self.period, now);
+        let start = if now >= self.end { period_start(now, self.period) } else { now };
+        *self = Self { start, ..next };
+        start
     }
 }
 
-/// The last multiple of `every` that is not after `now`.
-fn before(now: Time, every: Span) -> Time {
-    Time::from_nanos(now.as_nanos() - now.as_nanos() % every.as_nanos())
+/// The last multiple of `interval` that is not after `now`.
+fn period_start(now: Time, interval: Span) -> Time {
+    Time::from_nanos(now.as_nanos() - now.as_nanos() % interval.as_nanos())
 }
 
 #[cfg(test)]
@@ -59,13 +59,13 @@ mod tests {
     #[test]
     fn sets_begin_at_round_times() {
         let mut rotation = Rotation::new(Span::from_secs(300), at(1_000));
-        assert_eq!(rotation.ends(), at(1_200));
+        assert_eq!(rotation.end(), at(1_200));
         assert!(!rotation.is_due(at(1_199)) && rotation.is_due(at(1_200)));
-        assert_eq!((rotation.turn(at(1_201)), rotation.ends()), (at(1_200), at(1_500)));
+        assert_eq!((rotation.rotate(at(1_201)), rotation.end()), (at(1_200), at(1_500)));
         // The host slept.
-        assert_eq!((rotation.turn(at(9_100)), rotation.ends()), (at(9_000), at(9_300)));
+        assert_eq!((rotation.rotate(at(9_100)), rotation.end()), (at(9_000), at(9_300)));
         // Exactly at the end of the set.
-        assert_eq!((rotation.turn(at(9_300)), rotation.ends()), (at(9_300), at(9_600)));
+        assert_eq!((rotation.rotate(at(9_300)), rotation.end()), (at(9_300), at(9_600)));
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         let mut rotation = Rotation::new(Span::from_secs(300), at(1_200));
         assert!(!rotation.is_due(at(1_199)));
         assert!(rotation.is_due(at(700)));
-        assert_eq!((rotation.turn(at(700)), rotation.ends()), (at(700), at(900)));
+        assert_eq!((rotation.rotate(at(700)), rotation.end()), (at(700), at(900)));
         assert!(!rotation.is_due(at(700)));
     }
 
@@ -87,10 +87,10 @@ mod tests {
             let mut rotation = Rotation::new(Span::from_nanos(every), first);
             for now in times.into_iter().map(Time::from_nanos) {
                 if rotation.is_due(now) {
-                    let begins = rotation.turn(now);
-                    prop_assert!(begins <= now);
+                    let start = rotation.rotate(now);
+                    prop_assert!(start <= now);
                 }
-                prop_assert!(now < rotation.ends() && !rotation.is_due(now));
+                prop_assert!(now < rotation.end() && !rotation.is_due(now));
             }
         }
     }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueHint;
 use manyways_proto::policy::{Policy, PolicyError, Warning};
-use manyways_unit::human::counted;
+use manyways_record::document;
+use manyways_unit::human::count_with_noun;
 use serde::Serialize;
 
 use super::policy;
@@ -20,14 +21,14 @@ Examples:
   manyways bond check policy.toml
   manyways bond check --strict --json policy.toml
 
-Exit codes: 0 it reads, 1 it does not (with --strict also: there are warnings), 2 usage.
+Exit code: 0; 1 when the policy has an error, or a warning with --strict; 2 for invalid arguments.
 
 docs/bond-policy.md describes policies.")]
 pub struct Args {
     /// The policy.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Fail where there are warnings.
+    /// Fail if there are warnings.
     #[arg(long)]
     strict: bool,
     /// Print one JSON object.
@@ -38,25 +39,26 @@ pub struct Args {
 /// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
-    schema: &'static str,
     valid: bool,
     rules: Vec<String>,
-    error: Option<Remark>,
-    warnings: Vec<Remark>,
+    error: Option<Diagnostic>,
+    warnings: Vec<Diagnostic>,
 }
 
+document!(Report, "manyways.bond-check/2");
+
 #[derive(Serialize)]
-struct Remark {
+struct Diagnostic {
     /// From 1; 0 for the default policy.
     line: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
-    sentence: String,
+    message: String,
     hint: Option<String>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let text = policy::text(&args.file)?;
+    let text = policy::read_text(&args.file)?;
     let read = Policy::parse(&text);
     let warnings = match &read {
         Ok(policy) => policy::warnings(policy),
@@ -64,32 +66,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let passes = read.is_ok() && (warnings.is_empty() || !args.strict);
     if args.json {
-        println!("{}", serde_json::to_string(&report(&read, &warnings))?);
+        print!("{}", document::to_json(&report(&read, &warnings))?);
     } else {
         let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
         policy::print_warnings(&args.file, &warnings);
-        let rules = counted(policy.rules().count(), "rule");
-        let warnings = counted(warnings.len(), "warning");
+        let rules = count_with_noun(policy.rules().count(), "rule");
+        let warnings = count_with_noun(warnings.len(), "warning");
         println!("{}: {rules}, {warnings}", args.file.display());
     }
     Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn report(read: &Result<Policy, PolicyError>, warnings: &[Warning]) -> Report {
-    let warnings = warnings.iter().map(|warning| Remark {
+    let warnings = warnings.iter().map(|warning| Diagnostic {
         line: warning.line,
         column: None,
-        sentence: warning.sentence.clone(),
+        message: warning.message.clone(),
         hint: warning.hint.clone(),
     });
     Report {
-        schema: "manyways.bond-check/1",
         valid: read.is_ok(),
         rules: read.iter().flat_map(Policy::rules).map(str::to_owned).collect(),
-        error: read.as_ref().err().map(|error| Remark {
+        error: read.as_ref().err().map(|error| Diagnostic {
             line: error.line,
             column: Some(error.column),
-            sentence: error.sentence.clone(),
+            message: error.message.clone(),
             hint: error.hint.clone(),
         }),
         warnings: warnings.collect(),

@@ -5,9 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use manyways_net::bond::client::Client;
-use manyways_net::bond::event::BondEvent;
-use manyways_net::bond::journal::Journal;
+use manyways_net::bond::{BondEvent, Client, Journal};
 use manyways_record::event::{Header, Record, line};
 use tokio::sync::mpsc;
 
@@ -21,7 +19,7 @@ pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
         let file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
-        out.write_all(line(&header).as_bytes())?;
+        out.write_all(header.line().as_bytes())?;
         out.flush()?;
         Ok(out)
     };

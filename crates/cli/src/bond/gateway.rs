@@ -6,23 +6,21 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::ValueHint;
-use manyways_net::bond::allow::AllowFile;
 use manyways_net::bond::control::{
     BondRole, ControlRequest, ControlResponse, ControlServer, ControlSocketError,
 };
-use manyways_net::bond::gateway::{Gateway, GatewayError, GatewayOptions, StatusHandle};
-use manyways_net::bond::metrics;
+use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, StatusHandle, metrics};
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_sys::privilege;
 use manyways_unit::Prefix;
 
-use super::{keygen, listening};
+use super::{keygen, listen};
 use crate::failure::Failure;
 
-/// Run the end of a bond that is on a server.
+/// Run a gateway: the server side of a bond.
 ///
-/// It authenticates clients by the keys in the allow file, and connects them to the public internet:
-/// to private networks and to this server itself only with --permit.
+/// Authenticates clients by the keys in the allow file, and forwards their traffic to the public
+/// internet. Private networks and this server itself need --permit.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,8 +32,8 @@ The allow file has a line for each client: its public key, a name, and limits th
 defaults, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. The file is read again when it changes;
 the sessions of removed keys end.")]
 pub struct Args {
-    /// Where to listen. May be given more than once.
-    #[arg(long, value_name = "ADDR:PORT", required = true, value_parser = listening::anywhere)]
+    /// Address and port to listen on. May be given more than once.
+    #[arg(long, value_name = "ADDR:PORT", required = true, value_parser = listen::parse_public)]
     listen: Vec<SocketAddr>,
     /// The gateway's private key, as `manyways bond keygen` makes it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -46,11 +44,11 @@ pub struct Args {
     /// Let clients connect to this private network or address too. May be given more than once.
     #[arg(long, value_name = "PREFIX")]
     permit: Vec<Prefix>,
-    /// The gateway's name, for `manyways bond status --gateway`, where several run on a host.
+    /// Name of the gateway for `manyways bond status --gateway`, if several run on this host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Serve metrics for Prometheus here, at /metrics.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::parse_local)]
     metrics: Option<SocketAddr>,
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
@@ -69,7 +67,7 @@ fn control(name: &str, user: Option<&str>, status: StatusHandle) -> Result<Optio
                 ControlRequest::Status => ControlResponse::GatewayStatus(status.status()),
                 ControlRequest::Why(_) | ControlRequest::Delay(_) => ControlResponse::Refused {
                     message: "a gateway has no policy".to_owned(),
-                    hint: Some("ask the client".to_owned()),
+                    hint: Some("run the command on the device with the client".to_owned()),
                 },
             };
             response.into()
@@ -91,7 +89,7 @@ fn listen_failure(error: GatewayError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         GatewayError::Listen(at, why) => {
-            failure.hint(listening::hint(at, &why, "is another gateway running there already?"))
+            failure.hint(listen::hint(at, &why, "is another gateway already running on this port?"))
         }
         _ => failure,
     }
@@ -109,8 +107,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
-    super::local(async move {
-        let stop = super::stopped()?;
+    super::run_local(async move {
+        let stop = super::stop_signal()?;
         let mut options = GatewayOptions::new(args.listen, key, allow);
         options.egress = EgressFilter::new(args.permit);
         let gateway = Gateway::bind(options).map_err(listen_failure)?;

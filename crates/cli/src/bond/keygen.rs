@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueHint;
-use manyways_net::bond::key::{KeyError, PrivateKey};
+use manyways_net::bond::{KeyError, PrivateKey};
+use manyways_record::document;
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -18,9 +20,9 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   manyways bond keygen phone.key           make a key
-  manyways bond keygen --show phone.key    print the public key of one that is there")]
+  manyways bond keygen --show phone.key    print the public key of an existing private key")]
 pub struct Args {
-    /// Where the private key goes. A file that is there already is never overwritten.
+    /// File for the private key. An existing file is never overwritten.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Only print the public key that belongs to the private key in FILE.
@@ -31,23 +33,26 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(Serialize)]
+struct PublicKey<'a> {
+    public_key: String,
+    file: &'a Path,
+}
+
+document!(PublicKey<'_>, "manyways.bond.key/1");
+
 pub fn run(args: &Args) -> Result<ExitCode> {
     let key = match args.show {
         true => read(&args.file)?,
         false => {
-            let key = PrivateKey::generate().map_err(words)?;
-            key.write(&args.file).map_err(|error| not_written(&args.file, error))?;
+            let key = PrivateKey::generate().map_err(key_failure)?;
+            key.write(&args.file).map_err(|error| write_failure(&args.file, error))?;
             key
         }
     };
     let public = key.public().to_string();
     if args.json {
-        let document = serde_json::json!({
-            "schema": "manyways.bond.key/1",
-            "public_key": public,
-            "file": args.file,
-        });
-        println!("{document}");
+        print!("{}", document::to_json(&PublicKey { public_key: public, file: &args.file })?);
     } else {
         println!("{public}");
     }
@@ -56,23 +61,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// Reads a private key. Errors have hints for the user.
 pub fn read(file: &Path) -> Result<PrivateKey> {
-    Ok(PrivateKey::read(file).map_err(words)?)
+    Ok(PrivateKey::read(file).map_err(key_failure)?)
 }
 
 /// Converts the error of a write. A new file is "not found" if its folder does not exist.
-fn not_written(file: &Path, error: KeyError) -> Failure {
+fn write_failure(file: &Path, error: KeyError) -> Failure {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     match (&error, folder) {
         (KeyError::File(_, why), Some(folder)) if why.kind() == io::ErrorKind::NotFound => {
             let folder = folder.display();
-            Failure::new(format!("{}: the folder {folder} is not there", file.display()))
+            Failure::new(format!("{}: the folder {folder} does not exist", file.display()))
                 .hint(format!("make it with `mkdir -p {folder}`"))
         }
-        _ => words(error),
+        _ => key_failure(error),
     }
 }
 
-fn words(error: KeyError) -> Failure {
+fn key_failure(error: KeyError) -> Failure {
     let hint = match &error {
         KeyError::File(path, _) if path.is_dir() => {
             let file = path.join("phone.key");
@@ -84,15 +89,11 @@ fn words(error: KeyError) -> Failure {
         KeyError::File(path, why) if why.kind() == io::ErrorKind::NotFound => {
             Some(format!("make a key with `manyways bond keygen {}`", path.display()))
         }
-        KeyError::Open(path) => Some(format!("chmod 600 {}", path.display())),
+        KeyError::InsecurePermissions(path) => Some(format!("chmod 600 {}", path.display())),
         KeyError::NotAKey(_) => {
             Some("name the file that `manyways bond keygen FILE` made".to_owned())
         }
         _ => None,
     };
-    let failure = Failure::new(error.to_string());
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(error.to_string()).maybe_hint(hint)
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use manyways_net::bond::usage::state_folder;
+use manyways_net::bond::state_folder;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_sys::tproxy::{self, Names};
 
@@ -16,34 +16,34 @@ use crate::failure::Failure;
 /// Resolves the name of the gateway. If that fails, the stored addresses are used: a host at a
 /// former address cannot impersonate the gateway without its key. Without stored addresses, a
 /// lookup that fails temporarily is repeated until it succeeds.
-pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
+pub fn resolve(gateway: &str) -> Result<Vec<SocketAddr>> {
     let mut waits = false;
     loop {
         let error = match gateway.to_socket_addrs() {
             Ok(found) => {
                 let found: Vec<SocketAddr> = found.collect();
-                remember(gateway, &found);
+                store(gateway, &found);
                 return Ok(found);
             }
             Err(error) => error,
         };
-        let last = file().map(|file| remembered(&file, gateway)).unwrap_or_default();
+        let last = store_path().map(|file| load(&file, gateway)).unwrap_or_default();
         if !last.is_empty() {
             let words: Vec<String> = last.iter().map(ToString::to_string).collect();
             tracing::warn!(
-                "the gateway {gateway:?} is not found ({error}): it is tried where it was last, at {}",
+                "the gateway {gateway:?} cannot be resolved ({error}): trying its last known addresses, {}",
                 words.join(", ")
             );
             return Ok(last);
         }
-        if !is_for_now(&error) {
+        if !is_temporary(&error) {
             return Err(failure(gateway, &error).into());
         }
         if !waits {
-            eprintln!("manyways: the gateway {gateway:?} is not found yet: {error}");
+            eprintln!("manyways: the gateway {gateway:?} cannot be resolved yet: {error}");
             eprintln!(
-                "hint: {}; Ctrl-C ends that",
-                hint("it is asked for again until it is found")
+                "hint: {}; Ctrl-C stops the client",
+                hint("the lookup is repeated until it succeeds")
             );
         }
         waits = true;
@@ -52,23 +52,25 @@ pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
 }
 
 /// Whether a resolver error is temporary. The error is only a text, of glibc or of musl.
-fn is_for_now(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     let words = error.to_string();
     ["Temporary failure in name resolution", "Try again"].iter().any(|end| words.ends_with(end))
 }
 
 /// Stores the addresses of a name in place of earlier ones.
-pub fn remember(gateway: &str, found: &[SocketAddr]) {
+pub fn store(gateway: &str, found: &[SocketAddr]) {
     // An address need not be resolved.
-    let Some(file) = file().filter(|_| gateway.parse::<SocketAddr>().is_err()) else { return };
+    let Some(file) = store_path().filter(|_| gateway.parse::<SocketAddr>().is_err()) else {
+        return;
+    };
     if let Err(error) = write(&file, gateway, found) {
-        tracing::debug!("where the gateway is cannot be remembered: {}: {error}", file.display());
+        tracing::debug!("cannot store the gateway's addresses: {}: {error}", file.display());
     }
 }
 
 fn failure(gateway: &str, error: &io::Error) -> Failure {
-    let failure = Failure::new(format!("the gateway {gateway:?} is not found: {error}"));
-    let usual = "it is a host and a port, like gw.example:4433";
+    let failure = Failure::new(format!("the gateway {gateway:?} cannot be resolved: {error}"));
+    let usual = "write a host and a port, like gw.example:4433";
     failure.hint(match error.kind() {
         io::ErrorKind::InvalidInput => usual.to_owned(),
         _ => hint(usual),
@@ -78,29 +80,29 @@ fn failure(gateway: &str, error: &io::Error) -> Failure {
 /// Returns the hint for a name that is not found: `usual`, unless rules of a killed client remain.
 fn hint(usual: &str) -> String {
     let names = Names::default();
-    if !tproxy::is_left(&names) {
+    if !tproxy::has_leftover(&names) {
         return usual.to_owned();
     }
     format!(
-        "the rules of a client that was killed may refuse the question: `nft delete table inet {}` \
-         takes them away",
+        "packet filter rules of a killed client may block the lookup: `nft delete table inet {}` \
+         removes them",
         names.nft
     )
 }
 
 /// Returns the path of the file. Each line contains a name and its addresses.
-fn file() -> Option<PathBuf> {
+fn store_path() -> Option<PathBuf> {
     Some(state_folder()?.join("gateways"))
 }
 
-fn remembered(file: &Path, gateway: &str) -> Vec<SocketAddr> {
+fn load(file: &Path, gateway: &str) -> Vec<SocketAddr> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(gateway)?.strip_prefix(' '));
     line.into_iter().flat_map(str::split_whitespace).filter_map(|at| at.parse().ok()).collect()
 }
 
 fn write(file: &Path, gateway: &str, found: &[SocketAddr]) -> io::Result<()> {
-    let mut old = remembered(file, gateway);
+    let mut old = load(file, gateway);
     let mut found = found.to_vec();
     // A resolver may change the order each time.
     old.sort();
@@ -131,12 +133,12 @@ mod tests {
         let file = folder.path().join("state/gateways");
         let at = |text: &str| vec![text.parse::<SocketAddr>().unwrap()];
         let (one, two) = ("gw.example:4433", "gw.example:443");
-        assert_eq!(remembered(&file, one), []);
+        assert_eq!(load(&file, one), []);
         write(&file, one, &at("192.0.2.1:4433")).unwrap();
         write(&file, two, &at("192.0.2.2:443")).unwrap();
         write(&file, one, &at("[2001:db8::1]:4433")).unwrap();
-        assert_eq!(remembered(&file, one), at("[2001:db8::1]:4433"));
-        assert_eq!(remembered(&file, two), at("192.0.2.2:443"));
-        assert_eq!(remembered(&file, "gw.example"), []);
+        assert_eq!(load(&file, one), at("[2001:db8::1]:4433"));
+        assert_eq!(load(&file, two), at("192.0.2.2:443"));
+        assert_eq!(load(&file, "gw.example"), []);
     }
 }

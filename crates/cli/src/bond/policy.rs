@@ -4,42 +4,39 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use manyways_net::bond::enforcer::PolicyEnforcer;
+use manyways_net::bond::PolicyEnforcer;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
-use manyways_proto::sched::{Kind, PathId};
+use manyways_proto::sched::{PathId, SchedulerKind};
 use manyways_sys::interface;
 
 use crate::failure::Failure;
 
 /// Returns the policy of a client without a policy file: a default with this scheduler.
-pub fn default_policy(scheduler: Option<Kind>) -> Policy {
+pub fn default_policy(scheduler: Option<SchedulerKind>) -> Policy {
     let text = format!("[default]\nscheduler = \"{}\"\n", scheduler.unwrap_or_default());
     // The policy file uses the same names of schedulers.
     Policy::parse(&text).unwrap_or_default()
 }
 
 pub fn read(path: &Path) -> Result<Policy, Failure> {
-    let text = text(path)?;
+    let text = read_text(path)?;
     Policy::parse(&text).map_err(|error| failure(path, &error))
 }
 
 /// Reads the text of a policy file.
-pub fn text(path: &Path) -> Result<String, Failure> {
+pub fn read_text(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::new(format!("the policy {} cannot be read: {error}", path.display()))
-            .hint("docs/bond-policy.md has some to copy")
+            .hint("docs/bond-policy.md has example policies to copy")
     })
 }
 
 /// Converts an error of a policy, with its line and column.
 pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     let (line, column) = (error.line, error.column);
-    let words = format!("{}:{line}:{column}: {}", path.display(), error.sentence);
-    match &error.hint {
-        Some(hint) => Failure::new(words).hint(hint.clone()),
-        None => Failure::new(words),
-    }
+    let words = format!("{}:{line}:{column}: {}", path.display(), error.message);
+    Failure::new(words).maybe_hint(error.hint.clone())
 }
 
 /// Returns probable mistakes of a policy on this host.
@@ -53,17 +50,17 @@ fn paths() -> Vec<PathFacts> {
     found.retain(|found| found.kind != interface::Kind::Loopback);
     let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
         metered: found.metered.is_metered(),
-        ..PathFacts::new(PathId(id), found.name, found.kind.word())
+        ..PathFacts::new(PathId(id), found.name, found.kind.name())
     });
     paths.collect()
 }
 
 pub fn print_warnings(path: &Path, warnings: &[Warning]) {
     for warning in warnings {
-        let (file, sentence) = (path.display(), &warning.sentence);
+        let (file, message) = (path.display(), &warning.message);
         match warning.line {
-            0 => eprintln!("warning: {file}: the default: {sentence}"),
-            line => eprintln!("warning: {file}:{line}: {sentence}"),
+            0 => eprintln!("warning: {file}: the default: {message}"),
+            line => eprintln!("warning: {file}:{line}: {message}"),
         }
         if let Some(hint) = &warning.hint {
             eprintln!("hint: {hint}");
@@ -103,7 +100,7 @@ pub async fn watch_file(path: PathBuf, enforcer: PolicyEnforcer, quiet: bool) {
             }
             Err(failure) => {
                 eprintln!("manyways: {failure}; the previous policy stays in force");
-                if let Some(hint) = failure.hinted() {
+                if let Some(hint) = failure.hint_text() {
                     eprintln!("hint: {hint}");
                 }
             }

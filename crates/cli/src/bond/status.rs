@@ -10,6 +10,7 @@ use anyhow::Result;
 use manyways_net::bond::control::{
     self, BondRole, ControlRequest, ControlResponse, ControlSocketError,
 };
+use manyways_record::document;
 
 use crate::failure::Failure;
 use crate::output;
@@ -26,10 +27,10 @@ Examples:
 
 docs/bond-status.md explains each value.")]
 pub struct Args {
-    /// The client's name, where it has one: `bond client --name`.
+    /// Name of the client or gateway, as given with --name.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
-    /// Ask a gateway that runs here, not a client.
+    /// Show a gateway that runs on this host, not a client.
     #[arg(long)]
     gateway: bool,
     /// Print one JSON object.
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             true => output::screen(&text),
             false => output::text(&text),
         }
-        if !again || output::is_lost() {
+        if !again || output::has_failed() {
             break;
         }
         std::thread::sleep(Duration::from_secs(1));
@@ -63,13 +64,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn text(args: &Args) -> Result<String> {
     let role = if args.gateway { BondRole::Gateway } else { BondRole::Client };
     let response = control::ask(role, &args.name, &ControlRequest::Status).map_err(failure)?;
-    let json = |text: serde_json::Result<String>| text.map(|text| text + "\n");
     Ok(match response {
-        ControlResponse::Status(status) if args.json => json(serde_json::to_string(&status))?,
+        ControlResponse::Status(status) if args.json => document::to_json(&*status)?,
         ControlResponse::Status(status) => screen::client(&status),
-        ControlResponse::GatewayStatus(status) if args.json => {
-            json(serde_json::to_string(&status))?
-        }
+        ControlResponse::GatewayStatus(status) if args.json => document::to_json(&status)?,
         ControlResponse::GatewayStatus(status) => screen::gateway(&status),
         response => return Err(unexpected(response).into()),
     })
@@ -80,13 +78,13 @@ pub fn failure(error: ControlSocketError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         ControlSocketError::NotRunning { role, name } if control::is_run_by_root(role, &name) => {
-            failure.hint("root runs one of that name: ask as root, as with sudo")
+            failure.hint("root runs a process with this name: run this command as root, for example with sudo")
         }
         ControlSocketError::NotRunning { role: BondRole::Client, .. } => {
-            failure.hint("start one with `manyways bond client`, as the same user; --name names it")
+            failure.hint("start a client with `manyways bond client`, as the same user; --name selects another client")
         }
         ControlSocketError::NotRunning { .. } => failure
-            .hint("start one with `manyways bond gateway`, as the same user; --name names it"),
+            .hint("start a gateway with `manyways bond gateway`, as the same user; --name selects another gateway"),
         ControlSocketError::InvalidName(_) => failure.code(2),
         _ => failure,
     }
@@ -95,11 +93,8 @@ pub fn failure(error: ControlSocketError) -> Failure {
 /// Converts a response that does not answer the request.
 pub fn unexpected(response: ControlResponse) -> Failure {
     match response {
-        ControlResponse::Refused { message, hint } => match hint {
-            Some(hint) => Failure::new(message).hint(hint),
-            None => Failure::new(message),
-        },
+        ControlResponse::Refused { message, hint } => Failure::new(message).maybe_hint(hint),
         _ => Failure::new("the answer does not match the request")
-            .hint("is it another version of manyways?"),
+            .hint("does the other process run another version of manyways?"),
     }
 }

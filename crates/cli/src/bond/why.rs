@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueEnum;
 use manyways_net::bond::control::{self, BondRole, ControlRequest, ControlResponse};
-use manyways_net::bond::why::{WhyQuery, WhyReport};
+use manyways_net::bond::{WhyQuery, WhyReport};
+use manyways_record::document;
 use manyways_unit::human::{self, printable};
 
 use super::client::parse_user;
@@ -15,8 +16,9 @@ use crate::failure::Failure;
 
 /// Explain which networks a destination uses, and which rule selects them.
 ///
-/// The running client answers, because its policy also depends on the current state of its networks.
-/// A property of the application that is not given is unknown, and matches no rule that needs it.
+/// The running client answers, because its policy also depends on the current state of its
+/// networks. A rule that depends on a property of the application (--process, --user, --cgroup)
+/// does not match unless the option is given.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,28 +26,28 @@ Examples:
   manyways bond why 192.0.2.1:3478 --protocol udp --process zoom
   manyways bond why example.com --bytes 2MB")]
 pub struct Args {
-    /// A host by its name or address, and a port [default: 443]; or a URL of http or https
-    #[arg(value_name = "HOST[:PORT]", value_parser = destination)]
-    to: Destination,
-    /// The address that the name stands for.
+    /// Name or address of a host, and a port [default: 443]; or an http:// or https:// URL
+    #[arg(value_name = "HOST[:PORT]", value_parser = parse_destination)]
+    destination: Destination,
+    /// IP address of the host, if the destination is a name.
     #[arg(long, value_name = "ADDR")]
     address: Option<IpAddr>,
     /// Transport protocol.
-    #[arg(long, value_enum, default_value_t = Carried::Tcp)]
-    protocol: Carried,
+    #[arg(long, value_enum, default_value_t = Protocol::Tcp)]
+    protocol: Protocol,
     /// File name of the program that connects.
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
-    /// The user who runs it, by name or number.
+    /// User who runs the program, by name or number.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Its control group.
+    /// Control group of the program.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// How much has flowed already.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Bytes that the connection has already transferred.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     bytes: Option<u64>,
-    /// The client's name, where it has one: `bond client --name`.
+    /// Name of the client: `bond client --name`.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Print one JSON object.
@@ -54,7 +56,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Carried {
+enum Protocol {
     Tcp,
     Udp,
 }
@@ -65,9 +67,9 @@ struct Destination {
     port: u16,
 }
 
-fn destination(text: &str) -> Result<Destination, String> {
+fn parse_destination(text: &str) -> Result<Destination, String> {
     let text = match text.split_once("://") {
-        Some((scheme, rest)) => &of_url(scheme, rest)?,
+        Some((scheme, rest)) => &parse_url(scheme, rest)?,
         None => text,
     };
     let host = |host: &str| {
@@ -85,17 +87,17 @@ fn destination(text: &str) -> Result<Destination, String> {
         None => (text, 443),
     };
     if name.is_empty() || name.contains(['/', ' ', ':']) && !name.starts_with('[') {
-        return Err("it is a host and a port, like www.example.com:443".to_owned());
+        return Err("write a host and a port, like www.example.com:443".to_owned());
     }
     Ok(Destination { host: host(name), port })
 }
 
 /// Returns the host and the port of a URL. The default port depends on the scheme.
-fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
+fn parse_url(scheme: &str, rest: &str) -> Result<String, String> {
     let port = match scheme.to_ascii_lowercase().as_str() {
         "http" => 80,
         "https" => 443,
-        _ => return Err("give the host and the port, like www.example.com:443".to_owned()),
+        _ => return Err("write the host and the port, like www.example.com:443".to_owned()),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // The user information does not matter.
@@ -105,7 +107,7 @@ fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
     Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
 }
 
-fn size(text: &str) -> Result<u64, String> {
+fn parse_size(text: &str) -> Result<u64, String> {
     human::bytes(text).map(|size| size.as_bytes()).map_err(|error| error.to_string())
 }
 
@@ -116,10 +118,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     })?;
     let is_number = args.user.as_deref().is_some_and(|user| user.parse::<u32>().is_ok());
     let query = WhyQuery {
-        domain: args.to.host.clone().err(),
-        address: args.to.host.ok().or(args.address),
-        port: args.to.port,
-        is_udp: args.protocol == Carried::Udp,
+        domain: args.destination.host.clone().err(),
+        address: args.destination.host.ok().or(args.address),
+        port: args.destination.port,
+        is_udp: args.protocol == Protocol::Udp,
         process: args.process,
         user: args.user.filter(|_| !is_number),
         uid,
@@ -130,60 +132,60 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let response = control::ask(BondRole::Client, &args.name, &request).map_err(failure)?;
     let ControlResponse::Why(why) = response else { return Err(unexpected(response).into()) };
     if args.json {
-        println!("{}", serde_json::to_string(&why)?);
+        print!("{}", document::to_json(&*why)?);
     } else {
-        print!("{}", words(&why));
+        print!("{}", report_text(&why));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn words(why: &WhyReport) -> String {
+fn report_text(report: &WhyReport) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         // Rules, names and labels may contain control characters.
         text += &printable(&words);
         text.push('\n');
     };
-    if let Some(words) = &why.not_intercepted {
+    if let Some(words) = &report.not_intercepted {
         line(format!("not intercepted: {words}"));
-        if !why.has_proxy {
+        if !report.has_proxy {
             return text;
         }
-        line("through the client's proxy (--socks, --http-proxy):".to_owned());
+        line("if the application uses the client's proxy (--socks, --http-proxy):".to_owned());
     }
-    if let Some(condition) = &why.intercepted_if {
+    if let Some(condition) = &report.intercepted_if {
         line(format!("intercepted if {condition}"));
     }
-    let by = match &why.rule {
+    let by = match &report.rule {
         Some(rule) => format!("the rule `{rule}`"),
         None => "the default".to_owned(),
     };
-    line(format!("{}, by {by}", why.action));
-    match why.decision.as_str() {
-        "bond" if why.no_path_action.is_some() => {
-            line(why.no_path_action.iter().cloned().collect());
+    line(format!("{}, by {by}", report.action));
+    match report.decision.as_str() {
+        "bond" if report.no_path_action.is_some() => {
+            line(report.no_path_action.iter().cloned().collect());
         }
-        "bond" if why.waiting_for_path => {
-            line("it waits: none of the paths that it may use is up".to_owned());
+        "bond" if report.waiting_for_path => {
+            line("the connection waits: no permitted path is up".to_owned());
         }
         "bond" => {
-            let what = if why.paths.len() == 1 { "path" } else { "paths" };
-            line(format!("{what}: {}", why.paths.join(", ")));
+            let what = if report.paths.len() == 1 { "path" } else { "paths" };
+            line(format!("{what}: {}", report.paths.join(", ")));
         }
         _ => {}
     }
-    if let Some(words) = &why.gateway_refuses {
+    if let Some(words) = &report.gateway_refuses {
         line(words.clone());
     }
-    if let Some(name) = &why.resolved_from {
+    if let Some(name) = &report.resolved_from {
         line(format!("the address was resolved from {name}"));
     }
-    for step in &why.steps {
+    for step in &report.steps {
         let sign = if step.matched { "matches" } else { "does not match" };
         line(format!("  line {}: `{}` {sign}: {}", step.line, step.rule, step.reason));
     }
-    if why.rule.is_none() {
-        line("  no rule matches: the default".to_owned());
+    if report.rule.is_none() {
+        line("  no rule matches, so the default applies".to_owned());
     }
     text
 }
@@ -195,7 +197,6 @@ mod tests {
     #[test]
     fn without_a_proxy_only_the_reason_is_printed() {
         let why = |has_proxy| WhyReport {
-            schema: String::new(),
             decision: "bond".into(),
             rule: None,
             action: "minrtt over all".into(),
@@ -210,20 +211,19 @@ mod tests {
             no_path_action: None,
         };
         let alone = "not intercepted: ::1 is loopback (::/127)\n";
-        assert_eq!(words(&why(false)), alone);
-        let both = words(&why(true));
+        assert_eq!(report_text(&why(false)), alone);
+        let both = report_text(&why(true));
         assert!(both.starts_with(alone) && both.contains("\nminrtt over all, by the"), "{both}");
-        let taken = words(&WhyReport { not_intercepted: None, ..why(false) });
+        let taken = report_text(&WhyReport { not_intercepted: None, ..why(false) });
         assert!(taken.starts_with("minrtt over all, by the default\npath: wifi\n"), "{taken}");
         let intercepted_if = Some("user ann sends it".into());
-        let some = words(&WhyReport { not_intercepted: None, intercepted_if, ..why(false) });
+        let some = report_text(&WhyReport { not_intercepted: None, intercepted_if, ..why(false) });
         assert!(some.starts_with("intercepted if user ann sends it\nminrtt over all"), "{some}");
     }
 
     #[test]
     fn what_becomes_of_it_without_a_network_and_at_the_gateway_is_said() {
-        let why = WhyReport {
-            schema: String::new(),
+        let report = WhyReport {
             decision: "bond".into(),
             rule: None,
             action: "minrtt over all".into(),
@@ -237,15 +237,15 @@ mod tests {
             gateway_refuses: Some("the gateway refuses 10.1.2.3".into()),
             no_path_action: Some("no network leads to the gateway".into()),
         };
-        let said = words(&why);
+        let said = report_text(&report);
         let lines = "the default\nno network leads to the gateway\nthe gateway refuses 10.1.2.3\n";
-        assert!(said.contains(lines) && !said.contains("it waits"), "{said}");
+        assert!(said.contains(lines) && !said.contains("the connection waits"), "{said}");
     }
 
     #[test]
     fn a_destination_is_a_name_or_an_address_with_or_without_a_port() {
         let of = |text: &str| {
-            let Destination { host, port } = destination(text).unwrap();
+            let Destination { host, port } = parse_destination(text).unwrap();
             (host.map(|address| address.to_string()).unwrap_or_else(|name| name), port)
         };
         assert_eq!(of("example.com"), ("example.com".into(), 443));
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(of("https://[2001:db8::1]/"), ("2001:db8::1".into(), 443));
         assert_eq!(of("http://[2001:db8::1]:81/"), ("2001:db8::1".into(), 81));
         for wrong in ["", ":80", "a:b", "example.com:70000", "http://", "http://a:b/", "ftp://a/"] {
-            assert!(destination(wrong).is_err(), "{wrong}");
+            assert!(parse_destination(wrong).is_err(), "{wrong}");
         }
     }
 }

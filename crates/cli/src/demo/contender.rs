@@ -1,33 +1,33 @@
-//! The contenders: programs that fetch the file.
+//! The contenders: programs that fetch the file, and their runs.
 
-use std::process::Command;
-
-use manyways_lab::Lab;
-use manyways_rig::download::{Downloader, Fetch, Programs, read_curl, read_get};
-use manyways_rig::launch::{DriveError, Ended, Launcher, first_line};
+use manyways_rig::cell::{self, Cell};
+use manyways_rig::download::{Downloader, Fetch, Programs, Report};
+use manyways_rig::launch::{DriveError, Launcher};
+use manyways_rig::sockets::{Mptcp, mptcp_available, subflows};
+use manyways_rig::transfer::{Request, Transfer};
 use manyways_rig::{Origin, WARM_UP};
 use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Rate, Size, Span};
-use sha2::{Digest, Sha256};
 
-use super::kernel::{self, Mptcp};
-use super::requests::{self, Request};
-use super::watch::{Display, INTERVAL, Sample, share, since_its_start};
-use super::{GREETING, SIZE};
+use super::sampling::{Display, INTERVAL, Sample, relative_to_start};
+use super::setting::{labels, links};
+use super::{SIZE, WARM_UP_TIMEOUT};
+use crate::get::share;
 
 /// A program with its configuration.
+#[derive(Debug)]
 pub struct Contender {
     /// Name in the JSON.
     pub name: &'static str,
     /// Name in the report.
     pub label: &'static str,
     /// Its use of the links, for charts.
-    pub short: &'static str,
+    pub short_label: &'static str,
     /// Its command, and its requirement on the server.
     pub about: &'static str,
     /// Indices of the first and the last link that it may use.
     links: (usize, usize),
-    how: Downloader,
+    downloader: Downloader,
 }
 
 /// In the order of the runs.
@@ -35,210 +35,187 @@ pub const CONTENDERS: [Contender; 5] = [
     Contender {
         name: "wifi",
         label: "Wi-Fi alone",
-        short: "one connection",
+        short_label: "one connection",
         about: "manyways get --via wifi",
         links: (0, 0),
-        how: Downloader::MpH2,
+        downloader: Downloader::MpH2,
     },
     Contender {
         name: "lte",
         label: "LTE alone",
-        short: "one connection",
+        short_label: "one connection",
         about: "manyways get --via lte",
         links: (1, 1),
-        how: Downloader::MpH2,
+        downloader: Downloader::MpH2,
     },
     Contender {
         name: "kernel-mptcp",
         label: "kernel MPTCP",
-        short: "server must have it too",
-        about: "mptcpize run curl; the server needs MPTCP too",
+        short_label: "server must support MPTCP",
+        about: "mptcpize run curl; the server must support MPTCP too",
         links: (0, 1),
-        how: Downloader::MptcpCurl,
+        downloader: Downloader::MptcpCurl,
     },
     Contender {
         name: "fixed-chunk",
         label: "fixed chunks",
-        short: "1 MiB each, any server",
+        short_label: "1 MiB each, any server",
         about: "manyways get --scheduler fixed-chunk --via wifi,lte (as mHTTP does); any server",
         links: (0, 1),
-        how: Downloader::FixedChunk(1024),
+        downloader: Downloader::FixedChunk(1024),
     },
     Contender {
         name: "manyways",
         label: "manyways get",
-        short: "MP-H2, any server",
+        short_label: "MP-H2, any server",
         about: "manyways get --via wifi,lte (MP-H2); any server",
         links: (0, 1),
-        how: Downloader::MpH2,
+        downloader: Downloader::MpH2,
     },
 ];
 
+/// The contenders in one cell; each runs once, in this order.
+pub fn cell() -> Cell<&'static Contender, ()> {
+    let (links, contenders) = (links(), CONTENDERS.iter().collect());
+    Cell { name: "demo".to_owned(), links, contenders, rounds: 1, ..Cell::default() }
+}
+
+impl cell::Contender for &'static Contender {
+    fn name(&self, _links: &[LinkSpec]) -> String {
+        self.name.to_owned()
+    }
+}
+
 /// Maximum duration of a run, in seconds.
 const TIMEOUT: f64 = 60.0;
+/// When the sockets of kernel MPTCP are listed: after both subflows exist and before the end of the
+/// download.
+const SAMPLE_TIME: Span = Span::from_millis(2000);
 
 /// The environment of the runs.
-pub struct Stage<'a> {
+pub struct Testbed<'a> {
     pub launcher: &'a Launcher<'a>,
     pub programs: &'a Programs,
     pub origin: &'a Origin,
     pub links: &'a [LinkSpec],
 }
 
-impl Stage<'_> {
-    /// Returns the command that fetches an object of this size over these links.
-    pub fn command(&self, how: Downloader, links: &[LinkSpec], size: Size) -> Command {
+impl Testbed<'_> {
+    /// A download of the file, or of the small object before it.
+    pub fn fetch<'s>(&'s self, links: &'s [LinkSpec], size: Size) -> Fetch<'s> {
         let (programs, site) = (self.programs, self.origin);
-        how.command(&Fetch { programs, site, links, warm: false, size, stop: None, cache: None })
-    }
-
-    fn lab(&self) -> &Lab {
-        &self.launcher.lab
+        Fetch { programs, origin: site, links, warm: false, size, stop_after: None, cache: None }
     }
 }
 
 /// Outcome of one contender.
 pub struct Run {
     pub contender: &'static Contender,
-    pub end: End,
+    pub outcome: RunOutcome,
     /// From the start of the process to its end; `None` if it did not run.
     pub process: Option<Span>,
     /// Bytes that the links delivered during the run; empty if it did not run.
     pub samples: Vec<Sample>,
     /// Subflows of kernel MPTCP; `None` for other contenders.
     pub mptcp: Option<Mptcp>,
-    /// Requests of `manyways get`, or the error of its event log; `None` if it did not run.
-    pub requests: Option<Result<Vec<Request>, String>>,
+    /// The requests of `manyways get`, or the error of its event log; `None` if it did not run.
+    pub log: Option<Result<Transfer, String>>,
 }
 
-pub enum End {
-    /// The complete and unchanged file arrived.
-    Delivered(Delivery),
+pub enum RunOutcome {
+    /// The complete and unchanged file arrived; the report of the contender.
+    Delivered(Report),
     /// The run failed, with the reason.
     Failed(String),
     /// The contender cannot run here, with the reason.
     Skipped(String),
 }
 
-pub struct Delivery {
-    /// Measured by the contender: from the name look-up to the last byte.
-    pub elapsed: Span,
-    pub bytes: Size,
-    pub sha256: String,
-    /// `h2` or `http/1.1`.
-    pub protocol: String,
-}
-
 impl Contender {
-    pub fn run(&'static self, stage: &Stage<'_>, mut display: Display) -> Result<Run, DriveError> {
-        let mut run = Run {
-            contender: self,
-            end: End::Skipped(String::new()),
-            process: None,
-            samples: Vec::new(),
-            mptcp: None,
-            requests: None,
-        };
-        let missing = self.how.missing(stage.programs).map(str::to_owned);
-        let is_mptcp = self.how.is_mptcp();
-        let mptcp = || is_mptcp.then(|| kernel::available(stage.lab()).err()).flatten();
+    pub fn run(&'static self, stage: &Testbed<'_>) -> Result<Run, DriveError> {
+        let (how, lab) = (self.downloader, &stage.launcher.lab);
+        let missing = how.missing(stage.programs).map(str::to_owned);
+        let mptcp = || how.is_mptcp().then(|| mptcp_available(lab).err()).flatten();
         if let Some(reason) = missing.or_else(mptcp) {
-            return Ok(Run { end: End::Skipped(reason), ..run });
+            return Ok(Run::ended(self, RunOutcome::Skipped(reason)));
         }
         let links = &stage.links[self.links.0..=self.links.1];
-        let mut watcher = None;
-        if is_mptcp {
+        let none = (Span::ZERO, &[][..]);
+        let mut before = None;
+        if how.is_mptcp() {
             // curl's first run reads its libraries from the disk. The libraries of `manyways` were
             // read for the first small request.
-            let greeting = stage.command(self.how, links, WARM_UP);
-            stage.launcher.run(greeting, GREETING, Span::ZERO, &[])?;
-            watcher = Some(kernel::Watcher::start(stage.lab())?);
+            stage.fetch(links, WARM_UP).run(how, stage.launcher, WARM_UP_TIMEOUT, none, None)?;
+            before = Some(Mptcp::counted(lab)?);
         }
-        let mut samples =
-            vec![Sample { at: Span::ZERO, delivered: vec![Size::ZERO; stage.links.len()] }];
+        let mut display = Display::new(self.label, SIZE);
+        let mut samples = vec![Sample { at: Span::ZERO, delivered: vec![0; stage.links.len()] }];
+        let mut control = None;
         let mut observer = |at, delivered: &[u64]| {
-            let delivered = delivered.iter().map(|bytes| Size::from_bytes(*bytes)).collect();
-            samples.push(Sample { at, delivered });
+            samples.push(Sample { at, delivered: delivered.to_vec() });
             display.show(&samples);
-            if let Some(watcher) = &mut watcher {
-                watcher.look(stage.lab(), at);
+            if how.is_mptcp() && control.is_none() && at >= SAMPLE_TIME {
+                control = Some(subflows(lab));
             }
         };
-        for file in [stage.origin.events(), stage.origin.download()] {
-            let _ = std::fs::remove_file(file);
-        }
-        let ended = stage.launcher.run_observed(
-            stage.command(self.how, links, SIZE),
-            TIMEOUT,
-            (Span::ZERO, &[]),
-            Some((INTERVAL, &mut observer)),
-        )?;
-        run.mptcp = watcher.map(|watcher| watcher.finish(stage.lab())).transpose()?;
-        if self.how.is_get() {
-            let log = std::fs::read(stage.origin.events()).map_err(|error| error.to_string());
-            run.requests = Some(log.and_then(|log| requests::read(&log)));
-        }
-        run.process = samples.last().map(|sample| sample.at);
-        run.end = match ended.success {
-            None => End::Failed("it took more than a minute".to_owned()),
-            Some(false) => End::Failed(first_line(&ended.stderr)),
-            Some(true) => {
-                self.delivery(stage.origin, &ended).map_or_else(End::Failed, End::Delivered)
-            }
-        };
-        run.samples = match run.delivery() {
-            Some(delivery) => since_its_start(samples, delivery.elapsed),
+        let observed = Some((INTERVAL, &mut observer as _));
+        let download =
+            stage.fetch(links, SIZE).run(how, stage.launcher, TIMEOUT, none, observed)?;
+        let mptcp = before.map(|before| Mptcp::counted(lab).map(|after| after.since(&before)));
+        let congestion_control = control.unwrap_or_default();
+        let mptcp = mptcp.transpose()?.map(|mptcp| Mptcp { congestion_control, ..mptcp });
+        let process = samples.last().map(|sample| sample.at);
+        let mut run = Run::ended(
+            self,
+            download.outcome.map_or_else(RunOutcome::Failed, RunOutcome::Delivered),
+        );
+        run.samples = match run.elapsed() {
+            Some(elapsed) => relative_to_start(samples, elapsed),
             None => samples,
         };
-        Ok(run)
+        Ok(Run { process, mptcp, log: download.log, ..run })
     }
-
-    /// Checks the downloaded file and parses the program's report.
-    fn delivery(&self, origin: &Origin, ended: &Ended) -> Result<Delivery, String> {
-        let file = std::fs::read(origin.download()).map_err(|e| format!("it left no file: {e}"))?;
-        let (bytes, sha256) = (Size::from_bytes(file.len() as u64), hex(&file));
-        if file != origin.object(SIZE) {
-            return Err(format!("the file is not the server's: {bytes}, SHA-256 {sha256}"));
-        }
-        let report = match self.how.is_get() {
-            true => read_get(&ended.stdout),
-            false => read_curl(&ended.stdout),
-        };
-        let read = report.and_then(|report| Some((report.seconds, report.protocol?)));
-        let (seconds, protocol) = read.ok_or("its report cannot be read")?;
-        Ok(Delivery { elapsed: Span::from_secs_f64(seconds), bytes, sha256, protocol })
-    }
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Run {
+    fn ended(contender: &'static Contender, end: RunOutcome) -> Self {
+        Self { contender, outcome: end, process: None, samples: Vec::new(), mptcp: None, log: None }
+    }
+
     /// The result as one line, printed after the run.
     pub fn line(&self) -> String {
         let label = self.contender.label;
-        match &self.end {
-            End::Delivered(delivery) => {
-                let rate = Rate::of(delivery.bytes, delivery.elapsed).as_mbps_f64();
-                format!("{label:<18} {:6.2} s  {rate:5.2} Mbit/s", delivery.elapsed.as_secs_f64())
+        match &self.outcome {
+            RunOutcome::Delivered(Report { seconds, .. }) => {
+                let rate = Rate::of(SIZE, Span::from_secs_f64(*seconds)).as_mbps_f64();
+                format!("{label:<18} {seconds:6.2} s  {rate:5.2} Mbit/s")
             }
-            End::Failed(reason) => format!("{label:<18} failed: {reason}"),
-            End::Skipped(reason) => format!("{label:<18} left out: {reason}"),
+            RunOutcome::Failed(reason) => format!("{label:<18} failed: {reason}"),
+            RunOutcome::Skipped(reason) => format!("{label:<18} skipped: {reason}"),
         }
     }
 
-    pub fn delivery(&self) -> Option<&Delivery> {
-        match &self.end {
-            End::Delivered(delivery) => Some(delivery),
+    pub fn report(&self) -> Option<&Report> {
+        match &self.outcome {
+            RunOutcome::Delivered(report) => Some(report),
             _ => None,
         }
     }
 
+    /// Measured by the contender: from the name look-up to the last byte.
+    pub fn elapsed(&self) -> Option<Span> {
+        self.report().map(|report| Span::from_secs_f64(report.seconds))
+    }
+
+    /// The requests of `manyways get`; `None` for other runs.
+    pub fn requests(&self) -> Option<&[Request]> {
+        self.log.as_ref()?.as_ref().ok().map(|transfer| &transfer.requests[..])
+    }
+
     /// The requests of a run that split the file over several links; `None` for other runs.
-    pub fn split(&self) -> Option<&[Request]> {
+    pub fn split_requests(&self) -> Option<&[Request]> {
         let (first, last) = self.contender.links;
-        self.requests.as_ref()?.as_deref().ok().filter(|_| last > first)
+        self.requests().filter(|_| last > first)
     }
 
     /// Longest time between two samples.
@@ -248,26 +225,31 @@ impl Run {
     }
 
     /// IP bytes by link, over the whole run.
-    pub fn delivered(&self) -> Vec<Size> {
-        self.samples.last().map(|sample| sample.delivered.clone()).unwrap_or_default()
+    pub fn delivered(&self) -> &[u64] {
+        self.samples.last().map_or(&[], |sample| &sample.delivered)
+    }
+
+    /// The share of each link in the bytes; empty if it did not run.
+    pub fn parts(&self) -> Vec<f64> {
+        let sum = self.delivered().iter().sum::<u64>().max(1) as f64;
+        self.delivered().iter().map(|bytes| *bytes as f64 / sum).collect()
     }
 
     /// Whether a link carried a share of the bytes that rounds to more than 0 %. Late packets of an
     /// earlier connection and packets of the kernel do not count as use.
-    pub fn used(&self, link: usize) -> bool {
-        let delivered = self.delivered();
-        let sum: Size = delivered.iter().copied().sum();
-        delivered.get(link).is_some_and(|part| 200 * part.as_bytes() > sum.as_bytes())
+    pub fn has_used(&self, link: usize) -> bool {
+        self.parts().get(link).is_some_and(|part| *part > 0.005)
     }
 
     /// The shares of the used links, for example `Wi-Fi 67 %, LTE 33 %`.
-    pub fn shares(&self, labels: &[&str]) -> String {
-        let delivered = self.delivered();
-        let sum = delivered.iter().copied().sum();
-        let of = |(label, part): (&&str, &Size)| format!("{label} {}", share(*part, sum));
-        let links = labels.iter().zip(&delivered).enumerate();
-        let used = links.filter(|(link, _)| self.used(*link)).map(|(_, link)| of(link));
-        used.collect::<Vec<_>>().join(", ")
+    pub fn shares(&self) -> String {
+        let sum = Size::from_bytes(self.delivered().iter().sum());
+        let links = labels().into_iter().zip(self.delivered()).enumerate();
+        let used = links.filter(|(link, _)| self.has_used(*link));
+        let share = |(label, part): (&str, &u64)| {
+            format!("{label} {}", share(Size::from_bytes(*part), sum))
+        };
+        used.map(|(_, link)| share(link)).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -275,44 +257,24 @@ impl Run {
 mod tests {
     use super::*;
 
+    fn run(samples: Vec<Sample>) -> Run {
+        Run { samples, ..Run::ended(&CONTENDERS[0], RunOutcome::Skipped(String::new())) }
+    }
+
     #[test]
     fn the_longest_gap_is_between_neighbours() {
         let sample = |millis| Sample { at: Span::from_millis(millis), delivered: Vec::new() };
-        let run = Run {
-            contender: &CONTENDERS[0],
-            end: End::Skipped(String::new()),
-            process: None,
-            samples: [0, 100, 900, 1000].map(sample).into(),
-            mptcp: None,
-            requests: None,
-        };
+        let run = run([0, 100, 900, 1000].map(sample).into());
         assert_eq!(run.longest_gap(), Span::from_millis(800));
     }
 
     #[test]
     fn shares_leave_out_links_that_carried_next_to_nothing() {
-        let sample = |bytes: [u64; 2]| Sample {
-            at: Span::ZERO,
-            delivered: bytes.map(Size::from_bytes).into(),
-        };
-        let run = Run {
-            contender: &CONTENDERS[0],
-            end: End::Skipped(String::new()),
-            process: None,
-            samples: vec![sample([0, 0]), sample([3, 1])],
-            mptcp: None,
-            requests: None,
-        };
-        assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "Wi-Fi 75 %, LTE 25 %");
-        let run = Run { samples: vec![sample([3, 0])], ..run };
-        assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "Wi-Fi 100 %");
-        let run = Run { samples: vec![sample([120, 8_000_000])], ..run };
-        assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "LTE 100 %");
-        assert_eq!([0, 1, 2].map(|link| run.used(link)), [false, true, false]);
-    }
-
-    #[test]
-    fn hashes_are_as_sha256sum_prints_them() {
-        assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let of = |bytes: [u64; 2]| run(vec![Sample { at: Span::ZERO, delivered: bytes.into() }]);
+        assert_eq!(of([3, 1]).shares(), "Wi-Fi 75 %, LTE 25 %");
+        assert_eq!(of([3, 0]).shares(), "Wi-Fi 100 %");
+        let run = of([120, 8_000_000]);
+        assert_eq!(run.shares(), "LTE 100 %");
+        assert_eq!([0, 1, 2].map(|link| run.has_used(link)), [false, true, false]);
     }
 }

@@ -1,179 +1,132 @@
-//! The result: `manyways.demo/1` as JSON, and a table.
+//! The result as a table with notes.
 
-use std::fmt::Write as _;
-
+use manyways_report::text;
+use manyways_rig::links::fluid_bound;
 use manyways_rig::programs::{program, version};
-use manyways_unit::{Rate, Size, Span};
-use serde::Serialize;
-use serde_json::{Value, json};
+use manyways_unit::{Rate, Span};
+use sha2::{Digest, Sha256};
 
-use super::contender::{End, Run, hex};
-use super::setting::{FluidBound, Setting};
-
-/// The schema of the JSON, described in docs/demo.md.
-const SCHEMA: &str = "manyways.demo/1";
+use super::SIZE;
+use super::contender::{Run, RunOutcome};
+use super::setting::{NETWORKS, links};
 
 /// Longest acceptable gap between samples, which are due every 100 ms. A machine with a longer gap
 /// also delays the emulator.
-const STARVED: Span = Span::from_millis(400);
+const MAX_SAMPLE_GAP: Span = Span::from_millis(400);
 
 /// The data of the table, the report and the JSON.
 pub struct Outcome {
-    pub links: Vec<LinkLine>,
-    pub cc: String,
+    /// Name and version.
     pub server: String,
-    pub bytes: u64,
+    /// SHA-256 of the file.
     pub sha256: String,
-    pub bound: FluidBound,
+    /// The fluid bound.
+    pub bound: Span,
     pub runs: Vec<Run>,
-    /// Derivation of the bound, in one line.
-    pub bound_words: String,
-    /// Description of the emulated networks, in one line and shorter.
-    pub setting_words: String,
-    pub setting_short: String,
-}
-
-/// One emulated link.
-#[derive(Clone, Serialize)]
-pub struct LinkLine {
-    pub name: String,
-    pub label: &'static str,
-    pub down_bps: u64,
-    pub up_bps: u64,
-    pub round_trip_seconds: f64,
-    pub queue_seconds: f64,
 }
 
 impl Outcome {
-    pub fn new(setting: &Setting, object: &[u8], cc: &str, runs: Vec<Run>) -> Self {
-        let bytes = object.len() as u64;
-        let bound = setting.bound(Size::from_bytes(bytes));
-        let rate: Rate = setting.links.iter().map(|link| link.down).sum();
-        let megabytes = bytes as f64 / 1e6;
+    pub fn new(object: &[u8], runs: Vec<Run>) -> Self {
         let nginx = program("nginx").and_then(|nginx| version(&nginx, "-v"));
-        let bound_words = format!(
-            "Fluid bound: {megabytes} MB over {rate} in all takes {:.3} s; with the shortest round \
-             trip ({}) for the request that is {:.3} s. It leaves out packet headers (3 to 5 %), \
-             the name look-up and the handshakes, so no contender can reach 1.00.",
-            bound.transfer.as_secs_f64(),
-            bound.request,
-            bound.total().as_secs_f64(),
-        );
-        let links = setting.links.iter().map(|link| LinkLine {
-            name: link.spec.name.clone(),
-            label: link.label,
-            down_bps: link.down.as_bps(),
-            up_bps: link.up.as_bps(),
-            round_trip_seconds: link.round_trip.as_secs_f64(),
-            queue_seconds: link.queue.as_secs_f64(),
-        });
         Self {
-            links: links.collect(),
-            cc: cc.to_owned(),
             server: nginx.unwrap_or_else(|| "nginx".to_owned()).replace('/', " "),
-            bytes,
             sha256: hex(object),
-            bound,
+            bound: bound(),
             runs,
-            bound_words,
-            setting_words: setting.describe(cc),
-            setting_short: setting.short(),
         }
     }
 
     /// Whether a contender ran and failed.
     pub fn failed(&self) -> bool {
-        self.runs.iter().any(|run| matches!(run.end, End::Failed(_)))
-    }
-
-    pub fn labels(&self) -> Vec<&'static str> {
-        self.links.iter().map(|link| link.label).collect()
+        self.runs.iter().any(|run| matches!(run.outcome, RunOutcome::Failed(_)))
     }
 
     /// The heading and the rows of the table; the last row is the bound.
     pub fn table(&self) -> (Vec<&'static str>, Vec<Vec<String>>) {
         let head = vec!["contender", "seconds", "Mbit/s", "share by link", "× bound"];
-        let bound = self.bound.total().as_secs_f64();
-        let speed = |seconds: f64| format!("{:.2}", self.bytes as f64 * 8.0 / seconds / 1e6);
-        let mut lines: Vec<Vec<String>> = self
-            .runs
-            .iter()
-            .map(|run| {
-                let label = run.contender.label.to_owned();
-                match &run.end {
-                    End::Delivered(delivery) => {
-                        let seconds = delivery.elapsed.as_secs_f64();
-                        let shares = run.shares(&self.labels());
-                        let ratio = format!("{:.2}", seconds / bound);
-                        vec![label, format!("{seconds:.2}"), speed(seconds), shares, ratio]
-                    }
-                    End::Failed(_) => vec![label, "failed".into(), "".into(), "".into(), "".into()],
-                    End::Skipped(_) => vec![label, "-".into(), "-".into(), "-".into(), "-".into()],
-                }
-            })
-            .collect();
-        let bound_line = [format!("{bound:.2}"), speed(bound), "".into(), "1.00".into()];
-        lines.push(std::iter::once("fluid bound".to_owned()).chain(bound_line).collect());
-        (head, lines)
+        let bound = self.bound.as_secs_f64();
+        let row = |label: &str, seconds: f64, shares: String| {
+            let speed = SIZE.as_bytes() as f64 * 8.0 / seconds / 1e6;
+            let [seconds, speed, ratio] =
+                [seconds, speed, seconds / bound].map(|figure| format!("{figure:.2}"));
+            vec![label.to_owned(), seconds, speed, shares, ratio]
+        };
+        let run = |run: &Run| {
+            let label = run.contender.label;
+            let without =
+                |words: [&str; 4]| std::iter::once(label).chain(words).map(str::to_owned).collect();
+            match &run.outcome {
+                RunOutcome::Delivered(report) => row(label, report.seconds, run.shares()),
+                RunOutcome::Failed(_) => without(["failed", "", "", ""]),
+                RunOutcome::Skipped(_) => without(["-"; 4]),
+            }
+        };
+        let bound = row("fluid bound", bound, String::new());
+        (head, self.runs.iter().map(run).chain([bound]).collect())
     }
 
     /// Notes on the table, one or two sentences each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        notes.extend(self.starved());
-        notes.extend(self.gain());
+        notes.extend(self.starvation_warning());
+        notes.extend(self.speedup());
         for run in &self.runs {
             let label = run.contender.label;
-            match &run.end {
-                End::Failed(reason) => notes.push(format!("{label} failed: {reason}.")),
-                End::Skipped(reason) => notes.push(format!("{label} was left out: {reason}.")),
-                End::Delivered(_) => {}
+            match &run.outcome {
+                RunOutcome::Failed(reason) => notes.push(format!("{label} failed: {reason}.")),
+                RunOutcome::Skipped(reason) => {
+                    notes.push(format!("{label} was skipped: {reason}."))
+                }
+                RunOutcome::Delivered(_) => {}
             }
         }
         for run in &self.runs {
-            if let (Some(mptcp), End::Delivered(_)) = (&run.mptcp, &run.end) {
-                let shares = run.shares(&self.labels());
+            if let (Some(mptcp), RunOutcome::Delivered(_)) = (&run.mptcp, &run.outcome) {
+                let shares = run.shares();
                 notes.push(format!("Kernel MPTCP used {}: {shares}.", mptcp.describe()));
             }
         }
         for run in &self.runs {
-            if let Some(Err(reason)) = &run.requests {
+            if let Some(Err(reason)) = &run.log {
                 let label = run.contender.label;
-                notes.push(format!("What {label} asked for is not known: {reason}."));
+                notes.push(format!("The requests of {label} are unknown: {reason}."));
             }
         }
-        notes.push(self.bound_words.clone());
+        notes.push(self.bound_text());
         notes.push(
-            "Each run is a new process with its own name look-up and connections; the seconds are \
-             its own, from the look-up to the last byte. One small request beforehand, which is \
-             not counted, wakes the server. Shares are IP bytes that the links delivered. This is \
-             one run each, a demonstration and no benchmark."
+            "Each run is a new process with its own name look-up and connections; the time is \
+             measured from the look-up to the last byte. One small request beforehand, which is \
+             not counted, warms up the server. Shares are of the IP bytes that the links delivered. Each \
+             contender ran once: this is a demonstration, not a benchmark."
                 .to_owned(),
         );
         notes
     }
 
     /// A warning if the machine was too busy for reliable figures.
-    fn starved(&self) -> Option<String> {
+    fn starvation_warning(&self) -> Option<String> {
         let longest = self.runs.iter().map(Run::longest_gap).max().unwrap_or_default();
-        (longest > STARVED).then(|| {
+        (longest > MAX_SAMPLE_GAP).then(|| {
             format!(
-                "This machine was too busy: for {:.1} s at a time, the emulated links had to wait \
-                 for it. Run the demonstration again when it is quiet, before you trust the figures.",
+                "This machine was too busy: the emulated links were delayed for up to {:.1} s. Do not \
+                 trust these figures: run the demonstration again when the machine is idle.",
                 longest.as_secs_f64()
             )
         })
     }
 
+    /// The time of a contender; `None` if it did not deliver the file.
+    pub fn seconds(&self, name: &str) -> Option<f64> {
+        let run = self.runs.iter().find(|run| run.contender.name == name)?;
+        Some(run.report()?.seconds)
+    }
+
     /// The speedup by two networks, as one sentence.
-    pub fn gain(&self) -> Option<String> {
-        let seconds = |name: &str| {
-            let run = self.runs.iter().find(|run| run.contender.name == name)?;
-            Some(run.delivery()?.elapsed.as_secs_f64())
-        };
+    pub fn speedup(&self) -> Option<String> {
+        let seconds = |name| self.seconds(name);
         let (both, wifi, lte) = (seconds("manyways")?, seconds("wifi")?, seconds("lte")?);
         let mut gain = format!(
-            "manyways get brought the file {:.2} times as fast as Wi-Fi alone and {:.2} times as \
+            "manyways get fetched the file {:.2} times as fast as Wi-Fi alone and {:.2} times as \
              fast as LTE alone, without any change to the server.",
             wifi / both,
             lte / both
@@ -182,7 +135,7 @@ impl Outcome {
         let times: Vec<String> = others
             .into_iter()
             .filter_map(|(name, words)| {
-                Some(format!("{:.2} of that of {words}", both / seconds(name)?))
+                Some(format!("{:.2} times that of {words}", both / seconds(name)?))
             })
             .collect();
         if !times.is_empty() {
@@ -193,87 +146,56 @@ impl Outcome {
 
     /// The table and its notes.
     pub fn text(&self) -> String {
-        let (head, lines) = self.table();
-        let head: Vec<String> = head.into_iter().map(str::to_owned).collect();
-        let width = |column: usize| {
-            let cells = lines.iter().chain([&head]).map(|line| line[column].chars().count());
-            cells.max().unwrap_or_default()
+        let (head, rows) = self.table();
+        let chars = |text: &str| text.chars().count();
+        let width = |(column, name): (usize, &&str)| {
+            rows.iter().map(|row| chars(&row[column])).fold(chars(name), usize::max)
         };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
-        let mut text = String::new();
-        let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-        for line in [&head, &rule].into_iter().chain(&lines) {
-            let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                let width = *width;
-                // Text is left-aligned, figures are right-aligned.
-                if column == 0 || column == 3 {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            });
-            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-        }
+        let widths = head.iter().enumerate().map(width);
+        let rule = widths.map(|width| "─".repeat(width)).collect::<Vec<_>>().join("  ");
+        let table = text::table(&head, rows);
+        let (head, rows) = table.split_once('\n').unwrap_or((&table, ""));
+        let mut text = format!("{head}\n{rule}\n{rows}");
         text.push('\n');
         for note in self.notes() {
-            text.push_str(&wrapped(&note));
+            text.push_str(&wrap(&note));
         }
         text
     }
 
-    fn run_json(&self, run: &Run) -> Value {
-        let bound = self.bound.total().as_secs_f64();
-        let (status, reason) = match &run.end {
-            End::Delivered(_) => ("delivered", None),
-            End::Failed(reason) => ("failed", Some(reason)),
-            End::Skipped(reason) => ("skipped", Some(reason)),
-        };
-        let delivered = run.delivered();
-        let sum: u64 = delivered.iter().map(|size| size.as_bytes()).sum();
-        let links: Vec<Value> = self
-            .links
-            .iter()
-            .zip(&delivered)
-            .map(|(link, size)| {
-                let bytes = size.as_bytes();
-                let share = if sum == 0 { 0.0 } else { bytes as f64 / sum as f64 };
-                json!({ "name": link.name, "down_bytes": bytes, "share": share })
-            })
-            .collect();
-        let timeline: Vec<Value> = run
-            .samples
-            .iter()
-            .map(|sample| {
-                let bytes: Vec<u64> = sample.delivered.iter().map(|size| size.as_bytes()).collect();
-                json!({ "seconds": sample.at.as_secs_f64(), "down_bytes": bytes })
-            })
-            .collect();
-        let delivery = run.delivery();
-        let seconds = delivery.map(|delivery| delivery.elapsed.as_secs_f64());
-        json!({
-            "name": run.contender.name,
-            "label": run.contender.label,
-            "about": run.contender.about,
-            "status": status,
-            "reason": reason,
-            "seconds": seconds,
-            "process_seconds": run.process.map(|process| process.as_secs_f64()),
-            "longest_gap_seconds": run.longest_gap().as_secs_f64(),
-            "rate_bps": delivery.map(|d| Rate::of(d.bytes, d.elapsed).as_bps()),
-            "bound_ratio": seconds.map(|seconds| seconds / bound),
-            "bytes": delivery.map(|d| d.bytes.as_bytes()),
-            "sha256": delivery.map(|d| &d.sha256),
-            "protocol": delivery.map(|d| &d.protocol),
-            "links": links,
-            "mptcp": run.mptcp,
-            "requests": run.requests.as_ref().and_then(|requests| requests.as_ref().ok()),
-            "timeline": timeline,
-        })
+    /// Derivation of the bound, in one line.
+    fn bound_text(&self) -> String {
+        let rate: Rate = NETWORKS.iter().map(|network| network.down).sum();
+        let request = request();
+        format!(
+            "Fluid bound: {} MB at both link rates, {rate}, take {:.3} s; with one round trip \
+             ({request}) for the request, {:.3} s. The bound ignores packet headers (3 to 5 %), \
+             the name look-up and the handshakes, so no contender can reach 1.00.",
+            SIZE.as_bytes() as f64 / 1e6,
+            (self.bound - request).as_secs_f64(),
+            self.bound.as_secs_f64(),
+        )
     }
 }
 
+/// The SHA-256 of the bytes.
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bound() -> Span {
+    // Constant links always have a bound.
+    let seconds = fluid_bound(&links(), Span::ZERO, &[], SIZE).unwrap_or_default();
+    Span::from_secs_f64(seconds)
+}
+
+/// The shortest time from a request to the first byte of its response; a part of the bound.
+pub fn request() -> Span {
+    NETWORKS.iter().map(|network| network.round_trip).min().unwrap_or_default()
+}
+
 /// Wraps text at word boundaries.
-pub fn wrapped(text: &str) -> String {
+pub fn wrap(text: &str) -> String {
     const WIDTH: usize = 80;
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split_whitespace() {
@@ -291,27 +213,6 @@ pub fn wrapped(text: &str) -> String {
     lines + "\n"
 }
 
-impl Serialize for Outcome {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let contenders: Vec<Value> = self.runs.iter().map(|run| self.run_json(run)).collect();
-        json!({
-            "schema": SCHEMA,
-            "version": env!("CARGO_PKG_VERSION"),
-            "links": self.links,
-            "congestion_control": self.cc,
-            "server": self.server,
-            "object": { "bytes": self.bytes, "sha256": self.sha256 },
-            "fluid_bound": {
-                "seconds": self.bound.total().as_secs_f64(),
-                "transfer_seconds": self.bound.transfer.as_secs_f64(),
-                "request_seconds": self.bound.request.as_secs_f64(),
-            },
-            "contenders": contenders,
-        })
-        .serialize(serializer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,9 +220,21 @@ mod tests {
     #[test]
     fn lines_break_between_words() {
         let (five, long) = ("five ".repeat(20), "x".repeat(90));
-        let lines = wrapped(&five);
+        let lines = wrap(&five);
         assert_eq!(lines.lines().map(str::len).collect::<Vec<_>>(), [79, 19]);
-        assert_eq!(wrapped(&format!("a {long} b")), format!("a\n{long}\nb\n"));
-        assert_eq!(wrapped(""), "\n");
+        assert_eq!(wrap(&format!("a {long} b")), format!("a\n{long}\nb\n"));
+        assert_eq!(wrap(""), "\n");
+    }
+
+    #[test]
+    fn hashes_are_as_sha256sum_prints_them() {
+        assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn the_bound_is_all_links_at_full_rate_and_the_shortest_round_trip() {
+        // 64 Mbit over 15 Mbit/s, and Wi-Fi's 2 × 14 ms.
+        assert_eq!(bound() - request(), Span::from_nanos(4_266_666_667));
+        assert_eq!(request(), Span::from_millis(28));
     }
 }

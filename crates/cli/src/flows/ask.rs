@@ -8,22 +8,22 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::failure::Failure;
-use crate::report_file::keep_apart;
+use crate::report_file::check_distinct;
 
 /// Variable with the Python interpreter.
 const PYTHON: &str = "MANYWAYS_PYTHON";
 /// Excludes the current folder from imports, because it may belong to another user.
-const SAFE: &str = "-P";
+const SAFE_PATH_OPTION: &str = "-P";
 /// Script whose exit code identifies the first missing module.
-const NOT_THERE: &str = "import importlib.util as i, sys; \
+const MISSING_MODULE_SCRIPT: &str = "import importlib.util as i, sys; \
     sys.exit(next((n for n, m in enumerate(['manyways', 'duckdb', 'pyarrow'], 3) \
     if i.find_spec(m) is None), 0))";
 
-/// Ask what users experienced, of tables that `manyways flows -o` wrote.
+/// Answer questions about the experience of users, from tables of `manyways flows -o`.
 ///
-/// The answers are those of a paper on a campus's Wi-Fi network and of others: how fast flows were
-/// served and from where, round trips and losses, windows, and where the time goes. The Python
-/// package manyways answers; MANYWAYS_PYTHON names the Python that has it (python3 otherwise).
+/// The questions are from papers, such as one on a campus Wi-Fi network: how fast flows were
+/// served and from where, round trips and losses, windows, and where the time goes. Needs the
+/// Python package manyways; MANYWAYS_PYTHON is the interpreter with it (default: python3).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ pub struct Args {
     /// List the questions.
     #[arg(long)]
     list: bool,
-    /// Only rows that fit this condition in SQL.
+    /// Use only rows that match this SQL condition.
     #[arg(long = "where", value_name = "SQL", allow_hyphen_values = true)]
     condition: Option<String>,
     /// Draw the answer into a file as well: .png, .svg or .pdf.
@@ -62,8 +62,9 @@ pub struct Args {
 impl Args {
     /// Arguments for Python. Options come first, so that everything after the dashes is passed
     /// unchanged.
-    fn words(self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = [SAFE, "-m", "manyways", "ask"].map(OsString::from).into();
+    fn python_args(self) -> Vec<OsString> {
+        let mut words: Vec<OsString> =
+            [SAFE_PATH_OPTION, "-m", "manyways", "ask"].map(OsString::from).into();
         let flags = [
             ("--list", self.list),
             ("--sql", self.sql),
@@ -90,7 +91,7 @@ impl Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     if let Some((folder, plot)) = args.folder.as_ref().zip(args.plot.as_ref()) {
-        keep_apart(&[folder], &[plot])?;
+        check_distinct(&[folder], &[plot])?;
     }
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let shown = python.to_string_lossy().into_owned();
@@ -98,7 +99,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Failure::new(format!("cannot run {shown}: {error}"))
             .hint(format!("install Python 3.11 or newer, or name it in {PYTHON}"))
     };
-    let look = Command::new(&python).args([SAFE, "-c", NOT_THERE]).stdin(Stdio::null()).output();
+    let look = Command::new(&python)
+        .args([SAFE_PATH_OPTION, "-c", MISSING_MODULE_SCRIPT])
+        .stdin(Stdio::null())
+        .output();
     let missing = match look.map_err(start)?.status.code() {
         Some(0) => None,
         Some(3) => Some("manyways"),
@@ -113,10 +117,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let hint = format!(
             "in a checkout: pip install './python[plot]' into a virtual environment, and {PYTHON} is its python"
         );
-        let sentence = format!("the Python package {module} is not installed for {shown}");
-        return Err(Failure::new(sentence).hint(hint).into());
+        let message = format!("the Python package {module} is not installed for {shown}");
+        return Err(Failure::new(message).hint(hint).into());
     }
-    let status = Command::new(&python).args(args.words()).status().map_err(start)?;
+    let status = Command::new(&python).args(args.python_args()).status().map_err(start)?;
     // A process that a signal ended has no exit code; shells report 128 plus the signal.
     let code = status.code().or_else(|| {
         use std::os::unix::process::ExitStatusExt;
@@ -138,7 +142,7 @@ mod tests {
 
     fn words(line: &[&str]) -> Vec<String> {
         let args = Line::try_parse_from([&["ask"], line].concat()).unwrap().args;
-        args.words().into_iter().map(|word| word.into_string().unwrap()).collect()
+        args.python_args().into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
     #[test]

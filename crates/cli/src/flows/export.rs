@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_capture::{Export, ExportError, Folder, Format, Tables, Written};
+use manyways_capture::{Export, ExportError, ExportedTable, Folder, Format, Tables};
 use serde::Serialize;
 
-use super::folder_failure;
+use super::report_errors;
 use crate::failure::Failure;
-use crate::report_file::keep_apart;
+use crate::report_file::check_distinct;
 
 /// Write tables of flows in a format that other programs read.
 ///
@@ -28,17 +28,17 @@ Examples:
 docs/flows-export.md describes the mapping of each column.
 Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 for invalid arguments.")]
 pub struct Args {
-    /// The folder that `manyways flows -o` wrote, or one with the shards of several runs.
+    /// The folder that `manyways flows -o` wrote, or a folder with the shards of several runs.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// The format.
     #[arg(long, value_name = "FORMAT")]
-    format: Name,
-    /// Destination: a folder for csv and tstat, a file for ipfix and with --table. Without it, or with -,
-    /// a single file is written to standard output.
+    format: FormatArg,
+    /// Destination: a folder for csv and tstat, a file for ipfix and with --table. Without it, or
+    /// with -, a single file is written to standard output.
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.
+    /// Write only this table: any for csv, tcp or udp for ipfix, one of the logs for tstat.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
     /// Replace existing files.
@@ -61,11 +61,11 @@ struct File<'a> {
     name: &'a str,
     rows: u64,
     /// Flows without the addresses, ports or times that the format requires.
-    left_out: u64,
+    skipped: u64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Name {
+enum FormatArg {
     /// Comma-separated values (RFC 4180).
     Csv,
     /// Logs of Tstat 3.
@@ -74,12 +74,12 @@ enum Name {
     Ipfix,
 }
 
-impl From<Name> for Format {
-    fn from(name: Name) -> Self {
+impl From<FormatArg> for Format {
+    fn from(name: FormatArg) -> Self {
         match name {
-            Name::Csv => Self::Csv,
-            Name::Tstat => Self::Tstat,
-            Name::Ipfix => Self::Ipfix,
+            FormatArg::Csv => Self::Csv,
+            FormatArg::Tstat => Self::Tstat,
+            FormatArg::Ipfix => Self::Ipfix,
         }
     }
 }
@@ -92,22 +92,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let Some(out) = args.output.as_ref().filter(|out| out.as_os_str() != "-") else {
         return to_stdout(&export, args);
     };
-    let is_file = args.table.is_some() || matches!(args.format, Name::Ipfix);
+    let is_file = args.table.is_some() || matches!(args.format, FormatArg::Ipfix);
     match is_file {
-        true => keep_apart(&[&args.folder], &[out])?,
-        false => {
-            Folder::keep_apart(out, std::slice::from_ref(&args.folder)).map_err(folder_failure)?
-        }
+        true => check_distinct(&[&args.folder], &[out])?,
+        false => Folder::check_distinct(out, std::slice::from_ref(&args.folder))
+            .map_err(report_errors::of_folder)?,
     }
     let written = match is_file {
-        true => export.to_file(out, args.force),
-        false => export.to_folder(out, args.force),
+        true => export.write_file(out, args.force),
+        false => export.write_folder(out, args.force),
     };
     let written = written.map_err(failure)?;
     let text = match args.json {
         true => serde_json::to_string(&document(out, &written))?,
         false => {
-            let parts: Vec<String> = written.iter().map(told).collect();
+            let parts: Vec<String> = written.iter().map(describe).collect();
             format!("{} in {}", parts.join(", "), out.display())
         }
     };
@@ -116,28 +115,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn document<'a>(path: &'a Path, written: &'a [Written]) -> Document<'a> {
-    let file = |one: &'a Written| {
-        let Written { name, rows, left_out, .. } = one;
-        File { name, rows: *rows, left_out: *left_out }
+fn document<'a>(path: &'a Path, written: &'a [ExportedTable]) -> Document<'a> {
+    let file = |one: &'a ExportedTable| {
+        let ExportedTable { name, rows, skipped: left_out, .. } = one;
+        File { name, rows: *rows, skipped: *left_out }
     };
     Document { path, written: written.iter().map(file).collect() }
 }
 
 fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
-    let is_binary = matches!(args.format, Name::Ipfix);
+    let is_binary = matches!(args.format, FormatArg::Ipfix);
     if args.json {
-        let sentence = "standard output cannot take the tables and a document about them";
-        return Err(Failure::usage(sentence).hint("name a folder or a file with -o").into());
+        let sentence = "the tables and the JSON document cannot both be on standard output";
+        return Failure::refuse(sentence, "name a folder or a file with -o");
     }
-    if !export.is_one() {
-        let sentence = "there are several files to write, and nowhere to put them";
-        let hint = "name a folder with -o, or one of them with --table";
-        return Err(Failure::usage(sentence).hint(hint).into());
+    if !export.is_single_file() {
+        let message = "several files cannot be written to standard output";
+        let hint = "name a folder with -o, or one table with --table";
+        return Failure::refuse(message, hint);
     }
     if is_binary && io::stdout().is_terminal() {
-        let sentence = "a file of IPFIX is nothing to look at in a terminal";
-        return Err(Failure::usage(sentence).hint("name a file with -o").into());
+        let sentence = "IPFIX is binary and is not written to a terminal";
+        return Failure::refuse(sentence, "name a file with -o");
     }
     // Locked once, and written in large parts.
     let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -152,34 +151,33 @@ fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn told(Written { name, rows, .. }: &Written) -> String {
+fn describe(ExportedTable { name, rows, .. }: &ExportedTable) -> String {
     format!("{name} ({rows} row{})", if *rows == 1 { "" } else { "s" })
 }
 
-fn warn(written: &[Written], out: &Path) {
-    let left_out: u64 = written.iter().map(|one| one.left_out).sum();
+fn warn(written: &[ExportedTable], out: &Path) {
+    let left_out: u64 = written.iter().map(|one| one.skipped).sum();
     if left_out > 0 {
         eprintln!(
-            "manyways: {left_out} flows are not in {}: they have no addresses, ports or times that \
-             the format takes",
+            "manyways: {left_out} flows were not written to {}: their addresses, ports or times cannot be \
+             represented in this format",
             out.display()
         );
     }
 }
 
 fn failure(error: ExportError) -> Failure {
-    let sentence = error.to_string();
+    let message = error.to_string();
     match error {
-        ExportError::Tables(error) => Failure::new(sentence).hint(error.hint()),
+        ExportError::Tables(error) => Failure::new(message).hint(error.hint()),
         ExportError::Name { known, .. } => {
-            Failure::usage(sentence).hint(format!("there is: {}", known.join(", ")))
+            Failure::usage(message).hint(format!("the tables are: {}", known.join(", ")))
         }
-        ExportError::NoFlows(_) => Failure::new(sentence).hint("csv takes any table"),
-        ExportError::Taken(_) => {
-            Failure::new(sentence).hint("name another place, or replace it with --force")
-        }
-        ExportError::Place { .. } => Failure::usage(sentence)
-            .hint("a folder for csv and tstat, a file for ipfix and --table"),
-        _ => Failure::new(sentence),
+        ExportError::NoFlows(_) => Failure::new(message).hint("csv takes any table"),
+        ExportError::AlreadyExists(_) => Failure::new(message)
+            .hint("name another file or folder with -o, or replace this one with --force"),
+        ExportError::WrongFileType { .. } => Failure::usage(message)
+            .hint("name a folder for csv and tstat, a file for ipfix and --table"),
+        _ => Failure::new(message),
     }
 }

@@ -16,27 +16,27 @@ fn failure(text: &str, error: &FilterError) -> Failure {
     let columns = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
     let (begin, end) = (columns(error.at.start), columns(error.at.end));
     let marks = "^".repeat((end - begin).max(1));
-    let sentence = format!("{error}\n  {plain}\n  {:begin$}{marks}", "").trim_end().to_owned();
-    Failure::usage(sentence).hint(error.problem.hint())
+    let message = format!("{error}\n  {plain}\n  {:begin$}{marks}", "").trim_end().to_owned();
+    Failure::usage(message).hint(error.kind.hint())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(text: &str) -> String {
+    fn failure_text(text: &str) -> String {
         read(text).unwrap_err().to_string()
     }
 
     #[test]
     fn an_error_points_at_its_place() {
         let wrong = "`htttp` is not a port\n  tcp port htttp\n           ^^^^^";
-        assert_eq!(seen("tcp port htttp"), wrong);
+        assert_eq!(failure_text("tcp port htttp"), wrong);
         assert_eq!(
-            seen("tcp\tand"),
+            failure_text("tcp\tand"),
             "the filter ends where a test is expected\n  tcp and\n         ^"
         );
-        assert_eq!(seen("host ü"), "`ü` is not an address\n  host ü\n       ^");
+        assert_eq!(failure_text("host ü"), "`ü` is not an address\n  host ü\n       ^");
         assert!(read("tcp port 80 or 443").is_ok());
         assert!(read("tcp port 70000").unwrap_err().is_usage());
     }

@@ -8,129 +8,131 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use manyways_capture::{
-    self, Devices, FolderError, Listener, Live, LiveError, Outcome, Plan, Sets, Watch,
+    self, Document, FolderError, Listener, LiveCapture, LiveError, LiveInterface, LiveOptions,
+    RunOptions, RunReport, Sets,
 };
+use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_unit::{Size, Span};
 
-use super::{faults, folder_failure, print, summary};
+use super::{print, report_errors, summary};
 use crate::failure::Failure;
+use manyways_report::number::plural;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Live captures")]
 pub struct LiveArgs {
-    /// Capture on this interface instead, or on any, until Ctrl-C. Tables come in sets, each a
-    /// folder DIR/shard=TIME that is there once it is whole.
+    /// Capture on this interface, or on `any`, until Ctrl-C. Tables are in sets: each set is a
+    /// folder DIR/shard=TIME, which appears when it is complete.
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["captures", "from", "to", "force", "report"])]
     pub live: Option<String>,
-    /// Begin a set of tables at multiples of this: 60, 15min, 24h. A flow is in that in which it ends.
+    /// Start a new set of tables at multiples of this time: 60, 15min, 24h. A flow is in the set
+    /// in which it ends.
     #[arg(long, value_name = "DURATION", default_value = "5min", value_parser = duration,
           requires = "live")]
     rotate: Span,
-    /// Maximum number of sets; the oldest is deleted when another one is written.
+    /// Maximum number of sets; the oldest set is deleted when a new set is written.
     #[arg(long, value_name = "COUNT", requires_all = ["live", "output"],
           value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Stop after this: 90, 15min, 2h.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "live")]
     duration: Option<Span>,
-    /// How many bytes of a packet to look at. The default holds all headers and the longest hellos.
+    /// Captured bytes of each packet. The default covers all headers and the longest ClientHello.
     #[arg(long, value_name = "BYTES", default_value_t = 2_048, requires = "live",
           value_parser = clap::value_parser!(u32).range(64..=65_535))]
     snap: u32,
-    /// How much may wait in the kernel while all cores are busy.
+    /// Size of the kernel's buffer for packets that wait while all cores are busy.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = buffer,
           requires = "live")]
     buffer: Size,
-    /// Write the packets as well, as far as they are looked at: capture.pcapng in each set.
+    /// Also write the packets, up to --snap bytes of each: capture.pcapng in each set.
     #[arg(long, requires_all = ["live", "output"], conflicts_with = "anonymize")]
     save_capture: bool,
-    /// Take packets that are for other machines as well, as on a mirror port.
+    /// Also capture packets for other machines, for example on a mirror port.
     #[arg(long, requires = "live")]
     promiscuous: bool,
 }
 
 /// Parses a duration; bare numbers are seconds.
 fn duration(text: &str) -> Result<Span, String> {
-    const FORMS: &str = "seconds, or a number with a unit: 90, 15min, 2h; from a second to a year";
+    const FORMS: &str = "write seconds, or a number with a unit: 90, 15min, 2h; from 1 s to 1 year";
     let seconds = text.parse::<u32>().map(|seconds| Span::from_secs(seconds.into()));
     let span = seconds.or_else(|_| Span::from_str(text)).map_err(|_| FORMS.to_owned())?;
-    let (least, most) = (Span::from_secs(1), Span::from_secs(366 * 86_400));
-    if (least..=most).contains(&span) { Ok(span) } else { Err(FORMS.to_owned()) }
+    let (min, max) = (Span::from_secs(1), Span::from_secs(366 * 86_400));
+    if (min..=max).contains(&span) { Ok(span) } else { Err(FORMS.to_owned()) }
 }
 
 fn buffer(text: &str) -> Result<Size, String> {
     let size = Size::from_str(text).map_err(|error| error.to_string())?;
-    let (least, most) = (Size::from_kib(512), Size::from_mib(4_096));
-    if (least..=most).contains(&size) { Ok(size) } else { Err("512KiB to 4GiB".to_owned()) }
+    let (min, max) = (Size::from_kib(512), Size::from_mib(4_096));
+    if (min..=max).contains(&size) {
+        Ok(size)
+    } else {
+        Err("write a size from 512KiB to 4GiB".to_owned())
+    }
 }
 
 pub fn run(
     interface: String,
     args: &LiveArgs,
-    plan: &Plan,
+    plan: &RunOptions,
     output: Option<&Path>,
     json: bool,
 ) -> Result<ExitCode> {
     // Must precede the start of any thread.
     let termination = Termination::take().context("cannot watch for signals")?;
-    let devices = Devices {
-        name: interface,
-        snap: args.snap,
-        buffer: args.buffer,
-        promiscuous: args.promiscuous,
-    };
-    let live = Live::open(&devices).map_err(|error| failure(&error))?;
+    let mut devices = LiveInterface::new(interface);
+    devices.snap_length = args.snap;
+    devices.buffer = args.buffer;
+    devices.promiscuous = args.promiscuous;
+    let live = LiveCapture::open(&devices).map_err(|error| failure(&error))?;
     let sets = output.map(|path| Sets::create(path, args.keep.map(|keep| keep as usize)));
     let mut sets = sets.transpose().map_err(|error| match error {
-        FolderError::Taken(_) => Failure::new(error.to_string())
-            .hint("name another folder: sets of a live capture are not mixed with others"),
-        error => folder_failure(error),
+        FolderError::HasResults(_) => Failure::new(error.to_string()).hint(
+            "name another folder: a live capture does not add sets to a folder with other tables",
+        ),
+        error => report_errors::of_folder(error),
     })?;
     eprintln!("manyways: capturing on {}", devices.name);
-    let mut teller = Teller::new(output);
-    let watch = Watch {
-        rotate: output.map(|_| args.rotate),
-        duration: args.duration,
-        refresh: output.is_none() && teller.is_shown,
-        save: args.save_capture,
-    };
+    let mut teller = ProgressListener::new(output);
+    let mut watch = LiveOptions::default();
+    watch.rotation_period = output.map(|_| args.rotate);
+    watch.duration = args.duration;
+    watch.summarize = output.is_none() && teller.is_visible;
+    watch.save_packets = args.save_capture;
     let outcome =
-        manyways_capture::follow(live, plan, &watch, sets.as_mut(), &termination, &mut teller);
+        manyways_capture::run_live(live, plan, &watch, sets.as_mut(), &termination, &mut teller);
     teller.bar.finish_and_clear();
     let outcome = outcome.map_err(|error| Failure::new(error.to_string()))?;
     let text = match json {
-        true => serde_json::to_string(&summary::document(&outcome, &[], false))? + "\n",
+        true => document::to_json(&Document::new(&outcome, &[], false))?,
         false => summary::text(&outcome, &[], None) + &teller.sets(),
     };
     print(&text)?;
-    Ok(faults(&outcome))
+    Ok(report_errors::report(&outcome))
 }
 
 fn failure(error: &LiveError) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(error.to_string()).maybe_hint(error.hint())
 }
 
 /// Shows the progress on a terminal, and writes the summary of a set into the set.
-struct Teller<'a> {
+struct ProgressListener<'a> {
     output: Option<&'a Path>,
     bar: ProgressBar,
-    is_shown: bool,
+    is_visible: bool,
     count: u64,
     last: Option<PathBuf>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> ProgressListener<'a> {
     fn new(output: Option<&'a Path>) -> Self {
         let is_shown = io::stderr().is_terminal();
         let bar = if is_shown { ProgressBar::no_length() } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Self { output, bar: bar.with_style(style), is_shown, count: 0, last: None }
+        Self { output, bar: bar.with_style(style), is_visible: is_shown, count: 0, last: None }
     }
 
     /// The written sets.
@@ -140,44 +142,44 @@ impl<'a> Teller<'a> {
             (Some(path), 1) => format!("Tables       {} in {}\n", name.display(), path.display()),
             (Some(path), count) => {
                 let (name, path) = (name.display(), path.display());
-                format!("Tables       {count} sets in {path}, {name} the last\n")
+                format!("Tables       {count} sets in {path}, the last is {name}\n")
             }
             (None, _) => String::new(),
         }
     }
 }
 
-impl Listener for Teller<'_> {
-    fn manifest(&mut self, set: &Outcome, rows: &[(&str, u64)]) -> String {
-        let document = summary::document(set, rows, false);
-        serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+impl Listener for ProgressListener<'_> {
+    fn manifest(&mut self, set: &RunReport, rows: &[(&str, u64)]) -> String {
+        let document = Document::new(set, rows, false);
+        document::to_json_pretty(&document).unwrap_or_default()
     }
 
-    fn set(&mut self, path: &Path, set: &Outcome) {
+    fn on_set(&mut self, path: &Path, set: &RunReport) {
         self.count += 1;
         self.last = Some(path.to_owned());
-        let missed: u64 = set.captures.iter().map(|capture| capture.missed).sum();
-        if missed > 0 {
+        let dropped: u64 = set.captures.iter().map(|capture| capture.dropped).sum();
+        if dropped > 0 {
             let what = format!(
-                "manyways: {}: {} not captured, as there was no room for them; --buffer gives more",
+                "manyways: {}: {} not captured, because the buffer was full; increase --buffer",
                 path.display(),
-                summary::plural(missed, "packet")
+                plural(dropped, "packet")
             );
             self.bar.suspend(|| eprintln!("{what}"));
         }
     }
 
-    fn progress(&mut self, so_far: &Outcome, going_on: usize) {
-        if !self.is_shown {
+    fn on_progress(&mut self, so_far: &RunReport, going_on: usize) {
+        if !self.is_visible {
             return;
         }
-        let flows = format!("{} going on", summary::plural(going_on as u64, "flow"));
+        let flows = format!("{} active", plural(going_on as u64, "flow"));
         let text = match self.output {
             None => format!("{}{:<12} {flows}", summary::text(so_far, &[], None), "Now"),
             Some(_) => {
-                let packets = summary::plural(so_far.counters.packets, "packet");
-                let missed: u64 = so_far.captures.iter().map(|capture| capture.missed).sum();
-                let sets = summary::plural(self.count, "set");
+                let packets = plural(so_far.counters.packets, "packet");
+                let missed: u64 = so_far.captures.iter().map(|capture| capture.dropped).sum();
+                let sets = plural(self.count, "set");
                 format!("{packets}, {missed} missed, {flows}, {sets} written")
             }
         };

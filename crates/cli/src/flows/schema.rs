@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Kind, Schema, VERSION};
+use manyways_record::document;
+use manyways_record::table::{Kind, SCHEMA, Schema, VERSION};
 use serde::Serialize;
 
-/// Print the schema of the tables: each column, its kind and its meaning.
+/// Print the schema of the tables: each column with its type and meaning.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,10 +23,11 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Document {
-    schema: String,
     version: u32,
     tables: Vec<Table>,
 }
+
+document!(Document, SCHEMA);
 
 #[derive(Serialize)]
 struct Table {
@@ -48,7 +50,7 @@ struct Column {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let schemas = schemas();
     if args.json {
-        return super::print(&(serde_json::to_string_pretty(&document(&schemas))? + "\n"));
+        return super::print(&document::to_json_pretty(&document(&schemas))?);
     }
     let chapters: Vec<String> = schemas.iter().map(Schema::to_string).collect();
     super::print(&chapters.join("\n"))
@@ -58,16 +60,12 @@ fn document(schemas: &[Schema]) -> Document {
     let table = |schema: &Schema| Table {
         name: schema.table,
         about: schema.about,
-        columns: schema.columns.iter().map(|column| of(*column)).collect(),
+        columns: schema.columns.iter().map(|column| column_document(*column)).collect(),
     };
-    Document {
-        schema: format!("manyways-flows/{VERSION}"),
-        version: VERSION,
-        tables: schemas.iter().map(table).collect(),
-    }
+    Document { version: VERSION, tables: schemas.iter().map(table).collect() }
 }
 
-fn of((name, kind, about): (&'static str, Kind, &'static str)) -> Column {
+fn column_document((name, kind, about): (&'static str, Kind, &'static str)) -> Column {
     let (kind, parquet, unit) = match kind {
         Kind::Time => ("time", "INT64 TIMESTAMP(NANOS,UTC)", Some("ns since 1970-01-01T00:00:00Z")),
         Kind::Span => ("span", "DOUBLE", Some("s")),

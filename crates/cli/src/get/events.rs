@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use manyways_net::fetch::event::{PathSample, TransferEvent};
-use manyways_net::fetch::{Event, Progress};
+use manyways_net::fetch::{Event, PathSample, Progress, TransferEvent};
 use manyways_record::event::{Header, Record, line};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Size, Span, Time};
@@ -20,7 +19,7 @@ pub struct EventLog {
     out: Option<BufWriter<File>>,
     /// Number of the current transfer, and its start.
     transfer: u32,
-    began: Time,
+    started: Time,
 }
 
 impl EventLog {
@@ -31,7 +30,7 @@ impl EventLog {
         header.subject = Some(subject.to_owned());
         let begin = || -> io::Result<BufWriter<File>> {
             let mut out = BufWriter::new(File::create(path)?);
-            out.write_all(line(&header).as_bytes())?;
+            out.write_all(header.line().as_bytes())?;
             out.flush()?;
             Ok(out)
         };
@@ -40,7 +39,7 @@ impl EventLog {
             Failure::new(words).hint("name another file with --events")
         })?;
         let path = path.to_owned();
-        Ok(Self { path, clock, out: Some(out), transfer: 0, began: Time::ZERO })
+        Ok(Self { path, clock, out: Some(out), transfer: 0, started: Time::ZERO })
     }
 
     /// The path as given on the command line.
@@ -50,16 +49,16 @@ impl EventLog {
 
     /// Starts a transfer.
     pub fn begin(&mut self, transfer: u32, url: &str) {
-        (self.transfer, self.began) = (transfer, self.clock.now());
+        (self.transfer, self.started) = (transfer, self.clock.now());
         let url = url.to_owned();
         self.write(Span::ZERO, TransferEvent::TransferStart { transfer, url });
     }
 
     /// Logs an event of the current transfer.
-    pub fn hear(&mut self, event: &Event<'_>) {
+    pub fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Record(record) => {
-                let event = numbered(record.event.clone(), self.transfer);
+                let event = with_number(record.event.clone(), self.transfer);
                 self.write(record.time.since(Time::ZERO), event);
             }
             Event::Progress(progress) => self.sample(progress),
@@ -70,12 +69,12 @@ impl EventLog {
     /// Ends the current transfer.
     pub fn end(&mut self, complete: bool, bytes: Size) {
         let (transfer, bytes) = (self.transfer, bytes.as_bytes());
-        let since = self.clock.now().since(self.began);
+        let since = self.clock.now().since(self.started);
         self.write(since, TransferEvent::TransferEnd { transfer, complete, bytes });
         if let Some(out) = &mut self.out
             && let Err(error) = out.flush()
         {
-            self.give_up(&error);
+            self.disable(&error);
         }
     }
 
@@ -94,13 +93,13 @@ impl EventLog {
     /// Writes an event that happened `since` after the start of the transfer.
     fn write(&mut self, since: Span, event: TransferEvent) {
         let Some(out) = &mut self.out else { return };
-        let record = Record { time: self.began + since, event };
+        let record = Record { time: self.started + since, event };
         if let Err(error) = out.write_all(line(&record).as_bytes()) {
-            self.give_up(&error);
+            self.disable(&error);
         }
     }
 
-    fn give_up(&mut self, error: &io::Error) {
+    fn disable(&mut self, error: &io::Error) {
         self.out = None;
         let words = format!("the event log {} ends here: {error}", self.path.display());
         tracing::warn!("{words}");
@@ -108,7 +107,7 @@ impl EventLog {
 }
 
 /// Sets the number of the transfer, which the transfer itself does not know.
-fn numbered(mut event: TransferEvent, number: u32) -> TransferEvent {
+fn with_number(mut event: TransferEvent, number: u32) -> TransferEvent {
     use TransferEvent as E;
     match &mut event {
         E::TransferStart { transfer, .. }
@@ -117,7 +116,7 @@ fn numbered(mut event: TransferEvent, number: u32) -> TransferEvent {
         | E::Request { transfer, .. }
         | E::Response { transfer, .. }
         | E::Received { transfer, .. }
-        | E::RangeEnd { transfer, .. }
+        | E::Cut { transfer, .. }
         | E::RequestEnd { transfer, .. }
         | E::Ping { transfer, .. }
         | E::TransferEnd { transfer, .. } => *transfer = number,
@@ -152,7 +151,7 @@ mod tests {
         };
         for transfer in 0..2 {
             log.begin(transfer, "http://a/b");
-            log.hear(&Event::Record(&request(Time::from_millis(3))));
+            log.on_event(&Event::Record(&request(Time::from_millis(3))));
             log.end(true, Size::from_bytes(7));
         }
         let paths = vec![PathProgress {
@@ -162,7 +161,7 @@ mod tests {
             rtt: None,
         }];
         let progress = Progress { elapsed: Span::from_millis(100), paths, ..Progress::default() };
-        log.hear(&Event::Progress(&progress));
+        log.on_event(&Event::Progress(&progress));
         drop(log);
 
         let read = manyways_record::event::parse::<TransferEvent>(&std::fs::read(&path)?)?;

@@ -1,7 +1,6 @@
 //! Selection of a transfer's networks by the command line.
 
-use manyways_net::fetch::location::Location;
-use manyways_net::fetch::{PathSelection, PathSpec, SelectionError, SelectionOptions};
+use manyways_net::fetch::{Location, PathSelection, PathSpec, SelectionError, SelectionOptions};
 
 use super::options::{Args, Transport};
 use crate::failure::Failure;
@@ -12,18 +11,18 @@ pub fn selection(args: &Args) -> PathSelection {
         .via(args.via.iter().cloned())
         .name_servers(args.dns.iter().cloned())
         .metered(args.metered)
-        .cache(args.memory());
+        .estimate_cache(args.estimate_cache());
     PathSelection::new(options)
 }
 
 /// Returns the paths to `location`; `None` if they are the same as in the previous call.
-pub async fn paths_towards(
+pub async fn paths_to(
     selection: &mut PathSelection,
     args: &Args,
     location: &Location,
 ) -> Result<Option<Vec<PathSpec>>, Failure> {
     match args.transport {
-        Transport::Tcp => selection.paths_towards(location).await.map_err(|error| failure(&error)),
+        Transport::Tcp => selection.paths_to(location).await.map_err(|error| failure(&error)),
         Transport::Mptcp => Ok(selection.kernel_mptcp()),
     }
 }
@@ -33,8 +32,5 @@ fn failure(error: &SelectionError) -> Failure {
         SelectionError::Unknown { .. } => Failure::usage(error.to_string()),
         _ => Failure::new(error.to_string()),
     };
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    failure.maybe_hint(error.hint())
 }

@@ -4,31 +4,32 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use manyways_net::fetch::conditions::Memory;
-use manyways_net::fetch::{Allowance, Checksum, Config, NameServers, RangeEnd, Scheduler};
+use manyways_net::fetch::{
+    Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, Scheduler,
+};
 use manyways_unit::{Size, human};
 
 /// Minimum size of a chunk, which bounds the number of requests.
-const LEAST_CHUNK: Size = Size::from_kib(16);
+const MIN_CHUNK: Size = Size::from_kib(16);
 /// Default size of a chunk.
-const CHUNK: Size = Size::from_mib(1);
+const DEFAULT_CHUNK: Size = Size::from_mib(1);
 
 /// Fetch files over every network of this host at once.
 ///
 /// Each network gets one connection, and they share the bytes of each file. The server only
-/// needs to answer range requests, as nearly every server does; otherwise `get` uses one network and
-/// reports the reason.
+/// needs to answer range requests, as nearly every server does; otherwise `get` uses one network
+/// and reports the reason.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways get https://www.example.com/film.mp4
   manyways get -o film.mp4 --via wifi,lte --metered 500MB https://www.example.com/film.mp4
-  manyways get -c https://www.example.com/film.mp4        (goes on after a kill)
+  manyways get -c https://www.example.com/film.mp4        (continues a killed run)
   manyways get -o - https://www.example.com/src.tar.gz | tar xz
   manyways get --checksum sha256:9f86d0…0a08 --json https://www.example.com/film.mp4
   manyways get --netrc --dns wifi=192.0.2.53 https://www.example.com/private/build.tar.gz
 
-A file gets its name when it is whole. Until then its bytes are in FILE.manyways-part, and
+A file gets its name when it is complete. Until then its bytes are in FILE.manyways-part, and
 FILE.manyways lists the received parts; an existing file is replaced at the
 end. All options are explained in docs/get.md.")]
 pub struct Args {
@@ -36,17 +37,17 @@ pub struct Args {
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::Url)]
     pub urls: Vec<String>,
 
-    /// Write to FILE, or with - to standard output; without it, to a file in this folder that is
-    /// called as the URL ends.
+    /// Write to FILE; - is standard output. Default: a file in the current folder, named after the
+    /// last part of the URL.
     #[arg(short, long, value_name = "FILE", help_heading = FILES)]
     pub output: Option<PathBuf>,
-    /// Name each file as its URL ends, which is what happens without -o too.
+    /// Name each file after the last part of its URL. This is the default.
     #[arg(short = 'O', long, conflicts_with = "output", help_heading = FILES)]
     pub remote_name: bool,
-    /// Go on with what an earlier run left, if the object is still the same.
+    /// Continue the unfinished download of an earlier run, if the file on the server is unchanged.
     #[arg(short = 'c', long = "continue", help_heading = FILES)]
     pub resume: bool,
-    /// Fail unless the file has this SHA-256: sha256:HEX.
+    /// Fail unless the SHA-256 of the file has this value.
     #[arg(long, value_name = "sha256:HEX", value_parser = checksum, help_heading = FILES)]
     pub checksum: Option<Sha256>,
     /// Report the file's SHA-256.
@@ -56,15 +57,15 @@ pub struct Args {
     /// Use only these networks, by their names in `manyways paths`; the first is preferred.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = NETWORKS)]
     pub via: Vec<String>,
-    /// How much metered networks may be used: yes (without limit), no, or so many bytes in all.
+    /// Limit of metered networks: yes (no limit), no (not used), or a total number of bytes.
     #[arg(long, value_name = "yes|no|BYTES", default_value = "1GB", value_parser = allowance,
           help_heading = NETWORKS)]
-    pub metered: Allowance,
+    pub metered: MeteredUse,
     /// Ask these name servers over network NAME instead of its own. May be given more than once.
     #[arg(long, value_name = "NAME=ADDRESS,…", value_parser = dns, help_heading = NETWORKS)]
     pub dns: Vec<NameServers>,
-    /// Every network talks to the server that the first one found, instead of the one that its own
-    /// name servers name.
+    /// Resolve the host over one network only, and connect to this address over all networks.
+    /// Default: each network resolves the host with its own name servers.
     #[arg(long, help_heading = NETWORKS)]
     pub single_server: bool,
 
@@ -84,41 +85,41 @@ pub struct Args {
     /// Accept any certificate. Any device on the path can then read and change the file.
     #[arg(long, help_heading = SERVER)]
     pub insecure: bool,
-    /// Speak HTTP/2 to http:// servers too, without asking whether they do.
+    /// Use HTTP/2 for http:// URLs too, without checking that the server supports HTTP/2.
     #[arg(long, help_heading = SERVER)]
     pub http2_prior_knowledge: bool,
 
     /// Scheduler. fixed-chunk alternates chunks of SIZE (1MiB), equal-split gives each network the
     /// same share, single uses one network.
     #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|equal-split|single", default_value = "mp-h2",
-          hide_default_value = true, value_parser = scheduler, help_heading = HOW)]
+          hide_default_value = true, value_parser = scheduler, help_heading = SCHEDULING)]
     pub scheduler: Scheduler,
-    /// Send each request only when the one before it is done.
-    #[arg(long, help_heading = HOW)]
+    /// Send each request only when the response to the previous request is complete.
+    #[arg(long, help_heading = SCHEDULING)]
     pub no_pipelining: bool,
-    /// How a request ends before the end of what it asked for: by giving no more flow-control
-    /// credit, or by resetting its stream.
+    /// How to end a request before its range is complete: grant no more flow-control credit
+    /// (window), or reset the stream (reset).
     #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
-          value_name = "window|reset", help_heading = HOW)]
-    pub range_end: End,
-    /// How long the file is, where you know it: all networks can then begin at once.
-    #[arg(long, value_name = "BYTES", value_parser = human::bytes, help_heading = HOW)]
+          value_name = "window|reset", help_heading = SCHEDULING)]
+    pub cut_method: CutArg,
+    /// Length of the file, if known. All networks then start at once.
+    #[arg(long, value_name = "BYTES", value_parser = human::bytes, help_heading = SCHEDULING)]
     pub size: Option<Size>,
-    /// tcp: one connection a network. mptcp: a single connection of the kernel's Multipath TCP, for
-    /// comparison; the server's kernel needs it too.
+    /// tcp: one connection per network. mptcp: one Multipath TCP connection of the kernel, for
+    /// comparison; the server must support MPTCP too.
     #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
-          value_name = "tcp|mptcp", help_heading = HOW)]
+          value_name = "tcp|mptcp", help_heading = SCHEDULING)]
     pub transport: Transport,
-    /// Where to remember what each network was worth, for the next time; off: nowhere.
-    #[arg(long, value_name = "DIR|off", value_parser = cache, value_hint = ValueHint::DirPath, help_heading = HOW,
-          long_help = "Where to remember what each network was worth, for the next time; off: \
-                       nowhere. Default: manyways/networks in your cache folder")]
+    /// Folder that stores the rate and round trip of each network for later runs; off: none.
+    #[arg(long, value_name = "DIR|off", value_parser = cache, value_hint = ValueHint::DirPath, help_heading = SCHEDULING,
+          long_help = "Folder that stores the rate and round trip of each network for later runs; off: \
+                       store nothing. Default: manyways/networks in your cache folder")]
     pub cache: Option<Cache>,
     /// For measurements: fetch this URL over each network first, so that the download finds warm
     /// connections.
     #[arg(long, value_name = "URL", hide = true)]
     pub warm_up: Option<String>,
-    /// For measurements: want only so much of the beginning, and ask for all.
+    /// For measurements: stop after this many bytes, but request the whole file.
     #[arg(long, value_name = "BYTES", value_parser = human::bytes, hide = true)]
     pub stop_after: Option<Size>,
 
@@ -136,16 +137,16 @@ pub struct Args {
 const FILES: &str = "Files";
 const NETWORKS: &str = "Networks";
 const SERVER: &str = "The server";
-const HOW: &str = "Scheduling";
+const SCHEDULING: &str = "Scheduling";
 const OUTPUT: &str = "Output";
 
 /// An expected hash.
 #[derive(Clone, Copy)]
 pub struct Sha256(pub [u8; 32]);
 
-/// [`RangeEnd`] as a value of the command line.
+/// [`CutMethod`] as a value of the command line.
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
-pub enum End {
+pub enum CutArg {
     /// By flow control.
     #[default]
     Window,
@@ -179,11 +180,11 @@ impl Args {
     }
 
     /// The path estimates of earlier transfers; `None` without a cache.
-    pub fn memory(&self) -> Option<Memory> {
+    pub fn estimate_cache(&self) -> Option<EstimateCache> {
         match &self.cache {
-            None => Memory::of_user(),
+            None => EstimateCache::of_user(),
             Some(Cache::Off) => None,
-            Some(Cache::Folder(folder)) => Some(Memory::at(folder)),
+            Some(Cache::Folder(folder)) => Some(EstimateCache::in_folder(folder)),
         }
     }
 
@@ -201,9 +202,9 @@ impl Args {
         Config {
             scheduler: self.scheduler,
             pipelining: !self.no_pipelining,
-            range_end: match self.range_end {
-                End::Window => RangeEnd::Window,
-                End::Reset => RangeEnd::Reset,
+            cut_method: match self.cut_method {
+                CutArg::Window => CutMethod::Window,
+                CutArg::Reset => CutMethod::Reset,
             },
             stop_after: self.stop_after.map(Size::as_bytes),
             ..Config::default()
@@ -211,18 +212,18 @@ impl Args {
     }
 }
 
-fn allowance(text: &str) -> Result<Allowance, String> {
+fn allowance(text: &str) -> Result<MeteredUse, String> {
     match text {
-        "yes" => Ok(Allowance::All),
-        "no" => Ok(Allowance::Nothing),
+        "yes" => Ok(MeteredUse::Unlimited),
+        "no" => Ok(MeteredUse::Forbidden),
         size => human::bytes(size)
-            .map(Allowance::Limit)
-            .map_err(|error| format!("yes, no or a size is needed; {error}")),
+            .map(MeteredUse::Limit)
+            .map_err(|error| format!("use yes, no or a size; {error}")),
     }
 }
 
 fn dns(text: &str) -> Result<NameServers, String> {
-    let wrong = || "a network and its name servers are needed, like wifi=192.0.2.53".to_owned();
+    let wrong = || "write a network and its name servers, like wifi=192.0.2.53".to_owned();
     let (network, servers) = text.split_once('=').ok_or_else(wrong)?;
     if network.is_empty() {
         return Err(wrong());
@@ -237,7 +238,7 @@ fn dns(text: &str) -> Result<NameServers, String> {
 
 fn cache(text: &str) -> Result<Cache, String> {
     match text {
-        "" => Err("off or a folder is needed".to_owned()),
+        "" => Err("write off, or name a folder".to_owned()),
         "off" => Ok(Cache::Off),
         folder => Ok(Cache::Folder(folder.into())),
     }
@@ -245,29 +246,26 @@ fn cache(text: &str) -> Result<Cache, String> {
 
 fn scheduler(text: &str) -> Result<Scheduler, String> {
     match text.split_once('=') {
-        None => {
-            match text {
-                "mp-h2" => Ok(Scheduler::MpH2),
-                "fixed-chunk" => Ok(Scheduler::FixedChunk(CHUNK)),
-                "equal-split" => Ok(Scheduler::EqualSplit),
-                "single" => Ok(Scheduler::Single),
-                _ => Err("there are mp-h2, fixed-chunk, fixed-chunk=SIZE, equal-split and single"
-                    .to_owned()),
-            }
-        }
+        None => match text {
+            "mp-h2" => Ok(Scheduler::MpH2),
+            "fixed-chunk" => Ok(Scheduler::FixedChunk(DEFAULT_CHUNK)),
+            "equal-split" => Ok(Scheduler::EqualSplit),
+            "single" => Ok(Scheduler::Single),
+            _ => Err("use mp-h2, fixed-chunk, fixed-chunk=SIZE, equal-split or single".to_owned()),
+        },
         Some(("fixed-chunk", size)) => {
             let size = human::bytes(size).map_err(|error| error.to_string())?;
-            if size < LEAST_CHUNK {
+            if size < MIN_CHUNK {
                 return Err("a chunk is at least 16KiB".to_owned());
             }
             Ok(Scheduler::FixedChunk(size))
         }
-        Some((name, _)) => Err(format!("only fixed-chunk has a size, and not {name}")),
+        Some((name, _)) => Err(format!("{name} takes no size; only fixed-chunk does")),
     }
 }
 
 fn checksum(text: &str) -> Result<Sha256, String> {
-    let wrong = || "sha256: and 64 hexadecimal digits are needed".to_owned();
+    let wrong = || "write sha256: and 64 hexadecimal digits".to_owned();
     let digits = text.strip_prefix("sha256:").ok_or_else(wrong)?;
     if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(wrong());
@@ -281,41 +279,4 @@ fn checksum(text: &str) -> Result<Sha256, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_checked() {
-        assert_eq!(allowance("500MB"), Ok(Allowance::Limit(Size::from_bytes(500_000_000))));
-        assert_eq!(allowance("1000000"), Ok(Allowance::Limit(Size::from_bytes(1_000_000))));
-        assert_eq!(allowance("no"), Ok(Allowance::Nothing));
-        assert!(allowance("maybe").is_err());
-        let hash = "ab".repeat(32);
-        assert_eq!(checksum(&format!("sha256:{hash}")).map(|hash| hash.0), Ok([0xab; 32]));
-        for wrong in [hash.as_str(), "sha256:ab", &format!("md5:{hash}")] {
-            assert!(checksum(wrong).is_err());
-        }
-    }
-
-    #[test]
-    fn name_servers_are_addresses() {
-        let read = dns("wlan0=192.0.2.1, fd00::1").map(|dns| (dns.network, dns.servers.len()));
-        assert_eq!(read, Ok(("wlan0".to_owned(), 2)));
-        for wrong in ["192.0.2.1", "=192.0.2.1", "wlan0=", "wlan0=a.example", "wlan0=192.0.2.1:53"]
-        {
-            assert!(dns(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_chunk_has_a_size_and_the_others_have_none() {
-        assert_eq!(scheduler("mp-h2"), Ok(Scheduler::MpH2));
-        assert_eq!(scheduler("fixed-chunk"), Ok(Scheduler::FixedChunk(Size::from_mib(1))));
-        let half = Scheduler::FixedChunk(Size::from_kib(512));
-        assert_eq!(scheduler("fixed-chunk=512KiB"), Ok(half));
-        assert_eq!(scheduler("fixed-chunk=524288"), Ok(half));
-        for wrong in ["fixed-chunk=1KB", "fixed-chunk=", "single=1MB", "mptcp", ""] {
-            assert!(scheduler(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 
 mod block;
 mod line;
-mod pace;
+mod rate_meter;
 
 use std::io::{IsTerminal, Write};
 
@@ -13,13 +13,13 @@ use manyways_unit::{Rate, Span};
 
 use block::Block;
 pub use line::share;
-use line::{Layout, PathLine, WholeLine};
-use pace::Pace;
+use line::{Layout, PathLine, TotalLine};
+use rate_meter::RateMeter;
 
 /// Shorter transfers show no progress.
-const PATIENCE: Span = Span::from_secs(1);
+const DISPLAY_DELAY: Span = Span::from_secs(1);
 /// Width of a terminal that does not report one.
-const USUAL_WIDTH: u16 = 80;
+const DEFAULT_WIDTH: u16 = 80;
 /// Free columns at the right for the cursor and an echoed `^C`.
 const MARGIN: usize = 3;
 
@@ -29,12 +29,12 @@ pub struct Display {
     terminal: bool,
     /// Notes about networks that failed before any useful byte. If all networks fail, the failure
     /// of the transfer reports the reason once.
-    held: Vec<String>,
+    delayed_notes: Vec<String>,
     /// Whether a useful byte has arrived.
-    came: bool,
+    has_useful_bytes: bool,
     block: Block,
-    whole: Pace,
-    paths: Vec<Pace>,
+    total: RateMeter,
+    paths: Vec<RateMeter>,
 }
 
 impl Display {
@@ -42,8 +42,16 @@ impl Display {
     /// without a terminal.
     pub fn new(quiet: bool, plain: bool) -> Self {
         let terminal = !plain && std::io::stderr().is_terminal();
-        let (block, whole, paths) = (Block::default(), Pace::default(), Vec::new());
-        Self { quiet, terminal, held: Vec::new(), came: false, block, whole, paths }
+        let (block, whole, paths) = (Block::default(), RateMeter::default(), Vec::new());
+        Self {
+            quiet,
+            terminal,
+            delayed_notes: Vec::new(),
+            has_useful_bytes: false,
+            block,
+            total: whole,
+            paths,
+        }
     }
 
     /// Shows an event.
@@ -52,18 +60,19 @@ impl Display {
             return;
         }
         match event {
-            Event::Note(words) if !self.came && reason(words).is_some() => {
-                self.held.push(words.to_owned());
+            Event::Note(words) if !self.has_useful_bytes && reason(words).is_some() => {
+                self.delayed_notes.push(words.to_owned());
             }
-            Event::Note(words) => self.say(words),
-            Event::Moved(to) => tracing::info!("moved to {to}"),
+            Event::Note(words) => self.print_note(words),
+            Event::Redirected(to) => tracing::info!("moved to {to}"),
             Event::Connected { path, server, protocol } => {
                 tracing::info!("{path}: {server} speaks {}", protocol.name());
             }
             Event::Progress(progress) => {
-                if !self.came && progress.paths.iter().any(|path| !path.bytes.is_zero()) {
-                    self.came = true;
-                    self.say_held("");
+                if !self.has_useful_bytes && progress.paths.iter().any(|path| !path.bytes.is_zero())
+                {
+                    self.has_useful_bytes = true;
+                    self.print_delayed_notes("");
                 }
                 if self.terminal {
                     self.update(progress);
@@ -77,41 +86,41 @@ impl Display {
     /// not in `failure`.
     pub fn finish(&mut self, failure: Option<&str>) {
         self.clear();
-        self.say_held(failure.unwrap_or_default());
+        self.print_delayed_notes(failure.unwrap_or_default());
     }
 
     fn clear(&mut self) {
-        put(&self.block.erase(width()));
+        write_to_terminal(&self.block.erase(width()));
     }
 
-    fn say_held(&mut self, failure: &str) {
-        for words in std::mem::take(&mut self.held) {
+    fn print_delayed_notes(&mut self, failure: &str) {
+        for words in std::mem::take(&mut self.delayed_notes) {
             // The failure of all networks does not contain the name server of a reason.
             let reason = reason(&words).and_then(|reason| reason.split(", according to ").next());
             if !reason.is_some_and(|reason| failure.contains(reason)) {
-                self.say(&words);
+                self.print_note(&words);
             }
         }
     }
 
-    fn say(&mut self, words: &str) {
+    fn print_note(&mut self, words: &str) {
         self.clear();
         eprintln!("manyways: {words}");
     }
 
     fn update(&mut self, progress: &Progress) {
         let now = progress.elapsed;
-        self.whole.observe(now, progress.done);
-        self.paths.resize_with(progress.paths.len(), Pace::default);
+        self.total.observe(now, progress.done);
+        self.paths.resize_with(progress.paths.len(), RateMeter::default);
         for (pace, path) in self.paths.iter_mut().zip(&progress.paths) {
             pace.observe(now, path.bytes);
         }
-        if now < PATIENCE {
+        if now < DISPLAY_DELAY {
             return;
         }
         let width = width();
         let lines = self.lines(progress, width.saturating_sub(MARGIN));
-        put(&self.block.draw(&lines, width));
+        write_to_terminal(&self.block.draw(&lines, width));
     }
 
     fn lines(&self, progress: &Progress, width: usize) -> Vec<String> {
@@ -126,11 +135,11 @@ impl Display {
                 let measured = pace.rate(progress.elapsed);
                 let rate = measured.map(|measured| path.rate.unwrap_or(measured));
                 let (name, bytes, rtt) = (path.name.as_str(), path.bytes, path.rtt);
-                PathLine { name, bytes, done, length, rate, rtt }.fit(layout)
+                PathLine { name, bytes, done, length, rate, rtt }.render(layout)
             })
             .collect();
-        let rate = self.whole.rate(progress.elapsed).unwrap_or(Rate::ZERO);
-        lines.push(WholeLine { done, length, rate }.fit(layout));
+        let rate = self.total.rate(progress.elapsed).unwrap_or(Rate::ZERO);
+        lines.push(TotalLine { done, length, rate }.render(layout));
         lines
     }
 }
@@ -141,10 +150,10 @@ fn reason(note: &str) -> Option<&str> {
 }
 
 fn width() -> usize {
-    usize::from(terminal::width(std::io::stderr()).unwrap_or(USUAL_WIDTH))
+    usize::from(terminal::width(std::io::stderr()).unwrap_or(DEFAULT_WIDTH))
 }
 
 /// Writing to a closed terminal must not end the transfer.
-fn put(text: &str) {
+fn write_to_terminal(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -2,21 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use manyways_net::fetch::{FetchError, PathReport, Report};
+use manyways_net::fetch::{FetchError, PathReport, Report, VersionProof};
 use manyways_unit::{Rate, Size, Span};
 use serde::Serialize;
 
 use super::progress::share;
 use crate::failure::Failure;
 
-/// The schema of the JSON, described in docs/get.md.
-const SCHEMA: &str = "manyways.get/1";
-
+/// The output of `--json`, described in docs/get.md.
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    transfers: &'a [Transfer],
+pub struct Document<'a> {
+    pub transfers: &'a [Transfer],
 }
+
+manyways_record::document!(Document<'_>, "manyways.get/2");
 
 #[derive(Default, Serialize)]
 pub struct Transfer {
@@ -28,6 +27,8 @@ pub struct Transfer {
     sha256: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     already_there: bool,
+    validator: Option<String>,
+    version: Option<&'static str>,
     metered_bytes: u64,
     duplicate_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +47,7 @@ struct PathLine {
     requests: u64,
     rate_bps: u64,
     rtt_seconds: Option<f64>,
-    tail_bytes: u64,
+    overshoot_bytes: u64,
     duplicate_bytes: u64,
 }
 
@@ -66,6 +67,8 @@ impl Transfer {
             ttfb_seconds: report.first_byte.map(Span::as_secs_f64),
             sha256: report.sha256.map(hex),
             already_there: false,
+            validator: report.validator.clone(),
+            version: report.version.map(VersionProof::name),
             metered_bytes: report.metered.as_bytes(),
             duplicate_bytes: report.duplicate.as_bytes(),
             events_file: None,
@@ -78,16 +81,16 @@ impl Transfer {
         let line = ErrorLine {
             message: error.to_string(),
             hint: error.hint(),
-            resumable: error.kept.is_some(),
+            resumable: error.part_file.is_some(),
         };
         Self { error: Some(line), ..Self::done(url, &error.report) }
     }
 
     /// A transfer that failed before any request was sent.
-    pub fn refused(url: &str, failure: &Failure) -> Self {
+    pub fn not_started(url: &str, failure: &Failure) -> Self {
         let line = ErrorLine {
             message: failure.to_string(),
-            hint: failure.hinted().map(str::to_owned),
+            hint: failure.hint_text().map(str::to_owned),
             resumable: false,
         };
         Self { url: url.to_owned(), error: Some(line), ..Self::default() }
@@ -100,7 +103,7 @@ impl Transfer {
     }
 
     /// Adds the name of the event log.
-    pub fn events(self, file: Option<&Path>) -> Self {
+    pub fn with_events(self, file: Option<&Path>) -> Self {
         Self { events_file: file.map(Path::to_owned), ..self }
     }
 
@@ -119,15 +122,10 @@ impl From<&PathReport> for PathLine {
             requests: path.requests,
             rate_bps: path.rate.as_bps(),
             rtt_seconds: path.rtt.map(Span::as_secs_f64),
-            tail_bytes: path.tail.as_bytes(),
+            overshoot_bytes: path.overshoot.as_bytes(),
             duplicate_bytes: path.duplicate.as_bytes(),
         }
     }
-}
-
-/// Returns the document as one line.
-pub fn json(transfers: &[Transfer]) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Document { schema: SCHEMA, transfers })
 }
 
 /// Prints a few lines on stderr, because standard output is reserved for JSON.
@@ -136,7 +134,7 @@ pub fn print(report: &Report, output: &Path) {
     let before = report.length.unwrap_or(report.bytes).saturating_sub(report.bytes);
     let before = match before {
         Size::ZERO => String::new(),
-        before => format!(" ({before} were there)"),
+        before => format!(" ({before} were already there)"),
     };
     eprintln!(
         "{}: {}{before} in {:.2} s, {rate}",
@@ -163,7 +161,7 @@ pub fn print(report: &Report, output: &Path) {
         eprintln!("  over metered networks: {}", report.metered);
     }
     if !report.duplicate.is_zero() {
-        eprintln!("  came twice: {}", report.duplicate);
+        eprintln!("  received twice: {}", report.duplicate);
     }
     if let Some(hash) = report.sha256 {
         eprintln!("  sha256:{}", hex(hash));

@@ -3,21 +3,22 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use manyways_net::fetch::{
-    Allowance, Cause, Client, Event, ExistingFile, ExistingFileError, FetchError, Job,
+    Cause, Client, Event, ExistingFile, ExistingFileError, FetchError, Job, MeteredUse,
     PathSelection, PathSpec, Trust,
 };
+use manyways_record::document;
 use manyways_unit::{Rate, Size};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::download::Download;
 use super::events::EventLog;
-use super::networks::{paths_towards, selection};
+use super::networks::{paths_to, selection};
 use super::options::Args;
 use super::progress::Display;
 use super::report::{self, Transfer};
 use super::stdout;
-use super::wanted::Wanted;
+use super::stop::{Stop, stopped};
 use crate::failure::Failure;
 
 /// State that all transfers of a run share.
@@ -31,7 +32,7 @@ pub struct Session<'a> {
 }
 
 /// A failed transfer.
-struct Trouble {
+struct TransferFailure {
     failure: Failure,
     /// The transfer in the JSON document.
     transfer: Transfer,
@@ -41,14 +42,14 @@ struct Trouble {
 
 impl<'a> Session<'a> {
     /// Creates the session. From now on a signal ends a transfer and keeps its resume state.
-    pub fn begin(args: &'a Args, wanted: &[Wanted]) -> Result<Self> {
+    pub fn new(args: &'a Args, downloads: &[Download]) -> Result<Self> {
         let stop = Stop::new()?;
         if args.insecure && !args.quiet {
             eprintln!(
-                "manyways: certificates are not checked; anyone on the way can change the file"
+                "manyways: certificates are not checked; any device on the path can change the file"
             );
         }
-        let subject = wanted.first().map_or("", |first| &first.url);
+        let subject = downloads.first().map_or("", |first| &first.url);
         let events =
             args.events.as_ref().map(|file| EventLog::create(file, subject)).transpose()?;
         let networks = selection(args);
@@ -56,14 +57,15 @@ impl<'a> Session<'a> {
     }
 
     /// Fetches all files; a failure does not stop the later ones.
-    pub async fn run(mut self, wanted: &[Wanted]) -> Result<ExitCode> {
+    pub async fn run(mut self, downloads: &[Download]) -> Result<ExitCode> {
         let mut failed = false;
-        for (number, one) in (0..).zip(wanted) {
+        for (number, one) in (0..).zip(downloads) {
             match self.fetch(number, one).await? {
                 Ok(transfer) => self.transfers.push(transfer),
-                Err(Trouble { failure, transfer, stopped }) => {
+                Err(TransferFailure { failure, transfer, stopped }) => {
                     failed = true;
-                    let failure = if wanted.len() > 1 { failure.about(&one.url) } else { failure };
+                    let failure =
+                        if downloads.len() > 1 { failure.with_subject(&one.url) } else { failure };
                     failure.report();
                     self.transfers.push(transfer);
                     if stopped {
@@ -73,7 +75,7 @@ impl<'a> Session<'a> {
             }
         }
         if self.args.json {
-            println!("{}", report::json(&self.transfers)?);
+            print!("{}", document::to_json(&report::Document { transfers: &self.transfers })?);
         }
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
@@ -82,27 +84,29 @@ impl<'a> Session<'a> {
     async fn fetch(
         &mut self,
         number: u32,
-        wanted: &Wanted,
-    ) -> Result<Result<Transfer, Trouble>, Failure> {
-        let Wanted { url, job, to_stdout } = wanted;
+        wanted: &Download,
+    ) -> Result<Result<Transfer, TransferFailure>, Failure> {
+        let Download { url, job, to_stdout } = wanted;
         if self.args.resume
             && let Some(file) = ExistingFile::find(job)
         {
-            return Ok(self.leave(url, file).await);
+            return Ok(self.check_existing(url, file).await);
         }
         // Servers in other networks may need other paths; unchanged paths keep their connections.
         let paths = tokio::select! {
-            paths = paths_towards(&mut self.networks, self.args, job.location()) => paths,
-            () = self.stop.asked() => Err(stopped()),
+            paths = paths_to(&mut self.networks, self.args, job.location()) => paths,
+            () = self.stop.wait() => Err(stopped()),
         };
         let (fresh, client) = match (&mut self.client, paths) {
             (_, Err(failure)) if failure.is_usage() => return Err(failure),
-            (_, Err(failure)) => return Ok(Err(Trouble::before(url, failure, self.stop.came))),
+            (_, Err(failure)) => {
+                return Ok(Err(TransferFailure::before_start(url, failure, self.stop.is_received)));
+            }
             (Some(client), Ok(None)) => (false, client),
             (client, Ok(paths)) => {
-                let left = left(self.args.metered, &self.transfers);
+                let left = remaining_allowance(self.args.metered, &self.transfers);
                 let networks = &self.networks;
-                let made = make(self.args, paths.unwrap_or_default(), networks, left)?;
+                let made = build_client(self.args, paths.unwrap_or_default(), networks, left)?;
                 (true, client.insert(made))
             }
         };
@@ -110,7 +114,7 @@ impl<'a> Session<'a> {
             && let Some(with) = &self.args.warm_up
             && let Err(failure) = warm_up(client, with, &mut self.stop).await?
         {
-            return Ok(Err(Trouble::before(url, failure, self.stop.came)));
+            return Ok(Err(TransferFailure::before_start(url, failure, self.stop.is_received)));
         }
         let plain = *to_stdout && std::io::stdout().is_terminal();
         let mut display = Display::new(self.args.quiet, plain);
@@ -125,17 +129,17 @@ impl<'a> Session<'a> {
                 rates = known.collect();
             }
             if let Some(log) = events.as_mut() {
-                log.hear(&event);
+                log.on_event(&event);
             }
             display.show(event);
         };
         let mut writing = None;
         let outcome = if *to_stdout {
-            let (body, transfer) = client.stream(job, &mut on_event, self.stop.asked());
+            let (body, transfer) = client.stream(job, &mut on_event, self.stop.wait());
             writing = Some(stdout::write(body));
             transfer.await
         } else {
-            client.fetch(job, &mut on_event, self.stop.asked()).await
+            client.fetch(job, &mut on_event, self.stop.wait()).await
         };
         let written = match writing {
             None => Ok(()),
@@ -144,7 +148,7 @@ impl<'a> Session<'a> {
                     Ok(Err(error)) => Err(stdout::failure(&error)),
                     _ => Ok(()),
                 },
-                () = self.stop.asked() => Err(stopped()),
+                () = self.stop.wait() => Err(stopped()),
             },
         };
         let failure = outcome.as_ref().err().map(ToString::to_string);
@@ -163,7 +167,7 @@ impl<'a> Session<'a> {
         if let Err(failure) = written
             && !matches!(&outcome, Err(error) if matches!(error.cause, Cause::Stopped))
         {
-            return Ok(Err(Trouble::before(url, failure, true)));
+            return Ok(Err(TransferFailure::before_start(url, failure, true)));
         }
         Ok(match outcome {
             Ok(report) => {
@@ -171,12 +175,12 @@ impl<'a> Session<'a> {
                     let output = if *to_stdout { "standard output".as_ref() } else { job.output() };
                     report::print(&report, output);
                 }
-                Ok(Transfer::done(url, &report).events(file))
+                Ok(Transfer::done(url, &report).with_events(file))
             }
-            Err(error) => Err(Trouble {
+            Err(error) => Err(TransferFailure {
                 stopped: matches!(error.cause, Cause::Stopped),
-                transfer: Transfer::failed(url, &error).events(file),
-                failure: words(&error),
+                transfer: Transfer::failed(url, &error).with_events(file),
+                failure: fetch_failure(&error),
             }),
         })
     }
@@ -184,7 +188,11 @@ impl<'a> Session<'a> {
 
 impl Session<'_> {
     /// Reports a file that an earlier run completed, and checks its hash.
-    async fn leave(&mut self, url: &str, file: ExistingFile) -> Result<Transfer, Trouble> {
+    async fn check_existing(
+        &mut self,
+        url: &str,
+        file: ExistingFile,
+    ) -> Result<Transfer, TransferFailure> {
         if !self.args.quiet {
             let (path, length) = (file.path().display(), file.length());
             eprintln!(
@@ -196,18 +204,20 @@ impl Session<'_> {
         let checking = tokio::task::spawn_blocking(move || file.check(checksum));
         let checked = tokio::select! {
             checked = checking => match checked {
-                Ok(checked) => checked.map_err(|error| unlike(&error)),
+                Ok(checked) => checked.map_err(|error| mismatch_failure(&error)),
                 Err(_) => Err(stopped()),
             },
-            () = self.stop.asked() => Err(stopped()),
+            () = self.stop.wait() => Err(stopped()),
         };
-        let sha256 = checked.map_err(|failure| Trouble::before(url, failure, self.stop.came))?;
+        let sha256 = checked.map_err(|failure| {
+            TransferFailure::before_start(url, failure, self.stop.is_received)
+        })?;
         Ok(Transfer::already_there(url, sha256))
     }
 }
 
 /// The failure for an existing file that does not match.
-fn unlike(error: &ExistingFileError) -> Failure {
+fn mismatch_failure(error: &ExistingFileError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         ExistingFileError::Checksum { .. } => {
@@ -217,38 +227,30 @@ fn unlike(error: &ExistingFileError) -> Failure {
     }
 }
 
-impl Trouble {
+impl TransferFailure {
     /// A transfer that failed before it started.
-    fn before(url: &str, failure: Failure, stopped: bool) -> Self {
-        Self { transfer: Transfer::refused(url, &failure), failure, stopped }
+    fn before_start(url: &str, failure: Failure, stopped: bool) -> Self {
+        Self { transfer: Transfer::not_started(url, &failure), failure, stopped }
     }
 }
 
-fn words(error: &FetchError) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+fn fetch_failure(error: &FetchError) -> Failure {
+    Failure::new(error.to_string()).maybe_hint(error.hint())
 }
 
-fn stopped() -> Failure {
-    Failure::new(Cause::Stopped.to_string())
-}
-
-fn make(
+fn build_client(
     args: &Args,
     paths: Vec<PathSpec>,
     networks: &PathSelection,
-    metered: Allowance,
+    metered: MeteredUse,
 ) -> Result<Client, Failure> {
     let trust = match (&args.cacert, args.insecure) {
-        (_, true) => Trust::Anybody,
+        (_, true) => Trust::AnyCertificate,
         (Some(file), false) => Trust::File(file.clone()),
         (None, false) => Trust::System,
     };
     let builder = match networks.path_lister() {
-        Some(look) => Client::builder().watch(look),
+        Some(look) => Client::builder().path_lister(look),
         None => Client::builder(),
     };
     args.header
@@ -275,45 +277,18 @@ async fn warm_up(
     let job = Job::new(url, "/dev/null").map_err(|error| Failure::usage(error.to_string()))?;
     let names: Vec<String> = client.path_names().map(str::to_owned).collect();
     for name in names {
-        if let Err(error) = client.warm_up(&name, &job, stop.asked()).await {
-            return Ok(Err(words(&error).about(&format!("warming {name} up"))));
+        if let Err(error) = client.warm_up(&name, &job, stop.wait()).await {
+            return Ok(Err(fetch_failure(&error).with_subject(&format!("warming {name} up"))));
         }
     }
     Ok(Ok(()))
 }
 
 /// The rest of the limit for metered networks after earlier transfers.
-fn left(metered: Allowance, transfers: &[Transfer]) -> Allowance {
+fn remaining_allowance(metered: MeteredUse, transfers: &[Transfer]) -> MeteredUse {
     let spent = Size::from_bytes(transfers.iter().map(Transfer::metered_bytes).sum());
     match metered {
-        Allowance::Limit(limit) => Allowance::Limit(limit.saturating_sub(spent)),
+        MeteredUse::Limit(limit) => MeteredUse::Limit(limit.saturating_sub(spent)),
         other => other,
-    }
-}
-
-/// SIGINT and SIGTERM.
-struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-    came: bool,
-}
-
-impl Stop {
-    fn new() -> Result<Self> {
-        let catch = |kind| signal(kind).context("signals cannot be caught");
-        let (interrupt, terminate) =
-            (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate, came: false })
-    }
-
-    /// Ready when one of the signals has arrived, even before the call.
-    async fn asked(&mut self) {
-        if !self.came {
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-            }
-            self.came = true;
-        }
     }
 }

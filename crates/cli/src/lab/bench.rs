@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_lab::bench::{BenchConfig, BenchReport, DelayFigure, bench as measure};
+use manyways_record::document;
 use manyways_unit::{Rate, Span};
 
 use super::{lab_failure, prepare};
@@ -21,17 +22,17 @@ pub struct Args {
     /// Write the table as Markdown to this file.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// How long each TCP measurement takes, after two seconds of warm-up.
+    /// Length of each TCP measurement, after a warm-up of two seconds.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     length: Span,
-    /// How often the delay is measured, bare and emulated in turn.
+    /// Number of delay measurements; each measures once without and once with the emulator.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
 }
 
 pub fn bench(args: Args) -> Result<ExitCode> {
     let registry = prepare()?;
-    let config = BenchConfig { length: args.length, rounds: args.rounds.max(1) };
+    let config = BenchConfig { duration: args.length, rounds: args.rounds.max(1) };
     let report = measure(&registry, config, &mut |step| eprintln!("measuring: {step}"))
         .map_err(lab_failure)?;
     let table = table(&report);
@@ -39,9 +40,9 @@ pub fn bench(args: Args) -> Result<ExitCode> {
         std::fs::write(file, &table).with_context(|| format!("cannot write {}", file.display()))?;
     }
     match &args.json {
-        Some(file) if file.as_os_str() == "-" => println!("{}", serde_json::to_string(&report)?),
+        Some(file) if file.as_os_str() == "-" => print!("{}", document::to_json(&report)?),
         Some(file) => {
-            std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")
+            std::fs::write(file, document::to_json_pretty(&report)?)
                 .with_context(|| format!("cannot write {}", file.display()))?;
             print!("{table}");
         }
@@ -59,7 +60,7 @@ pub fn table(report: &BenchReport) -> String {
         "{} cores, kernel {}; 5 ms each way, 100 ms drop-tail queue, cubic.\n",
         report.cores, report.kernel
     );
-    let _ = writeln!(out, "| TCP, rate set | reached (IP bytes) | share | relay CPU |");
+    let _ = writeln!(out, "| TCP, configured rate | measured (IP bytes) | share | relay CPU |");
     let _ = writeln!(out, "|---|---|---|---|");
     let mut row = |label: String, set: u64, reached: u64, share: f64, cpu: f64| {
         let _ = writeln!(
@@ -97,7 +98,7 @@ pub fn table(report: &BenchReport) -> String {
     let trace = &report.trace;
     let _ = writeln!(
         out,
-        "\nAgainst a trace of {} on average with a backlogged queue: worst second of {} off by {} \
+        "\nFull queue on a link that follows a trace of {} on average: in the worst of {} s, off by {} \
          bytes ({:.2} %).\n",
         Rate::from_bps(trace.mean_bps),
         trace.seconds,

@@ -4,15 +4,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_lab::control::{Answer, RadioStatus, Request, ask};
-use manyways_lab::doubt::of_changes;
-use manyways_lab::{Place, registry::Record};
+use manyways_lab::control::{LinkStatus, RadioStatus, Request, Response, ask};
+use manyways_lab::warning::change_warnings;
+use manyways_lab::{Node, registry::Record};
+use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_trace::link_text;
-use manyways_unit::human::counted;
-use serde_json::json;
+use manyways_unit::human::count_with_noun;
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{find, follow, registry};
+use super::{find, registry, run_foreground};
 use crate::failure::Failure;
 
 /// Open a second shell in a running lab.
@@ -21,9 +23,9 @@ use crate::failure::Failure;
     after_help = "Examples:\n  manyways lab enter demo\n  manyways lab enter demo --host origin -- ss -tni"
 )]
 pub struct EnterArgs {
-    /// The lab; may be left out when only one runs.
+    /// Name of the lab; optional if only one lab runs.
     name: Option<String>,
-    /// On this far host instead of the device.
+    /// Run the command on this far host, not on the device.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// The command [default: your shell]
@@ -37,13 +39,14 @@ pub struct EnterArgs {
     after_help = "Examples:\n  manyways lab set wifi down=2mbit delay=40ms\n  manyways lab set --lab demo lte state=silent"
 )]
 pub struct SetArgs {
-    /// The lab; may be left out when only one runs.
+    /// Name of the lab; optional if only one lab runs.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// The link.
     link: String,
-    /// Changed settings, with the keys of `lab shell --link`. A running lab cannot change mtu, metered,
-    /// middlebox and the radio of a link; rrc=dormant triggers fast dormancy of that radio.
+    /// Changed settings, with the keys of `lab shell --link`. A running lab cannot change mtu,
+    /// metered, middlebox and the radio of a link; rrc=dormant triggers fast dormancy of that
+    /// radio, and middlebox=restart removes the mappings of a NAT.
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -52,38 +55,54 @@ pub struct SetArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  manyways lab list --json")]
 pub struct ListArgs {
-    /// One JSON object for machines.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Show what the links of a running lab have carried.
+/// Show the traffic of the links of a running lab.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  manyways lab status\n  watch -n 1 manyways lab status demo")]
 pub struct StatusArgs {
-    /// The lab; may be left out when only one runs.
+    /// Name of the lab; optional if only one lab runs.
     name: Option<String>,
-    /// One JSON object for machines.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Remove what a killed lab has left behind.
+/// Remove the remains of killed labs.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  manyways lab gc")]
 pub struct GcArgs {}
 
+#[derive(Serialize)]
+struct LabList {
+    labs: Vec<Value>,
+}
+
+document!(LabList, "manyways.labs/1");
+
+#[derive(Serialize)]
+struct LabStatus {
+    lab: String,
+    seconds: f64,
+    links: Vec<LinkStatus>,
+}
+
+document!(LabStatus, "manyways.lab-status/1");
+
 pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let registry = registry()?;
     let record = find(&registry, args.name.as_deref())?;
-    let (place, fd) = match &args.host {
-        None => (Place::Device, record.device_fd),
+    let (node, fd) = match &args.host {
+        None => (Node::Device, record.device_fd),
         Some(name) => record
             .hosts
             .iter()
             .enumerate()
             .find(|(_, (host, _))| host == name)
-            .map(|(index, (_, fd))| (Place::Host(index), *fd))
+            .map(|(index, (_, fd))| (Node::Host(index), *fd))
             .ok_or_else(|| {
                 let names: Vec<_> = record.hosts.iter().map(|(name, _)| name.as_str()).collect();
                 Failure::new(format!("lab `{}` has no host `{name}`", record.name))
@@ -91,7 +110,7 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
             })?,
     };
     if std::env::var_os("LAB_NAME").is_some() {
-        return Err(Failure::new("a lab cannot be entered from within a lab")
+        return Err(Failure::new("a lab cannot be entered from inside a lab")
             .hint("enter it from another terminal")
             .into());
     }
@@ -99,10 +118,10 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;
     let start = || {
-        manyways_lab::enter(&record, &folder, place, fd, command)
+        manyways_lab::enter(&record, &folder, node, fd, command)
             .with_context(|| format!("cannot enter lab `{}`", record.name))
     };
-    follow(start, &termination)
+    run_foreground(start, &termination)
 }
 
 pub fn set(args: SetArgs) -> Result<ExitCode> {
@@ -114,15 +133,15 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
     let answer = ask(&registry.folder(&record.name), &request)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
     match answer {
-        Answer::Refused { sentence, hint } => {
-            let failure = Failure::usage(sentence);
+        Response::Refused { message, hint } => {
+            let failure = Failure::usage(message);
             Err(hint.into_iter().fold(failure, Failure::hint).into())
         }
         _ => {
             // Files that the lab could read can also be read here.
             let words = settings.iter().map(String::as_str);
             let changes = link_text::changes(words, &mut super::reader(Path::new("")));
-            super::doubt(&link, &of_changes(&changes.unwrap_or_default()));
+            super::warn_doubts(&link, &change_warnings(&changes.unwrap_or_default()));
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -151,14 +170,11 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
     let records = registry()?.records().context("cannot read the folder of the running labs")?;
     let alive: Vec<_> = records.into_iter().filter(Record::is_alive).collect();
     if args.json {
-        let labs: Vec<_> = alive
-            .iter()
-            .map(|record| {
-                let hosts: Vec<_> = record.hosts.iter().map(|(name, _)| name).collect();
-                json!({ "name": record.name, "pid": record.process(), "links": record.links, "hosts": hosts })
-            })
-            .collect();
-        println!("{}", json!({ "schema": "manyways.labs/1", "labs": labs }));
+        let lab = |record: &Record| {
+            let hosts: Vec<_> = record.hosts.iter().map(|(name, _)| name).collect();
+            json!({ "name": record.name, "pid": record.process(), "links": record.links, "hosts": hosts })
+        };
+        print!("{}", document::to_json(&LabList { labs: alive.iter().map(lab).collect() })?);
     } else if alive.is_empty() {
         println!("no lab is running");
     } else {
@@ -176,17 +192,11 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
     let record = find(&registry, args.name.as_deref())?;
     let answer = ask(&registry.folder(&record.name), &Request::Status)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
-    let Answer::Status { seconds, links } = answer else {
+    let Response::Status { seconds, links } = answer else {
         return Err(Failure::new(format!("lab `{}` has no counters", record.name)).into());
     };
     if args.json {
-        let status = json!({
-            "schema": "manyways.lab-status/1",
-            "lab": record.name,
-            "seconds": seconds,
-            "links": links,
-        });
-        println!("{status}");
+        print!("{}", document::to_json(&LabStatus { lab: record.name, seconds, links })?);
         return Ok(ExitCode::SUCCESS);
     }
     println!("lab `{}`, up for {seconds:.0} s", record.name);
@@ -195,9 +205,9 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
         "LINK", "", "MB", "PACKETS", "DROPPED", "WAITING"
     );
     for link in &links {
-        for (way, lane) in [("down", link.down), ("up", link.up)] {
+        for (direction, lane) in [("down", link.down), ("up", link.up)] {
             println!(
-                "{:10} {way:4} {:>12.3} {:>10} {:>8} {:>10}",
+                "{:10} {direction:4} {:>12.3} {:>10} {:>8} {:>10}",
                 link.name,
                 lane.delivered_bytes as f64 / 1e6,
                 lane.delivered_packets,
@@ -206,16 +216,16 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
             );
         }
         if let Some(radio) = &link.radio {
-            println!("{:10} {}", link.name, words(radio));
+            println!("{:10} {}", link.name, radio_text(radio));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Formats the state of a radio.
-fn words(radio: &RadioStatus) -> String {
+fn radio_text(radio: &RadioStatus) -> String {
     let state = match radio.waking {
-        true => format!("waking up from {}", radio.state),
+        true => format!("promotion from {}", radio.state),
         false => radio.state.clone(),
     };
     let from: Vec<String> = radio
@@ -223,7 +233,7 @@ fn words(radio: &RadioStatus) -> String {
         .iter()
         .map(|one| format!("{} from {}", one.count, one.state))
         .collect();
-    let promotions = counted(radio.promotions as usize, "promotion");
+    let promotions = count_with_noun(radio.promotions as usize, "promotion");
     format!("radio {}: {state}; {promotions} ({})", radio.profile, from.join(", "))
 }
 

@@ -6,18 +6,19 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_lab::Lab;
 use manyways_lab::control::Control;
-use manyways_lab::doubt::of_link;
 use manyways_lab::radio;
 use manyways_lab::run::{RunError, RunReport, lab_spec};
 use manyways_lab::timeline::Timeline;
+use manyways_lab::warning::link_warnings;
+use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{self, Scenario};
 use manyways_unit::Span;
 
-use super::{doubt, export, lab_failure, prepare, reader, serve};
+use super::{export, lab_failure, prepare, reader, serve, warn_doubts};
 use crate::failure::Failure;
 
-/// Run a scenario: its links, servers, events and workloads, and check what it expects.
+/// Run a scenario: its links, servers, events and workloads, and check its expectations.
 ///
 /// Exit code 0 when every expectation held, 1 when one did not.
 #[derive(clap::Args)]
@@ -28,7 +29,7 @@ pub struct Args {
     /// Write the result as JSON to this file (`-` for standard output).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where in their traces the links start; overrides the scenario's.
+    /// Offset at which links start to read their traces; overrides the scenario's.
     #[arg(long, value_name = "TIME")]
     trace_offset: Option<Span>,
     /// Seed of loss and jitter; overrides the scenario's.
@@ -37,7 +38,7 @@ pub struct Args {
     /// TCP congestion control; overrides the scenario's.
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Write one pcapng file a link into this folder.
+    /// Write one pcapng file per link into this folder.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
     /// Write rates, queues and drops over time to this file (JSON lines).
@@ -64,7 +65,7 @@ pub fn check(args: CheckArgs) -> Result<ExitCode> {
         scenario.workloads.len(),
         scenario.expectations.len(),
     );
-    scenario.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
+    scenario.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,7 +89,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(file) = args.json.as_ref().filter(|file| file.as_os_str() != "-") {
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    scenario.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
+    scenario.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
     let registry = prepare()?;
     let termination = Termination::take().context("cannot watch for signals")?;
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
@@ -106,7 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", file.display()))
         })
         .transpose()?;
-    let marks = timeline.as_ref().map(Timeline::marks);
+    let marks = timeline.as_ref().map(Timeline::event_sender);
     let _control =
         Control::start(&lab, marks.clone()).context("cannot open the lab's control socket")?;
     eprintln!("{}: congestion control {}", scenario.name, scenario.cc);
@@ -132,9 +133,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         timeline.finish().context("cannot write the timeline")?;
     }
     match &args.json {
-        Some(file) if file.as_os_str() == "-" => println!("{}", serde_json::to_string(&report)?),
+        Some(file) if file.as_os_str() == "-" => print!("{}", document::to_json(&report)?),
         Some(file) => {
-            std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")
+            std::fs::write(file, document::to_json_pretty(&report)?)
                 .with_context(|| format!("cannot write {}", file.display()))?;
             print(&report);
         }
@@ -148,17 +149,17 @@ pub fn read_scenario(file: &Path) -> Result<Scenario> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let wrong = |line: usize, column: usize, sentence: String, hint: Option<String>| {
+    let wrong = |line: usize, column: usize, message: String, hint: Option<String>| {
         let place = format!("{}:{line}:{column}", file.display());
-        let failure = Failure::usage(format!("{place}: {sentence}"));
+        let failure = Failure::usage(format!("{place}: {message}"));
         hint.into_iter().fold(failure, Failure::hint)
     };
     let scenario = scenario::parse(&text, &mut reader(folder))
-        .map_err(|error| wrong(error.line, error.column, error.sentence, error.hint))?;
+        .map_err(|error| wrong(error.line, error.column, error.message, error.hint))?;
     for link in &scenario.links {
         // The scenario parser does not read radio profiles.
         radio::profile_of(link).map_err(|error| {
-            let (line, column) = scenario::place_of_radio(&text, &link.name).unwrap_or((1, 1));
+            let (line, column) = scenario::radio_position(&text, &link.name).unwrap_or((1, 1));
             wrong(line, column, error.to_string(), error.hint())
         })?;
     }

@@ -6,20 +6,23 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use manyways_lab::control::Control;
-use manyways_lab::doubt::of_link;
 use manyways_lab::timeline::Timeline;
-use manyways_lab::{Lab, LabError, LabSpec, Place};
+use manyways_lab::warning::link_warnings;
+use manyways_lab::{Lab, LabError, LabSpec, Node};
 use manyways_sys::signal::Termination;
 use manyways_trace::link_text::one_way;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::Span;
 
-use super::{doubt, export, follow, here, lab_failure, link_failure, prepare, reader, serve};
+use super::{
+    current_folder, export, lab_failure, link_failure, prepare, reader, run_foreground, serve,
+    warn_doubts,
+};
 use crate::failure::Failure;
 
 /// Run a command on a device that has emulated links.
 ///
-/// The command sees one network interface a link, each with its own IPv4 and IPv6 address,
+/// The command sees one network interface per link, each with its own IPv4 and IPv6 address,
 /// gateway, routing table and resolver. The far side is `origin.lab`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -37,19 +40,20 @@ Examples:
   manyways lab shell --link lte:delay=25ms,rrc=lte -- bash
   manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash")]
 pub struct Args {
-    /// A link; give it once for each.
+    /// An emulated link; may be repeated.
     #[arg(long = "link", value_name = "NAME:KEY=VALUE,…")]
     links: Vec<String>,
     /// Take links, hosts and far commands from a scenario file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["links", "hosts"])]
     scenario: Option<PathBuf>,
-    /// A far host with its extra one-way delay by link; without any there is one, `origin`.
+    /// A far host, with its extra one-way delay on each link; may be repeated [default: origin]
     #[arg(long = "host", value_name = "NAME[:LINK=DELAY,…]")]
     hosts: Vec<String>,
-    /// A server for the far side, run by /bin/sh; `@HOST CMD` runs it on that host.
+    /// Command that runs a server on the far side, by /bin/sh; `@HOST CMD` runs it on that host.
     #[arg(long = "far", value_name = "CMD")]
     far: Vec<String>,
-    /// Give the far side this machine's own network (root only): IPv4, and IPv6 where the machine has it.
+    /// Give the far side this machine's own network (root only): IPv4, and IPv6 where the machine
+    /// has it.
     #[arg(long)]
     internet: bool,
     /// Name of the lab, for `lab enter` and `lab set`.
@@ -61,10 +65,10 @@ pub struct Args {
     /// Seed of loss and jitter.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Where in their traces the links start.
+    /// Offset at which links start to read their traces.
     #[arg(long, value_name = "TIME")]
     trace_offset: Option<Span>,
-    /// Write one pcapng file a link into this folder.
+    /// Write one pcapng file per link into this folder.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
     /// Write rates, queues and drops over time to this file (JSON lines).
@@ -87,13 +91,13 @@ pub fn shell(args: Args) -> Result<ExitCode> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    spec.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
+    spec.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
     let cc = spec.cc.clone();
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     let name = lab.name().to_owned();
     if lab.internet_v6() == Some(false) {
         eprintln!(
-            "manyways: this machine has no IPv6 way to the internet, so the lab has only IPv4 there"
+            "manyways: this machine has no IPv6 route to the internet, so the lab reaches it over IPv4 only"
         );
     }
     export(&mut lab, args.scenario.as_deref())?;
@@ -105,21 +109,21 @@ pub fn shell(args: Args) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", file.display()))
         })
         .transpose()?;
-    let marks = timeline.as_ref().map(Timeline::marks);
+    let marks = timeline.as_ref().map(Timeline::event_sender);
     let _control = Control::start(&lab, marks).context("cannot open the lab's control socket")?;
     for (host, command) in lab.specified_servers() {
         serve(&mut lab, host, &command)?;
     }
     for far in &args.far {
-        let (host, command) = far_command(&lab, far)?;
+        let (host, command) = server_command(&lab, far)?;
         serve(&mut lab, host, command)?;
     }
     announce(&lab, &name, &cc);
     let start = || {
-        let child = lab.spawn(Place::Device, command(&args.command));
-        Ok(child.map_err(|error| not_run(error, args.command.first()))?)
+        let child = lab.spawn(Node::Device, command(&args.command));
+        Ok(child.map_err(|error| start_failure(error, args.command.first()))?)
     };
-    let code = follow(start, &termination)?;
+    let code = run_foreground(start, &termination)?;
     if let Some(timeline) = timeline {
         timeline.finish().context("cannot write the timeline")?;
     }
@@ -127,7 +131,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
 }
 
 /// Exit codes as in a shell: 127 if the command does not exist, 126 if it cannot be executed.
-fn not_run(error: LabError, program: Option<&String>) -> Failure {
+fn start_failure(error: LabError, program: Option<&String>) -> Failure {
     match (&error, program) {
         (LabError::System { error: inner, .. }, Some(program)) => {
             let code = if inner.kind() == ErrorKind::NotFound { 127 } else { 126 };
@@ -147,21 +151,21 @@ fn spec(args: &Args) -> Result<LabSpec> {
         }
         None => {
             if args.links.is_empty() {
-                return Err(Failure::usage("a lab needs at least one link")
-                    .hint("for example --link wifi:down=10mbit,up=5mbit,delay=14ms")
-                    .into());
+                let hint = "for example --link wifi:down=10mbit,up=5mbit,delay=14ms";
+                return Failure::refuse("a lab needs at least one link", hint);
             }
             let links = args
                 .links
                 .iter()
-                .map(|text| LinkSpec::parse(text, &mut reader(&here())).map_err(link_failure))
+                .map(|text| {
+                    LinkSpec::parse(text, &mut reader(&current_folder())).map_err(link_failure)
+                })
                 .collect::<std::result::Result<Vec<_>, _>>()?;
-            let hosts = args
-                .hosts
-                .iter()
-                .map(|text| host(text, &links))
-                .collect::<std::result::Result<_, _>>()?;
-            LabSpec { hosts, ..LabSpec::new(name, links) }
+            let hosts = args.hosts.iter().map(|text| host(text, &links));
+            let hosts = hosts.collect::<std::result::Result<_, _>>()?;
+            let mut spec = LabSpec::new(name, links);
+            spec.hosts = hosts;
+            spec
         }
     };
     if let Some(cc) = &args.cc {
@@ -186,7 +190,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
         .hint("use at most 40 letters, digits, hyphens and underscores"))
 }
 
-/// Parses `NAME` or `NAME:LINK=DELAY,…`.
+/// Parses `MAX_NAME_LENGTH` or `NAME:LINK=DELAY,…`.
 fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let wrong = |sentence: String| {
@@ -203,7 +207,7 @@ fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
                 part.split_once('=').ok_or_else(|| wrong(format!("`{part}` is not LINK=DELAY")))?;
             if !links.iter().any(|known| known.name == link) {
                 return Err(wrong(format!(
-                    "host `{name}` names a link `{link}` that is not there"
+                    "host `{name}` names the link `{link}`, which does not exist"
                 )));
             }
             let delay = one_way(delay).map_err(|error| wrong(format!("{error}")))?;
@@ -213,7 +217,7 @@ fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
     Ok(HostSpec { name: name.to_owned(), extra_delay, names: Vec::new(), serve: Vec::new() })
 }
 
-fn far_command<'t>(lab: &Lab, text: &'t str) -> Result<(usize, &'t str), Failure> {
+fn server_command<'t>(lab: &Lab, text: &'t str) -> Result<(usize, &'t str), Failure> {
     let Some((name, command)) = text.strip_prefix('@').and_then(|rest| rest.split_once(' ')) else {
         return Ok((0, text));
     };

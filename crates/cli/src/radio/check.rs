@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_model::radio::{Choice, Profile};
+use manyways_model::radio::{NEVER, Profile, SleepTradeoff};
+use manyways_net::radio::profiles::{Document, KeyFigures};
+use manyways_record::document;
+use manyways_unit::Span;
 
-use super::known;
-use super::profiles::{Numbers, json, numbers};
+use super::named_profile;
 use crate::report_file;
-use crate::report_file::{check_folder, keep_apart};
+use crate::report_file::{check_distinct, check_folder};
 use manyways_report::Page;
 use manyways_report::curves::{Axis, Curves, Line};
 use manyways_report::number::{joules, seconds, watts};
@@ -45,43 +47,44 @@ pub struct Args {
 }
 
 /// In characters.
-const BAR: usize = 40;
+const BAR_LENGTH: usize = 40;
 const POINTS: usize = 800;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
-    keep_apart(&[Path::new(&args.profile)], &outputs)?;
-    let known = known::profile(&args.profile)?;
-    let numbers = numbers(&known.name, &known.profile);
+    check_distinct(&[Path::new(&args.profile)], &outputs)?;
+    let known = named_profile::find(&args.profile)?;
+    let numbers = KeyFigures::of(&known);
     if let Some(file) = &args.report {
         report_file::write(file, &html(&known.profile, &numbers))?;
         eprintln!("The drawing is in {}.", file.display());
     }
     match args.json {
-        true => super::print(&json(vec![numbers])?),
+        true => super::print(&document::to_json_pretty(&Document { profiles: vec![numbers] })?),
         false => super::print(&text(&numbers)),
     }
 }
 
-fn text(numbers: &Numbers) -> String {
+fn text(numbers: &KeyFigures) -> String {
     let mut text = format!("{}\n\n", numbers.title);
     let most = numbers.states.iter().map(|state| state.mean_watts);
-    let most = most.chain([numbers.send_watts, numbers.receive_watts]).fold(0.0, f64::max);
+    let max = most.chain([numbers.send_watts, numbers.receive_watts]).fold(0.0, f64::max);
     let bar = |watts: f64| {
-        let wide = if most > 0.0 { (watts / most * BAR as f64).round() as usize } else { 0 };
+        let wide = if max > 0.0 { (watts / max * BAR_LENGTH as f64).round() as usize } else { 0 };
         "█".repeat(wide)
     };
     let row =
         |name: &str, mean: f64, timer: String| vec![name.to_owned(), watts(mean), timer, bar(mean)];
-    let mut rows = vec![["state", "power", "until", ""].map(str::to_owned).to_vec()];
-    rows.push(row("sending", numbers.send_watts, String::new()));
-    rows.push(row("receiving", numbers.receive_watts, String::new()));
+    let mut rows = vec![
+        row("sending", numbers.send_watts, String::new()),
+        row("receiving", numbers.receive_watts, String::new()),
+    ];
     for state in &numbers.states {
         let timer = state.timer_seconds.map_or("a packet".to_owned(), seconds);
         rows.push(row(&state.name, state.mean_watts, timer));
     }
-    text.push_str(&table(&rows));
+    text.push_str(&table(&["state", "power", "until", ""], rows));
     text.push('\n');
     for line in lines(numbers) {
         let _ = writeln!(text, "{line}");
@@ -90,7 +93,7 @@ fn text(numbers: &Numbers) -> String {
 }
 
 /// Key figures as sentences.
-fn lines(numbers: &Numbers) -> Vec<String> {
+fn lines(numbers: &KeyFigures) -> Vec<String> {
     let mut lines = Vec::new();
     match numbers.tail_seconds.zip(numbers.tail_joules) {
         Some((tail, spent)) => {
@@ -119,7 +122,7 @@ fn lines(numbers: &Numbers) -> Vec<String> {
     lines
 }
 
-fn html(profile: &Profile, numbers: &Numbers) -> String {
+fn html(profile: &Profile, numbers: &KeyFigures) -> String {
     let mut page = Page::new(&numbers.title, "Power and energy of this radio without packets.");
     page.notes(&lines(numbers));
     page.heading("Tail");
@@ -130,19 +133,14 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
         "Up to the packet that ends the gap, including the promotion. Where the lines \
          cross is the threshold.",
     );
-    let columns = [
-        ("State", manyways_report::Column::Words),
-        ("Power", manyways_report::Column::Figures),
-        ("Timer", manyways_report::Column::Figures),
-        ("Demotion", manyways_report::Column::Figures),
-        ("Promotion", manyways_report::Column::Figures),
-        ("Delay", manyways_report::Column::Figures),
-        ("Source", manyways_report::Column::Words),
-    ];
-    let lines: Vec<manyways_report::Line> = numbers
+    let columns = manyways_report::Column::of(
+        ["State", "Power", "Timer", "Demotion", "Promotion", "Delay", "Source"],
+        &[0, 6],
+    );
+    let lines: Vec<manyways_report::TableRow> = numbers
         .states
         .iter()
-        .map(|state| manyways_report::Line {
+        .map(|state| manyways_report::TableRow {
             cells: vec![
                 state.name.clone(),
                 watts(state.mean_watts),
@@ -162,46 +160,46 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
 }
 
 /// End of the curves in seconds.
-fn end(choice: &Choice) -> f64 {
-    let tail = choice.stay.released();
-    if tail.is_finite() { (tail * 1.3).max(1e-3) } else { 60.0 }
+fn curve_end(tradeoff: &SleepTradeoff) -> f64 {
+    let tail = tradeoff.stay.idle_after();
+    if tail < NEVER { (tail.as_secs_f64() * 1.3).max(1e-3) } else { 60.0 }
 }
 
 fn power(profile: &Profile) -> Drawing {
-    let choice = Choice::of(profile);
-    let end = end(&choice);
+    let tradeoff = SleepTradeoff::of(profile);
+    let end = curve_end(&tradeoff);
     let mut points = Vec::new();
     // The mean over each step, so that DRX appears as its mean power.
     let step = end / POINTS as f64;
     for point in 0..POINTS {
         let at = point as f64 * step;
-        let spent = spent(&choice, at + step) - spent(&choice, at);
+        let spent = state_energy(&tradeoff, at + step) - state_energy(&tradeoff, at);
         points.push((at, spent / step));
     }
     let curves = Curves {
         title: "Power after the last packet".to_owned(),
         description: "Decreases in steps with each demotion.".to_owned(),
-        across: Axis::linear("seconds after the last packet"),
-        up: Axis::linear("W"),
+        x_axis: Axis::linear("seconds after the last packet"),
+        y_axis: Axis::linear("W"),
         lines: vec![Line { name: String::new(), points, is_filled: true }],
     };
     curves.draw()
 }
 
 /// Joules of the states alone; demotions take no time and would be spikes.
-fn spent(choice: &Choice, at: f64) -> f64 {
-    choice.stay.parts(at).map(|(_, _, joules, _)| joules).sum()
+fn state_energy(tradeoff: &SleepTradeoff, at: f64) -> f64 {
+    tradeoff.stay.energy_by_state(Span::from_secs_f64(at)).map(|(_, _, joules, _)| joules).sum()
 }
 
 fn cost(profile: &Profile) -> Drawing {
-    let choice = Choice::of(profile);
-    let end = end(&choice);
-    let line = |name: &str, cost: &dyn Fn(f64) -> f64| Line {
+    let tradeoff = SleepTradeoff::of(profile);
+    let end = curve_end(&tradeoff);
+    let line = |name: &str, cost: &dyn Fn(Span) -> f64| Line {
         name: name.to_owned(),
         points: (0..=POINTS)
             .map(|point| {
                 let at = end * point as f64 / POINTS as f64;
-                (at, cost(at))
+                (at, cost(Span::from_secs_f64(at)))
             })
             .collect(),
         is_filled: false,
@@ -212,11 +210,11 @@ fn cost(profile: &Profile) -> Drawing {
             "Energy by the length of the gap: with the network's timers, and with fast dormancy \
                       at once."
                 .to_owned(),
-        across: Axis::linear("gap in seconds"),
-        up: Axis::linear("J"),
+        x_axis: Axis::linear("gap in seconds"),
+        y_axis: Axis::linear("J"),
         lines: vec![
-            line("the network's timers", &|at| choice.stay.cost(at)),
-            line("immediate dormancy", &|at| choice.cost(at, 0.0)),
+            line("the network's timers", &|at| tradeoff.stay.cost(at)),
+            line("immediate dormancy", &|at| tradeoff.cost(at, Span::ZERO)),
         ],
     };
     curves.draw()

@@ -1,25 +1,26 @@
 //! `manyways radio energy`: energy of a trace and its causes.
 
-mod document;
-mod measure;
 mod page;
+mod run_table;
 mod text;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
+use manyways_model::radio::energy::{Battery, By};
+use manyways_model::radio::profiles::Known;
+use manyways_net::radio::energy::{Document, measure};
+use manyways_record::document;
 use manyways_unit::Time;
 use manyways_unit::human::quoted;
 
-use self::measure::{By, Measured};
-use super::known::{self, Known};
-use super::traces::{TraceArgs, watched};
+use self::run_table::Sheet;
+use super::named_profile;
+use super::traces::{self, TraceArgs, failure, with_progress};
 use crate::failure::Failure;
-use crate::report_file::{self, check_folder, keep_apart};
+use crate::report_file::{self, check_distinct, check_folder};
 
 /// Compute the energy of a packet trace on a network
 ///
@@ -57,7 +58,7 @@ pub struct Args {
     voltage: f64,
     /// Attribute the energy to applications or to flows
     #[arg(long, value_name = "WHAT", default_value = "application")]
-    by: By,
+    by: Owners,
     /// Number of applications or flows to print; the others are one line
     #[arg(long, value_name = "COUNT", default_value = "15")]
     top: usize,
@@ -76,24 +77,13 @@ pub struct Args {
     json: bool,
 }
 
-/// Capacity and voltage of the battery.
-#[derive(Clone, Copy)]
-pub struct Battery {
-    /// In mAh; `None` if not given.
-    pub capacity: Option<f64>,
-    pub volts: f64,
-}
-
-impl Battery {
-    /// Converts joules to mAh at the battery's voltage.
-    pub fn mah(&self, joules: f64) -> f64 {
-        joules / self.volts / 3.6
-    }
-
-    /// Joules as a share of the capacity; `None` without a capacity.
-    pub fn share(&self, joules: f64) -> Option<f64> {
-        self.capacity.map(|mah| self.mah(joules) / mah)
-    }
+/// Owners to which energy is attributed.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Owners {
+    /// Applications by their names in the trace
+    Application,
+    /// Flows, or sessions if the trace has no flows
+    Flow,
 }
 
 fn capacity(text: &str) -> Result<f64, String> {
@@ -116,43 +106,47 @@ pub fn volts(text: &str) -> Result<f64, String> {
 }
 
 /// A radio and its trace.
-struct Asked {
-    known: Known,
+struct RadioTrace {
+    radio: Known,
     trace: PathBuf,
     /// Whether the device has several radios, so that packets of other kinds of networks are
     /// excluded.
-    is_one_of_several: bool,
+    has_other_radios: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     args.timeline.as_deref().map(check_folder).transpose()?;
-    let asked = args.asked()?;
+    let asked = args.radio_traces()?;
     let read = asked.iter().map(|one| one.trace.as_path()).chain(args.inputs.as_deref());
     let outputs: Vec<&Path> =
         [&args.report, &args.timeline].into_iter().filter_map(|file| file.as_deref()).collect();
     let profiles = args.profile.iter().chain(&args.radio);
     let profiles = profiles.map(|text| Path::new(text.split('=').next().unwrap_or(text)));
     let profiles = profiles.filter(|path| path.is_file());
-    keep_apart(&read.chain(profiles).collect::<Vec<_>>(), &outputs)?;
-    let inputs = args.inputs.as_deref().map(inputs).transpose()?.unwrap_or_default();
+    check_distinct(&read.chain(profiles).collect::<Vec<_>>(), &outputs)?;
+    let inputs = args.inputs.as_deref().map(read_inputs).transpose()?.unwrap_or_default();
     let battery = Battery { capacity: args.battery, volts: args.voltage };
     let mut timeline = args.timeline.as_deref().map(Sheet::create).transpose()?;
-    let (measured, signal) = watched(|progress| {
+    let by = match args.by {
+        Owners::Application => By::Application,
+        Owners::Flow => By::Flow,
+    };
+    let (measured, signal) = with_progress(|progress| {
         let mut all = Vec::new();
         for one in &asked {
             if progress.stop.load(Ordering::Relaxed) && !all.is_empty() {
                 break;
             }
-            let technology = one.is_one_of_several.then_some(one.known.profile.technology);
+            let technology = one.has_other_radios.then_some(one.radio.profile.technology);
             let mut trace = args.traces.open(&one.trace, technology, progress)?;
-            let known = &one.known;
+            let known = &one.radio;
             let name = trace.name().to_owned();
-            let mut write = |segment: &_, states: &[_]| match &mut timeline {
-                Some(sheet) => sheet.write(&name, &known.name, segment, states),
-                None => Ok(()),
+            let write = |segment: &_| {
+                timeline.iter_mut().for_each(|sheet| sheet.write(&name, known, segment));
             };
-            all.push(measure::measure(known, &mut trace, &inputs, args.by, progress, &mut write)?);
+            let measured = measure(known, &mut trace, &inputs, by, progress, write);
+            all.push(measured.map_err(failure)?);
         }
         Ok(all)
     })?;
@@ -164,54 +158,52 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         report_file::write(file, &page::html(&measured, &battery, is_device, args.top))?;
         eprintln!("The report is in {}.", file.display());
     }
-    let document = document::document(&measured, &battery, is_device, signal.is_some());
     let text = match args.json {
-        true => serde_json::to_string_pretty(&document)? + "\n",
+        true => {
+            let document = Document::new(&measured, &battery, is_device, signal.is_some());
+            document::to_json_pretty(&document)?
+        }
         false => text::text(&measured, &battery, is_device, args.top),
     };
     super::print(&text)?;
-    Ok(match signal {
-        Some(signal) => {
-            eprintln!("manyways: stopped before the end: results of the packets read until then");
-            ExitCode::from(128 + signal as u8)
-        }
-        None => ExitCode::SUCCESS,
-    })
+    Ok(traces::code(signal))
 }
 
 impl Args {
-    fn asked(&self) -> Result<Vec<Asked>> {
+    fn radio_traces(&self) -> Result<Vec<RadioTrace>> {
         let mut asked = Vec::new();
         for radio in &self.radio {
             let (profile, trace) = radio.split_once('=').ok_or_else(|| {
                 Failure::usage(format!("`{radio}` is not a radio and a trace"))
                     .hint("write --radio lte=phone.pcapng")
             })?;
-            let known = known::profile(profile)?;
-            asked.push(Asked { known, trace: trace.into(), is_one_of_several: true });
+            let known = named_profile::find(profile)?;
+            asked.push(RadioTrace { radio: known, trace: trace.into(), has_other_radios: true });
         }
         if !self.radio.is_empty() {
             return Ok(asked);
         }
         if self.traces.paths().is_empty() {
-            let failure = Failure::usage("the trace is missing");
-            return Err(failure.hint("manyways radio energy TRACE --profile lte").into());
+            let hint = "manyways radio energy TRACE --profile lte";
+            return Failure::refuse("the trace is missing", hint);
         }
         if self.profile.is_empty() {
-            let failure = Failure::usage("the radio is missing");
-            return Err(failure
-                .hint("name one with --profile; manyways radio profiles lists them")
-                .into());
+            let hint = "name one with --profile; manyways radio profiles lists them";
+            return Failure::refuse("the radio is missing", hint);
         }
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.profile.len() > 1 && self.traces.paths().iter().any(|path| is_stdin(&path)) {
-            let failure = Failure::usage("standard input can be read for one radio only");
-            return Err(failure.hint("write the input to a file first").into());
+            let hint = "write the input to a file first";
+            return Failure::refuse("standard input can be read for one radio only", hint);
         }
         for trace in self.traces.paths() {
             for profile in &self.profile {
-                let known = known::profile(profile)?;
-                asked.push(Asked { known, trace: trace.clone(), is_one_of_several: false });
+                let known = named_profile::find(profile)?;
+                asked.push(RadioTrace {
+                    radio: known,
+                    trace: trace.clone(),
+                    has_other_radios: false,
+                });
             }
         }
         Ok(asked)
@@ -219,7 +211,7 @@ impl Args {
 }
 
 /// The times in a file, one per line.
-fn inputs(path: &Path) -> Result<Vec<Time>> {
+fn read_inputs(path: &Path) -> Result<Vec<Time>> {
     const MOST: u64 = 64 << 20;
     let name = path.display();
     let length = std::fs::metadata(path).map_or(0, |found| found.len());
@@ -237,79 +229,4 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
     }
     times.sort_unstable();
     Ok(times)
-}
-
-/// The timeline file.
-struct Sheet {
-    path: PathBuf,
-    /// Temporary path until the file is complete.
-    part: PathBuf,
-    out: BufWriter<File>,
-}
-
-impl Sheet {
-    fn create(path: &Path) -> Result<Self> {
-        // A symbolic link is kept, and a device or pipe is written to directly.
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
-        let mut part = path.clone().into_os_string();
-        if is_file {
-            part.push(".part");
-        }
-        let part = PathBuf::from(part);
-        let file =
-            File::create(&part).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut sheet = Self { path, part, out: BufWriter::new(file) };
-        let header = "trace,radio,begins,ends,state,joules\n";
-        sheet.out.write_all(header.as_bytes()).with_context(|| sheet.failed())?;
-        Ok(sheet)
-    }
-
-    fn failed(&self) -> String {
-        format!("cannot write {}", self.path.display())
-    }
-
-    fn write(
-        &mut self,
-        trace: &str,
-        radio: &str,
-        segment: &manyways_model::radio::timeline::Segment,
-        states: &[String],
-    ) -> Result<()> {
-        let state = measure::phase(segment.phase, states);
-        let secs = |time: Time| {
-            format!("{}.{:09}", time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000)
-        };
-        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-        writeln!(
-            self.out,
-            "{},{},{},{},{},{:.9}",
-            quoted(trace),
-            quoted(radio),
-            secs(segment.begins),
-            secs(segment.ends),
-            quoted(&state),
-            segment.joules
-        )
-        .with_context(|| self.failed())
-    }
-
-    fn close(mut self) -> Result<()> {
-        self.out.flush().with_context(|| self.failed())?;
-        std::fs::rename(&self.part, &self.path).with_context(|| self.failed())
-    }
-}
-
-impl Drop for Sheet {
-    fn drop(&mut self) {
-        // A closed file was renamed already.
-        if self.part != self.path {
-            let _ = std::fs::remove_file(&self.part);
-        }
-    }
-}
-
-/// Sum of all radios in joules.
-fn total(measured: &[Measured]) -> f64 {
-    measured.iter().map(|one| one.account.total()).sum()
 }

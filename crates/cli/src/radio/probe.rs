@@ -7,18 +7,18 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use manyways_model::radio::infer::NoTimer;
-use manyways_model::radio::ladder::{self, Ladder, Plan, Timer};
-use manyways_net::radio::probe::{self, Line, ProbeError, Record, host_and_port};
+use manyways_model::radio::gap_sweep::{self, GapSweep, InferredTimer, ProbeSchedule};
+use manyways_model::radio::infer::InferenceError;
+use manyways_net::radio::probe::{self, Document, ProbeError, ProbeFile, Prober, host_and_port};
 use manyways_net::resolve;
+use manyways_record::document;
 use manyways_sys::interface::{self, Interface};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
 use manyways_unit::Span;
-use manyways_unit::human::counted;
-use serde_json::{Value, json};
+use manyways_unit::human::count_with_noun;
 
-use super::timers;
+use super::infer::sentences;
 use crate::failure::Failure;
 use manyways_report::number::seconds;
 
@@ -46,16 +46,16 @@ pub struct Args {
     #[arg(long, value_name = "HOST[:PORT]")]
     target: String,
     /// Shortest gap
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_gap)]
     from: Span,
     /// Longest gap
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = silence)]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_gap)]
     to: Span,
     /// Step between gap lengths, and so the resolution of timers
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_gap)]
     step: Span,
     /// Probes of each gap length
-    #[arg(long, value_name = "N", default_value_t = Ladder::USUAL.rounds,
+    #[arg(long, value_name = "N", default_value_t = GapSweep::DEFAULT.rounds,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
     /// Seed of the order
@@ -72,12 +72,12 @@ pub struct Args {
     json: bool,
 }
 
-fn silence(text: &str) -> Result<Span, String> {
+fn parse_gap(text: &str) -> Result<Span, String> {
     let span = Span::from_str(text).map_err(|error| error.to_string())?;
-    let (least, most) = (Span::from_millis(1), Span::from_secs(3_600));
-    match (least..=most).contains(&span) {
+    let (min, max) = (Span::from_millis(1), Span::from_secs(3_600));
+    match (min..=max).contains(&span) {
         true => Ok(span),
-        false => Err(format!("from {least} to {most}, like 500ms or 20s")),
+        false => Err(format!("from {min} to {max}, like 500ms or 20s")),
     }
 }
 
@@ -86,30 +86,31 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Failure::usage(format!("`{}` has no port after the colon", args.target))
             .hint("write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443")
     })?;
-    let ladder = Ladder { least: args.from, most: args.to, step: args.step, rounds: args.rounds };
+    let sweep = GapSweep { min: args.from, max: args.to, step: args.step, rounds: args.rounds };
     // Checked before the file is created.
     let wrong = |error| Failure::usage(format!("{error}")).hint("change --from, --to and --step");
-    Plan::new(&ladder, args.seed, &[]).map_err(wrong)?;
-    let interface = interface_named(&args.interface)?;
+    ProbeSchedule::new(&sweep, args.seed, &[]).map_err(wrong)?;
+    let interface = find_interface(&args.interface)?;
     let path =
         args.output.unwrap_or_else(|| PathBuf::from(format!("radio-probe-{}.csv", interface.name)));
     if path.exists() && !args.resume {
-        return Err(unopened(&ErrorKind::AlreadyExists.into(), &path).into());
+        return Err(open_failure(&ErrorKind::AlreadyExists.into(), &path).into());
     }
     let termination = Termination::take().context("cannot watch for signals")?;
     let target = address(&interface, host)?;
-    let mut line = Line::open(&interface.name, &interface.addresses, target, port)
+    let mut line = Prober::open(&interface.name, &interface.addresses, target, port)
         .map_err(|error| failure(&error, None))?;
-    let mut record = Record::open(&path, args.resume).map_err(|error| unopened(&error, &path))?;
-    let mut plan = Plan::new(&ladder, args.seed, &record.done()).map_err(wrong)?;
+    let mut record =
+        ProbeFile::open(&path, args.resume).map_err(|error| open_failure(&error, &path))?;
+    let mut plan = ProbeSchedule::new(&sweep, args.seed, &record.planned_gaps()).map_err(wrong)?;
     let bar = begin(&plan, &line, &interface.name, target, &path);
     let waker = Waker::new().context("cannot wait")?;
     let mut stopped = None;
-    let mut pause = |plan: &Plan, span: Span| {
+    let mut pause = |plan: &ProbeSchedule, span: Span| {
         show(&bar, plan);
         // Rounded up, because a slightly longer gap is better than a second look.
         let millis = span.as_nanos().div_ceil(1_000_000).min(1_000) as u16;
-        match termination.within(millis, &waker) {
+        match termination.wait_timeout(millis, &waker) {
             Ok((None, _)) => true,
             Ok((Some(ended), _)) => {
                 stopped = Some(ended.signal);
@@ -120,27 +121,28 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let done = probe::run(&mut line, &mut plan, &mut record, &mut pause);
     bar.finish_and_clear();
-    let found = ladder::timers(record.probes());
+    let found = gap_sweep::infer_timers(record.probes());
     let is_whole = matches!(done, Ok(true));
     let text = match args.json {
         true => {
             let of = (interface.name.as_str(), args.target.as_str());
-            document(of, &line, &plan, &path, is_whole, &found).to_string() + "\n"
+            let document = Document::new(of, line.method(), &plan, &path, is_whole, &found);
+            document::to_json(&document)?
         }
-        false => words(&plan, record.probes().len(), &found),
+        false => result_text(&plan, record.probes().len(), &found),
     };
     super::print(&text)?;
     match done {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => {
-            eprintln!("Stopped. {}.", resume(&path));
+            eprintln!("Stopped. {}.", resume_hint(&path));
             Ok(ExitCode::from(128 + stopped.unwrap_or(2) as u8))
         }
         Err(error) => Err(failure(&error, Some(&path)).into()),
     }
 }
 
-fn interface_named(name: &str) -> Result<Interface, Failure> {
+fn find_interface(name: &str) -> Result<Interface, Failure> {
     let all = interface::list().map_err(|error| Failure::new(error.to_string()))?;
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
     let hint = format!("the interfaces are {}; `manyways paths` describes them", names.join(", "));
@@ -159,7 +161,7 @@ fn address(interface: &Interface, host: &str) -> Result<std::net::IpAddr> {
     Ok(found.first().copied().ok_or_else(nothing)?)
 }
 
-fn unopened(error: &io::Error, path: &Path) -> Failure {
+fn open_failure(error: &io::Error, path: &Path) -> Failure {
     let name = path.display();
     match error.kind() {
         ErrorKind::AlreadyExists => Failure::usage(format!("{name} already exists"))
@@ -170,7 +172,7 @@ fn unopened(error: &io::Error, path: &Path) -> Failure {
     }
 }
 
-fn resume(path: &Path) -> String {
+fn resume_hint(path: &Path) -> String {
     format!(
         "{} has the results so far; continue with the same command and --resume",
         path.display()
@@ -180,32 +182,32 @@ fn resume(path: &Path) -> String {
 fn failure(error: &ProbeError, path: Option<&Path>) -> Failure {
     let failure = Failure::new(error.to_string());
     match (error, path) {
-        (ProbeError::Silent(..), _) => {
+        (ProbeError::NoAnswer(..), _) => {
             failure.hint("name another target, with a TCP port that is open, like example.org:443")
         }
-        (_, Some(path)) => failure.hint(resume(path)),
+        (_, Some(path)) => failure.hint(resume_hint(path)),
         _ => failure,
     }
 }
 
 fn begin(
-    plan: &Plan,
-    line: &Line,
+    plan: &ProbeSchedule,
+    line: &Prober,
     interface: &str,
     target: std::net::IpAddr,
     path: &Path,
 ) -> ProgressBar {
-    let left = plan.planned() - plan.answered();
-    if left == 0 {
+    let remaining = plan.planned() - plan.answered();
+    if remaining == 0 {
         eprintln!("All gaps are probed: {} is complete.", path.display());
         return ProgressBar::hidden();
     }
     eprintln!(
         "{} to {target} over {interface} by {}: {} in about {}, written to {}.",
         if plan.answered() == 0 { "Probes" } else { "Resumed probes" },
-        line.method().words(),
-        counted(left, "gap"),
-        seconds(plan.left().as_secs_f64()),
+        line.method().description(),
+        count_with_noun(remaining, "gap"),
+        seconds(plan.remaining().as_secs_f64()),
         path.display(),
     );
     let bar = ProgressBar::no_length();
@@ -220,34 +222,44 @@ fn begin(
     bar
 }
 
-fn show(bar: &ProgressBar, plan: &Plan) {
+fn show(bar: &ProgressBar, plan: &ProbeSchedule) {
     if bar.is_hidden() {
         return;
     }
-    let mut words = format!("{} left", seconds(plan.left().as_secs_f64()));
-    if let Some(idle) = plan.idle() {
+    let mut words = format!("{} left", seconds(plan.remaining().as_secs_f64()));
+    if let Some(idle) = plan.current_gap() {
         words.push_str(&format!("; gap of {}", seconds(idle.as_secs_f64())));
     }
     if plan.disturbed() > 0 {
-        words.push_str(&format!("; {} restarted", counted(plan.disturbed() as usize, "gap")));
+        words.push_str(&format!(
+            "; {} restarted",
+            count_with_noun(plan.disturbed() as usize, "gap")
+        ));
     }
     bar.set_position(plan.answered() as u64);
     bar.set_message(words);
 }
 
-fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> String {
-    let mut text = format!("{} measured", counted(probes, "gap"));
+fn result_text(
+    plan: &ProbeSchedule,
+    probes: usize,
+    found: &Result<Vec<InferredTimer>, InferenceError>,
+) -> String {
+    let mut text = format!("{} measured", count_with_noun(probes, "gap"));
     let broken = plan.disturbed() as usize;
     if broken > 0 {
         text.push_str(&format!("; {broken} restarted because of other packets"));
     }
     if plan.lost() > 0 {
-        text.push_str(&format!("; {} without an answer", counted(plan.lost() as usize, "probe")));
+        text.push_str(&format!(
+            "; {} without an answer",
+            count_with_noun(plan.lost() as usize, "probe")
+        ));
     }
     text.push_str(".\n");
-    if !plan.given_up().is_empty() {
+    if !plan.abandoned().is_empty() {
         let all: Vec<String> =
-            plan.given_up().iter().map(|idle| seconds(idle.as_secs_f64())).collect();
+            plan.abandoned().iter().map(|idle| seconds(idle.as_secs_f64())).collect();
         text.push_str(&format!("Given up after too many restarts: {}.\n", all.join(", ")));
     }
     let found = match found {
@@ -257,34 +269,6 @@ fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> Str
             return text;
         }
     };
-    text.push_str(&timers::sentences(found));
+    text.push_str(&sentences(found));
     text
-}
-
-fn document(
-    (interface, target): (&str, &str),
-    line: &Line,
-    plan: &Plan,
-    path: &Path,
-    is_whole: bool,
-    found: &Result<Vec<Timer>, NoTimer>,
-) -> Value {
-    let all = timers::document(found.as_deref().unwrap_or_default());
-    let given_up: Vec<f64> = plan.given_up().iter().map(|idle| idle.as_secs_f64()).collect();
-    json!({
-        "schema": "manyways.radio-probe/1",
-        "interface": interface,
-        "target": target,
-        "method": line.method().words(),
-        "file": path.display().to_string(),
-        "whole": is_whole,
-        "planned": plan.planned(),
-        "answered": plan.answered(),
-        "disturbed": plan.disturbed(),
-        "lost": plan.lost(),
-        "given_up_seconds": given_up,
-        "timers": all,
-        "awake_round_trip_seconds": found.as_ref().ok().and_then(|all| all.first()).map(|one| one.ends.awake),
-        "no_timer": found.as_ref().err().map(ToString::to_string),
-    })
 }

@@ -2,18 +2,19 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::Result;
+use indicatif::ProgressBar;
 use manyways_model::radio::profile::Technology;
-use manyways_net::radio::trace::{Made, Progress, Trace, TraceError, Wanted};
-use manyways_sys::poll::Waker;
-use manyways_sys::signal::Termination;
+use manyways_net::radio::trace::{PacketSelection, Progress, Trace, TraceError, TraceGenerator};
 use manyways_unit::Prefix;
 use manyways_unit::Span;
 
 use crate::failure::Failure;
+use crate::watch::{self, Display};
 
 /// Trace arguments.
 #[derive(clap::Args)]
@@ -30,7 +31,7 @@ pub struct TraceArgs {
 
 /// Arguments of generated traces.
 #[derive(clap::Args)]
-pub struct MadeArgs {
+pub struct GeneratorArgs {
     /// Generate a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance;
     /// may be repeated
     #[arg(long, value_name = "APP", value_delimiter = ',')]
@@ -39,8 +40,8 @@ pub struct MadeArgs {
     #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds, requires = "app")]
     seed: Seeds,
     /// Length of generated traces [default: 2h for an application, 2d for mixed-day]
-    #[arg(long = "lasts", value_name = "TIME", value_parser = span)]
-    lasts: Option<Span>,
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Span>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,23 +82,23 @@ fn seeds(text: &str) -> Result<Seeds, String> {
     Ok(Seeds(all))
 }
 
-impl MadeArgs {
+impl GeneratorArgs {
     /// Length of the traces, if given.
-    pub fn lasts(&self) -> Option<Span> {
-        self.lasts
+    pub fn duration(&self) -> Option<Span> {
+        self.duration
     }
 
     /// Parameters of each generated trace.
-    pub fn all(&self) -> Vec<Made> {
+    pub fn generated(&self) -> Vec<TraceGenerator> {
         let lasts = |app: &str| match app {
             "mixed-day" => Span::from_secs(2 * 86_400),
             _ => Span::from_secs(2 * 3_600),
         };
         let each = |app: &String| {
-            let made = move |seed: &u64| Made {
+            let made = move |seed: &u64| TraceGenerator {
                 app: app.clone(),
                 seed: *seed,
-                lasts: self.lasts.unwrap_or_else(|| lasts(app)),
+                duration: self.duration.unwrap_or_else(|| lasts(app)),
             };
             self.seed.0.iter().map(made).collect::<Vec<_>>()
         };
@@ -121,10 +122,13 @@ impl TraceArgs {
         progress: &Progress,
     ) -> Result<Trace, Failure> {
         let network = technology.map(network);
-        let wanted = Wanted { local: self.local.clone(), network };
-        let trace = Trace::open(path, &wanted, progress).map_err(failure)?;
-        for fault in trace.faults() {
-            eprintln!("manyways: {}: {fault}", trace.name());
+        let selection = PacketSelection { local: self.local.clone(), network };
+        let trace = Trace::open(path, &selection, progress).map_err(failure)?;
+        if self.has_local() && !trace.is_capture() {
+            eprintln!("manyways: --local has no effect on {}: it is not a capture", trace.name());
+        }
+        for error in trace.errors() {
+            eprintln!("manyways: {}: {error}", trace.name());
             eprintln!("hint: the results cover the packets before the fault");
         }
         Ok(trace)
@@ -144,76 +148,41 @@ pub fn failure(error: TraceError) -> Failure {
     let hint = error.hint();
     let failure = Failure::new(error.to_string()).hint(hint);
     match error {
-        TraceError::Unknown(_) => failure.code(2),
+        TraceError::UnknownModel(_) => failure.code(2),
         _ => failure,
     }
 }
 
-/// Runs `work` with a progress display; a signal stops the work. Returns the result and the signal,
-/// if any.
-pub fn watched<T: Send>(
+/// The exit code, after a message if a signal stopped the run.
+pub fn code(signal: Option<i32>) -> ExitCode {
+    if signal.is_some() {
+        eprintln!("manyways: stopped before the end: results of the packets read until then");
+    }
+    watch::stopped(signal, ExitCode::SUCCESS)
+}
+
+/// Runs `work` with a progress display; a signal stops the work, and a second one ends the process.
+/// Returns the result and the signal, if any.
+pub fn with_progress<T: Send>(
     work: impl FnOnce(&Progress) -> Result<T> + Send,
 ) -> Result<(T, Option<i32>)> {
+    /// Work of less than a second has no display.
+    const HIDDEN: Duration = Duration::from_secs(1);
     let progress = Progress::default();
-    let termination = Termination::take().context("cannot watch for signals")?;
-    let done = Waker::new().context("cannot wait for the end of the work")?;
-    let (result, signal) = std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            let _done = Done(&done);
-            work(&progress)
-        });
-        let signal = show(&progress, &termination, &done);
-        (work.join(), signal)
-    });
-    match result {
-        Ok(result) => Ok((result?, signal)),
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
-/// Wakes the waiting thread when dropped.
-struct Done<'a>(&'a Waker);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.wake();
-    }
-}
-
-fn show(progress: &Progress, termination: &Termination, done: &Waker) -> Option<i32> {
-    /// In milliseconds.
-    const LOOK: u16 = 100;
     let bar = match io::stderr().is_terminal() {
-        true => ProgressBar::no_length().with_style(
-            ProgressStyle::with_template("{spinner} {msg} {elapsed}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-        ),
+        true => ProgressBar::no_length().with_style(watch::style("{spinner} {msg} {elapsed}")),
         false => ProgressBar::hidden(),
     };
-    let (mut signal, mut is_done, mut looks) = (None, false, 0_u32);
-    while !is_done {
-        let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
-        is_done = is_over;
-        looks += 1;
-        // Work of less than a second has no display.
-        if looks > 10 {
+    let update = |bar: &ProgressBar| {
+        if bar.elapsed() > HIDDEN {
             let packets = progress.packets.load(Ordering::Relaxed) as f64 / 1e6;
             bar.set_message(format!("{packets:.1} M packets"));
             bar.tick();
         }
-        if let (Some(first), Some(_)) = (signal, &ended) {
-            // A second signal ends the process at once.
-            bar.finish_and_clear();
-            std::process::exit(128 + first);
-        }
-        signal = signal.or(ended.map(|ended| ended.signal));
-        // The writer of the output may have set the flag too.
-        if signal.is_some() {
-            progress.stop.store(true, Ordering::Relaxed);
-        }
-    }
-    bar.finish_and_clear();
-    signal
+    };
+    let display = Display { bar, interval: 100, update: &update };
+    let (result, signal) = watch::watched(display, &progress.stop, true, || work(&progress))?;
+    Ok((result?, signal))
 }
 
 #[cfg(test)]
@@ -230,8 +199,8 @@ mod tests {
         assert_eq!(span("2d"), Ok(Span::from_secs(172_800)));
         assert_eq!(span("1h 30m"), Ok(Span::from_secs(5_400)));
         for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d", "1000000h"] {
-            let sentence = span(wrong).unwrap_err();
-            assert!(sentence.contains("above 0 and up to 3660d"), "{wrong}: {sentence}");
+            let message = span(wrong).unwrap_err();
+            assert!(message.contains("above 0 and up to 3660d"), "{wrong}: {message}");
         }
     }
 }

@@ -1,22 +1,20 @@
 //! `manyways radio whatif`: energy if an application sent at other times.
 
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 use anyhow::Result;
-use manyways_model::radio::change::{Change, Changed, Moved};
-use manyways_model::radio::meter::Meter;
-use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
-use manyways_model::radio::simulate::{Decides, Simulation};
-use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
-use manyways_net::radio::trace::{Progress, Trace};
+use manyways_model::radio::DelayTolerance;
+use manyways_model::radio::change::Change;
+use manyways_model::radio::energy::Battery;
+use manyways_model::radio::whatif::Alternative;
+use manyways_net::radio::whatif::{self, Document, Line, Question, WhatIfError};
+use manyways_record::document;
+use manyways_unit::Span;
 use manyways_unit::human::printable;
-use manyways_unit::{Span, Time};
-use serde::Serialize;
 
 use super::energy::volts;
-use super::known;
-use super::traces::{TraceArgs, failure, span, watched};
+use super::named_profile;
+use super::traces::{self, TraceArgs, span, with_progress};
 use crate::failure::Failure;
 use manyways_report::number::{count, digits, joules, percent, seconds};
 use manyways_report::text::table;
@@ -49,10 +47,10 @@ pub struct Args {
     /// Start sessions together, at the next multiple of this time
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     batch: Vec<Span>,
-    /// Delay sessions by at most this time until other traffic causes a promotion
+    /// Delay sessions until other traffic causes a promotion, but by at most this time
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     shift: Vec<Span>,
-    /// Start sessions that begin within this time after a session together with that session
+    /// Move sessions that begin within this time after a session to the start of that session
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     prefetch: Vec<Span>,
     /// Remove the application's traffic
@@ -66,331 +64,130 @@ pub struct Args {
     json: bool,
 }
 
-/// A row of the result.
-struct What {
-    name: String,
-    joules: f64,
-    switches: u64,
-    moved: Moved,
-    /// Direction of the shifts.
-    way: &'static str,
-}
-
-#[derive(Serialize)]
-struct Document {
-    schema: &'static str,
-    trace: String,
-    profile: String,
-    applications: Vec<String>,
-    packets: u64,
-    seconds: f64,
-    /// Whether a signal stopped the run, so that rows are missing.
-    stopped: bool,
-    lines: Vec<Line>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    change: String,
-    joules: f64,
-    joules_saved: f64,
-    /// Share of the energy without a change.
-    saved: f64,
-    mah: f64,
-    switches: u64,
-    sessions: u64,
-    moved: u64,
-    mean_move_seconds: Option<f64>,
-    most_move_seconds: Option<f64>,
-    /// `later`, `sooner`, or empty.
-    moves: &'static str,
-}
-
 pub fn run(args: &Args) -> Result<ExitCode> {
     let [path] = args.traces.paths() else {
-        let failure = Failure::usage("exactly one trace is needed");
-        return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
+        let hint = "manyways radio whatif TRACE --profile lte --batch 5min";
+        return Failure::refuse("exactly one trace is needed", hint);
     };
-    let known = known::profile(&args.profile)?;
-    let profile = &known.profile;
-    let named = args.named()?;
-    let mut changes: Vec<(String, Option<Change>, f64)> = Vec::new();
-    let name = |what: &str, span: &Span| format!("{what} {}", seconds(span.as_secs_f64()));
-    for span in &args.batch {
-        changes.push((name("batch", span), Some(Change::Batch(*span)), 0.0));
+    let known = named_profile::find(&args.profile)?;
+    let changes = args.changes()?;
+    let questions = args.questions();
+    if questions.is_empty() {
+        let hint = "give changes: --batch 5min, --shift 60s, --prefetch 10min";
+        return Failure::refuse("no change is given", hint);
     }
-    for span in &args.shift {
-        changes.push((name("shift", span), None, span.as_secs_f64()));
-    }
-    for span in &args.prefetch {
-        changes.push((name("prefetch", span), Some(Change::Prefetch(*span)), 0.0));
-    }
-    if args.without {
-        changes.push(("without".to_owned(), Some(Change::Drop), 0.0));
-    }
-    if changes.is_empty() {
-        let failure = Failure::usage("no change is given");
-        return Err(failure
-            .hint("give changes: --batch 5min, --shift 60s, --prefetch 10min")
-            .into());
-    }
-    let ((seen, lines), signal) = watched(|progress| {
+    let battery = Battery { capacity: None, volts: args.voltage };
+    let (mut document, signal) = with_progress(|progress| {
         let mut trace = args.traces.open(path, None, progress)?;
-        let mut count = Count::new(profile);
-        let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
-        // All rows cover the same time: until the radio is released after the unchanged trace.
-        let released = Choice::of(profile).stay.released();
-        let tail = Span::from_secs_f64(if released.is_finite() { released } else { 0.0 });
-        let until = seen.last.unwrap_or_default() + tail;
-        let lasts = seen.first.zip(seen.last).map_or(0.0, |(a, b)| b.since(a).as_secs_f64());
-        let times = args.batch.iter().chain(&args.prefetch).chain(&args.shift);
-        if times.map(|span| span.as_secs_f64()).any(|span| span > lasts) {
-            eprintln!(
-                "manyways: the trace lasts {}, which is shorter than a given change",
-                seconds(lasts)
-            );
-        }
-        let switches = count.meter.account().switches;
-        let joules = count.end(until);
-        let chosen: Vec<bool> =
-            trace.apps().iter().map(|app| args.app.is_empty() || named.may_wait(app)).collect();
-        if !chosen.contains(&true) {
-            let mut known: Vec<&str> = trace.apps().iter().map(|app| app.name.as_str()).collect();
-            known.sort_unstable();
-            known.dedup();
-            known.truncate(20);
-            let sentence = format!("{} has no application {}", trace.name(), args.app.join(", "));
-            return Err(Failure::new(sentence)
-                .hint(format!("the applications are: {}", known.join(", ")))
-                .into());
-        }
-        let mut lines = vec![What {
-            name: "unchanged".to_owned(),
-            joules,
-            switches,
-            moved: Moved::default(),
-            way: "",
-        }];
-        for (name, change, hold) in &changes {
-            if seen.is_stopped {
-                break;
-            }
-            let horizon = (seen.first.unwrap_or_default(), until);
-            let (joules, switches, moved) = match change {
-                Some(change) => changed(&mut trace, profile, *change, &chosen, horizon, progress)?,
-                None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
-            };
-            // Results of a part of the trace cannot be compared.
-            if progress.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let way = match change {
-                Some(Change::Prefetch(_)) => "sooner",
-                Some(Change::Drop) => "",
-                _ => "later",
-            };
-            lines.push(What { name: name.clone(), joules, switches, moved, way });
-        }
-        Ok((seen, (trace.name().to_owned(), lines)))
+        let changes = (&changes, args.app.as_slice());
+        let found = whatif::run(&mut trace, &known, &questions, changes, &battery, progress);
+        Ok(found.map_err(|error| failure(error, trace.name(), &args.app))?)
     })?;
-    let (trace, lines) = lines;
-    let lasts = seen.first.zip(seen.last).map_or(0.0, |(a, b)| b.since(a).as_secs_f64());
-    let before = lines[0].joules;
-    let mah = |joules: f64| joules / args.voltage / 3.6;
-    let text = match args.json {
-        true => {
-            let document = Document {
-                schema: "manyways.radio-whatif/1",
-                trace,
-                profile: known.name.clone(),
-                applications: args.app.clone(),
-                packets: seen.packets,
-                seconds: lasts,
-                stopped: signal.is_some(),
-                lines: lines.iter().map(|line| line.document(before, mah)).collect(),
-            };
-            serde_json::to_string_pretty(&document)? + "\n"
+    document.stopped = signal.is_some();
+    let spans = questions.iter().filter_map(|question| question.alternative.span());
+    if spans.map(Span::as_secs_f64).any(|span| span > document.seconds) {
+        eprintln!(
+            "manyways: the trace lasts {}, which is shorter than the time of a change",
+            seconds(document.seconds)
+        );
+    }
+    super::print(&match args.json {
+        true => document::to_json_pretty(&document)?,
+        false => text(&document),
+    })?;
+    Ok(traces::code(signal))
+}
+
+fn failure(error: WhatIfError, trace: &str, apps: &[String]) -> Failure {
+    match error {
+        WhatIfError::Trace(error) => traces::failure(error),
+        WhatIfError::NoApplication { mut known } => {
+            known.truncate(20);
+            Failure::new(format!("{trace} has no application {}", apps.join(", ")))
+                .hint(format!("the applications are: {}", known.join(", ")))
         }
-        false => {
-            let mut rows = vec![
-                ["", "energy", "saved", "share", "mAh", "switches", "sessions", "mean", "most"]
-                    .map(str::to_owned)
-                    .to_vec(),
-            ];
-            rows.extend(lines.iter().map(|line| line.cells(before, mah)));
-            let who = match args.app.is_empty() {
-                true => "everything".to_owned(),
-                false => args.app.join(", "),
-            };
-            format!(
-                "{} on {}: {} packets in {}; changed: {}\n\n{}",
-                printable(&trace),
-                printable(&known.name),
-                count(seen.packets),
-                seconds(lasts),
-                printable(&who),
-                table(&rows)
-            )
-        }
+        error => Failure::new(error.to_string()),
+    }
+}
+
+fn text(document: &Document) -> String {
+    let head = ["", "energy", "saved", "share", "mAh", "switches", "sessions", "mean", "most"];
+    let Document { trace, profile, applications, .. } = document;
+    let changed = match applications.is_empty() {
+        true => "everything".to_owned(),
+        false => applications.join(", "),
     };
-    super::print(&text)?;
-    Ok(match signal {
-        Some(signal) => {
-            eprintln!("manyways: stopped before the end: results of the packets read until then");
-            ExitCode::from(128 + signal as u8)
-        }
-        None => ExitCode::SUCCESS,
-    })
+    format!(
+        "{} on {}: {} packets in {}; changed: {}\n\n{}",
+        printable(trace),
+        printable(profile),
+        count(document.packets),
+        seconds(document.seconds),
+        printable(&changed),
+        table(&head, document.lines.iter().map(cells))
+    )
+}
+
+fn cells(line: &Line) -> Vec<String> {
+    let mut cells = vec![
+        line.change.clone(),
+        joules(line.joules),
+        joules(line.joules_saved),
+        percent(line.saved),
+        digits(line.mah),
+        count(line.switches),
+    ];
+    if line.sessions > 0 {
+        cells.push(format!("{} of {}", count(line.moved), count(line.sessions)));
+    }
+    if let Some((mean, most)) = line.mean_move_seconds.zip(line.max_move_seconds) {
+        cells.push(format!("{} {}", seconds(mean), line.direction));
+        cells.push(seconds(most));
+    }
+    cells
 }
 
 impl Args {
+    fn questions(&self) -> Vec<Question> {
+        let all = |what: &'static str, spans: &[Span], of: fn(Span) -> Alternative| {
+            let question = |span: &Span| Question {
+                name: format!("{what} {}", seconds(span.as_secs_f64())),
+                alternative: of(*span),
+            };
+            spans.iter().map(question).collect::<Vec<_>>()
+        };
+        let without = self.without.then(|| Question {
+            name: "without".to_owned(),
+            alternative: Alternative::Change(Change::Drop),
+        });
+        let mut questions =
+            all("batch", &self.batch, |span| Alternative::Change(Change::Batch(span)));
+        questions.extend(all("shift", &self.shift, Alternative::Shift));
+        questions.extend(all("prefetch", &self.prefetch, |span| {
+            Alternative::Change(Change::Prefetch(span))
+        }));
+        questions.extend(without);
+        questions
+    }
+
     /// Applications that change: domains as domains, other values by name.
-    fn named(&self) -> Result<Tolerant> {
+    fn changes(&self) -> Result<DelayTolerance> {
+        if self.app.is_empty() {
+            return Ok(DelayTolerance::applications(&["*".to_owned()]));
+        }
         let (domains, names): (Vec<String>, Vec<String>) =
             self.app.iter().cloned().partition(|app| app.starts_with('.') || app.starts_with("*."));
-        let mut all = Tolerant::applications(&names);
+        let mut all = DelayTolerance::applications(&names);
         for domain in domains {
             // As the parser of rules expects.
             let quoted = domain.replace(['"', '\\'], "");
             let rule = format!("[[delay-tolerant]]\ndomain = \"{quoted}\"\n");
-            let rule = Tolerant::parse(&rule).map_err(|error| {
-                let failure = Failure::usage(error.sentence);
+            let rule = DelayTolerance::parse(&rule).map_err(|error| {
+                let failure = Failure::usage(error.message);
                 failure.hint(error.hint.unwrap_or_default())
             })?;
-            all = all.or(rule);
+            all = all.union(rule);
         }
         Ok(all)
-    }
-}
-
-/// Sums the energy under the network's timers.
-struct Count {
-    meter: Meter,
-    first: Option<Time>,
-    last: Option<Time>,
-}
-
-impl Count {
-    fn new(profile: &Profile) -> Self {
-        Self { meter: Meter::new(profile), first: None, last: None }
-    }
-
-    fn push(&mut self, packet: &Packet) {
-        self.first.get_or_insert(packet.at);
-        match self.last {
-            None => self.meter.begin(packet),
-            Some(last) => {
-                self.meter.next(packet, packet.at.since(last).as_secs_f64(), NEVER);
-            }
-        }
-        self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
-    }
-
-    /// The account at least until `until`, to cover the same time as the unchanged trace.
-    fn end(mut self, until: Time) -> f64 {
-        let stay = &self.meter.choice().stay;
-        let released = stay.released().next_up();
-        let Some(last) = self.last else { return 0.0 };
-        // If the last packet is earlier, the radio is released for longer.
-        let longer = until.since(last).as_secs_f64();
-        let idle = (stay.energy(released.max(longer)) - stay.energy(released)).max(0.0);
-        self.meter.end(NEVER);
-        self.meter.account().total() + idle
-    }
-}
-
-fn changed(
-    trace: &mut Trace,
-    profile: &Profile,
-    change: Change,
-    chosen: &[bool],
-    (first, until): (Time, Time),
-    progress: &Progress,
-) -> Result<(f64, u64, Moved)> {
-    let mut count = Count::new(profile);
-    let mut changed = Changed::new(change);
-    trace
-        .read(progress, |packet| {
-            let changes = chosen.get(usize::from(packet.app)) == Some(&true);
-            changed.next(*packet, changes, |packet| count.push(&packet));
-        })
-        .map_err(failure)?;
-    changed.end(|packet| count.push(&packet));
-    let switches = count.meter.account().switches;
-    // If no packet remains, the radio is released throughout.
-    let idle =
-        Decay::from(profile, profile.states.len() - 1).energy(until.since(first).as_secs_f64());
-    let asleep = Decay::from(profile, profile.states.len() - 1);
-    // The remaining packets may start later; before them the radio is released.
-    let before = count.first.map_or(0.0, |begins| asleep.energy(begins.since(first).as_secs_f64()));
-    let joules = if count.last.is_some() { before + count.end(until) } else { idle };
-    Ok((joules, switches, changed.moved()))
-}
-
-/// Delayed while the radio is released, as MakeActive does with a constant delay.
-fn shifted(
-    trace: &mut Trace,
-    profile: &Profile,
-    hold: f64,
-    chosen: &[bool],
-    progress: &Progress,
-) -> Result<(f64, u64, Moved)> {
-    let tolerates = |packet: &Packet| chosen.get(usize::from(packet.app)) == Some(&true);
-    let mut policy = Holding { sleeps: StatusQuo, holds: hold };
-    let run = Simulation::new(profile, Decides::Policy(&mut policy), &tolerates);
-    let mut run = run.ending_sessions(BURST_GAP);
-    trace.read(progress, |packet| run.push(*packet)).map_err(failure)?;
-    let outcome = run.finish();
-    let delays = &outcome.delays;
-    let moved = Moved {
-        sessions: delays.count,
-        moved: delays.held,
-        secs: delays.sum,
-        most: delays.quantile(1.0).unwrap_or(0.0),
-    };
-    Ok((outcome.account.total(), outcome.account.switches, moved))
-}
-
-impl What {
-    fn mean(&self) -> Option<f64> {
-        (self.moved.moved > 0 && !self.way.is_empty())
-            .then(|| self.moved.secs / self.moved.moved as f64)
-    }
-
-    fn cells(&self, before: f64, mah: impl Fn(f64) -> f64) -> Vec<String> {
-        let spent = self.joules;
-        let mut cells = vec![
-            self.name.clone(),
-            joules(spent),
-            joules(before - spent),
-            percent((before - spent) / before),
-            digits(mah(spent)),
-            count(self.switches),
-        ];
-        if self.moved.sessions > 0 {
-            cells.push(format!("{} of {}", count(self.moved.moved), count(self.moved.sessions)));
-        }
-        if let Some(mean) = self.mean() {
-            cells.push(format!("{} {}", seconds(mean), self.way));
-            cells.push(seconds(self.moved.most));
-        }
-        cells
-    }
-
-    fn document(&self, before: f64, mah: impl Fn(f64) -> f64) -> Line {
-        let spent = self.joules;
-        Line {
-            change: self.name.clone(),
-            joules: spent,
-            joules_saved: before - spent,
-            saved: (before - spent) / before,
-            mah: mah(spent),
-            switches: self.switches,
-            sessions: self.moved.sessions,
-            moved: self.moved.moved,
-            mean_move_seconds: self.mean(),
-            most_move_seconds: self.mean().map(|_| self.moved.most),
-            moves: self.way,
-        }
     }
 }

@@ -22,15 +22,15 @@ use super::Difference;
 use super::hull::{Hull, Side};
 
 /// A larger drift is not plausible (the Linux kernel corrects no more).
-const MOST_DRIFT: f64 = 500e-6;
+const MAX_DRIFT: f64 = 500e-6;
 /// Minimum time in nanoseconds for a drift: in less time, delays vary more than clocks.
-const LEAST_BASE: i64 = 10_000_000_000;
+const MIN_BASELINE: i64 = 10_000_000_000;
 /// Minimum number of samples per direction for a drift.
-const LEAST_SAMPLES: usize = 8;
+const MIN_SAMPLES: usize = 8;
 /// Number of parts of the time in which the line is compared with the samples.
-const PARTS: usize = 16;
+const PART_COUNT: usize = 16;
 /// Tolerance for this comparison, because delays vary.
-const NOISE: Span = Span::from_millis(1);
+const RESIDUAL_TOLERANCE: Span = Span::from_millis(1);
 
 /// Parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -38,7 +38,7 @@ pub struct Ppm(pub f64);
 
 /// Relation of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clock {
+pub struct ClockAlignment {
     /// The clock of the point that is nearer to the start of the chain.
     pub first: u32,
     /// The other clock.
@@ -53,7 +53,7 @@ pub struct Clock {
     /// Maximum error of the offset at [`Self::at`], whatever the delays are, if the drift is exact;
     /// an error of the drift adds its effect over half of the measured time. `None` if the clocks
     /// are not steady or the offset is unknown.
-    pub bound: Option<Span>,
+    pub max_error: Option<Span>,
     /// Maximum deviation of parts of the time from offset and drift, beyond the effect of varying
     /// delays. `None` if too few parts have samples in both directions.
     pub residual: Option<Span>,
@@ -66,7 +66,7 @@ pub struct Clock {
 /// Times at which the same bytes passed the first and the second point, by the clock of each.
 pub type Times = (Time, Time);
 
-impl Clock {
+impl ClockAlignment {
     /// Estimates the relation from samples of both directions. `None` without samples.
     pub fn estimate(clocks: [u32; 2], forth: &[Times], back: &[Times]) -> Option<Self> {
         let start = forth.iter().chain(back).map(|(first, _)| *first).min()?;
@@ -84,19 +84,19 @@ impl Clock {
         let middle = fit.middle();
         let slope = both
             .iter()
-            .all(|points| points.is_empty() || points.len() >= LEAST_SAMPLES)
+            .all(|points| points.is_empty() || points.len() >= MIN_SAMPLES)
             .then(|| fit.slope())
             .flatten();
-        let between = fit.room(slope, middle);
+        let between = fit.tangent_bounds(slope, middle);
         let offset = between.map(|(below, above)| below / 2 + above / 2);
         let residual = offset.zip(slope).and_then(|(offset, slope)| {
-            residual(&both, fit.common()?, |x| line(offset, slope, x, middle))
+            residual(&both, fit.common_range()?, |x| line_at(offset, slope, x, middle))
         });
         let room = between.map(|(below, above)| (above / 2).saturating_sub(below / 2));
-        let is_steady = fit.is_apart()
+        let is_steady = fit.is_separable()
             && residual.is_none_or(|residual| {
                 let bound = Span::from_nanos(room.unwrap_or_default().max(0) as u64);
-                residual <= NOISE.max(Span::from_nanos(bound.as_nanos() / 4))
+                residual <= RESIDUAL_TOLERANCE.max(Span::from_nanos(bound.as_nanos() / 4))
             });
         // The division rounds down.
         let bound = room.and_then(|room| u64::try_from(room.saturating_add(1)).ok());
@@ -106,8 +106,8 @@ impl Clock {
             at: start + Span::from_nanos(middle.max(0) as u64),
             offset: offset.map(Difference::from_nanos),
             // A slope that no clock has is not a drift.
-            drift: slope.filter(|slope| slope.abs() < MOST_DRIFT).map(|slope| Ppm(slope * 1e6)),
-            bound: bound.map(Span::from_nanos).filter(|_| is_steady),
+            drift: slope.filter(|slope| slope.abs() < MAX_DRIFT).map(|slope| Ppm(slope * 1e6)),
+            max_error: bound.map(Span::from_nanos).filter(|_| is_steady),
             residual,
             is_steady,
             samples: both.map(|points| points.len() as u64),
@@ -115,12 +115,12 @@ impl Clock {
     }
 
     /// The second clock minus the first one, at a time of the first one.
-    pub fn lead(&self, at: Time) -> Option<Difference> {
-        self.offset.map(|offset| offset.plus(self.drifted(at)))
+    pub fn offset_at(&self, at: Time) -> Option<Difference> {
+        self.offset.map(|offset| offset.plus(self.offset_change(at)))
     }
 
     /// Change of the offset since [`Self::at`].
-    pub fn drifted(&self, at: Time) -> Difference {
+    pub fn offset_change(&self, at: Time) -> Difference {
         let since = Difference::between(self.at, at).as_nanos();
         let slope = self.drift.map_or(0.0, |drift| drift.0 / 1e6);
         Difference::from_nanos((since as f64 * slope) as i64)
@@ -144,28 +144,28 @@ impl Fit {
     }
 
     /// Returns the time range of both hulls.
-    fn common(&self) -> Option<(i64, i64)> {
+    fn common_range(&self) -> Option<(i64, i64)> {
         let from = self.all().filter_map(Hull::range).map(|range| range.0).max()?;
         let to = self.all().filter_map(Hull::range).map(|range| range.1).min()?;
         (from <= to).then_some((from, to))
     }
 
     fn middle(&self) -> i64 {
-        self.common().map_or(0, |(from, to)| from + (to - from) / 2)
+        self.common_range().map_or(0, |(from, to)| from + (to - from) / 2)
     }
 
     /// Returns the minimum and maximum offset.
-    fn between(&self, x: i64) -> Option<(i64, i64)> {
+    fn offset_bounds(&self, x: i64) -> Option<(i64, i64)> {
         let [forth, back] = &self.hulls;
-        Some((back.as_ref()?.at(x)?, forth.as_ref()?.at(x)?))
+        Some((back.as_ref()?.height_at(x)?, forth.as_ref()?.height_at(x)?))
     }
 
     /// Returns the range of the offset with a known drift: between lines of that slope, which all
     /// samples determine, not only those near `x`.
-    fn room(&self, slope: Option<f64>, x: i64) -> Option<(i64, i64)> {
-        let between = self.between(x)?;
+    fn tangent_bounds(&self, slope: Option<f64>, x: i64) -> Option<(i64, i64)> {
+        let between = self.offset_bounds(x)?;
         let [Some(forth), Some(back)] = &self.hulls else { return None };
-        let Some(slope) = slope.filter(|slope| slope.abs() < MOST_DRIFT) else {
+        let Some(slope) = slope.filter(|slope| slope.abs() < MAX_DRIFT) else {
             return Some(between);
         };
         let room = (back.tangent(slope, x), forth.tangent(slope, x));
@@ -174,11 +174,11 @@ impl Fit {
 
     /// Whether a straight line fits between the hulls: at each corner, the hull of the first
     /// direction is above the other.
-    fn is_apart(&self) -> bool {
+    fn is_separable(&self) -> bool {
         let corners = self.all().flat_map(|hull| hull.corners());
         corners
-            .filter_map(|(x, _)| self.between(*x))
-            .chain(self.between(self.middle()))
+            .filter_map(|(x, _)| self.offset_bounds(*x))
+            .chain(self.offset_bounds(self.middle()))
             .all(|(below, above)| below <= above)
     }
 
@@ -189,33 +189,33 @@ impl Fit {
     /// The weight of a direction depends on how well a separate line fits it, because a direction
     /// with a growing queue has little information about clocks.
     fn slope(&self) -> Option<f64> {
-        let (from, to) = self.common()?;
-        if to.saturating_sub(from) < LEAST_BASE {
+        let (from, to) = self.common_range()?;
+        if to.saturating_sub(from) < MIN_BASELINE {
             return None;
         }
         let mut slopes: Vec<f64> = self
             .all()
             .flat_map(Hull::slopes)
-            .filter(|slope| slope.abs() < MOST_DRIFT)
-            .chain([-MOST_DRIFT, MOST_DRIFT])
+            .filter(|slope| slope.abs() < MAX_DRIFT)
+            .chain([-MAX_DRIFT, MAX_DRIFT])
             .collect();
         slopes.sort_by(f64::total_cmp);
         let nearest = |growth: &dyn Fn(f64) -> f64| {
             let at = slopes.partition_point(|slope| growth(*slope) < 0.0);
-            slopes.get(at).copied().unwrap_or(MOST_DRIFT)
+            slopes.get(at).copied().unwrap_or(MAX_DRIFT)
         };
         let weighed: Vec<(&Hull, f64)> = self
             .all()
-            .map(|hull| (hull, hull.distance(nearest(&|slope| hull.growth(slope)))))
+            .map(|hull| (hull, hull.distance(nearest(&|slope| hull.distance_slope(slope)))))
             .map(|(hull, distance)| (hull, 1.0 / distance.max(1.0)))
             .collect();
         Some(nearest(&|slope| {
-            weighed.iter().map(|(hull, weight)| hull.growth(slope) * weight).sum()
+            weighed.iter().map(|(hull, weight)| hull.distance_slope(slope) * weight).sum()
         }))
     }
 }
 
-fn line(offset: i64, slope: f64, x: i64, middle: i64) -> i64 {
+fn line_at(offset: i64, slope: f64, x: i64, middle: i64) -> i64 {
     offset.saturating_add((slope * (x.saturating_sub(middle)) as f64) as i64)
 }
 
@@ -229,11 +229,13 @@ fn residual(
     common: (i64, i64),
     line: impl Fn(i64) -> i64,
 ) -> Option<Span> {
-    let mut halves: Vec<i64> =
-        parts(both, common, PARTS * PARTS, &line).iter().map(|(_, half)| *half).collect();
+    let mut halves: Vec<i64> = part_deviations(both, common, PART_COUNT * PART_COUNT, &line)
+        .iter()
+        .map(|(_, half)| *half)
+        .collect();
     halves.sort_unstable();
     let shortest = *halves.get(1)?;
-    let parts = parts(both, common, PARTS, &line);
+    let parts = part_deviations(both, common, PART_COUNT, &line);
     let beyond = parts.iter().map(|(middle, half)| {
         middle.saturating_abs().saturating_sub(half.saturating_sub(shortest).max(0))
     });
@@ -243,7 +245,7 @@ fn residual(
 
 /// Returns, for parts of the time with samples in both directions, the deviation of the middle
 /// between the minimum delays from the line, and half of the minimum round-trip time.
-fn parts(
+fn part_deviations(
     [forth, back]: &[Vec<(i64, i64)>; 2],
     (from, to): (i64, i64),
     count: usize,
@@ -254,17 +256,17 @@ fn parts(
     let mut most = vec![None::<i64>; count];
     let part = |x: i64| usize::try_from(x.checked_sub(from)?.div_euclid(length)).ok();
     for (x, y) in forth {
-        let Some(least) = part(*x).and_then(|part| least.get_mut(part)) else { continue };
+        let Some(min) = part(*x).and_then(|part| least.get_mut(part)) else { continue };
         let y = y.saturating_sub(line(*x));
-        *least = Some(least.map_or(y, |least| least.min(y)));
+        *min = Some(min.map_or(y, |min| min.min(y)));
     }
     for (x, y) in back {
-        let Some(most) = part(*x).and_then(|part| most.get_mut(part)) else { continue };
+        let Some(max) = part(*x).and_then(|part| most.get_mut(part)) else { continue };
         let y = y.saturating_sub(line(*x));
-        *most = Some(most.map_or(y, |most| most.max(y)));
+        *max = Some(max.map_or(y, |max| max.max(y)));
     }
-    let both = least.iter().zip(&most).filter_map(|(least, most)| least.zip(*most));
-    both.map(|(least, most)| (least / 2 + most / 2, (least / 2).saturating_sub(most / 2))).collect()
+    let both = least.iter().zip(&most).filter_map(|(min, max)| min.zip(*max));
+    both.map(|(min, max)| (min / 2 + max / 2, (min / 2).saturating_sub(max / 2))).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Convex hull of points, from below or from above.
 
 /// Larger coordinates are limited to this, so that a product of two fits in 128 bits.
-const MOST: i64 = 1 << 61;
+const MAX_COORDINATE: i64 = 1 << 61;
 
 /// Side of the points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,10 @@ impl Hull {
             return None;
         }
         points.iter_mut().for_each(|(x, y)| {
-            (*x, *y) = ((*x).clamp(-MOST, MOST), side.turned((*y).clamp(-MOST, MOST)));
+            (*x, *y) = (
+                (*x).clamp(-MAX_COORDINATE, MAX_COORDINATE),
+                side.orient((*y).clamp(-MAX_COORDINATE, MAX_COORDINATE)),
+            );
         });
         points.sort_unstable();
         points.dedup_by_key(|(x, _)| *x);
@@ -45,7 +48,7 @@ impl Hull {
             }
             corners.push(point);
         }
-        corners.iter_mut().for_each(|(_, y)| *y = side.turned(*y));
+        corners.iter_mut().for_each(|(_, y)| *y = side.orient(*y));
         Some(Self { corners, side, mean })
     }
 
@@ -59,7 +62,7 @@ impl Hull {
     }
 
     /// Returns the height at `x`. `None` outside of the range.
-    pub fn at(&self, x: i64) -> Option<i64> {
+    pub fn height_at(&self, x: i64) -> Option<i64> {
         let behind = self.corners.partition_point(|(place, _)| *place < x);
         let (next, y) = *self.corners.get(behind)?;
         if next == x {
@@ -81,25 +84,25 @@ impl Hull {
 
     /// Returns the height at `x` of the tangent with this slope.
     pub fn tangent(&self, slope: f64, x: i64) -> i64 {
-        let (from, y) = self.touched(slope);
+        let (from, y) = self.tangent_corner(slope);
         y.saturating_add((slope * (x as f64 - from as f64)) as i64)
     }
 
     /// Returns the mean distance of all points from the tangent with this slope.
     pub fn distance(&self, slope: f64) -> f64 {
-        let (x, y) = self.touched(slope);
+        let (x, y) = self.tangent_corner(slope);
         let (x, y) = (x as f64, y as f64);
         ((self.mean.1 - y) - slope * (self.mean.0 - x)).abs()
     }
 
     /// Returns the derivative of that distance, for a slightly larger slope.
-    pub fn growth(&self, slope: f64) -> f64 {
-        let growth = self.touched(slope).0 as f64 - self.mean.0;
+    pub fn distance_slope(&self, slope: f64) -> f64 {
+        let growth = self.tangent_corner(slope).0 as f64 - self.mean.0;
         if self.side == Side::Below { growth } else { -growth }
     }
 
     /// Returns the corner that a tangent with a slightly larger slope touches.
-    fn touched(&self, steepness: f64) -> (i64, i64) {
+    fn tangent_corner(&self, steepness: f64) -> (i64, i64) {
         let passed = |pair: &(usize, f64)| match self.side {
             Side::Below => pair.1 <= steepness,
             Side::Above => pair.1 > steepness,
@@ -110,7 +113,7 @@ impl Hull {
 }
 
 impl Side {
-    fn turned(self, y: i64) -> i64 {
+    fn orient(self, y: i64) -> i64 {
         match self {
             Self::Below => y,
             Self::Above => -y,
@@ -140,13 +143,27 @@ mod tests {
         let below = Hull::of(points.clone(), Side::Below).unwrap();
         assert_eq!(below.corners(), [(0, 2), (2, 0), (4, 0), (8, 4)]);
         assert_eq!(
-            (below.at(1), below.at(5), below.at(8), below.at(9)),
+            (below.height_at(1), below.height_at(5), below.height_at(8), below.height_at(9)),
             (Some(1), Some(1), Some(4), None)
         );
-        assert_eq!((below.touched(-0.5).0, below.touched(0.0).0, below.touched(2.0).0), (2, 4, 8));
+        assert_eq!(
+            (
+                below.tangent_corner(-0.5).0,
+                below.tangent_corner(0.0).0,
+                below.tangent_corner(2.0).0
+            ),
+            (2, 4, 8)
+        );
         let above = Hull::of(points, Side::Above).unwrap();
         assert_eq!(above.corners(), [(0, 2), (1, 9), (8, 4)]);
-        assert_eq!((above.touched(-0.5).0, above.touched(-1.0).0, above.touched(8.0).0), (1, 8, 0));
+        assert_eq!(
+            (
+                above.tangent_corner(-0.5).0,
+                above.tangent_corner(-1.0).0,
+                above.tangent_corner(8.0).0
+            ),
+            (1, 8, 0)
+        );
         assert!(Hull::of(Vec::new(), Side::Below).is_none());
         let flat = Hull::of(vec![(0, 0), (2, 4), (4, 2)], Side::Below).unwrap();
         assert_eq!((flat.distance(0.0), flat.distance(0.5)), (2.0, 1.0));
@@ -158,7 +175,9 @@ mod tests {
         for side in [Side::Below, Side::Above] {
             let hull = Hull::of(most.clone(), side).unwrap();
             let (from, to) = hull.range().unwrap();
-            assert!((-9..9).all(|part| hull.at(from / 9 * part).is_some() || from.max(to) > 0));
+            assert!(
+                (-9..9).all(|part| hull.height_at(from / 9 * part).is_some() || from.max(to) > 0)
+            );
             assert!(hull.slopes().all(f64::is_finite));
         }
     }

@@ -1,32 +1,32 @@
 //! Matches the streams of two points.
 
-use super::track::{Carries, Track};
+use super::track::{Track, TrackContent};
 use super::{content, sequence};
 
 /// Maximum number of tracks per point that are matched.
-pub const TRACKS: usize = 1 << 13;
+pub const MAX_TRACKS: usize = 1 << 13;
 /// Maximum number of ambiguous streams that are reported by name.
-pub const AMBIGUOUS: usize = 64;
+pub const MAX_AMBIGUOUS: usize = 64;
 
 /// How two tracks were matched, most certain first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum How {
+pub enum MatchEvidence {
     /// By equal addresses, ports and initial sequence numbers.
-    Ends,
+    TupleAndIsns,
     /// By equal initial sequence numbers of both SYNs; the addresses differ (NAT).
-    Numbers,
+    BothIsns,
     /// By equal addresses and ports, and overlapping sequence numbers; no SYN was captured at both
     /// points.
-    EndsOnly,
+    Tuple,
     /// By one equal initial sequence number that no other track has; the addresses differ.
-    NumberOnly,
+    OneIsn,
     /// By equal bytes.
     Content,
 }
 
 /// Common bytes of two tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Same {
+pub struct CommonRange {
     /// Offset in the first track.
     pub first: u64,
     /// Offset in the second track.
@@ -42,10 +42,10 @@ pub struct Match {
     pub first: usize,
     /// Index of the second point's track.
     pub second: usize,
-    pub how: How,
+    pub evidence: MatchEvidence,
     /// Common bytes, in the order of both tracks. Several parts if a proxy changes the framing or
     /// content.
-    pub same: Vec<Same>,
+    pub common: Vec<CommonRange>,
     /// Number of windows whose bytes agree.
     pub agreeing: u64,
     /// Number of windows whose bytes differ although both are known.
@@ -59,46 +59,55 @@ pub struct Pairing {
     /// proxy multiplexes all streams into one.
     pub matches: Vec<Match>,
     /// Tracks of the second point with bytes of the first point that are ambiguous or too few: at
-    /// most [`AMBIGUOUS`].
+    /// most [`MAX_AMBIGUOUS`].
     pub ambiguous: Vec<usize>,
-    /// Number of tracks beyond [`TRACKS`], which were not examined.
-    pub left_out: usize,
+    /// Number of tracks beyond [`MAX_TRACKS`], which were not examined.
+    pub skipped: usize,
 }
 
-impl Same {
+impl CommonRange {
     /// Converts an offset of the second track to the first.
-    pub(super) fn back(&self, place: u64) -> i128 {
-        i128::from(place) - i128::from(self.second) + i128::from(self.first)
+    pub(super) fn in_first(&self, offset: u64) -> i128 {
+        i128::from(offset) - i128::from(self.second) + i128::from(self.first)
     }
 
     /// Converts an offset of the first track, not before [`Self::first`], to the second.
-    pub(super) fn there(&self, place: u64) -> u64 {
-        place.saturating_sub(self.first).saturating_add(self.second)
+    pub(super) fn in_second(&self, offset: u64) -> u64 {
+        offset.saturating_sub(self.first).saturating_add(self.second)
     }
 }
 
 /// Finds the common bytes of two points' tracks. Only tracks of the same direction are compared,
 /// and content only if sequence numbers give no match.
 pub fn pair(first: &[Track], second: &[Track]) -> Pairing {
-    let left_out = first.len().saturating_sub(TRACKS) + second.len().saturating_sub(TRACKS);
-    let first = &first[..first.len().min(TRACKS)];
-    let second = &second[..second.len().min(TRACKS)];
+    let left_out = first.len().saturating_sub(MAX_TRACKS) + second.len().saturating_sub(MAX_TRACKS);
+    let first = &first[..first.len().min(MAX_TRACKS)];
+    let second = &second[..second.len().min(MAX_TRACKS)];
     let mut taken = [vec![false; first.len()], vec![false; second.len()]];
     let mut matches = Vec::new();
-    for (a, b, how) in sequence::pairs(first, second) {
+    for (a, b, evidence) in sequence::pairs(first, second) {
         let (Some(from), Some(to)) = (first.get(a), second.get(b)) else { continue };
         let Some(same) = sequence::overlap(from, to) else { continue };
         let (agreeing, differing) = content::compare(from, to, &[same]);
         // Different content overrules a match only if no second sequence number confirms it.
-        if differing > agreeing && matches!(how, How::EndsOnly | How::NumberOnly) {
+        if differing > agreeing && matches!(evidence, MatchEvidence::Tuple | MatchEvidence::OneIsn)
+        {
             continue;
         }
         (taken[0][a], taken[1][b]) = (true, true);
-        matches.push(Match { first: a, second: b, how, same: vec![same], agreeing, differing });
+        matches.push(Match {
+            first: a,
+            second: b,
+            evidence,
+            common: vec![same],
+            agreeing,
+            differing,
+        });
     }
     let free = |tracks: &[Track], taken: &[bool]| -> Vec<usize> {
-        let has_bytes =
-            |track: &Track| track.origin().is_none_or(|origin| origin.carries == Carries::Bytes);
+        let has_bytes = |track: &Track| {
+            track.source().is_none_or(|origin| origin.content == TrackContent::Bytes)
+        };
         let all = tracks.iter().zip(taken).enumerate();
         all.filter(|(_, (track, taken))| !**taken && has_bytes(track)).map(|(n, _)| n).collect()
     };
@@ -107,7 +116,7 @@ pub fn pair(first: &[Track], second: &[Track]) -> Pairing {
         (second, &free(second, &taken[1])),
         &mut matches,
     );
-    ambiguous.truncate(AMBIGUOUS);
+    ambiguous.truncate(MAX_AMBIGUOUS);
     matches.sort_by_key(|found| (found.first, found.second));
-    Pairing { matches, ambiguous, left_out }
+    Pairing { matches, ambiguous, skipped: left_out }
 }

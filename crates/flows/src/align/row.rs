@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use manyways_unit::Time;
 
-use super::Way;
-use super::part::Trust;
+use super::ChainDirection;
+use super::part::Accuracy;
 use super::report::{Point, Report};
-use super::track::Carries;
+use super::track::TrackContent;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
@@ -20,15 +20,15 @@ pub struct Delay {
     pub points: [usize; 2],
     /// Name of the stream at each point.
     pub names: [Arc<str>; 2],
-    pub way: Way,
-    pub carries: Carries,
+    pub direction: ChainDirection,
+    pub content: TrackContent,
     /// Offset in the first point's stream, and number of bytes.
     pub bytes: (u64, u64),
     /// In seconds, converted to one clock as far as possible.
     pub delay: f64,
-    pub trust: Trust,
+    pub accuracy: Accuracy,
     /// Whether the earlier point captured the bytes again later.
-    pub was_resent: bool,
+    pub was_retransmitted: bool,
 }
 
 impl Report {
@@ -36,25 +36,25 @@ impl Report {
     pub fn delays<'a>(&'a self, points: &'a [Point]) -> impl Iterator<Item = Delay> + 'a {
         self.pairs.iter().flat_map(move |pair| {
             pair.streams.iter().flat_map(move |stream| {
-                let (trust, series) = pair.series(stream);
+                let (accuracy, series) = pair.series(stream);
                 let name = |side: usize, track: usize| -> Arc<str> {
                     let track = points.get(pair.points[side]).and_then(|p| p.tracks.get(track));
                     track.map_or("", |track| track.name()).into()
                 };
-                let names = [name(0, stream.found.first), name(1, stream.found.second)];
+                let names = [name(0, stream.matched.first), name(1, stream.matched.second)];
                 stream.samples.iter().zip(series).map(move |(sample, delay)| Delay {
-                    at: match stream.way {
-                        Way::Along => sample.first,
-                        Way::Against => sample.second,
+                    at: match stream.direction {
+                        ChainDirection::Forward => sample.first,
+                        ChainDirection::Reverse => sample.second,
                     },
                     points: pair.points,
                     names: names.clone(),
-                    way: stream.way,
-                    carries: stream.carries,
-                    bytes: (sample.place, sample.length),
+                    direction: stream.direction,
+                    content: stream.content,
+                    bytes: (sample.offset, sample.length),
                     delay: delay.as_secs_f64(),
-                    trust,
-                    was_resent: sample.was_resent,
+                    accuracy,
+                    was_retransmitted: sample.was_retransmitted,
                 })
             })
         })
@@ -68,21 +68,21 @@ impl Row for Delay {
         "time" Time "Time at the point that the bytes passed first, by its clock."
             |delay| delay.at;
         "from_point" Count "The number of that point along the path, from 0."
-            |delay| delay.points[usize::from(delay.way == Way::Against)] as u64;
+            |delay| delay.points[usize::from(delay.direction == ChainDirection::Reverse)] as u64;
         "to_point" Count "The number of the other point."
-            |delay| delay.points[usize::from(delay.way == Way::Along)] as u64;
+            |delay| delay.points[usize::from(delay.direction == ChainDirection::Forward)] as u64;
         "stream" Text "Name of the stream at the point with the lower number."
             |delay| &*delay.names[0];
         "other_stream" Text "Name of the stream at the other point." |delay| &*delay.names[1];
         "is_acknowledgement" Flag "The stream consists of acknowledged bytes, not of payload."
-            |delay| delay.carries == Carries::Acknowledgements;
+            |delay| delay.content == TrackContent::Acknowledgements;
         "offset" Count "Offset of the bytes in the stream of the point with the lower number."
             |delay| delay.bytes.0;
         "bytes" Count "Number of bytes." |delay| delay.bytes.1;
         "delay" Number "Delay in seconds, converted to one clock as far as possible."
             |delay| delay.delay;
-        "trust" Text "Accuracy of the delay: one-clock, within, above-least or unsteady."
-            |delay| delay.trust.name();
-        "was_resent" Flag "The first point captured the bytes again later." |delay| delay.was_resent;
+        "accuracy" Text "Accuracy of the delay: one-clock, within, above-minimum or unsteady."
+            |delay| delay.accuracy.name();
+        "was_retransmitted" Flag "The first point captured the bytes again later." |delay| delay.was_retransmitted;
     };
 }

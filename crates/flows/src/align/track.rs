@@ -4,54 +4,53 @@ use std::net::SocketAddr;
 
 use manyways_unit::Time;
 
-use super::Way;
-pub use super::anchor::ANCHORS;
-use super::anchor::{Anchors, WINDOW};
+use super::ChainDirection;
+use super::anchor::{ANCHOR_LEN, Anchors};
 use manyways_wire::stream::Piece;
 use manyways_wire::tcp::Seq;
 
 /// Maximum number of stored pieces of a stream; above it, every second one is stored, then every
 /// fourth.
-pub const PIECES: usize = 1 << 18;
+pub const MAX_TRACK_PIECES: usize = 1 << 18;
 /// Maximum number of stored retransmissions; further bytes count as sent once.
-pub const AGAIN: usize = 1 << 16;
+pub const MAX_RETRANSMISSIONS: usize = 1 << 16;
 /// Maximum length of a stream in bytes; later bytes are ignored.
-pub const LONGEST: u64 = 1 << 48;
+pub const MAX_TRACK_LEN: u64 = 1 << 48;
 
 /// The bytes of a stream and their times.
 #[derive(Clone, Debug)]
 pub struct Track {
-    way: Way,
+    direction: ChainDirection,
     name: String,
-    origin: Option<Origin>,
+    source: Option<SequenceSource>,
     length: u64,
     runs: Vec<Run>,
     /// One of this many pieces is stored.
     stride: u64,
     pieces: u64,
-    again: Vec<(u64, u64)>,
+    retransmitted: Vec<(u64, u64)>,
     anchors: Anchors,
 }
 
 /// Source of a track's sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct SequenceSource {
     /// Sender of the packets.
-    pub from: SocketAddr,
+    pub sender: SocketAddr,
     /// Receiver of the packets.
-    pub to: SocketAddr,
-    pub carries: Carries,
+    pub receiver: SocketAddr,
+    pub content: TrackContent,
     /// Sequence number of the track's first byte.
-    pub first: Seq,
+    pub first_seq: Seq,
     /// Initial sequence number. `None` if the SYN was not captured.
     pub isn: Option<Seq>,
     /// Initial sequence number of the other direction.
-    pub other_isn: Option<Seq>,
+    pub peer_isn: Option<Seq>,
 }
 
 /// Content of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Carries {
+pub enum TrackContent {
     /// The payload of packets.
     Bytes,
     /// The bytes of the other direction that packets acknowledge: a piece has the bytes that an ACK
@@ -67,21 +66,25 @@ pub(super) struct Run {
     pub end: u64,
     pub at: Time,
     /// Number of bytes whose content is known.
-    pub known: u64,
+    pub known_bytes: u64,
 }
 
 impl Track {
-    /// Creates an empty track. The name is that of a [`super::Log`].
-    pub fn new(way: Way, name: impl Into<String>, origin: Option<Origin>) -> Self {
+    /// Creates an empty track. The name is that of a [`super::ProxyLog`].
+    pub fn new(
+        direction: ChainDirection,
+        name: impl Into<String>,
+        origin: Option<SequenceSource>,
+    ) -> Self {
         Self {
-            way,
+            direction,
             name: name.into(),
-            origin,
+            source: origin,
             length: 0,
             runs: Vec::new(),
             stride: 1,
             pieces: 0,
-            again: Vec::new(),
+            retransmitted: Vec::new(),
             anchors: Anchors::default(),
         }
     }
@@ -90,7 +93,7 @@ impl Track {
     /// reordered.
     pub fn push(&mut self, piece: Piece<'_>) {
         let begin = self.length;
-        let end = begin.saturating_add(piece.length).min(LONGEST);
+        let end = begin.saturating_add(piece.length).min(MAX_TRACK_LEN);
         if begin == end {
             return;
         }
@@ -101,24 +104,24 @@ impl Track {
         if bytes.len() < room {
             self.anchors.skip();
         }
-        self.remember(Run { begin, end, at: piece.at, known: bytes.len() as u64 });
+        self.push_run(Run { begin, end, at: piece.at, known_bytes: bytes.len() as u64 });
     }
 
     /// Skips bytes that were not captured, so that their time is unknown.
     pub fn skip(&mut self, length: u64) {
-        self.length = self.length.saturating_add(length).min(LONGEST);
+        self.length = self.length.saturating_add(length).min(MAX_TRACK_LEN);
         self.anchors.skip();
     }
 
-    /// Records a retransmission of bytes from offset `place` on.
-    pub fn again(&mut self, place: u64, length: u64) {
-        if self.again.len() < AGAIN && length > 0 {
-            self.again.push((place, place.saturating_add(length)));
+    /// Records a retransmission of bytes from `offset` on.
+    pub fn on_retransmission(&mut self, offset: u64, length: u64) {
+        if self.retransmitted.len() < MAX_RETRANSMISSIONS && length > 0 {
+            self.retransmitted.push((offset, offset.saturating_add(length)));
         }
     }
 
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn direction(&self) -> ChainDirection {
+        self.direction
     }
 
     pub fn name(&self) -> &str {
@@ -126,8 +129,8 @@ impl Track {
     }
 
     /// `None` for Bluetooth.
-    pub fn origin(&self) -> Option<&Origin> {
-        self.origin.as_ref()
+    pub fn source(&self) -> Option<&SequenceSource> {
+        self.source.as_ref()
     }
 
     /// Number of bytes, including those that were not captured.
@@ -138,18 +141,18 @@ impl Track {
     /// Number of bytes of the stream before the track. 0 for streams without sequence numbers;
     /// `None` with sequence numbers but without a captured SYN.
     pub fn start(&self) -> Option<u64> {
-        let Some(origin) = &self.origin else { return Some(0) };
+        let Some(origin) = &self.source else { return Some(0) };
         let first = origin.isn? + 1;
-        u64::try_from(origin.first.after(first)).ok()
+        u64::try_from(origin.first_seq.distance_from(first)).ok()
     }
 
-    fn remember(&mut self, run: Run) {
+    fn push_run(&mut self, run: Run) {
         let is_kept = self.pieces.is_multiple_of(self.stride);
         self.pieces += 1;
         if !is_kept {
             return;
         }
-        if self.runs.len() == PIECES {
+        if self.runs.len() == MAX_TRACK_PIECES {
             self.thin();
             if !(self.pieces - 1).is_multiple_of(self.stride) {
                 return;
@@ -169,8 +172,8 @@ impl Track {
     }
 
     /// Reverses the direction along the chain.
-    pub(super) fn turn(&mut self) {
-        self.way = self.way.other();
+    pub(super) fn reverse(&mut self) {
+        self.direction = self.direction.opposite();
     }
 
     pub(super) fn runs(&self) -> &[Run] {
@@ -182,22 +185,22 @@ impl Track {
     }
 
     /// Returns the ranges of retransmitted bytes, sorted.
-    pub(super) fn all_again(&self) -> Vec<(u64, u64)> {
-        let mut all = self.again.clone();
+    pub(super) fn retransmitted(&self) -> Vec<(u64, u64)> {
+        let mut all = self.retransmitted.clone();
         all.sort_unstable();
         all
     }
 
-    /// Whether all bytes of the window at `place` are known.
-    pub(super) fn knows(&self, place: u64) -> bool {
-        let mut from = place;
-        let end = place.saturating_add(WINDOW as u64);
-        let behind = self.runs.partition_point(|run| run.end <= place);
+    /// Whether all bytes of the window at `offset` are known.
+    pub(super) fn is_known(&self, offset: u64) -> bool {
+        let mut from = offset;
+        let end = offset.saturating_add(ANCHOR_LEN as u64);
+        let behind = self.runs.partition_point(|run| run.end <= offset);
         for run in self.runs.iter().skip(behind) {
             if from >= end || run.begin > from {
                 break;
             }
-            if run.begin + run.known < run.end.min(end) {
+            if run.begin + run.known_bytes < run.end.min(end) {
                 return false;
             }
             from = run.end;
@@ -213,12 +216,12 @@ mod tests {
 
     #[test]
     fn of_very_many_pieces_a_part_is_remembered() {
-        let mut track = Track::new(Way::Along, "", None);
-        for number in 0..3 * PIECES as u64 {
-            track.push(Piece::unknown(Time::from_nanos(number), 10));
+        let mut track = Track::new(ChainDirection::Forward, "", None);
+        for number in 0..3 * MAX_TRACK_PIECES as u64 {
+            track.push(Piece::uncaptured(Time::from_nanos(number), 10));
         }
-        assert_eq!(track.length(), 30 * PIECES as u64);
-        assert!((PIECES / 2..=PIECES).contains(&track.runs.len()));
+        assert_eq!(track.length(), 30 * MAX_TRACK_PIECES as u64);
+        assert!((MAX_TRACK_PIECES / 2..=MAX_TRACK_PIECES).contains(&track.runs.len()));
         for run in &track.runs {
             assert_eq!((run.begin, run.at.as_nanos() % 4), (run.at.as_nanos() * 10, 0));
         }
@@ -227,12 +230,12 @@ mod tests {
     #[test]
     fn what_is_known_of_it() {
         let bytes = noise(3, 100);
-        let mut track = Track::new(Way::Along, "", None);
-        track.push(Piece::whole(Time::ZERO, &bytes[..50]));
+        let mut track = Track::new(ChainDirection::Forward, "", None);
+        track.push(Piece::captured(Time::ZERO, &bytes[..50]));
         track.push(Piece { at: Time::ZERO, bytes: &bytes[50..80], length: 50 });
         track.skip(10);
-        track.push(Piece::whole(Time::ZERO, &bytes));
-        let known: Vec<u64> = (0..300).filter(|place| track.knows(*place)).collect();
+        track.push(Piece::captured(Time::ZERO, &bytes));
+        let known: Vec<u64> = (0..300).filter(|offset| track.is_known(*offset)).collect();
         let expected: Vec<u64> = (0..=80 - 24).chain(110..=210 - 24).collect();
         assert_eq!(known, expected);
         assert_eq!(track.anchors.iter().count(), 100 - 24 + 1, "the beginning is there twice");
@@ -240,10 +243,10 @@ mod tests {
 
     #[test]
     fn no_length_is_too_much() {
-        let mut track = Track::new(Way::Along, "", None);
-        track.push(Piece::unknown(Time::ZERO, u64::MAX));
-        track.push(Piece::whole(Time::ZERO, b"more"));
+        let mut track = Track::new(ChainDirection::Forward, "", None);
+        track.push(Piece::uncaptured(Time::ZERO, u64::MAX));
+        track.push(Piece::captured(Time::ZERO, b"more"));
         track.skip(u64::MAX);
-        assert_eq!((track.length(), track.runs.len()), (LONGEST, 1));
+        assert_eq!((track.length(), track.runs.len()), (MAX_TRACK_LEN, 1));
     }
 }

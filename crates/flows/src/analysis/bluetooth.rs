@@ -3,9 +3,7 @@
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 use manyways_unit::Samples;
-use manyways_wire::bluetooth::{
-    Address, Control, Credits, Direction, Ending, Layer, StreamSummary,
-};
+use manyways_wire::bluetooth::{Address, Close, Control, Credits, Direction, Layer, StreamSummary};
 
 fn address(address: Option<Address>) -> Option<String> {
     address.map(|address| address.to_string())
@@ -53,10 +51,10 @@ impl Row for StreamRow {
         "ended" Time "Time of its end." |row| row.ended.0;
         "ending" Text "Kind of end: closed, disconnected, finished (with the capture) or evicted."
             |row| match row.ended.1 {
-                Ending::Closed => "closed",
-                Ending::Disconnected => "disconnected",
-                Ending::Finished => "finished",
-                Ending::Evicted => "evicted",
+                Close::Closed => "closed",
+                Close::Disconnected => "disconnected",
+                Close::CaptureEnd => "finished",
+                Close::Evicted => "evicted",
             };
         "packets" Count "Packets." |row| row.packets;
         "bytes" Count "Bytes of payload." |row| row.bytes;
@@ -69,7 +67,7 @@ impl Row for StreamRow {
         "stalled" Span "Total time without credits." |row| credits(row, |c| c.stalled);
         "completion" Span "Median time from a packet's transfer to the controller to its completion."
             |row| Samples::median(&row.completion);
-        "completion_min" Span "The minimum of these times." |row| Samples::least(&row.completion);
+        "completion_min" Span "The minimum of these times." |row| Samples::min(&row.completion);
     };
 }
 

@@ -3,10 +3,10 @@
 use super::tcp;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
-use manyways_wire::dns::{Lookup, Reply, Transport};
+use manyways_wire::dns::{Lookup, Response, Transport};
 
-fn reply<T>(row: &Lookup, what: impl Fn(&Reply) -> T) -> Option<T> {
-    row.reply.as_ref().map(what)
+fn reply<T>(row: &Lookup, what: impl Fn(&Response) -> T) -> Option<T> {
+    row.response.as_ref().map(what)
 }
 
 /// A [`Lookup`] as a row of the table `dns`.
@@ -34,23 +34,23 @@ impl Row for LookupRow {
         "name" Name "Name in the query." |row| row.question.as_ref().map(|q| &*q.name);
         "kind" Text "Record type of the query: A, AAAA, HTTPS and so on."
             |row| row.question.as_ref().map(|question| question.kind.to_string());
-        "asked" Time "Time of the first query; none if the capture began later." |row| row.asked;
-        "times" Count "Number of queries." |row| row.times;
+        "asked" Time "Time of the first query; none if the capture began later." |row| row.queried_at;
+        "times" Count "Number of queries." |row| row.queries;
         "answered" Time "Time of the response." |row| reply(row, |reply| reply.at);
         "latency" Span "From the first query to the response." |row| row.latency();
         "is_ambiguous" Flag "The query was repeated before the response: the true latency may be less."
             |row| row.is_ambiguous;
         "code" Text "Response code: NOERROR, NXDOMAIN and so on."
-            |row| reply(row, |reply| reply.code.to_string());
-        "answers" Count "Number of records in the response." |row| reply(row, |reply| reply.answers);
+            |row| reply(row, |reply| reply.rcode.to_string());
+        "answers" Count "Number of records in the response." |row| reply(row, |reply| reply.answer_count);
         "addresses" Address "Addresses in the response, separated by spaces."
             |row| reply(row, |reply| {
                 reply.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" ")
             });
         "canonical" Name "Canonical name: the last of the CNAME chain."
-            |row| row.reply.as_ref().and_then(|reply| reply.canonical.as_deref());
-        "lifetime" Span "Time to live of the response." |row| reply(row, |reply| reply.lifetime);
+            |row| row.response.as_ref().and_then(|reply| reply.canonical_name.as_deref());
+        "ttl" Span "Time to live of the response." |row| reply(row, |reply| reply.ttl);
         "is_truncated" Flag "The server truncated the response." |row| reply(row, |r| r.is_truncated);
-        "is_partial" Flag "The capture truncated the response." |row| reply(row, |reply| reply.is_partial);
+        "is_partial" Flag "The capture truncated the response." |row| reply(row, |reply| reply.is_incomplete);
     };
 }

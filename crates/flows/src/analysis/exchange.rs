@@ -26,10 +26,10 @@ impl Row for FlowExchange {
         "client" Address "Address of the client." |row| tcp::address(row.client);
         "server" Address "Address of the server." |row| tcp::address(row.server);
         "protocol" Text "Protocol of the flow: tls, quic or other." |row| row.protocol;
-        "asked" Time "Time of the first byte of the request." |row| row.exchange.began;
-        "asked_end" Time "Time of its last byte." |row| row.exchange.asked;
-        "answered" Time "Time of the first byte of the response." |row| row.exchange.answered;
-        "answered_end" Time "Time of its last byte." |row| row.exchange.last;
+        "asked" Time "Time of the first byte of the request." |row| row.exchange.request_start;
+        "asked_end" Time "Time of its last byte." |row| row.exchange.request_end;
+        "answered" Time "Time of the first byte of the response." |row| row.exchange.response_start;
+        "answered_end" Time "Time of its last byte." |row| row.exchange.response_end;
         "response_time" Span "From the end of the request to the beginning of the response."
             |row| row.exchange.response_time();
         "request_bytes" Count "Bytes from the client." |row| row.exchange.request;

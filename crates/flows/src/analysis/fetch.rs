@@ -23,8 +23,8 @@ pub(super) struct Fetch {
     requests: u64,
     bytes: u64,
     /// The largest offset of a received byte, plus one.
-    reach: u64,
-    whole: Option<u64>,
+    end_offset: u64,
+    size: Option<u64>,
 }
 
 /// Groups range requests by client and resource.
@@ -49,18 +49,19 @@ pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
             flows: BTreeSet::new(),
             requests: 0,
             bytes: 0,
-            reach: 0,
-            whole: None,
+            end_offset: 0,
+            size: None,
         });
         fetch.requests += 1;
         fetch.flows.insert(row.id.0);
         fetch.first = fetch.first.min(request.first);
         let Some(response) = response else { continue };
         fetch.last = fetch.last.max(response.last);
-        fetch.bytes += response.seen.counted();
+        fetch.bytes += response.body.byte_count();
         if let Some(range) = range {
-            fetch.reach = fetch.reach.max(range.part.map_or(0, |part| part.1.saturating_add(1)));
-            fetch.whole = fetch.whole.or(range.whole);
+            fetch.end_offset =
+                fetch.end_offset.max(range.range.map_or(0, |part| part.1.saturating_add(1)));
+            fetch.size = fetch.size.or(range.complete_length);
         }
         if fetch.content_type.is_none() {
             fetch.content_type = response.content_type.as_deref().map(str::to_owned);
@@ -85,7 +86,7 @@ impl Row for Fetch {
         "flows" Count "Number of flows." |row| row.flows.len() as u64;
         "requests" Count "Number of requests." |row| row.requests;
         "bytes" Count "Bytes of all parts, including repeated ones." |row| row.bytes;
-        "reach" Count "End offset of the received bytes." |row| row.reach;
-        "whole" Count "Length of the whole resource, in bytes." |row| row.whole;
+        "end_offset" Count "End offset of the received bytes." |row| row.end_offset;
+        "size" Count "Length of the whole resource, in bytes." |row| row.size;
     };
 }

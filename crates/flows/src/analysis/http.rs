@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use super::{FlowId, tcp};
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
-use manyways_wire::http::{Asked, ContentRange, Ending, Framing, Request, Response, Transaction};
+use manyways_wire::http::{
+    ContentRange, Framing, Outcome, Request, RequestedRange, Response, Transaction,
+};
 
 /// An HTTP/1 request and its response.
 #[derive(Clone, Debug)]
@@ -35,15 +37,15 @@ impl HttpTransaction {
         self.response()?.content_range.as_deref()
     }
 
-    fn asked(&self) -> (Option<u64>, Option<u64>) {
+    fn requested_range(&self) -> (Option<u64>, Option<u64>) {
         match self.request().and_then(|request| request.range.as_deref()) {
-            Some(Asked::From { first, last }) => (Some(*first), *last),
+            Some(RequestedRange::Range { first, last }) => (Some(*first), *last),
             _ => (None, None),
         }
     }
 
     /// Returns the top-level media type of the response, for example `video`.
-    fn kind(&self) -> Option<&str> {
+    fn media_type(&self) -> Option<&str> {
         let whole = self.response()?.content_type.as_deref()?;
         Some(whole.split('/').next().unwrap_or(whole))
     }
@@ -51,22 +53,22 @@ impl HttpTransaction {
 
 fn framing(framing: Framing) -> &'static str {
     match framing {
-        Framing::Bodiless => "none",
+        Framing::NoBody => "none",
         Framing::Length => "length",
         Framing::Chunked => "chunked",
         Framing::Close => "close",
     }
 }
 
-fn ending(ending: Ending) -> &'static str {
+fn ending(ending: Outcome) -> &'static str {
     match ending {
-        Ending::Whole => "whole",
-        Ending::Guessed => "guessed",
-        Ending::Switched => "switched",
-        Ending::Early => "early",
-        Ending::Reset => "reset",
-        Ending::Open => "open",
-        Ending::Unseen => "unseen",
+        Outcome::Complete => "whole",
+        Outcome::Inferred => "guessed",
+        Outcome::Switched => "switched",
+        Outcome::ClosedEarly => "early",
+        Outcome::Reset => "reset",
+        Outcome::Open => "open",
+        Outcome::ServerNotCaptured => "uncaptured",
     }
 }
 
@@ -89,7 +91,7 @@ impl Row for HttpTransaction {
         "response_time" Span "From the request to the response's first byte, at the capture point."
             |row| row.transaction.response_time();
         "downloading" Span "From the request to the response's last byte."
-            |row| row.transaction.downloading();
+            |row| row.transaction.download_time();
         "method" Text "The method." |row| row.request().map(|r| r.method.clone().into_owned());
         "host" Name "Host of the request: a name, or an address." |row| row.host();
         "resource" Name
@@ -99,37 +101,37 @@ impl Row for HttpTransaction {
         "status" Count "The status." |row| row.response().and_then(|response| response.status);
         "content_type" Text "The content type without parameters."
             |row| row.response().and_then(|response| response.content_type.as_deref());
-        "content" Text "Top-level media type: video, image, text."  |row| row.kind();
+        "content" Text "Top-level media type: video, image, text."  |row| row.media_type();
         "coding" Text "The content coding."
             |row| row.response().and_then(|response| response.coding.as_deref());
         "declared" Count "Length in the response header, in bytes."
-            |row| row.response().and_then(|response| response.declared);
-        "seen" Count "Bytes of content in the capture, if its framing is known."
-            |row| row.response().and_then(|response| response.seen.content());
+            |row| row.response().and_then(|response| response.content_length);
+        "captured" Count "Bytes of content in the capture, if its framing is known."
+            |row| row.response().and_then(|response| response.body.content());
         "response_bytes" Count "Bytes of the response, including its header."
             |row| row.response().map(|response| response.length);
         "request_bytes" Count "Bytes of the request, including its header."
             |row| row.request().map(|request| request.length);
         "framing" Text "Framing of the response: none, length, chunked or close."
             |row| row.response().and_then(|response| response.framing).map(framing);
-        "range_first" Count "First byte of the requested range." |row| row.asked().0;
-        "range_last" Count "Last byte of the requested range." |row| row.asked().1;
+        "range_first" Count "First byte of the requested range." |row| row.requested_range().0;
+        "range_last" Count "Last byte of the requested range." |row| row.requested_range().1;
         "part_first" Count "First byte of the received part."
-            |row| row.range().and_then(|range| range.part).map(|part| part.0);
+            |row| row.range().and_then(|range| range.range).map(|part| part.0);
         "part_last" Count "Last byte of the received part."
-            |row| row.range().and_then(|range| range.part).map(|part| part.1);
-        "whole" Count "Length of the whole resource, in bytes."
-            |row| row.range().and_then(|range| range.whole);
+            |row| row.range().and_then(|range| range.range).map(|part| part.1);
+        "size" Count "Length of the whole resource, in bytes."
+            |row| row.range().and_then(|range| range.complete_length);
         "is_pipelined" Flag "The request was sent before the end of the previous response."
             |row| row.transaction.is_pipelined;
         "has_interim" Flag "An interim response preceded the final one."
             |row| row.transaction.has_interim;
-        "is_cut" Flag "A part of a header was not captured."
-            |row| row.request().is_some_and(|r| r.is_cut) || row.response().is_some_and(|r| r.is_cut);
+        "is_truncated" Flag "A part of a header was not captured."
+            |row| row.request().is_some_and(|r| r.is_truncated) || row.response().is_some_and(|r| r.is_truncated);
         "ending" Text
             "Kind of end: whole; guessed (unknown length); switched (another protocol follows); early \
-             (the connection ended); reset; open (the capture ended); unseen (the response is not \
+             (the connection ended); reset; open (the capture ended); uncaptured (the response is not \
              in the capture)."
-            |row| ending(row.transaction.ending);
+            |row| ending(row.transaction.outcome);
     };
 }

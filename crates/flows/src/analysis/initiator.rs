@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use manyways_unit::LruMap;
-use manyways_wire::frame::Datagram;
+use manyways_wire::frame::IpPacket;
 
 /// Maximum number of remembered pairs of addresses.
 const MAX_PAIRS: usize = 65_536;
@@ -32,8 +32,8 @@ impl Initiators {
     /// Returns the client of a packet without a flow: the sender of an echo request; for other
     /// packets the known client of the pair, else the receiver of an ICMP error or reply, else the
     /// sender.
-    pub fn client(&mut self, datagram: &Datagram<'_>) -> IpAddr {
-        let Datagram { source, destination, .. } = *datagram;
+    pub fn client(&mut self, datagram: &IpPacket<'_>) -> IpAddr {
+        let IpPacket { source, destination, .. } = *datagram;
         let pair = pair(source, destination);
         let known = self.clients.get(&pair).filter(|_| !is_echo(datagram));
         if let Some(client) = known {
@@ -49,13 +49,13 @@ fn pair(one: IpAddr, other: IpAddr) -> [IpAddr; 2] {
     [one.min(other), one.max(other)]
 }
 
-fn is_echo(datagram: &Datagram<'_>) -> bool {
+fn is_echo(datagram: &IpPacket<'_>) -> bool {
     let kind = datagram.payload.first();
     matches!((datagram.protocol, kind), (ICMP, Some(0 | 8)) | (ICMPV6, Some(128 | 129)))
 }
 
 /// Whether the packet is an echo reply, or an ICMP error about a packet of its receiver.
-fn is_answer(datagram: &Datagram<'_>) -> bool {
+fn is_answer(datagram: &IpPacket<'_>) -> bool {
     let kind = datagram.payload.first();
     matches!(
         (datagram.protocol, kind),
@@ -71,14 +71,14 @@ mod tests {
         [source, destination]: [u8; 2],
         protocol: u8,
         payload: &'b [u8],
-    ) -> Datagram<'b> {
+    ) -> IpPacket<'b> {
         let address = |last| IpAddr::from([10, 0, 0, last]);
-        Datagram {
+        IpPacket {
             source: address(source),
             destination: address(destination),
             protocol,
             payload,
-            carried: payload.len(),
+            payload_length: payload.len(),
             length: 20 + payload.len(),
             fragment: None,
             ecn: 0,

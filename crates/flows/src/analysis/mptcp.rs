@@ -47,13 +47,13 @@ impl Row for Connection {
 
 /// A subflow and its connection.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct SubflowRow {
     pub(super) connection: u64,
     pub(super) subflow: Subflow,
     pub(super) join_delay: Option<manyways_unit::Span>,
 }
 
-impl Row for Part {
+impl Row for SubflowRow {
     const TABLE: &'static str = "subflows";
     const ABOUT: &'static str = "A subflow: a TCP flow of an MPTCP connection.";
     const COLUMNS: &'static [Column<Self>] = columns! {

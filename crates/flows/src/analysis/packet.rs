@@ -55,18 +55,22 @@ mod tests {
         let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         bytes.extend([0x9c, 0x40, 0, 9, 0, 8, 0, 0]);
         for (index, name) in ["wlan0", "rmnet_data0", "en0"].into_iter().enumerate() {
-            let interface =
-                Interface { link: LinkType::RAW, snap: 0, name: name.to_owned(), lost: 0 };
+            let interface = Interface {
+                link: LinkType::RAW,
+                snap_length: 0,
+                name: name.to_owned(),
+                dropped: 0,
+            };
             let packet = Packet {
                 at: Time::from_millis(index as u64),
                 interface: index,
                 bytes: &bytes,
                 length: bytes.len(),
                 is_sent: None,
-                lost_before: 0,
-                steps_back: false,
+                dropped_before: 0,
+                is_out_of_order: false,
             };
-            analysis.packet(&interface, &packet);
+            analysis.handle_packet(&interface, &packet);
         }
         let mut seen = Vec::new();
         while let Some(record) = analysis.poll() {

@@ -17,7 +17,7 @@ pub fn shard(link: LinkType, frame: &[u8], length: usize, shards: u8) -> u8 {
     }
     let sum = match plain(link, frame) {
         Some(sum) => sum,
-        None => match frame::datagram(link, frame, length) {
+        None => match frame::ip_packet(link, frame, length) {
             Ok(datagram) => number(datagram.source).wrapping_add(number(datagram.destination)),
             Err(_) => return 0,
         },

@@ -2,14 +2,14 @@
 
 use manyways_unit::Span;
 
-use super::busiest::{Busiest, Share};
-use super::{Distribution, Overview, TcpFlow};
-use crate::flow::{Limit, LimitedBy};
-use manyways_record::table::Mask;
-use manyways_wire::stream::End;
+use super::top_entries::{EntryCounters, TopEntries};
+use super::{Histogram, Overview, TcpFlow};
+use crate::flow::{LimitedBy, SenderLimit};
+use manyways_record::table::Anonymizer;
+use manyways_wire::stream::Endpoint;
 
 /// Maximum number of servers with separate counters.
-const SERVERS: usize = 1 << 16;
+const MAX_SERVERS: usize = 1 << 16;
 
 /// Totals of all flows.
 #[derive(Clone, Debug, Default)]
@@ -22,24 +22,24 @@ pub struct Summary {
     /// Data segments of both directions.
     pub data_segments: u64,
     /// Retransmitted data segments.
-    pub again: u64,
+    pub retransmitted: u64,
     /// The spurious ones of these retransmissions.
     pub spurious: u64,
     /// Segments lost on the local and on the remote side of the capture point.
     pub lost: [u64; 2],
     /// Bytes that were acknowledged but are not in the capture.
-    pub unseen: u64,
+    pub uncaptured: u64,
     /// Median round-trip time of each flow.
-    pub rtt: Distribution<Span>,
+    pub rtt: Histogram<Span>,
     /// Median round-trip time of each flow between capture point and local endpoint.
-    pub local_rtt: Distribution<Span>,
+    pub local_rtt: Histogram<Span>,
     /// Median round-trip time of each flow between capture point and remote endpoint.
-    pub remote_rtt: Distribution<Span>,
+    pub remote_rtt: Histogram<Span>,
     /// Time of each sender limit of the servers, summed over all flows.
     pub limited_by: LimitedBy,
     /// Data of a report; `None` without [`Settings::overview`](super::Settings::overview).
     pub overview: Option<Box<Overview>>,
-    servers: Busiest<Server, SERVERS>,
+    servers: TopEntries<Server, MAX_SERVERS>,
 }
 
 /// Traffic of one server, or of all servers with one name.
@@ -57,11 +57,11 @@ impl Summary {
     }
 
     /// Adds a flow. With a mask, stores pseudonyms in place of names and addresses.
-    pub(super) fn add(&mut self, flow: &TcpFlow, mut mask: Option<&mut Mask>) {
+    pub(super) fn add(&mut self, flow: &TcpFlow, mut anonymizer: Option<&mut Anonymizer>) {
         self.flows += 1;
         self.valid += u64::from(flow.connection.is_valid());
         let mut bytes = 0;
-        for end in [End::Client, End::Server] {
+        for end in [Endpoint::Client, Endpoint::Server] {
             let sent = flow.connection.bytes(end);
             bytes += sent;
             self.bytes[end as usize] += sent;
@@ -69,38 +69,38 @@ impl Summary {
                 continue;
             };
             self.data_segments += counts.data_segments;
-            self.again += u64::from(counts.again.all());
-            self.spurious += u64::from(counts.again.spurious);
-            self.unseen += counts.unseen;
+            self.retransmitted += u64::from(counts.retransmissions.total());
+            self.spurious += u64::from(counts.retransmissions.spurious);
+            self.uncaptured += counts.uncaptured;
         }
         self.lost[0] += flow.lost(true).0;
         self.lost[1] += flow.lost(false).0;
-        self.rtt.extend(flow.rtt());
-        self.local_rtt.extend(flow.local_rtt());
-        self.remote_rtt.extend(flow.remote_rtt());
-        let limited_by = flow.connection.limited_by(End::Server);
-        for limit in Limit::ALL {
+        self.rtt.push_some(flow.rtt());
+        self.local_rtt.push_some(flow.local_rtt());
+        self.remote_rtt.push_some(flow.remote_rtt());
+        let limited_by = flow.connection.limited_by(Endpoint::Server);
+        for limit in SenderLimit::ALL {
             self.limited_by.add(limit, limited_by.span(limit));
         }
-        let mut shown = |text: String| match &mut mask {
-            Some(mask) => mask.name(&text),
+        let mut shown = |text: String| match &mut anonymizer {
+            Some(anonymizer) => anonymizer.pseudonym(&text),
             None => text,
         };
-        let name = flow.joined.name.clone().map(&mut shown);
+        let name = flow.enrichment.name.clone().map(&mut shown);
         let address = shown(flow.server.ip().to_string());
-        self.servers.at(address, name, &Server { flows: 1, bytes });
+        self.servers.add_address(address, name, &Server { flows: 1, bytes });
         if let Some(overview) = &mut self.overview {
-            overview.tcp(flow, mask);
+            overview.add_tcp(flow, anonymizer);
         }
     }
 
-    /// Returns the servers with the most bytes, at most `most`, and the sum of the others.
-    pub fn servers(&self, most: usize) -> (Vec<(&str, Server)>, Server) {
-        self.servers.largest(most)
+    /// Returns the servers with the most bytes, at most `max`, and the sum of the others.
+    pub fn servers(&self, max: usize) -> (Vec<(&str, Server)>, Server) {
+        self.servers.largest(max)
     }
 }
 
-impl Share for Server {
+impl EntryCounters for Server {
     fn size(&self) -> u64 {
         self.bytes
     }

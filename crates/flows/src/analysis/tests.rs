@@ -4,11 +4,11 @@ use manyways_wire::capture::LinkType;
 const LINK: LinkType = LinkType::ETHERNET;
 
 fn interface() -> Interface {
-    Interface { link: LINK, snap: 0, name: String::new(), lost: 0 }
+    Interface { link: LINK, snap_length: 0, name: String::new(), dropped: 0 }
 }
 
 /// An Ethernet frame with a fragment of an IPv4 packet that contains UDP to port 53.
-fn part(id: u8, offset: u16, has_more: bool, bytes: &[u8]) -> Vec<u8> {
+fn fragment(id: u8, offset: u16, has_more: bool, bytes: &[u8]) -> Vec<u8> {
     let more = if has_more { 0x2000 } else { 0 };
     let place = (offset / 8 + more).to_be_bytes();
     let length = (20 + bytes.len() as u16).to_be_bytes();
@@ -23,10 +23,10 @@ fn pass(analysis: &mut Analysis, millis: u64, frame: &[u8], lost_before: u64) {
         bytes: frame,
         length: frame.len(),
         is_sent: None,
-        lost_before,
-        steps_back: false,
+        dropped_before: lost_before,
+        is_out_of_order: false,
     };
-    analysis.packet(&interface(), &packet);
+    analysis.handle_packet(&interface(), &packet);
 }
 
 fn analysis(filter: &str) -> Analysis {
@@ -38,10 +38,10 @@ fn analysis(filter: &str) -> Analysis {
 fn counted(filter: &str) -> (Counters, usize) {
     let question = [&[0x9c, 0x40, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
     let mut analysis = analysis(filter);
-    pass(&mut analysis, 1, &part(1, 0, true, &question[..16]), 0);
-    pass(&mut analysis, 2, &part(2, 0, true, &question[..16]), 3);
+    pass(&mut analysis, 1, &fragment(1, 0, true, &question[..16]), 0);
+    pass(&mut analysis, 2, &fragment(2, 0, true, &question[..16]), 3);
     pass(&mut analysis, 3, &[&[0xff; 12][..], &[8, 6], &[0; 28]].concat(), 0);
-    pass(&mut analysis, 4, &part(1, 16, false, &question[16..]), 0);
+    pass(&mut analysis, 4, &fragment(1, 16, false, &question[16..]), 0);
     analysis.finish();
     let flows = std::iter::from_fn(|| analysis.poll()).count();
     (analysis.counters().clone(), flows)
@@ -61,7 +61,7 @@ fn packets_in_fragments_are_matched_when_they_are_whole() {
         assert_eq!((counters.udp, flows), (1, 1), "{filter}");
         assert_eq!(counters.first, Some(Time::from_millis(4)));
         // Independent of the filter: the lost packets may have matched.
-        assert_eq!(counters.missed, 3);
+        assert_eq!(counters.dropped, 3);
         let passed: u64 = counters.timeline.bins().map(|(_, volume)| volume.all).sum();
         assert_eq!(passed, frames);
     }
@@ -80,8 +80,8 @@ fn packets_in_fragments_are_matched_when_they_are_whole() {
 fn a_packet_in_fragments_has_the_bytes_of_all() {
     let mut analysis = Analysis::new(Settings { packets: true, ..Settings::default() });
     let question = [&[0x9c, 0x40, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
-    pass(&mut analysis, 1, &part(1, 0, true, &question[..16]), 0);
-    pass(&mut analysis, 2, &part(1, 16, false, &question[16..]), 0);
+    pass(&mut analysis, 1, &fragment(1, 0, true, &question[..16]), 0);
+    pass(&mut analysis, 2, &fragment(1, 16, false, &question[16..]), 0);
     let Some(Record::Packet(packet)) = analysis.poll() else { panic!("no packet came out") };
     assert_eq!(packet.length, 2 * 20 + 24);
 }
@@ -98,7 +98,7 @@ fn a_flow_with_rows_of_dns_is_dns() {
         for (at, payload) in (0..).zip(payloads) {
             let length = (8 + payload.len() as u16).to_be_bytes();
             let datagram = [&[0x9c, 0x40, 0, 53][..], &length, &[0; 2], payload].concat();
-            pass(&mut analysis, at, &part(1, 0, false, &datagram), 0);
+            pass(&mut analysis, at, &fragment(1, 0, false, &datagram), 0);
         }
         analysis.finish();
         let (mut protocols, mut rows) = (Vec::new(), 0);
@@ -120,7 +120,7 @@ fn a_flow_with_rows_of_dns_is_dns() {
 }
 
 const PHONE: ([u8; 4], u16) = ([10, 0, 0, 9], 40_000);
-const SITE: ([u8; 4], u16) = ([192, 0, 2, 1], 443);
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 1], 443);
 
 /// Passes a TCP segment of which only the headers are captured. `numbers` are sequence number and
 /// acknowledgment number.
@@ -132,7 +132,7 @@ fn segment(
     flags: u8,
     length: u16,
 ) {
-    let (from, to) = if is_up { (PHONE, SITE) } else { (SITE, PHONE) };
+    let (from, to) = if is_up { (PHONE, SERVER) } else { (SERVER, PHONE) };
     let mut frame = [&[0; 12][..], &[8, 0, 0x45, 0]].concat();
     frame.extend((40 + length).to_be_bytes());
     frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
@@ -146,10 +146,10 @@ fn segment(
         bytes: &frame,
         length: frame.len() + usize::from(length),
         is_sent: None,
-        lost_before: 0,
-        steps_back: false,
+        dropped_before: 0,
+        is_out_of_order: false,
     };
-    analysis.packet(&interface(), &packet);
+    analysis.handle_packet(&interface(), &packet);
 }
 
 /// A client confirms data every few milliseconds while a download arrives in bursts of merged
@@ -206,9 +206,9 @@ fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
         bytes: &[1, 2, 3],
         length: 3,
         is_sent: None,
-        lost_before: 0,
-        steps_back: false,
+        dropped_before: 0,
+        is_out_of_order: false,
     };
-    analysis.packet(&Interface { link, ..interface() }, &packet);
-    assert_eq!(analysis.counters().opaque.get(&Opaque::Link(link)), Some(&1));
+    analysis.handle_packet(&Interface { link, ..interface() }, &packet);
+    assert_eq!(analysis.counters().undecoded.get(&SkipReason::Link(link)), Some(&1));
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use manyways_unit::{Span, Time};
 
 /// Maximum number of bins.
-const BINS: u64 = 360;
+const MAX_BINS: u64 = 360;
 /// Bin widths in milliseconds: each is a multiple of the previous one. Larger widths double.
-const WIDTHS: [u64; 18] = [
+const BIN_WIDTHS_MS: [u64; 18] = [
     10,
     20,
     100,
@@ -57,7 +57,7 @@ impl Timeline {
     }
 
     /// Adds the volume at a time.
-    pub fn pass(&mut self, at: Time, volume: Volume) {
+    pub fn record(&mut self, at: Time, volume: Volume) {
         let bin = at.as_nanos() / width(self.step);
         let is_new = !self.bins.contains_key(&bin);
         self.bins.entry(bin).or_default().add(&volume);
@@ -81,7 +81,7 @@ impl Timeline {
     fn shorten(&mut self) {
         let is_long = |bins: &BTreeMap<u64, Volume>| {
             let ends = bins.first_key_value().zip(bins.last_key_value());
-            ends.is_some_and(|((first, _), (last, _))| last - first >= BINS)
+            ends.is_some_and(|((first, _), (last, _))| last - first >= MAX_BINS)
         };
         while is_long(&self.bins) {
             self.coarsen();
@@ -109,9 +109,9 @@ impl Volume {
 
 /// Returns the bin width in nanoseconds.
 fn width(step: usize) -> u64 {
-    let millis = match (WIDTHS.get(step), WIDTHS.last()) {
+    let millis = match (BIN_WIDTHS_MS.get(step), BIN_WIDTHS_MS.last()) {
         (Some(millis), _) => *millis,
-        (None, Some(last)) => last << (step + 1 - WIDTHS.len()).min(16),
+        (None, Some(last)) => last << (step + 1 - BIN_WIDTHS_MS.len()).min(16),
         (None, None) => 1,
     };
     millis * 1_000_000
@@ -130,7 +130,7 @@ mod tests {
     fn of(passed: &[(u64, u64)]) -> Timeline {
         let mut timeline = Timeline::default();
         for (nanos, bytes) in passed {
-            timeline.pass(Time::from_nanos(*nanos), volume(*bytes));
+            timeline.record(Time::from_nanos(*nanos), volume(*bytes));
         }
         timeline
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_width_is_a_multiple_of_the_one_before() {
-        for step in 0..WIDTHS.len() + 4 {
+        for step in 0..BIN_WIDTHS_MS.len() + 4 {
             assert!(width(step + 1).is_multiple_of(width(step)) && width(step + 1) > width(step));
         }
     }
@@ -175,7 +175,7 @@ mod tests {
             other.add(&one);
             prop_assert_eq!(&other, &whole);
             prop_assert_eq!(sum(&whole), passed.iter().map(|one| one.1).sum::<u64>());
-            prop_assert!(whole.bins().count() as u64 <= BINS);
+            prop_assert!(whole.bins().count() as u64 <= MAX_BINS);
         }
     }
 }

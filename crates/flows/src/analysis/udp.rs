@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use super::{FlowId, Joined, Side, tcp};
+use super::{Enrichment, FlowId, LocalEndpoint, tcp};
 use crate::columns::columns;
 use crate::quic;
-use crate::udp::{Flow, Protocol, Sent};
+use crate::udp::{Flow, Protocol, SenderStats};
 use manyways_record::table::{Column, Row};
 use manyways_unit::Samples;
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 
 /// A UDP flow that has ended.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub struct UdpFlow {
     pub server: SocketAddr,
     pub flow: Flow,
     /// The endpoint on the local side of the capture point.
-    pub local: Side,
-    pub joined: Joined,
+    pub local: LocalEndpoint,
+    pub enrichment: Enrichment,
 }
 
 impl UdpFlow {
@@ -28,19 +28,19 @@ impl UdpFlow {
         self.flow.quic()
     }
 
-    fn sent<T>(&self, end: End, what: impl Fn(&Sent) -> T) -> Option<T> {
+    fn sent<T>(&self, end: Endpoint, what: impl Fn(&SenderStats) -> T) -> Option<T> {
         self.flow.sent(end).map(what)
     }
 
     /// Server name in the ClientHello of QUIC (SNI).
     pub fn server_name(&self) -> Option<&str> {
-        Some(self.quic()?.hello()?.server_name.as_ref()?.as_str())
+        Some(self.quic()?.client_hello()?.server_name.as_ref()?.as_str())
     }
 
     /// Payload bytes of the client, then of the server.
     pub(super) fn payload(&self) -> [u64; 2] {
         let of = |end| self.sent(end, |sent| sent.payload.as_bytes()).unwrap_or(0);
-        [End::Client, End::Server].map(of)
+        [Endpoint::Client, Endpoint::Server].map(of)
     }
 
     /// Returns the value of the column `protocol`.
@@ -82,42 +82,42 @@ impl Row for UdpFlow {
         both "bytes" Count "Bytes of payload"
             |row, end| row.sent(end, |sent| sent.payload.as_bytes()).unwrap_or(0);
         both "ip_bytes" Count "Bytes of the IP packets"
-            |row, end| row.sent(end, |sent| sent.whole.as_bytes()).unwrap_or(0);
+            |row, end| row.sent(end, |sent| sent.ip_size.as_bytes()).unwrap_or(0);
         both "ce" Count "Packets with a congestion mark (ECN CE)"
             |row, end| row.sent(end, |sent| sent.ecn[3]).unwrap_or(0);
         "protocol" Text
             "Protocol: quic, maybe quic (the capture began in the middle), dns, or other."
             |row| row.protocol();
         "quic_version" Text "QUIC's version, in hexadecimal digits."
-            |row| row.quic().and_then(|quic| quic.version(End::Client)).map(|v| format!("{v:08x}"));
+            |row| row.quic().and_then(|quic| quic.version(Endpoint::Client)).map(|v| format!("{v:08x}"));
         "name" Name "The best known name of the server."
-            |row| row.joined.name.as_deref();
+            |row| row.enrichment.name.as_deref();
         "name_source" Text "Source of the name: tls, dns, dns of another (client), hosts or reverse."
-            |row| row.joined.name_source;
-        "domain" Name "The registered domain of the server's name." |row| row.joined.domain();
+            |row| row.enrichment.name_source;
+        "domain" Name "The registered domain of the server's name." |row| row.enrichment.domain();
         "sni" Name "The server name in the ClientHello of QUIC." |row| row.server_name();
         "alpn" Text "The application protocols that the client offers, preferred first."
-            |row| row.quic().and_then(|q| q.hello()).map(|hello| tcp::protocols(&hello.protocols));
+            |row| row.quic().and_then(|q| q.client_hello()).map(|hello| tcp::alpn_list(&hello.protocols));
         "ja4" Text "The JA4 fingerprint of QUIC's hello, where all of it was captured."
-            |row| row.quic().and_then(|quic| quic.hello()?.ja4.as_deref());
+            |row| row.quic().and_then(|quic| quic.client_hello()?.ja4.as_deref());
         "handshake_server_rtt" Span "From the client's first flight to the server's response."
-            |row| row.quic().and_then(|quic| quic.handshake().to_server());
+            |row| row.quic().and_then(|quic| quic.handshake().server_rtt());
         "handshake_client_rtt" Span "From the server's response to the client's reply."
-            |row| row.quic().and_then(|quic| quic.handshake().to_client());
+            |row| row.quic().and_then(|quic| quic.handshake().client_rtt());
         "spin_rtt" Span "Median round-trip time by the spin bit, if the endpoints support it."
-            |row| row.spin(quic::Spin::whole).and_then(Samples::median);
+            |row| row.spin(quic::Spin::full_rtt).and_then(Samples::median);
         "spin_samples" Count "Number of these round trips."
-            |row| row.spin(quic::Spin::whole).map(Samples::count);
+            |row| row.spin(quic::Spin::full_rtt).map(Samples::count);
         "response_time" Span "Median time to a response, inferred from changes of direction."
             |row| row.quic().and_then(|quic| quic.inferred_response_times().median());
         "retried" Flag "The server sent a Retry." |row| row.quic().map(quic::Flow::was_retried);
         "early_data" Flag "The client sent 0-RTT data."
             |row| row.quic().map(quic::Flow::has_early_data);
         "organisation" Text "The organisation that owns the server's address."
-            |row| row.joined.organisation.as_deref();
-        "asn" Count "The organisation's autonomous system number." |row| row.joined.asn;
-        "cdn" Text "The content delivery network." |row| row.joined.cdn.as_deref();
-        "system" Text "The client's operating system." |row| row.joined.system();
-        "is_handheld" Flag "The client is a phone, a tablet or a watch." |row| row.joined.is_handheld();
+            |row| row.enrichment.organisation.as_deref();
+        "asn" Count "The organisation's autonomous system number." |row| row.enrichment.asn;
+        "cdn" Text "The content delivery network." |row| row.enrichment.cdn.as_deref();
+        "system" Text "The client's operating system." |row| row.enrichment.system();
+        "is_handheld" Flag "The client is a phone, a tablet or a watch." |row| row.enrichment.is_handheld();
     };
 }

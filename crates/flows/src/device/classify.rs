@@ -1,13 +1,13 @@
 //! Classification of the device of each flow, from all evidence.
 
-mod around;
+mod address_context;
 
 use std::net::IpAddr;
 
 use manyways_unit::Time;
 
-use super::{Sight, System};
-use around::Around;
+use super::{DeviceProperties, System};
+use address_context::AddressContext;
 use manyways_unit::Prefix;
 use manyways_unit::PrefixMap;
 
@@ -28,10 +28,10 @@ pub struct Flow {
     pub started: Time,
     /// The time of its last packet.
     pub ended: Time,
-    /// Combined sight of the flow's user agents ([`Sight::agreed`]).
-    pub agent: Option<Sight>,
-    /// Sight of the ClientHello ([`ja4`](super::ja4)).
-    pub tls: Option<Sight>,
+    /// Combined properties from the flow's user agents ([`DeviceProperties::combine`]).
+    pub agent: Option<DeviceProperties>,
+    /// Properties from the ClientHello ([`ja4`](super::ja4)).
+    pub tls: Option<DeviceProperties>,
 }
 
 /// Addresses that the user assigns to a kind of device.
@@ -52,7 +52,7 @@ pub struct Lease {
     pub until: Time,
     pub hardware: Option<[u8; 6]>,
     /// Sight of the DHCP request ([`dhcp`](super::dhcp)).
-    pub sight: Option<Sight>,
+    pub device: Option<DeviceProperties>,
 }
 
 /// Source of a finding, best first.
@@ -98,10 +98,10 @@ pub struct Finding<T> {
 
 /// Device of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Class {
+pub struct Classification {
     pub handheld: Option<Finding<bool>>,
     pub system: Option<Finding<System>>,
-    /// The system's version, from the evidence of the system ([`Sight::version`]).
+    /// The system's version, from the evidence of the system ([`DeviceProperties::version`]).
     pub version: Option<(u16, u16)>,
     /// Whether concurrent flows of the address have contradicting devices, as behind a NAT.
     pub shared: bool,
@@ -116,52 +116,52 @@ pub struct Class {
 /// inherited further. If the concurrent flows contradict each other, the address is shared: the
 /// flow inherits nothing, the lease is ignored because it belongs to the NAT, and a pool has half
 /// the confidence; the flow's own ClientHello still counts.
-pub fn classify(flows: &[Flow], pools: &[Pool], leases: &[Lease]) -> Vec<Class> {
+pub fn classify(flows: &[Flow], pools: &[Pool], leases: &[Lease]) -> Vec<Classification> {
     let leases = Leases::of(leases);
     let ranges = PrefixMap::of(pools.iter().zip(0..).map(|(pool, index)| (pool.prefix, index)));
     let mut order: Vec<usize> = (0..flows.len()).collect();
     order.sort_unstable_by_key(|index| flows[*index].address);
 
-    let mut classes = vec![Class::default(); flows.len()];
+    let mut classes = vec![Classification::default(); flows.len()];
     for same in order.chunk_by(|a, b| flows[*a].address == flows[*b].address) {
         let address = flows[same[0]].address;
-        let around = Around::of(same.iter().map(|index| &flows[*index]));
+        let context = AddressContext::of(same.iter().map(|index| &flows[*index]));
         let pool = ranges.find(address).and_then(|index| pools.get(index as usize));
         for index in same {
             let flow = &flows[*index];
             let class = &mut classes[*index];
-            class.offer_sight(Evidence::UserAgent, flow.agent);
-            let beside = around.beside(flow);
+            class.apply_properties(Evidence::UserAgent, flow.agent);
+            let beside = context.corroboration(flow);
             class.shared = beside.contradicts;
             if !beside.contradicts {
-                class.offer(Evidence::Concurrent, beside.handheld, beside.system, None);
+                class.apply(Evidence::Concurrent, beside.handheld, beside.system, None);
             }
             if let Some(pool) = pool {
                 let confidence =
                     if class.shared { SHARED_POOL_CONFIDENCE } else { POOL_CONFIDENCE };
                 let handheld = pool.handheld.map(|value| (value, confidence));
                 let system = pool.system.map(|value| (value, confidence));
-                class.offer(Evidence::Pool, handheld, system, None);
+                class.apply(Evidence::Pool, handheld, system, None);
             }
             if let Some(lease) = leases.at(address, flow.started).filter(|_| !class.shared) {
-                class.offer_sight(Evidence::Dhcp, lease.sight);
+                class.apply_properties(Evidence::Dhcp, lease.device);
             }
-            class.offer_sight(Evidence::Tls, flow.tls);
+            class.apply_properties(Evidence::Tls, flow.tls);
         }
     }
     classes
 }
 
-impl Class {
-    fn offer_sight(&mut self, evidence: Evidence, sight: Option<Sight>) {
-        let Some(sight) = sight.filter(|sight| !sight.robot) else { return };
-        let handheld = sight.handheld.map(|value| (value, sight.confidence));
-        let system = sight.system.map(|value| (value, sight.confidence));
-        self.offer(evidence, handheld, system, sight.version);
+impl Classification {
+    fn apply_properties(&mut self, evidence: Evidence, properties: Option<DeviceProperties>) {
+        let Some(properties) = properties.filter(|properties| !properties.robot) else { return };
+        let handheld = properties.handheld.map(|value| (value, properties.confidence));
+        let system = properties.system.map(|value| (value, properties.confidence));
+        self.apply(evidence, handheld, system, properties.version);
     }
 
     /// Fills in open properties, unless the evidence contradicts a known property.
-    fn offer(
+    fn apply(
         &mut self,
         evidence: Evidence,
         handheld: Option<(bool, f64)>,
@@ -170,7 +170,7 @@ impl Class {
     ) {
         let known = self.system.map(|found| found.value);
         let agreed = match (known, system) {
-            (Some(known), Some((offered, _))) => known.agreed(offered),
+            (Some(known), Some((offered, _))) => known.combine(offered),
             (known, offered) => known.or(offered.map(|(value, _)| value)),
         };
         let system_contradicts = agreed.is_none() && known.is_some();

@@ -2,17 +2,17 @@
 //! only published fingerprints on which sources agree. Programs imitate each other, so no
 //! fingerprint is certain.
 
-use super::{Sight, System};
+use super::{DeviceProperties, System};
 
-/// Derives a sight from the parameter request list of a DHCP client (option 55, RFC 2132, 9.8), for
-/// example `1,3,6,15`, and its vendor class (option 60). `None` if neither is known, or if they
-/// contradict each other.
-pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<Sight> {
+/// Derives the properties of a device from the parameter request list of a DHCP client (option 55,
+/// RFC 2132, 9.8), for example `1,3,6,15`, and its vendor class (option 60). `None` if neither is
+/// known, or if they contradict each other.
+pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<DeviceProperties> {
     let by_list = parameters.and_then(by_parameters);
     let by_vendor = vendor.and_then(by_vendor);
     let (Some(list), Some(class)) = (by_list, by_vendor) else { return by_vendor.or(by_list) };
-    Some(Sight {
-        system: Some(list.system?.agreed(class.system?)?),
+    Some(DeviceProperties {
+        system: Some(list.system?.combine(class.system?)?),
         handheld: class.handheld.or(list.handheld),
         version: class.version.or(list.version),
         robot: false,
@@ -22,26 +22,26 @@ pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<Sight> {
 
 /// Meaning of a JA4 fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tls {
+pub struct TlsClient {
     /// The TLS library, or the program with its own TLS implementation.
     pub library: &'static str,
     /// `None` if the library runs on several systems, as most do.
-    pub sight: Option<Sight>,
+    pub device: Option<DeviceProperties>,
 }
 
 /// Looks up the JA4 fingerprint of a TLS client, for example
 /// `t13d1516h2_8daaf6152771_02713d6af862`. Only the second part counts, the cipher suites, because
 /// they change least between versions.
-pub fn ja4(text: &str) -> Option<Tls> {
+pub fn ja4(text: &str) -> Option<TlsClient> {
     let mut parts = text.split('_');
     let (_, ciphers) = (parts.next()?, parts.next()?);
-    let (_, library, system) = CIPHERS.iter().find(|(known, ..)| *known == ciphers)?;
-    let sight = system.map(|system| sight(system, None, 0.5));
-    Some(Tls { library, sight })
+    let (_, library, system) = CIPHER_HASHES.iter().find(|(known, ..)| *known == ciphers)?;
+    let device = system.map(|system| properties(system, None, 0.5));
+    Some(TlsClient { library, device })
 }
 
 /// Hash of the cipher suites, their library, and the only system with this library.
-const CIPHERS: &[(&str, &str, Option<System>)] = &[
+const CIPHER_HASHES: &[(&str, &str, Option<System>)] = &[
     ("8daaf6152771", "chromium", None),
     ("5b57614c22b0", "firefox", None),
     // All browsers on iOS; Safari and CFNetwork on all systems of Apple.
@@ -51,7 +51,7 @@ const CIPHERS: &[(&str, &str, Option<System>)] = &[
 /// Complete parameter request lists. Of Apple's lists, those of Macs include NetBIOS; the others
 /// are also sent by Apple TV and Apple Watch. Android's lists are also sent by televisions.
 #[rustfmt::skip]
-const LISTS: &[(&str, System, Option<bool>, f64)] = &[
+const PARAMETER_LISTS: &[(&str, System, Option<bool>, f64)] = &[
     ("1,3,6,15,119,252", System::Ios, Some(true), 0.6),
     ("1,121,3,6,15,119,252", System::Ios, Some(true), 0.6),
     ("1,121,3,6,15,114,119,252", System::Ios, Some(true), 0.6),
@@ -78,66 +78,67 @@ const LISTS: &[(&str, System, Option<bool>, f64)] = &[
     ("1,28,2,3,15,6,119,12,44,47,26,121,42,121,249,33,252,42", System::Linux, None, 0.6),
 ];
 
-fn by_parameters(list: &str) -> Option<Sight> {
+fn by_parameters(list: &str) -> Option<DeviceProperties> {
     // Some logs have spaces. An option has at most 255 numbers.
     let list: String = list.chars().filter(|c| *c != ' ').take(1024).collect();
-    let (_, system, handheld, confidence) = LISTS.iter().find(|(known, ..)| *known == list)?;
-    Some(sight(*system, *handheld, *confidence))
+    let (_, system, handheld, confidence) =
+        PARAMETER_LISTS.iter().find(|(known, ..)| *known == list)?;
+    Some(properties(*system, *handheld, *confidence))
 }
 
-fn by_vendor(class: &str) -> Option<Sight> {
+fn by_vendor(class: &str) -> Option<DeviceProperties> {
     if let Some(version) = class.strip_prefix("android-dhcp-") {
         // Televisions send this class too.
         let version = version.split('.').next().and_then(|major| major.parse().ok());
-        let sight = sight(System::Android, Some(true), 0.75);
-        return Some(Sight { version: version.map(|major| (major, 0)), ..sight });
+        let android = properties(System::Android, Some(true), 0.75);
+        return Some(DeviceProperties { version: version.map(|major| (major, 0)), ..android });
     }
     if class == "MSFT 5.0" {
-        return Some(sight(System::Windows, Some(false), 0.8));
+        return Some(properties(System::Windows, Some(false), 0.8));
     }
     // With the kernel after it: "dhcpcd-9.4.1:Linux-6.1.21:x86_64:GenuineIntel". Without the
     // kernel, the class is that of Android up to version 5, and of other systems.
     if class.starts_with("dhcpcd-") && class.contains(":Linux-") {
-        return Some(sight(System::Linux, None, 0.6));
+        return Some(properties(System::Linux, None, 0.6));
     }
     // BusyBox: access points, lamps, cameras.
-    class.starts_with("udhcp ").then(|| sight(System::Linux, None, 0.5))
+    class.starts_with("udhcp ").then(|| properties(System::Linux, None, 0.5))
 }
 
-fn sight(system: System, handheld: Option<bool>, confidence: f64) -> Sight {
-    Sight { handheld, system: Some(system), version: None, robot: false, confidence }
+fn properties(system: System, handheld: Option<bool>, confidence: f64) -> DeviceProperties {
+    DeviceProperties { handheld, system: Some(system), version: None, robot: false, confidence }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(list: Option<&str>, vendor: Option<&str>) -> Option<(Option<System>, Option<bool>)> {
-        dhcp(list, vendor).map(|sight| (sight.system, sight.handheld))
+    fn derived(list: Option<&str>, vendor: Option<&str>) -> Option<(Option<System>, Option<bool>)> {
+        dhcp(list, vendor).map(|properties| (properties.system, properties.handheld))
     }
 
     #[test]
     fn lists_and_classes_tell_the_system() {
         let phone = Some((Some(System::Ios), Some(true)));
-        assert_eq!(told(Some("1,121,3,6,15,119,252"), None), phone);
-        assert_eq!(told(Some("1, 121, 3, 6, 15, 119, 252"), None), phone);
+        assert_eq!(derived(Some("1,121,3,6,15,119,252"), None), phone);
+        assert_eq!(derived(Some("1, 121, 3, 6, 15, 119, 252"), None), phone);
         let mac = Some((Some(System::MacOs), Some(false)));
-        assert_eq!(told(Some("1,121,3,6,15,119,252,95,44,46"), None), mac);
+        assert_eq!(derived(Some("1,121,3,6,15,119,252,95,44,46"), None), mac);
         let android = dhcp(None, Some("android-dhcp-13")).unwrap();
         assert_eq!((android.system, android.version), (Some(System::Android), Some((13, 0))));
-        assert_eq!(told(None, Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
-        assert_eq!(told(None, Some("dhcpcd-9.4.1:Linux-6.1:x86_64:X")).unwrap().1, None);
+        assert_eq!(derived(None, Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
+        assert_eq!(derived(None, Some("dhcpcd-9.4.1:Linux-6.1:x86_64:X")).unwrap().1, None);
     }
 
     #[test]
     fn what_is_not_known_in_full_tells_nothing() {
         for list in ["", "1", "1,121,3,6,15,119,252,1", "1,121,3,6,15,119", "x"] {
-            assert_eq!(told(Some(list), None), None, "{list}");
+            assert_eq!(derived(Some(list), None), None, "{list}");
         }
         for vendor in ["", "dhcpcd-5.5.6", "MSFT 5.07", "anything"] {
-            assert_eq!(told(None, Some(vendor)), None, "{vendor}");
+            assert_eq!(derived(None, Some(vendor)), None, "{vendor}");
         }
-        assert_eq!(told(None, None), None);
+        assert_eq!(derived(None, None), None);
     }
 
     #[test]
@@ -145,16 +146,16 @@ mod tests {
         let list = "1,3,6,15,26,28,51,58,59,43";
         let both = dhcp(Some(list), Some("android-dhcp-11")).unwrap();
         assert_eq!((both.version, both.confidence), (Some((11, 0)), 0.75));
-        assert_eq!(told(Some(list), Some("MSFT 5.0")), None);
-        assert_eq!(told(Some("9,9"), Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
+        assert_eq!(derived(Some(list), Some("MSFT 5.0")), None);
+        assert_eq!(derived(Some("9,9"), Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
     }
 
     #[test]
     fn most_fingerprints_of_tls_tell_no_system() {
         let chrome = ja4("t13d1516h2_8daaf6152771_02713d6af862").unwrap();
-        assert_eq!((chrome.library, chrome.sight), ("chromium", None));
+        assert_eq!((chrome.library, chrome.device), ("chromium", None));
         let safari = ja4("t13d2014h2_a09f3c656075_14788d8d241b").unwrap();
-        let told = safari.sight.unwrap();
+        let told = safari.device.unwrap();
         assert_eq!((told.system, told.handheld), (Some(System::Apple), None));
         assert_eq!(ja4("t13d1516h2_000000000000_02713d6af862"), None);
         assert_eq!(ja4(""), None);

@@ -7,33 +7,33 @@ use manyways_unit::Prefix;
 use manyways_unit::PrefixError;
 
 /// Maximum number of pools in a file.
-pub const POOL_LIMIT: usize = 1 << 16;
+pub const MAX_POOLS: usize = 1 << 16;
 /// Start of an optional first line with the names of the fields.
-const HEAD: &str = "prefix,";
+const HEADER_START: &str = "prefix,";
 
 /// Error in a file of pools, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
+#[error("line {line}: {kind}")]
 pub struct PoolsError {
     /// Line number, from 1.
     pub line: usize,
-    pub fault: PoolFault,
+    pub kind: PoolsErrorKind,
 }
 
 /// Reason to reject a line of a file of pools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PoolFault {
+pub enum PoolsErrorKind {
     /// The line is not UTF-8.
     #[error("this is not UTF-8: save the file as UTF-8 text")]
-    Text,
+    NotUtf8,
     /// Another number of fields than 3.
     #[error("a line has 3 fields: prefix,handheld,system")]
-    Fields,
+    FieldCount,
     /// The prefix is invalid.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The second field is neither `yes` nor `no` nor empty.
+    /// The second field is neither `yes` nor `zero` nor empty.
     #[error("the second field must be yes, no or empty: whether the devices are handheld")]
     Handheld,
     /// Unknown system.
@@ -41,10 +41,10 @@ pub enum PoolFault {
     System,
     /// Both `handheld` and `system` are empty.
     #[error("the line has neither handheld nor system: add one of them")]
-    Nothing,
-    /// More than [`POOL_LIMIT`] pools.
-    #[error("there are more than {POOL_LIMIT} pools")]
-    Many,
+    Empty,
+    /// More than [`MAX_POOLS`] pools.
+    #[error("there are more than {MAX_POOLS} pools")]
+    TooMany,
 }
 
 fn names() -> String {
@@ -54,49 +54,49 @@ fn names() -> String {
 /// Reads a file of lines `prefix,handheld,system`, for example `10.20.0.0/16,yes,` or
 /// `192.0.2.0/24,no,windows`.
 ///
-/// The prefix is IPv4 or IPv6; `handheld` is `yes` or `no`, and `system` has the name of
+/// The prefix is IPv4 or IPv6; `handheld` is `yes` or `zero`, and `system` has the name of
 /// [`System::name`]. One of the two may be empty. Empty lines, lines that begin with `#`, and a
 /// first line with the names of the fields are ignored. The longest prefix that contains an address
 /// applies.
 pub fn pools(file: &[u8]) -> Result<Vec<Pool>, PoolsError> {
     let mut pools = Vec::new();
     for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
-        let read = read(bytes, line == 1).map_err(|fault| PoolsError { line, fault })?;
-        if pools.len() >= POOL_LIMIT && read.is_some() {
-            return Err(PoolsError { line, fault: PoolFault::Many });
+        let read = read(bytes, line == 1).map_err(|fault| PoolsError { line, kind: fault })?;
+        if pools.len() >= MAX_POOLS && read.is_some() {
+            return Err(PoolsError { line, kind: PoolsErrorKind::TooMany });
         }
         pools.extend(read);
     }
     Ok(pools)
 }
 
-fn read(line: &[u8], is_first: bool) -> Result<Option<Pool>, PoolFault> {
-    let text = std::str::from_utf8(line).map_err(|_| PoolFault::Text)?.trim();
-    if text.is_empty() || text.starts_with('#') || is_first && text.starts_with(HEAD) {
+fn read(line: &[u8], is_first: bool) -> Result<Option<Pool>, PoolsErrorKind> {
+    let text = std::str::from_utf8(line).map_err(|_| PoolsErrorKind::NotUtf8)?.trim();
+    if text.is_empty() || text.starts_with('#') || is_first && text.starts_with(HEADER_START) {
         return Ok(None);
     }
     let mut fields = text.split(',').map(str::trim);
-    let mut next = || fields.next().ok_or(PoolFault::Fields);
+    let mut next = || fields.next().ok_or(PoolsErrorKind::FieldCount);
     let (prefix, handheld, system) = (next()?, next()?, next()?);
     if fields.next().is_some() {
-        return Err(PoolFault::Fields);
+        return Err(PoolsErrorKind::FieldCount);
     }
     let prefix = Prefix::from_str(prefix)?;
     let handheld = match handheld {
         "" => None,
         "yes" => Some(true),
         "no" => Some(false),
-        _ => return Err(PoolFault::Handheld),
+        _ => return Err(PoolsErrorKind::Handheld),
     };
     let system = match system {
         "" => None,
         name => {
             let known = System::ALL.into_iter().find(|system| system.name() == name);
-            Some(known.ok_or(PoolFault::System)?)
+            Some(known.ok_or(PoolsErrorKind::System)?)
         }
     };
     if handheld.is_none() && system.is_none() {
-        return Err(PoolFault::Nothing);
+        return Err(PoolsErrorKind::Empty);
     }
     Ok(Some(Pool { prefix, handheld, system }))
 }
@@ -128,26 +128,26 @@ mod tests {
     fn what_is_wrong_is_said_by_line() {
         let fault = |file: &[u8]| {
             let error = pools(file).unwrap_err();
-            (error.line, error.fault)
+            (error.line, error.kind)
         };
-        assert_eq!(fault(b"\n10.0.0.0/8,yes"), (2, PoolFault::Fields));
-        assert_eq!(fault(b"10.0.0.0/8,yes,ios,"), (1, PoolFault::Fields));
+        assert_eq!(fault(b"\n10.0.0.0/8,yes"), (2, PoolsErrorKind::FieldCount));
+        assert_eq!(fault(b"10.0.0.0/8,yes,ios,"), (1, PoolsErrorKind::FieldCount));
         assert_eq!(
             fault(b"10.0.0.1/8,yes,"),
             (1, "10.0.0.1/8".parse::<Prefix>().unwrap_err().into())
         );
-        assert_eq!(fault(b"10.0.0.0/8,1,"), (1, PoolFault::Handheld));
-        assert_eq!(fault(b"10.0.0.0/8,,beos"), (1, PoolFault::System));
-        assert_eq!(fault(b"10.0.0.0/8,,"), (1, PoolFault::Nothing));
-        assert_eq!(fault(b"10.0.0.0/8,yes,\n\xff"), (2, PoolFault::Text));
+        assert_eq!(fault(b"10.0.0.0/8,1,"), (1, PoolsErrorKind::Handheld));
+        assert_eq!(fault(b"10.0.0.0/8,,beos"), (1, PoolsErrorKind::System));
+        assert_eq!(fault(b"10.0.0.0/8,,"), (1, PoolsErrorKind::Empty));
+        assert_eq!(fault(b"10.0.0.0/8,yes,\n\xff"), (2, PoolsErrorKind::NotUtf8));
         // Only the first line may contain the names of the fields.
         assert_eq!(
             fault(b"#\nprefix,handheld,system"),
             (2, "prefix".parse::<Prefix>().unwrap_err().into())
         );
-        let many = "10.0.0.0/8,yes,\n".repeat(POOL_LIMIT + 1);
-        assert_eq!(fault(many.as_bytes()), (POOL_LIMIT + 1, PoolFault::Many));
-        let text = PoolFault::System.to_string();
+        let many = "10.0.0.0/8,yes,\n".repeat(MAX_POOLS + 1);
+        assert_eq!(fault(many.as_bytes()), (MAX_POOLS + 1, PoolsErrorKind::TooMany));
+        let text = PoolsErrorKind::System.to_string();
         assert!(text.contains("ios, macos") && text.contains("nintendo"), "{text}");
     }
 

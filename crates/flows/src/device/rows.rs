@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use manyways_unit::{Span, Time};
 
 use super::classify::Leases;
-use super::{Class, Evidence, Finding, Flow, Lease, System, same};
+use super::{Classification, Evidence, Finding, Flow, Lease, System, same};
 
 /// Idle times after which an address belongs to another device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +54,26 @@ impl Device {
     }
 }
 
-/// Lists the devices of each address, by address and time, from flows and the [`Class`] of each
-/// flow.
+/// Lists the devices of each address, by address and time, from flows and the [`Classification`] of
+/// each flow.
 ///
 /// An address has a new device after a long idle time, after a lease to another hardware address,
 /// and after a shorter idle time if a user agent contradicts the previous ones. Rows of different
 /// addresses are never joined.
-pub fn devices(flows: &[Flow], classes: &[Class], leases: &[Lease], gaps: Gaps) -> Vec<Device> {
+pub fn devices(
+    flows: &[Flow],
+    classes: &[Classification],
+    leases: &[Lease],
+    gaps: Gaps,
+) -> Vec<Device> {
     let leases = Leases::of(leases);
-    let mut order: Vec<(&Flow, &Class)> = flows.iter().zip(classes).collect();
+    let mut order: Vec<(&Flow, &Classification)> = flows.iter().zip(classes).collect();
     order.sort_by_key(|(flow, _)| (flow.address, flow.started, flow.ended));
     let mut devices = Vec::new();
     let mut current: Option<Row> = None;
     for (flow, class) in order {
         let hardware = leases.at(flow.address, flow.started).and_then(|lease| lease.hardware);
-        let going_on = current.take_if(|row| row.goes_on_with(flow, class, hardware, gaps));
+        let going_on = current.take_if(|row| row.is_same_device(flow, class, hardware, gaps));
         let mut row = going_on.unwrap_or_else(|| {
             devices.extend(current.take().map(Row::finish));
             Row::new(flow)
@@ -103,10 +108,10 @@ impl Row {
         Self { device, handheld: Votes::default(), system: Votes::default() }
     }
 
-    fn goes_on_with(
+    fn is_same_device(
         &self,
         flow: &Flow,
-        class: &Class,
+        class: &Classification,
         hardware: Option<[u8; 6]>,
         gaps: Gaps,
     ) -> bool {
@@ -116,12 +121,12 @@ impl Row {
             _ => false,
         };
         let contradicts = self.handheld.contradicts(class.handheld, same)
-            || self.system.contradicts(class.system, System::agreed);
+            || self.system.contradicts(class.system, System::combine);
         let others = gap > gaps.idle || other_hardware || (contradicts && gap >= gaps.changed);
         flow.address == self.device.address && !others
     }
 
-    fn add(&mut self, flow: &Flow, class: &Class, hardware: Option<[u8; 6]>) {
+    fn add(&mut self, flow: &Flow, class: &Classification, hardware: Option<[u8; 6]>) {
         let device = &mut self.device;
         device.last = device.last.max(flow.started).max(flow.ended);
         device.flows += 1;
@@ -134,20 +139,20 @@ impl Row {
             device.evidence[evidence as usize] += 1;
         }
         self.handheld.add(class.handheld, same);
-        self.system.add(class.system, System::agreed);
+        self.system.add(class.system, System::combine);
     }
 
     fn finish(self) -> Device {
         let shared = self.device.shared
-            || self.handheld.by[0].contradicted
-            || self.system.by[0].contradicted;
+            || self.handheld.by_evidence[0].contradicted
+            || self.system.by_evidence[0].contradicted;
         Device { handheld: self.handheld.best(), system: self.system.best(), shared, ..self.device }
     }
 }
 
 /// Values of the flows, by evidence.
 struct Votes<T> {
-    by: [Vote<T>; Evidence::ALL.len()],
+    by_evidence: [Vote<T>; Evidence::ALL.len()],
 }
 
 struct Vote<T> {
@@ -160,14 +165,14 @@ struct Vote<T> {
 impl<T> Default for Votes<T> {
     fn default() -> Self {
         let vote = || Vote { value: None, contradicted: false, flows: 0, confidence: 0.0 };
-        Self { by: std::array::from_fn(|_| vote()) }
+        Self { by_evidence: std::array::from_fn(|_| vote()) }
     }
 }
 
 impl<T: Copy> Votes<T> {
     fn add(&mut self, found: Option<Finding<T>>, agreed: impl Fn(T, T) -> Option<T>) {
         let Some(found) = found else { return };
-        let vote = &mut self.by[found.evidence as usize];
+        let vote = &mut self.by_evidence[found.evidence as usize];
         vote.flows += 1;
         vote.confidence += found.confidence;
         match vote.value.map(|value| agreed(value, found.value)) {
@@ -180,7 +185,7 @@ impl<T: Copy> Votes<T> {
     /// Whether the user agent of a flow contradicts the previous ones.
     fn contradicts(&self, found: Option<Finding<T>>, agreed: impl Fn(T, T) -> Option<T>) -> bool {
         let now = found.filter(|found| found.evidence == Evidence::UserAgent);
-        match (self.by[Evidence::UserAgent as usize].value, now) {
+        match (self.by_evidence[Evidence::UserAgent as usize].value, now) {
             (Some(before), Some(now)) => agreed(before, now.value).is_none(),
             _ => false,
         }
@@ -190,7 +195,7 @@ impl<T: Copy> Votes<T> {
     /// evidence cannot decide.
     fn best(&self) -> Option<Finding<T>> {
         let (evidence, vote) =
-            Evidence::ALL.into_iter().zip(&self.by).find(|(_, vote)| vote.flows > 0)?;
+            Evidence::ALL.into_iter().zip(&self.by_evidence).find(|(_, vote)| vote.flows > 0)?;
         let value = vote.value.filter(|_| !vote.contradicted)?;
         Some(Finding { value, evidence, confidence: vote.confidence / vote.flows as f64 })
     }

@@ -34,38 +34,38 @@ fn lease(last: u8, from: u64, until: u64, hardware: u8, list: &str) -> Lease {
         from: at(from),
         until: at(until),
         hardware: Some([hardware, 0, 0, 0, 0, 1]),
-        sight: dhcp(Some(list), None),
+        device: dhcp(Some(list), None),
     }
 }
 
 const MAC: &str = "1,121,3,6,15,119,252,95,44,46";
 const ANDROID: &str = "1,3,6,15,26,28,51,58,59,43";
 
-fn handheld(class: &Class) -> Option<(bool, Evidence)> {
+fn handheld(class: &Classification) -> Option<(bool, Evidence)> {
     class.handheld.map(|found| (found.value, found.evidence))
 }
 
-fn system(class: &Class) -> Option<(System, Evidence)> {
+fn system(class: &Classification) -> Option<(System, Evidence)> {
     class.system.map(|found| (found.value, found.evidence))
 }
 
 #[test]
 fn sights_of_one_flow_agree_or_leave_it_open() {
-    let sight = |agents: &[&str]| {
-        let sights: Vec<_> = agents.iter().filter_map(|text| user_agent(text)).collect();
-        Sight::agreed(&sights)
+    let properties = |agents: &[&str]| {
+        let all: Vec<_> = agents.iter().filter_map(|text| user_agent(text)).collect();
+        DeviceProperties::combine(&all)
     };
-    let phone = sight(&[APP, PHONE, APP]).unwrap();
+    let phone = properties(&[APP, PHONE, APP]).unwrap();
     assert_eq!((phone.system, phone.handheld), (Some(System::Ios), Some(true)));
     // Darwin's version is not the version of iOS.
     assert_eq!((phone.version, phone.confidence), (Some((16, 5)), 0.9));
-    let both = sight(&[PHONE, LAPTOP, PHONE]).unwrap();
+    let both = properties(&[PHONE, LAPTOP, PHONE]).unwrap();
     assert_eq!((both.system, both.handheld, both.version), (None, None, None));
-    let tablets = sight(&["Android 12; Mobile", "Android 13; Mobile"]).unwrap();
+    let tablets = properties(&["Android 12; Mobile", "Android 13; Mobile"]).unwrap();
     assert_eq!((tablets.system, tablets.version), (Some(System::Android), None));
-    assert_eq!(sight(&[ROBOT, LAPTOP]).unwrap().system, Some(System::Windows));
-    assert!(sight(&[ROBOT, ROBOT]).unwrap().robot);
-    assert_eq!(sight(&[]), None);
+    assert_eq!(properties(&[ROBOT, LAPTOP]).unwrap().system, Some(System::Windows));
+    assert!(properties(&[ROBOT, ROBOT]).unwrap().robot);
+    assert_eq!(properties(&[]), None);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_phone_and_a_television_are_two_though_their_system_is_one() {
 #[test]
 fn robots_are_nobody() {
     let classes = classify(&[flow(1, 10, 20, ROBOT), flow(1, 10, 20, "")], &[], &[]);
-    assert_eq!(classes, [Class::default(); 2]);
+    assert_eq!(classes, [Classification::default(); 2]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_lease_holds_for_its_time_and_until_the_next() {
 
 #[test]
 fn the_hello_counts_last() {
-    let hello = ja4("t13d2014h2_a09f3c656075_14788d8d241b").unwrap().sight;
+    let hello = ja4("t13d2014h2_a09f3c656075_14788d8d241b").unwrap().device;
     let of = |leases: &[Lease]| {
         let flow = Flow { tls: hello, ..flow(1, 1, 2, "") };
         system(&classify(&[flow], &[], leases)[0])
@@ -280,7 +280,7 @@ proptest! {
             let says = |agent: &str| beside().any(|other| other.agent == user_agent(agent));
             let (phone, laptop, app) = (says(PHONE), says(LAPTOP), says(APP));
             prop_assert_eq!(class.shared, laptop && (phone || app));
-            let own = one.agent.and_then(|sight| sight.handheld);
+            let own = one.agent.and_then(|properties| properties.handheld);
             let taken = match (phone, laptop) {
                 _ if class.shared => None,
                 (true, _) => Some(true),

@@ -18,14 +18,14 @@ pub fn header<'a>(names: impl IntoIterator<Item = &'a str>, out: &mut String) {
 
 /// Appends a line with the values of a row.
 pub fn line(row: &[Value<'_>], out: &mut String) {
-    for (place, value) in row.iter().enumerate() {
-        if place > 0 {
+    for (index, value) in row.iter().enumerate() {
+        if index > 0 {
             out.push(',');
         }
         // Writing to a string cannot fail.
         let _ = match value {
             Value::Absent => Ok(()),
-            Value::Time(time) => moment(*time, out),
+            Value::Time(time) => timestamp(*time, out),
             Value::Span(span) => write!(out, "{}", span.as_secs_f64()),
             Value::Count(count) => write!(out, "{count}"),
             Value::Number(number) => write!(out, "{number}"),
@@ -50,8 +50,8 @@ fn quoted(text: &str, out: &mut String) {
         return;
     }
     out.push('"');
-    for (place, part) in text.split('"').enumerate() {
-        if place > 0 {
+    for (index, part) in text.split('"').enumerate() {
+        if index > 0 {
             out.push_str("\"\"");
         }
         out.push_str(part);
@@ -59,7 +59,7 @@ fn quoted(text: &str, out: &mut String) {
     out.push('"');
 }
 
-fn moment(time: Time, out: &mut String) -> std::fmt::Result {
+fn timestamp(time: Time, out: &mut String) -> std::fmt::Result {
     let moment = UNIX_EPOCH + Duration::from_nanos(time.as_nanos());
     write!(out, "{}", humantime::format_rfc3339_nanos(moment))
 }

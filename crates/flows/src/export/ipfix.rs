@@ -13,22 +13,22 @@ use manyways_unit::Time;
 
 use super::columns_of_table;
 use manyways_record::table::Value;
-use record::{Family, TEMPLATES, encode, template};
+use record::{TEMPLATES, TemplateKey, encode, template};
 
 /// Version in the header of a message.
 const VERSION: u16 = 10;
 /// Length of a message header in bytes.
-const HEADER: usize = 16;
+const HEADER_LEN: usize = 16;
 /// Length of a set header in bytes.
-const SET_HEADER: usize = 4;
+const SET_HEADER_LEN: usize = 4;
 /// Set ID of template sets.
 const TEMPLATE_SET: u16 = 2;
 /// Observation domain, in which flow IDs are unique.
 const DOMAIN: u32 = 1;
 /// Maximum length of a message in bytes; about half of the permitted maximum.
-const LIMIT: usize = 32_000;
+const MAX_MESSAGE_LEN: usize = 32_000;
 /// Maximum length of an application name in bytes.
-const NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// Both directions of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +45,16 @@ pub struct Biflow {
     /// Time of the last packet.
     pub ended: Time,
     /// Counters of the client.
-    pub forward: Sent,
+    pub forward: EndpointCounters,
     /// Counters of the server.
-    pub reverse: Sent,
+    pub reverse: EndpointCounters,
     /// Application protocol, or empty. Truncated to 64 bytes in the file.
     pub application: String,
 }
 
 /// Counters of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct EndpointCounters {
     pub packets: u64,
     /// Bytes of the IP packets, including headers.
     pub octets: u64,
@@ -92,7 +92,7 @@ impl Biflow {
     pub fn of(protocol: u8, row: Vec<Value<'_>>) -> Option<Self> {
         let row = FlowRow::of(row)?;
         let (client, server) = (address(&row.client)?, address(&row.server)?);
-        let sent = |packets, octets, payload| Sent {
+        let sent = |packets, octets, payload| EndpointCounters {
             packets: number(packets),
             octets: number(octets),
             payload: number(payload),
@@ -115,8 +115,11 @@ impl Biflow {
         (client.is_ipv4() == server.is_ipv4()).then_some(flow)
     }
 
-    fn family(&self) -> Family {
-        Family { is_v6: self.client.0.is_ipv6(), is_both: self.reverse != Sent::default() }
+    fn template_key(&self) -> TemplateKey {
+        TemplateKey {
+            is_v6: self.client.0.is_ipv6(),
+            is_bidirectional: self.reverse != EndpointCounters::default(),
+        }
     }
 }
 
@@ -128,10 +131,10 @@ impl Writer {
     /// Adds a flow. Appends the message to `out` when it is full.
     pub fn push(&mut self, flow: &Biflow, out: &mut Vec<u8>) {
         self.begin();
-        let family = flow.family();
+        let family = flow.template_key();
         let mut record = Vec::with_capacity(128);
         encode(flow, family, &mut record);
-        if HEADER + self.sets.len() + SET_HEADER + record.len() > LIMIT {
+        if HEADER_LEN + self.sets.len() + SET_HEADER_LEN + record.len() > MAX_MESSAGE_LEN {
             self.message(out);
         }
         let set = family.template();
@@ -175,7 +178,7 @@ impl Writer {
     fn close(&mut self) {
         let Some((begin, _)) = self.open.take() else { return };
         let length = (self.sets.len() - begin) as u16;
-        if let Some(place) = self.sets.get_mut(begin + 2..begin + SET_HEADER) {
+        if let Some(place) = self.sets.get_mut(begin + 2..begin + SET_HEADER_LEN) {
             place.copy_from_slice(&length.to_be_bytes());
         }
     }
@@ -183,7 +186,7 @@ impl Writer {
     fn message(&mut self, out: &mut Vec<u8>) {
         self.close();
         out.extend(VERSION.to_be_bytes());
-        out.extend(((HEADER + self.sets.len()) as u16).to_be_bytes());
+        out.extend(((HEADER_LEN + self.sets.len()) as u16).to_be_bytes());
         // The export time is the latest end of a flow, so that the same flows yield the same file.
         let seconds = self.latest.as_nanos().div_ceil(1_000_000_000);
         out.extend((seconds as u32).to_be_bytes());
@@ -213,8 +216,8 @@ fn number(value: &Value<'_>) -> u64 {
 }
 
 /// Truncates a name to the maximum length.
-fn cut(name: &str) -> &str {
-    let end = (0..=NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+fn truncate(name: &str) -> &str {
+    let end = (0..=MAX_NAME_LEN).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     name.get(..end).unwrap_or(name)
 }
 

@@ -4,13 +4,13 @@
 //! The log of complete connections has all sets of columns except the advanced one, as `#15#` in
 //! its header declares; the log of incomplete ones has only the core set. Times are in
 //! milliseconds, except the duration of a UDP flow. A column without a value is 0, or `-` for text:
-//! [`Log::unknown`] lists these columns.
+//! [`Log::unknown_columns`] lists these columns.
 
 mod columns;
 
 use std::fmt::Write;
 
-use columns::{CORE, Cell, Column, FlowRow, TCP, UDP};
+use columns::{CORE, Column, Field, FlowRow, TCP, UDP};
 use manyways_record::table::Value;
 
 /// A log of Tstat.
@@ -46,7 +46,7 @@ impl Log {
 
     /// Returns the names of the columns for [`Log::line`], in order. Columns that the table lacks
     /// are absent values.
-    pub fn takes(self) -> &'static [&'static str] {
+    pub fn input_columns(self) -> &'static [&'static str] {
         FlowRow::COLUMNS
     }
 
@@ -74,12 +74,12 @@ impl Log {
             Self::UdpComplete => true,
         };
         if is_its {
-            for (place, column) in self.columns().enumerate() {
-                if place > 0 {
+            for (index, column) in self.columns().enumerate() {
+                if index > 0 {
                     out.push(' ');
                 }
-                let cell = column.value.map_or(Cell::Whole(0), |value| value(&flow));
-                write_cell(cell, is_anonymized, out);
+                let cell = column.value.map_or(Field::Integer(0), |value| value(&flow));
+                write_field(cell, is_anonymized, out);
             }
             out.push('\n');
         }
@@ -87,7 +87,7 @@ impl Log {
     }
 
     /// Returns the columns without a value, in order.
-    pub fn unknown(self) -> Vec<&'static str> {
+    pub fn unknown_columns(self) -> Vec<&'static str> {
         let is_unknown = |column: &&Column| column.value.is_none() || column.is_text_unknown;
         self.columns().filter(is_unknown).map(|column| column.name).collect()
     }
@@ -102,18 +102,18 @@ impl Log {
     }
 }
 
-fn write_cell(cell: Cell<'_>, is_anonymized: bool, out: &mut String) {
+fn write_field(cell: Field<'_>, is_anonymized: bool, out: &mut String) {
     let _ = match cell {
-        Cell::Whole(number) => write!(out, "{number}"),
+        Field::Integer(number) => write!(out, "{number}"),
         // Milliseconds with six decimals like a C double, from exact nanoseconds.
-        Cell::Millis(nanos) => write!(out, "{}.{:06}", nanos / 1_000_000, nanos % 1_000_000),
-        Cell::Seconds(nanos) => {
+        Field::Millis(nanos) => write!(out, "{}.{:06}", nanos / 1_000_000, nanos % 1_000_000),
+        Field::Seconds(nanos) => {
             write!(out, "{}.{:06}", nanos / 1_000_000_000, nanos / 1_000 % 1_000_000)
         }
-        Cell::IsAnonymized => write!(out, "{}", u8::from(is_anonymized)),
-        Cell::Text("") => write!(out, "-"),
+        Field::IsAnonymized => write!(out, "{}", u8::from(is_anonymized)),
+        Field::Text("") => write!(out, "-"),
         // A field ends at the next space.
-        Cell::Text(text) => {
+        Field::Text(text) => {
             out.extend(
                 text.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }),
             );

@@ -3,17 +3,19 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::words::{SIGNS, Word, is_part, words};
-use super::{Expression, FilterError, Order, PROTOCOLS, Problem, SCTP, TCP, Test, UDP, Way};
+use super::{
+    Comparison, Dir, Expression, FilterError, FilterErrorKind, PROTOCOLS, Primitive, SCTP, TCP, UDP,
+};
 use manyways_unit::Prefix;
 
 /// Maximum nesting of parentheses and `not`.
-const DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 /// Maximum number of tests of a filter.
-const TESTS: usize = 1_000;
-const LARGEST_VLAN: u32 = 4_095;
+const MAX_PRIMITIVES: usize = 1_000;
+const MAX_VLAN: u32 = 4_095;
 
 /// Keywords of pcap-filter(7) that are not supported.
-const NOT_READ: [&str; 27] = [
+const UNSUPPORTED: [&str; 27] = [
     "ether",
     "fddi",
     "tr",
@@ -73,7 +75,7 @@ const PORTS: [(&str, u16); 22] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Qualifiers {
     protocol: Option<Protocol>,
-    way: Option<Ends>,
+    dir: Option<DirQualifier>,
     kind: Option<Kind>,
 }
 
@@ -84,8 +86,8 @@ enum Protocol {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
-    One(Way),
+enum DirQualifier {
+    One(Dir),
     Both,
 }
 
@@ -105,9 +107,9 @@ struct Parser<'a> {
     /// Length of the text in bytes.
     end: usize,
     depth: usize,
-    tests: usize,
+    primitives: usize,
     /// Qualifiers of the previous value, which apply to a value without any.
-    before: Option<Qualifiers>,
+    previous: Option<Qualifiers>,
 }
 
 type Parsed<T = Expression> = Result<T, FilterError>;
@@ -116,28 +118,28 @@ pub(super) fn parse(text: &str) -> Parsed {
     let words = words(text);
     let end = text.len();
     if words.is_empty() {
-        return Err(FilterError { at: 0..end, problem: Problem::Empty });
+        return Err(FilterError { at: 0..end, kind: FilterErrorKind::Empty });
     }
-    let mut parser = Parser { words, next: 0, end, depth: 0, tests: 0, before: None };
+    let mut parser = Parser { words, next: 0, end, depth: 0, primitives: 0, previous: None };
     let expression = parser.expression()?;
     match parser.take() {
         None => Ok(expression),
         Some(word) => {
             let wanted = if word.text == ")" { "no parenthesis" } else { "and, or, or the end" };
-            Err(instead(&word, wanted))
+            Err(unexpected(&word, wanted))
         }
     }
 }
 
-fn wrong(word: &Word<'_>, problem: impl FnOnce(String) -> Problem) -> FilterError {
-    FilterError { at: word.at.clone(), problem: problem(word.text.to_owned()) }
+fn error_at(word: &Word<'_>, problem: impl FnOnce(String) -> FilterErrorKind) -> FilterError {
+    FilterError { at: word.at.clone(), kind: problem(word.text.to_owned()) }
 }
 
-fn instead(word: &Word<'_>, wanted: &'static str) -> FilterError {
-    wrong(word, |found| match found.chars().next() {
-        Some('[') => Problem::NotRead(found),
-        Some(first) if !is_part(first) && !is_sign(&found) => Problem::Character(first),
-        _ => Problem::Instead { found, wanted },
+fn unexpected(word: &Word<'_>, wanted: &'static str) -> FilterError {
+    error_at(word, |found| match found.chars().next() {
+        Some('[') => FilterErrorKind::Unsupported(found),
+        Some(first) if !is_part(first) && !is_sign(&found) => FilterErrorKind::Character(first),
+        _ => FilterErrorKind::Unexpected { found, wanted },
     })
 }
 
@@ -156,13 +158,13 @@ impl<'a> Parser<'a> {
         word
     }
 
-    fn need(&mut self, wanted: &'static str) -> Parsed<Word<'a>> {
+    fn expect_word(&mut self, wanted: &'static str) -> Parsed<Word<'a>> {
         let at = self.end..self.end;
-        self.take().ok_or(FilterError { at, problem: Problem::Ends(wanted) })
+        self.take().ok_or(FilterError { at, kind: FilterErrorKind::UnexpectedEnd(wanted) })
     }
 
     /// Consumes the next word if it is one of `words`.
-    fn takes(&mut self, words: &[&str]) -> bool {
+    fn accept(&mut self, words: &[&str]) -> bool {
         let is_one = self.peek().is_some_and(|word| words.contains(&word));
         self.next += usize::from(is_one);
         is_one
@@ -172,9 +174,9 @@ impl<'a> Parser<'a> {
     fn expression(&mut self) -> Parsed {
         let mut left = self.term()?;
         loop {
-            if self.takes(&["and", "&&"]) {
+            if self.accept(&["and", "&&"]) {
                 left = left.and(self.term()?);
-            } else if self.takes(&["or", "||"]) {
+            } else if self.accept(&["or", "||"]) {
                 left = left.or(self.term()?);
             } else {
                 return Ok(left);
@@ -183,11 +185,11 @@ impl<'a> Parser<'a> {
     }
 
     fn term(&mut self) -> Parsed {
-        let word = self.need("a test")?;
+        let word = self.expect_word("a test")?;
         self.depth += 1;
-        self.tests += 1;
-        if self.depth > DEPTH || self.tests > TESTS {
-            return Err(wrong(&word, |_| Problem::Large));
+        self.primitives += 1;
+        if self.depth > MAX_DEPTH || self.primitives > MAX_PRIMITIVES {
+            return Err(error_at(&word, |_| FilterErrorKind::TooLarge));
         }
         let term = match word.text {
             "not" | "!" => Expression::Not(Box::new(self.term()?)),
@@ -195,48 +197,48 @@ impl<'a> Parser<'a> {
                 let inner = self.expression()?;
                 match self.take() {
                     Some(close) if close.text == ")" => inner,
-                    Some(other) => return Err(instead(&other, "and, or, or a parenthesis")),
-                    None => return Err(wrong(&word, |_| Problem::Open)),
+                    Some(other) => return Err(unexpected(&other, "and, or, or a parenthesis")),
+                    None => return Err(error_at(&word, |_| FilterErrorKind::UnclosedParenthesis)),
                 }
             }
-            _ => self.test(word)?,
+            _ => self.primitive(word)?,
         };
         self.depth -= 1;
         Ok(term)
     }
 
     /// Parses a test that begins with `word`.
-    fn test(&mut self, word: Word<'a>) -> Parsed {
+    fn primitive(&mut self, word: Word<'a>) -> Parsed {
         let alone = match word.text {
-            "arp" => Some(Test::Arp),
-            "vlan" => Some(Test::Vlan(self.vlan()?)),
+            "arp" => Some(Primitive::Arp),
+            "vlan" => Some(Primitive::Vlan(self.vlan()?)),
             "len" => Some(self.length()?),
-            "less" => Some(Test::Length(Order::AtMost, self.number(u32::MAX)?)),
-            "greater" => Some(Test::Length(Order::AtLeast, self.number(u32::MAX)?)),
+            "less" => Some(Primitive::Length(Comparison::AtMost, self.number(u32::MAX)?)),
+            "greater" => Some(Primitive::Length(Comparison::AtLeast, self.number(u32::MAX)?)),
             _ => None,
         };
         if let Some(test) = alone {
-            self.before = None;
-            return Ok(Expression::Test(test));
+            self.previous = None;
+            return Ok(Expression::Primitive(test));
         }
-        if NOT_READ.contains(&word.text) {
-            return Err(wrong(&word, Problem::NotRead));
+        if UNSUPPORTED.contains(&word.text) {
+            return Err(error_at(&word, FilterErrorKind::Unsupported));
         }
         let mut qualifiers = Qualifiers { protocol: protocol(word.text), ..Qualifiers::default() };
         if qualifiers.protocol.is_some() {
             let words = ["src", "dst", "host", "net", "port", "portrange", "proto"];
             if !self.peek().is_some_and(|next| words.contains(&next)) {
-                return self.protocol_alone(&word, qualifiers.protocol);
+                return self.bare_protocol(&word, qualifiers.protocol);
             }
         } else {
             // The word is a qualifier or a value: parse it again.
             self.next -= 1;
         }
-        qualifiers.way = self.ends();
+        qualifiers.dir = self.dir_qualifier();
         qualifiers.kind = self.kind();
         if qualifiers == Qualifiers::default() {
             self.next += 1;
-            return self.value_alone(&word);
+            return self.bare_value(&word);
         }
         let wanted = match qualifiers.kind {
             None | Some(Kind::Host) => "an address",
@@ -245,67 +247,67 @@ impl<'a> Parser<'a> {
             Some(Kind::Ports) => "a range of ports",
             Some(Kind::Protocol) => "a protocol",
         };
-        self.before = Some(qualifiers);
+        self.previous = Some(qualifiers);
         if self.peek() == Some("(") {
             return self.term();
         }
-        let value = self.need(wanted)?;
+        let value = self.expect_word(wanted)?;
         if ["and", "or", "not", ")", "&&", "||", "!", "["].contains(&value.text) {
-            return Err(instead(&value, wanted));
+            return Err(unexpected(&value, wanted));
         }
         self.value(qualifiers, &value)
     }
 
-    fn protocol_alone(&mut self, word: &Word<'a>, protocol: Option<Protocol>) -> Parsed {
-        self.before = None;
+    fn bare_protocol(&mut self, word: &Word<'a>, protocol: Option<Protocol>) -> Parsed {
+        self.previous = None;
         match self.words.get(self.next) {
             Some(next) if next.text == "[" => {
                 let at = word.at.start..next.at.end;
-                let problem = Problem::NotRead(format!("{}[", word.text));
-                Err(FilterError { at, problem })
+                let problem = FilterErrorKind::Unsupported(format!("{}[", word.text));
+                Err(FilterError { at, kind: problem })
             }
-            _ => Ok(Expression::Test(match protocol {
-                Some(Protocol::Version(version)) => Test::Version(version),
-                Some(Protocol::Number(number)) => Test::Protocol(number),
-                None => return Err(wrong(word, Problem::Word)),
+            _ => Ok(Expression::Primitive(match protocol {
+                Some(Protocol::Version(version)) => Primitive::Version(version),
+                Some(Protocol::Number(number)) => Primitive::Protocol(number),
+                None => return Err(error_at(word, FilterErrorKind::Word)),
             })),
         }
     }
 
     /// Parses a value without qualifiers: an address, or a value of the previous kind.
-    fn value_alone(&mut self, word: &Word<'a>) -> Parsed {
+    fn bare_value(&mut self, word: &Word<'a>) -> Parsed {
         let is_address = word.text.contains(['.', ':', '/']) && !word.text.contains('\\');
-        match self.before {
+        match self.previous {
             Some(before) if is_value(word.text) => self.value(before, word),
             None if is_address && is_value(word.text) => {
                 let qualifiers = Qualifiers::default();
-                self.before = Some(qualifiers);
+                self.previous = Some(qualifiers);
                 self.value(qualifiers, word)
             }
             None if word.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => {
-                Err(wrong(word, Problem::Alone))
+                Err(error_at(word, FilterErrorKind::MissingQualifier))
             }
-            _ if PORTS.iter().any(|(name, _)| *name == word.text) => match self.before {
+            _ if PORTS.iter().any(|(name, _)| *name == word.text) => match self.previous {
                 Some(before) => self.value(before, word),
-                None => Err(wrong(word, Problem::Alone)),
+                None => Err(error_at(word, FilterErrorKind::MissingQualifier)),
             },
-            _ if !word.text.starts_with(char::is_alphanumeric) => Err(instead(word, "a test")),
-            _ => Err(wrong(word, Problem::Word)),
+            _ if !word.text.starts_with(char::is_alphanumeric) => Err(unexpected(word, "a test")),
+            _ => Err(error_at(word, FilterErrorKind::Word)),
         }
     }
 
-    fn ends(&mut self) -> Option<Ends> {
+    fn dir_qualifier(&mut self) -> Option<DirQualifier> {
         let (first, other) = match self.peek() {
-            Some("src") => (Way::Source, "dst"),
-            Some("dst") => (Way::Destination, "src"),
+            Some("src") => (Dir::Source, "dst"),
+            Some("dst") => (Dir::Destination, "src"),
             _ => return None,
         };
         self.next += 1;
         let second = self.words.get(self.next + 1).map(|word| word.text);
         let ends = match (self.peek(), second) {
-            (Some("or" | "||"), Some(second)) if second == other => Ends::One(Way::Either),
-            (Some("and" | "&&"), Some(second)) if second == other => Ends::Both,
-            _ => return Some(Ends::One(first)),
+            (Some("or" | "||"), Some(second)) if second == other => DirQualifier::One(Dir::Either),
+            (Some("and" | "&&"), Some(second)) if second == other => DirQualifier::Both,
+            _ => return Some(DirQualifier::One(first)),
         };
         self.next += 2;
         Some(ends)
@@ -325,9 +327,10 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, qualifiers: Qualifiers, word: &Word<'a>) -> Parsed {
-        let Qualifiers { protocol, way, kind } = qualifiers;
-        let contradiction = |what| wrong(word, |text| Problem::Contradiction(what, text));
-        let with: Box<dyn Fn(Way) -> Test> = match kind {
+        let Qualifiers { protocol, dir: way, kind } = qualifiers;
+        let contradiction =
+            |what| error_at(word, |text| FilterErrorKind::Contradiction(what, text));
+        let with: Box<dyn Fn(Dir) -> Primitive> = match kind {
             None | Some(Kind::Host | Kind::Net) => {
                 let prefix = self.prefix(kind, word)?;
                 let version = if prefix.address().is_ipv4() { 4 } else { 6 };
@@ -337,7 +340,7 @@ impl<'a> Parser<'a> {
                     let what = if said == 4 { "an IPv4 address" } else { "an IPv6 address" };
                     return Err(contradiction(what));
                 }
-                Box::new(move |way| Test::Address(way, prefix))
+                Box::new(move |direction| Primitive::Address(direction, prefix))
             }
             Some(Kind::Port | Kind::Ports) => {
                 if let Some(Protocol::Number(number)) = protocol
@@ -346,35 +349,38 @@ impl<'a> Parser<'a> {
                     return Err(contradiction("a port of a protocol without ports"));
                 }
                 let (first, last) = ports(kind, word)?;
-                Box::new(move |way| Test::Port(way, first, last))
+                Box::new(move |direction| Primitive::Port(direction, first, last))
             }
             Some(Kind::Protocol) => {
                 let name = word.text.strip_prefix('\\').unwrap_or(word.text);
                 let known = PROTOCOLS.iter().find(|(word, _)| *word == name).map(|(_, n)| *n);
                 let number = known.or_else(|| name.parse().ok());
                 let Some(number) = number.filter(|_| !name.starts_with('+')) else {
-                    return Err(wrong(word, Problem::Protocol));
+                    return Err(error_at(word, FilterErrorKind::Protocol));
                 };
                 if way.is_some() || matches!(protocol, Some(Protocol::Number(_))) {
                     return Err(contradiction("a protocol of one endpoint"));
                 }
-                Box::new(move |_| Test::Protocol(number))
+                Box::new(move |_| Primitive::Protocol(number))
             }
         };
         let test = match way {
-            None => Expression::Test(with(Way::Either)),
-            Some(Ends::One(way)) => Expression::Test(with(way)),
-            Some(Ends::Both) => {
-                Expression::Test(with(Way::Source)).and(Expression::Test(with(Way::Destination)))
-            }
+            None => Expression::Primitive(with(Dir::Either)),
+            Some(DirQualifier::One(way)) => Expression::Primitive(with(way)),
+            Some(DirQualifier::Both) => Expression::Primitive(with(Dir::Source))
+                .and(Expression::Primitive(with(Dir::Destination))),
         };
         Ok(match protocol {
             // The address implies its version.
             Some(Protocol::Version(_)) if matches!(kind, None | Some(Kind::Host | Kind::Net)) => {
                 test
             }
-            Some(Protocol::Version(version)) => Expression::Test(Test::Version(version)).and(test),
-            Some(Protocol::Number(number)) => Expression::Test(Test::Protocol(number)).and(test),
+            Some(Protocol::Version(version)) => {
+                Expression::Primitive(Primitive::Version(version)).and(test)
+            }
+            Some(Protocol::Number(number)) => {
+                Expression::Primitive(Primitive::Protocol(number)).and(test)
+            }
             None => test,
         })
     }
@@ -383,12 +389,14 @@ impl<'a> Parser<'a> {
         if let Ok(address) = word.text.parse::<IpAddr>() {
             let all = if address.is_ipv4() { 32 } else { 128 };
             let mut length = all;
-            if kind == Some(Kind::Net) && self.takes(&["mask"]) {
-                let mask = self.need("a mask")?;
-                length = mask_length(mask.text).ok_or_else(|| wrong(&mask, Problem::Mask))?;
+            if kind == Some(Kind::Net) && self.accept(&["mask"]) {
+                let mask = self.expect_word("a mask")?;
+                length =
+                    mask_length(mask.text).ok_or_else(|| error_at(&mask, FilterErrorKind::Mask))?;
             }
             // `Prefix::new` converts IPv4-mapped IPv6 addresses to IPv4.
-            return Prefix::new(address, length).ok_or_else(|| wrong(word, Problem::Beyond));
+            return Prefix::new(address, length)
+                .ok_or_else(|| error_at(word, FilterErrorKind::HostBits));
         }
         let (net, length) = match word.text.split_once('/') {
             Some((net, length)) => (net, Some(length)),
@@ -396,13 +404,16 @@ impl<'a> Parser<'a> {
         };
         if kind == Some(Kind::Host) {
             let is_net = length.is_some() && net.parse::<IpAddr>().is_ok();
-            return Err(wrong(word, if is_net { Problem::Length } else { Problem::Address }));
+            return Err(error_at(
+                word,
+                if is_net { FilterErrorKind::NetworkAsHost } else { FilterErrorKind::Address },
+            ));
         }
         let is_short = kind == Some(Kind::Net) || length.is_some();
         let address = net.parse::<IpAddr>().ok().map(|address| (address, None));
-        let address = address.or_else(|| short(net).filter(|_| is_short));
+        let address = address.or_else(|| partial_network(net).filter(|_| is_short));
         let Some((address, implied)) = address else {
-            return Err(wrong(word, Problem::Address));
+            return Err(error_at(word, FilterErrorKind::Address));
         };
         let length = match length {
             Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
@@ -413,32 +424,32 @@ impl<'a> Parser<'a> {
         };
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let Some(length) = length.filter(|length| *length <= bits) else {
-            let most = bits.into();
-            return Err(wrong(word, |found| Problem::Number { found, most }));
+            let max = bits.into();
+            return Err(error_at(word, |found| FilterErrorKind::Number { found, max }));
         };
-        Prefix::new(address, length).ok_or_else(|| wrong(word, Problem::Beyond))
+        Prefix::new(address, length).ok_or_else(|| error_at(word, FilterErrorKind::HostBits))
     }
 
-    fn number(&mut self, most: u32) -> Parsed<u32> {
-        let word = self.need("a number")?;
+    fn number(&mut self, max: u32) -> Parsed<u32> {
+        let word = self.expect_word("a number")?;
         let is_number = word.text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = word.text.parse().ok().filter(|number| is_number && *number <= most);
-        number.ok_or_else(|| wrong(&word, |found| Problem::Number { found, most }))
+        let number = word.text.parse().ok().filter(|number| is_number && *number <= max);
+        number.ok_or_else(|| error_at(&word, |found| FilterErrorKind::Number { found, max }))
     }
 
     fn vlan(&mut self) -> Parsed<Option<u16>> {
         if !self.peek().is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit())) {
             return Ok(None);
         }
-        Ok(u16::try_from(self.number(LARGEST_VLAN)?).ok())
+        Ok(u16::try_from(self.number(MAX_VLAN)?).ok())
     }
 
-    fn length(&mut self) -> Parsed<Test> {
+    fn length(&mut self) -> Parsed<Primitive> {
         const WANTED: &str = "one of < <= = != >= >";
-        let sign = self.need(WANTED)?;
-        let order = Order::ALL.iter().find(|(text, _)| *text == sign.text);
-        let (_, order) = order.ok_or_else(|| instead(&sign, WANTED))?;
-        Ok(Test::Length(*order, self.number(u32::MAX)?))
+        let sign = self.expect_word(WANTED)?;
+        let order = Comparison::ALL.iter().find(|(text, _)| *text == sign.text);
+        let (_, comparison) = order.ok_or_else(|| unexpected(&sign, WANTED))?;
+        Ok(Primitive::Length(*comparison, self.number(u32::MAX)?))
     }
 }
 
@@ -470,17 +481,21 @@ fn ports(kind: Option<Kind>, word: &Word<'_>) -> Parsed<(u16, u16)> {
         let found = port(word.text).map(|port| (port, port));
         let is_range =
             word.text.split_once('-').is_some_and(|(a, b)| port(a).is_some() && port(b).is_some());
-        return found
-            .ok_or_else(|| wrong(word, if is_range { Problem::Range } else { Problem::Port }));
+        return found.ok_or_else(|| {
+            error_at(
+                word,
+                if is_range { FilterErrorKind::RangeAsPort } else { FilterErrorKind::Port },
+            )
+        });
     }
     let both = word.text.split_once('-').and_then(|(one, other)| port(one).zip(port(other)));
     // libpcap accepts the two ports in either order.
     let both = both.map(|(one, other)| (one.min(other), one.max(other)));
-    both.ok_or_else(|| wrong(word, Problem::Ports))
+    both.ok_or_else(|| error_at(word, FilterErrorKind::PortRange))
 }
 
 /// Parses an IPv4 network with one to four octets. Returns the number of bits of these octets.
-fn short(text: &str) -> Option<(IpAddr, Option<u8>)> {
+fn partial_network(text: &str) -> Option<(IpAddr, Option<u8>)> {
     let mut octets = [0_u8; 4];
     let mut length = 0;
     for part in text.split('.') {

@@ -7,24 +7,24 @@ fn filter(text: &str) -> Filter {
 }
 
 /// The filter with all implied qualifiers.
-fn said(text: &str) -> String {
+fn displayed(text: &str) -> String {
     filter(text).to_string()
 }
 
 #[derive(Debug)]
 struct Sample {
-    datagram: Datagram<'static>,
+    datagram: IpPacket<'static>,
     frame: Vec<u8>,
     length: usize,
 }
 
 fn sample(from: &str, to: &str, protocol: u8, payload: &'static [u8]) -> Sample {
-    let datagram = Datagram {
+    let datagram = IpPacket {
         source: from.parse().unwrap(),
         destination: to.parse().unwrap(),
         protocol,
         payload,
-        carried: payload.len(),
+        payload_length: payload.len(),
         length: payload.len() + 20,
         fragment: None,
         ecn: 0,
@@ -149,12 +149,12 @@ fn what_is_no_ip_packet_is_matched_by_what_is_known_of_it() {
         length: 60,
         datagram: Err(opaque),
     };
-    let arp = candidate(Opaque::Protocol(0x0806));
+    let arp = candidate(SkipReason::Protocol(0x0806));
     for text in ["arp", "not ip", "not port 80", "len < 64", "not host 10.0.0.1"] {
         assert!(filter(text).matches(&arp), "{text}");
     }
     assert!(!filter("ip or ip6 or tcp or host 10.0.0.1 or net 0.0.0.0/0").matches(&arp));
-    assert!(!filter("arp").matches(&candidate(Opaque::Control)));
+    assert!(!filter("arp").matches(&candidate(SkipReason::Control)));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn and_and_or_bind_alike_and_a_value_alone_is_what_the_one_before_is() {
             assert!(text.parse::<Filter>().is_err(), "{text}");
             continue;
         }
-        assert_eq!(said(text), full);
+        assert_eq!(displayed(text), full);
         assert_eq!(filter(full), filter(text), "{text}");
     }
 }
@@ -235,7 +235,7 @@ fn an_error_says_where_and_what() {
         let error = text.parse::<Filter>().expect_err(text);
         assert!(error.to_string().contains(words), "{text}: {error}");
         assert_eq!(error.at, at, "{text}: {error}");
-        assert!(!error.problem.hint().is_empty());
+        assert!(!error.kind.hint().is_empty());
     }
 }
 
@@ -243,7 +243,7 @@ fn an_error_says_where_and_what() {
 fn what_is_too_large_is_refused() {
     let is_large = |text: String| {
         let error = text.parse::<Filter>().expect_err("it is too large");
-        assert_eq!(error.problem, Problem::Large);
+        assert_eq!(error.kind, FilterErrorKind::TooLarge);
     };
     is_large(format!("{}tcp{}", "(".repeat(5_000), ")".repeat(5_000)));
     is_large(format!("{}tcp", "not ".repeat(5_000)));
@@ -251,9 +251,9 @@ fn what_is_too_large_is_refused() {
     assert!(!filter(&format!("udp{}", " or udp".repeat(900))).to_string().is_empty());
 }
 
-fn tests() -> impl Strategy<Value = Test> {
-    let way = prop_oneof![Just(Way::Either), Just(Way::Source), Just(Way::Destination)];
-    let order = prop::sample::select(Order::ALL.map(|(_, order)| order).to_vec());
+fn primitives() -> impl Strategy<Value = Primitive> {
+    let way = prop_oneof![Just(Dir::Either), Just(Dir::Source), Just(Dir::Destination)];
+    let order = prop::sample::select(Comparison::ALL.map(|(_, comparison)| comparison).to_vec());
     // Few values, so that some of them match.
     let address = (0_u32..4, 28_u8..=32).prop_map(|(low, length)| {
         let bits = (0x0a00_0000 | low) & u32::MAX << (32 - length);
@@ -261,18 +261,23 @@ fn tests() -> impl Strategy<Value = Test> {
     });
     let port = (78_u16..82, 0_u16..3);
     prop_oneof![
-        (way.clone(), address).prop_map(|(way, prefix)| Test::Address(way, prefix)),
-        (way, port).prop_map(|(way, (first, more))| Test::Port(way, first, first + more)),
-        prop_oneof![Just(4), Just(6)].prop_map(Test::Version),
-        prop_oneof![Just(6), Just(17), Just(1), any::<u8>()].prop_map(Test::Protocol),
-        Just(Test::Arp),
-        prop::option::of(0_u16..10).prop_map(Test::Vlan),
-        (order, 58_u32..63).prop_map(|(order, length)| Test::Length(order, length)),
+        (way.clone(), address)
+            .prop_map(|(direction, prefix)| Primitive::Address(direction, prefix)),
+        (way, port).prop_map(|(direction, (first, more))| Primitive::Port(
+            direction,
+            first,
+            first + more
+        )),
+        prop_oneof![Just(4), Just(6)].prop_map(Primitive::Version),
+        prop_oneof![Just(6), Just(17), Just(1), any::<u8>()].prop_map(Primitive::Protocol),
+        Just(Primitive::Arp),
+        prop::option::of(0_u16..10).prop_map(Primitive::Vlan),
+        (order, 58_u32..63).prop_map(|(comparison, length)| Primitive::Length(comparison, length)),
     ]
 }
 
 fn expressions() -> impl Strategy<Value = Expression> {
-    tests().prop_map(Expression::Test).prop_recursive(6, 40, 2, |inner| {
+    primitives().prop_map(Expression::Primitive).prop_recursive(6, 40, 2, |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(one, other)| one.and(other)),
             (inner.clone(), inner.clone()).prop_map(|(one, other)| one.or(other)),
@@ -317,8 +322,8 @@ proptest! {
 
     #[test]
     fn either_end_is_one_of_both(port in 78_u16..82, sample in samples()) {
-        let of = |way| Expression::Test(Test::Port(way, port, port)).matches(&sample.candidate());
-        prop_assert_eq!(of(Way::Either), of(Way::Source) || of(Way::Destination));
+        let of = |direction| Expression::Primitive(Primitive::Port(direction, port, port)).matches(&sample.candidate());
+        prop_assert_eq!(of(Dir::Either), of(Dir::Source) || of(Dir::Destination));
     }
 
     #[test]

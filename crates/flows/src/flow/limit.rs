@@ -10,7 +10,7 @@ use manyways_unit::{Span, Time};
 
 /// A limit of a sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Limit {
+pub enum SenderLimit {
     /// No data to send, and no request of the peer.
     Application,
     /// A request of the peer, but no data to send yet.
@@ -21,7 +21,7 @@ pub enum Limit {
     /// Packet loss without a queue.
     Loss,
     /// Initial growth of the congestion window, or a response in flight.
-    StartUp,
+    SlowStart,
 }
 
 /// Time of each limit. The sum is exact up to two years, and each value is exact while none exceeds
@@ -32,17 +32,17 @@ pub struct LimitedBy {
     units: [u32; 6],
     shift: u8,
     /// Remainder below a unit, which the next span receives, whatever its limit.
-    rest: [u8; 3],
+    remainder: [u8; 3],
 }
 
 /// Maximum shift: a remainder must fit in `rest`.
-const COARSEST: u8 = 24;
+const MAX_SHIFT: u8 = 24;
 
 /// State of the sender when a new segment passes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct Snapshot {
     /// Whether the sender had sent all its data before this segment.
-    pub was_dry: bool,
+    pub was_app_limited: bool,
     /// Whether the receive window was closed since the previous segment.
     pub was_blocked: bool,
     /// Whether the sender is in loss recovery.
@@ -50,38 +50,38 @@ pub(super) struct Moment {
     /// Bytes in flight, including this segment.
     pub in_flight: u32,
     /// Space left in the receive window after this segment, as known to the sender.
-    pub left: Option<u64>,
+    pub window_left: Option<u64>,
     /// Latest round-trip time, minimum one, and minimum of the part beyond the capture point.
-    pub trip: Option<Span>,
-    pub least: Option<Span>,
-    pub far: Option<Span>,
+    pub latest_rtt: Option<Span>,
+    pub min_rtt: Option<Span>,
+    pub min_sender_rtt: Option<Span>,
     pub mss: u32,
 }
 
 /// Attributes each gap to a limit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Judge {
+pub(super) struct LimitClassifier {
     limited_by: LimitedBy,
     /// Time of the previous segment, whether it was in loss recovery, and whether the window had no
     /// space for another one.
-    before: Option<Time>,
+    last_segment: Option<Time>,
     was_recovering: bool,
-    had_no_room: bool,
+    was_window_full: bool,
     /// Time of the peer's first data since then.
-    asked: Option<Time>,
+    requested_at: Option<Time>,
     /// Whether the initial growth of the window is over.
-    has_grown: bool,
-    growth: Growth,
+    left_slow_start: bool,
+    growth: WindowGrowth,
     loss: Option<Loss>,
 }
 
 /// Initial growth of the window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Growth {
+struct WindowGrowth {
     /// Start of this round trip, and the maximum in flight in it and in the previous one.
-    since: Option<Time>,
-    most: u32,
-    before: u32,
+    round_start: Option<Time>,
+    max_in_flight: u32,
+    previous_max: u32,
 }
 
 /// The latest loss.
@@ -90,14 +90,14 @@ struct Loss {
     had_queue: bool,
 }
 
-impl Limit {
+impl SenderLimit {
     pub const ALL: [Self; 6] = [
         Self::Application,
         Self::Think,
         Self::ReceiverWindow,
         Self::Congestion,
         Self::Loss,
-        Self::StartUp,
+        Self::SlowStart,
     ];
 
     /// Returns the name of the table columns.
@@ -108,41 +108,41 @@ impl Limit {
             Self::ReceiverWindow => "receiver_window",
             Self::Congestion => "congestion",
             Self::Loss => "loss",
-            Self::StartUp => "start_up",
+            Self::SlowStart => "slow_start",
         }
     }
 }
 
 impl LimitedBy {
     /// Time of one limit.
-    pub fn span(&self, limit: Limit) -> Span {
+    pub fn span(&self, limit: SenderLimit) -> Span {
         Span::from_nanos(u64::from(self.units[limit as usize]) << self.shift)
     }
 
     /// Sum over all limits.
-    pub fn all(&self) -> Span {
+    pub fn total(&self) -> Span {
         let units: u64 = self.units.iter().copied().map(u64::from).sum();
-        Span::from_nanos((units << self.shift) + self.rest())
+        Span::from_nanos((units << self.shift) + self.remainder())
     }
 
     /// Share of a limit in the sum, 0 to 1; 0 if the sum is zero.
-    pub fn share(&self, limit: Limit) -> f64 {
-        let all = self.all();
+    pub fn share(&self, limit: SenderLimit) -> f64 {
+        let all = self.total();
         if all.is_zero() { 0.0 } else { self.span(limit).as_secs_f64() / all.as_secs_f64() }
     }
 
     /// Adds a time to a limit.
     #[inline]
-    pub fn add(&mut self, limit: Limit, span: Span) {
-        let mut nanos = span.as_nanos().saturating_add(self.rest());
+    pub fn add(&mut self, limit: SenderLimit, span: Span) {
+        let mut nanos = span.as_nanos().saturating_add(self.remainder());
         loop {
             let units = nanos >> self.shift;
             let before = self.units[limit as usize];
             let sum = u32::try_from(units).ok().and_then(|units| before.checked_add(units));
-            if let Some(sum) = sum.or((self.shift == COARSEST).then_some(u32::MAX)) {
+            if let Some(sum) = sum.or((self.shift == MAX_SHIFT).then_some(u32::MAX)) {
                 self.units[limit as usize] = sum;
                 let [rest @ .., _] = ((nanos - (units << self.shift)) as u32).to_le_bytes();
-                self.rest = rest;
+                self.remainder = rest;
                 return;
             }
             for units in &mut self.units {
@@ -153,106 +153,109 @@ impl LimitedBy {
         }
     }
 
-    fn rest(&self) -> u64 {
-        let [low, middle, high] = self.rest;
+    fn remainder(&self) -> u64 {
+        let [low, middle, high] = self.remainder;
         u32::from_le_bytes([low, middle, high, 0]).into()
     }
 }
 
-impl Judge {
+impl LimitClassifier {
     pub(super) fn limited_by(&self) -> &LimitedBy {
         &self.limited_by
     }
 
     /// Starts the measurement at the end of the handshake.
-    pub(super) fn begins(&mut self, now: Time) {
-        self.before = self.before.or(Some(now));
+    pub(super) fn start(&mut self, now: Time) {
+        self.last_segment = self.last_segment.or(Some(now));
     }
 
     /// Handles data of the peer, which may be a request.
-    pub(super) fn asked(&mut self, now: Time) {
-        self.asked = Some(now);
+    pub(super) fn on_request(&mut self, now: Time) {
+        self.requested_at = Some(now);
     }
 
     /// Handles a loss that the sender noticed.
-    pub(super) fn lost(&mut self, trip: Option<Span>, least: Option<Span>) {
-        self.has_grown = true;
-        self.loss = Some(Loss { had_queue: has_queue(trip, least) });
+    pub(super) fn on_loss(&mut self, rtt: Option<Span>, min: Option<Span>) {
+        self.left_slow_start = true;
+        self.loss = Some(Loss { had_queue: has_queue(rtt, min) });
     }
 
     /// Handles new bytes of the sender.
-    pub(super) fn sent(&mut self, now: Time, moment: Moment) {
-        if let Some(before) = self.before {
-            self.judge(now, before, &moment);
+    pub(super) fn on_segment(&mut self, now: Time, snapshot: Snapshot) {
+        if let Some(before) = self.last_segment {
+            self.classify(now, before, &snapshot);
         }
-        let trip = moment.trip.filter(|_| !self.has_grown);
-        self.has_grown |= self.growth.is_over(now, trip, moment.in_flight);
-        self.before = Some(now);
-        self.was_recovering = moment.is_recovering;
-        self.had_no_room = moment.left.is_some_and(|left| left < moment.mss.into());
-        self.asked = None;
+        let rtt = snapshot.latest_rtt.filter(|_| !self.left_slow_start);
+        self.left_slow_start |= self.growth.on_segment(now, rtt, snapshot.in_flight);
+        self.last_segment = Some(now);
+        self.was_recovering = snapshot.is_recovering;
+        self.was_window_full =
+            snapshot.window_left.is_some_and(|remaining| remaining < snapshot.mss.into());
+        self.requested_at = None;
     }
 
-    fn judge(&mut self, now: Time, before: Time, moment: &Moment) {
+    fn classify(&mut self, now: Time, before: Time, snapshot: &Snapshot) {
         let gap = now.since(before);
-        if !moment.was_dry {
-            let limit = self.by_network(moment);
+        if !snapshot.was_app_limited {
+            let limit = self.network_limit(snapshot);
             self.limited_by.add(limit, gap);
             return;
         }
-        let Some(asked) = self.asked else {
-            self.limited_by.add(Limit::Application, gap);
+        let Some(asked) = self.requested_at else {
+            self.limited_by.add(SenderLimit::Application, gap);
             return;
         };
-        self.limited_by.add(Limit::Application, asked.since(before));
+        self.limited_by.add(SenderLimit::Application, asked.since(before));
         // The travel times of request and response are not think time.
         let waited = now.since(asked);
-        let way = moment.far.unwrap_or_default().min(waited);
-        self.limited_by.add(Limit::StartUp, way);
-        self.limited_by.add(Limit::Think, waited.saturating_sub(way));
+        let way = snapshot.min_sender_rtt.unwrap_or_default().min(waited);
+        self.limited_by.add(SenderLimit::SlowStart, way);
+        self.limited_by.add(SenderLimit::Think, waited.saturating_sub(way));
     }
 
-    fn by_network(&self, moment: &Moment) -> Limit {
-        let is_queued = has_queue(moment.trip, moment.least);
-        if self.was_recovering || moment.is_recovering {
+    fn network_limit(&self, snapshot: &Snapshot) -> SenderLimit {
+        let is_queued = has_queue(snapshot.latest_rtt, snapshot.min_rtt);
+        if self.was_recovering || snapshot.is_recovering {
             return match self.loss {
-                Some(Loss { had_queue: true }) => Limit::Congestion,
-                _ => Limit::Loss,
+                Some(Loss { had_queue: true }) => SenderLimit::Congestion,
+                _ => SenderLimit::Loss,
             };
         }
-        if self.had_no_room || moment.was_blocked {
-            return Limit::ReceiverWindow;
+        if self.was_window_full || snapshot.was_blocked {
+            return SenderLimit::ReceiverWindow;
         }
-        match (is_queued, self.has_grown, self.loss) {
-            (_, false, _) => Limit::StartUp,
-            (false, true, Some(Loss { had_queue: false })) => Limit::Loss,
-            _ => Limit::Congestion,
+        match (is_queued, self.left_slow_start, self.loss) {
+            (_, false, _) => SenderLimit::SlowStart,
+            (false, true, Some(Loss { had_queue: false })) => SenderLimit::Loss,
+            _ => SenderLimit::Congestion,
         }
     }
 }
 
-impl Growth {
+impl WindowGrowth {
     /// Handles a segment. Returns true if the last round trip carried less than 25 % more than the
     /// previous one. Requires a known round-trip time.
-    fn is_over(&mut self, now: Time, trip: Option<Span>, in_flight: u32) -> bool {
-        let since = *self.since.get_or_insert(now);
-        let is_next = trip.is_some_and(|trip| now.since(since) >= trip);
-        let is_over =
-            is_next && self.before > 0 && self.most < self.before.saturating_add(self.before / 4);
+    fn on_segment(&mut self, now: Time, rtt: Option<Span>, in_flight: u32) -> bool {
+        let since = *self.round_start.get_or_insert(now);
+        let is_next = rtt.is_some_and(|rtt| now.since(since) >= rtt);
+        let is_over = is_next
+            && self.previous_max > 0
+            && self.max_in_flight < self.previous_max.saturating_add(self.previous_max / 4);
         if is_next {
-            (self.before, self.most, self.since) = (self.most, 0, Some(now));
+            (self.previous_max, self.max_in_flight, self.round_start) =
+                (self.max_in_flight, 0, Some(now));
         }
-        self.most = self.most.max(in_flight);
+        self.max_in_flight = self.max_in_flight.max(in_flight);
         is_over
     }
 }
 
 /// Whether the round-trip time exceeds the minimum by at least 25 % and by at least 5 ms, which
 /// shows a queue.
-fn has_queue(trip: Option<Span>, least: Option<Span>) -> bool {
-    trip.zip(least).is_some_and(|(trip, least)| {
-        let more = Span::from_nanos(least.as_nanos() / 4).max(Span::from_millis(5));
-        trip > least + more
+fn has_queue(rtt: Option<Span>, min: Option<Span>) -> bool {
+    rtt.zip(min).is_some_and(|(rtt, min)| {
+        let more = Span::from_nanos(min.as_nanos() / 4).max(Span::from_millis(5));
+        rtt > min + more
     })
 }
 
@@ -270,13 +273,13 @@ mod tests {
             let (mut limited_by, mut spans_of) = (LimitedBy::default(), [0_u64; 6]);
             for (limit, nanos, less) in spans {
                 let nanos = nanos >> less;
-                limited_by.add(Limit::ALL[limit], Span::from_nanos(nanos));
+                limited_by.add(SenderLimit::ALL[limit], Span::from_nanos(nanos));
                 spans_of[limit] += nanos;
             }
             let all: u64 = spans_of.iter().sum();
-            prop_assert_eq!(limited_by.all(), Span::from_nanos(all));
+            prop_assert_eq!(limited_by.total(), Span::from_nanos(all));
             let error = if all < 1 << 32 { 0 } else { 200 * (all >> 31) };
-            for (limit, nanos) in Limit::ALL.into_iter().zip(spans_of) {
+            for (limit, nanos) in SenderLimit::ALL.into_iter().zip(spans_of) {
                 prop_assert!(limited_by.span(limit).as_nanos().abs_diff(nanos) <= error);
             }
         }
@@ -285,10 +288,10 @@ mod tests {
     #[test]
     fn what_is_endless_is_no_more_than_two_years() {
         let mut limited_by = LimitedBy::default();
-        limited_by.add(Limit::Think, Span::MAX);
-        limited_by.add(Limit::Think, Span::MAX);
+        limited_by.add(SenderLimit::Think, Span::MAX);
+        limited_by.add(SenderLimit::Think, Span::MAX);
         let year = Span::from_secs(365 * 86_400);
-        assert!(limited_by.span(Limit::Think) > year + year);
-        assert!(limited_by.share(Limit::Think) > 0.999);
+        assert!(limited_by.span(SenderLimit::Think) > year + year);
+        assert!(limited_by.share(SenderLimit::Think) > 0.999);
     }
 }

@@ -58,7 +58,7 @@ impl<T> Queue<T> {
     pub(super) fn push_back(&mut self, one: T) {
         match self {
             Self::Many(all) => all.push_back(one),
-            _ => *self = self.with(one, false),
+            _ => *self = self.extended(one, false),
         }
     }
 
@@ -83,7 +83,7 @@ impl<T> Queue<T> {
     pub(super) fn insert(&mut self, index: usize, one: T) {
         match self {
             Self::Many(all) => all.insert(index.min(all.len()), one),
-            _ => *self = self.with(one, index == 0),
+            _ => *self = self.extended(one, index == 0),
         }
     }
 
@@ -116,7 +116,7 @@ impl<T> Queue<T> {
     }
 
     /// Returns a queue of at most one element with another one.
-    fn with(&mut self, one: T, is_first: bool) -> Self {
+    fn extended(&mut self, one: T, is_first: bool) -> Self {
         match mem::take(self) {
             Self::One(other) => {
                 let mut all = VecDeque::with_capacity(4);
@@ -137,16 +137,16 @@ mod tests {
         #[test]
         fn it_does_what_a_deque_does(steps in prop::collection::vec((0_u8..5, 0_usize..5), 0..60)) {
             let (mut queue, mut deque) = (Queue::default(), VecDeque::new());
-            for (number, (what, place)) in steps.into_iter().enumerate() {
-                let place = place.min(deque.len());
+            for (number, (what, index)) in steps.into_iter().enumerate() {
+                let index = index.min(deque.len());
                 match what {
                     0 | 1 => {
                         queue.push_back(number);
                         deque.push_back(number);
                     }
                     2 => {
-                        queue.insert(place, number);
-                        deque.insert(place, number);
+                        queue.insert(index, number);
+                        deque.insert(index, number);
                     }
                     3 => prop_assert_eq!(queue.pop_front(), deque.pop_front()),
                     _ => {

@@ -1,7 +1,7 @@
 //! Storage for many large values by index.
 
 /// Size of a part in bytes; a power of two, because allocators round up.
-const PART: usize = 1 << 18;
+const PART_BYTES: usize = 1 << 18;
 
 /// Values by index. They are stored in large parts without the rounding of an allocation per value,
 /// and they never move, while a single vector would be copied to grow.
@@ -19,39 +19,39 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Values per part.
-    const EACH: usize =
-        if size_of::<Option<T>>() < PART { PART / size_of::<Option<T>>() } else { 1 };
+    const VALUES_PER_PART: usize =
+        if size_of::<Option<T>>() < PART_BYTES { PART_BYTES / size_of::<Option<T>>() } else { 1 };
 
     /// Stores a value. Returns its index.
     pub(super) fn insert(&mut self, thing: T) -> u32 {
-        if let Some(place) = self.free.pop() {
-            if let Some(slot) = self.slot(place) {
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.slot(index) {
                 *slot = Some(thing);
             }
-            return place;
+            return index;
         }
-        if self.parts.last().is_none_or(|part| part.len() == Self::EACH) {
-            self.parts.push(Vec::with_capacity(Self::EACH));
+        if self.parts.last().is_none_or(|part| part.len() == Self::VALUES_PER_PART) {
+            self.parts.push(Vec::with_capacity(Self::VALUES_PER_PART));
         }
-        let before = (self.parts.len() - 1) * Self::EACH;
+        let before = (self.parts.len() - 1) * Self::VALUES_PER_PART;
         let Some(part) = self.parts.last_mut() else { return 0 };
         part.push(Some(thing));
         (before + part.len() - 1) as u32
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<&T> {
-        let place = place as usize;
-        self.parts.get(place / Self::EACH)?.get(place % Self::EACH)?.as_ref()
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        let index = index as usize;
+        self.parts.get(index / Self::VALUES_PER_PART)?.get(index % Self::VALUES_PER_PART)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
-        self.slot(place)?.as_mut()
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slot(index)?.as_mut()
     }
 
     /// Removes a value and frees its index.
-    pub(super) fn take(&mut self, place: u32) -> Option<T> {
-        let thing = self.slot(place)?.take()?;
-        self.free.push(place);
+    pub(super) fn take(&mut self, index: u32) -> Option<T> {
+        let thing = self.slot(index)?.take()?;
+        self.free.push(index);
         Some(thing)
     }
 
@@ -59,18 +59,18 @@ impl<T> Slab<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let places = 0_u32..;
         let all = places.zip(self.parts.iter().flatten());
-        all.filter_map(|(place, thing)| Some((place, thing.as_ref()?)))
+        all.filter_map(|(index, thing)| Some((index, thing.as_ref()?)))
     }
 
     /// Number of indices in use or free.
     #[cfg(test)]
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn slot_count(&self) -> usize {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    fn slot(&mut self, place: u32) -> Option<&mut Option<T>> {
-        let place = place as usize;
-        self.parts.get_mut(place / Self::EACH)?.get_mut(place % Self::EACH)
+    fn slot(&mut self, index: u32) -> Option<&mut Option<T>> {
+        let index = index as usize;
+        self.parts.get_mut(index / Self::VALUES_PER_PART)?.get_mut(index % Self::VALUES_PER_PART)
     }
 }
 
@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(slab.iter().nth(511), Some((513, &513)));
         assert_eq!((slab.insert(7), slab.insert(8), slab.insert(9)), (512, 511, 1_200));
         *slab.get_mut(512).unwrap() += 5;
-        assert_eq!((slab.get(512), slab.places()), (Some(&12), 1_201));
+        assert_eq!((slab.get(512), slab.slot_count()), (Some(&12), 1_201));
     }
 }

@@ -2,36 +2,36 @@
 //! the capture point, and round-trip times.
 //!
 //! Offsets have 64 bits: the 32-bit sequence numbers are unwrapped near the latest ones. Up to
-//! [`OUTSTANDING`] unacknowledged segments are stored, and up to [`HOLES`] gaps that may still be
-//! filled.
+//! [`MAX_UNACKED_SEGMENTS`] unacknowledged segments are stored, and up to [`MAX_HOLES`] gaps that
+//! may still be filled.
 
-mod again;
+mod retransmission;
 #[cfg(test)]
 mod tests;
 
 use manyways_unit::{Span, Time};
 
-pub use self::again::Again;
-use self::again::{Cause, Resent};
-use super::place::Place;
+pub use self::retransmission::Retransmissions;
+use self::retransmission::{Cause, PendingRetransmission};
+use super::offset::Offset;
 use super::queue::Queue;
 use manyways_unit::Samples;
 use manyways_wire::tcp::{Flags, Segment, Seq};
 
 /// Maximum number of stored unacknowledged segments; the oldest are discarded.
-pub const OUTSTANDING: usize = 2_048;
+pub const MAX_UNACKED_SEGMENTS: usize = 2_048;
 /// Maximum number of stored gaps.
-pub const HOLES: usize = 64;
+pub const MAX_HOLES: usize = 64;
 /// Maximum number of bytes in flight (RFC 7323, 2.3).
-const LARGEST_WINDOW: u64 = 1 << 30;
+const MAX_WINDOW: u64 = 1 << 30;
 /// Assumed segment size until it is known.
-const USUAL_MSS: u32 = 1_460;
+const ASSUMED_MSS: u32 = 1_460;
 /// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
 /// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more).
-const HELD_BACK: Span = Span::from_millis(35);
+const DELAYED_ACK_MARGIN: Span = Span::from_millis(35);
 
 /// Returns the first offset of a stream: far enough from 0 for segments that arrive late.
-fn beginning(first: Seq) -> u64 {
+fn start_offset(first: Seq) -> u64 {
     (1 << 32) + u64::from(first.0)
 }
 
@@ -41,64 +41,64 @@ pub struct Stream {
     /// Sequence number of the first byte; of the SYN, if captured.
     first: Seq,
     /// Offset after the last captured byte.
-    top: u64,
+    captured_end: u64,
     /// Cumulative acknowledgment of the peer.
     acked: u64,
     /// Limit of the peer's receive window.
-    granted: Option<Place>,
-    sent: Queue<Sent>,
+    window_limit: Option<Offset>,
+    sent: Queue<SentSegment>,
     /// Time of the latest segment that is acknowledged as a whole.
-    heard: Time,
+    last_acked_time: Time,
     /// Consecutive duplicate ACKs while bytes are in flight.
-    repeats: u32,
+    dup_acks: u32,
     /// Bytes beyond [`Self::acked`] in the latest SACK of the peer.
-    sacked: u32,
+    sacked_bytes: u32,
     /// `None` while no byte is missing or repeated, as in most streams.
-    trouble: Option<Box<Trouble>>,
+    loss: Option<Box<LossStats>>,
     mss: u32,
     has_syn: bool,
-    fin: Option<Place>,
+    fin: Option<Offset>,
     /// Whether the latest segment was not full and no data waited after it.
-    is_dry: bool,
+    is_app_limited: bool,
     /// Latest TSval of the sender.
-    latest: u32,
-    has_stamp: bool,
-    counted: Counted,
+    last_tsval: u32,
+    has_tsval: bool,
+    basic_counts: BasicCounts,
     /// From the capture point to the peer and back.
-    near: Samples,
+    receiver_rtt: Samples,
     /// Minimum from the capture point to the sender and back; zero if unknown.
-    far: Span,
+    min_sender_rtt: Span,
 }
 
 /// Counters that each stream needs: see [`Counts`].
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct BasicCounts {
     bytes: u64,
     segments: u32,
     data_segments: u32,
-    most_in_flight: u32,
-    held_back: u32,
+    max_in_flight: u32,
+    delayed_acks: u32,
 }
 
 /// State of a stream with missing or repeated bytes.
 #[derive(Clone, Debug, Default)]
-struct Trouble {
+struct LossStats {
     holes: Vec<Hole>,
     /// Bytes that had been sent but not captured when an ACK of the same endpoint passed.
-    said: Option<Hole>,
-    resent: Vec<Resent>,
+    uncaptured_before_ack: Option<Hole>,
+    pending: Vec<PendingRetransmission>,
     /// Offset whose acknowledgment ends the recovery.
-    recovers_to: u64,
+    recovery_end: u64,
     /// How the sender detected the loss.
     recovery: Option<Cause>,
-    again: Again,
+    retransmissions: Retransmissions,
     reordered: u32,
     duplicated: u32,
     lost_before: u32,
-    lost_behind: u32,
+    lost_after: u32,
     keep_alives: u32,
     window_probes: u32,
-    unseen: u64,
+    uncaptured: u64,
 }
 
 /// Counters of a stream.
@@ -111,7 +111,7 @@ pub struct Counts {
     /// Segments with data; a merged segment counts as its original segments.
     pub data_segments: u64,
     /// Retransmitted segments, by cause.
-    pub again: Again,
+    pub retransmissions: Retransmissions,
     /// Reordered segments.
     pub reordered: u32,
     /// Packets that the network duplicated.
@@ -119,42 +119,42 @@ pub struct Counts {
     /// Segments lost between the sender and the capture point.
     pub lost_before: u32,
     /// Segments lost between the capture point and the receiver.
-    pub lost_behind: u32,
+    pub lost_after: u32,
     /// Acknowledged bytes that are not in the capture.
-    pub unseen: u64,
+    pub uncaptured: u64,
     /// Keep-alive probes.
     pub keep_alives: u32,
     /// Bytes of zero-window probes.
     pub window_probes: u32,
     /// Maximum number of bytes in flight.
-    pub most_in_flight: u32,
+    pub max_in_flight: u32,
     /// ACKs of the peer that were probably delayed.
-    pub held_back: u32,
+    pub delayed_acks: u32,
 }
 
 /// A sent segment; compact, because many are stored.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentSegment {
     /// Time of its last copy.
     at: Time,
     /// Lower 32 bits of the offsets, which are near the current ones.
     begin: u32,
     end: u32,
-    stamp: u32,
-    has_stamp: bool,
+    tsval: u32,
+    has_tsval: bool,
     /// Number of copies.
     copies: u8,
     /// IP identification of its packet; 0 if not usable.
-    packet: u16,
+    ip_id: u16,
 }
 
 /// Fields that distinguish copies of a segment.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct CopyId {
     /// TSval of the sender.
-    stamp: Option<u32>,
-    /// See [`Segment::packet`].
-    packet: u16,
+    tsval: Option<u32>,
+    /// See [`Segment::ip_id`].
+    ip_id: u16,
 }
 
 /// Skipped bytes.
@@ -164,19 +164,19 @@ struct Hole {
     end: u64,
     since: Time,
     /// TSval of the segment that skipped them.
-    stamp: Option<u32>,
+    tsval: Option<u32>,
 }
 
 /// Result of handling a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SegmentOutcome {
     /// Whether it has new bytes, after all captured ones.
     pub is_new: bool,
     /// Whether it has bytes that were captured or skipped.
-    pub is_again: bool,
+    pub is_retransmission: bool,
     /// Whether the sender had sent all its data before: the segment waited for data, not for
     /// permission.
-    pub was_dry: bool,
+    pub was_app_limited: bool,
     /// Bytes in flight before it.
     pub in_flight: u64,
     /// Offset of its first byte.
@@ -187,49 +187,49 @@ pub struct Seen {
 
 /// Result of handling an ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Acked {
+pub struct AckOutcome {
     /// Newly acknowledged bytes.
     pub bytes: u64,
     /// Offset up to which all bytes are acknowledged.
-    pub to: u64,
+    pub acked_to: u64,
     /// Limit of the receive window, as an offset.
-    pub granted: u64,
+    pub window_limit: u64,
     /// Whether the sender had no more data, as far as captured.
-    pub is_dry: bool,
+    pub is_app_limited: bool,
     /// Time from the capture of the last acknowledged segment to this ACK. `None` if unknown.
-    pub near: Option<Span>,
+    pub receiver_rtt: Option<Span>,
 }
 
-impl Trouble {
-    fn skips(&mut self, hole: Hole) {
-        while self.holes.len() >= HOLES {
+impl LossStats {
+    fn add_hole(&mut self, hole: Hole) {
+        while self.holes.len() >= MAX_HOLES {
             self.holes.remove(0);
         }
         self.holes.push(hole);
     }
 }
 
-impl Sent {
-    fn new(at: Time, begin: u64, end: u64, mark: Mark, copies: u8) -> Self {
-        let Mark { stamp, packet } = mark;
+impl SentSegment {
+    fn new(at: Time, begin: u64, end: u64, mark: CopyId, copies: u8) -> Self {
+        let CopyId { tsval: stamp, ip_id: packet } = mark;
         Self {
             at,
             begin: begin as u32,
             end: end as u32,
-            stamp: stamp.unwrap_or(0),
-            has_stamp: stamp.is_some(),
+            tsval: stamp.unwrap_or(0),
+            has_tsval: stamp.is_some(),
             copies,
-            packet,
+            ip_id: packet,
         }
     }
 
-    fn stamp(&self) -> Option<u32> {
-        self.has_stamp.then_some(self.stamp)
+    fn tsval(&self) -> Option<u32> {
+        self.has_tsval.then_some(self.tsval)
     }
 
     /// Returns the start and end offset, in a stream that has reached `top`.
-    fn places(&self, top: u64) -> (u64, u64) {
-        let begin = Seq(self.begin).unwrap(top);
+    fn offsets(&self, top: u64) -> (u64, u64) {
+        let begin = Seq(self.begin).to_offset(top);
         (begin, begin + u64::from(self.end.wrapping_sub(self.begin)))
     }
 }
@@ -237,26 +237,26 @@ impl Sent {
 impl Stream {
     /// Creates a stream with its first segment.
     pub fn new(segment: &Segment<'_>) -> Self {
-        let first = beginning(segment.seq);
+        let first = start_offset(segment.seq);
         Self {
             first: segment.seq,
-            top: first,
+            captured_end: first,
             acked: first,
-            heard: Time::ZERO,
-            granted: None,
+            last_acked_time: Time::ZERO,
+            window_limit: None,
             sent: Queue::default(),
-            repeats: 0,
-            sacked: 0,
-            trouble: None,
-            mss: USUAL_MSS,
+            dup_acks: 0,
+            sacked_bytes: 0,
+            loss: None,
+            mss: ASSUMED_MSS,
             has_syn: segment.flags.has(Flags::SYN),
             fin: None,
-            is_dry: true,
-            latest: 0,
-            has_stamp: false,
-            counted: Counted::default(),
-            near: Samples::default(),
-            far: Span::ZERO,
+            is_app_limited: true,
+            last_tsval: 0,
+            has_tsval: false,
+            basic_counts: BasicCounts::default(),
+            receiver_rtt: Samples::default(),
+            min_sender_rtt: Span::ZERO,
         }
     }
 
@@ -267,81 +267,89 @@ impl Stream {
 
     /// Returns the counters.
     pub fn counts(&self) -> Counts {
-        let Counted { bytes, segments, data_segments, most_in_flight, held_back } = self.counted;
+        let BasicCounts {
+            bytes,
+            segments,
+            data_segments,
+            max_in_flight: most_in_flight,
+            delayed_acks: held_back,
+        } = self.basic_counts;
         let all = Counts {
             segments: segments.into(),
             bytes,
             data_segments: data_segments.into(),
-            most_in_flight,
-            held_back,
+            max_in_flight: most_in_flight,
+            delayed_acks: held_back,
             ..Counts::default()
         };
-        let Some(trouble) = &self.trouble else { return all };
+        let Some(loss) = &self.loss else { return all };
         Counts {
-            again: trouble.again,
-            reordered: trouble.reordered,
-            duplicated: trouble.duplicated,
-            lost_before: trouble.lost_before,
-            lost_behind: trouble.lost_behind,
-            unseen: trouble.unseen,
-            keep_alives: trouble.keep_alives,
-            window_probes: trouble.window_probes,
+            retransmissions: loss.retransmissions,
+            reordered: loss.reordered,
+            duplicated: loss.duplicated,
+            lost_before: loss.lost_before,
+            lost_after: loss.lost_after,
+            uncaptured: loss.uncaptured,
+            keep_alives: loss.keep_alives,
+            window_probes: loss.window_probes,
             ..all
         }
     }
 
     /// Returns the number of retransmissions of lost segments, and how many of these were caused by
     /// a timeout.
-    pub(super) fn repairs(&self) -> (u32, u32) {
-        let again = self.trouble.as_ref().map(|trouble| &trouble.again);
-        again.map_or((0, 0), |again| (again.fast + again.timeout, again.timeout))
+    pub(super) fn loss_retransmissions(&self) -> (u32, u32) {
+        let again = self.loss.as_ref().map(|loss| &loss.retransmissions);
+        again.map_or((0, 0), |retransmissions| {
+            (retransmissions.fast + retransmissions.timeout, retransmissions.timeout)
+        })
     }
 
     pub fn has_data(&self) -> bool {
-        self.counted.bytes > 0
+        self.basic_counts.bytes > 0
     }
 
-    fn trouble(&mut self) -> &mut Trouble {
-        self.trouble.get_or_insert_default()
+    fn loss_mut(&mut self) -> &mut LossStats {
+        self.loss.get_or_insert_default()
     }
 
     /// Round-trip times from the capture point to the receiver.
-    pub fn near(&self) -> &Samples {
-        &self.near
+    pub fn receiver_rtt(&self) -> &Samples {
+        &self.receiver_rtt
     }
 
     /// Whether the latest segment was not full and no data waited after it.
-    pub(super) fn is_dry(&self) -> bool {
-        self.is_dry
+    pub(super) fn is_app_limited(&self) -> bool {
+        self.is_app_limited
     }
 
     /// Whether the sender is in loss recovery.
     pub fn is_recovering(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
+        self.loss.as_ref().is_some_and(|loss| loss.recovery_end > self.acked)
     }
 
     /// Number of bytes in flight, as seen from the capture point.
     pub fn in_flight(&self) -> u64 {
-        self.top.saturating_sub(self.acked)
+        self.captured_end.saturating_sub(self.acked)
     }
 
     /// Offset of the first byte, or of the SYN.
     pub fn first(&self) -> u64 {
-        beginning(self.first)
+        start_offset(self.first)
     }
 
     /// Offset of the first data byte.
-    pub fn begin(&self) -> u64 {
+    pub fn data_start(&self) -> u64 {
         self.first() + u64::from(self.has_syn)
     }
 
     /// Offset after the last data byte. `None` until the FIN passes.
     pub fn fin(&self) -> Option<u64> {
-        self.fin.map(Place::get)
+        self.fin.map(Offset::get)
     }
 
-    fn granted(&self) -> Option<u64> {
-        self.granted.map(Place::get)
+    fn window_limit(&self) -> Option<u64> {
+        self.window_limit.map(Offset::get)
     }
 
     /// Offset after the last data byte that the peer has acknowledged.
@@ -351,163 +359,196 @@ impl Stream {
 
     /// Capture time of the latest segment that the peer has acknowledged as a whole; zero if there
     /// is none.
-    pub fn heard(&self) -> Time {
-        self.heard
+    pub fn last_acked_time(&self) -> Time {
+        self.last_acked_time
     }
 
     /// Number of captured data bytes, each counted once.
     pub fn length(&self) -> u64 {
-        self.top.min(self.fin().unwrap_or(self.top)).saturating_sub(self.begin())
+        self.captured_end
+            .min(self.fin().unwrap_or(self.captured_end))
+            .saturating_sub(self.data_start())
     }
 
     /// Unwraps a sequence number near the current offset.
-    pub fn place(&self, seq: Seq) -> u64 {
-        seq.unwrap(self.top)
+    pub fn offset_of(&self, seq: Seq) -> u64 {
+        seq.to_offset(self.captured_end)
     }
 
-    /// Handles a segment of the sender; `far` is the minimum round-trip time between the capture
-    /// point and the sender.
-    pub fn sends(&mut self, now: Time, segment: &Segment<'_>, far: Option<Span>) -> Seen {
-        self.far = far.unwrap_or_default();
-        self.counted.segments = self.counted.segments.saturating_add(1);
-        self.counted.bytes += u64::from(segment.length);
-        let begin = self.place(segment.seq);
-        let end = begin + u64::from(segment.end().after(segment.seq) as u32);
+    /// Handles a segment of the sender; `sender_rtt` is the minimum round-trip time between the
+    /// capture point and the sender.
+    pub fn on_segment(
+        &mut self,
+        now: Time,
+        segment: &Segment<'_>,
+        sender_rtt: Option<Span>,
+    ) -> SegmentOutcome {
+        self.min_sender_rtt = sender_rtt.unwrap_or_default();
+        self.basic_counts.segments = self.basic_counts.segments.saturating_add(1);
+        self.basic_counts.bytes += u64::from(segment.length);
+        let begin = self.offset_of(segment.seq);
+        let end = begin + u64::from(segment.end().distance_from(segment.seq) as u32);
         // An old FIN must not end the stream.
         if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
-            self.fin = self.fin.or(Some(Place::new(end - 1)));
+            self.fin = self.fin.or(Some(Offset::new(end - 1)));
         }
-        let mark = Mark {
-            stamp: segment.options.stamps().map(|stamps| stamps.value),
-            packet: segment.packet,
+        let mark = CopyId {
+            tsval: segment.options.timestamps().map(|timestamps| timestamps.tsval),
+            ip_id: segment.ip_id,
         };
-        let stamp = mark.stamp;
+        let stamp = mark.tsval;
         let in_flight = self.in_flight();
-        let seen = Seen { in_flight, begin, end, ..Seen::default() };
-        if self.asks(segment, begin) {
-            return seen;
+        let outcome = SegmentOutcome { in_flight, begin, end, ..SegmentOutcome::default() };
+        if self.on_probe(segment, begin) {
+            return outcome;
         }
         if begin == end {
             // A segment without data that is after the last captured byte and within the window was
             // sent after bytes that have not passed yet.
-            if begin > self.top && self.granted().is_some_and(|granted| begin <= granted) {
-                let said = Hole { begin: self.top, end: begin, since: now, stamp };
-                self.trouble().said = Some(said);
+            if begin > self.captured_end
+                && self.window_limit().is_some_and(|granted| begin <= granted)
+            {
+                let said = Hole { begin: self.captured_end, end: begin, since: now, tsval: stamp };
+                self.loss_mut().uncaptured_before_ack = Some(said);
             }
-            self.ticks(stamp);
-            return seen;
+            self.update_tsval(stamp);
+            return outcome;
         }
         // Divisions would dominate the cost of this function.
         let carried = match segment.length > self.mss {
             true => segment.length.div_ceil(self.mss),
             false => (segment.length > 0).into(),
         };
-        self.counted.data_segments = self.counted.data_segments.saturating_add(carried);
-        let seen = match end > self.top {
+        self.basic_counts.data_segments = self.basic_counts.data_segments.saturating_add(carried);
+        let outcome = match end > self.captured_end {
             true => {
-                let seen = self.advances(now, begin, end, mark);
-                let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
+                let outcome = self.on_new_data(now, begin, end, mark);
+                let max = self.mss.saturating_sub(segment.options.length() as u32).max(1);
                 // A sender sets PSH when it has sent all its data (RFC 9293, 3.9.1): a short
                 // segment without PSH fills up a window.
-                let is_full = segment.length == most
-                    || segment.length > most && segment.length.is_multiple_of(most);
-                self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
-                seen
+                let is_full = segment.length == max
+                    || segment.length > max && segment.length.is_multiple_of(max);
+                self.is_app_limited =
+                    !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
+                outcome
             }
-            false => self.sends_again(now, begin, end, mark),
+            false => self.on_retransmission(now, begin, end, mark),
         };
-        self.ticks(stamp);
-        Seen { in_flight, ..seen }
+        self.update_tsval(stamp);
+        SegmentOutcome { in_flight, ..outcome }
     }
 
     /// Stores the sender's TSval.
-    fn ticks(&mut self, stamp: Option<u32>) {
-        if let Some(stamp) = stamp {
-            (self.latest, self.has_stamp) = (stamp, true);
+    fn update_tsval(&mut self, tsval: Option<u32>) {
+        if let Some(tsval) = tsval {
+            (self.last_tsval, self.has_tsval) = (tsval, true);
         }
     }
 
-    fn stamp(&self) -> Option<u32> {
-        self.has_stamp.then_some(self.latest)
+    fn tsval(&self) -> Option<u32> {
+        self.has_tsval.then_some(self.last_tsval)
     }
 
     /// Whether a segment is only a keep-alive or a zero-window probe.
-    fn asks(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
+    fn on_probe(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
-        let is_said = begin + 1 == self.top && self.acked >= self.top;
-        let is_beyond = segment.length == 1 && self.granted() == Some(begin);
+        let is_said = begin + 1 == self.captured_end && self.acked >= self.captured_end;
+        let is_beyond = segment.length == 1 && self.window_limit() == Some(begin);
         if says_more || segment.length > 1 || !(is_said || is_beyond) {
             return false;
         }
-        match self.granted() == Some(self.acked) {
-            true => self.trouble().window_probes += 1,
-            false => self.trouble().keep_alives += 1,
+        match self.window_limit() == Some(self.acked) {
+            true => self.loss_mut().window_probes += 1,
+            false => self.loss_mut().keep_alives += 1,
         }
         is_said
     }
 
     /// Handles a segment with new bytes, and possibly with old ones.
-    fn advances(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
-        let (is_again, stamp) = (begin < self.top, mark.stamp);
-        self.fills_holes(now, begin, end, mark);
-        if begin > self.top {
-            let hole = Hole { begin: self.top, end: begin, since: now, stamp };
-            self.trouble().skips(hole);
+    fn on_new_data(&mut self, now: Time, begin: u64, end: u64, mark: CopyId) -> SegmentOutcome {
+        let (is_again, stamp) = (begin < self.captured_end, mark.tsval);
+        self.fill_holes(now, begin, end, mark);
+        if begin > self.captured_end {
+            let hole = Hole { begin: self.captured_end, end: begin, since: now, tsval: stamp };
+            self.loss_mut().add_hole(hole);
         }
-        let was_sent = self.was_sent(now, begin.max(self.top), end, stamp);
-        while self.sent.front().is_some_and(|sent| sent.places(self.top).0 + LARGEST_WINDOW < end) {
+        let was_sent = self.sent_before(now, begin.max(self.captured_end), end, stamp);
+        while self
+            .sent
+            .front()
+            .is_some_and(|sent| sent.offsets(self.captured_end).0 + MAX_WINDOW < end)
+        {
             self.sent.pop_front();
         }
         let copies = if is_again || was_sent.is_some() { 2 } else { 1 };
-        self.sent.push_back(Sent::new(now, begin.max(self.top), end, mark, copies));
-        self.top = end;
-        if self.sent.len() > OUTSTANDING {
+        self.sent.push_back(SentSegment::new(now, begin.max(self.captured_end), end, mark, copies));
+        self.captured_end = end;
+        if self.sent.len() > MAX_UNACKED_SEGMENTS {
             self.sent.pop_front();
         }
         if let Some((begin, end)) = was_sent {
-            self.repairs_hole(begin, end);
+            self.on_hole_retransmission(begin, end);
         }
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
-        self.counted.most_in_flight = self.counted.most_in_flight.max(in_flight);
-        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
+        self.basic_counts.max_in_flight = self.basic_counts.max_in_flight.max(in_flight);
+        SegmentOutcome {
+            is_new: true,
+            is_retransmission: is_again,
+            was_app_limited: self.is_app_limited,
+            begin,
+            end,
+            ..SegmentOutcome::default()
+        }
     }
 
     /// Handles an ACK of the peer.
-    pub fn is_acked(&mut self, now: Time, ack: &Segment<'_>, window: u64) -> Acked {
+    pub fn on_ack(&mut self, now: Time, ack: &Segment<'_>, window: u64) -> AckOutcome {
         if !ack.flags.has(Flags::ACK) {
-            return Acked { to: self.acked, granted: self.acked, ..Acked::default() };
+            return AckOutcome {
+                acked_to: self.acked,
+                window_limit: self.acked,
+                ..AckOutcome::default()
+            };
         }
         let before = self.acked;
-        let to = ack.ack.unwrap(self.acked);
-        self.look_at_sack(ack, to);
-        let mut near = None;
+        let to = ack.ack.to_offset(self.acked);
+        self.on_sack(ack, to);
+        let mut receiver_rtt = None;
         if to > self.acked {
-            near = self.moves_on(now, to);
-        } else if to == self.acked && self.is_repeat(ack, to + window) {
-            self.repeats += 1;
+            receiver_rtt = self.advance_ack(now, to);
+        } else if to == self.acked && self.is_duplicate_ack(ack, to + window) {
+            self.dup_acks += 1;
         }
         if to >= self.acked {
-            self.granted = Some(Place::new(to + window));
+            self.window_limit = Some(Offset::new(to + window));
         }
-        let granted = self.granted().unwrap_or(self.acked);
-        let is_dry = self.is_dry;
-        Acked { bytes: self.acked - before, to: self.acked, granted, is_dry, near }
+        let granted = self.window_limit().unwrap_or(self.acked);
+        let is_dry = self.is_app_limited;
+        AckOutcome {
+            bytes: self.acked - before,
+            acked_to: self.acked,
+            window_limit: granted,
+            is_app_limited: is_dry,
+            receiver_rtt,
+        }
     }
 
     /// Whether an ACK is a duplicate (RFC 5681, 2); with SACK, the reported blocks count, not the
     /// number of ACKs.
-    fn is_repeat(&self, ack: &Segment<'_>, granted: u64) -> bool {
+    fn is_duplicate_ack(&self, ack: &Segment<'_>, granted: u64) -> bool {
         let is_bare = ack.length == 0 && !ack.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0));
-        is_bare && self.top > self.acked && (self.granted() == Some(granted) || self.sacked > 0)
+        is_bare
+            && self.captured_end > self.acked
+            && (self.window_limit() == Some(granted) || self.sacked_bytes > 0)
     }
 
     /// Advances the cumulative acknowledgment. Returns the round-trip time of the last byte; `None`
     /// if unknown.
-    fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
+    fn advance_ack(&mut self, now: Time, to: u64) -> Option<Span> {
         let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
         let mut reached = self.acked;
         while let Some(sent) = self.sent.front_mut() {
-            let (begin, end) = sent.places(self.top);
+            let (begin, end) = sent.offsets(self.captured_end);
             if begin >= to {
                 break;
             }
@@ -521,69 +562,70 @@ impl Stream {
                 sent.begin = to as u32;
                 break;
             }
-            self.heard = self.heard.max(sent.at);
+            self.last_acked_time = self.last_acked_time.max(sent.at);
             self.sent.pop_front();
         }
         // The ACK of a filled gap was triggered by the gap's bytes, not by the last byte.
-        is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
+        is_clear &= !self.is_recovering() && self.dup_acks == 0 && self.sacked_bytes == 0;
         let at = newest.filter(|_| is_clear && to <= reached);
         // Clocks of captures may step back.
-        let near = at.filter(|at| now > *at).and_then(|at| self.measure(now.since(at), bytes));
-        self.forget_holes(to);
-        if to > self.top {
-            self.trouble().unseen += to - self.top;
-            self.top = to;
+        let receiver_rtt =
+            at.filter(|at| now > *at).and_then(|at| self.add_receiver_rtt(now.since(at), bytes));
+        self.remove_holes(to);
+        if to > self.captured_end {
+            self.loss_mut().uncaptured += to - self.captured_end;
+            self.captured_end = to;
         }
         self.acked = to;
-        self.repeats = 0;
-        near
+        self.dup_acks = 0;
+        receiver_rtt
     }
 
-    fn measure(&mut self, trip: Span, bytes: u64) -> Option<Span> {
-        let least = self.near.least().unwrap_or(trip);
-        if bytes <= u64::from(self.mss) && trip.saturating_sub(least) >= HELD_BACK {
-            self.counted.held_back += 1;
+    fn add_receiver_rtt(&mut self, rtt: Span, bytes: u64) -> Option<Span> {
+        let min = self.receiver_rtt.min().unwrap_or(rtt);
+        if bytes <= u64::from(self.mss) && rtt.saturating_sub(min) >= DELAYED_ACK_MARGIN {
+            self.basic_counts.delayed_acks += 1;
             return None;
         }
-        self.near.push(trip);
-        Some(trip)
+        self.receiver_rtt.push(rtt);
+        Some(rtt)
     }
 
     /// Skipped bytes that are acknowledged reached the receiver without being captured.
-    fn forget_holes(&mut self, to: u64) {
-        let Some(trouble) = &mut self.trouble else { return };
+    fn remove_holes(&mut self, to: u64) {
+        let Some(loss) = &mut self.loss else { return };
         let mut unseen = 0;
-        trouble.holes.retain_mut(|hole| {
+        loss.holes.retain_mut(|hole| {
             unseen += to.min(hole.end).saturating_sub(hole.begin);
             hole.begin = hole.begin.max(to);
             hole.begin < hole.end
         });
-        trouble.unseen += unseen;
+        loss.uncaptured += unseen;
     }
 
-    fn look_at_sack(&mut self, ack: &Segment<'_>, to: u64) {
-        if ack.options.is_usual() {
-            self.sacked = 0;
+    fn on_sack(&mut self, ack: &Segment<'_>, to: u64) {
+        if ack.options.has_only_timestamps() {
+            self.sacked_bytes = 0;
             return;
         }
         let blocks = ack.options.sack();
         let mut beyond = 0_u64;
         for (index, (begin, end)) in blocks.as_slice().iter().enumerate() {
-            let (begin, end) = (begin.unwrap(to), end.unwrap(to));
+            let (begin, end) = (begin.to_offset(to), end.to_offset(to));
             if begin >= end {
                 continue;
             }
             let is_within =
-                |other: &(Seq, Seq)| other.0.unwrap(to) <= begin && end <= other.1.unwrap(to);
+                |other: &(Seq, Seq)| other.0.to_offset(to) <= begin && end <= other.1.to_offset(to);
             // RFC 2883: the first block reports duplicate bytes.
             let is_double = index == 0
                 && (end <= to.max(self.acked) || blocks.as_slice().iter().skip(1).any(is_within));
             if is_double {
-                self.came_twice(begin, end);
+                self.on_dsack(begin, end);
             } else if end > to {
                 beyond += end - begin.max(to);
             }
         }
-        self.sacked = u32::try_from(beyond).unwrap_or(u32::MAX);
+        self.sacked_bytes = u32::try_from(beyond).unwrap_or(u32::MAX);
     }
 }

@@ -10,7 +10,7 @@ use manyways_unit::{Span, Time};
 
 use super::connection::Connection;
 use super::slab::Slab;
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::{Flags, Segment};
 
 /// A connection that is closed or reset stays in the table for this time, because its last segments
@@ -31,15 +31,15 @@ pub struct Limits {
 pub struct Table<A = ()> {
     limits: Limits,
     /// Index of each entry, by the hash of its key; small enough for the cache of a core.
-    places: HashTable<u32>,
+    index: HashTable<u32>,
     hasher: RandomState,
     entries: Slab<Entry<A>>,
     /// Connections in the order of examination, with the time of the last segment when queued.
-    turns: VecDeque<(Time, Turn)>,
+    examinations: VecDeque<(Time, EntryRef)>,
     /// Closed connections and their closing time.
-    closed: VecDeque<(Time, Turn)>,
+    closed: VecDeque<(Time, EntryRef)>,
     /// Ended connections that wait for `poll`; no longer found by key.
-    over: VecDeque<u32>,
+    ended: VecDeque<u32>,
     /// Number of connections so far.
     count: u64,
     evicted: u64,
@@ -60,13 +60,13 @@ pub struct Flow<A = ()> {
 
 /// The connection of a segment.
 #[derive(Debug)]
-pub struct Passing<'a, A> {
+pub struct FlowContext<'a, A> {
     /// See [`Flow::number`].
     pub number: u64,
     /// Sender of the segment.
-    pub from: End,
+    pub from: Endpoint,
     /// Offset of the segment's first byte. `None` for RST.
-    pub place: Option<u64>,
+    pub offset: Option<u64>,
     /// State after this segment.
     pub connection: &'a Connection,
     /// Value of the caller.
@@ -84,8 +84,8 @@ struct Key {
 
 /// Refers to an entry, unless its index was reused.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    place: u32,
+struct EntryRef {
+    index: u32,
     /// Lower 32 bits of the connection's number.
     number: u32,
 }
@@ -95,9 +95,9 @@ struct Entry<A> {
     key: Key,
     number: u64,
     /// Whether the client is the first endpoint of the key.
-    begins_first: bool,
+    is_client_first: bool,
     is_closed: bool,
-    is_over: bool,
+    has_ended: bool,
     connection: Connection,
     attached: A,
 }
@@ -112,12 +112,12 @@ impl<A: Default> Table<A> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            places: HashTable::new(),
+            index: HashTable::new(),
             hasher: RandomState::default(),
             entries: Slab::default(),
-            turns: VecDeque::new(),
+            examinations: VecDeque::new(),
             closed: VecDeque::new(),
-            over: VecDeque::new(),
+            ended: VecDeque::new(),
             count: 0,
             evicted: 0,
         }
@@ -125,11 +125,11 @@ impl<A: Default> Table<A> {
 
     /// Number of active connections.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.index.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.index.is_empty()
     }
 
     /// Number of connections evicted because the table was full.
@@ -145,43 +145,43 @@ impl<A: Default> Table<A> {
         from: IpAddr,
         to: IpAddr,
         segment: &Segment<'_>,
-    ) -> Option<Passing<'_, A>> {
-        if self.has_turns(now) {
-            self.take_turns(now);
+    ) -> Option<FlowContext<'_, A>> {
+        if self.is_examination_due(now) {
+            self.examine(now);
         }
-        let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
+        let (key, is_first) = Key::of((from, segment.source_port), (to, segment.destination_port));
         let hash = self.hasher.hash_one(key);
-        let found = self.find(hash, &key).map(|(place, entry)| {
+        let found = self.find(hash, &key).map(|(index, entry)| {
             let silence = now.since(entry.connection.last());
-            (place, silence > self.limits.idle || entry.is_another(is_first, segment))
+            (index, silence > self.limits.idle || entry.is_new_connection(is_first, segment))
         });
-        let place = match found {
+        let index = match found {
             Some((place, false)) => place,
             found => {
-                found.into_iter().for_each(|(place, _)| self.ends(place));
-                self.begins(now, (hash, key), is_first, segment)
+                found.into_iter().for_each(|(index, _)| self.end(index));
+                self.insert(now, (hash, key), is_first, segment)
             }
         };
-        let entry = self.entries.get_mut(place)?;
-        let end = entry.end(is_first);
+        let entry = self.entries.get_mut(index)?;
+        let end = entry.endpoint(is_first);
         let at = entry.connection.handle(now, end, segment);
         if !entry.is_closed && entry.connection.is_closed() {
             entry.is_closed = true;
-            self.closed.push_back((now, Turn { place, number: entry.number as u32 }));
+            self.closed.push_back((now, EntryRef { index, number: entry.number as u32 }));
         }
         let Entry { number, connection, attached, .. } = entry;
-        Some(Passing { number: *number, from: end, place: at, connection, attached })
+        Some(FlowContext { number: *number, from: end, offset: at, connection, attached })
     }
 
     /// Ends closed connections after their linger time, and idle connections, as a segment at `now`
     /// does; but all of them at once.
     pub fn advance(&mut self, now: Time) {
         loop {
-            let before = self.turns.len();
-            self.take_turns(now);
+            let before = self.examinations.len();
+            self.examine(now);
             // An examined connection that stays returns to the end of the queue.
-            let is_due = |(then, _): &(Time, Turn)| now.since(*then) > self.limits.idle;
-            if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
+            let is_due = |(then, _): &(Time, EntryRef)| now.since(*then) > self.limits.idle;
+            if self.examinations.len() == before && !self.examinations.front().is_some_and(is_due) {
                 return;
             }
         }
@@ -189,30 +189,30 @@ impl<A: Default> Table<A> {
 
     /// Whether an ended connection waits for [`Self::poll`].
     #[inline]
-    pub fn has_over(&self) -> bool {
-        !self.over.is_empty()
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     /// Returns an ended connection, in no particular order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
-        let place = self.over.pop_front()?;
-        self.take(place)
+        let index = self.ended.pop_front()?;
+        self.take(index)
     }
 
-    fn take(&mut self, place: u32) -> Option<Flow<A>> {
-        let entry = self.entries.take(place)?;
-        let Entry { key, number, begins_first, connection, attached, .. } = entry;
-        let (client, server) = key.ends(begins_first);
+    fn take(&mut self, index: u32) -> Option<Flow<A>> {
+        let entry = self.entries.take(index)?;
+        let Entry { key, number, is_client_first: begins_first, connection, attached, .. } = entry;
+        let (client, server) = key.endpoints(begins_first);
         Some(Flow { number, client, server, connection, attached })
     }
 
     /// Ends all remaining connections, in the order of their first segments.
     pub fn finish(&mut self) {
-        let entries = self.entries.iter().filter(|(_, entry)| !entry.is_over);
-        let mut left: Vec<_> = entries.map(|(place, entry)| (entry.number, place)).collect();
+        let entries = self.entries.iter().filter(|(_, entry)| !entry.has_ended);
+        let mut left: Vec<_> = entries.map(|(index, entry)| (entry.number, index)).collect();
         left.sort_unstable();
-        left.into_iter().for_each(|(_, place)| self.ends(place));
-        self.turns.clear();
+        left.into_iter().for_each(|(_, index)| self.end(index));
+        self.examinations.clear();
         self.closed.clear();
     }
 
@@ -223,93 +223,93 @@ impl<A: Default> Table<A> {
             found = self.entries.get(*place).filter(|entry| entry.key == *key);
             found.is_some()
         };
-        let place = *self.places.find(hash, is_it)?;
-        Some((place, found?))
+        let index = *self.index.find(hash, is_it)?;
+        Some((index, found?))
     }
 
-    fn begins(
+    fn insert(
         &mut self,
         now: Time,
         (hash, key): (u64, Key),
         is_first: bool,
         segment: &Segment<'_>,
     ) -> u32 {
-        let sender = Connection::sender(segment);
+        let sender = Connection::guess_sender(segment);
         let number = self.count;
         self.count += 1;
-        let place = self.entries.insert(Entry {
+        let index = self.entries.insert(Entry {
             key,
             number,
-            begins_first: is_first == (sender == End::Client),
+            is_client_first: is_first == (sender == Endpoint::Client),
             is_closed: false,
-            is_over: false,
+            has_ended: false,
             connection: Connection::new(now),
             attached: A::default(),
         });
-        let Self { places, entries, hasher, .. } = self;
-        places.insert_unique(hash, place, |place| {
-            entries.get(*place).map_or(0, |entry| hasher.hash_one(entry.key))
+        let Self { index: places, entries, hasher, .. } = self;
+        places.insert_unique(hash, index, |index| {
+            entries.get(*index).map_or(0, |entry| hasher.hash_one(entry.key))
         });
-        self.turns.push_back((now, Turn { place, number: number as u32 }));
-        place
+        self.examinations.push_back((now, EntryRef { index, number: number as u32 }));
+        index
     }
 
     /// Whether a connection must be examined. Called for each packet.
     #[inline]
-    fn has_turns(&self, now: Time) -> bool {
-        let is_due = |turns: &VecDeque<(Time, Turn)>, after| {
+    fn is_examination_due(&self, now: Time) -> bool {
+        let is_due = |turns: &VecDeque<(Time, EntryRef)>, after| {
             turns.front().is_some_and(|(then, _)| now.since(*then) > after)
         };
         is_due(&self.closed, LINGER)
-            || is_due(&self.turns, self.limits.idle)
-            || self.places.len() > self.limits.connections
+            || is_due(&self.examinations, self.limits.idle)
+            || self.index.len() > self.limits.connections
     }
 
     /// Ends closed connections after their linger time, and examines one or two others for
     /// idleness.
     #[inline(never)]
-    fn take_turns(&mut self, now: Time) {
+    fn examine(&mut self, now: Time) {
         while let Some((then, turn)) = self.closed.front().copied()
             && now.since(then) > LINGER
         {
             self.closed.pop_front();
-            if self.at(turn).is_some() {
-                self.ends(turn.place);
+            if self.entry(turn).is_some() {
+                self.end(turn.index);
             }
         }
         for _ in 0..2 {
-            let is_full = self.places.len() > self.limits.connections;
-            let Some((then, turn)) = self.turns.front().copied() else { return };
+            let is_full = self.index.len() > self.limits.connections;
+            let Some((then, turn)) = self.examinations.front().copied() else { return };
             if !is_full && now.since(then) <= self.limits.idle {
                 return;
             }
-            self.turns.pop_front();
-            let Some(entry) = self.at(turn) else { continue };
+            self.examinations.pop_front();
+            let Some(entry) = self.entry(turn) else { continue };
             let last = entry.connection.last();
             if now.since(last) > self.limits.idle {
-                self.ends(turn.place);
+                self.end(turn.index);
             } else if is_full {
                 self.evicted += 1;
-                self.ends(turn.place);
+                self.end(turn.index);
             } else {
-                self.turns.push_back((last, turn));
+                self.examinations.push_back((last, turn));
             }
         }
     }
 
-    fn at(&self, turn: Turn) -> Option<&Entry<A>> {
-        let entry = self.entries.get(turn.place)?;
-        (entry.number as u32 == turn.number && !entry.is_over).then_some(entry)
+    fn entry(&self, turn: EntryRef) -> Option<&Entry<A>> {
+        let entry = self.entries.get(turn.index)?;
+        (entry.number as u32 == turn.number && !entry.has_ended).then_some(entry)
     }
 
-    fn ends(&mut self, place: u32) {
-        let Some(entry) = self.entries.get_mut(place) else { return };
-        entry.is_over = true;
+    fn end(&mut self, index: u32) {
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        entry.has_ended = true;
         let hash = self.hasher.hash_one(entry.key);
-        if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
+        if let Ok(found) = self.index.find_entry(hash, |other| *other == index) {
             found.remove();
         }
-        self.over.push_back(place);
+        self.ended.push_back(index);
     }
 }
 
@@ -337,7 +337,7 @@ impl Key {
     }
 
     /// Returns the client and the server.
-    fn ends(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
+    fn endpoints(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
         let end = |index: usize| {
             let address = Ipv6Addr::from(u128::from_ne_bytes(self.addresses[index]));
             SocketAddr::new(address.to_canonical(), self.ports[index])
@@ -354,19 +354,19 @@ fn number(address: IpAddr) -> u128 {
 }
 
 impl<A> Entry<A> {
-    fn end(&self, is_first: bool) -> End {
-        if is_first == self.begins_first { End::Client } else { End::Server }
+    fn endpoint(&self, is_first: bool) -> Endpoint {
+        if is_first == self.is_client_first { Endpoint::Client } else { Endpoint::Server }
     }
 
     /// Whether a segment begins another connection between the same ports: a SYN after the end of
     /// this connection, or with another sequence number.
-    fn is_another(&self, is_first: bool, segment: &Segment<'_>) -> bool {
+    fn is_new_connection(&self, is_first: bool, segment: &Segment<'_>) -> bool {
         if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
             return false;
         }
         let was_over = self.connection.reset().is_some() || self.connection.first_fin().is_some();
-        let sender = self.connection.stream(self.end(is_first));
-        was_over || sender.is_some_and(|stream| stream.first() != stream.place(segment.seq))
+        let sender = self.connection.stream(self.endpoint(is_first));
+        was_over || sender.is_some_and(|stream| stream.first() != stream.offset_of(segment.seq))
     }
 }
 
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     const PHONE: [u8; 4] = [192, 0, 2, 9];
-    const SITE: [u8; 4] = [192, 0, 2, 1];
+    const SERVER: [u8; 4] = [192, 0, 2, 1];
 
     /// Passes a segment between a port of the client and port 443 of the server.
     fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool, seq: u32, flags: u8) {
@@ -384,7 +384,7 @@ mod tests {
         bytes.extend([seq, 5].map(u32::to_be_bytes).concat());
         bytes.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
         let segment = Segment::read(&bytes, 20).unwrap();
-        let (from, to) = if is_up { (PHONE, SITE) } else { (SITE, PHONE) };
+        let (from, to) = if is_up { (PHONE, SERVER) } else { (SERVER, PHONE) };
         let now = Time::ZERO + Span::from_secs(secs);
         table.handle(now, from.into(), to.into(), &segment);
     }
@@ -407,8 +407,8 @@ mod tests {
         assert!(table.is_empty());
         for flow in &flows {
             assert_eq!(flow.client.ip(), IpAddr::from(PHONE));
-            assert_eq!(flow.server, SocketAddr::from((SITE, 443)));
-            assert!(flow.connection.stream(End::Server).is_some());
+            assert_eq!(flow.server, SocketAddr::from((SERVER, 443)));
+            assert!(flow.connection.stream(Endpoint::Server).is_some());
         }
         assert_eq!(flows.len(), 3);
     }
@@ -448,7 +448,7 @@ mod tests {
             over += ports(&mut table).len();
         }
         assert_eq!((table.evicted(), over), (989, 989));
-        assert!(table.turns.len() <= 11 && table.entries.places() <= 12);
+        assert!(table.examinations.len() <= 11 && table.entries.slot_count() <= 12);
     }
 
     #[test]
@@ -494,7 +494,7 @@ mod tests {
         table.advance(at(501));
         assert_eq!((ports(&mut table), table.evicted()), (vec![2], 0));
         table.advance(at(9_999));
-        assert!(table.turns.is_empty());
+        assert!(table.examinations.is_empty());
     }
 
     #[test]
@@ -506,10 +506,13 @@ mod tests {
             bytes.extend([7, 5].map(u32::to_be_bytes).concat());
             bytes.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
             let segment = Segment::read(&bytes, 20).unwrap();
-            let passing = table.handle(Time::ZERO, PHONE.into(), SITE.into(), &segment).unwrap();
-            assert_eq!((passing.from, passing.connection.started()), (End::Client, Time::ZERO));
-            *passing.attached += 1;
-            numbers.push(passing.number);
+            let context = table.handle(Time::ZERO, PHONE.into(), SERVER.into(), &segment).unwrap();
+            assert_eq!(
+                (context.from, context.connection.started()),
+                (Endpoint::Client, Time::ZERO)
+            );
+            *context.attached += 1;
+            numbers.push(context.number);
         }
         assert_eq!(numbers, [0, 1, 0, 0]);
         table.finish();

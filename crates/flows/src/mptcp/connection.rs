@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use manyways_unit::{Span, Time};
 
 use crate::flow::Handshake;
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 
 /// An MPTCP connection that has ended, or was evicted.
 ///
-/// Arrays are indexed by [`End`]. The client is the endpoint that initiated the connection, even if
-/// the server initiated a subflow.
+/// Arrays are indexed by [`Endpoint`]. The client is the endpoint that initiated the connection,
+/// even if the server initiated a subflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
     /// From 0, in the order of first segments.
@@ -95,7 +95,7 @@ pub enum Fallback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// The endpoint with this address.
-    pub end: End,
+    pub end: Endpoint,
     /// Address ID.
     pub id: u8,
     pub address: IpAddr,
@@ -118,12 +118,12 @@ impl Connection {
     }
 
     /// Bytes of this endpoint in all subflows. `None` if unknown for a subflow.
-    pub fn bytes(&self, end: End) -> Option<u64> {
+    pub fn bytes(&self, end: Endpoint) -> Option<u64> {
         self.subflows.iter().map(|subflow| subflow.bytes[end as usize]).sum()
     }
 
     /// Share of the primary subflow in this endpoint's bytes, 0 to 1. `None` without bytes.
-    pub fn share_of_primary(&self, end: End) -> Option<f64> {
+    pub fn share_of_primary(&self, end: Endpoint) -> Option<f64> {
         share(self.primary()?.bytes[end as usize]?, self.bytes(end)?)
     }
 
@@ -132,13 +132,13 @@ impl Connection {
         let [client, server] = self.primary()?.bytes;
         share(
             client?.saturating_add(server?),
-            self.bytes(End::Client)?.saturating_add(self.bytes(End::Server)?),
+            self.bytes(Endpoint::Client)?.saturating_add(self.bytes(Endpoint::Server)?),
         )
     }
 
     /// Bytes of this endpoint that were reinjected: mapped again, in another subflow or as new
     /// bytes of the same one. TCP retransmissions do not count.
-    pub fn reinjected(&self, end: End) -> Option<u64> {
+    pub fn reinjected(&self, end: Endpoint) -> Option<u64> {
         let mapped: u64 = self.subflows.iter().filter_map(|s| s.mapped[end as usize]).sum();
         Some(mapped.saturating_sub(self.data[end as usize]?))
     }
@@ -155,7 +155,7 @@ impl Subflow {
     /// subflow, the client may send data one round trip later, when the third ACK is acknowledged.
     pub fn handshake_delay(&self) -> Option<Span> {
         let handshake = self.handshake?;
-        Some(handshake.done?.since(handshake.syn?))
+        Some(handshake.completed?.since(handshake.syn?))
     }
 }
 

@@ -5,15 +5,15 @@ use std::collections::{HashMap, VecDeque};
 use manyways_unit::{Span, Time};
 
 use super::connection::{Connection, Role};
-use super::state::{Open, State};
+use super::state::{OpenSubflow, State};
 use crate::flow::Handshake;
 use manyways_wire::mptcp::{Join, Subtype};
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::Segment;
 
 /// Maximum number of connections with the same token; above it, the oldest receive no further
 /// joins.
-const NAMESAKES: usize = 4;
+const MAX_SAME_TOKEN: usize = 4;
 
 /// Limits of [`Connections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Limits {
     /// Maximum number of subflows of all connections, with the same eviction.
     pub subflows: usize,
     /// Maximum number of subflows of a connection; further ones are ignored.
-    pub each: usize,
+    pub subflows_per_connection: usize,
     /// Time without an MPTCP option after which a connection is returned. Must exceed the idle
     /// timeout of flows.
     pub idle: Span,
@@ -46,7 +46,7 @@ pub struct Dropped {
 
 /// Properties of a flow at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct FlowSummary {
     /// Time of the first segment.
     pub started: Time,
     pub handshake: Handshake,
@@ -63,14 +63,14 @@ pub struct Connections {
     flows: HashMap<u64, u64>,
     connections: HashMap<u64, State>,
     /// Connections with a token, latest last.
-    tokens: HashMap<u32, Vec<(u64, End)>>,
+    tokens: HashMap<u32, Vec<(u64, Endpoint)>>,
     /// Connections in the order of examination, with the time of the last segment when queued.
-    turns: VecDeque<(Time, u64)>,
-    over: VecDeque<Connection>,
+    examinations: VecDeque<(Time, u64)>,
+    ended: VecDeque<Connection>,
     /// Number of subflows of all connections.
     subflows: usize,
     dropped: Dropped,
-    began: u64,
+    next_id: u64,
 }
 
 impl Default for Limits {
@@ -78,7 +78,12 @@ impl Default for Limits {
     /// peer leaves gaps deliberately; 32 subflows per connection, because no system uses more; 10
     /// minutes.
     fn default() -> Self {
-        Self { connections: 1 << 16, subflows: 1 << 17, each: 32, idle: Span::from_secs(600) }
+        Self {
+            connections: 1 << 16,
+            subflows: 1 << 17,
+            subflows_per_connection: 32,
+            idle: Span::from_secs(600),
+        }
     }
 }
 
@@ -95,11 +100,11 @@ impl Connections {
             flows: HashMap::new(),
             connections: HashMap::new(),
             tokens: HashMap::new(),
-            turns: VecDeque::new(),
-            over: VecDeque::new(),
+            examinations: VecDeque::new(),
+            ended: VecDeque::new(),
             subflows: 0,
             dropped: Dropped::default(),
-            began: 0,
+            next_id: 0,
         }
     }
 
@@ -119,87 +124,93 @@ impl Connections {
 
     /// Handles a segment that endpoint `from` sent in a flow. Segments without a possible MPTCP
     /// option ([`manyways_wire::tcp::Options::may_have_mptcp`]) may be omitted.
-    pub fn handle(&mut self, now: Time, flow: u64, from: End, segment: &Segment<'_>) {
-        self.take_turns(now);
-        if segment.options.is_cut() {
-            self.is_cut(flow, from);
+    pub fn handle(&mut self, now: Time, flow: u64, from: Endpoint, segment: &Segment<'_>) {
+        self.examine(now);
+        if segment.options.is_truncated() {
+            self.on_truncated_options(flow, from);
         }
         for option in segment.options.mptcp().filter_map(Subtype::read) {
             let id = match self.flows.get(&flow) {
                 Some(id) => *id,
-                None => self.place(now, flow, from, &option),
+                None => self.find_or_create(now, flow, from, &option),
             };
-            let id = self.place_by_answer(id, flow, from, &option);
+            let id = self.find_by_syn_ack(id, flow, from, &option);
             let Some(state) = self.connections.get_mut(&id) else { continue };
             // Clocks of captures may step back.
             state.last = state.last.max(now);
             let before = state.tokens();
             state.handle(flow, from, segment, &option);
             let after = state.tokens();
-            for end in [End::Client, End::Server] {
+            for end in [Endpoint::Client, Endpoint::Server] {
                 if let (None, Some(token)) = (before[end as usize], after[end as usize]) {
-                    self.is_called(token, id, end);
+                    self.register_token(token, id, end);
                 }
             }
         }
     }
 
     /// Handles the end of a flow. Flows without MPTCP options are ignored.
-    pub fn ended(&mut self, flow: u64, summary: &Summary) {
+    pub fn on_flow_end(&mut self, flow: u64, summary: &FlowSummary) {
         let Some(id) = self.flows.remove(&flow) else { return };
         let Some(state) = self.connections.get_mut(&id) else { return };
         self.subflows -= usize::from(state.ignored.remove(&flow));
-        if state.ended(flow, summary) {
-            self.tell(id);
+        if state.on_flow_end(flow, summary) {
+            self.end(id);
         }
     }
 
     /// Returns an ended connection, in no particular order.
     pub fn poll(&mut self) -> Option<Connection> {
-        self.over.pop_front()
+        self.ended.pop_front()
     }
 
     /// Ends all remaining connections, in the order of their first segments.
     pub fn finish(&mut self) {
         let mut ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.sort_unstable();
-        ids.into_iter().for_each(|id| self.tell(id));
-        self.turns.clear();
+        ids.into_iter().for_each(|id| self.end(id));
+        self.examinations.clear();
     }
 
     /// Handles a segment whose options were not captured completely.
-    fn is_cut(&mut self, flow: u64, from: End) {
+    fn on_truncated_options(&mut self, flow: u64, from: Endpoint) {
         let state = self.flows.get(&flow).and_then(|id| self.connections.get_mut(id));
-        if let Some(open) = state.and_then(|state| state.open(flow)) {
-            open.is_cut(from);
+        if let Some(open) = state.and_then(|state| state.open_subflow(flow)) {
+            open.on_truncated_options(from);
         }
     }
 
     /// Finds or creates the connection of a flow with its first MPTCP option.
-    fn place(&mut self, now: Time, flow: u64, from: End, option: &Subtype<'_>) -> u64 {
+    fn find_or_create(
+        &mut self,
+        now: Time,
+        flow: u64,
+        from: Endpoint,
+        option: &Subtype<'_>,
+    ) -> u64 {
         let ask = match option {
-            Subtype::Join(Join::Ask { token, nonce, .. }) => Some((*token, *nonce)),
+            Subtype::Join(Join::Syn { token, nonce, .. }) => Some((*token, *nonce)),
             _ => None,
         };
         let known = ask.and_then(|(token, _)| self.tokens.get(&token)?.last().copied());
-        let (id, whose) = known.unwrap_or_else(|| {
-            let id = self.begin(now);
+        let (id, endpoint) = known.unwrap_or_else(|| {
+            let id = self.create(now);
             if let Some((token, _)) = ask {
-                self.is_called(token, id, from.other());
+                self.register_token(token, id, from.other());
                 if let Some(state) = self.connections.get_mut(&id) {
-                    state.asked[from.other() as usize] = Some(token);
+                    state.join_tokens[from.other() as usize] = Some(token);
                 }
             }
             (id, from.other())
         });
         self.flows.insert(flow, id);
         let Some(state) = self.connections.get_mut(&id) else { return id };
-        if state.subflows.len() >= self.limits.each {
+        if state.subflows.len() >= self.limits.subflows_per_connection {
             state.ignored.insert(flow);
             self.dropped.subflows += 1;
         } else {
-            let mut open = Open::new(now, flow, whose == from);
-            open.ask = ask;
+            let mut open = OpenSubflow::new(now, flow, endpoint == from);
+            open.join_request = ask;
             state.subflows.push(open);
         }
         self.subflows += 1;
@@ -208,36 +219,39 @@ impl Connections {
 
     /// Finds the connection of a flow again when the SYN/ACK of its join passes: if several
     /// connections have the token, the HMAC identifies the right one.
-    fn place_by_answer(&mut self, id: u64, flow: u64, from: End, option: &Subtype<'_>) -> u64 {
-        let Subtype::Join(Join::Answer { hmac, nonce, .. }) = option else { return id };
+    fn find_by_syn_ack(&mut self, id: u64, flow: u64, from: Endpoint, option: &Subtype<'_>) -> u64 {
+        let Subtype::Join(Join::SynAck { hmac, nonce, .. }) = option else { return id };
         let Some(state) = self.connections.get_mut(&id) else { return id };
-        let Some(open) = state.open(flow).filter(|open| open.row.role == Role::Joined) else {
+        let Some(open) = state.open_subflow(flow).filter(|open| open.row.role == Role::Joined)
+        else {
             return id;
         };
-        let Some((token, asked)) = open.ask else { return id };
-        let (asker, nonces) = (open.end(from).other(), [*nonce, asked]);
-        let is_verified = state.verifies(asker, nonces, *hmac);
-        if let Some(open) = state.open(flow) {
+        let Some((token, asked)) = open.join_request else { return id };
+        let (asker, nonces) = (open.to_connection_end(from).other(), [*nonce, asked]);
+        let is_verified = state.verify_join(asker, nonces, *hmac);
+        if let Some(open) = state.open_subflow(flow) {
             open.row.is_verified = is_verified;
         }
         if is_verified == Some(true) {
             return id;
         }
         let others = self.tokens.get(&token).map_or(&[][..], Vec::as_slice);
-        let fits = others.iter().rev().find(|(other, whose)| {
+        let fits = others.iter().rev().find(|(other, endpoint)| {
             let state = self.connections.get(other).filter(|state| state.id != id);
-            state.is_some_and(|s| s.verifies(whose.other(), nonces, *hmac) == Some(true))
+            state.is_some_and(|s| s.verify_join(endpoint.other(), nonces, *hmac) == Some(true))
         });
         match fits.copied() {
-            Some((other, whose)) => self.moves(flow, id, other, whose != from),
+            Some((other, whose)) => self.move_subflow(flow, id, other, whose != from),
             None => id,
         }
     }
 
     /// Moves a subflow to another connection.
-    fn moves(&mut self, flow: u64, id: u64, other: u64, is_reversed: bool) -> u64 {
-        let is_full =
-            self.connections.get(&other).is_none_or(|s| s.subflows.len() >= self.limits.each);
+    fn move_subflow(&mut self, flow: u64, id: u64, other: u64, is_reversed: bool) -> u64 {
+        let is_full = self
+            .connections
+            .get(&other)
+            .is_none_or(|s| s.subflows.len() >= self.limits.subflows_per_connection);
         let Some(state) = self.connections.get_mut(&id).filter(|_| !is_full) else { return id };
         let Some(at) = state.subflows.iter().position(|open| open.row.flow == flow) else {
             return id;
@@ -245,7 +259,7 @@ impl Connections {
         let mut open = state.subflows.remove(at);
         let is_left_empty = state.subflows.is_empty();
         if open.row.is_reversed != is_reversed {
-            open.turn();
+            open.reverse();
         }
         open.row.is_verified = Some(true);
         if let Some(state) = self.connections.get_mut(&other) {
@@ -253,24 +267,24 @@ impl Connections {
         }
         self.flows.insert(flow, other);
         if is_left_empty {
-            self.forget(id);
+            self.remove(id);
         }
         other
     }
 
-    fn begin(&mut self, now: Time) -> u64 {
-        let id = self.began;
-        self.began += 1;
+    fn create(&mut self, now: Time) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         self.connections.insert(id, State::new(id, now));
-        self.turns.push_back((now, id));
+        self.examinations.push_back((now, id));
         id
     }
 
     /// Registers the token of an endpoint.
-    fn is_called(&mut self, token: u32, id: u64, end: End) {
+    fn register_token(&mut self, token: u32, id: u64, end: Endpoint) {
         let namesakes = self.tokens.entry(token).or_default();
         namesakes.push((id, end));
-        if namesakes.len() > NAMESAKES {
+        if namesakes.len() > MAX_SAME_TOKEN {
             namesakes.remove(0);
             self.dropped.tokens += 1;
         }
@@ -278,40 +292,40 @@ impl Connections {
 
     /// Examines one or two connections, and returns idle ones. Above a limit, continues until the
     /// number is within it: each step removes a connection.
-    fn take_turns(&mut self, now: Time) {
+    fn examine(&mut self, now: Time) {
         let mut looks = 0;
         loop {
             let is_full = self.connections.len() > self.limits.connections
                 || self.subflows > self.limits.subflows;
             // Ended connections still have queue entries.
-            let is_long = self.turns.len() / 2 > self.limits.connections;
-            let Some((then, id)) = self.turns.front().copied() else { return };
+            let is_long = self.examinations.len() / 2 > self.limits.connections;
+            let Some((then, id)) = self.examinations.front().copied() else { return };
             let is_due = is_long || now.since(then) > self.limits.idle;
             if !is_full && (looks == 2 || !is_due) {
                 return;
             }
             looks = (looks + 1).min(2);
-            self.turns.pop_front();
+            self.examinations.pop_front();
             let Some(last) = self.connections.get(&id).map(|state| state.last) else { continue };
             if now.since(last) > self.limits.idle {
                 self.dropped.idle += 1;
-                self.tell(id);
+                self.end(id);
             } else if is_full {
                 self.dropped.evicted += 1;
-                self.tell(id);
+                self.end(id);
             } else {
-                self.turns.push_back((last, id));
+                self.examinations.push_back((last, id));
             }
         }
     }
 
-    fn tell(&mut self, id: u64) {
-        if let Some(state) = self.forget(id) {
-            self.over.push_back(state.into_row());
+    fn end(&mut self, id: u64) {
+        if let Some(state) = self.remove(id) {
+            self.ended.push_back(state.into_row());
         }
     }
 
-    fn forget(&mut self, id: u64) -> Option<State> {
+    fn remove(&mut self, id: u64) -> Option<State> {
         let state = self.connections.remove(&id)?;
         self.subflows -= state.subflows.len() + state.ignored.len();
         self.dropped.addresses += state.dropped;
@@ -319,7 +333,7 @@ impl Connections {
         for flow in flows {
             self.flows.remove(flow);
         }
-        let tokens = state.tokens().into_iter().chain(state.asked).flatten();
+        let tokens = state.tokens().into_iter().chain(state.join_tokens).flatten();
         for token in tokens {
             if let Some(namesakes) = self.tokens.get_mut(&token) {
                 namesakes.retain(|(other, _)| *other != id);
@@ -335,15 +349,15 @@ impl Connections {
 #[cfg(test)]
 impl Connections {
     /// Whether no state is left.
-    pub(super) fn holds_nothing(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         self.connections.is_empty()
             && self.flows.is_empty()
             && self.tokens.is_empty()
-            && self.turns.is_empty()
+            && self.examinations.is_empty()
             && self.subflows == 0
     }
 
-    pub(super) fn turns(&self) -> usize {
-        self.turns.len()
+    pub(super) fn queued_examinations(&self) -> usize {
+        self.examinations.len()
     }
 }

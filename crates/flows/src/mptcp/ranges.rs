@@ -4,15 +4,15 @@ use manyways_wire::tcp::Seq;
 
 /// Maximum number of separate ranges; above it, the lowest is discarded and all numbers up to its
 /// end count as seen.
-const RANGES: usize = 64;
+const MAX_RANGES: usize = 64;
 /// Position of the first number: far enough from 0 for numbers below it.
-const START: u64 = 1 << 40;
+const START_OFFSET: u64 = 1 << 40;
 
 /// Seen numbers, each counted once. They wrap at 2^32 and are unwrapped near the highest one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
     /// Half-open ranges, sorted and disjoint.
-    kept: Vec<(u64, u64)>,
+    ranges: Vec<(u64, u64)>,
     /// All numbers below this one count as seen.
     floor: u64,
     count: u64,
@@ -21,25 +21,25 @@ pub(super) struct Ranges {
 impl Ranges {
     /// Number of seen numbers. `None` if there are none.
     pub(super) fn count(&self) -> Option<u64> {
-        (!self.kept.is_empty()).then_some(self.count)
+        (!self.ranges.is_empty()).then_some(self.count)
     }
 
     /// Adds `length` numbers from `first` on.
     pub(super) fn add(&mut self, first: u32, length: u64) {
-        let top = self.kept.last().map_or(START + u64::from(first), |(_, end)| *end);
-        let first = Seq(first).unwrap(top);
+        let top = self.ranges.last().map_or(START_OFFSET + u64::from(first), |(_, end)| *end);
+        let first = Seq(first).to_offset(top);
         let end = first.saturating_add(length);
         let first = first.max(self.floor);
         if first >= end {
             return;
         }
-        let from = self.kept.partition_point(|(_, behind)| *behind < first);
-        let to = self.kept.partition_point(|(begin, _)| *begin <= end);
-        let Some(joined) = self.kept.get(from..to).filter(|joined| !joined.is_empty()) else {
-            self.kept.insert(from, (first, end));
+        let from = self.ranges.partition_point(|(_, behind)| *behind < first);
+        let to = self.ranges.partition_point(|(begin, _)| *begin <= end);
+        let Some(joined) = self.ranges.get(from..to).filter(|joined| !joined.is_empty()) else {
+            self.ranges.insert(from, (first, end));
             self.count += end - first;
-            if self.kept.len() > RANGES {
-                self.floor = self.kept.remove(0).1;
+            if self.ranges.len() > MAX_RANGES {
+                self.floor = self.ranges.remove(0).1;
             }
             return;
         };
@@ -47,7 +47,7 @@ impl Ranges {
         let begin = joined.first().map_or(first, |range| range.0.min(first));
         let behind = joined.last().map_or(end, |range| range.1.max(end));
         self.count += behind - begin - known;
-        self.kept.splice(from..to, [(begin, behind)]);
+        self.ranges.splice(from..to, [(begin, behind)]);
     }
 }
 
@@ -67,16 +67,16 @@ mod tests {
         assert_eq!(ranges.count(), Some(25));
         ranges.add(100, 10);
         ranges.add(5, 100);
-        assert_eq!((ranges.count(), ranges.kept.len()), (Some(120), 1));
+        assert_eq!((ranges.count(), ranges.ranges.len()), (Some(120), 1));
     }
 
     #[test]
     fn of_too_many_gaps_the_lowest_is_forgotten() {
         let mut ranges = Ranges::default();
-        for number in 0..=RANGES as u32 {
+        for number in 0..=MAX_RANGES as u32 {
             ranges.add(number * 10, 5);
         }
-        assert_eq!((ranges.count(), ranges.kept.len()), (Some(65 * 5), RANGES));
+        assert_eq!((ranges.count(), ranges.ranges.len()), (Some(65 * 5), MAX_RANGES));
         ranges.add(0, 8);
         assert_eq!(ranges.count(), Some(65 * 5 + 3), "up to the floor all were seen");
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn numbers_far_away_do_not_overflow() {
         let mut ranges = Ranges::default();
-        ranges.kept.push((u64::MAX - 10, u64::MAX - 1));
+        ranges.ranges.push((u64::MAX - 10, u64::MAX - 1));
         ranges.add(u32::MAX, u64::from(u16::MAX));
         ranges.add(0, 9);
         ranges.add(7, 9);
@@ -101,7 +101,7 @@ mod tests {
                 ranges.add(start.wrapping_add(first), length);
                 set.extend((u64::from(first)..).take(length as usize));
                 prop_assert_eq!(ranges.count().unwrap_or(0), set.len() as u64);
-                prop_assert!(ranges.kept.windows(2).all(|two| two[0].1 < two[1].0));
+                prop_assert!(ranges.ranges.windows(2).all(|two| two[0].1 < two[1].0));
             }
         }
     }

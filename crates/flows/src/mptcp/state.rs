@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use manyways_unit::Time;
 
 use super::connection::{Advertised, Connection, Fallback, Role, Subflow};
-use super::connections::Summary;
-use super::key::{self, Hashed};
+use super::connections::FlowSummary;
+use super::key::{self, DerivedValues};
 use super::ranges::Ranges;
-use manyways_wire::mptcp::{AddAddress, Capable, Join, Mapping, Sequence, Subtype};
-use manyways_wire::stream::End;
+use manyways_wire::mptcp::{AddAddress, Capable, Dss, Join, Mapping, Subtype};
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::{Flags, Segment};
 
 /// Maximum number of stored addresses per connection.
-pub const ADDRESSES: usize = 16;
+pub const MAX_ADDRESSES: usize = 16;
 
 /// State of an active connection. Arrays are indexed by the connection's endpoints.
 #[derive(Debug, Default)]
@@ -22,39 +22,39 @@ pub(super) struct State {
     pub last: Time,
     /// Version in the SYN, and later the negotiated one.
     version: Option<u8>,
-    is_settled: bool,
+    is_negotiated: bool,
     keys: [Option<u64>; 2],
-    hashed: [Option<Hashed>; 2],
+    derived: [Option<DerivedValues>; 2],
     /// Tokens of endpoints that received joins but whose keys did not pass.
-    pub asked: [Option<u32>; 2],
-    pub subflows: Vec<Open>,
+    pub join_tokens: [Option<u32>; 2],
+    pub subflows: Vec<OpenSubflow>,
     /// Flows beyond the limit of subflows.
     pub ignored: HashSet<u64>,
     fallback: Option<Fallback>,
     data: [Ranges; 2],
     addresses: Vec<Advertised>,
-    /// Number of addresses beyond [`ADDRESSES`].
+    /// Number of addresses beyond [`MAX_ADDRESSES`].
     pub dropped: u64,
 }
 
 /// A subflow that is active, or is stored until its connection ends.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenSubflow {
     pub row: Subflow,
-    pub is_over: bool,
+    pub has_ended: bool,
     /// Latest backup flag of each endpoint.
     backup: [bool; 2],
     mapped: [Ranges; 2],
     /// Whether each endpoint sent an MPTCP option; for the initiator, after its SYN.
-    spoke: [bool; 2],
-    goes_on: bool,
+    sent_option: [bool; 2],
+    sent_after_syn: bool,
     /// Whether options of each endpoint were not captured completely.
-    cut: [bool; 2],
+    truncated: [bool; 2],
     /// Token and nonce of a join's SYN.
-    pub ask: Option<(u32, u32)>,
+    pub join_request: Option<(u32, u32)>,
 }
 
-impl Open {
+impl OpenSubflow {
     pub(super) fn new(now: Time, flow: u64, is_reversed: bool) -> Self {
         let row = Subflow {
             flow,
@@ -72,64 +72,65 @@ impl Open {
         };
         Self {
             row,
-            is_over: false,
+            has_ended: false,
             backup: [false; 2],
             mapped: Default::default(),
-            spoke: [false; 2],
-            goes_on: false,
-            cut: [false; 2],
-            ask: None,
+            sent_option: [false; 2],
+            sent_after_syn: false,
+            truncated: [false; 2],
+            join_request: None,
         }
     }
 
     /// Maps an endpoint of the flow to the endpoint of the connection, and vice versa.
-    pub(super) fn end(&self, end: End) -> End {
+    pub(super) fn to_connection_end(&self, end: Endpoint) -> Endpoint {
         if self.row.is_reversed { end.other() } else { end }
     }
 
     /// The endpoint that initiated the subflow.
-    fn asker(&self) -> End {
-        self.end(End::Client)
+    fn initiator(&self) -> Endpoint {
+        self.to_connection_end(Endpoint::Client)
     }
 
     /// Reverses the roles of the subflow.
-    pub(super) fn turn(&mut self) {
+    pub(super) fn reverse(&mut self) {
         self.row.is_reversed = !self.row.is_reversed;
         self.row.addresses.swap(0, 1);
         self.backup.swap(0, 1);
         self.mapped.swap(0, 1);
-        self.spoke.swap(0, 1);
-        self.cut.swap(0, 1);
+        self.sent_option.swap(0, 1);
+        self.truncated.swap(0, 1);
     }
 
     /// Handles incomplete options of an endpoint of the flow.
-    pub(super) fn is_cut(&mut self, from: End) {
-        self.cut[self.end(from) as usize] = true;
+    pub(super) fn on_truncated_options(&mut self, from: Endpoint) {
+        self.truncated[self.to_connection_end(from) as usize] = true;
     }
 
-    fn sets_backup(&mut self, from: End, is_backup: bool) {
+    fn set_backup(&mut self, from: Endpoint, is_backup: bool) {
         self.backup[from as usize] = is_backup;
         self.row.is_backup = self.backup.contains(&true);
     }
 
     /// Stores the properties of the flow at its end.
-    fn is_over(&mut self, summary: &Summary) {
+    fn on_end(&mut self, summary: &FlowSummary) {
         let handshake = summary.handshake;
-        self.is_over = true;
+        self.has_ended = true;
         self.row.started = self.row.started.min(summary.started);
         self.row.handshake = Some(handshake);
-        let answerer = self.asker().other() as usize;
-        self.row.is_accepted = match self.spoke[answerer] {
-            false if self.cut[answerer] => None,
-            spoke => handshake.answer.map(|_| spoke),
+        let answerer = self.initiator().other() as usize;
+        self.row.is_accepted = match self.sent_option[answerer] {
+            false if self.truncated[answerer] => None,
+            spoke => handshake.syn_ack.map(|_| spoke),
         };
-        for end in [End::Client, End::Server] {
-            self.row.bytes[self.end(end) as usize] = summary.bytes[end as usize];
+        for end in [Endpoint::Client, Endpoint::Server] {
+            self.row.bytes[self.to_connection_end(end) as usize] = summary.bytes[end as usize];
         }
         // If only a SYN passed, both endpoints sent 0 bytes; otherwise the server's bytes of an
         // unanswered join would be unknown, and with them each share.
         let [asked, answered] = summary.bytes;
-        let is_bare = handshake.syn.is_some() && handshake.answer.is_none() && !self.goes_on;
+        let is_bare =
+            handshake.syn.is_some() && handshake.syn_ack.is_none() && !self.sent_after_syn;
         if is_bare && asked.unwrap_or(0) == 0 && answered.is_none() {
             self.row.bytes = [Some(0); 2];
         }
@@ -141,40 +142,40 @@ impl State {
         Self { id, last: now, ..Self::default() }
     }
 
-    pub(super) fn open(&mut self, flow: u64) -> Option<&mut Open> {
+    pub(super) fn open_subflow(&mut self, flow: u64) -> Option<&mut OpenSubflow> {
         self.subflows.iter_mut().find(|open| open.row.flow == flow)
     }
 
     /// Returns the tokens of the endpoints whose keys passed.
     pub(super) fn tokens(&self) -> [Option<u32>; 2] {
-        self.hashed.map(|hashed| hashed.map(|hashed| hashed.token))
+        self.derived.map(|hashed| hashed.map(|hashed| hashed.token))
     }
 
     /// Whether `hmac` is the correct response to a join by `asker`. `None` if a key is unknown.
-    pub(super) fn verifies(&self, asker: End, nonces: [u32; 2], hmac: u64) -> Option<bool> {
-        let version = self.version.filter(|_| self.is_settled)?;
+    pub(super) fn verify_join(&self, asker: Endpoint, nonces: [u32; 2], hmac: u64) -> Option<bool> {
+        let version = self.version.filter(|_| self.is_negotiated)?;
         let [own, others] = [asker.other(), asker].map(|end| self.keys[end as usize]);
-        Some(key::answer(version, [own?, others?], nonces) == hmac)
+        Some(key::syn_ack_hmac(version, [own?, others?], nonces) == hmac)
     }
 
     /// Handles an option in a subflow of this connection.
     pub(super) fn handle(
         &mut self,
         flow: u64,
-        from: End,
+        from: Endpoint,
         segment: &Segment<'_>,
         option: &Subtype<'_>,
     ) {
         let is_syn = segment.flags.has(Flags::SYN);
-        let Some(open) = self.open(flow) else { return };
-        let from = open.end(from);
-        open.spoke[from as usize] = true;
-        open.goes_on |= !is_syn && from == open.asker();
+        let Some(open) = self.open_subflow(flow) else { return };
+        let from = open.to_connection_end(from);
+        open.sent_option[from as usize] = true;
+        open.sent_after_syn |= !is_syn && from == open.initiator();
         match option {
-            Subtype::Capable(said) => self.begins(flow, from, is_syn, said),
-            Subtype::Join(join) => self.joins(flow, from, join),
-            Subtype::Sequence(sequence) => self.maps(flow, from, sequence),
-            Subtype::AddAddress(added) => self.adds_address(from, added),
+            Subtype::Capable(said) => self.on_capable(flow, from, is_syn, said),
+            Subtype::Join(join) => self.on_join(flow, from, join),
+            Subtype::Dss(sequence) => self.on_mapping(flow, from, sequence),
+            Subtype::AddAddress(added) => self.on_add_address(from, added),
             Subtype::RemoveAddress(ids) => {
                 let gone = |known: &&mut Advertised| known.end == from && ids.contains(&known.id);
                 self.addresses.iter_mut().filter(gone).for_each(|known| known.is_withdrawn = true);
@@ -183,38 +184,38 @@ impl State {
                 for open in &mut self.subflows {
                     let own = open.row.addresses[from as usize];
                     if address.map_or(open.row.flow == flow, |address| own == Some(address)) {
-                        open.sets_backup(from, *is_backup);
+                        open.set_backup(from, *is_backup);
                     }
                 }
             }
             // With a reset, it ends only this subflow (RFC 8684, 3.7).
-            Subtype::Fail(_) if !segment.flags.has(Flags::RST) => self.falls_back(Fallback::Fail),
+            Subtype::Fail(_) if !segment.flags.has(Flags::RST) => self.fall_back(Fallback::Fail),
             Subtype::Reset { reason, .. } => open.row.reset = open.row.reset.or(Some(*reason)),
             Subtype::Fail(_) | Subtype::FastClose(_) | Subtype::Other(_) => {}
         }
     }
 
     /// Handles the end of a subflow. Returns whether all have ended.
-    pub(super) fn ended(&mut self, flow: u64, summary: &Summary) -> bool {
-        if let Some(open) = self.open(flow) {
-            open.is_over(summary);
+    pub(super) fn on_flow_end(&mut self, flow: u64, summary: &FlowSummary) -> bool {
+        if let Some(open) = self.open_subflow(flow) {
+            open.on_end(summary);
             let row = &open.row;
-            let fallback = match (row.role, row.is_accepted, summary.handshake.done) {
+            let fallback = match (row.role, row.is_accepted, summary.handshake.completed) {
                 (Role::Primary, Some(false), _) => Some(Fallback::Refused),
                 (Role::Primary, Some(true), Some(_))
-                    if !open.goes_on && !open.cut[open.asker() as usize] =>
+                    if !open.sent_after_syn && !open.truncated[open.initiator() as usize] =>
                 {
                     Some(Fallback::Unconfirmed)
                 }
                 _ => None,
             };
-            fallback.into_iter().for_each(|fallback| self.falls_back(fallback));
+            fallback.into_iter().for_each(|fallback| self.fall_back(fallback));
         }
-        self.subflows.iter().all(|open| open.is_over)
+        self.subflows.iter().all(|open| open.has_ended)
     }
 
     pub(super) fn into_row(self) -> Connection {
-        let is_complete = self.subflows.iter().all(|open| open.is_over);
+        let is_complete = self.subflows.iter().all(|open| open.has_ended);
         let tokens = self.tokens();
         let subflows = self.subflows.into_iter().map(|open| {
             let mapped = open.mapped.map(|ranges| ranges.count());
@@ -223,7 +224,7 @@ impl State {
         Connection {
             id: self.id,
             version: self.version,
-            tokens: [0, 1].map(|end: usize| tokens[end].or(self.asked[end])),
+            tokens: [0, 1].map(|end: usize| tokens[end].or(self.join_tokens[end])),
             subflows: subflows.collect(),
             fallback: self.fallback,
             data: self.data.map(|ranges| ranges.count()),
@@ -232,63 +233,63 @@ impl State {
         }
     }
 
-    fn begins(&mut self, flow: u64, from: End, is_syn: bool, said: &Capable) {
-        if let Some(open) = self.open(flow).filter(|open| open.row.role == Role::Unknown) {
+    fn on_capable(&mut self, flow: u64, from: Endpoint, is_syn: bool, said: &Capable) {
+        if let Some(open) = self.open_subflow(flow).filter(|open| open.row.role == Role::Unknown) {
             open.row.role = Role::Primary;
         }
         // The server may select a lower version than that of the SYN.
-        if !self.is_settled {
+        if !self.is_negotiated {
             self.version = Some(said.version);
-            self.is_settled = from == End::Server || said.peer_key.is_some();
+            self.is_negotiated = from == Endpoint::Server || said.peer_key.is_some();
         }
         for (end, key) in [(from, said.key), (from.other(), said.peer_key)] {
             let known = &mut self.keys[end as usize];
             *known = known.or(key);
         }
-        if let Some(version) = self.version.filter(|_| self.is_settled) {
-            for (hashed, key) in self.hashed.iter_mut().zip(self.keys) {
-                *hashed = hashed.or_else(|| key.map(|key| key::hashed(version, key)));
+        if let Some(version) = self.version.filter(|_| self.is_negotiated) {
+            for (hashed, key) in self.derived.iter_mut().zip(self.keys) {
+                *hashed = hashed.or_else(|| key.map(|key| key::derive_values(version, key)));
             }
         }
         // The first bytes of a client of version 1 have no other mapping (RFC 8684, 3.1).
-        let first = self.hashed[from as usize].map(|hashed| hashed.first as u32);
+        let first = self.derived[from as usize].map(|hashed| hashed.idsn as u32);
         if let Some((first, length)) = first.zip(said.length).filter(|_| !is_syn) {
-            self.mapped(flow, from, first, 1, length.into());
+            self.add_mapping(flow, from, first, 1, length.into());
         }
     }
 
-    fn joins(&mut self, flow: u64, from: End, join: &Join) {
-        let Some(open) = self.open(flow) else { return };
+    fn on_join(&mut self, flow: u64, from: Endpoint, join: &Join) {
+        let Some(open) = self.open_subflow(flow) else { return };
         if open.row.role == Role::Unknown {
             open.row.role = Role::Joined;
         }
-        let (Join::Ask { is_backup, address, .. } | Join::Answer { is_backup, address, .. }) = join
+        let (Join::Syn { is_backup, address, .. } | Join::SynAck { is_backup, address, .. }) = join
         else {
             return;
         };
         open.row.addresses[from as usize] = Some(*address);
-        open.sets_backup(from, *is_backup);
+        open.set_backup(from, *is_backup);
     }
 
-    fn maps(&mut self, flow: u64, from: End, said: &Sequence) {
+    fn on_mapping(&mut self, flow: u64, from: Endpoint, said: &Dss) {
         let Some(Mapping { data, subflow, length, .. }) = said.mapping else { return };
         if length == 0 {
-            self.falls_back(Fallback::InfiniteMapping);
+            self.fall_back(Fallback::InfiniteMapping);
             return;
         }
         // DATA_FIN occupies a number, too.
-        let length = u64::from(length) - u64::from(said.is_last);
-        self.mapped(flow, from, data.low(), subflow, length);
+        let length = u64::from(length) - u64::from(said.is_data_fin);
+        self.add_mapping(flow, from, data.low(), subflow, length);
     }
 
-    fn mapped(&mut self, flow: u64, from: End, data: u32, subflow: u32, length: u64) {
-        if let Some(open) = self.open(flow) {
+    fn add_mapping(&mut self, flow: u64, from: Endpoint, data: u32, subflow: u32, length: u64) {
+        if let Some(open) = self.open_subflow(flow) {
             open.mapped[from as usize].add(subflow, length);
             self.data[from as usize].add(data, length);
         }
     }
 
-    fn adds_address(&mut self, from: End, added: &AddAddress<'_>) {
+    fn on_add_address(&mut self, from: Endpoint, added: &AddAddress<'_>) {
         let AddAddress { is_echo, id, address, port, .. } = *added;
         if is_echo {
             return;
@@ -298,7 +299,7 @@ impl State {
         };
         if let Some(known) = self.addresses.iter_mut().find(is_same) {
             (known.port, known.is_withdrawn) = (port, false);
-        } else if self.addresses.len() < ADDRESSES {
+        } else if self.addresses.len() < MAX_ADDRESSES {
             self.addresses.push(Advertised { end: from, id, address, port, is_withdrawn: false });
         } else {
             self.dropped += 1;
@@ -306,7 +307,7 @@ impl State {
     }
 
     /// Records the reason of a fallback; the first reason stays.
-    fn falls_back(&mut self, why: Fallback) {
+    fn fall_back(&mut self, why: Fallback) {
         self.fallback = self.fallback.or(Some(why));
     }
 }

@@ -6,10 +6,10 @@ mod options;
 use manyways_unit::{Span, Time};
 use proptest::prelude::*;
 
-use super::key::{answer, hashed};
+use super::key::{derive_values, syn_ack_hmac};
 use super::*;
 use crate::flow::Handshake;
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::Segment;
 
 const SYN: u8 = 0x02;
@@ -30,18 +30,18 @@ fn capable(version: u8, keys: &[u64], length: Option<u16>) -> Vec<u8> {
     option(version, &[&[0x01], &keys, &length])
 }
 
-fn ask(token: u32) -> Vec<u8> {
+fn join_syn(token: u32) -> Vec<u8> {
     option(0x10, &[&[7], &token.to_be_bytes(), &NONCES[0].to_be_bytes()])
 }
 
 /// The SYN/ACK option of a join; `keys` are those of the client and of the server.
-fn answered(version: u8, [asker, own]: [u64; 2]) -> Vec<u8> {
-    let hash = answer(version, [own, asker], [NONCES[1], NONCES[0]]);
+fn join_syn_ack(version: u8, [asker, own]: [u64; 2]) -> Vec<u8> {
+    let hash = syn_ack_hmac(version, [own, asker], [NONCES[1], NONCES[0]]);
     option(0x10, &[&[9], &hash.to_be_bytes(), &NONCES[1].to_be_bytes()])
 }
 
 /// A mapping with data sequence numbers of 8 bytes.
-fn maps(data: u64, subflow: u32, length: u16) -> Vec<u8> {
+fn mapping(data: u64, subflow: u32, length: u16) -> Vec<u8> {
     let numbers = [&data.to_be_bytes()[..], &subflow.to_be_bytes(), &length.to_be_bytes()];
     option(0x20, &[&[0x0c], &numbers.concat()])
 }
@@ -54,12 +54,12 @@ fn segment_bytes(flags: u8, options: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Connections with a virtual clock.
-struct Passing {
+struct Harness {
     connections: Connections,
     millis: u64,
 }
 
-impl Passing {
+impl Harness {
     fn new() -> Self {
         Self::with(Limits::default())
     }
@@ -73,11 +73,11 @@ impl Passing {
     }
 
     /// Passes a segment, 10 ms after the previous one.
-    fn pass(&mut self, flow: u64, from: End, flags: u8, options: &[Vec<u8>]) {
+    fn pass(&mut self, flow: u64, from: Endpoint, flags: u8, options: &[Vec<u8>]) {
         self.pass_cut(flow, from, flags, options, 0);
     }
 
-    fn pass_cut(&mut self, flow: u64, from: End, flags: u8, options: &[Vec<u8>], cut: usize) {
+    fn pass_cut(&mut self, flow: u64, from: Endpoint, flags: u8, options: &[Vec<u8>], cut: usize) {
         let bytes = segment_bytes(flags, options);
         let segment = Segment::read(&bytes[..bytes.len() - cut], bytes.len()).unwrap();
         self.millis += 10;
@@ -87,25 +87,26 @@ impl Passing {
     /// Passes the complete handshake of a connection's primary subflow.
     fn begins(&mut self, flow: u64, version: u8, keys: [u64; 2]) {
         let first: &[u64] = if version == 0 { &keys[..1] } else { &[] };
-        self.pass(flow, End::Client, SYN, &[capable(version, first, None)]);
-        self.pass(flow, End::Server, SYN_ACK, &[capable(version, &keys[1..], None)]);
-        self.pass(flow, End::Client, ACK, &[capable(version, &keys, None)]);
+        self.pass(flow, Endpoint::Client, SYN, &[capable(version, first, None)]);
+        self.pass(flow, Endpoint::Server, SYN_ACK, &[capable(version, &keys[1..], None)]);
+        self.pass(flow, Endpoint::Client, ACK, &[capable(version, &keys, None)]);
     }
 
     /// Passes the complete handshake of a joined subflow between the owners of these keys.
     fn joins(&mut self, flow: u64, version: u8, keys: [u64; 2]) {
-        self.pass(flow, End::Client, SYN, &[ask(hashed(version, keys[1]).token)]);
-        self.pass(flow, End::Server, SYN_ACK, &[answered(version, keys)]);
-        self.pass(flow, End::Client, ACK, &[option(0x10, &[&[0], &[5; 20]])]);
+        self.pass(flow, Endpoint::Client, SYN, &[join_syn(derive_values(version, keys[1]).token)]);
+        self.pass(flow, Endpoint::Server, SYN_ACK, &[join_syn_ack(version, keys)]);
+        self.pass(flow, Endpoint::Client, ACK, &[option(0x10, &[&[0], &[5; 20]])]);
     }
 
     /// Ends a flow with a SYN at `syn`, the SYN/ACK 20 ms later and the third ACK after 50 ms.
     fn ended(&mut self, flow: u64, syn: u64, bytes: [u64; 2]) {
         let at = |after| Some(Time::from_millis(syn + after));
-        let handshake = Handshake { syn: at(0), answer: at(20), done: at(50), syns: 1, answers: 1 };
+        let handshake =
+            Handshake { syn: at(0), syn_ack: at(20), completed: at(50), syns: 1, syn_acks: 1 };
         let summary =
-            Summary { started: Time::from_millis(syn), handshake, bytes: bytes.map(Some) };
-        self.connections.ended(flow, &summary);
+            FlowSummary { started: Time::from_millis(syn), handshake, bytes: bytes.map(Some) };
+        self.connections.on_flow_end(flow, &summary);
     }
 
     fn rows(&mut self) -> Vec<Connection> {
@@ -129,13 +130,13 @@ fn what_follows_from_a_key() {
         (1, KEYS[1], 0xaf77_ffda, 0x8912_213b_f1cb_d03d),
     ];
     for (version, key, token, first) in expected {
-        let said = hashed(version, key);
-        assert_eq!((said.token, said.first), (token, first));
+        let said = derive_values(version, key);
+        assert_eq!((said.token, said.idsn), (token, first));
     }
     let [client, server] = KEYS;
     let nonces = [NONCES[1], NONCES[0]];
-    assert_eq!(answer(0, [server, client], nonces), 0xf57e_8bd1_3496_736c);
-    assert_eq!(answer(1, [server, client], nonces), 0xc608_9347_4351_0a84);
+    assert_eq!(syn_ack_hmac(0, [server, client], nonces), 0xf57e_8bd1_3496_736c);
+    assert_eq!(syn_ack_hmac(1, [server, client], nonces), 0xc608_9347_4351_0a84);
 }
 
 proptest! {
@@ -146,8 +147,8 @@ proptest! {
                 (0_u8..9, any::<u8>(), prop::collection::vec(0_u8..3, 0..24)), 0..3), 0_usize..9),
             0..80),
     ) {
-        let limits = Limits { connections: 3, subflows: 5, each: 2, idle: Span::from_secs(1) };
-        let mut passing = Passing::with(limits);
+        let limits = Limits { connections: 3, subflows: 5, subflows_per_connection: 2, idle: Span::from_secs(1) };
+        let mut harness = Harness::with(limits);
         let mut told = 0;
         for (flow, is_client, flags, options, cut) in steps {
             let options: Vec<Vec<u8>> = options
@@ -155,23 +156,23 @@ proptest! {
                 .map(|(subtype, low, rest)| option(subtype << 4 | low & 3, &[rest]))
                 .collect();
             let options = if options.concat().len() > 40 { &options[..1] } else { &options[..] };
-            let from = if is_client { End::Client } else { End::Server };
+            let from = if is_client { Endpoint::Client } else { Endpoint::Server };
             if flags % 16 == 15 {
-                passing.ended(flow, passing.millis, [3, 4]);
+                harness.ended(flow, harness.millis, [3, 4]);
             } else {
                 let cut = cut.min(options.concat().len());
-                passing.pass_cut(flow, from, flags, options, cut);
+                harness.pass_cut(flow, from, flags, options, cut);
             }
-            prop_assert!(passing.connections.len() <= 4);
-            told += passing.rows().len() as u64;
+            prop_assert!(harness.connections.len() <= 4);
+            told += harness.rows().len() as u64;
         }
-        passing.connections.finish();
-        let rows = passing.rows();
-        prop_assert!(passing.connections.holds_nothing());
+        harness.connections.finish();
+        let rows = harness.rows();
+        prop_assert!(harness.connections.is_drained());
         for row in &rows {
-            prop_assert!(row.subflows.len() <= 2 && row.addresses.len() <= ADDRESSES);
+            prop_assert!(row.subflows.len() <= 2 && row.addresses.len() <= MAX_ADDRESSES);
         }
-        let dropped = passing.connections.dropped();
+        let dropped = harness.connections.dropped();
         prop_assert!(dropped.evicted + dropped.idle <= told + rows.len() as u64);
     }
 }

@@ -11,21 +11,23 @@ use super::spin::Spin;
 use manyways_unit::Samples;
 use manyways_wire::Peek;
 use manyways_wire::quic::Initials;
-use manyways_wire::quic::header::{Kind, Long, ONE, Packet, Packets, Short, TWO};
-use manyways_wire::stream::{End, Exchange};
-use manyways_wire::tls::Offer;
+use manyways_wire::quic::header::{
+    Kind, LongHeader, Packet, Packets, ShortHeader, VERSION_1, VERSION_2,
+};
+use manyways_wire::stream::{Endpoint, Exchange};
+use manyways_wire::tls::ClientHelloDetails;
 
 /// Maximum number of datagrams that look like an unknown version, until a similar response of the
 /// server.
-const UNDECIDED: u32 = 16;
+const MAX_UNDECIDED: u32 = 16;
 /// A client pads each datagram with an Initial packet to this length in bytes, and so does a server
 /// if the packet is ACK-eliciting (RFC 9000, 14.1).
-pub(crate) const FULL: usize = 1_200;
+pub(crate) const MIN_INITIAL_DATAGRAM: usize = 1_200;
 
 /// State of a QUIC connection, from its unprotected parts.
 ///
 /// The caller determines the endpoint that initiated the connection. Stores the client's Initial
-/// packets until the ClientHello is complete: at most [`manyways_wire::LIMIT`] bytes.
+/// packets until the ClientHello is complete: at most [`manyways_wire::MAX_PEEK_LENGTH`] bytes.
 #[derive(Default)]
 pub struct Flow {
     is_quic: Option<bool>,
@@ -38,7 +40,7 @@ pub struct Flow {
     was_retried: bool,
     has_early_data: bool,
     handshake: Handshake,
-    hello: Hello,
+    hello: HelloState,
     spin: Option<Box<Spin>>,
     requests: Requests,
 }
@@ -63,23 +65,23 @@ struct Id {
 }
 
 #[derive(Default)]
-enum Hello {
+enum HelloState {
     #[default]
     Expected,
-    Coming(Box<Coming>),
+    Partial(Box<PartialHello>),
     /// Complete, or as far as captured.
-    Read(Box<Offer>),
+    Read(Box<ClientHelloDetails>),
     /// Truncated, of an unknown version, or not in the capture.
     Missing,
 }
 
 /// An incomplete ClientHello.
 #[derive(Default)]
-struct Coming {
+struct PartialHello {
     initials: Initials,
     /// Set once server name and protocols are known: the key shares after them may be in another
     /// datagram.
-    offer: Option<Offer>,
+    client_hello: Option<ClientHelloDetails>,
 }
 
 impl Flow {
@@ -89,9 +91,9 @@ impl Flow {
 
     /// Whether a datagram begins with a long header of a known version. Other protocols match with
     /// negligible probability.
-    pub fn begins_with(captured: &[u8], length: usize) -> bool {
-        let first = Packets::of(captured, length).next();
-        matches!(first, Some(Packet::Long(long)) if long.is_known() && long.is_fixed)
+    pub fn is_start(captured: &[u8], length: usize) -> bool {
+        let first = Packets::new(captured, length).next();
+        matches!(first, Some(Packet::Long(long)) if long.is_known() && long.fixed_bit)
     }
 
     /// Handles a datagram of `length` bytes, of which `captured` were captured. Returns an exchange
@@ -99,7 +101,7 @@ impl Flow {
     pub fn handle(
         &mut self,
         now: Time,
-        from: End,
+        from: Endpoint,
         captured: &[u8],
         length: usize,
     ) -> Option<Exchange> {
@@ -108,8 +110,8 @@ impl Flow {
         }
         let length = length.max(captured.len());
         let (mut has_initial, mut inside) = (false, 0);
-        let mut packets = Packets::of(captured, length).peekable();
-        self.judge(packets.peek(), captured);
+        let mut packets = Packets::new(captured, length).peekable();
+        self.classify(packets.peek(), captured);
         if self.is_quic == Some(false) {
             return None;
         }
@@ -128,12 +130,12 @@ impl Flow {
                 }
             }
         }
-        if from == End::Client {
+        if from == Endpoint::Client {
             self.read_hello(has_initial, captured, length);
         }
         // A response in less than half of the first response's time belongs to an earlier request.
-        let trip = self.handshake.to_server().map_or(Span::ZERO, half);
-        self.requests.handle(now, from, [length, inside], trip)
+        let one_way_delay = self.handshake.server_rtt().map_or(Span::ZERO, half);
+        self.requests.handle(now, from, [length, inside], one_way_delay)
     }
 
     /// Ends the connection and returns the last exchange.
@@ -149,16 +151,16 @@ impl Flow {
 
     /// Version in the first long header of this endpoint, except Version Negotiation. May be
     /// unknown.
-    pub fn version(&self, end: End) -> Option<u32> {
+    pub fn version(&self, end: Endpoint) -> Option<u32> {
         self.versions[end as usize]
     }
 
     /// Returns the ClientHello, once the server name and the protocols are known.
-    pub fn hello(&self) -> Option<&Offer> {
+    pub fn client_hello(&self) -> Option<&ClientHelloDetails> {
         match &self.hello {
-            Hello::Read(offer) => Some(offer),
-            Hello::Coming(coming) => coming.offer.as_ref(),
-            Hello::Expected | Hello::Missing => None,
+            HelloState::Read(offer) => Some(offer),
+            HelloState::Partial(coming) => coming.client_hello.as_ref(),
+            HelloState::Expected | HelloState::Missing => None,
         }
     }
 
@@ -187,10 +189,10 @@ impl Flow {
     }
 
     /// Length in bytes of the connection ID that this endpoint chose for itself; may be 0.
-    pub fn id_length(&self, end: End) -> Option<u8> {
+    pub fn id_length(&self, end: Endpoint) -> Option<u8> {
         let id = match end {
-            End::Client => self.ids.client,
-            End::Server => self.ids.server,
+            Endpoint::Client => self.ids.client,
+            Endpoint::Server => self.ids.server,
         };
         id.map(|id| id.length)
     }
@@ -201,64 +203,65 @@ impl Flow {
     }
 
     /// Response times, inferred from sizes and changes of direction, including the round trip to
-    /// the server; see [`Exchange`] and [`CONFIRMS`](super::CONFIRMS) for errors. The first may be
-    /// too short, because servers send some data unsolicited after the handshake.
+    /// the server; see [`Exchange`] and [`MAX_ACK_ONLY_LEN`](super::MAX_ACK_ONLY_LEN) for errors.
+    /// The first may be too short, because servers send some data unsolicited after the handshake.
     pub fn inferred_response_times(&self) -> &Samples {
-        self.requests.times()
+        self.requests.response_times()
     }
 
     /// Whether this datagram of the client begins another connection between the same ports: an
     /// Initial packet to an unknown connection ID, after the handshake.
-    pub fn is_another(&self, captured: &[u8], length: usize) -> bool {
-        let Some(Packet::Long(long)) = Packets::of(captured, length).next() else { return false };
-        let id = Some(Id::of(long.destination));
-        let is_over = self.handshake.done.is_some() || self.is_quic.is_none() && self.saw_no_long();
+    pub fn is_new_connection(&self, captured: &[u8], length: usize) -> bool {
+        let Some(Packet::Long(long)) = Packets::new(captured, length).next() else { return false };
+        let id = Some(Id::of(long.destination_cid));
+        let is_over = self.handshake.completed.is_some()
+            || self.is_quic.is_none() && self.lacks_long_headers();
         is_over
-            && length >= FULL
+            && length >= MIN_INITIAL_DATAGRAM
             && long.kind == Kind::Initial
             && ![self.ids.first, self.ids.retry, self.ids.server].contains(&id)
     }
 
-    fn saw_no_long(&self) -> bool {
+    fn lacks_long_headers(&self) -> bool {
         self.long_headers == 0
     }
 
     /// Decides from a datagram's first packet whether the flow is QUIC.
-    fn judge(&mut self, first: Option<&Packet<'_>>, captured: &[u8]) {
+    fn classify(&mut self, first: Option<&Packet<'_>>, captured: &[u8]) {
         /// Maximum length of a long header up to the end of its connection IDs.
         const IDS: usize = 1 + 4 + 1 + 20 + 1 + 20;
         if self.is_quic.is_some() {
             return;
         }
         self.is_quic = match first {
-            Some(Packet::Long(long)) if long.is_known() => Some(long.is_fixed),
+            Some(Packet::Long(long)) if long.is_known() => Some(long.fixed_bit),
             // RFC 9287 permits a clear fixed bit only after negotiation.
-            Some(Packet::Short(short)) if !short.is_fixed => Some(false),
-            Some(Packet::Long(_)) if self.undecided >= UNDECIDED => Some(false),
+            Some(Packet::Short(short)) if !short.fixed_bit => Some(false),
+            Some(Packet::Long(_)) if self.undecided >= MAX_UNDECIDED => Some(false),
             None if captured.len() >= IDS => Some(false),
             _ => None,
         };
         self.undecided = self.undecided.saturating_add(1);
     }
 
-    fn handle_long(&mut self, now: Time, from: End, long: &Long<'_>, length: usize) {
+    fn handle_long(&mut self, now: Time, from: Endpoint, long: &LongHeader<'_>, length: usize) {
         self.long_headers += 1;
-        let (destination, source) = (Id::of(long.destination), Id::of(long.source));
-        if from == End::Server {
+        let (destination, source) = (Id::of(long.destination_cid), Id::of(long.source_cid));
+        if from == Endpoint::Server {
             // An unknown version or Version Negotiation, addressed to the client's ID.
             let is_answer = self.ids.client == Some(destination)
                 && match long.kind {
-                    Kind::Negotiation => self.ids.first == Some(source),
-                    _ => self.version(End::Client) == Some(long.version),
+                    Kind::VersionNegotiation => self.ids.first == Some(source),
+                    _ => self.version(Endpoint::Client) == Some(long.version),
                 };
             if is_answer && self.is_quic.is_none() {
                 self.is_quic = Some(true);
             }
         }
-        if long.kind == Kind::Negotiation {
-            if from == End::Server && self.is_quic == Some(true) {
+        if long.kind == Kind::VersionNegotiation {
+            if from == Endpoint::Server && self.is_quic == Some(true) {
                 self.was_negotiated = true;
-                self.starts_again();
+                self.restart();
                 self.ids = Ids::default();
             }
             return;
@@ -266,27 +269,29 @@ impl Flow {
         self.versions[from as usize].get_or_insert(long.version);
         let ids = &mut self.ids;
         match from {
-            End::Client => {
+            Endpoint::Client => {
                 ids.client.get_or_insert(source);
                 ids.first.get_or_insert(destination);
             }
-            End::Server if long.kind == Kind::Retry => {
+            Endpoint::Server if long.kind == Kind::Retry => {
                 ids.retry = Some(source);
                 self.was_retried = true;
-                self.handshake.restarts();
+                self.handshake.on_restart();
             }
-            End::Server => {
+            Endpoint::Server => {
                 ids.server.get_or_insert(source);
             }
         }
         match (from, long.kind) {
-            (End::Client, Kind::Initial) if self.is_for_known_server(destination) => {
-                self.handshake.replies(now);
+            (Endpoint::Client, Kind::Initial) if self.is_for_known_server(destination) => {
+                self.handshake.on_client_reply(now);
             }
-            (End::Client, Kind::Initial) => self.handshake.asks(now),
-            (End::Client, Kind::Handshake) => self.handshake.replies(now),
-            (End::Client, Kind::ZeroRtt) => self.has_early_data = true,
-            (End::Server, Kind::Initial) => self.handshake.answers(now, length >= FULL),
+            (Endpoint::Client, Kind::Initial) => self.handshake.on_client_initial(now),
+            (Endpoint::Client, Kind::Handshake) => self.handshake.on_client_reply(now),
+            (Endpoint::Client, Kind::ZeroRtt) => self.has_early_data = true,
+            (Endpoint::Server, Kind::Initial) => {
+                self.handshake.on_server_initial(now, length >= MIN_INITIAL_DATAGRAM)
+            }
             _ => {}
         }
     }
@@ -299,45 +304,51 @@ impl Flow {
     }
 
     /// Handles a client that starts again with another version.
-    fn starts_again(&mut self) {
-        self.handshake.restarts();
-        if !matches!(self.hello, Hello::Read(_)) {
-            self.hello = Hello::Expected;
+    fn restart(&mut self) {
+        self.handshake.on_restart();
+        if !matches!(self.hello, HelloState::Read(_)) {
+            self.hello = HelloState::Expected;
         }
     }
 
-    fn handle_short(&mut self, now: Time, from: End, short: Short) {
-        if from == End::Client {
-            self.handshake.is_done(now);
+    fn handle_short(&mut self, now: Time, from: Endpoint, short: ShortHeader) {
+        if from == Endpoint::Client {
+            self.handshake.on_short_header(now);
         }
         // Bits may have another meaning in other versions.
-        if self.version(End::Server).or(self.version(End::Client)).is_some_and(|it| !is_known(it)) {
+        if self
+            .version(Endpoint::Server)
+            .or(self.version(Endpoint::Client))
+            .is_some_and(|it| !is_known(it))
+        {
             return;
         }
         let handshake = &self.handshake;
-        let trip = handshake.to_server().zip(handshake.to_client());
-        let least = trip.map(|(far, near)| half(far + near));
-        self.spin.get_or_insert_default().handle(now, from, short.spin, least);
+        let trip = handshake.server_rtt().zip(handshake.client_rtt());
+        let min = trip.map(|(sender_rtt, receiver_rtt)| half(sender_rtt + receiver_rtt));
+        self.spin.get_or_insert_default().handle(now, from, short.spin_bit, min);
     }
 
     /// Reassembles the ClientHello.
     fn read_hello(&mut self, has_initial: bool, captured: &[u8], length: usize) {
-        if self.handshake.done.is_some() {
+        if self.handshake.completed.is_some() {
             self.give_up_hello();
         }
         // A truncated packet cannot be decrypted.
         if !has_initial || captured.len() < length {
             return;
         }
-        if matches!(self.hello, Hello::Expected) {
-            self.hello = Hello::Coming(Box::default());
+        if matches!(self.hello, HelloState::Expected) {
+            self.hello = HelloState::Partial(Box::default());
         }
-        let Hello::Coming(coming) = &mut self.hello else { return };
+        let HelloState::Partial(coming) = &mut self.hello else { return };
         match coming.initials.datagram(captured) {
-            Peek::Complete(_) => match coming.initials.offer() {
-                Some(offer) if offer.is_whole => self.hello = Hello::Read(Box::new(offer)),
-                Some(offer) => coming.offer = Some(offer),
-                None => self.hello = Hello::Missing,
+            Peek::Complete(_) => match coming.initials.hello_details() {
+                Some(client_hello) if client_hello.is_complete => {
+                    self.hello = HelloState::Read(Box::new(client_hello))
+                }
+                Some(client_hello) => coming.client_hello = Some(client_hello),
+                None => self.hello = HelloState::Missing,
             },
             Peek::No => self.give_up_hello(),
             Peek::More(_) => {}
@@ -347,11 +358,13 @@ impl Flow {
     /// Completes the ClientHello without its missing part.
     fn give_up_hello(&mut self) {
         self.hello = match mem::take(&mut self.hello) {
-            Hello::Coming(coming) => {
-                coming.offer.map_or(Hello::Missing, |offer| Hello::Read(Box::new(offer)))
+            HelloState::Partial(coming) => {
+                coming.client_hello.map_or(HelloState::Missing, |client_hello| {
+                    HelloState::Read(Box::new(client_hello))
+                })
             }
-            Hello::Read(offer) => Hello::Read(offer),
-            Hello::Expected | Hello::Missing => Hello::Missing,
+            HelloState::Read(offer) => HelloState::Read(offer),
+            HelloState::Expected | HelloState::Missing => HelloState::Missing,
         };
     }
 }
@@ -362,7 +375,7 @@ impl std::fmt::Debug for Flow {
             .field("is_quic", &self.is_quic)
             .field("versions", &self.versions)
             .field("handshake", &self.handshake)
-            .field("hello", &self.hello())
+            .field("hello", &self.client_hello())
             .finish_non_exhaustive()
     }
 }
@@ -376,7 +389,9 @@ impl Id {
 }
 
 fn is_known(version: u32) -> bool {
-    version == ONE || version == TWO || manyways_wire::quic::header::DRAFTS.contains(&version)
+    version == VERSION_1
+        || version == VERSION_2
+        || manyways_wire::quic::header::DRAFT_VERSIONS.contains(&version)
 }
 
 fn half(span: Span) -> Span {

@@ -4,7 +4,7 @@
 use manyways_unit::{Span, Time};
 
 use manyways_unit::Samples;
-use manyways_wire::stream::{End, Exchange, Turns};
+use manyways_wire::stream::{Endpoint, Exchange, ExchangeDetector};
 
 /// A packet with a short header of at most this many bytes is not a part of a request or of a
 /// response. An ACK has 25 to 55 bytes: first byte, connection ID of 0 to 20, packet number of 1 to
@@ -12,18 +12,18 @@ use manyways_wire::stream::{End, Exchange, Turns};
 /// frame for flow control (19.9, 19.10) up to 80. An HTTP/3 request has about 40 bytes in addition
 /// to its compressed fields, one of which is the path. So the shortest requests are missed, and an
 /// ACK with a dozen gaps counts as one.
-pub const CONFIRMS: usize = 80;
+pub const MAX_ACK_ONLY_LEN: usize = 80;
 /// Each QUIC path carries datagrams of this size in bytes. A datagram that is longer than all
 /// others of its sender is a probe of the path MTU, without other data (RFC 9000, 14.4).
-const EVERY_PATH: usize = 1_200;
+const MIN_PATH_MTU: usize = 1_200;
 
 /// Detects the exchanges of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
-    turns: Turns,
+    detector: ExchangeDetector,
     /// The longest datagram of each endpoint.
     longest: [usize; 2],
-    times: Samples,
+    response_times: Samples,
 }
 
 impl Requests {
@@ -32,38 +32,38 @@ impl Requests {
     pub(super) fn handle(
         &mut self,
         now: Time,
-        from: End,
+        from: Endpoint,
         [datagram, inside]: [usize; 2],
-        trip: Span,
+        one_way_delay: Span,
     ) -> Option<Exchange> {
         let longest = &mut self.longest[from as usize];
-        let is_probe = *longest > 0 && datagram > EVERY_PATH.max(*longest);
+        let is_probe = *longest > 0 && datagram > MIN_PATH_MTU.max(*longest);
         *longest = datagram.max(*longest);
-        if inside <= CONFIRMS || is_probe {
+        if inside <= MAX_ACK_ONLY_LEN || is_probe {
             return None;
         }
-        if from == End::Server {
+        if from == Endpoint::Server {
             // The acknowledged data of the client is encrypted.
-            self.turns.hears(Time::MAX, trip);
+            self.detector.set_server_view(Time::MAX, one_way_delay);
         }
-        self.turns.handle(now, from, inside as u64);
-        self.over()
+        self.detector.handle(now, from, inside as u64);
+        self.take_exchange()
     }
 
     /// Ends the connection and returns the last exchange.
     pub(super) fn end(&mut self) -> Option<Exchange> {
-        self.turns.end();
-        self.over()
+        self.detector.end();
+        self.take_exchange()
     }
 
     /// Returns the response times, except that of the active exchange.
-    pub(super) fn times(&self) -> &Samples {
-        &self.times
+    pub(super) fn response_times(&self) -> &Samples {
+        &self.response_times
     }
 
-    fn over(&mut self) -> Option<Exchange> {
-        let exchange = self.turns.poll()?;
-        self.times.push(exchange.response_time());
+    fn take_exchange(&mut self) -> Option<Exchange> {
+        let exchange = self.detector.poll()?;
+        self.response_times.push(exchange.response_time());
         Some(exchange)
     }
 }

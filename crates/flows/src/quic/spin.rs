@@ -11,30 +11,30 @@
 use manyways_unit::{Span, Time};
 
 use manyways_unit::Samples;
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 
 /// A sample counts if the time without packets before its edge was at most this fraction of it
 /// (1/8), because the arrival of the other value in that time is unknown.
-const SILENCE: u64 = 8;
+const MAX_GAP_DIVISOR: u64 = 8;
 /// Without a handshake, an edge that is earlier by this factor than the longest of the last spins
 /// is due to reordering.
-const EARLY: u64 = 10;
+const EARLY_FACTOR: u64 = 10;
 /// Number of recent spins per direction for this comparison.
-const RECENT: usize = 8;
+const RECENT_SPINS: usize = 8;
 /// Minimum number of edges of a signal.
-const FEW: u64 = 4;
+const MIN_EDGES: u64 = 4;
 /// An endpoint with fewer packets need not show a signal.
-const IDLE: u64 = 16;
+const MIN_PACKETS: u64 = 16;
 /// Reordering changes the bit shortly after an edge. Later changes that are too early for the next
 /// edge come from a random bit (RFC 9000, 17.4): a signal has at most one per this many edges.
-const WILD: u64 = 4;
+const EDGES_PER_STRAY: u64 = 4;
 
 /// Measurements of a connection's spin bit.
 #[derive(Clone, Debug, Default)]
 pub struct Spin {
     ends: [Edges; 2],
     /// Round trips to the client, and to the server.
-    halves: [Samples; 2],
+    partial_rtts: [Samples; 2],
 }
 
 /// State of one direction.
@@ -46,70 +46,73 @@ struct Edges {
     /// Time of the previous edge, and its new value.
     edge: Option<(Time, bool)>,
     /// Changes that are too late for reordering, and too early for an edge.
-    wild: u64,
+    stray: u64,
     edges: u64,
     /// Number of edges that follow the matching edge of the other direction.
-    in_turn: u64,
+    alternating: u64,
     /// Times between edges.
-    whole: Samples,
+    full_rtt: Samples,
     /// The latest of these times in microseconds, newest first.
-    recent: [u32; RECENT],
+    recent: [u32; RECENT_SPINS],
 }
 
 /// An edge of the spin bit.
 struct Edge {
     /// Time of the previous edge.
-    before: Option<Time>,
+    previous: Option<Time>,
     /// Time without packets before this edge.
-    silence: Span,
+    gap: Span,
 }
 
 impl Spin {
-    /// Handles a packet of endpoint `from`. An edge less than `least` after the previous one of its
-    /// direction is due to reordering; `least` is half the round-trip time of the handshake, if
+    /// Handles a packet of endpoint `from`. An edge less than `min` after the previous one of its
+    /// direction is due to reordering; `min` is half the round-trip time of the handshake, if
     /// known.
-    pub(super) fn handle(&mut self, now: Time, from: End, bit: bool, least: Option<Span>) {
+    pub(super) fn handle(&mut self, now: Time, from: Endpoint, bit: bool, min: Option<Span>) {
         let other = self.ends[from.other() as usize].edge;
         let sender = &mut self.ends[from as usize];
-        let Some(Edge { before, silence }) = sender.edge(now, bit, least) else { return };
-        let is_prompt = |span: Span| silence.as_nanos() <= span.as_nanos() / SILENCE;
+        let Some(Edge { previous: before, gap: silence }) = sender.on_packet(now, bit, min) else {
+            return;
+        };
+        let is_prompt = |span: Span| silence.as_nanos() <= span.as_nanos() / MAX_GAP_DIVISOR;
         if let Some(whole) = before.map(|before| now.since(before)).filter(|span| is_prompt(*span))
         {
-            sender.whole.push(whole);
+            sender.full_rtt.push(whole);
             sender.recent.rotate_right(1);
             sender.recent[0] = u32::try_from(whole.as_nanos() / 1_000).unwrap_or(u32::MAX);
         }
         // The server echoes the value, the client inverts it.
         let cause = other.filter(|(at, value)| {
-            (*value == bit) == (from == End::Server) && before.is_none_or(|before| *at >= before)
+            (*value == bit) == (from == Endpoint::Server)
+                && before.is_none_or(|before| *at >= before)
         });
         let Some((at, _)) = cause else { return };
-        sender.in_turn += 1;
+        sender.alternating += 1;
         let half = now.since(at);
         if is_prompt(half) {
-            self.halves[from as usize].push(half);
+            self.partial_rtts[from as usize].push(half);
         }
     }
 
     /// Number of edges of this endpoint.
-    pub fn edges(&self, end: End) -> u64 {
+    pub fn edges(&self, end: Endpoint) -> u64 {
         self.ends[end as usize].edges
     }
 
     /// Round-trip times from the capture point to the server.
-    pub fn to_server(&self) -> &Samples {
-        &self.halves[End::Server as usize]
+    pub fn server_rtt(&self) -> &Samples {
+        &self.partial_rtts[Endpoint::Server as usize]
     }
 
     /// Round-trip times from the capture point to the client.
-    pub fn to_client(&self) -> &Samples {
-        &self.halves[End::Client as usize]
+    pub fn client_rtt(&self) -> &Samples {
+        &self.partial_rtts[Endpoint::Client as usize]
     }
 
     /// Complete round-trip times, from the direction with more samples; works with one captured
     /// direction.
-    pub fn whole(&self) -> &Samples {
-        let [client, server] = self.ends.each_ref().map(|end| &end.whole);
+    pub fn full_rtt(&self) -> &Samples {
+        let [client, server] = self.ends.each_ref().map(|end| &end.full_rtt);
         if client.count() > server.count() { client } else { server }
     }
 
@@ -117,36 +120,36 @@ impl Spin {
     /// packets there are enough edges, and edges follow their cause. Random and constant bits do
     /// not.
     pub fn is_plausible(&self) -> bool {
-        let mut busy = self.ends.iter().filter(|end| end.packets >= IDLE).peekable();
-        let are_both = self.ends.iter().all(|end| end.packets >= IDLE);
+        let mut busy = self.ends.iter().filter(|end| end.packets >= MIN_PACKETS).peekable();
+        let are_both = self.ends.iter().all(|end| end.packets >= MIN_PACKETS);
         busy.peek().is_some()
             && busy.all(|end| {
-                end.edges >= FEW
-                    && end.wild * WILD <= end.edges
-                    && (!are_both || end.in_turn * 4 >= end.edges * 3)
+                end.edges >= MIN_EDGES
+                    && end.stray * EDGES_PER_STRAY <= end.edges
+                    && (!are_both || end.alternating * 4 >= end.edges * 3)
             })
-            && self.ends.iter().any(|end| end.whole.count() * 4 >= end.edges.max(FEW))
+            && self.ends.iter().any(|end| end.full_rtt.count() * 4 >= end.edges.max(MIN_EDGES))
     }
 }
 
 impl Edges {
-    fn edge(&mut self, now: Time, bit: bool, least: Option<Span>) -> Option<Edge> {
+    fn on_packet(&mut self, now: Time, bit: bool, min: Option<Span>) -> Option<Edge> {
         self.packets += 1;
         let (last, was) = self.last.replace((now, bit))?;
         if was == bit {
             return None;
         }
         let longest = self.recent.iter().max().copied().unwrap_or_default();
-        let least = least.unwrap_or(Span::from_micros(u64::from(longest) / EARLY));
+        let min = min.unwrap_or(Span::from_micros(u64::from(longest) / EARLY_FACTOR));
         let since = self.edge.map(|(at, _)| now.since(at));
-        if let Some(since) = since.filter(|since| *since < least) {
-            self.wild += u64::from(since > Span::from_nanos(least.as_nanos() / 2));
+        if let Some(since) = since.filter(|since| *since < min) {
+            self.stray += u64::from(since > Span::from_nanos(min.as_nanos() / 2));
             return None;
         }
         self.edges += 1;
         // Two edges to the same value: the edge between them was taken for reordering.
         let before = self.edge.replace((now, bit)).filter(|(_, value)| *value != bit);
-        Some(Edge { before: before.map(|(at, _)| at), silence: now.since(last) })
+        Some(Edge { previous: before.map(|(at, _)| at), gap: now.since(last) })
     }
 }
 

@@ -11,11 +11,11 @@ use manyways_unit::Span;
 const BANDWIDTH: f64 = 0.15;
 /// Added to each time before the logarithm, because processing in the endpoints would look like
 /// distance in small times.
-const FLOOR: Span = Span::from_millis(1);
+const RTT_FLOOR: Span = Span::from_millis(1);
 /// Cells of the logarithm per bandwidth.
-const CELLS: f64 = 10.0;
+const BINS_PER_BANDWIDTH: f64 = 10.0;
 /// Reach of the kernel to each side, in bandwidths.
-const REACH: usize = 4;
+const KERNEL_RADIUS: usize = 4;
 /// Two peaks are two modes if the valley between them has at most this many eighths of the height
 /// of the lower peak. Shallower valleys occur by chance.
 const VALLEY_EIGHTHS: u64 = 6;
@@ -54,10 +54,10 @@ pub fn clusters(flows: impl IntoIterator<Item = (IpAddr, Span)>) -> Clusters {
         .into_iter()
         .filter_map(|(address, mut times)| Some((address, median(&mut times)?, times.len())))
         .collect();
-    let cells: Vec<usize> = servers.iter().map(|(_, time, _)| cell(*time)).collect();
+    let cells: Vec<usize> = servers.iter().map(|(_, time, _)| bin(*time)).collect();
     let Some(first) = cells.iter().min().copied() else { return Clusters::default() };
 
-    let cuts = cuts(&density(cells.iter().map(|cell| cell - first)));
+    let cuts = mode_ends(&density(cells.iter().map(|cell| cell - first)));
     let mut members: Vec<(Vec<Span>, usize)> = vec![Default::default(); cuts.len() + 1];
     let place = |cell: usize| cuts.partition_point(|cut| *cut < cell - first);
     for ((_, time, flows), cell) in servers.iter().zip(&cells) {
@@ -86,23 +86,23 @@ fn median(times: &mut [Span]) -> Option<Span> {
 }
 
 /// All possible times yield fewer than 2,000 cells.
-fn cell(time: Span) -> usize {
-    let floors = (time + FLOOR).as_secs_f64() / FLOOR.as_secs_f64();
-    (floors.ln() * CELLS / BANDWIDTH) as usize
+fn bin(time: Span) -> usize {
+    let floors = (time + RTT_FLOOR).as_secs_f64() / RTT_FLOOR.as_secs_f64();
+    (floors.ln() * BINS_PER_BANDWIDTH / BANDWIDTH) as usize
 }
 
 /// Estimates the density of each cell, in integers, so that equal densities compare as equal. The
-/// result begins [`REACH`] before the first cell and ends as far after the last one.
+/// result begins [`KERNEL_RADIUS`] before the first cell and ends as far after the last one.
 fn density(cells: impl Iterator<Item = usize>) -> Vec<u64> {
     let mut counts: Vec<u64> = Vec::new();
     for cell in cells {
         counts.resize(counts.len().max(cell + 1), 0);
         counts[cell] += 1;
     }
-    let reach = REACH * CELLS as usize;
+    let reach = KERNEL_RADIUS * BINS_PER_BANDWIDTH as usize;
     let kernel: Vec<u64> = (0..=2 * reach)
         .map(|at| {
-            let distance = (at as f64 - reach as f64) / CELLS;
+            let distance = (at as f64 - reach as f64) / BINS_PER_BANDWIDTH;
             (1e6 * (-distance * distance / 2.0).exp()) as u64
         })
         .collect();
@@ -119,7 +119,7 @@ fn density(cells: impl Iterator<Item = usize>) -> Vec<u64> {
 }
 
 /// Returns the last cell of each mode except the last mode.
-fn cuts(density: &[u64]) -> Vec<usize> {
+fn mode_ends(density: &[u64]) -> Vec<usize> {
     // Peaks alternate with valleys; a run of equal cells counts as one, at its middle.
     let mut peaks: Vec<u64> = Vec::new();
     let mut valleys: Vec<(u64, usize)> = Vec::new();
@@ -138,13 +138,15 @@ fn cuts(density: &[u64]) -> Vec<usize> {
     // Merge at the shallowest valley first, and drop the lower of its peaks.
     loop {
         let depths = valleys.iter().zip(peaks.iter().zip(peaks.iter().skip(1)));
-        let shallow = depths.enumerate().filter_map(|(index, ((valley, _), (left, right)))| {
-            let lower = *left.min(right);
-            let is_one = u128::from(*valley) * 8 > u128::from(lower) * u128::from(VALLEY_EIGHTHS);
-            // Ratio of valley to peak, in units of 2^-32, which is exact enough for the order.
-            let part = (u128::from(*valley) << 32) / u128::from(lower.max(1));
-            is_one.then_some((part, std::cmp::Reverse(index)))
-        });
+        let shallow =
+            depths.enumerate().filter_map(|(index, ((valley, _), (remaining, right)))| {
+                let lower = *remaining.min(right);
+                let is_one =
+                    u128::from(*valley) * 8 > u128::from(lower) * u128::from(VALLEY_EIGHTHS);
+                // Ratio of valley to peak, in units of 2^-32, which is exact enough for the order.
+                let part = (u128::from(*valley) << 32) / u128::from(lower.max(1));
+                is_one.then_some((part, std::cmp::Reverse(index)))
+            });
         let Some((_, std::cmp::Reverse(index))) = shallow.max() else { break };
         valleys.remove(index);
         let lower = if peaks[index] <= peaks[index + 1] { index } else { index + 1 };

@@ -4,7 +4,7 @@ use manyways_wire::HostName;
 
 /// Source of a server's name, best first: names in the flow itself, then names from DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NamedBy {
+pub enum NameSource {
     /// The host of an HTTP request.
     Host,
     /// The server name of a TLS or QUIC ClientHello (SNI).
@@ -15,7 +15,7 @@ pub enum NamedBy {
     Reverse,
 }
 
-impl NamedBy {
+impl NameSource {
     /// Returns the value of table columns.
     pub fn name(self) -> &'static str {
         match self {
@@ -29,8 +29,8 @@ impl NamedBy {
 
 /// Returns the name with the best source; of several with the same source, the first.
 pub fn best_name(
-    names: impl IntoIterator<Item = (NamedBy, HostName)>,
-) -> Option<(NamedBy, HostName)> {
+    names: impl IntoIterator<Item = (NameSource, HostName)>,
+) -> Option<(NameSource, HostName)> {
     names.into_iter().min_by_key(|(by, _)| *by)
 }
 
@@ -57,11 +57,11 @@ pub fn registered_domain(name: &HostName) -> Option<&str> {
 /// Returns the delivery network with servers of this name: a content delivery network, or the
 /// organisation itself. For servers that a table of prefixes does not cover, for example in the
 /// networks of others (the Akamai servers of a university, campus Wi-Fi paper, 6).
-pub fn delivery(name: &HostName) -> Option<&'static str> {
+pub fn cdn_of(name: &HostName) -> Option<&'static str> {
     let mut rest = name.as_str();
     loop {
-        if let Ok(at) = DELIVERIES.binary_search_by_key(&rest, |(suffix, _)| suffix) {
-            return Some(DELIVERIES[at].1);
+        if let Ok(at) = CDN_DOMAINS.binary_search_by_key(&rest, |(suffix, _)| suffix) {
+            return Some(CDN_DOMAINS[at].1);
         }
         rest = rest.split_once('.')?.1;
     }
@@ -116,7 +116,7 @@ const SUFFIXES: &[(&str, &str)] = &[
 ];
 
 /// Sorted by name.
-const DELIVERIES: &[(&str, &str)] = &[
+const CDN_DOMAINS: &[(&str, &str)] = &[
     ("1e100.net", "Google"),
     ("aaplimg.com", "Apple"),
     ("akadns.net", "Akamai"),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn who_delivers() {
-        assert!(DELIVERIES.is_sorted_by_key(|(suffix, _)| suffix));
+        assert!(CDN_DOMAINS.is_sorted_by_key(|(suffix, _)| suffix));
         for (of, by) in [
             ("e1234.dscb.akamaiedge.net", Some("Akamai")),
             ("a23-1-2-3.deploy.static.akamaitechnologies.com", Some("Akamai")),
@@ -202,17 +202,17 @@ mod tests {
             ("twimg.com", Some("X")),
             ("net", None),
         ] {
-            assert_eq!(delivery(&name(of)), by, "{of}");
+            assert_eq!(cdn_of(&name(of)), by, "{of}");
         }
     }
 
     #[test]
     fn what_the_client_says_counts_most() {
         let all = [
-            (NamedBy::Reverse, name("a.example")),
-            (NamedBy::Answer, name("b.example")),
-            (NamedBy::ServerName, name("c.example")),
-            (NamedBy::Host, name("d.example")),
+            (NameSource::Reverse, name("a.example")),
+            (NameSource::Answer, name("b.example")),
+            (NameSource::ServerName, name("c.example")),
+            (NameSource::Host, name("d.example")),
         ];
         for known in (1..=4).rev() {
             let (by, best) = best_name(all[..known].iter().cloned()).unwrap();

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::delivery;
+use super::cdn_of;
 use manyways_unit::Prefix;
 use manyways_unit::{PrefixError, PrefixMap};
 use manyways_wire::HostName;
 
 /// Maximum number of prefixes in a table: three times the routes of the Internet.
-pub const PREFIX_LIMIT: usize = 4_000_000;
+pub const MAX_PREFIXES: usize = 4_000_000;
 /// Start of an optional first line with the names of the fields.
-const HEAD: &[u8] = b"prefix,";
+const HEADER_START: &[u8] = b"prefix,";
 /// Maximum length of a name in a table, in bytes.
-pub const FIELD_LIMIT: usize = 128;
+pub const MAX_FIELD_LEN: usize = 128;
 
 /// Organisations by address, from a table of prefixes.
 ///
@@ -48,23 +48,23 @@ pub struct Organisation<'a> {
 
 /// Error in a table, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
+#[error("line {line}: {kind}")]
 pub struct TableError {
     /// Line number, from 1.
     pub line: usize,
-    pub fault: TableFault,
+    pub kind: TableErrorKind,
 }
 
 /// Reason to reject a line of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TableFault {
+pub enum TableErrorKind {
     /// The line is not UTF-8.
     #[error("this is not UTF-8: save the table as UTF-8 text")]
-    Text,
+    NotUtf8,
     /// Another number of fields than 4.
     #[error("a line has 4 fields: prefix,asn,organisation,cdn")]
-    Fields,
+    FieldCount,
     /// A quote is not closed, or text follows it.
     #[error("a quote is not closed, or text follows it: double the quotes inside")]
     Quote,
@@ -76,14 +76,14 @@ pub enum TableFault {
         "the second field is not the number of an autonomous system: write it as 15169 or AS15169"
     )]
     Asn,
-    /// A name exceeds [`FIELD_LIMIT`].
-    #[error("a name is longer than {FIELD_LIMIT} bytes: shorten it")]
-    Long,
-    /// More than [`PREFIX_LIMIT`] prefixes.
+    /// A name exceeds [`MAX_FIELD_LEN`].
+    #[error("a name is longer than {MAX_FIELD_LEN} bytes: shorten it")]
+    TooLong,
+    /// More than [`MAX_PREFIXES`] prefixes.
     #[error(
-        "there are more than {PREFIX_LIMIT} prefixes: drop those that say the same as a shorter one"
+        "there are more than {MAX_PREFIXES} prefixes: drop those that say the same as a shorter one"
     )]
-    Many,
+    TooMany,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ struct Entry {
 
 impl Organisations {
     /// Returns the built-in table of large organisations.
-    pub fn seed() -> Self {
+    pub fn built_in() -> Self {
         let table = include_bytes!("organisations.csv");
         // A test reads the table, so this cannot fail.
         Self::read(table).unwrap_or_else(|_| Self::empty())
@@ -109,13 +109,13 @@ impl Organisations {
     }
 
     pub fn read(table: &[u8]) -> Result<Self, TableError> {
-        let mut reading = Reading::default();
+        let mut reading = TableReader::default();
         reading.intern("");
         for (line, bytes) in (1..).zip(table.split(|byte| *byte == b'\n')) {
-            if line == 1 && bytes.starts_with(HEAD) {
+            if line == 1 && bytes.starts_with(HEADER_START) {
                 continue;
             }
-            reading.line(bytes).map_err(|fault| TableError { line, fault })?;
+            reading.line(bytes).map_err(|fault| TableError { line, kind: fault })?;
         }
         let mut names = vec![Box::default(); reading.names.len()];
         for (name, at) in reading.names {
@@ -145,43 +145,43 @@ impl Organisations {
     }
 
     /// Returns the content delivery network of a server: from the table, or else from its name
-    /// ([`delivery`]).
+    /// ([`cdn_of`]).
     pub fn cdn(&self, address: IpAddr, name: Option<&HostName>) -> Option<&str> {
-        self.of(address).and_then(|whose| whose.cdn).or_else(|| delivery(name?))
+        self.of(address).and_then(|organisation| organisation.cdn).or_else(|| cdn_of(name?))
     }
 }
 
 #[derive(Default)]
-struct Reading {
+struct TableReader {
     prefixes: Vec<(Prefix, u32)>,
     entries: HashMap<Entry, u32>,
     entry_list: Vec<Entry>,
     names: HashMap<Box<str>, u32>,
 }
 
-impl Reading {
-    fn line(&mut self, bytes: &[u8]) -> Result<(), TableFault> {
-        let text = std::str::from_utf8(bytes).map_err(|_| TableFault::Text)?.trim();
+impl TableReader {
+    fn line(&mut self, bytes: &[u8]) -> Result<(), TableErrorKind> {
+        let text = std::str::from_utf8(bytes).map_err(|_| TableErrorKind::NotUtf8)?.trim();
         if text.is_empty() || text.starts_with('#') {
             return Ok(());
         }
         let mut rest = Some(text);
         let mut field = || {
-            let (field, behind) = first_field(rest.ok_or(TableFault::Fields)?)?;
+            let (field, behind) = first_field(rest.ok_or(TableErrorKind::FieldCount)?)?;
             rest = behind;
-            Ok::<_, TableFault>(field)
+            Ok::<_, TableErrorKind>(field)
         };
         let (prefix, asn, name, cdn) = (field()?, field()?, field()?, field()?);
         if rest.is_some() {
-            return Err(TableFault::Fields);
+            return Err(TableErrorKind::FieldCount);
         }
-        if name.len() > FIELD_LIMIT || cdn.len() > FIELD_LIMIT {
-            return Err(TableFault::Long);
+        if name.len() > MAX_FIELD_LEN || cdn.len() > MAX_FIELD_LEN {
+            return Err(TableErrorKind::TooLong);
         }
         let prefix = Prefix::from_str(&prefix)?;
         let entry = Entry { asn: number(&asn)?, name: self.intern(&name), cdn: self.intern(&cdn) };
-        if self.prefixes.len() >= PREFIX_LIMIT {
-            return Err(TableFault::Many);
+        if self.prefixes.len() >= MAX_PREFIXES {
+            return Err(TableErrorKind::TooMany);
         }
         let at = *self.entries.entry(entry).or_insert_with(|| {
             self.entry_list.push(entry);
@@ -204,14 +204,14 @@ impl Reading {
 
 /// Splits off the first field (RFC 4180, without line breaks in quotes). `None` if no comma follows
 /// it.
-fn first_field(text: &str) -> Result<(String, Option<&str>), TableFault> {
+fn first_field(text: &str) -> Result<(String, Option<&str>), TableErrorKind> {
     let Some(mut quoted) = text.strip_prefix('"') else {
         let (field, rest) = text.split_once(',').map_or((text, None), |(f, r)| (f, Some(r)));
         return Ok((field.trim().to_owned(), rest));
     };
     let mut field = String::new();
     loop {
-        let (part, behind) = quoted.split_once('"').ok_or(TableFault::Quote)?;
+        let (part, behind) = quoted.split_once('"').ok_or(TableErrorKind::Quote)?;
         field += part;
         match behind.strip_prefix('"') {
             Some(more) => {
@@ -220,21 +220,21 @@ fn first_field(text: &str) -> Result<(String, Option<&str>), TableFault> {
             }
             None if behind.is_empty() => return Ok((field, None)),
             None => {
-                let rest = behind.strip_prefix(',').ok_or(TableFault::Quote)?;
+                let rest = behind.strip_prefix(',').ok_or(TableErrorKind::Quote)?;
                 return Ok((field, Some(rest)));
             }
         }
     }
 }
 
-fn number(text: &str) -> Result<Option<u32>, TableFault> {
+fn number(text: &str) -> Result<Option<u32>, TableErrorKind> {
     if text.is_empty() {
         return Ok(None);
     }
     let digits = text.strip_prefix("AS").unwrap_or(text);
     // The parser of the standard library would accept a sign.
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_number).map(Some).ok_or(TableFault::Asn)
+    digits.parse().ok().filter(|_| is_number).map(Some).ok_or(TableErrorKind::Asn)
 }
 
 #[cfg(test)]
@@ -248,9 +248,9 @@ mod tests {
         2001:db8::/32,,Example 6,\n\
         198.51.100.0/24,64500,,";
 
-    fn fault(table: &str) -> (usize, TableFault) {
+    fn error_of(table: &str) -> (usize, TableErrorKind) {
         let error = Organisations::read(table.as_bytes()).unwrap_err();
-        (error.line, error.fault)
+        (error.line, error.kind)
     }
 
     #[test]
@@ -283,19 +283,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_by_line() {
-        assert_eq!(fault("\n# x\n192.0.2.0/24,1,a"), (3, TableFault::Fields));
-        assert_eq!(fault("192.0.2.0/24,1,a,b,c"), (1, TableFault::Fields));
-        assert_eq!(fault("192.0.2.0/24,1,\"a,b"), (1, TableFault::Quote));
-        assert_eq!(fault("192.0.2.0/24,1,\"a\"x,b"), (1, TableFault::Quote));
+        assert_eq!(error_of("\n# x\n192.0.2.0/24,1,a"), (3, TableErrorKind::FieldCount));
+        assert_eq!(error_of("192.0.2.0/24,1,a,b,c"), (1, TableErrorKind::FieldCount));
+        assert_eq!(error_of("192.0.2.0/24,1,\"a,b"), (1, TableErrorKind::Quote));
+        assert_eq!(error_of("192.0.2.0/24,1,\"a\"x,b"), (1, TableErrorKind::Quote));
         assert_eq!(
-            fault("192.0.2.1/24,1,a,b"),
+            error_of("192.0.2.1/24,1,a,b"),
             (1, "192.0.2.1/24".parse::<Prefix>().unwrap_err().into())
         );
-        assert_eq!(fault("192.0.2.0/24,AS,a,b"), (1, TableFault::Asn));
-        assert_eq!(fault("192.0.2.0/24,+1,a,b"), (1, TableFault::Asn));
-        assert_eq!(fault("192.0.2.0/24,4294967296,a,b"), (1, TableFault::Asn));
-        let long = format!("192.0.2.0/24,1,{},b", "a".repeat(FIELD_LIMIT + 1));
-        assert_eq!(fault(&long), (1, TableFault::Long));
+        assert_eq!(error_of("192.0.2.0/24,AS,a,b"), (1, TableErrorKind::Asn));
+        assert_eq!(error_of("192.0.2.0/24,+1,a,b"), (1, TableErrorKind::Asn));
+        assert_eq!(error_of("192.0.2.0/24,4294967296,a,b"), (1, TableErrorKind::Asn));
+        let long = format!("192.0.2.0/24,1,{},b", "a".repeat(MAX_FIELD_LEN + 1));
+        assert_eq!(error_of(&long), (1, TableErrorKind::TooLong));
         let no_text = Organisations::read(b"# \xff").unwrap_err();
         assert_eq!(no_text.to_string(), "line 1: this is not UTF-8: save the table as UTF-8 text");
     }
@@ -305,7 +305,7 @@ mod tests {
         let table = b"prefix,asn,organisation,cdn\n192.0.2.0/24,64496,Example,\n";
         assert_eq!(Organisations::read(table).unwrap().len(), 1);
         let later = "#\nprefix,asn,organisation,cdn";
-        assert_eq!(fault(later), (2, "prefix".parse::<Prefix>().unwrap_err().into()));
+        assert_eq!(error_of(later), (2, "prefix".parse::<Prefix>().unwrap_err().into()));
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         let table = include_bytes!("organisations.csv");
         let seed = Organisations::read(table).unwrap();
         assert!(seed.len() > 80);
-        assert_eq!(Organisations::seed().len(), seed.len());
+        assert_eq!(Organisations::built_in().len(), seed.len());
         for (address, name, cdn) in [
             ("8.8.8.8", "Google", None),
             ("142.250.180.14", "Google", Some("Google")),
@@ -333,8 +333,8 @@ mod tests {
             ("45.57.1.1", "Netflix", Some("Netflix")),
             ("20.190.1.1", "Microsoft", None),
         ] {
-            let whose = seed.of(address.parse().unwrap()).unwrap();
-            assert_eq!((whose.name, whose.cdn), (Some(name), cdn), "{address}");
+            let organisation = seed.of(address.parse().unwrap()).unwrap();
+            assert_eq!((organisation.name, organisation.cdn), (Some(name), cdn), "{address}");
         }
         assert!(seed.of([192, 168, 1, 1].into()).is_none());
     }

@@ -3,11 +3,11 @@
 use manyways_unit::{Size, Span, Time};
 
 use crate::quic;
-use manyways_wire::stream::{End, Exchange};
+use manyways_wire::stream::{Endpoint, Exchange};
 use manyways_wire::udp::Datagram;
 
 /// The port on which QUIC is most likely.
-const HTTPS: u16 = 443;
+const HTTPS_PORT: u16 = 443;
 
 /// State of a UDP flow.
 #[derive(Debug)]
@@ -15,14 +15,14 @@ pub struct Flow {
     started: Time,
     last: Time,
     longest_gap: Span,
-    sent: [Option<Sent>; 2],
+    sent: [Option<SenderStats>; 2],
     is_dns: bool,
     quic: Option<Box<quic::Flow>>,
 }
 
 /// Counters of one endpoint's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SenderStats {
     /// Time of the first datagram.
     pub first: Time,
     /// Time of the last datagram.
@@ -34,7 +34,7 @@ pub struct Sent {
     /// Bytes of payload.
     pub payload: Size,
     /// Bytes including UDP and IP headers.
-    pub whole: Size,
+    pub ip_size: Size,
     /// Packets by ECN codepoint (RFC 3168, 5): `Not-ECT`, `ECT(1)`, `ECT(0)`, `CE`.
     pub ecn: [u64; 4],
 }
@@ -56,13 +56,14 @@ impl Flow {
     /// Creates a flow with its first datagram.
     pub fn new(now: Time, datagram: &Datagram<'_>) -> Self {
         let first = datagram.payload.first().copied().unwrap_or_default();
-        let is_likely = datagram.from == HTTPS || datagram.to == HTTPS;
+        let is_likely =
+            datagram.source_port == HTTPS_PORT || datagram.destination_port == HTTPS_PORT;
         // On the port of QUIC, either header form may be QUIC; a short header must have the fixed
         // bit. On other ports a single bit proves nothing: the first datagram must be as long as
         // the first datagram of a client.
         let may_be = match is_likely {
             true => first & 0xc0 != 0,
-            false => first & 0x80 != 0 && datagram.length >= quic::FULL,
+            false => first & 0x80 != 0 && datagram.length >= quic::MIN_INITIAL_DATAGRAM,
         };
         let quic = may_be.then(Box::default);
         let (started, last, longest_gap) = (now, now, Span::ZERO);
@@ -70,15 +71,19 @@ impl Flow {
     }
 
     /// Marks the flow as DNS.
-    pub fn speaks_dns(&mut self) {
+    pub fn mark_dns(&mut self) {
         (self.is_dns, self.quic) = (true, None);
     }
 
     /// Returns the role of the sender of a flow's first datagram: the client, unless only its port
     /// is a system port (RFC 6335, 6).
-    pub fn sender(datagram: &Datagram<'_>) -> End {
+    pub fn sender(datagram: &Datagram<'_>) -> Endpoint {
         const SYSTEM: u16 = 1_024;
-        if datagram.from < SYSTEM && datagram.to >= SYSTEM { End::Server } else { End::Client }
+        if datagram.source_port < SYSTEM && datagram.destination_port >= SYSTEM {
+            Endpoint::Server
+        } else {
+            Endpoint::Client
+        }
     }
 
     /// Handles a datagram in a packet of the given length. Returns an exchange that this datagram
@@ -86,7 +91,7 @@ impl Flow {
     pub fn handle(
         &mut self,
         now: Time,
-        from: End,
+        from: Endpoint,
         datagram: &Datagram<'_>,
         length: usize,
         ecn: u8,
@@ -94,14 +99,14 @@ impl Flow {
         self.longest_gap = self.longest_gap.max(now.since(self.last));
         // Clocks of captures may step back.
         self.last = self.last.max(now);
-        let sent = self.sent[from as usize].get_or_insert(Sent::nothing(now));
-        sent.one(now, datagram.length, length, ecn);
+        let sent = self.sent[from as usize].get_or_insert(SenderStats::new(now));
+        sent.add(now, datagram.length, length, ecn);
 
         if self.is_dns {
             return None;
         }
         let (payload, length) = (datagram.payload, datagram.length);
-        if self.quic.is_none() && quic::Flow::begins_with(payload, length) {
+        if self.quic.is_none() && quic::Flow::is_start(payload, length) {
             // Another protocol used the ports first.
             self.quic = Some(Box::default());
         }
@@ -119,8 +124,10 @@ impl Flow {
     }
 
     /// Whether this datagram of the client begins another flow between the same ports.
-    pub fn is_another(&self, datagram: &Datagram<'_>) -> bool {
-        self.quic.as_ref().is_some_and(|quic| quic.is_another(datagram.payload, datagram.length))
+    pub fn is_new_flow(&self, datagram: &Datagram<'_>) -> bool {
+        self.quic
+            .as_ref()
+            .is_some_and(|quic| quic.is_new_connection(datagram.payload, datagram.length))
     }
 
     /// Time of the first datagram.
@@ -139,7 +146,7 @@ impl Flow {
     }
 
     /// `None` if the capture has no datagram of this endpoint.
-    pub fn sent(&self, end: End) -> Option<&Sent> {
+    pub fn sent(&self, end: Endpoint) -> Option<&SenderStats> {
         self.sent[end as usize].as_ref()
     }
 
@@ -158,25 +165,25 @@ impl Flow {
     }
 }
 
-impl Sent {
-    fn nothing(now: Time) -> Self {
+impl SenderStats {
+    fn new(now: Time) -> Self {
         Self {
             first: now,
             last: now,
             longest_gap: Span::ZERO,
             packets: 0,
             payload: Size::ZERO,
-            whole: Size::ZERO,
+            ip_size: Size::ZERO,
             ecn: [0; 4],
         }
     }
 
-    fn one(&mut self, now: Time, payload: usize, whole: usize, ecn: u8) {
+    fn add(&mut self, now: Time, payload: usize, whole: usize, ecn: u8) {
         self.longest_gap = self.longest_gap.max(now.since(self.last));
         self.last = self.last.max(now);
         self.packets += 1;
         self.payload += Size::from_bytes(payload as u64);
-        self.whole += Size::from_bytes(whole as u64);
+        self.ip_size += Size::from_bytes(whole as u64);
         self.ecn[usize::from(ecn & 3)] += 1;
     }
 }

@@ -7,11 +7,11 @@ use manyways_unit::{Span, Time};
 
 use super::Flow;
 use manyways_wire::frame;
-use manyways_wire::stream::{End, Exchange};
+use manyways_wire::stream::{Endpoint, Exchange};
 use manyways_wire::udp::Datagram;
 
 /// Maximum number of queue entries of ended flows, in addition to those of active ones.
-const SPARE: usize = 64;
+const MAX_STALE_ENTRIES: usize = 64;
 
 /// Limits of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,16 +29,16 @@ pub struct Table {
     flows: HashMap<Key, Entry>,
     /// Flows in the order of examination, with their number and the time of the last datagram when
     /// queued.
-    turns: VecDeque<(Time, Key, u64)>,
+    examinations: VecDeque<(Time, Key, u64)>,
     /// Number of flows so far.
     count: u64,
-    over: VecDeque<Ended>,
+    ended: VecDeque<EndedFlow>,
     evicted: u64,
 }
 
 /// A flow that has ended, or was evicted.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedFlow {
     /// The endpoint that sent the first datagram.
     pub client: SocketAddr,
     pub server: SocketAddr,
@@ -49,12 +49,12 @@ pub struct Ended {
 
 /// The flow of a datagram.
 #[derive(Clone, Copy, Debug)]
-pub struct Passing {
+pub struct FlowContext {
     pub client: SocketAddr,
     pub server: SocketAddr,
     pub started: Time,
     /// Sender of the datagram.
-    pub from: End,
+    pub from: Endpoint,
     /// An exchange of the flow that this datagram ends.
     pub exchange: Option<Exchange>,
 }
@@ -66,7 +66,7 @@ struct Key([(IpAddr, u16); 2]);
 #[derive(Debug)]
 struct Entry {
     /// Whether the client is the first endpoint of the key.
-    begins_first: bool,
+    is_client_first: bool,
     /// Distinguishes flows between the same endpoints.
     number: u64,
     flow: Flow,
@@ -83,9 +83,9 @@ impl Table {
         Self {
             limits,
             flows: HashMap::new(),
-            turns: VecDeque::new(),
+            examinations: VecDeque::new(),
             count: 0,
-            over: VecDeque::new(),
+            ended: VecDeque::new(),
             evicted: 0,
         }
     }
@@ -108,115 +108,118 @@ impl Table {
     pub fn handle(
         &mut self,
         now: Time,
-        packet: &frame::Datagram<'_>,
+        packet: &frame::IpPacket<'_>,
         datagram: &Datagram<'_>,
         is_dns: bool,
-    ) -> Passing {
-        self.take_turns(now);
-        let sender = (packet.source, datagram.from);
-        let receiver = (packet.destination, datagram.to);
+    ) -> FlowContext {
+        self.examine(now);
+        let sender = (packet.source, datagram.source_port);
+        let receiver = (packet.destination, datagram.destination_port);
         let is_first = sender <= receiver;
         let key = Key(if is_first { [sender, receiver] } else { [receiver, sender] });
         let is_another = |entry: &Entry| {
-            now.since(entry.flow.last()) > self.limits.idle || entry.is_another(is_first, datagram)
+            now.since(entry.flow.last()) > self.limits.idle || entry.is_new_flow(is_first, datagram)
         };
         if self.flows.get(&key).is_some_and(is_another) {
-            self.ends(key);
+            self.end(key);
         }
         if !self.flows.contains_key(&key) {
-            self.takes_another_turn(now, key);
+            self.requeue(now, key);
         }
         let entry = self.flows.entry(key).or_insert_with(|| Entry {
-            begins_first: is_first == (Flow::sender(datagram) == End::Client),
+            is_client_first: is_first == (Flow::sender(datagram) == Endpoint::Client),
             number: self.count,
             flow: Flow::new(now, datagram),
         });
         if is_dns {
-            entry.flow.speaks_dns();
+            entry.flow.mark_dns();
         }
-        let from = entry.end(is_first);
+        let from = entry.endpoint(is_first);
         let exchange = entry.flow.handle(now, from, datagram, packet.length, packet.ecn);
         let ends = [sender, receiver].map(SocketAddr::from);
-        let [client, server] = if from == End::Client { ends } else { [ends[1], ends[0]] };
-        Passing { client, server, started: entry.flow.started(), from, exchange }
+        let [client, server] = if from == Endpoint::Client { ends } else { [ends[1], ends[0]] };
+        FlowContext { client, server, started: entry.flow.started(), from, exchange }
     }
 
     /// Ends all flows that are idle at `now`.
     pub fn advance(&mut self, now: Time) {
         loop {
-            let before = self.turns.len();
-            self.take_turns(now);
+            let before = self.examinations.len();
+            self.examine(now);
             // An examined flow that stays returns to the end of the queue.
             let is_due = |(then, ..): &(Time, Key, u64)| now.since(*then) > self.limits.idle;
-            if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
+            if self.examinations.len() == before && !self.examinations.front().is_some_and(is_due) {
                 return;
             }
         }
     }
 
     /// Returns an ended flow, in no particular order.
-    pub fn poll(&mut self) -> Option<Ended> {
-        self.over.pop_front()
+    pub fn poll(&mut self) -> Option<EndedFlow> {
+        self.ended.pop_front()
     }
 
     /// Ends all remaining flows.
     pub fn finish(&mut self) {
         let keys: Vec<Key> = self.flows.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.ends(key));
-        self.turns.clear();
+        keys.into_iter().for_each(|key| self.end(key));
+        self.examinations.clear();
     }
 
     /// Examines one or two flows, and ends idle ones.
-    fn take_turns(&mut self, now: Time) {
+    fn examine(&mut self, now: Time) {
         for _ in 0..2 {
             let is_full = self.flows.len() > self.limits.flows;
-            let Some((then, key, number)) = self.turns.front().copied() else { return };
+            let Some((then, key, number)) = self.examinations.front().copied() else { return };
             if !is_full && now.since(then) <= self.limits.idle {
                 return;
             }
-            self.turns.pop_front();
+            self.examinations.pop_front();
             let same = self.flows.get(&key).filter(|entry| entry.number == number);
             let Some(entry) = same else { continue };
             let last = entry.flow.last();
             if now.since(last) > self.limits.idle {
-                self.ends(key);
+                self.end(key);
             } else if is_full {
                 self.evicted += 1;
-                self.ends(key);
+                self.end(key);
             } else {
-                self.turns.push_back((last, key, number));
+                self.examinations.push_back((last, key, number));
             }
         }
     }
 
-    fn takes_another_turn(&mut self, now: Time, key: Key) {
-        if self.turns.len() > self.flows.len() * 2 + SPARE {
+    fn requeue(&mut self, now: Time, key: Key) {
+        if self.examinations.len() > self.flows.len() * 2 + MAX_STALE_ENTRIES {
             // Reused ports leave entries of ended flows in the queue.
             let flows = &self.flows;
-            self.turns.retain(|(_, key, number)| {
+            self.examinations.retain(|(_, key, number)| {
                 flows.get(key).is_some_and(|entry| entry.number == *number)
             });
         }
         self.count += 1;
-        self.turns.push_back((now, key, self.count));
+        self.examinations.push_back((now, key, self.count));
     }
 
-    fn ends(&mut self, key: Key) {
-        let Some(Entry { begins_first, mut flow, .. }) = self.flows.remove(&key) else { return };
+    fn end(&mut self, key: Key) {
+        let Some(Entry { is_client_first: begins_first, mut flow, .. }) = self.flows.remove(&key)
+        else {
+            return;
+        };
         let [first, second] = key.0.map(SocketAddr::from);
         let (client, server) = if begins_first { (first, second) } else { (second, first) };
         let exchange = flow.end();
-        self.over.push_back(Ended { client, server, flow, exchange });
+        self.ended.push_back(EndedFlow { client, server, flow, exchange });
     }
 }
 
 impl Entry {
-    fn end(&self, is_first: bool) -> End {
-        if is_first == self.begins_first { End::Client } else { End::Server }
+    fn endpoint(&self, is_first: bool) -> Endpoint {
+        if is_first == self.is_client_first { Endpoint::Client } else { Endpoint::Server }
     }
 
-    fn is_another(&self, is_first: bool, datagram: &Datagram<'_>) -> bool {
-        self.end(is_first) == End::Client && self.flow.is_another(datagram)
+    fn is_new_flow(&self, is_first: bool, datagram: &Datagram<'_>) -> bool {
+        self.endpoint(is_first) == Endpoint::Client && self.flow.is_new_flow(datagram)
     }
 }
 

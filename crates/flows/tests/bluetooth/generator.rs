@@ -2,8 +2,8 @@
 //! properties of the capture are known.
 //!
 //! Messages are split into the controller's packets; the controller reports each sent packet as
-//! completed after [`Generator::air`]. Records are sorted by time. Times are microseconds since the
-//! Unix epoch, the resolution of btsnoop.
+//! completed after [`Generator::controller_delay`]. Records are sorted by time. Times are
+//! microseconds since the Unix epoch, the resolution of btsnoop.
 
 /// The Unix epoch in microseconds since the year 0.
 const EPOCH: u64 = 0x00dc_ddb3_0f2f_8000;
@@ -47,11 +47,11 @@ pub struct Generator {
     /// Time of the next message.
     pub at: u64,
     /// Time between the packets of a message.
-    pub apart: u64,
+    pub packet_gap: u64,
     /// Maximum length of a packet for the controller.
-    pub most: usize,
+    pub max_packet_len: usize,
     /// Time that the controller holds a packet.
-    pub air: u64,
+    pub controller_delay: u64,
     pub adapter: u16,
     pub handle: u16,
 }
@@ -59,7 +59,15 @@ pub struct Generator {
 impl Generator {
     pub fn new(handle: u16) -> Self {
         let records = Vec::new();
-        Self { records, at: 1_000_000, apart: 300, most: 200, air: 7_500, adapter: 0, handle }
+        Self {
+            records,
+            at: 1_000_000,
+            packet_gap: 300,
+            max_packet_len: 200,
+            controller_delay: 7_500,
+            adapter: 0,
+            handle,
+        }
     }
 
     pub fn record(&mut self, at: u64, kind: Kind, is_sent: bool, bytes: Vec<u8>) {
@@ -109,7 +117,7 @@ impl Generator {
         let header = [payload.len() as u16, cid].map(u16::to_le_bytes).concat();
         let whole = [&header, payload].concat();
         let mut last = self.at;
-        for (index, part) in whole.chunks(self.most).enumerate() {
+        for (index, part) in whole.chunks(self.max_packet_len).enumerate() {
             last = self.at;
             let boundary: u16 = match (index, is_sent) {
                 (0, true) => 0,
@@ -121,9 +129,9 @@ impl Generator {
             self.record(last, Kind::Acl, is_sent, bytes);
             if is_sent {
                 let done = [self.handle, 1].map(u16::to_le_bytes).concat();
-                self.event_at(last + self.air, 0x13, &[&[1], &done[..]].concat());
+                self.event_at(last + self.controller_delay, 0x13, &[&[1], &done[..]].concat());
             }
-            self.at += self.apart;
+            self.at += self.packet_gap;
         }
         last
     }

@@ -3,6 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod generator;
+mod harness;
 mod partial;
 mod session;
-mod world;

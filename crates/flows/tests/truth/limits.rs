@@ -1,53 +1,53 @@
 //! Sender limits of flows with a known limit.
 
-use manyways_flows::flow::Limit;
+use manyways_flows::flow::SenderLimit;
 use manyways_trace::scenario::{CapacitySpec, LossSpec};
 use manyways_unit::{Span, Time};
-use manyways_wire::stream::End;
+use manyways_wire::stream::Endpoint;
 use smoltcp::socket::tcp::Socket;
 
-use crate::world::{Application, MSS, Seen, World, at, free, hop, send};
+use crate::simulation::{Application, MSS, RunResult, Simulation, at, free, hop, send};
 
 /// Asserts that `limit` has more than 60 % of the server's time.
-fn is_limited_by(seen: &Seen, limit: Limit) {
-    let limited_by = seen.connection.limited_by(End::Server);
+fn assert_limited_by(result: &RunResult, limit: SenderLimit) {
+    let limited_by = result.connection.limited_by(Endpoint::Server);
     let share = limited_by.share(limit);
     assert!(share > 0.6, "{limit:?} has {share:.2} of {limited_by:?}");
 }
 
 /// A server that has new data from time to time.
-struct NowAndThen {
+struct PeriodicSender {
     bytes: usize,
-    every: Span,
+    interval: Span,
     next: Time,
 }
 
-impl Application for NowAndThen {
+impl Application for PeriodicSender {
     fn act(&mut self, now: Time, socket: &mut Socket<'static>) -> Option<Time> {
         if !socket.can_send() {
             return None;
         }
         if now >= self.next {
             assert_eq!(send(socket, self.bytes), self.bytes);
-            self.next = now + self.every;
+            self.next = now + self.interval;
         }
         Some(self.next)
     }
 }
 
 /// A device that sends one request.
-struct Asks {
+struct Requester {
     has_asked: bool,
 }
 
 /// A server with think time.
-struct Thinks {
+struct ThinkingServer {
     answer: usize,
-    thinking: Span,
-    until: Option<Time>,
+    think_time: Span,
+    ready_at: Option<Time>,
 }
 
-impl Application for Asks {
+impl Application for Requester {
     fn act(&mut self, _: Time, socket: &mut Socket<'static>) -> Option<Time> {
         if socket.can_send() && !self.has_asked {
             self.has_asked = true;
@@ -57,21 +57,21 @@ impl Application for Asks {
     }
 }
 
-impl Application for Thinks {
+impl Application for ThinkingServer {
     fn act(&mut self, now: Time, socket: &mut Socket<'static>) -> Option<Time> {
         while socket.can_recv() {
             socket.recv(|bytes| (bytes.len(), ())).unwrap();
-            self.until = Some(now + self.thinking);
+            self.ready_at = Some(now + self.think_time);
         }
-        if self.until.is_some_and(|until| until <= now) && socket.can_send() {
-            self.until = None;
+        if self.ready_at.is_some_and(|until| until <= now) && socket.can_send() {
+            self.ready_at = None;
             assert_eq!(send(socket, self.answer), self.answer);
         }
-        self.until
+        self.ready_at
     }
 }
 
-fn nobody(_: Time, _: &mut Socket<'static>) -> Option<Time> {
+fn no_action(_: Time, _: &mut Socket<'static>) -> Option<Time> {
     None
 }
 
@@ -81,9 +81,9 @@ fn an_application_that_has_little_to_send() {
         // Also if the last segment is always full.
         for bytes in [5_000, 3 * (MSS as usize - 12)] {
             let every = Span::from_millis(300);
-            let server = NowAndThen { bytes, every, next: Time::ZERO };
-            let seen = World::new(remote, local).run(20 * bytes, server, nobody);
-            is_limited_by(&seen, Limit::Application);
+            let server = PeriodicSender { bytes, interval: every, next: Time::ZERO };
+            let result = Simulation::new(remote, local).run(20 * bytes, server, no_action);
+            assert_limited_by(&result, SenderLimit::Application);
         }
     }
 }
@@ -92,8 +92,12 @@ fn an_application_that_has_little_to_send() {
 fn a_receiver_that_takes_little_at_a_time() {
     for (remote, local) in [(10, 2), (30, 30)] {
         for has_stamps in [true, false] {
-            let world = World { receives: 12_000, has_stamps, ..World::new(remote, local) };
-            is_limited_by(&world.download(1_000_000), Limit::ReceiverWindow);
+            let simulation = Simulation {
+                receive_buffer: 12_000,
+                has_timestamps: has_stamps,
+                ..Simulation::new(remote, local)
+            };
+            assert_limited_by(&simulation.download(1_000_000), SenderLimit::ReceiverWindow);
         }
     }
 }
@@ -101,9 +105,9 @@ fn a_receiver_that_takes_little_at_a_time() {
 #[test]
 fn a_path_that_is_full() {
     for (remote, local, mbps) in [(10, 2, 8), (30, 10, 20)] {
-        let down = [at(mbps, remote), World::new(remote, local).down[1].clone()];
-        let world = World { down, ..World::new(remote, local) };
-        is_limited_by(&world.download(8_000_000), Limit::Congestion);
+        let down = [at(mbps, remote), Simulation::new(remote, local).down[1].clone()];
+        let simulation = Simulation { down, ..Simulation::new(remote, local) };
+        assert_limited_by(&simulation.download(8_000_000), SenderLimit::Congestion);
     }
 }
 
@@ -111,9 +115,9 @@ fn a_path_that_is_full() {
 fn a_path_that_loses_packets_without_a_queue() {
     for (remote, local) in [(10, 2), (25, 5)] {
         let lossy = hop(remote, CapacitySpec::Unlimited, LossSpec::Independent(0.01));
-        let down = [lossy, World::new(remote, local).down[1].clone()];
-        let world = World { down, ..World::new(remote, local) };
-        is_limited_by(&world.download(3_000_000), Limit::Loss);
+        let down = [lossy, Simulation::new(remote, local).down[1].clone()];
+        let simulation = Simulation { down, ..Simulation::new(remote, local) };
+        assert_limited_by(&simulation.download(3_000_000), SenderLimit::Loss);
     }
 }
 
@@ -121,13 +125,14 @@ fn a_path_that_loses_packets_without_a_queue() {
 fn a_window_that_is_still_growing() {
     // Segments arrive one by one; otherwise smoltcp would acknowledge all at once, and grow once
     // for that.
-    let world = World { down: [free(60), at(100, 10)], ..World::new(60, 10) };
-    is_limited_by(&world.download(200_000), Limit::StartUp);
+    let simulation = Simulation { down: [free(60), at(100, 10)], ..Simulation::new(60, 10) };
+    assert_limited_by(&simulation.download(200_000), SenderLimit::SlowStart);
 }
 
 #[test]
 fn a_server_that_thinks() {
-    let server = Thinks { answer: 3_000, thinking: Span::from_millis(900), until: None };
-    let seen = World::new(10, 5).run(3_000, server, Asks { has_asked: false });
-    is_limited_by(&seen, Limit::Think);
+    let server =
+        ThinkingServer { answer: 3_000, think_time: Span::from_millis(900), ready_at: None };
+    let result = Simulation::new(10, 5).run(3_000, server, Requester { has_asked: false });
+    assert_limited_by(&result, SenderLimit::Think);
 }

@@ -5,5 +5,5 @@
 mod limits;
 #[path = "../../../link/tests/tcp/link.rs"]
 mod link;
+mod simulation;
 mod stream;
-mod world;

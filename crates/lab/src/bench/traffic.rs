@@ -80,7 +80,7 @@ const MSG_TRUNC: i32 = 0x20;
 
 /// Sending and arrival time of one datagram.
 #[derive(Clone, Copy, Debug)]
-pub struct Trip {
+pub struct DatagramTimes {
     /// On the measuring clock.
     pub sent: Time,
     /// On the same clock.
@@ -97,7 +97,7 @@ pub struct Pattern {
     /// Time from one burst to the next.
     pub interval: Span,
     /// Total duration.
-    pub length: Span,
+    pub duration: Span,
 }
 
 /// Sends datagrams from `sender` to `receiver`, which listens on `address`. Returns those that
@@ -108,7 +108,7 @@ pub fn udp(
     address: SocketAddr,
     pattern: Pattern,
     clock: Clock,
-) -> io::Result<(Vec<Trip>, u64)> {
+) -> io::Result<(Vec<DatagramTimes>, u64)> {
     let incoming = receiver.run(|| UdpSocket::bind(address))?;
     let address = incoming.local_addr()?;
     // The receiver must not lose datagrams if it is not scheduled for some milliseconds.
@@ -131,7 +131,7 @@ pub fn udp(
                 let arrived = clock.now();
                 if let Some(stamp) = block[..count].first_chunk::<8>() {
                     let sent = Time::from_nanos(u64::from_be_bytes(*stamp));
-                    trips.push(Trip { sent, arrived });
+                    trips.push(DatagramTimes { sent, arrived });
                 }
                 first = false;
             }
@@ -153,7 +153,7 @@ fn send(outgoing: &UdpSocket, clock: Clock, pattern: Pattern) -> io::Result<u64>
     let mut poller = Poller::new(clock)?;
     let mut ready = Vec::new();
     let mut due = clock.now();
-    let end = due + pattern.length;
+    let end = due + pattern.duration;
     let mut sent = 0;
     while due < end {
         while clock.now() < due {

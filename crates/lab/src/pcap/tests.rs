@@ -52,16 +52,16 @@ fn options(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     }
 }
 
-struct Seen<'a> {
+struct WrittenPacket<'a> {
     at: u64,
     packet: &'a [u8],
     options: Vec<(u16, &'a [u8])>,
 }
 
-fn packet(body: &[u8]) -> Seen<'_> {
+fn packet(body: &[u8]) -> WrittenPacket<'_> {
     let length = word(body, 12) as usize;
     assert_eq!((word(body, 0), word(body, 16) as usize), (0, length));
-    Seen {
+    WrittenPacket {
         at: u64::from(word(body, 4)) << 32 | u64::from(word(body, 8)),
         packet: &body[20..20 + length],
         options: options(&body[20 + length.next_multiple_of(4)..]),
@@ -75,11 +75,11 @@ fn a_file_contains_the_wire_packets() {
     let mut writer = PcapWriter::create(&path, "wifi").unwrap();
     writer.set_epoch(Span::from_secs(1_000_000_000));
     let (tcp, offload) = super_packet();
-    writer.record(Time::from_nanos(5_000_000_001), Side::Device, &tcp, &offload);
+    writer.record(Time::from_nanos(5_000_000_001), Side::Inside, &tcp, &offload);
     let (udp, plain) = (datagram(), Offload::default());
-    writer.record_slice(Time::from_millis(6_000), Side::Far, &udp[..40], &udp[40..], &plain);
-    writer.record_drop(Time::from_millis(7_000), Side::Far, Cause::Aqm, &[], &udp, &plain);
-    assert_eq!(writer.finish().unwrap(), Written { passed: 4, dropped: 1, missed: 0 });
+    writer.record_slice(Time::from_millis(6_000), Side::Outside, &udp[..40], &udp[40..], &plain);
+    writer.record_drop(Time::from_millis(7_000), Side::Outside, Cause::Aqm, &[], &udp, &plain);
+    assert_eq!(writer.finish().unwrap(), CaptureCounts { passed: 4, dropped: 1, omitted: 0 });
 
     let file = std::fs::read(&path).unwrap();
     let blocks = blocks(&file);
@@ -123,7 +123,7 @@ fn a_killed_lab_leaves_a_file_that_can_be_read() {
     let path = folder.path().join("wifi.pcapng");
     let mut writer = PcapWriter::create(&path, "wifi").unwrap();
     let (tcp, offload) = super_packet();
-    writer.record(Time::ZERO, Side::Device, &tcp, &offload);
+    writer.record(Time::ZERO, Side::Inside, &tcp, &offload);
     writer.flush();
     let file = std::fs::read(&path).unwrap();
     let kinds: Vec<u32> = blocks(&file).iter().map(|(kind, _)| *kind).collect();
@@ -141,7 +141,7 @@ fn a_malformed_packet_is_written_unsegmented() {
     let mut writer = PcapWriter::create(&path, "odd").unwrap();
     let (tcp, mut offload) = super_packet();
     offload.gso = Gso::TcpV6;
-    writer.record(Time::ZERO, Side::Device, &tcp, &offload);
+    writer.record(Time::ZERO, Side::Inside, &tcp, &offload);
     writer.finish().unwrap();
     let file = std::fs::read(&path).unwrap();
     assert_eq!(packet(blocks(&file)[2].1).packet, tcp);
@@ -174,18 +174,18 @@ fn a_slow_disk_loses_packets_and_counts_them() {
     let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     at_disk.recv().unwrap();
     let (packet, plain) = (vec![0x45; 60_000], Offload::default());
-    writer.record(Time::ZERO, Side::Device, &packet, &plain);
-    writer.shared.lock().asked += 1; // like a flush, but without waiting for its end
+    writer.record(Time::ZERO, Side::Inside, &packet, &plain);
+    writer.shared.lock().flushes_requested += 1; // like a flush, but without waiting for its end
     writer.shared.work.notify_one();
     at_disk.recv().unwrap(); // now the writer has taken that one, and blocks
-    let room = MAX_WAITING / (packet.len() + Entry::HEADER);
+    let room = MAX_QUEUED_BYTES / (packet.len() + PacketEntry::HEADER);
     for _ in 0..room + 7 {
-        writer.record(Time::ZERO, Side::Device, &packet, &plain);
+        writer.record(Time::ZERO, Side::Inside, &packet, &plain);
     }
-    assert!(writer.shared.lock().bytes.len() <= MAX_WAITING);
+    assert!(writer.shared.lock().bytes.len() <= MAX_QUEUED_BYTES);
     drop(release);
     let written = writer.finish().unwrap();
-    assert_eq!(written, Written { passed: 1 + room as u64, dropped: 0, missed: 7 });
+    assert_eq!(written, CaptureCounts { passed: 1 + room as u64, dropped: 0, omitted: 7 });
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn a_failed_file_of_drops_is_reported_at_the_end() {
     let open = || Err(io::ErrorKind::PermissionDenied.into());
     let mut writer = PcapWriter::start(output, Box::new(open)).unwrap();
     let (packet, plain) = (datagram(), Offload::default());
-    writer.record_drop(Time::ZERO, Side::Far, Cause::Loss, &[], &packet, &plain);
-    writer.record(Time::ZERO, Side::Far, &packet, &plain);
+    writer.record_drop(Time::ZERO, Side::Outside, Cause::Loss, &[], &packet, &plain);
+    writer.record(Time::ZERO, Side::Outside, &packet, &plain);
     assert_eq!(writer.finish().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     assert_eq!(blocks(&std::fs::read(&path).unwrap()).len(), 4, "the rest is there");
 }
@@ -224,7 +224,7 @@ fn a_full_disk_is_reported_at_the_end() {
     let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     let (tcp, offload) = super_packet();
     for _ in 0..3 {
-        writer.record(Time::ZERO, Side::Device, &tcp, &offload);
+        writer.record(Time::ZERO, Side::Inside, &tcp, &offload);
         writer.flush();
     }
     assert_eq!(writer.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
@@ -241,8 +241,8 @@ fn tcpdump_finds_correct_checksums_in_a_capture() {
     let mut writer = PcapWriter::create(&path, "wifi").unwrap();
     writer.set_epoch(Span::from_secs(1_000_000_000));
     let (tcp, offload) = super_packet();
-    writer.record(Time::from_nanos(5_000_000_001), Side::Device, &tcp, &offload);
-    writer.record(Time::from_millis(7_000), Side::Far, &datagram(), &Offload::default());
+    writer.record(Time::from_nanos(5_000_000_001), Side::Inside, &tcp, &offload);
+    writer.record(Time::from_millis(7_000), Side::Outside, &datagram(), &Offload::default());
     writer.finish().unwrap();
     // The user of tcpdump may not be allowed to read the folder, so tcpdump reads from a pipe.
     let output = Command::new("tcpdump")

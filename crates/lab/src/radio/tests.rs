@@ -57,8 +57,8 @@ fn a_profile_is_one_that_is_known_or_a_text() {
     assert!(hint.starts_with("use one of 3g-i997, ") && hint.ends_with("./radio.toml"), "{hint}");
     let broken = PROFILE.replace("300ms", "300");
     let error = profile_of(&link("x.toml", Some(&broken))).unwrap_err();
-    let sentence = error.to_string();
-    assert!(sentence.starts_with("link `cell`: rrc: `x.toml`: line 11"), "{sentence}");
+    let message = error.to_string();
+    assert!(message.starts_with("link `cell`: rrc: `x.toml`: line 11"), "{message}");
     assert_eq!(error.link(), "cell");
 }
 
@@ -66,30 +66,30 @@ fn a_profile_is_one_that_is_known_or_a_text() {
 fn its_timers_begin_where_the_wires_fell_silent() {
     let mut radio = radio();
     assert_eq!(counts(&mut radio, at(0)), ("idle".to_owned(), vec![0, 0]));
-    assert_eq!(radio.pass(at(1_000), None, Direction::Up), at(1_120));
-    assert!(radio.stats(at(1_119), None).is_waking);
+    assert_eq!(radio.on_packet(at(1_000), None, Direction::Up), at(1_120));
+    assert!(radio.stats(at(1_119), None).is_promoting);
     // The waiting packets were sent until 1800 ms: the tail begins 300 ms later.
     let busy = Some(at(1_800));
     assert_eq!(radio.stats(at(2_100), busy).state, "active");
     assert_eq!(radio.stats(at(2_101), busy).state, "tail");
-    assert_eq!(radio.pass(at(2_700), busy, Direction::Down), at(2_700));
+    assert_eq!(radio.on_packet(at(2_700), busy, Direction::Down), at(2_700));
     assert_eq!(counts(&mut radio, at(2_700)), ("active".to_owned(), vec![1, 1]));
     let idle = at(2_700) + Span::from_millis(901);
-    assert_eq!(radio.pass(idle, busy, Direction::Down), idle + Span::from_millis(120));
+    assert_eq!(radio.on_packet(idle, busy, Direction::Down), idle + Span::from_millis(120));
     assert_eq!(counts(&mut radio, idle + Span::from_millis(120)).1, [1, 2]);
 }
 
 #[test]
 fn a_radio_sleeps_on_request_and_restarts() {
     let mut radio = radio();
-    radio.pass(at(0), None, Direction::Up);
-    radio.sleep(at(200), Some(at(150)));
+    radio.on_packet(at(0), None, Direction::Up);
+    radio.request_dormancy(at(200), Some(at(150)));
     let stats = radio.stats(at(200), None);
-    assert_eq!((stats.state.as_str(), stats.sleeps, stats.all_promotions()), ("idle", 1, 1));
-    radio.sleep(at(300), None);
-    assert_eq!(radio.stats(at(300), None).sleeps, 1, "it sleeps already");
-    radio.pass(at(400), None, Direction::Up);
+    assert_eq!((stats.state.as_str(), stats.dormancies, stats.total_promotions()), ("idle", 1, 1));
+    radio.request_dormancy(at(300), None);
+    assert_eq!(radio.stats(at(300), None).dormancies, 1, "it sleeps already");
+    radio.on_packet(at(400), None, Direction::Up);
     radio.restart();
     let stats = radio.stats(at(401), None);
-    assert_eq!((stats.state.as_str(), stats.is_waking, stats.sleeps), ("idle", false, 1));
+    assert_eq!((stats.state.as_str(), stats.is_promoting, stats.dormancies), ("idle", false, 1));
 }

@@ -6,10 +6,10 @@ use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkState};
 use manyways_unit::{Rate, Size, Span, Time};
 
 /// From this rate on, emissions are batched: a wake-up per segment would take a core.
-const FAST: Rate = Rate::from_mbps(250);
+const BATCHING_RATE: Rate = Rate::from_mbps(250);
 /// Interval of batched emissions in nanoseconds, and so the maximum delay of a packet. All links
 /// share these times, so that one wake-up serves them all.
-const BEAT: u64 = 50_000;
+const BATCH_INTERVAL: u64 = 50_000;
 
 /// The counters of one direction.
 pub type LaneStats = Stats;
@@ -25,9 +25,9 @@ pub struct Lane {
     /// A time and the position of the trace at that time.
     trace: (Time, Span),
     /// Earliest next emission, so that packets due soon leave together.
-    not_before: Time,
-    /// Whether a packet left since `not_before` was set.
-    emitted: bool,
+    next_emission: Time,
+    /// Whether a packet left since `next_emission` was set.
+    has_emitted: bool,
 }
 
 impl Lane {
@@ -37,8 +37,8 @@ impl Lane {
             spec: spec.clone(),
             peak: peak(&spec.capacity),
             trace: (now, offset),
-            not_before: Time::ZERO,
-            emitted: false,
+            next_emission: Time::ZERO,
+            has_emitted: false,
         };
         lane.restart(now, offset);
         lane
@@ -54,8 +54,8 @@ impl Lane {
     }
 
     /// Delays the start of packets until `until`.
-    pub fn hold(&mut self, now: Time, until: Time) {
-        self.pipe.hold(now, until);
+    pub fn delay_until(&mut self, now: Time, until: Time) {
+        self.pipe.pause_until(now, until);
     }
 
     /// Returns the last time, up to `now`, at which the wire was busy.
@@ -120,20 +120,21 @@ impl Lane {
     }
 
     pub fn poll(&mut self, now: Time) -> Option<Output> {
-        if now < self.not_before {
+        if now < self.next_emission {
             return None;
         }
         let output = self.pipe.poll(now);
         if output.is_some() {
-            self.emitted = true;
-        } else if std::mem::take(&mut self.emitted) && self.peak >= FAST {
-            self.not_before = Time::from_nanos((now.as_nanos() / BEAT + 1) * BEAT);
+            self.has_emitted = true;
+        } else if std::mem::take(&mut self.has_emitted) && self.peak >= BATCHING_RATE {
+            self.next_emission =
+                Time::from_nanos((now.as_nanos() / BATCH_INTERVAL + 1) * BATCH_INTERVAL);
         }
         output
     }
 
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.pipe.next_wakeup().map(|at| at.max(self.not_before))
+        self.pipe.next_wakeup().map(|at| at.max(self.next_emission))
     }
 
     pub fn stats(&self) -> LaneStats {

@@ -5,7 +5,7 @@ use manyways_sys::tun::MAX_PACKET;
 
 /// Packets up to this size are copied into a buffer of this size. A longer one keeps the buffer
 /// that it was read into, because copying 10 Gbit/s once more costs a tenth of a core.
-const SMALL: usize = 4096;
+const SMALL_PACKET: usize = 4096;
 
 /// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ impl Slab {
     }
 
     /// Stores the first `length` bytes of the inbox as a packet and returns its id.
-    pub fn keep(&mut self, length: usize, offload: Offload, plan: Plan, target: Target) -> u64 {
-        let buffer = if length <= SMALL {
-            let mut buffer = self.small.pop().unwrap_or_else(|| vec![0; SMALL]);
+    pub fn insert(&mut self, length: usize, offload: Offload, plan: Plan, target: Target) -> u64 {
+        let buffer = if length <= SMALL_PACKET {
+            let mut buffer = self.small.pop().unwrap_or_else(|| vec![0; SMALL_PACKET]);
             buffer[..length].copy_from_slice(&self.inbox[..length]);
             buffer
         } else {
@@ -88,14 +88,15 @@ impl Slab {
         if slot.remaining == 0 {
             let buffer = std::mem::take(&mut slot.buffer);
             slot.length = 0;
-            if buffer.len() == SMALL { &mut self.small } else { &mut self.large }.push(buffer);
+            if buffer.len() == SMALL_PACKET { &mut self.small } else { &mut self.large }
+                .push(buffer);
             self.free.push(id as usize);
         }
     }
 
     /// Returns the number of stored packets.
     #[cfg(test)]
-    fn kept(&self) -> usize {
+    fn packet_count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 }
@@ -126,7 +127,7 @@ mod tests {
         };
         let plan = manyways_link::segment::plan(packet, &offload).unwrap();
         assert_eq!(plan.segments, u32::from(segments));
-        slab.keep(length, offload, plan, Target::Device)
+        slab.insert(length, offload, plan, Target::Device)
     }
 
     fn holds(slab: &Slab, id: u64, length: usize, byte: u16) -> bool {
@@ -137,12 +138,12 @@ mod tests {
     #[test]
     fn a_packet_stays_until_its_last_segment_is_released() {
         let mut slab = Slab::new();
-        for length in [100, SMALL, SMALL + 1, 65_535] {
+        for length in [100, SMALL_PACKET, SMALL_PACKET + 1, 65_535] {
             let id = keep(&mut slab, length, 3);
             slab.release(id, 2);
             assert!(holds(&slab, id, length, 3));
             slab.release(id, 1);
-            assert_eq!(slab.kept(), 0);
+            assert_eq!(slab.packet_count(), 0);
         }
     }
 

@@ -13,34 +13,34 @@ use manyways_sys::clock::Clock;
 use manyways_sys::poll::{Poller, Waker};
 use manyways_unit::{Span, Time};
 
-use super::{Transport, Verdict, Zone, consider, upstream_answer, upstream_question};
+use super::{Transport, Verdict, Zone, decide, upstream_query, upstream_response};
 
 /// Maximum number of TCP connections; a further one ends the one that was idle longest.
-const CONNECTION_LIMIT: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Idle timeout of a TCP connection.
-const CONNECTION_IDLE: Span = Span::from_secs(10);
+const IDLE_TIMEOUT: Span = Span::from_secs(10);
 /// Maximum size of a query; a longer one over TCP ends the connection.
-const QUESTION_LIMIT: usize = 4096;
+const MAX_QUERY_SIZE: usize = 4096;
 /// Maximum number of queries that wait for the upstream server; further ones are not answered.
-const WAITING_LIMIT: usize = 256;
+const MAX_PENDING_QUERIES: usize = 256;
 /// Timeout of the upstream server.
-const UPSTREAM_PATIENCE: Span = Span::from_secs(5);
+const UPSTREAM_TIMEOUT: Span = Span::from_secs(5);
 /// Queries read from UDP before the other sockets are served.
-const BATCH: usize = 64;
+const READ_BATCH: usize = 64;
 
-const UDP: u64 = 0;
-const LISTENER: u64 = 1;
-const WAKER: u64 = 2;
-const UPSTREAM: u64 = 3;
-const FIRST_CONNECTION: u64 = 4;
+const UDP_TOKEN: u64 = 0;
+const LISTENER_TOKEN: u64 = 1;
+const WAKER_TOKEN: u64 = 2;
+const UPSTREAM_TOKEN: u64 = 3;
+const FIRST_CONNECTION_TOKEN: u64 = 4;
 
 /// Counters of a resolver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Received queries, well-formed or not.
-    pub questions: u64,
+    pub queries: u64,
     /// Responses sent.
-    pub answers: u64,
+    pub responses: u64,
     /// Queries forwarded to the upstream server.
     pub forwarded: u64,
     /// Messages that were not queries and got no response.
@@ -50,8 +50,8 @@ pub struct Counters {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    questions: AtomicU64,
-    answers: AtomicU64,
+    queries: AtomicU64,
+    responses: AtomicU64,
     forwarded: AtomicU64,
     ignored: AtomicU64,
 }
@@ -96,11 +96,11 @@ impl Resolver {
         let clock = Clock::start();
         let poller = Poller::new(clock)?;
         let waker = Arc::new(Waker::new()?);
-        poller.add(udp.as_fd(), UDP)?;
-        poller.add(tcp.as_fd(), LISTENER)?;
-        poller.add(waker.as_fd(), WAKER)?;
+        poller.add(udp.as_fd(), UDP_TOKEN)?;
+        poller.add(tcp.as_fd(), LISTENER_TOKEN)?;
+        poller.add(waker.as_fd(), WAKER_TOKEN)?;
         if let Some(upstream) = &upstream {
-            poller.add(upstream.as_fd(), UPSTREAM)?;
+            poller.add(upstream.as_fd(), UPSTREAM_TOKEN)?;
         }
         let shared = Arc::new(Shared::default());
         let server = Server {
@@ -112,8 +112,8 @@ impl Resolver {
             poller,
             shared: Arc::clone(&shared),
             connections: HashMap::new(),
-            next_token: FIRST_CONNECTION,
-            waiting: HashMap::new(),
+            next_token: FIRST_CONNECTION_TOKEN,
+            pending_queries: HashMap::new(),
         };
         let thread = thread::Builder::new().name("resolver".into()).spawn({
             // The waker must live as long as the poller that watches it.
@@ -130,8 +130,8 @@ impl Resolver {
     pub fn counters(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counters {
-            questions: read(&self.shared.questions),
-            answers: read(&self.shared.answers),
+            queries: read(&self.shared.queries),
+            responses: read(&self.shared.responses),
             forwarded: read(&self.shared.forwarded),
             ignored: read(&self.shared.ignored),
         }
@@ -165,24 +165,24 @@ struct Server {
     connections: HashMap<u64, Connection>,
     next_token: u64,
     /// By the id of the query to the upstream server.
-    waiting: HashMap<u16, Waiting>,
+    pending_queries: HashMap<u16, PendingQuery>,
 }
 
 struct Connection {
     stream: TcpStream,
     /// Received part of the next query, with its length in front.
-    pending: Vec<u8>,
-    last: Time,
+    partial_query: Vec<u8>,
+    last_activity: Time,
 }
 
-struct Waiting {
+struct PendingQuery {
     query: Vec<u8>,
-    asker: Asker,
-    until: Time,
+    requester: Requester,
+    deadline: Time,
 }
 
 #[derive(Clone, Copy)]
-enum Asker {
+enum Requester {
     Udp(SocketAddr),
     Tcp(u64),
 }
@@ -191,19 +191,19 @@ impl Server {
     fn run(mut self) {
         let mut ready = Vec::new();
         while !self.shared.stop.load(Ordering::Acquire) {
-            let until = self.connections.values().map(|c| c.last + CONNECTION_IDLE).min();
+            let until = self.connections.values().map(|c| c.last_activity + IDLE_TIMEOUT).min();
             if let Err(error) = self.poller.wait(until, &mut ready) {
                 tracing::error!(%error, "the resolver has ended: it cannot wait for queries");
                 return;
             }
             let now = self.clock.now();
-            self.connections.retain(|_, connection| now < connection.last + CONNECTION_IDLE);
+            self.connections.retain(|_, connection| now < connection.last_activity + IDLE_TIMEOUT);
             for token in ready.drain(..) {
                 match token {
-                    UDP => self.read_udp(),
-                    LISTENER => self.accept(),
-                    UPSTREAM => self.read_upstream(),
-                    WAKER => {}
+                    UDP_TOKEN => self.read_udp(),
+                    LISTENER_TOKEN => self.accept(),
+                    UPSTREAM_TOKEN => self.read_upstream(),
+                    WAKER_TOKEN => {}
                     connection => {
                         if self.read_tcp(connection).is_err() {
                             self.connections.remove(&connection);
@@ -215,10 +215,10 @@ impl Server {
     }
 
     fn read_udp(&mut self) {
-        let mut buffer = [0; QUESTION_LIMIT];
-        for _ in 0..BATCH {
+        let mut buffer = [0; MAX_QUERY_SIZE];
+        for _ in 0..READ_BATCH {
             match self.udp.recv_from(&mut buffer) {
-                Ok((length, from)) => self.question(&buffer[..length], Asker::Udp(from)),
+                Ok((length, from)) => self.on_query(&buffer[..length], Requester::Udp(from)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The client is gone: the error belongs to an earlier response.
                 Err(_) => {}
@@ -232,7 +232,7 @@ impl Server {
             Err(error) => {
                 // Out of descriptors, for example: a waiting client must not keep this thread busy.
                 if error.kind() != io::ErrorKind::WouldBlock {
-                    self.end_oldest();
+                    self.close_idlest();
                 }
                 return;
             }
@@ -243,15 +243,17 @@ impl Server {
             return;
         }
         self.next_token += 1;
-        if self.connections.len() >= CONNECTION_LIMIT {
-            self.end_oldest();
+        if self.connections.len() >= MAX_CONNECTIONS {
+            self.close_idlest();
         }
-        let connection = Connection { stream, pending: Vec::new(), last: self.clock.now() };
+        let connection =
+            Connection { stream, partial_query: Vec::new(), last_activity: self.clock.now() };
         self.connections.insert(token, connection);
     }
 
-    fn end_oldest(&mut self) {
-        let oldest = self.connections.iter().min_by_key(|(_, c)| c.last).map(|(token, _)| *token);
+    fn close_idlest(&mut self) {
+        let oldest =
+            self.connections.iter().min_by_key(|(_, c)| c.last_activity).map(|(token, _)| *token);
         if let Some(oldest) = oldest {
             self.connections.remove(&oldest);
         }
@@ -260,57 +262,57 @@ impl Server {
     /// Reads available bytes; an error ends the connection.
     fn read_tcp(&mut self, token: u64) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
-        let mut buffer = [0; QUESTION_LIMIT];
+        let mut buffer = [0; MAX_QUERY_SIZE];
         match connection.stream.read(&mut buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => connection.pending.extend_from_slice(&buffer[..length]),
+            Ok(length) => connection.partial_query.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         }
-        connection.last = self.clock.now();
+        connection.last_activity = self.clock.now();
         let mut questions = Vec::new();
-        let mut rest = connection.pending.as_slice();
+        let mut rest = connection.partial_query.as_slice();
         while let [high, low, after @ ..] = rest {
             let length = usize::from(u16::from_be_bytes([*high, *low]));
-            if length > QUESTION_LIMIT {
+            if length > MAX_QUERY_SIZE {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             let Some((question, after)) = after.split_at_checked(length) else { break };
             questions.push(question.to_vec());
             rest = after;
         }
-        connection.pending = rest.to_vec();
+        connection.partial_query = rest.to_vec();
         for question in questions {
-            self.question(&question, Asker::Tcp(token));
+            self.on_query(&question, Requester::Tcp(token));
         }
         Ok(())
     }
 
-    fn question(&mut self, query: &[u8], asker: Asker) {
-        self.shared.questions.fetch_add(1, Ordering::Relaxed);
-        match consider(&self.zone, query, asker.transport()) {
+    fn on_query(&mut self, query: &[u8], asker: Requester) {
+        self.shared.queries.fetch_add(1, Ordering::Relaxed);
+        match decide(&self.zone, query, asker.transport()) {
             Verdict::Answer(answer) => self.reply(asker, &answer),
-            Verdict::Elsewhere(answer) => {
+            Verdict::Forward(answer) => {
                 if self.upstream.is_some() {
                     self.forward(query, asker);
                 } else {
                     self.reply(asker, &answer);
                 }
             }
-            Verdict::Silence => {
+            Verdict::Ignore => {
                 self.shared.ignored.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    fn reply(&mut self, asker: Asker, answer: &[u8]) {
-        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+    fn reply(&mut self, asker: Requester, answer: &[u8]) {
+        self.shared.responses.fetch_add(1, Ordering::Relaxed);
         match asker {
-            Asker::Udp(to) => {
+            Requester::Udp(to) => {
                 // Lost as on any network; the client repeats its query.
                 let _ = self.udp.send_to(answer, to);
             }
-            Asker::Tcp(token) => {
+            Requester::Tcp(token) => {
                 let Some(connection) = self.connections.get_mut(&token) else { return };
                 let Ok(length) = u16::try_from(answer.len()) else { return };
                 let framed = [&length.to_be_bytes(), answer].concat();
@@ -323,28 +325,31 @@ impl Server {
         }
     }
 
-    fn forward(&mut self, query: &[u8], asker: Asker) {
+    fn forward(&mut self, query: &[u8], asker: Requester) {
         let now = self.clock.now();
-        self.waiting.retain(|_, waiting| now < waiting.until);
-        if self.waiting.len() >= WAITING_LIMIT {
+        self.pending_queries.retain(|_, waiting| now < waiting.deadline);
+        if self.pending_queries.len() >= MAX_PENDING_QUERIES {
             return;
         }
         let Some(upstream) = &self.upstream else { return };
         let mut id = random_id();
-        while self.waiting.contains_key(&id) {
+        while self.pending_queries.contains_key(&id) {
             id = id.wrapping_add(1);
         }
-        let Some(question) = upstream_question(query, id) else { return };
+        let Some(question) = upstream_query(query, id) else { return };
         if upstream.send(&question).is_ok() {
             self.shared.forwarded.fetch_add(1, Ordering::Relaxed);
-            let until = now + UPSTREAM_PATIENCE;
-            self.waiting.insert(id, Waiting { query: query.to_vec(), asker, until });
+            let until = now + UPSTREAM_TIMEOUT;
+            self.pending_queries.insert(
+                id,
+                PendingQuery { query: query.to_vec(), requester: asker, deadline: until },
+            );
         }
     }
 
     fn read_upstream(&mut self) {
-        let mut buffer = [0; QUESTION_LIMIT];
-        for _ in 0..BATCH {
+        let mut buffer = [0; MAX_QUERY_SIZE];
+        for _ in 0..READ_BATCH {
             let Some(upstream) = &self.upstream else { return };
             let length = match upstream.recv(&mut buffer) {
                 Ok(length) => length,
@@ -355,17 +360,17 @@ impl Server {
             };
             let reply = &buffer[..length];
             let Some(id) = reply.first_chunk().map(|id| u16::from_be_bytes(*id)) else { continue };
-            let Some(waiting) = self.waiting.get(&id) else { continue };
-            let asker = waiting.asker;
-            if let Some(answer) = upstream_answer(&waiting.query, reply, asker.transport()) {
-                self.waiting.remove(&id);
+            let Some(waiting) = self.pending_queries.get(&id) else { continue };
+            let asker = waiting.requester;
+            if let Some(answer) = upstream_response(&waiting.query, reply, asker.transport()) {
+                self.pending_queries.remove(&id);
                 self.reply(asker, &answer);
             }
         }
     }
 }
 
-impl Asker {
+impl Requester {
     fn transport(self) -> Transport {
         match self {
             Self::Udp(_) => Transport::Udp,

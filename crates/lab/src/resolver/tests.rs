@@ -73,13 +73,13 @@ fn no_such_name_and_no_such_record_are_two_things() {
 
 #[test]
 fn other_names_are_for_another_server() {
-    let other = consider(&zone(), &query("example.org", TYPE::A, None), Transport::Udp);
-    let Verdict::Elsewhere(bytes) = other else { panic!("{other:?}") };
+    let other = decide(&zone(), &query("example.org", TYPE::A, None), Transport::Udp);
+    let Verdict::Forward(bytes) = other else { panic!("{other:?}") };
     assert_eq!(Packet::parse(&bytes).unwrap().rcode(), RCODE::NameError);
-    let ours = consider(&zone(), &query("lab", TYPE::A, None), Transport::Udp);
+    let ours = decide(&zone(), &query("lab", TYPE::A, None), Transport::Udp);
     assert!(matches!(ours, Verdict::Answer(_)));
-    let close = consider(&zone(), &query("collab", TYPE::A, None), Transport::Udp);
-    assert!(matches!(close, Verdict::Elsewhere(_)));
+    let close = decide(&zone(), &query("collab", TYPE::A, None), Transport::Udp);
+    assert!(matches!(close, Verdict::Forward(_)));
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn an_answer_that_is_too_long_is_cut_for_udp_alone() {
     };
     let (answers, cut, length) = size(None, Transport::Udp);
     assert_eq!((answers, cut), (0, true));
-    assert!(length <= PLAIN_UDP);
+    assert!(length <= MAX_PLAIN_UDP);
     // A size that no link carries in one packet is limited.
     assert_eq!(size(Some(65535), Transport::Udp).0, 0);
     let (answers, cut, length) = size(None, Transport::Tcp);
     assert_eq!((answers, cut), (100, false));
-    assert!(length > usize::from(SAFE_UDP));
+    assert!(length > usize::from(MAX_EDNS_UDP));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn queries_that_are_refused_or_ignored() {
     chaos[class] = 3;
     assert_eq!(rcode(&chaos), RCODE::Refused);
     // A name that points at itself must not block the thread.
-    let mut circle = good[..HEADER].to_vec();
+    let mut circle = good[..HEADER_SIZE].to_vec();
     circle.extend([0xc0, 12, 0, 1, 0, 1]);
     assert_eq!(rcode(&circle), RCODE::FormatError);
 }
@@ -178,7 +178,7 @@ fn the_resolver_serves_both_transports_and_stops() {
     assert_eq!(addresses(&over_tcp(&mut stream, &query("origin.lab", TYPE::AAAA, None))).len(), 1);
 
     let counters = resolver.counters();
-    assert_eq!(counters, Counters { questions: 4, answers: 3, forwarded: 0, ignored: 1 });
+    assert_eq!(counters, Counters { queries: 4, responses: 3, forwarded: 0, ignored: 1 });
     resolver.stop();
     // Its sockets are closed: the same port can be bound again.
     UdpSocket::bind(address).unwrap();
@@ -231,13 +231,13 @@ fn other_names_are_handed_to_the_upstream_server() {
     assert!(Packet::parse(&reply).unwrap().has_flags(PacketFlag::TRUNCATION));
     exchange(&query("nobody.lab", TYPE::A, None));
     assert_eq!(resolver.counters().forwarded, 2);
-    assert_eq!(upstream.counters().questions, 2);
+    assert_eq!(upstream.counters().queries, 2);
 }
 
 #[test]
 fn an_upstream_answer_fits_its_question_or_is_none() {
     let question = query("example.org", TYPE::A, None);
-    let asked = upstream_question(&question, 7).unwrap();
+    let asked = upstream_query(&question, 7).unwrap();
     let asked = Packet::parse(&asked).unwrap();
     assert_eq!((asked.id(), asked.opt().unwrap().udp_packet_size), (7, 4096));
 
@@ -246,13 +246,13 @@ fn an_upstream_answer_fits_its_question_or_is_none() {
     let alias = RData::CNAME(CNAME(Name::new("cdn.example.net").unwrap()));
     reply.answers.push(ResourceRecord::new(name, CLASS::IN, 60, alias));
     let bytes = reply.build_bytes_vec().unwrap();
-    let back = upstream_answer(&question, &bytes, Transport::Udp).unwrap();
+    let back = upstream_response(&question, &bytes, Transport::Udp).unwrap();
     let back = Packet::parse(&back).unwrap();
     assert_eq!((back.id(), back.answers.len(), back.opt().is_some()), (0x1234, 1, false));
 
     let another = query("example.net", TYPE::A, None);
-    assert_eq!(upstream_answer(&another, &bytes, Transport::Udp), None);
-    assert_eq!(upstream_answer(&question, &question, Transport::Udp), None);
+    assert_eq!(upstream_response(&another, &bytes, Transport::Udp), None);
+    assert_eq!(upstream_response(&question, &question, Transport::Udp), None);
 }
 
 proptest! {
@@ -260,10 +260,10 @@ proptest! {
     fn no_bytes_make_the_zone_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for transport in [Transport::Udp, Transport::Tcp] {
             answer(&zone(), &bytes, transport);
-            upstream_answer(&query("example.org", TYPE::A, None), &bytes, transport);
-            upstream_answer(&bytes, &bytes, transport);
+            upstream_response(&query("example.org", TYPE::A, None), &bytes, transport);
+            upstream_response(&bytes, &bytes, transport);
         }
-        upstream_question(&bytes, 1);
+        upstream_query(&bytes, 1);
     }
 
     /// A valid query with a few changed bytes gets deeper than random bytes. Every response can be
@@ -281,7 +281,7 @@ proptest! {
         if let Some(reply) = answer(&zone(), &bytes, Transport::Udp) {
             let read = Packet::parse(&reply).unwrap();
             prop_assert!(read.has_flags(PacketFlag::RESPONSE));
-            prop_assert!(reply.len() <= usize::from(SAFE_UDP));
+            prop_assert!(reply.len() <= usize::from(MAX_EDNS_UDP));
         }
     }
 }

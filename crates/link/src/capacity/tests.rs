@@ -25,7 +25,7 @@ fn departures(capacity: &Capacity, clock: TraceClock, start: u64, sizes: &[u64])
     let mut cursor = capacity.begin(clock, Time::from_millis(start));
     let mut seen = Vec::new();
     for size in sizes {
-        match capacity.carry(clock, cursor, need_of(Size::from_bytes(*size))) {
+        match capacity.carry(clock, cursor, nanobits_of(Size::from_bytes(*size))) {
             Some(next) => cursor = next,
             None => break,
         }
@@ -121,11 +121,11 @@ fn an_offset_moves_the_trace() {
 #[test]
 fn events_beyond_the_maximum_time_never_happen() {
     let slow = Capacity::Constant(1);
-    assert!(slow.carry(CLOCK, Cursor::START, need_of(Size::MAX)).is_none());
+    assert!(slow.carry(CLOCK, Cursor::START, nanobits_of(Size::MAX)).is_none());
     let rare = opportunities(&[u64::MAX], u64::MAX);
-    assert!(rare.carry(CLOCK, Cursor::START, need_of(Size::MAX)).is_none());
+    assert!(rare.carry(CLOCK, Cursor::START, nanobits_of(Size::MAX)).is_none());
     let slow = rates(&[(0, 1)], u64::MAX);
-    assert!(slow.carry(CLOCK, Cursor::START, need_of(Size::MAX)).is_none());
+    assert!(slow.carry(CLOCK, Cursor::START, nanobits_of(Size::MAX)).is_none());
 }
 
 fn any_capacity() -> impl Strategy<Value = Capacity> {
@@ -160,7 +160,7 @@ proptest! {
         let begin = capacity.begin(clock, Time::from_nanos(start));
         let (mut cursor, mut bits) = (begin, 0);
         for size in sizes {
-            let need = need_of(Size::from_bytes(size));
+            let need = nanobits_of(Size::from_bytes(size));
             bits += need;
             let Some(next) = capacity.carry(clock, cursor, need) else { break };
             prop_assert!(next.at >= cursor.at);

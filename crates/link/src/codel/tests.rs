@@ -8,13 +8,13 @@ const TARGET: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
 
 /// A queue of packets of 1500 bytes that leave one every 10 ms.
-struct Line {
+struct TestQueue {
     queue: Queue,
     codel: Codel,
     next_id: u64,
 }
 
-impl Line {
+impl TestQueue {
     fn new() -> Self {
         let spec = QueueSpec { limit: QueueLimit::Unlimited, discipline: Discipline::DropTail };
         let codel = Codel::new(TARGET, INTERVAL);
@@ -43,7 +43,7 @@ impl Line {
 
 #[test]
 fn drops_come_faster_with_the_square_root_of_their_count() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     line.arrive(0, 100);
     // Above target since 10 ms, so that the first is dropped an interval later. The next are due at
     // 110 + 100 = 210, then 210 + 100/√2 = 280.7, + 100/√3 = 338.4, + 100/√4 = 388.4, + 100/√5 =
@@ -55,7 +55,7 @@ fn drops_come_faster_with_the_square_root_of_their_count() {
 
 #[test]
 fn dropping_ends_below_target_and_resumes_at_the_last_good_count() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);
     assert_eq!((line.codel.count, line.codel.last_count), (5, 1));
@@ -73,7 +73,7 @@ fn dropping_ends_below_target_and_resumes_at_the_last_good_count() {
 
 #[test]
 fn after_sixteen_intervals_dropping_starts_at_one() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);
     let due = line.codel.drop_next;
@@ -89,7 +89,7 @@ fn after_sixteen_intervals_dropping_starts_at_one() {
 
 #[test]
 fn one_waiting_packet_is_never_dropped() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     for millis in (0..2_000).step_by(10) {
         line.arrive(millis, 1);
         // The packet waits 50 ms, but no packet waits after it.
@@ -100,7 +100,7 @@ fn one_waiting_packet_is_never_dropped() {
 
 #[test]
 fn less_than_an_interval_above_target_is_a_burst() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     for burst in 0..10 {
         let start = burst * 1_000;
         line.arrive(start, 10);
@@ -110,6 +110,6 @@ fn less_than_an_interval_above_target_is_a_burst() {
 
 #[test]
 fn an_empty_queue_has_no_packet() {
-    let mut line = Line::new();
+    let mut line = TestQueue::new();
     assert!(line.codel.dequeue(Time::ZERO, &mut line.queue, |_| ()).is_none());
 }

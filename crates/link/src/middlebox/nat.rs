@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use manyways_unit::{Span, Time};
 
-use super::fragment::{Train, Trains, addresses};
+use super::fragment::{FragmentKey, FragmentTable, addresses};
 use super::table::{Endpoint, Table};
 use super::{Counters, Side, Verdict};
 use crate::segment::Offload;
@@ -29,7 +29,7 @@ const ACK: u8 = 0x10;
 ///   either direction refreshes a mapping; ICMP errors do not.
 /// - A mapping is removed after the idle timeout, whatever the state of its connections. Later
 ///   packets from outside are dropped. TCP packets from inside other than a SYN are dropped or
-///   answered with a reset: see [`Forgotten`].
+///   answered with a reset: see [`UnmappedTcp`].
 /// - ICMP errors are translated, including the packet that they quote.
 /// - The first fragment of a packet is treated like a whole packet. The others follow it if they
 ///   arrive after it ("received fragments in order"), for a limited number of packets and at most
@@ -46,9 +46,9 @@ const ACK: u8 = 0x10;
 #[derive(Clone, Debug)]
 pub struct Nat {
     external: Ipv4Addr,
-    forgotten: Forgotten,
+    unmapped_tcp: UnmappedTcp,
     table: Table,
-    trains: Trains,
+    fragments: FragmentTable,
     now: Time,
     dropped: u64,
 }
@@ -56,7 +56,7 @@ pub struct Nat {
 /// Treatment of TCP from inside that belongs to no mapping and opens no connection, usually because
 /// the mapping has expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Forgotten {
+pub enum UnmappedTcp {
     /// Dropped silently, as by most NATs: the connection stalls until its sender times out.
     #[default]
     Drop,
@@ -83,7 +83,7 @@ enum Kind {
 
 /// One of the two addresses of a packet, with its port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum AddressField {
     Source,
     Destination,
 }
@@ -93,22 +93,22 @@ impl Nat {
     pub fn new(external: Ipv4Addr, idle: Span) -> Self {
         Self {
             external,
-            forgotten: Forgotten::default(),
+            unmapped_tcp: UnmappedTcp::default(),
             table: Table::new(idle),
-            trains: Trains::default(),
+            fragments: FragmentTable::default(),
             now: Time::ZERO,
             dropped: 0,
         }
     }
 
     /// Sets the treatment of TCP without a mapping.
-    pub fn with_forgotten(mut self, forgotten: Forgotten) -> Self {
-        self.forgotten = forgotten;
+    pub fn with_unmapped_tcp(mut self, forgotten: UnmappedTcp) -> Self {
+        self.unmapped_tcp = forgotten;
         self
     }
 
     /// Limits the number of mappings, from one to [`MAX_MAPPINGS`](super::MAX_MAPPINGS).
-    pub fn with_room(mut self, mappings: usize) -> Self {
+    pub fn with_max_mappings(mut self, mappings: usize) -> Self {
         self.table.set_limit(mappings);
         self
     }
@@ -119,8 +119,8 @@ impl Nat {
         self.table.advance(self.now);
         let verdict = match Ip::parse(packet) {
             None => None,
-            Some(ip) if from == Side::Device => self.leave(packet, &ip, offload),
-            Some(ip) => self.enter(packet, &ip, offload),
+            Some(ip) if from == Side::Inside => self.translate_outbound(packet, &ip, offload),
+            Some(ip) => self.translate_inbound(packet, &ip, offload),
         };
         let verdict = verdict.unwrap_or(Verdict::Drop);
         if verdict != Verdict::Forward {
@@ -129,10 +129,16 @@ impl Nat {
         verdict
     }
 
+    /// Removes all mappings, as a restart does; the counters stay.
+    pub fn restart(&mut self) {
+        self.table.clear();
+        self.fragments = FragmentTable::default();
+    }
+
     pub fn counters(&self) -> Counters {
         Counters {
             mappings: self.table.len() as u64,
-            made: self.table.made,
+            created: self.table.created,
             expired: self.table.expired,
             evicted: self.table.evicted,
             dropped: self.dropped,
@@ -141,26 +147,31 @@ impl Nat {
     }
 
     /// Processes a packet from inside; `None` drops it.
-    fn leave(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
+    fn translate_outbound(
+        &mut self,
+        packet: &mut [u8],
+        ip: &Ip,
+        offload: &Offload,
+    ) -> Option<Verdict> {
         let [source, destination] = addresses(ip, packet);
         if [source, destination].contains(&IpAddr::V4(self.external)) {
             return None;
         }
         let train = match ip.fragment {
             Fragment::Later(id) => {
-                self.trains.find(self.now, &Train::new(ip, packet, id))?;
-                self.translate(packet, ip, offload, End::Source, self.external, None);
+                self.fragments.find(self.now, &FragmentKey::new(ip, packet, id))?;
+                self.translate(packet, ip, offload, AddressField::Source, self.external, None);
                 return Some(Verdict::Forward);
             }
-            Fragment::First(id) => Some(Train::new(ip, packet, id)),
-            Fragment::Whole => None,
+            Fragment::First(id) => Some(FragmentKey::new(ip, packet, id)),
+            Fragment::Unfragmented => None,
         };
         let (port, opens) = match classify(packet, ip)? {
             Kind::Ports { source, opens, .. } => (source, opens),
             Kind::Echo { request: true, id } => (id, true),
             Kind::Other if ip.v6 => (0, true),
             Kind::Error { quote } => {
-                self.leave_error(packet, ip, offload, quote)?;
+                self.translate_outbound_error(packet, ip, offload, quote)?;
                 return Some(Verdict::Forward);
             }
             Kind::Echo { .. } | Kind::Other => return None,
@@ -172,57 +183,62 @@ impl Nat {
                 mapping
             }
             None if opens => self.table.insert(endpoint, !ip.v6),
-            None => return self.refuse(packet, ip),
+            None => return self.handle_unmapped(packet, ip),
         };
         if let Some(train) = train {
-            self.trains.insert(self.now, train, source);
+            self.fragments.insert(self.now, train, source);
         }
         let port = self.table.port(mapping);
-        self.translate(packet, ip, offload, End::Source, self.external, Some(port));
+        self.translate(packet, ip, offload, AddressField::Source, self.external, Some(port));
         Some(Verdict::Forward)
     }
 
     /// Processes a packet from outside; `None` drops it.
-    fn enter(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
+    fn translate_inbound(
+        &mut self,
+        packet: &mut [u8],
+        ip: &Ip,
+        offload: &Offload,
+    ) -> Option<Verdict> {
         let [_, destination] = addresses(ip, packet);
         if !ip.v6 && destination != IpAddr::V4(self.external) {
             return None;
         }
         let train = match ip.fragment {
             Fragment::Later(id) => {
-                let inside = self.trains.find(self.now, &Train::new(ip, packet, id))?;
+                let inside = self.fragments.find(self.now, &FragmentKey::new(ip, packet, id))?;
                 if let IpAddr::V4(inside) = inside {
-                    self.translate(packet, ip, offload, End::Destination, inside, None);
+                    self.translate(packet, ip, offload, AddressField::Destination, inside, None);
                 }
                 return Some(Verdict::Forward);
             }
-            Fragment::First(id) => Some(Train::new(ip, packet, id)),
-            Fragment::Whole => None,
+            Fragment::First(id) => Some(FragmentKey::new(ip, packet, id)),
+            Fragment::Unfragmented => None,
         };
         let port = match classify(packet, ip)? {
             Kind::Ports { destination, .. } => destination,
             Kind::Echo { request: false, id } => id,
             Kind::Other if ip.v6 => 0,
             Kind::Error { quote } => {
-                self.enter_error(packet, ip, offload, quote)?;
+                self.translate_inbound_error(packet, ip, offload, quote)?;
                 return Some(Verdict::Forward);
             }
             Kind::Echo { .. } | Kind::Other => return None,
         };
-        let mapping = self.known(ip, destination, port)?;
+        let mapping = self.find_inbound(ip, destination, port)?;
         self.table.touch(mapping);
         let Endpoint { address, port, .. } = self.table.endpoint(mapping);
         if let Some(train) = train {
-            self.trains.insert(self.now, train, address);
+            self.fragments.insert(self.now, train, address);
         }
         if let IpAddr::V4(inside) = address {
-            self.translate(packet, ip, offload, End::Destination, inside, Some(port));
+            self.translate(packet, ip, offload, AddressField::Destination, inside, Some(port));
         }
         Some(Verdict::Forward)
     }
 
     /// Returns the mapping that an outside endpoint addresses.
-    fn known(&self, ip: &Ip, address: IpAddr, port: u16) -> Option<usize> {
+    fn find_inbound(&self, ip: &Ip, address: IpAddr, port: u16) -> Option<usize> {
         match address {
             IpAddr::V4(_) => self.table.outside(ip.protocol, port),
             IpAddr::V6(_) => self.table.inside(&Endpoint { protocol: ip.protocol, address, port }),
@@ -230,7 +246,7 @@ impl Nat {
     }
 
     /// Translates an ICMP error from inside about a packet that was let in.
-    fn leave_error(
+    fn translate_outbound_error(
         &self,
         packet: &mut [u8],
         ip: &Ip,
@@ -240,19 +256,26 @@ impl Nat {
         let quoted = &mut packet[quote..ip.end];
         let inner = Ip::parse_quote(quoted).filter(|inner| inner.v6 == ip.v6)?;
         let [_, address] = addresses(&inner, quoted);
-        let port = quoted_port(quoted, &inner, End::Destination)?;
+        let port = quoted_port(quoted, &inner, AddressField::Destination)?;
         let mapping = self.table.inside(&Endpoint { protocol: inner.protocol, address, port })?;
         if !ip.v6 {
             let port = self.table.port(mapping);
-            let delta = rewrite(quoted, &inner, false, End::Destination, self.external, Some(port));
-            mend_icmp(packet, ip, delta);
-            self.translate(packet, ip, offload, End::Source, self.external, None);
+            let delta = rewrite(
+                quoted,
+                &inner,
+                false,
+                AddressField::Destination,
+                self.external,
+                Some(port),
+            );
+            update_icmp_checksum(packet, ip, delta);
+            self.translate(packet, ip, offload, AddressField::Source, self.external, None);
         }
         Some(())
     }
 
     /// Translates an ICMP error from outside about a packet that was let out.
-    fn enter_error(
+    fn translate_inbound_error(
         &self,
         packet: &mut [u8],
         ip: &Ip,
@@ -262,16 +285,16 @@ impl Nat {
         let quoted = &mut packet[quote..ip.end];
         let inner = Ip::parse_quote(quoted).filter(|inner| inner.v6 == ip.v6)?;
         let [address, _] = addresses(&inner, quoted);
-        let port = quoted_port(quoted, &inner, End::Source)?;
+        let port = quoted_port(quoted, &inner, AddressField::Source)?;
         if !ip.v6 && address != IpAddr::V4(self.external) {
             return None;
         }
-        let mapping = self.known(&inner, address, port)?;
+        let mapping = self.find_inbound(&inner, address, port)?;
         let Endpoint { address, port, .. } = self.table.endpoint(mapping);
         if let IpAddr::V4(inside) = address {
-            let delta = rewrite(quoted, &inner, false, End::Source, inside, Some(port));
-            mend_icmp(packet, ip, delta);
-            self.translate(packet, ip, offload, End::Destination, inside, None);
+            let delta = rewrite(quoted, &inner, false, AddressField::Source, inside, Some(port));
+            update_icmp_checksum(packet, ip, delta);
+            self.translate(packet, ip, offload, AddressField::Destination, inside, None);
         }
         Some(())
     }
@@ -282,7 +305,7 @@ impl Nat {
         packet: &mut [u8],
         ip: &Ip,
         offload: &Offload,
-        end: End,
+        end: AddressField,
         address: Ipv4Addr,
         port: Option<u16>,
     ) {
@@ -293,10 +316,10 @@ impl Nat {
     }
 
     /// Processes TCP without a mapping.
-    fn refuse(&self, packet: &mut [u8], ip: &Ip) -> Option<Verdict> {
-        match self.forgotten {
-            Forgotten::Reset => reset(packet, ip).map(|length| Verdict::Answer { length }),
-            Forgotten::Drop => None,
+    fn handle_unmapped(&self, packet: &mut [u8], ip: &Ip) -> Option<Verdict> {
+        match self.unmapped_tcp {
+            UnmappedTcp::Reset => reset(packet, ip).map(|length| Verdict::Answer { length }),
+            UnmappedTcp::Drop => None,
         }
     }
 }
@@ -304,12 +327,12 @@ impl Nat {
 /// Returns the kind of a packet with a transport header; `None` if the header is truncated.
 fn classify(packet: &[u8], ip: &Ip) -> Option<Kind> {
     let rest = packet.get(ip.transport..ip.end)?;
-    let least = match (ip.protocol, ip.v6) {
+    let min = match (ip.protocol, ip.v6) {
         (TCP, _) => 20,
         (UDP, _) | (ICMP, false) | (ICMPV6, true) => 8,
         _ => return Some(Kind::Other),
     };
-    if rest.len() < least {
+    if rest.len() < min {
         return None;
     }
     Some(match (ip.protocol, rest[0]) {
@@ -329,20 +352,20 @@ fn classify(packet: &[u8], ip: &Ip) -> Option<Kind> {
 }
 
 /// Returns the port, or echo identifier, at one end of a packet that an error quotes.
-fn quoted_port(quote: &[u8], inner: &Ip, end: End) -> Option<u16> {
+fn quoted_port(quote: &[u8], inner: &Ip, end: AddressField) -> Option<u16> {
     if matches!(inner.fragment, Fragment::Later(_)) {
         return None;
     }
     let rest = quote.get(inner.transport..inner.end)?;
     match (inner.protocol, inner.v6) {
         (TCP | UDP, _) => {
-            rest.get(..4).map(|rest| word(rest, if end == End::Source { 0 } else { 2 }))
+            rest.get(..4).map(|rest| word(rest, if end == AddressField::Source { 0 } else { 2 }))
         }
         // Only a request can have been sent from inside, and only a reply can have been let in.
         (ICMP, false) | (ICMPV6, true) => {
             let request = *rest.first()? == if inner.v6 { 128 } else { 8 };
             let reply = *rest.first()? == if inner.v6 { 129 } else { 0 };
-            let expected = if end == End::Source { request } else { reply };
+            let expected = if end == AddressField::Source { request } else { reply };
             rest.get(..6).filter(|_| expected).map(|rest| word(rest, 4))
         }
         (_, true) => Some(0),
@@ -357,23 +380,23 @@ fn rewrite(
     bytes: &mut [u8],
     ip: &Ip,
     pending: bool,
-    end: End,
+    end: AddressField,
     address: Ipv4Addr,
     port: Option<u16>,
 ) -> Delta {
-    let at = if end == End::Source { 12 } else { 16 };
+    let at = if end == AddressField::Source { 12 } else { 16 };
     let mut addresses = Delta::default();
     addresses.change(&bytes[at..at + 4], &address.octets());
     bytes[at..at + 4].copy_from_slice(&address.octets());
     let mut all = addresses;
-    let mended = addresses.mend(word(bytes, 10));
+    let mended = addresses.apply(word(bytes, 10));
     replace(bytes, 10, mended, &mut all);
     if matches!(ip.fragment, Fragment::Later(_)) {
         return all;
     }
     let (port_at, field, mut covered) = match ip.protocol {
         TCP | UDP => (
-            if end == End::Source { 0 } else { 2 },
+            if end == AddressField::Source { 0 } else { 2 },
             if ip.protocol == TCP { 16 } else { 6 },
             addresses,
         ),
@@ -393,8 +416,8 @@ fn rewrite(
         let none = ip.protocol == UDP && old == 0 && !pending;
         let new = match pending {
             _ if none => 0,
-            true => covered.mend_sum(old),
-            false => match covered.mend(old) {
+            true => covered.apply_to_sum(old),
+            false => match covered.apply(old) {
                 0 if ip.protocol == UDP => 0xffff,
                 new => new,
             },
@@ -410,9 +433,9 @@ fn replace(bytes: &mut [u8], at: usize, new: u16, delta: &mut Delta) {
     put_word(bytes, at, new);
 }
 
-fn mend_icmp(packet: &mut [u8], ip: &Ip, delta: Delta) {
+fn update_icmp_checksum(packet: &mut [u8], ip: &Ip, delta: Delta) {
     let field = ip.transport + 2;
-    let mended = delta.mend(word(packet, field));
+    let mended = delta.apply(word(packet, field));
     put_word(packet, field, mended);
 }
 

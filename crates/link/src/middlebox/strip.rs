@@ -60,7 +60,7 @@ fn strip(packet: &mut [u8], offload: &Offload) -> Option<u64> {
     if stripped > 0 && !pending {
         let mut delta = Delta::default();
         delta.word(before, sum(&tcp[20..length]));
-        let mended = delta.mend(word(tcp, 16));
+        let mended = delta.apply(word(tcp, 16));
         put_word(tcp, 16, mended);
     }
     Some(stripped)

@@ -24,13 +24,13 @@ struct Mapping {
     inside: Endpoint,
     /// Outside port; `None` without translation.
     outside: Option<u16>,
-    used: Time,
-    /// Neighbours in the order of use; [`NOBODY`] at the ends.
+    last_used: Time,
+    /// Neighbours in the order of use; [`NONE`] at the ends.
     older: usize,
     newer: usize,
 }
 
-const NOBODY: usize = usize::MAX;
+const NONE: usize = usize::MAX;
 
 /// Mappings by inside endpoint and by outside port, and in the order of their last use. All
 /// mappings have the same idle timeout, so the oldest is always the first to expire, and the check
@@ -48,7 +48,7 @@ pub(super) struct Table {
     oldest: usize,
     newest: usize,
     random: Random,
-    pub made: u64,
+    pub created: u64,
     pub expired: u64,
     pub evicted: u64,
 }
@@ -63,10 +63,10 @@ impl Table {
             free: Vec::new(),
             by_inside: HashMap::new(),
             by_outside: HashMap::new(),
-            oldest: NOBODY,
-            newest: NOBODY,
+            oldest: NONE,
+            newest: NONE,
             random: Random::new(u64::from_be_bytes(*b"the port")),
-            made: 0,
+            created: 0,
             expired: 0,
             evicted: 0,
         }
@@ -84,10 +84,17 @@ impl Table {
     pub fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(mapping) = self.mappings.get(self.oldest)
-            && self.now.since(mapping.used) >= self.idle
+            && self.now.since(mapping.last_used) >= self.idle
         {
-            self.forget(self.oldest);
+            self.remove(self.oldest);
             self.expired += 1;
+        }
+    }
+
+    /// Removes all mappings.
+    pub fn clear(&mut self) {
+        while self.oldest != NONE {
+            self.remove(self.oldest);
         }
     }
 
@@ -118,17 +125,17 @@ impl Table {
             self.unlink(mapping);
             self.link(mapping);
         }
-        self.mappings[mapping].used = self.now;
+        self.mappings[mapping].last_used = self.now;
     }
 
     /// Creates the mapping of an inside endpoint that has none.
     pub fn insert(&mut self, inside: Endpoint, translate: bool) -> usize {
         if self.len() >= self.limit {
-            self.forget(self.oldest);
+            self.remove(self.oldest);
             self.evicted += 1;
         }
         let outside = translate.then(|| self.choose_port(&inside));
-        let mapping = Mapping { inside, outside, used: self.now, older: NOBODY, newer: NOBODY };
+        let mapping = Mapping { inside, outside, last_used: self.now, older: NONE, newer: NONE };
         let index = match self.free.pop() {
             Some(index) => {
                 self.mappings[index] = mapping;
@@ -144,7 +151,7 @@ impl Table {
             self.by_outside.insert((inside.protocol, port), index);
         }
         self.link(index);
-        self.made += 1;
+        self.created += 1;
         index
     }
 
@@ -161,7 +168,7 @@ impl Table {
         port
     }
 
-    fn forget(&mut self, index: usize) {
+    fn remove(&mut self, index: usize) {
         self.unlink(index);
         let Mapping { inside, outside, .. } = self.mappings[index];
         self.by_inside.remove(&inside);
@@ -173,7 +180,7 @@ impl Table {
 
     fn link(&mut self, index: usize) {
         let before = std::mem::replace(&mut self.newest, index);
-        (self.mappings[index].older, self.mappings[index].newer) = (before, NOBODY);
+        (self.mappings[index].older, self.mappings[index].newer) = (before, NONE);
         match self.mappings.get_mut(before) {
             Some(before) => before.newer = index,
             None => self.oldest = index,

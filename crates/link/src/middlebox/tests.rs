@@ -7,7 +7,7 @@ use etherparse::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::segment::sample::{V4, V6, offloaded, tcp, udp, v4, v6, verify};
+use crate::segment::test_packets::{V4, V6, offloaded, tcp, udp, v4, v6, verify};
 use crate::segment::{Gso, finish_checksum, plan, wire};
 
 const EXTERNAL: [u8; 4] = [100, 64, 1, 1];
@@ -34,7 +34,7 @@ fn at(seconds: u64) -> Time {
 }
 
 /// Returns source and destination as `address:port`, or `address#identifier` for an echo.
-fn ends(packet: &[u8]) -> (String, String) {
+fn endpoints(packet: &[u8]) -> (String, String) {
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let net = sliced.net.unwrap();
     let (from, to): (IpAddr, IpAddr) = match (net.ipv4_ref(), net.ipv6_ref()) {
@@ -79,7 +79,7 @@ fn pass(
     match middlebox.pass(now, from, packet, &PLAIN) {
         Verdict::Forward => {
             verify(packet);
-            Some(ends(packet))
+            Some(endpoints(packet))
         }
         Verdict::Drop => None,
         answer => panic!("{answer:?}"),
@@ -87,11 +87,11 @@ fn pass(
 }
 
 fn out(middlebox: &mut Middlebox, now: Time, mut packet: Vec<u8>) -> Option<(String, String)> {
-    pass(middlebox, now, Side::Device, &mut packet)
+    pass(middlebox, now, Side::Inside, &mut packet)
 }
 
 fn back(middlebox: &mut Middlebox, now: Time, mut packet: Vec<u8>) -> Option<(String, String)> {
-    pass(middlebox, now, Side::Far, &mut packet)
+    pass(middlebox, now, Side::Outside, &mut packet)
 }
 
 fn pair(from: &str, to: &str) -> Option<(String, String)> {
@@ -151,7 +151,26 @@ fn an_idle_mapping_is_forgotten_and_a_used_one_is_not() {
     assert_eq!((nat.counters().expired, nat.counters().mappings), (2, 0));
     // A datagram from inside creates a new mapping.
     assert!(out(&mut nat, end, datagram((INSIDE, 5_000), (SERVER, 53))).is_some());
-    assert_eq!(nat.counters().made, 3);
+    assert_eq!(nat.counters().created, 3);
+}
+
+#[test]
+fn a_restart_removes_all_mappings() {
+    let Middlebox::Nat(mut nat) = nat() else { unreachable!() };
+    let parts = fragments(&udp(v4(INSIDE, SERVER, 1, 0), (5_000, 53), &[7; 3_000]), 1_480);
+    let pass =
+        |nat: &mut Nat, from: Side, mut packet: Vec<u8>| nat.pass(at(1), from, &mut packet, &PLAIN);
+    let answer = datagram((SERVER, 53), (EXTERNAL, 5_000));
+    assert_eq!(pass(&mut nat, Side::Inside, parts[0].clone()), Verdict::Forward);
+    assert_eq!(pass(&mut nat, Side::Inside, parts[1].clone()), Verdict::Forward);
+    assert_eq!(pass(&mut nat, Side::Outside, answer.clone()), Verdict::Forward);
+    nat.restart();
+    assert_eq!(pass(&mut nat, Side::Outside, answer), Verdict::Drop);
+    assert_eq!(pass(&mut nat, Side::Inside, parts[1].clone()), Verdict::Drop);
+    assert_eq!((nat.counters().mappings, nat.counters().expired), (0, 0));
+    // The table works as before.
+    assert_eq!(pass(&mut nat, Side::Inside, parts[0].clone()), Verdict::Forward);
+    assert_eq!((nat.counters().mappings, nat.counters().created), (1, 2));
 }
 
 #[test]
@@ -168,7 +187,7 @@ fn a_forgotten_connection_hangs() {
 #[test]
 fn an_expired_connection_is_reset_if_configured() {
     for v6_ in [false, true] {
-        let nat = Nat::new(EXTERNAL.into(), IDLE).with_forgotten(Forgotten::Reset);
+        let nat = Nat::new(EXTERNAL.into(), IDLE).with_unmapped_tcp(UnmappedTcp::Reset);
         let mut nat = Middlebox::Nat(Box::new(nat));
         let mut header = TcpHeader::new(5_000, 443, 1_000, 500);
         (header.ack, header.acknowledgment_number) = (true, 77);
@@ -177,12 +196,12 @@ fn an_expired_connection_is_reset_if_configured() {
             tcp(ip, header, b"data")
         };
         let mut packet = build(&header);
-        let asked = ends(&packet);
-        let Verdict::Answer { length } = nat.pass(at(0), Side::Device, &mut packet, &PLAIN) else {
+        let asked = endpoints(&packet);
+        let Verdict::Answer { length } = nat.pass(at(0), Side::Inside, &mut packet, &PLAIN) else {
             panic!("no answer");
         };
         verify(&packet[..length]);
-        assert_eq!(ends(&packet[..length]), (asked.1.clone(), asked.0.clone()));
+        assert_eq!(endpoints(&packet[..length]), (asked.1.clone(), asked.0.clone()));
         let reset = |packet: &[u8]| match SlicedPacket::from_ip(packet).unwrap().transport {
             Some(TransportSlice::Tcp(tcp)) => {
                 assert!(tcp.rst());
@@ -193,20 +212,20 @@ fn an_expired_connection_is_reset_if_configured() {
         assert_eq!(reset(&packet[..length]), (77, 0, false));
         (header.ack, header.fin) = (false, true);
         let mut packet = build(&header);
-        let Verdict::Answer { length } = nat.pass(at(0), Side::Device, &mut packet, &PLAIN) else {
+        let Verdict::Answer { length } = nat.pass(at(0), Side::Inside, &mut packet, &PLAIN) else {
             panic!("no answer");
         };
         verify(&packet[..length]);
         assert_eq!(reset(&packet[..length]), (0, 1_005, true));
         header.rst = true;
         let mut packet = build(&header);
-        assert_eq!(nat.pass(at(0), Side::Device, &mut packet, &PLAIN), Verdict::Drop);
+        assert_eq!(nat.pass(at(0), Side::Inside, &mut packet, &PLAIN), Verdict::Drop);
     }
 }
 
 #[test]
 fn the_one_idle_longest_makes_room() {
-    let mut nat = Middlebox::Nat(Box::new(Nat::new(EXTERNAL.into(), IDLE).with_room(2)));
+    let mut nat = Middlebox::Nat(Box::new(Nat::new(EXTERNAL.into(), IDLE).with_max_mappings(2)));
     out(&mut nat, at(0), datagram((INSIDE, 1_001), (SERVER, 53)));
     out(&mut nat, at(1), datagram((INSIDE, 1_002), (SERVER, 53)));
     out(&mut nat, at(2), datagram((INSIDE, 1_001), (SERVER, 53)));
@@ -215,7 +234,7 @@ fn the_one_idle_longest_makes_room() {
     assert!(back(&mut nat, at(4), datagram((SERVER, 53), (EXTERNAL, 1_001))).is_some());
     assert!(back(&mut nat, at(4), datagram((SERVER, 53), (EXTERNAL, 1_003))).is_some());
     let counters = nat.counters();
-    assert_eq!((counters.mappings, counters.made, counters.evicted), (2, 3, 1));
+    assert_eq!((counters.mappings, counters.created, counters.evicted), (2, 3, 1));
 }
 
 #[test]
@@ -232,7 +251,7 @@ fn a_full_table_still_finds_ports() {
     }
     let counters = nat.counters();
     assert_eq!(counters.mappings as usize, MAX_MAPPINGS);
-    assert_eq!(counters.made, 256 * 70);
+    assert_eq!(counters.created, 256 * 70);
     assert_eq!(counters.evicted as usize, 256 * 70 - MAX_MAPPINGS);
 }
 
@@ -242,7 +261,7 @@ fn a_datagram_without_a_checksum_stays_without() {
     out(&mut nat, at(0), datagram(([10, 64, 1, 9], 5_000), (SERVER, 53)));
     let mut packet = datagram((INSIDE, 5_000), (SERVER, 53));
     packet[26..28].fill(0);
-    assert!(pass(&mut nat, at(0), Side::Device, &mut packet).is_some());
+    assert!(pass(&mut nat, at(0), Side::Inside, &mut packet).is_some());
     assert_eq!(packet[26..28], [0, 0]);
 }
 
@@ -252,7 +271,7 @@ fn a_datagrams_checksum_never_becomes_none() {
     let mut zeros = 0;
     for payload in 0..=u16::MAX {
         let mut packet = udp(v4(INSIDE, SERVER, 7, 0), (5_000, 53), &payload.to_be_bytes());
-        nat().pass(at(0), Side::Device, &mut packet, &PLAIN);
+        nat().pass(at(0), Side::Inside, &mut packet, &PLAIN);
         verify(&packet);
         assert_ne!(packet[26..28], [0, 0]);
         zeros += u32::from(packet[26..28] == [0xff, 0xff]);
@@ -311,10 +330,10 @@ fn errors_from_outside_are_translated_inside() {
         out(&mut nat, at(0), datagram(([10, 64, 1, 9], 5_000), (SERVER, 1)));
         let original = datagram((INSIDE, 5_000), (SERVER, 53));
         let mut sent = original.clone();
-        let seen = pass(&mut nat, at(0), Side::Device, &mut sent).unwrap().0;
+        let seen = pass(&mut nat, at(0), Side::Inside, &mut sent).unwrap().0;
         assert_ne!(seen, "100.64.1.1:5000", "the port had to change");
         let mut packet = error([192, 0, 2, 1], EXTERNAL, &sent, length);
-        let got = pass(&mut nat, at(1), Side::Far, &mut packet).unwrap();
+        let got = pass(&mut nat, at(1), Side::Outside, &mut packet).unwrap();
         assert_eq!(got.1.split('#').next(), Some("10.64.1.2"));
         // The error quotes the packet that the device sent, checksums included.
         let quoted = quote(&packet);
@@ -322,9 +341,9 @@ fn errors_from_outside_are_translated_inside() {
         // About a packet that was never sent.
         let strange = datagram((EXTERNAL, 1_234), (SERVER, 53));
         let mut packet = error([192, 0, 2, 1], EXTERNAL, &strange, 64);
-        assert_eq!(pass(&mut nat, at(1), Side::Far, &mut packet), None);
+        assert_eq!(pass(&mut nat, at(1), Side::Outside, &mut packet), None);
         let mut packet = error([192, 0, 2, 1], EXTERNAL, &original, 64);
-        assert_eq!(pass(&mut nat, at(1), Side::Far, &mut packet), None);
+        assert_eq!(pass(&mut nat, at(1), Side::Outside, &mut packet), None);
     }
 }
 
@@ -339,19 +358,19 @@ fn errors_from_outside_about_tcp_and_echoes_are_translated() {
         let rest = crate::segment::checksum::sum(&first[12..20]);
         let sum = !crate::segment::checksum::add(fix, rest);
         first[10..12].copy_from_slice(&sum.to_be_bytes());
-        assert_eq!(nat.pass(at(0), Side::Device, &mut first, &PLAIN), Verdict::Forward);
+        assert_eq!(nat.pass(at(0), Side::Inside, &mut first, &PLAIN), Verdict::Forward);
         let mut sent = original.clone();
-        pass(&mut nat, at(0), Side::Device, &mut sent).unwrap();
+        pass(&mut nat, at(0), Side::Inside, &mut sent).unwrap();
         assert_ne!(sent[20..26], original[20..26]);
         let mut packet = error(SERVER, EXTERNAL, &sent, 40);
-        pass(&mut nat, at(1), Side::Far, &mut packet).unwrap();
+        pass(&mut nat, at(1), Side::Outside, &mut packet).unwrap();
         let quoted = quote(&packet);
         assert_eq!(quoted, &original[..quoted.len()]);
     }
     // An echo reply did not pass through this NAT.
     out(&mut nat, at(1), echo(INSIDE, SERVER, 77, true));
     let mut packet = error(SERVER, EXTERNAL, &echo(EXTERNAL, SERVER, 77, false), 40);
-    assert_eq!(pass(&mut nat, at(1), Side::Far, &mut packet), None);
+    assert_eq!(pass(&mut nat, at(1), Side::Outside, &mut packet), None);
 }
 
 #[test]
@@ -359,22 +378,22 @@ fn errors_from_inside_are_translated_too() {
     let mut nat = nat();
     out(&mut nat, at(0), datagram(([10, 64, 1, 9], 5_000), (SERVER, 1)));
     let mut sent = datagram((INSIDE, 5_000), (SERVER, 53));
-    let seen = pass(&mut nat, at(0), Side::Device, &mut sent).unwrap().0;
+    let seen = pass(&mut nat, at(0), Side::Inside, &mut sent).unwrap().0;
     let port: u16 = seen.rsplit(':').next().unwrap().parse().unwrap();
     let arriving = datagram((SERVER, 53), (EXTERNAL, port));
     let mut arrived = arriving.clone();
-    pass(&mut nat, at(0), Side::Far, &mut arrived).unwrap();
+    pass(&mut nat, at(0), Side::Outside, &mut arrived).unwrap();
     let mut packet = error(INSIDE, SERVER, &arrived, 64);
-    let got = pass(&mut nat, at(1), Side::Device, &mut packet).unwrap();
+    let got = pass(&mut nat, at(1), Side::Inside, &mut packet).unwrap();
     assert_eq!(got.0.split('#').next(), Some("100.64.1.1"));
     assert_eq!(quote(&packet), arriving);
     // About a packet that was never let in.
     let never = datagram((SERVER, 53), (INSIDE, 4_999));
     let mut packet = error(INSIDE, SERVER, &never, 64);
-    assert_eq!(pass(&mut nat, at(1), Side::Device, &mut packet), None);
+    assert_eq!(pass(&mut nat, at(1), Side::Inside, &mut packet), None);
     // An error does not refresh a mapping.
     let mut packet = error(INSIDE, SERVER, &arrived, 64);
-    assert!(pass(&mut nat, at(29), Side::Device, &mut packet).is_some());
+    assert!(pass(&mut nat, at(29), Side::Inside, &mut packet).is_some());
     assert_eq!(back(&mut nat, at(30), datagram((SERVER, 53), (EXTERNAL, port))), None);
 }
 
@@ -423,21 +442,21 @@ fn fragments_follow_the_first_one() {
     // A later fragment before the first one belongs to no known packet.
     assert_eq!(out(&mut nat, at(0), parts[1].clone()), None);
     for part in &mut parts {
-        assert_eq!(nat.pass(at(0), Side::Device, part, &PLAIN), Verdict::Forward);
+        assert_eq!(nat.pass(at(0), Side::Inside, part, &PLAIN), Verdict::Forward);
     }
     let got = reassembled(&parts);
     verify(&got);
-    assert_eq!(Some(ends(&got)), pair("100.64.1.1:5000", "198.18.0.1:53"));
+    assert_eq!(Some(endpoints(&got)), pair("100.64.1.1:5000", "198.18.0.1:53"));
 
     let answer = udp(v4(SERVER, EXTERNAL, 98, 0), (53, 5_000), &[8; 3_000]);
     let mut parts = fragments(&answer, 1_480);
     assert_eq!(back(&mut nat, at(1), parts[2].clone()), None);
     for part in &mut parts {
-        assert_eq!(nat.pass(at(1), Side::Far, part, &PLAIN), Verdict::Forward);
+        assert_eq!(nat.pass(at(1), Side::Outside, part, &PLAIN), Verdict::Forward);
     }
     let got = reassembled(&parts);
     verify(&got);
-    assert_eq!(Some(ends(&got)), pair("198.18.0.1:53", "10.64.1.2:5000"));
+    assert_eq!(Some(endpoints(&got)), pair("198.18.0.1:53", "10.64.1.2:5000"));
     let late = fragments(&answer, 1_480).remove(2);
     assert_eq!(back(&mut nat, at(31), late), None, "half a minute is enough");
 }
@@ -447,10 +466,10 @@ fn many_fragmented_packets_are_forgotten_in_order() {
     let mut nat = nat();
     let parts = |id| fragments(&udp(v4(INSIDE, SERVER, id, 0), (5_000, 53), &[7; 3_000]), 1_480);
     for id in 0..200 {
-        assert!(nat.pass(at(0), Side::Device, &mut parts(id)[0], &PLAIN) == Verdict::Forward);
+        assert!(nat.pass(at(0), Side::Inside, &mut parts(id)[0], &PLAIN) == Verdict::Forward);
     }
     let known = |nat: &mut Middlebox, id: u16| {
-        nat.pass(at(0), Side::Device, &mut parts(id)[1], &PLAIN) == Verdict::Forward
+        nat.pass(at(0), Side::Inside, &mut parts(id)[1], &PLAIN) == Verdict::Forward
     };
     assert!(known(&mut nat, 199) && known(&mut nat, 136));
     assert!(!known(&mut nat, 135));
@@ -463,7 +482,7 @@ fn ipv6_is_let_out_and_its_answers_in() {
         udp(v6(from.0, to.0, 0), (from.1, to.1), b"some payload")
     };
     let (inside, server) = (V6.0, V6.1);
-    let unchanged = |packet: Vec<u8>| Some(ends(&packet));
+    let unchanged = |packet: Vec<u8>| Some(endpoints(&packet));
     let answer = || datagram((server, 53), (inside, 5_000));
     assert_eq!(back(&mut nat, at(0), answer()), None);
     let question = datagram((inside, 5_000), (server, 53));
@@ -531,11 +550,11 @@ fn ipv6_fragments_follow_the_first_one() {
         assert_eq!(packet, before);
         verdict == Verdict::Forward
     };
-    assert!(!forward(&mut nat, Side::Device, fragment(V6.0, V6.1, 5, 175, false, rest)));
-    assert!(forward(&mut nat, Side::Device, fragment(V6.0, V6.1, 5, 0, true, first)));
-    assert!(forward(&mut nat, Side::Device, fragment(V6.0, V6.1, 5, 175, false, rest)));
-    assert!(!forward(&mut nat, Side::Device, fragment(V6.0, V6.1, 6, 175, false, rest)));
-    assert!(!forward(&mut nat, Side::Far, fragment(V6.1, V6.0, 5, 175, false, rest)));
+    assert!(!forward(&mut nat, Side::Inside, fragment(V6.0, V6.1, 5, 175, false, rest)));
+    assert!(forward(&mut nat, Side::Inside, fragment(V6.0, V6.1, 5, 0, true, first)));
+    assert!(forward(&mut nat, Side::Inside, fragment(V6.0, V6.1, 5, 175, false, rest)));
+    assert!(!forward(&mut nat, Side::Inside, fragment(V6.0, V6.1, 6, 175, false, rest)));
+    assert!(!forward(&mut nat, Side::Outside, fragment(V6.1, V6.0, 5, 175, false, rest)));
 }
 
 #[test]
@@ -550,12 +569,12 @@ fn other_protocols_pass_over_ipv6_only() {
     };
     let mut nat = nat();
     let mut drop = raw(v4(INSIDE, SERVER, 1, 0));
-    assert_eq!(nat.pass(at(0), Side::Device, &mut drop, &PLAIN), Verdict::Drop);
+    assert_eq!(nat.pass(at(0), Side::Inside, &mut drop, &PLAIN), Verdict::Drop);
     let mut inward = raw(v6(V6.1, V6.0, 0));
-    assert_eq!(nat.pass(at(0), Side::Far, &mut inward, &PLAIN), Verdict::Drop);
+    assert_eq!(nat.pass(at(0), Side::Outside, &mut inward, &PLAIN), Verdict::Drop);
     let mut outward = raw(v6(V6.0, V6.1, 0));
-    assert_eq!(nat.pass(at(0), Side::Device, &mut outward, &PLAIN), Verdict::Forward);
-    assert_eq!(nat.pass(at(0), Side::Far, &mut inward, &PLAIN), Verdict::Forward);
+    assert_eq!(nat.pass(at(0), Side::Inside, &mut outward, &PLAIN), Verdict::Forward);
+    assert_eq!(nat.pass(at(0), Side::Outside, &mut inward, &PLAIN), Verdict::Forward);
 }
 
 /// Options of a SYN as an MPTCP host sends them, with MP_CAPABLE at an odd offset.
@@ -570,7 +589,7 @@ fn mptcp_is_taken_out() {
         header.syn = true;
         header.set_options_raw(&SYN_OPTIONS).unwrap();
         let mut packet = tcp(ip.clone(), &header, b"");
-        assert_eq!(strip.pass(at(0), Side::Device, &mut packet, &PLAIN), Verdict::Forward);
+        assert_eq!(strip.pass(at(0), Side::Inside, &mut packet, &PLAIN), Verdict::Forward);
         let mut options = SYN_OPTIONS;
         options[9..21].fill(1);
         header.set_options_raw(&options).unwrap();
@@ -586,7 +605,7 @@ fn a_sum_that_is_still_to_be_computed_stays() {
     header.set_options_raw(&SYN_OPTIONS).unwrap();
     let mut packet = tcp(v4(INSIDE, SERVER, 1, 0), &header, b"");
     let offload = offloaded(&mut packet, None);
-    Middlebox::strip_mptcp().pass(at(0), Side::Far, &mut packet, &offload);
+    Middlebox::strip_mptcp().pass(at(0), Side::Outside, &mut packet, &offload);
     finish_checksum(&mut packet, &offload);
     verify(&packet);
 }
@@ -604,7 +623,7 @@ fn options_that_make_no_sense_stay_as_they_are() {
         header.set_options_raw(&options).unwrap();
         let before = tcp(v4(INSIDE, SERVER, 1, 0), &header, b"x");
         let mut packet = before.clone();
-        Middlebox::strip_mptcp().pass(at(0), Side::Far, &mut packet, &PLAIN);
+        Middlebox::strip_mptcp().pass(at(0), Side::Outside, &mut packet, &PLAIN);
         assert_eq!(packet, before);
     }
 }
@@ -654,7 +673,7 @@ proptest! {
     ) {
         let mut nat = nat();
         for (original, pending, size) in packets {
-            let before = ends(&original);
+            let before = endpoints(&original);
             let mut packet = original.clone();
             let transport_is_icmp = original[9] == 1;
             let offload = if pending && !transport_is_icmp {
@@ -662,7 +681,7 @@ proptest! {
             } else {
                 PLAIN
             };
-            let verdict = nat.pass(at(0), Side::Device, &mut packet, &offload);
+            let verdict = nat.pass(at(0), Side::Inside, &mut packet, &offload);
             prop_assert_eq!(verdict, Verdict::Forward);
             // Each wire packet is correct, segmented or not.
             let plan = plan(&packet, &offload).unwrap();
@@ -673,13 +692,13 @@ proptest! {
                 verify(&one);
                 wires.push(one);
             }
-            let seen = ends(&wires[0]);
+            let seen = endpoints(&wires[0]);
             prop_assert!(seen.0.starts_with("100.64.1.1"));
             prop_assert_eq!(&seen.1.split(['#', ':']).next(), &before.1.split(['#', ':']).next());
             let mut back = answer(&wires[0]);
-            prop_assert_eq!(nat.pass(at(0), Side::Far, &mut back, &PLAIN), Verdict::Forward);
+            prop_assert_eq!(nat.pass(at(0), Side::Outside, &mut back, &PLAIN), Verdict::Forward);
             verify(&back);
-            prop_assert_eq!(ends(&back).1, before.0);
+            prop_assert_eq!(endpoints(&back).1, before.0);
         }
     }
 
@@ -688,10 +707,10 @@ proptest! {
         packets in prop::collection::vec(
             (any::<bool>(), prop::collection::vec(any::<u8>(), 0..200), any::<[u8; 10]>()), 1..20),
     ) {
-        let reset = Nat::new(EXTERNAL.into(), IDLE).with_forgotten(Forgotten::Reset);
+        let reset = Nat::new(EXTERNAL.into(), IDLE).with_unmapped_tcp(UnmappedTcp::Reset);
         let mut boxes = [nat(), Middlebox::Nat(Box::new(reset)), Middlebox::strip_mptcp()];
         for (device, packet, header) in packets {
-            let side = if device { Side::Device } else { Side::Far };
+            let side = if device { Side::Inside } else { Side::Outside };
             for middlebox in &mut boxes {
                 middlebox.pass(at(0), side, &mut packet.clone(), &Offload::from_bytes(&header));
             }
@@ -704,11 +723,11 @@ proptest! {
         packets in prop::collection::vec((outward(), any::<[(prop::sample::Index, u8); 3]>()), 1..10),
         lengths in prop::collection::vec(0..120_usize, 10),
     ) {
-        let reset = Nat::new(EXTERNAL.into(), IDLE).with_forgotten(Forgotten::Reset);
+        let reset = Nat::new(EXTERNAL.into(), IDLE).with_unmapped_tcp(UnmappedTcp::Reset);
         let mut boxes = [nat(), Middlebox::Nat(Box::new(reset)), Middlebox::strip_mptcp()];
         for ((packet, damage), length) in packets.into_iter().zip(lengths) {
             let error = error(SERVER, EXTERNAL, &packet, length);
-            for (side, mut packet) in [(Side::Device, packet), (Side::Far, error)] {
+            for (side, mut packet) in [(Side::Inside, packet), (Side::Outside, error)] {
                 for (at, byte) in damage {
                     let at = at.index(packet.len().min(80));
                     packet[at] = byte;
@@ -727,8 +746,8 @@ proptest! {
 #[test]
 fn noise_is_dropped_by_a_nat_and_not_by_a_stripper() {
     let mut noise = [0xff; 40];
-    assert_eq!(nat().pass(at(0), Side::Device, &mut noise, &PLAIN), Verdict::Drop);
+    assert_eq!(nat().pass(at(0), Side::Inside, &mut noise, &PLAIN), Verdict::Drop);
     let mut strip = Middlebox::strip_mptcp();
-    assert_eq!(strip.pass(at(0), Side::Device, &mut noise, &PLAIN), Verdict::Forward);
+    assert_eq!(strip.pass(at(0), Side::Inside, &mut noise, &PLAIN), Verdict::Forward);
     assert_eq!(noise, [0xff; 40]);
 }

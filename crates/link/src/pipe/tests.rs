@@ -442,18 +442,18 @@ fn a_wire_that_is_held_starts_late() {
     let mut pipe = Pipe::new(&spec(), 0);
     // The packet that is being sent continues, and the next one waits.
     pipe.handle(at(0), train(1, 2));
-    pipe.hold(at(5), at(100));
+    pipe.pause_until(at(5), at(100));
     assert_eq!(run(&mut pipe), [deliver(at(10), 1, 0, 1), deliver(at(110), 1, 1, 1)]);
     // A new time replaces the previous one, whether later or earlier.
-    pipe.hold(at(200), at(400));
+    pipe.pause_until(at(200), at(400));
     pipe.handle(at(210), packet(2));
     assert_eq!(pipe.next_wakeup(), Some(at(400)));
-    pipe.hold(at(220), at(300));
+    pipe.pause_until(at(220), at(300));
     assert_eq!(run(&mut pipe), [deliver(at(310), 2, 0, 1)]);
-    pipe.hold(at(400), at(500));
+    pipe.pause_until(at(400), at(500));
     pipe.handle(at(410), packet(3));
     // A time in the past ends the delay now: nothing happens in the past.
-    pipe.hold(at(420), at(0));
+    pipe.pause_until(at(420), at(0));
     assert_eq!(run(&mut pipe), [deliver(at(430), 3, 0, 1)]);
     pipe.handle(at(600), packet(4));
     assert_eq!(run(&mut pipe), [deliver(at(610), 4, 0, 1)]);
@@ -463,7 +463,7 @@ fn a_wire_that_is_held_starts_late() {
 fn without_limit_all_that_is_held_passes_together() {
     let delay = DelaySpec::Constant(ms(5));
     let mut pipe = Pipe::new(&DirectionSpec { delay, ..unlimited() }, 0);
-    pipe.hold(at(0), at(100));
+    pipe.pause_until(at(0), at(100));
     pipe.handle(at(1), train(1, 3));
     pipe.handle(at(50), packet(2));
     assert_eq!(pipe.stats().backlog, packets(4));
@@ -473,7 +473,7 @@ fn without_limit_all_that_is_held_passes_together() {
 #[test]
 fn held_packets_wait_in_the_queue_within_its_limit() {
     let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
-    pipe.hold(at(0), at(100));
+    pipe.pause_until(at(0), at(100));
     pipe.handle(at(1), train(1, 4));
     let expected = [drop(at(1), 1, 2, 2, Cause::Queue), deliver(at(120), 1, 0, 2)];
     assert_eq!(drain(&mut pipe, at(200)), expected);
@@ -485,7 +485,7 @@ fn opportunities_during_a_hold_are_lost() {
     let capacity = CapacitySpec::Trace { source: String::new(), trace };
     let mut pipe = Pipe::new(&DirectionSpec { capacity, ..spec() }, 0);
     pipe.handle(at(1), packet(1));
-    pipe.hold(at(2), at(35));
+    pipe.pause_until(at(2), at(35));
     pipe.handle(at(3), packet(2));
     assert_eq!(run(&mut pipe), [deliver(at(40), 1, 0, 1), deliver(at(50), 2, 0, 1)]);
 }
@@ -499,7 +499,7 @@ fn a_wire_is_busy_from_the_first_bit_to_the_last() {
     assert_eq!(pipe.last_busy(at(20)), Some(at(20)));
     assert_eq!(pipe.last_busy(at(90)), Some(at(25)));
     // A packet that waits for the end of a hold does not make the wire busy.
-    pipe.hold(at(100), at(200));
+    pipe.pause_until(at(100), at(200));
     pipe.handle(at(150), packet(2));
     assert_eq!(pipe.last_busy(at(199)), Some(at(25)));
     assert_eq!(pipe.last_busy(at(201)), Some(at(201)));

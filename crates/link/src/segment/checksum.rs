@@ -52,12 +52,12 @@ impl Delta {
     }
 
     /// Updates a sum that is not complemented.
-    pub fn mend_sum(self, sum: u16) -> u16 {
+    pub fn apply_to_sum(self, sum: u16) -> u16 {
         add(sum, self.0)
     }
 
     /// Updates a finished checksum (RFC 1624, equation 3).
-    pub fn mend(self, checksum: u16) -> u16 {
+    pub fn apply(self, checksum: u16) -> u16 {
         !add(!checksum, self.0)
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     fn the_example_of_rfc_1624() {
         let mut delta = Delta::default();
         delta.word(0x5555, 0x3285);
-        assert_eq!(delta.mend(0xdd2f), 0x0000);
+        assert_eq!(delta.apply(0xdd2f), 0x0000);
     }
 
     proptest! {
@@ -112,7 +112,7 @@ mod tests {
             delta.change(&bytes[6..16], &new);
             bytes[6..16].copy_from_slice(&new);
             // Zero has two representations in ones' complement.
-            prop_assert_eq!(add(sum(&bytes), delta.mend(before)), 0xffff);
+            prop_assert_eq!(add(sum(&bytes), delta.apply(before)), 0xffff);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Ip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fragment {
     /// Not a fragment.
-    Whole,
+    Unfragmented,
     /// The first fragment, with the transport header, and its identification.
     First(u32),
     /// A later fragment, without the transport header.
@@ -35,7 +35,7 @@ pub(crate) enum Fragment {
 impl Fragment {
     fn new(id: u32, offset: u16, more: bool) -> Self {
         match (offset, more) {
-            (0, false) => Self::Whole,
+            (0, false) => Self::Unfragmented,
             (0, true) => Self::First(id),
             _ => Self::Later(id),
         }
@@ -94,7 +94,7 @@ impl Ip {
         }
         let end = end.min(packet.len());
         let (mut protocol, mut at) = (packet[6], 40);
-        let mut fragment = Fragment::Whole;
+        let mut fragment = Fragment::Unfragmented;
         for _ in 0..=MAX_EXTENSIONS {
             let length = |unit| Some((usize::from(*packet[..end].get(at + 1)?), unit));
             let (count, unit) = match protocol {

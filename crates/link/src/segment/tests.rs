@@ -1,12 +1,12 @@
 use etherparse::{IpHeaders, TcpHeader};
 use proptest::prelude::*;
 
-use super::sample::{V4, V6, offloaded, tcp, transport, udp, v4, v6, verify};
+use super::test_packets::{V4, V6, offloaded, tcp, transport, udp, v4, v6, verify};
 use super::*;
 
 /// A packet as a socket would send it, before segmentation.
 #[derive(Clone, Debug)]
-struct Whole {
+struct SuperPacket {
     v6: bool,
     udp: bool,
     /// Words of IP options or extension headers.
@@ -16,7 +16,7 @@ struct Whole {
     payload: Vec<u8>,
 }
 
-impl Whole {
+impl SuperPacket {
     fn ip(&self, index: u32) -> IpHeaders {
         if self.v6 {
             v6(V6.0, V6.1, self.options)
@@ -68,15 +68,15 @@ prop_compose! {
         sequence in any::<u32>(),
         length in prop_oneof![0..=3_000_usize, 0..=65_000_usize],
         seed in any::<u64>(),
-    ) -> Whole {
+    ) -> SuperPacket {
         let mut tcp = TcpHeader::new(port, 443, sequence, 1024);
         tcp.ack = true;
         tcp.acknowledgment_number = 77;
         (tcp.psh, tcp.fin, tcp.cwr, tcp.ece) = (psh, fin, cwr, ece);
         tcp.set_options_raw(&vec![1; tcp_options * 4]).unwrap();
         let mut random = manyways_unit::Random::new(seed);
-        let payload = (0..length).map(|_| random.bits() as u8).collect();
-        Whole { v6, udp, options, tcp, id, payload }
+        let payload = (0..length).map(|_| random.next_u64() as u8).collect();
+        SuperPacket { v6, udp, options, tcp, id, payload }
     }
 }
 
@@ -89,7 +89,7 @@ fn bytes(packet: &[u8], part: &Slice, header: &HeaderBuffer) -> Vec<u8> {
 fn a_megabit_super_packet_by_hand() {
     let mut header = TcpHeader::new(50_000, 443, u32::MAX - 1_000, 1_024);
     (header.psh, header.cwr, header.ack) = (true, true, true);
-    let whole = Whole {
+    let whole = SuperPacket {
         v6: false,
         udp: false,
         options: 0,
@@ -126,7 +126,7 @@ fn every_ordinary_packet_is_one_segment() {
     let mut header = Slice::header_buffer();
     let part = slice(&[1, 2, 3], &offload, &one, 0, 1, &mut header);
     assert_eq!((part.header, part.payload, part.offload), (0..0, 0..3, offload));
-    assert_eq!(plan(&[], &offload), Err(Malformed::Length(0)));
+    assert_eq!(plan(&[], &offload), Err(MalformedPacket::Length(0)));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_super_packet_without_a_sum_to_compute_gets_one() {
     // date.
     for v6 in [false, true] {
         let tcp = TcpHeader::new(1, 2, 3, 4);
-        let whole = Whole { v6, udp: false, options: 0, tcp, id: 9, payload: vec![7; 5_000] };
+        let whole = SuperPacket { v6, udp: false, options: 0, tcp, id: 9, payload: vec![7; 5_000] };
         let (packet, offload) = whole.build(1_000);
         let offload = Offload { needs_csum: false, csum_start: 0, csum_offset: 0, ..offload };
         let plan = plan(&packet, &offload).unwrap();
@@ -177,7 +177,8 @@ fn a_datagrams_checksum_of_zero_is_written_as_ones() {
 fn congestion_window_reduced_is_set_only_in_the_first_run() {
     let mut tcp = TcpHeader::new(1, 2, 3, 4);
     tcp.cwr = true;
-    let whole = Whole { v6: true, udp: false, options: 0, tcp, id: 0, payload: vec![0; 4_000] };
+    let whole =
+        SuperPacket { v6: true, udp: false, options: 0, tcp, id: 0, payload: vec![0; 4_000] };
     let (packet, offload) = whole.build(1_000);
     assert!(offload.ecn);
     let plan = plan(&packet, &offload).unwrap();
@@ -193,17 +194,17 @@ fn headers_without_end_are_refused() {
     let tcp = TcpHeader::new(1, 2, 3, 4);
     let whole = |options| {
         let tcp = tcp.clone();
-        Whole { v6: true, udp: false, options, tcp, id: 0, payload: vec![0; 4_000] }
+        SuperPacket { v6: true, udp: false, options, tcp, id: 0, payload: vec![0; 4_000] }
     };
     let (packet, offload) = whole(24).build(1_000); // 40 + 192 + 20
     assert_eq!(plan(&packet, &offload).unwrap().segments, 4);
     let (packet, offload) = whole(25).build(1_000);
-    assert_eq!(plan(&packet, &offload), Err(Malformed::Headers));
+    assert_eq!(plan(&packet, &offload), Err(MalformedPacket::Headers));
 }
 
 #[test]
 fn contradictory_headers_are_refused() {
-    let whole = |v6, udp| Whole {
+    let whole = |v6, udp| SuperPacket {
         v6,
         udp,
         options: 0,
@@ -214,25 +215,28 @@ fn contradictory_headers_are_refused() {
     let (packet, offload) = whole(false, false).build(1_000);
     let refused = |packet: &[u8], offload: Offload| plan(packet, &offload).unwrap_err();
     for gso in [Gso::TcpV6, Gso::UdpL4] {
-        assert_eq!(refused(&packet, Offload { gso, ..offload }), Malformed::Headers);
+        assert_eq!(refused(&packet, Offload { gso, ..offload }), MalformedPacket::Headers);
     }
-    assert_eq!(refused(&packet, Offload { gso: Gso::Other(3), ..offload }), Malformed::Kind(3));
-    assert_eq!(refused(&packet, Offload { gso_size: 0, ..offload }), Malformed::SegmentSize);
-    assert_eq!(refused(&packet, Offload { csum_start: 24, ..offload }), Malformed::Checksum);
+    assert_eq!(
+        refused(&packet, Offload { gso: Gso::Other(3), ..offload }),
+        MalformedPacket::Kind(3)
+    );
+    assert_eq!(refused(&packet, Offload { gso_size: 0, ..offload }), MalformedPacket::SegmentSize);
+    assert_eq!(refused(&packet, Offload { csum_start: 24, ..offload }), MalformedPacket::Checksum);
     assert_eq!(
         refused(&packet, Offload { gso: Gso::None, csum_start: 4_023, ..offload }),
-        Malformed::Checksum
+        MalformedPacket::Checksum
     );
-    assert_eq!(refused(&packet[..4_039], offload), Malformed::Headers);
-    assert_eq!(refused(&[&packet[..], &[0]].concat(), offload), Malformed::Headers);
+    assert_eq!(refused(&packet[..4_039], offload), MalformedPacket::Headers);
+    assert_eq!(refused(&[&packet[..], &[0]].concat(), offload), MalformedPacket::Headers);
     let mut fragment = packet.clone();
     fragment[6] |= 0x20;
-    assert_eq!(refused(&fragment, offload), Malformed::Headers);
+    assert_eq!(refused(&fragment, offload), MalformedPacket::Headers);
     let mut short = packet;
     short[32] = 0x40; // a TCP header of 16 bytes
-    assert_eq!(refused(&short, offload), Malformed::Headers);
+    assert_eq!(refused(&short, offload), MalformedPacket::Headers);
     let (packet, offload) = whole(true, true).build(1_000);
-    assert_eq!(refused(&packet, Offload { gso: Gso::TcpV6, ..offload }), Malformed::Headers);
+    assert_eq!(refused(&packet, Offload { gso: Gso::TcpV6, ..offload }), MalformedPacket::Headers);
 }
 
 #[test]
@@ -240,7 +244,7 @@ fn the_largest_packets_are_cut_at_their_last_byte() {
     for v6 in [false, true] {
         let room = 65_535 - if v6 { 20 } else { 40 };
         let tcp = TcpHeader::new(1, 2, 3, 4);
-        let whole = Whole { v6, udp: false, options: 0, tcp, id: 0, payload: vec![1; room] };
+        let whole = SuperPacket { v6, udp: false, options: 0, tcp, id: 0, payload: vec![1; room] };
         let (packet, offload) = whole.build(1_448);
         let plan = plan(&packet, &offload).unwrap();
         let mut out = Vec::new();

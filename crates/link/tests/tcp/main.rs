@@ -128,12 +128,12 @@ fn bulk_tcp_fills_a_mahimahi_trace() {
 #[test]
 fn codel_keeps_the_queue_short_where_drop_tail_fills_it() {
     // Reno needs a queue of one bandwidth-delay product to fill a link; CoDel allows less.
-    let backlog = |discipline, least| {
+    let backlog = |discipline, min| {
         let mut down = spec(constant(10), DELAY, QueueLimit::Time(Span::from_secs(1)));
         down.queue.discipline = discipline;
         let mut bulk = Bulk::new(&down, CongestionControl::Reno);
         let share = bulk.share(secs(10), secs(20), Rate::from_mbps(10));
-        assert!(share > least, "{share}");
+        assert!(share > min, "{share}");
         let seconds = 21..=30;
         let samples = seconds.clone().count() as u64;
         seconds.map(|s| bulk.run_until(secs(s)).backlog.size.as_bytes()).sum::<u64>() / samples

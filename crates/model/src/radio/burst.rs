@@ -7,26 +7,26 @@ use manyways_unit::{Span, Time};
 use super::{BURST_GAP, Packet};
 
 /// Longer bursts are [`Kind::Long`].
-pub const LONG: Span = Span::from_secs(5);
+pub const LONG_BURST: Span = Span::from_secs(5);
 /// Bytes from which a burst is [`Kind::Large`].
-pub const LARGE: u64 = 100_000;
-/// Seconds; shorter periods do not count as periodic.
-pub const LEAST_PERIOD: f64 = 10.0;
-/// Maximum difference in seconds between a period and the mean of the previous ones.
-pub const TOLERANCE: f64 = 1.0;
+pub const LARGE_BURST_BYTES: u64 = 100_000;
+/// Shorter periods do not count as periodic.
+pub const MIN_PERIOD: Span = Span::from_secs(10);
+/// Maximum difference between a period and the mean of the previous ones.
+pub const PERIOD_TOLERANCE: Span = Span::from_secs(1);
 /// Consecutive periods that are needed for [`Kind::Periodic`].
-pub const SAMPLES: usize = 3;
+pub const MIN_PERIODS: usize = 3;
 
 /// Kind of a burst; the first matching rule in this order decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Starts within 1 s after an input of the user.
     User,
-    /// At least [`LARGE`] bytes.
+    /// At least [`LARGE_BURST_BYTES`] bytes.
     Large,
     /// One of a series of bursts of the same application at equal intervals.
     Periodic,
-    /// Lasts longer than [`LONG`].
+    /// Lasts longer than [`LONG_BURST`].
     Long,
     Other,
 }
@@ -51,17 +51,17 @@ impl Kind {
 pub struct Total {
     pub bursts: u64,
     pub bytes: u64,
-    /// Seconds from the first to the last packet of each burst.
-    pub secs: f64,
-    /// Cost in the unit that the caller passes to [`Bursts::next`].
-    pub spent: f64,
+    /// Sum of the times from the first to the last packet of each burst.
+    pub time: Span,
+    /// Cost in the unit that the caller passes to [`Bursts::push`].
+    pub cost: f64,
 }
 
 /// Period of an application whose bursts start at equal intervals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Period {
-    /// Mean interval in seconds.
-    pub every: f64,
+    /// Mean interval.
+    pub interval: Span,
     /// Number of bursts at this interval.
     pub bursts: u64,
 }
@@ -69,8 +69,8 @@ pub struct Period {
 /// Splits a trace into bursts and classifies them by the rules and limits of AT&T's Video
 /// Optimizer: a gap of more than 1.5 s separates bursts. Choices that its rules leave open: a burst
 /// belongs to the application of its first packet; periods are measured between the starts of
-/// bursts; a run of periods continues while each period is within [`TOLERANCE`] of the mean of the
-/// previous ones.
+/// bursts; a run of periods continues while each period is within [`PERIOD_TOLERANCE`] of the mean
+/// of the previous ones.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
     /// The burst that is not yet closed.
@@ -78,28 +78,28 @@ pub struct Bursts {
     /// Times of user inputs, ascending.
     inputs: Vec<Time>,
     totals: [Total; 5],
-    runs: BTreeMap<u16, Run>,
+    series: BTreeMap<u16, BurstSeries>,
     periods: BTreeMap<u16, Period>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     app: u16,
-    begins: Time,
-    ends: Time,
+    start: Time,
+    end: Time,
     total: Total,
 }
 
 /// Consecutive bursts of an application.
 #[derive(Clone, Debug, Default)]
-struct Run {
+struct BurstSeries {
     last: Option<Time>,
     /// Number and sum of the consistent periods so far.
     count: usize,
-    sum: f64,
-    /// Bursts that become periodic after [`SAMPLES`] periods, each with its kind by the other
+    sum: Span,
+    /// Bursts that become periodic after [`MIN_PERIODS`] periods, each with its kind by the other
     /// rules.
-    waiting: Vec<(Kind, Total)>,
+    undecided: Vec<(Kind, Total)>,
 }
 
 impl Bursts {
@@ -110,31 +110,31 @@ impl Bursts {
 
     /// Adds a packet. `own` is the cost of the packet, `before` the cost of the gap before it if
     /// that gap ends a burst.
-    pub fn next(&mut self, packet: &Packet, before: f64, own: f64) {
+    pub fn push(&mut self, packet: &Packet, before: f64, own: f64) {
         if let Some(burst) = &mut self.current {
-            let gap = packet.at.since(burst.ends);
+            let gap = packet.at.since(burst.end);
             // The cost of a gap belongs to the burst before it.
-            burst.total.spent += before;
+            burst.total.cost += before;
             if gap <= BURST_GAP {
-                burst.ends = burst.ends.max(packet.at);
+                burst.end = burst.end.max(packet.at);
                 burst.total.bytes += u64::from(packet.bytes);
-                burst.total.spent += own;
+                burst.total.cost += own;
                 return;
             }
         }
-        self.close();
-        let total = Total { bursts: 1, bytes: packet.bytes.into(), secs: 0.0, spent: own };
-        self.current = Some(Burst { app: packet.app, begins: packet.at, ends: packet.at, total });
+        self.close_burst();
+        let total = Total { bursts: 1, bytes: packet.bytes.into(), time: Span::ZERO, cost: own };
+        self.current = Some(Burst { app: packet.app, start: packet.at, end: packet.at, total });
     }
 
     /// Ends the trace; `spent` is the cost of the last tail.
-    pub fn end(&mut self, spent: f64) {
+    pub fn finish(&mut self, spent: f64) {
         if let Some(burst) = &mut self.current {
-            burst.total.spent += spent;
+            burst.total.cost += spent;
         }
-        self.close();
-        for run in self.runs.values_mut() {
-            for (kind, total) in run.waiting.drain(..) {
+        self.close_burst();
+        for run in self.series.values_mut() {
+            for (kind, total) in run.undecided.drain(..) {
                 self.totals[kind as usize].add(&total);
             }
         }
@@ -150,62 +150,69 @@ impl Bursts {
         &self.periods
     }
 
-    fn close(&mut self) {
+    fn close_burst(&mut self) {
         let Some(mut burst) = self.current.take() else { return };
-        let lasts = burst.ends.since(burst.begins);
-        burst.total.secs = lasts.as_secs_f64();
+        let duration = burst.end.since(burst.start);
+        burst.total.time = duration;
         let kind = match () {
-            () if self.is_user(burst.begins) => Kind::User,
-            () if burst.total.bytes >= LARGE => Kind::Large,
-            () if lasts > LONG => Kind::Long,
+            () if self.is_user(burst.start) => Kind::User,
+            () if burst.total.bytes >= LARGE_BURST_BYTES => Kind::Large,
+            () if duration > LONG_BURST => Kind::Long,
             () => Kind::Other,
         };
-        self.periodic(&burst, kind);
+        self.count_burst(&burst, kind);
     }
 
-    fn is_user(&self, begins: Time) -> bool {
+    fn is_user(&self, start: Time) -> bool {
         const BEHIND: Span = Span::from_secs(1);
-        let before = self.inputs.partition_point(|input| *input <= begins);
-        let last = before.checked_sub(1).and_then(|place| self.inputs.get(place));
-        last.is_some_and(|input| begins.since(*input) <= BEHIND)
+        let before = self.inputs.partition_point(|input| *input <= start);
+        let last = before.checked_sub(1).and_then(|index| self.inputs.get(index));
+        last.is_some_and(|input| start.since(*input) <= BEHIND)
     }
 
     /// Counts the burst at once, or after it is known whether it is periodic.
-    fn periodic(&mut self, burst: &Burst, kind: Kind) {
-        let run = self.runs.entry(burst.app).or_default();
-        let period = run.last.map(|last| burst.begins.since(last).as_secs_f64());
-        run.last = Some(burst.begins);
+    fn count_burst(&mut self, burst: &Burst, kind: Kind) {
+        let run = self.series.entry(burst.app).or_default();
+        let period = run.last.map(|last| burst.start.since(last));
+        run.last = Some(burst.start);
         let fits = period.is_some_and(|period| {
-            let mean = run.sum / run.count.max(1) as f64;
-            period >= LEAST_PERIOD && (run.count == 0 || (period - mean).abs() <= TOLERANCE)
+            let mean = run.mean();
+            let difference = (period - mean).max(mean - period);
+            period >= MIN_PERIOD && (run.count == 0 || difference <= PERIOD_TOLERANCE)
         });
         if !fits {
             // A period that does not match the previous ones may start another run.
-            let before = period.filter(|period| *period >= LEAST_PERIOD);
-            let kept = usize::from(before.is_some()).min(run.waiting.len());
-            let over = run.waiting.len() - kept;
-            for (kind, total) in run.waiting.drain(..over) {
+            let before = period.filter(|period| *period >= MIN_PERIOD);
+            let kept = usize::from(before.is_some()).min(run.undecided.len());
+            let over = run.undecided.len() - kept;
+            for (kind, total) in run.undecided.drain(..over) {
                 self.totals[kind as usize].add(&total);
             }
             (run.count, run.sum) = (usize::from(before.is_some()), before.unwrap_or_default());
-            run.waiting.push((kind, burst.total));
+            run.undecided.push((kind, burst.total));
             return;
         }
         run.count += 1;
         run.sum += period.unwrap_or_default();
-        run.waiting.push((kind, burst.total));
-        if run.count < SAMPLES {
+        run.undecided.push((kind, burst.total));
+        if run.count < MIN_PERIODS {
             return;
         }
-        let known = self.periods.entry(burst.app).or_insert(Period { every: 0.0, bursts: 0 });
-        let new = run.waiting.len() as u64;
-        let mean = run.sum / run.count as f64;
-        known.every =
-            (known.every * known.bursts as f64 + mean * new as f64) / (known.bursts + new) as f64;
+        let known =
+            self.periods.entry(burst.app).or_insert(Period { interval: Span::ZERO, bursts: 0 });
+        let new = run.undecided.len() as u64;
+        let sum = known.interval * known.bursts + run.mean() * new;
+        known.interval = Span::from_nanos(sum.as_nanos() / (known.bursts + new));
         known.bursts += new;
-        for (kind, total) in run.waiting.drain(..) {
+        for (kind, total) in run.undecided.drain(..) {
             self.totals[kind.min(Kind::Periodic) as usize].add(&total);
         }
+    }
+}
+
+impl BurstSeries {
+    fn mean(&self) -> Span {
+        Span::from_nanos(self.sum.as_nanos() / self.count.max(1) as u64)
     }
 }
 
@@ -213,8 +220,8 @@ impl Total {
     fn add(&mut self, other: &Self) {
         self.bursts += other.bursts;
         self.bytes += other.bytes;
-        self.secs += other.secs;
-        self.spent += other.spent;
+        self.time += other.time;
+        self.cost += other.cost;
     }
 }
 
@@ -222,6 +229,7 @@ impl Total {
 mod tests {
     use super::*;
     use crate::radio::Direction;
+    use crate::radio::span;
 
     fn bursts(packets: &[(f64, u32, u16)], inputs: &[f64]) -> Bursts {
         let time = |secs: f64| Time::from_nanos((secs * 1e9) as u64);
@@ -234,9 +242,9 @@ mod tests {
                 app: *app,
                 session: 0,
             };
-            bursts.next(&packet, 10.0, 1.0);
+            bursts.push(&packet, 10.0, 1.0);
         }
-        bursts.end(10.0);
+        bursts.finish(10.0);
         bursts
     }
 
@@ -265,11 +273,11 @@ mod tests {
         assert_eq!(counts(&bursts), [1, 1, 0, 1, 1]);
         let totals = bursts.totals();
         assert_eq!(totals[1].1.bytes, 100_000);
-        assert!((totals[3].1.secs - 6.0).abs() < 1e-9);
+        assert!(totals[3].1.time == span(6.0));
         // A burst includes the costs of its inner gaps and of the gap after it.
-        assert_eq!(totals[1].1.spent, 2.0 + 20.0);
-        assert_eq!(totals[4].1.spent, 1.0 + 10.0);
-        let spent: f64 = totals.iter().map(|(_, total)| total.spent).sum();
+        assert_eq!(totals[1].1.cost, 2.0 + 20.0);
+        assert_eq!(totals[4].1.cost, 1.0 + 10.0);
+        let spent: f64 = totals.iter().map(|(_, total)| total.cost).sum();
         assert_eq!(spent, 9.0 + 90.0);
     }
 
@@ -279,7 +287,7 @@ mod tests {
         // Three periods of about 30 s.
         let found = bursts(&beats(&[0.0, 30.0, 60.5, 90.0]), &[]);
         assert_eq!(counts(&found), [0, 0, 4, 0, 0]);
-        assert!((found.periods()[&1].every - 30.0).abs() < 1e-9);
+        assert!(found.periods()[&1].interval == span(30.0));
         // The first interval does not match the others.
         assert_eq!(counts(&bursts(&beats(&[0.0, 60.0, 90.0, 120.0, 150.0]), &[])), [0, 0, 4, 0, 1]);
         // Two periods are too few.

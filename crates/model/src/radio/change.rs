@@ -22,15 +22,15 @@ pub enum Change {
 
 /// Effect of a change on the sessions.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Moved {
+pub struct ChangeEffect {
     /// Sessions that the change applies to.
     pub sessions: u64,
     /// Sessions that were shifted or removed.
-    pub moved: u64,
-    /// Sum of all shifts, in seconds.
-    pub secs: f64,
-    /// Largest shift, in seconds.
-    pub most: f64,
+    pub changed: u64,
+    /// Sum of all shifts.
+    pub shift: Span,
+    /// Largest shift.
+    pub max_shift: Span,
 }
 
 /// Applies a change to a trace; input and output are in order of time. All packets of a session are
@@ -40,48 +40,48 @@ pub struct Moved {
 /// persistent connection is one session. Memory grows with the time of the change and the number of
 /// active sessions.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct TraceEditor {
     change: Change,
     first: Option<Time>,
     /// Prefetch only: start of the last session that was not shifted.
-    opened: Option<Time>,
-    sessions: HashMap<u32, Going>,
-    forgets_at: usize,
+    batch_start: Option<Time>,
+    sessions: HashMap<u32, SessionShift>,
+    cleanup_at: usize,
     waiting: BinaryHeap<Reverse<(Time, u64, Packet)>>,
     count: u64,
-    moved: Moved,
+    effect: ChangeEffect,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Going {
-    seen: Time,
+struct SessionShift {
+    last_packet: Time,
     /// Original and new start.
-    was: Time,
-    is: Time,
+    original_start: Time,
+    new_start: Time,
 }
 
-const SESSIONS: usize = 1_024;
+const SESSIONS_BEFORE_CLEANUP: usize = 1_024;
 
-impl Changed {
+impl TraceEditor {
     pub fn new(change: Change) -> Self {
         Self {
             change,
             first: None,
-            opened: None,
+            batch_start: None,
             sessions: HashMap::new(),
-            forgets_at: SESSIONS,
+            cleanup_at: SESSIONS_BEFORE_CLEANUP,
             waiting: BinaryHeap::new(),
             count: 0,
-            moved: Moved::default(),
+            effect: ChangeEffect::default(),
         }
     }
 
     /// Adds a packet; `changes` is true if its application is changed. Passes each packet whose new
     /// position is final to `each`.
-    pub fn next(&mut self, packet: Packet, changes: bool, mut each: impl FnMut(Packet)) {
+    pub fn push(&mut self, packet: Packet, changes: bool, mut each: impl FnMut(Packet)) {
         let now = packet.at;
         let first = *self.first.get_or_insert(now);
-        let at = if changes { self.place(&packet, first) } else { Some(now) };
+        let at = if changes { self.shifted_time(&packet, first) } else { Some(now) };
         if let Some(at) = at {
             self.waiting.push(Reverse((at, self.count, Packet { at, ..packet })));
             self.count += 1;
@@ -98,64 +98,64 @@ impl Changed {
     }
 
     /// Ends the trace and passes the remaining packets to `each`.
-    pub fn end(&mut self, mut each: impl FnMut(Packet)) {
+    pub fn finish(&mut self, mut each: impl FnMut(Packet)) {
         while let Some(Reverse((_, _, packet))) = self.waiting.pop() {
             each(packet);
         }
     }
 
-    pub fn moved(&self) -> Moved {
-        self.moved
+    pub fn effect(&self) -> ChangeEffect {
+        self.effect
     }
 
     /// New time of the packet; `None` if it is removed.
-    fn place(&mut self, packet: &Packet, first: Time) -> Option<Time> {
+    fn shifted_time(&mut self, packet: &Packet, first: Time) -> Option<Time> {
         let now = packet.at;
-        if self.sessions.len() >= self.forgets_at {
-            self.sessions.retain(|_, going| now.since(going.seen) <= BURST_GAP);
-            self.forgets_at = (2 * self.sessions.len()).max(SESSIONS);
+        if self.sessions.len() >= self.cleanup_at {
+            self.sessions.retain(|_, shift| now.since(shift.last_packet) <= BURST_GAP);
+            self.cleanup_at = (2 * self.sessions.len()).max(SESSIONS_BEFORE_CLEANUP);
         }
         let known = self.sessions.get_mut(&packet.session);
-        let going = match known.filter(|going| now.since(going.seen) <= BURST_GAP) {
-            Some(going) => {
-                going.seen = now;
-                *going
+        let shift = match known.filter(|shift| now.since(shift.last_packet) <= BURST_GAP) {
+            Some(shift) => {
+                shift.last_packet = now;
+                *shift
             }
             None => {
-                let is = self.begin(now, first);
-                let going = Going { seen: now, was: now, is };
-                self.sessions.insert(packet.session, going);
-                going
+                let is = self.session_start(now, first);
+                let shift = SessionShift { last_packet: now, original_start: now, new_start: is };
+                self.sessions.insert(packet.session, shift);
+                shift
             }
         };
         if self.change == Change::Drop {
             return None;
         }
-        Some(going.is + now.since(going.was))
+        Some(shift.new_start + now.since(shift.original_start))
     }
 
     /// New start of a session that starts at `now`.
-    fn begin(&mut self, now: Time, first: Time) -> Time {
+    fn session_start(&mut self, now: Time, first: Time) -> Time {
         let is = match self.change {
             Change::Batch(every) => {
-                let (since, every) = (now.since(first).as_nanos(), every.as_nanos().max(1));
-                first + Span::from_nanos(since.div_ceil(every).saturating_mul(every))
+                let (since, interval) = (now.since(first).as_nanos(), every.as_nanos().max(1));
+                first + Span::from_nanos(since.div_ceil(interval).saturating_mul(interval))
             }
-            Change::Prefetch(ahead) => match self.opened {
+            Change::Prefetch(ahead) => match self.batch_start {
                 Some(opened) if now.since(opened) <= ahead => opened,
                 _ => {
-                    self.opened = Some(now);
+                    self.batch_start = Some(now);
                     now
                 }
             },
             Change::Drop => now,
         };
-        let by = is.since(now).max(now.since(is)).as_secs_f64();
-        self.moved.sessions += 1;
-        if by > 0.0 || self.change == Change::Drop {
-            self.moved.moved += 1;
-            self.moved.secs += by;
-            self.moved.most = self.moved.most.max(by);
+        let by = is.since(now).max(now.since(is));
+        self.effect.sessions += 1;
+        if !by.is_zero() || self.change == Change::Drop {
+            self.effect.changed += 1;
+            self.effect.shift += by;
+            self.effect.max_shift = self.effect.max_shift.max(by);
         }
         is
     }
@@ -173,15 +173,15 @@ mod tests {
         Packet { at, direction: Direction::Up, bytes: 100, app, session }
     }
 
-    fn run(change: Change, packets: &[Packet]) -> (Vec<(u64, u16)>, Moved) {
-        let mut changed = Changed::new(change);
+    fn run(change: Change, packets: &[Packet]) -> (Vec<(u64, u16)>, ChangeEffect) {
+        let mut changed = TraceEditor::new(change);
         let mut out = Vec::new();
         for packet in packets {
-            changed.next(*packet, packet.app == 1, |packet| out.push(packet));
+            changed.push(*packet, packet.app == 1, |packet| out.push(packet));
         }
-        changed.end(|packet| out.push(packet));
+        changed.finish(|packet| out.push(packet));
         let out = out.iter().map(|packet| (packet.at.as_nanos() / 1_000_000, packet.app));
-        (out.collect(), changed.moved())
+        (out.collect(), changed.effect())
     }
 
     fn trace() -> Vec<Packet> {
@@ -201,8 +201,8 @@ mod tests {
         let (out, moved) = run(Change::Batch(Span::from_secs(10)), &trace());
         let expected = [(1_000, 0), (8_000, 0), (11_000, 1), (11_000, 1), (11_200, 1), (31_000, 1)];
         assert_eq!(out, expected);
-        assert_eq!((moved.sessions, moved.moved), (3, 3));
-        assert!((moved.secs - (6.0 + 2.0 + 1.0)).abs() < 1e-9 && moved.most == 6.0);
+        assert_eq!((moved.sessions, moved.changed), (3, 3));
+        assert!(moved.shift == Span::from_secs(9) && moved.max_shift == Span::from_secs(6));
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let (out, moved) = run(Change::Prefetch(Span::from_secs(10)), &trace());
         let expected = [(1_000, 0), (5_000, 1), (5_000, 1), (5_200, 1), (8_000, 0), (30_000, 1)];
         assert_eq!(out, expected);
-        assert_eq!((moved.sessions, moved.moved, moved.most), (3, 1, 4.0));
+        assert_eq!((moved.sessions, moved.changed, moved.max_shift), (3, 1, Span::from_secs(4)));
     }
 
     /// A persistent connection sends a heartbeat every 10 s; each one is a session.
@@ -220,14 +220,14 @@ mod tests {
         let (out, moved) = run(Change::Batch(Span::from_secs(30)), &beats);
         let times: Vec<u64> = out.iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [0, 30_000, 30_000, 30_000, 60_000, 60_000, 60_000]);
-        assert_eq!((moved.sessions, moved.moved), (7, 4));
+        assert_eq!((moved.sessions, moved.changed), (7, 4));
     }
 
     #[test]
     fn dropped_sessions_are_removed() {
         let (out, moved) = run(Change::Drop, &trace());
         assert_eq!(out, [(1_000, 0), (8_000, 0)]);
-        assert_eq!((moved.sessions, moved.moved), (3, 3));
+        assert_eq!((moved.sessions, moved.changed), (3, 3));
     }
 
     proptest! {
@@ -256,7 +256,7 @@ mod tests {
             let stay = packets.iter().filter(|packet| packet.app == 0);
             let stay: Vec<u64> = stay.map(|packet| packet.at.as_nanos() / 1_000_000).collect();
             prop_assert_eq!(of(0).collect::<Vec<_>>(), stay);
-            prop_assert!(moved.most <= secs as f64 + 1e-9);
+            prop_assert!(moved.max_shift <= Span::from_secs(secs));
         }
     }
 }

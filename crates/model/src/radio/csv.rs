@@ -13,11 +13,11 @@ pub const MAX_LINE: usize = 4_096;
 
 /// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {sentence}")]
+#[error("line {line}: {message}")]
 pub struct CsvError {
     /// From 1.
     pub line: u64,
-    pub sentence: String,
+    pub message: String,
     pub hint: Option<String>,
 }
 
@@ -64,9 +64,9 @@ impl Reader {
         const HINT: &str = "the first line is time,bytes,direction[,app][,port][,flow]";
         let names = names(header)?;
         let needed = |wanted: &'static str| {
-            place(&names, &[wanted])?.ok_or_else(|| CsvError {
+            column_index(&names, &[wanted])?.ok_or_else(|| CsvError {
                 hint: Some(HINT.to_owned()),
-                ..wrong(1, format!("there is no column `{wanted}`"))
+                ..line_error(1, format!("there is no column `{wanted}`"))
             })
         };
         Ok(Self {
@@ -76,9 +76,9 @@ impl Reader {
                 time: needed("time")?,
                 bytes: needed("bytes")?,
                 direction: needed("direction")?,
-                app: place(&names, &["app", "application"])?,
-                port: place(&names, &["port"])?,
-                flow: place(&names, &["flow"])?,
+                app: column_index(&names, &["app", "application"])?,
+                port: column_index(&names, &["port"])?,
+                flow: column_index(&names, &["flow"])?,
             },
             apps: Apps::default(),
             sessions: Sessions::default(),
@@ -100,35 +100,35 @@ impl Reader {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let fields = split(text).map_err(|sentence| wrong(self.line, sentence))?;
+        let fields = split(text).map_err(|message| line_error(self.line, message))?;
         let columns = &self.columns;
         if fields.len() != columns.count {
-            let sentence = format!("{} values for {} columns", fields.len(), columns.count);
-            return Err(wrong(self.line, sentence));
+            let message = format!("{} values for {} columns", fields.len(), columns.count);
+            return Err(line_error(self.line, message));
         }
         let field = |place: usize| fields[place].trim();
         let at = time(field(columns.time)).ok_or_else(|| CsvError {
             hint: Some("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z".to_owned()),
-            ..wrong(self.line, format!("`{}` is not a time", quoted(field(columns.time))))
+            ..line_error(self.line, format!("`{}` is not a time", quoted(field(columns.time))))
         })?;
         if self.last.is_some_and(|last| at < last) {
             return Err(CsvError {
                 hint: Some("sort the lines by time".to_owned()),
-                ..wrong(self.line, "the time is earlier than in the line before".to_owned())
+                ..line_error(self.line, "the time is earlier than in the line before".to_owned())
             });
         }
         let bytes: u32 = field(columns.bytes).parse().map_err(|_| {
-            let sentence = format!("`{}` is not a number of bytes", quoted(field(columns.bytes)));
-            wrong(self.line, sentence)
+            let message = format!("`{}` is not a number of bytes", quoted(field(columns.bytes)));
+            line_error(self.line, message)
         })?;
         let direction = match field(columns.direction) {
             "up" => Direction::Up,
             "down" => Direction::Down,
             other => {
-                let sentence = format!("`{}` is not a direction", quoted(other));
+                let message = format!("`{}` is not a direction", quoted(other));
                 return Err(CsvError {
                     hint: Some("a direction is up (from the device) or down".to_owned()),
-                    ..wrong(self.line, sentence)
+                    ..line_error(self.line, message)
                 });
             }
         };
@@ -136,14 +136,14 @@ impl Reader {
         let port = match port.is_empty() {
             true => None,
             false => Some(port.parse::<u16>().map_err(|_| {
-                wrong(self.line, format!("`{}` is not a port number", quoted(port)))
+                line_error(self.line, format!("`{}` is not a port number", quoted(port)))
             })?),
         };
         let app = self.apps.number(columns.app.map_or("", field), port);
         let flow = columns.flow.map_or("", field);
         let flow = (!flow.is_empty())
             .then(|| BuildHasherDefault::<DefaultHasher>::default().hash_one(flow));
-        let session = self.sessions.of(at, app, flow);
+        let session = self.sessions.assign(at, app, flow);
         self.last = Some(at);
         Ok(Some(Packet { at, direction, bytes, app, session }))
     }
@@ -152,18 +152,18 @@ impl Reader {
 /// The column names of a header line, in lower case.
 pub(super) fn names(header: &str) -> Result<Vec<String>, CsvError> {
     let header = header.strip_prefix('\u{feff}').unwrap_or(header);
-    let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
+    let fields = split(header).map_err(|message| line_error(1, message))?;
     Ok(fields.iter().map(|name| name.trim().to_lowercase()).collect())
 }
 
 /// Index of the column that has one of these names; `None` if there is none.
-pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, CsvError> {
-    let mut places = (0..names.len()).filter(|place| wanted.contains(&&*names[*place]));
+pub(super) fn column_index(names: &[String], wanted: &[&str]) -> Result<Option<usize>, CsvError> {
+    let mut places = (0..names.len()).filter(|index| wanted.contains(&&*names[*index]));
     let (first, second) = (places.next(), places.next());
     match first.zip(second) {
         None => Ok(first),
         Some((first, second)) => {
-            let sentence = match names[first] == names[second] {
+            let message = match names[first] == names[second] {
                 true => format!("the column `{}` occurs twice", quoted(&names[first])),
                 false => format!(
                     "the columns `{}` and `{}` have the same meaning",
@@ -173,14 +173,14 @@ pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, 
             };
             Err(CsvError {
                 hint: Some("remove or rename one of the columns".to_owned()),
-                ..wrong(1, sentence)
+                ..line_error(1, message)
             })
         }
     }
 }
 
-pub(super) fn wrong(line: u64, sentence: String) -> CsvError {
-    CsvError { line, sentence, hint: None }
+pub(super) fn line_error(line: u64, sentence: String) -> CsvError {
+    CsvError { line, message: sentence, hint: None }
 }
 
 /// Parses decimal seconds, exactly, or a date and time in UTC (RFC 3339).

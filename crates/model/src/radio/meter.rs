@@ -1,56 +1,71 @@
 //! Sums the energy of a trace, gap by gap.
 
-use super::{Choice, Direction, Packet, Profile};
+use manyways_unit::Span;
 
-/// Energy of a radio in joules, and times in seconds.
+use super::{Direction, Packet, Profile, SleepTradeoff};
+
+/// Energy of a radio in joules.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Account {
     pub packets: u64,
     /// Sent, received.
     pub bytes: [u64; 2],
-    /// Seconds of transfers, by the direction of the packet at the end of each gap.
-    pub transfer_secs: [f64; 2],
+    /// Time in transfers, by the direction of the packet at the end of each gap.
+    pub transfer_time: [Span; 2],
     /// Joules of transfers, including the energy per bit.
-    pub transfer: [f64; 2],
-    /// Seconds in each state of the profile, without transfers.
-    pub state_secs: Vec<f64>,
+    pub transfer_energy: [f64; 2],
+    /// Time in each state of the profile, without transfers.
+    pub state_time: Vec<Span>,
     /// Joules in each state of the profile, without transfers.
-    pub states: Vec<f64>,
+    pub state_energy: Vec<f64>,
     /// Number of states before the first released one.
-    pub awake: usize,
+    pub connected_states: usize,
     /// Joules of demotions, by timers and by fast dormancy.
-    pub demotions: f64,
+    pub demotion_energy: f64,
     /// Joules of promotions.
-    pub promotions: f64,
+    pub promotion_energy: f64,
     /// Packets that found the radio released, including the first one.
-    pub switches: u64,
+    pub promotion_count: u64,
     /// Number of fast dormancies.
-    pub sleeps: u64,
-    /// Sum of the waits before them, in seconds.
-    pub waits: f64,
+    pub dormancies: u64,
+    /// Sum of the waits before them.
+    pub wait_time: Span,
 }
 
 impl Account {
     /// In joules.
     pub fn total(&self) -> f64 {
-        self.transfer.iter().chain(&self.states).sum::<f64>() + self.demotions + self.promotions
+        self.transfer_energy.iter().chain(&self.state_energy).sum::<f64>()
+            + self.demotion_energy
+            + self.promotion_energy
     }
 
     /// Joules in connected states without a transfer, of demotions and of promotions: the part that
     /// a policy can change.
-    pub fn tail(&self) -> f64 {
-        self.states[..self.awake].iter().sum::<f64>() + self.demotions + self.promotions
+    pub fn tail_energy(&self) -> f64 {
+        self.state_energy[..self.connected_states].iter().sum::<f64>()
+            + self.demotion_energy
+            + self.promotion_energy
+    }
+
+    #[inline]
+    fn add_states(&mut self, parts: impl Iterator<Item = (usize, Span, f64, f64)>) {
+        for (state, duration, joules, demotion) in parts {
+            self.state_time[state] += duration;
+            self.state_energy[state] += joules;
+            self.demotion_energy += demotion;
+        }
     }
 }
 
 /// Accounts a trace. The times of its packets do not depend on the radio (open loop).
 #[derive(Clone, Debug)]
 pub struct Meter {
-    choice: Choice,
-    burst_gap: f64,
+    tradeoff: SleepTradeoff,
+    burst_gap: Span,
     /// Watts, and joules per bit, by direction.
     power: [f64; 2],
-    bit: [f64; 2],
+    per_bit: [f64; 2],
     account: Account,
 }
 
@@ -58,25 +73,25 @@ impl Meter {
     /// Creates a meter of a radio that is released.
     pub fn new(profile: &Profile) -> Self {
         let transfer = &profile.transfer;
-        let choice = Choice::of(profile);
+        let tradeoff = SleepTradeoff::of(profile);
         let states = profile.states.len();
         Self {
-            burst_gap: transfer.burst_gap.as_secs_f64(),
+            burst_gap: transfer.burst_gap,
             power: [transfer.send.as_watts(), transfer.receive.as_watts()],
-            bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
+            per_bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
                 .map(|energy| energy.as_joules() / 1e6),
-            choice,
+            tradeoff,
             account: Account {
-                state_secs: vec![0.0; states],
-                states: vec![0.0; states],
-                awake: profile.states.iter().take_while(|state| !state.is_released).count(),
+                state_time: vec![Span::ZERO; states],
+                state_energy: vec![0.0; states],
+                connected_states: profile.states.iter().take_while(|state| !state.is_idle).count(),
                 ..Account::default()
             },
         }
     }
 
-    pub fn choice(&self) -> &Choice {
-        &self.choice
+    pub fn tradeoff(&self) -> &SleepTradeoff {
+        &self.tradeoff
     }
 
     /// The energy so far.
@@ -84,84 +99,76 @@ impl Meter {
         &self.account
     }
 
-    fn carry(&mut self, packet: &Packet) -> usize {
-        let way = usize::from(packet.direction == Direction::Down);
+    fn add_transfer(&mut self, packet: &Packet) -> usize {
+        let direction = usize::from(packet.direction == Direction::Down);
         self.account.packets += 1;
-        self.account.bytes[way] += u64::from(packet.bytes);
-        self.account.transfer[way] += f64::from(packet.bytes) * 8.0 * self.bit[way];
-        way
+        self.account.bytes[direction] += u64::from(packet.bytes);
+        self.account.transfer_energy[direction] +=
+            f64::from(packet.bytes) * 8.0 * self.per_bit[direction];
+        direction
     }
 
     /// Adds the first packet, which finds the radio in its last state.
-    pub fn begin(&mut self, packet: &Packet) {
-        self.carry(packet);
-        self.account.promotions += self.choice.stay.promotion(f64::INFINITY);
-        self.account.switches += 1;
+    pub fn push_first(&mut self, packet: &Packet) {
+        self.add_transfer(packet);
+        self.account.promotion_energy += self.tradeoff.stay.promotion(Span::MAX);
+        self.account.promotion_count += 1;
     }
 
-    /// Adds a packet `gap` seconds after the previous one, with fast dormancy strictly after `wait`
-    /// seconds.
+    /// Adds a packet and the gap before it, with fast dormancy strictly after `wait`.
     ///
     /// A gap within a burst takes the power of a transfer; fast dormancy within it adds the energy
     /// of the switch. Returns whether the packet found the radio released.
     #[inline]
-    pub fn next(&mut self, packet: &Packet, gap: f64, wait: f64) -> bool {
-        let way = self.carry(packet);
-        let sleeps = wait < gap && wait < self.choice.stay.released();
+    pub fn push(&mut self, packet: &Packet, gap: Span, wait: Span) -> bool {
+        let direction = self.add_transfer(packet);
+        let sleeps = wait < gap && wait < self.tradeoff.stay.idle_after();
         if gap <= self.burst_gap {
-            self.account.transfer_secs[way] += gap;
-            self.account.transfer[way] += gap * self.power[way];
+            self.account.transfer_time[direction] += gap;
+            self.account.transfer_energy[direction] += gap.as_secs_f64() * self.power[direction];
             if sleeps {
-                self.sleep(wait);
-                self.account.promotions += self.choice.sleep.promotion(0.0);
-                self.account.switches += 1;
+                self.add_dormancy(wait);
+                self.account.promotion_energy += self.tradeoff.dormancy.promotion(Span::ZERO);
+                self.account.promotion_count += 1;
             }
             return sleeps;
         }
-        let is_released = self.silence(gap, sleeps.then_some(wait));
+        let is_released = self.add_gap(gap, sleeps.then_some(wait));
         let after = match sleeps {
-            true => self.choice.sleep.promotion(gap - wait),
-            false => self.choice.stay.promotion(gap),
+            true => self.tradeoff.dormancy.promotion(gap - wait),
+            false => self.tradeoff.stay.promotion(gap),
         };
-        self.account.promotions += after;
-        self.account.switches += u64::from(is_released);
+        self.account.promotion_energy += after;
+        self.account.promotion_count += u64::from(is_released);
         is_released
     }
 
-    /// Ends the trace with a tail or fast dormancy after `wait` seconds. The account ends when the
-    /// radio is released.
-    pub fn end(&mut self, wait: f64) {
-        let released = self.choice.stay.released();
-        let sleeps = wait < released;
-        // Strictly after the timer, so that the demotion is included.
-        let end = if sleeps { wait } else { released.next_up() };
-        self.silence(end, sleeps.then_some(wait));
+    /// Ends the trace with a tail or fast dormancy after `wait`. The account ends when the radio is
+    /// released.
+    pub fn finish(&mut self, wait: Span) {
+        if wait < self.tradeoff.stay.idle_after() {
+            self.add_gap(wait, Some(wait));
+        } else {
+            self.account.add_states(self.tradeoff.stay.energy_by_state_until_idle());
+        }
     }
 
-    fn sleep(&mut self, wait: f64) {
-        self.account.demotions += self.choice.demotion;
-        self.account.sleeps += 1;
-        self.account.waits += wait;
+    fn add_dormancy(&mut self, wait: Span) {
+        self.account.demotion_energy += self.tradeoff.demotion;
+        self.account.dormancies += 1;
+        self.account.wait_time += wait;
     }
 
     /// Returns whether the radio is released at the end.
-    fn silence(&mut self, gap: f64, sleeps: Option<f64>) -> bool {
-        let Self { choice, account, .. } = self;
+    fn add_gap(&mut self, gap: Span, sleeps: Option<Span>) -> bool {
+        let Self { tradeoff, account, .. } = self;
         let awake = sleeps.unwrap_or(gap);
-        for (state, secs, joules, demotion) in choice.stay.parts(awake) {
-            account.state_secs[state] += secs;
-            account.states[state] += joules;
-            account.demotions += demotion;
-        }
+        account.add_states(tradeoff.stay.energy_by_state(awake));
         if sleeps.is_none() {
-            return choice.stay.is_released(gap);
+            return tradeoff.stay.is_idle(gap);
         }
-        for (state, secs, joules, demotion) in choice.sleep.parts(gap - awake) {
-            account.state_secs[state] += secs;
-            account.states[state] += joules;
-            account.demotions += demotion;
-        }
-        self.sleep(awake);
+        account.add_states(tradeoff.dormancy.energy_by_state(gap - awake));
+        self.add_dormancy(awake);
         true
     }
 }
@@ -170,27 +177,23 @@ impl Meter {
 /// bound without delaying packets. A gap outside of a burst is compared with the threshold.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    choice: Choice,
-    burst_gap: f64,
-    threshold: f64,
+    tradeoff: SleepTradeoff,
+    burst_gap: Span,
+    threshold: Span,
 }
 
 impl Oracle {
     pub fn new(profile: &Profile) -> Self {
-        let choice = Choice::of(profile);
-        let burst_gap = profile.transfer.burst_gap.as_secs_f64();
-        Self { threshold: choice.threshold(), choice, burst_gap }
+        let tradeoff = SleepTradeoff::of(profile);
+        let burst_gap = profile.transfer.burst_gap;
+        Self { threshold: tradeoff.threshold(), tradeoff, burst_gap }
     }
 
-    /// Whether to go idle immediately before a gap of `gap` seconds; `None` is the end of the
-    /// trace.
-    pub fn sleeps(&self, gap: Option<f64>) -> bool {
+    /// Whether to go idle immediately before a gap; `None` is the end of the trace.
+    pub fn goes_idle(&self, gap: Option<Span>) -> bool {
         match gap {
             Some(gap) => gap > self.threshold && gap > self.burst_gap,
-            None => {
-                self.choice.demotion
-                    <= self.choice.stay.energy(self.choice.stay.released().next_up())
-            }
+            None => self.tradeoff.demotion <= self.tradeoff.stay.energy_until_idle(),
         }
     }
 }

@@ -9,52 +9,54 @@ mod make_active;
 mod make_idle;
 mod timer;
 
-pub use context::Context;
-pub use make_active::{Hold, Holding, Learn};
+pub use context::ContextPolicy;
+pub use make_active::{CombinedPolicy, DelayPolicy, LearnedDelay};
 pub use make_idle::MakeIdle;
-pub use timer::{Printed, StatusQuo, Timer};
+pub use timer::{PrintedMakeIdle, StatusQuo, Timer};
+
+use manyways_unit::{Span, Time};
 
 use super::Packet;
 
 /// Wait that leaves the release to the network's timers.
-pub const NEVER: f64 = f64::INFINITY;
+pub const NEVER: Span = Span::MAX;
 
 /// Decides after each packet when the radio goes idle.
 pub trait Policy {
-    /// Adds a packet, `gap` seconds after the previous one (`None` for the first). Returns the
-    /// seconds of idle time strictly after which to go idle, or [`NEVER`].
-    fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64;
+    /// Adds a packet and the gap before it (`None` for the first). Returns the time without a packet
+    /// strictly after which to go idle, or [`NEVER`].
+    fn observe(&mut self, packet: &Packet, gap: Option<Span>) -> Span;
 
-    /// Whether the policy delays sessions; if not, [`Policy::begins`] and [`Policy::hold`] are not
-    /// called.
-    fn holds(&self) -> bool {
+    /// Whether the policy delays sessions; if not, [`Policy::on_session`] and
+    /// [`Policy::session_delay`] are not called.
+    fn delays_sessions(&self) -> bool {
         false
     }
 
-    /// A delay-tolerant session begins at this second, in any state of the radio.
-    fn begins(&mut self, _now: f64) {}
+    /// A delay-tolerant session begins, in any state of the radio.
+    fn on_session(&mut self, _now: Time) {}
 
-    /// The same session finds the radio released while no other one is delayed: returns the seconds
-    /// to delay it and those that follow meanwhile. Called after [`Policy::begins`].
-    fn hold(&mut self, _now: f64) -> f64 {
-        0.0
+    /// The same session finds the radio released while no other one is delayed: returns the delay of
+    /// it and of those that follow meanwhile. Called after [`Policy::on_session`].
+    fn session_delay(&mut self, _now: Time) -> Span {
+        Span::ZERO
     }
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64 {
+    fn observe(&mut self, packet: &Packet, gap: Option<Span>) -> Span {
         (**self).observe(packet, gap)
     }
 
-    fn holds(&self) -> bool {
-        (**self).holds()
+    fn delays_sessions(&self) -> bool {
+        (**self).delays_sessions()
     }
 
-    fn begins(&mut self, now: f64) {
-        (**self).begins(now);
+    fn on_session(&mut self, now: Time) {
+        (**self).on_session(now);
     }
 
-    fn hold(&mut self, now: f64) -> f64 {
-        (**self).hold(now)
+    fn session_delay(&mut self, now: Time) -> Span {
+        (**self).session_delay(now)
     }
 }

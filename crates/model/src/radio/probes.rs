@@ -3,7 +3,7 @@
 use manyways_unit::Time;
 use manyways_unit::human::quoted;
 
-use super::csv::{CsvError, MAX_LINE, names, place, split, time, wrong};
+use super::csv::{CsvError, MAX_LINE, column_index, line_error, names, split, time};
 use super::infer::Probe;
 
 /// In seconds; longer round trips are invalid.
@@ -26,10 +26,10 @@ const MAX_POWER: f64 = 1e4;
 /// Files with `interval`, `RTT2` and `KeepOrDrop` are the recordings of Narayanan et al., SIGCOMM
 /// 2021.
 #[derive(Clone, Debug)]
-pub struct Probes {
+pub struct ProbeReader {
     line: u64,
     count: usize,
-    idle: usize,
+    gap: usize,
     round_trip: usize,
     /// Seconds per unit of the round-trip column.
     unit: f64,
@@ -39,7 +39,7 @@ pub struct Probes {
 /// Reads samples of a power monitor line by line: `time`, and `watts` (or `power_w`), or
 /// `milliwatts` (or `power_mw`). The time is the middle of a sample; times ascend.
 #[derive(Clone, Debug)]
-pub struct Samples {
+pub struct PowerSampleReader {
     line: u64,
     count: usize,
     time: usize,
@@ -49,19 +49,19 @@ pub struct Samples {
 }
 
 /// The first of these columns that exists, with its value.
-fn find<T: Copy>(
+fn find_column<T: Copy>(
     names: &[String],
     wanted: &[(&str, T)],
     hint: &str,
 ) -> Result<(usize, T), CsvError> {
     for (name, with) in wanted {
-        if let Some(place) = place(names, &[name])? {
-            return Ok((place, *with));
+        if let Some(index) = column_index(names, &[name])? {
+            return Ok((index, *with));
         }
     }
     Err(CsvError {
         hint: Some(hint.to_owned()),
-        ..wrong(1, format!("there is no column `{}`", wanted[0].0))
+        ..line_error(1, format!("there is no column `{}`", wanted[0].0))
     })
 }
 
@@ -69,9 +69,9 @@ fn fields(text: &str, line: u64, count: usize) -> Result<Option<Vec<String>>, Cs
     if text.len() <= MAX_LINE && text.trim().is_empty() {
         return Ok(None);
     }
-    let fields = split(text).map_err(|sentence| wrong(line, sentence))?;
+    let fields = split(text).map_err(|message| line_error(line, message))?;
     if fields.len() != count {
-        return Err(wrong(line, format!("{} values for {count} columns", fields.len())));
+        return Err(line_error(line, format!("{} values for {count} columns", fields.len())));
     }
     Ok(Some(fields))
 }
@@ -79,10 +79,10 @@ fn fields(text: &str, line: u64, count: usize) -> Result<Option<Vec<String>>, Cs
 fn number(text: &str, line: u64) -> Result<f64, CsvError> {
     let text = text.trim();
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    number.ok_or_else(|| wrong(line, format!("`{}` is not a number", quoted(text))))
+    number.ok_or_else(|| line_error(line, format!("`{}` is not a number", quoted(text))))
 }
 
-impl Probes {
+impl ProbeReader {
     /// Reads the header line.
     ///
     /// # Errors
@@ -92,10 +92,10 @@ impl Probes {
         const TRIPS: [(&str, f64); 4] =
             [("round_trip", 1.0), ("rtt_ms", 1e-3), ("rtt2", 1e-3), ("rtt", 1e-3)];
         let names = names(header)?;
-        let (idle, ()) = find(&names, &[("idle", ()), ("interval", ())], HINT)?;
-        let (round_trip, unit) = find(&names, &TRIPS, HINT)?;
-        let keep = place(&names, &["keepordrop"])?;
-        Ok(Self { line: 1, count: names.len(), idle, round_trip, unit, keep })
+        let (idle, ()) = find_column(&names, &[("idle", ()), ("interval", ())], HINT)?;
+        let (round_trip, unit) = find_column(&names, &TRIPS, HINT)?;
+        let keep = column_index(&names, &["keepordrop"])?;
+        Ok(Self { line: 1, count: names.len(), gap: idle, round_trip, unit, keep })
     }
 
     /// Reads the next line. Returns `None` if the line is blank or dropped, or if there was no
@@ -113,28 +113,28 @@ impl Probes {
         if round_trip.is_empty() {
             return Ok(None);
         }
-        let idle_text = fields[self.idle].trim();
+        let idle_text = fields[self.gap].trim();
         let idle = number(idle_text, self.line)?;
         let trip_text = round_trip;
         let round_trip = number(round_trip, self.line)? * self.unit;
         if round_trip > MAX_ROUND_TRIP {
             let unit = if self.unit < 1.0 { "ms" } else { "s" };
-            let most = (MAX_ROUND_TRIP / self.unit).round();
-            let sentence =
-                format!("`{}` is above the maximum round trip, {most} {unit}", quoted(trip_text));
+            let max = (MAX_ROUND_TRIP / self.unit).round();
+            let message =
+                format!("`{}` is above the maximum round trip, {max} {unit}", quoted(trip_text));
             let hint =
                 (self.unit == 1.0).then(|| "for milliseconds, name the column rtt_ms".to_owned());
-            return Err(CsvError { hint, ..wrong(self.line, sentence) });
+            return Err(CsvError { hint, ..line_error(self.line, message) });
         }
         if !(0.0..=MAX_SILENCE).contains(&idle) {
-            let sentence = format!("`{}` is not a gap of 0 to {MAX_SILENCE} s", quoted(idle_text));
-            return Err(wrong(self.line, sentence));
+            let message = format!("`{}` is not a gap of 0 to {MAX_SILENCE} s", quoted(idle_text));
+            return Err(line_error(self.line, message));
         }
-        Ok((round_trip > 0.0).then_some(Probe { idle, round_trip }))
+        Ok((round_trip > 0.0).then_some(Probe { gap: idle, round_trip }))
     }
 }
 
-impl Samples {
+impl PowerSampleReader {
     /// Reads the header line.
     ///
     /// # Errors
@@ -144,8 +144,8 @@ impl Samples {
         const POWERS: [(&str, f64); 4] =
             [("watts", 1.0), ("power_w", 1.0), ("milliwatts", 1e-3), ("power_mw", 1e-3)];
         let names = names(header)?;
-        let (time, ()) = find(&names, &[("time", ())], HINT)?;
-        let (power, unit) = find(&names, &POWERS, HINT)?;
+        let (time, ()) = find_column(&names, &[("time", ())], HINT)?;
+        let (power, unit) = find_column(&names, &POWERS, HINT)?;
         Ok(Self { line: 1, count: names.len(), time, power, unit, last: None })
     }
 
@@ -159,22 +159,22 @@ impl Samples {
         let at = fields[self.time].trim();
         let at = time(at).ok_or_else(|| CsvError {
             hint: Some("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z".to_owned()),
-            ..wrong(self.line, format!("`{}` is not a time", quoted(at)))
+            ..line_error(self.line, format!("`{}` is not a time", quoted(at)))
         })?;
         if self.last.is_some_and(|last| at < last) {
             return Err(CsvError {
                 hint: Some("sort the lines by time".to_owned()),
-                ..wrong(self.line, "the time is earlier than in the line before".to_owned())
+                ..line_error(self.line, "the time is earlier than in the line before".to_owned())
             });
         }
         self.last = Some(at);
         let text = fields[self.power].trim();
         let watts = number(text, self.line)? * self.unit;
         if watts.abs() > MAX_POWER {
-            let sentence = format!("`{}` is more than {MAX_POWER} W", quoted(text));
+            let message = format!("`{}` is more than {MAX_POWER} W", quoted(text));
             return Err(CsvError {
                 hint: Some("for milliwatts, name the column milliwatts".to_owned()),
-                ..wrong(self.line, sentence)
+                ..line_error(self.line, message)
             });
         }
         Ok(Some((at, watts)))
@@ -187,34 +187,37 @@ mod tests {
 
     #[test]
     fn probes_of_either_kind_read() {
-        let mut own = Probes::new("idle,round_trip,note").unwrap();
+        let mut own = ProbeReader::new("idle,round_trip,note").unwrap();
         let probe = own.line("2.5,0.31,x").unwrap().unwrap();
-        assert_eq!((probe.idle, probe.round_trip), (2.5, 0.31));
+        assert_eq!((probe.gap, probe.round_trip), (2.5, 0.31));
         assert_eq!(own.line("2.5,,lost"), Ok(None));
         assert_eq!(own.line(""), Ok(None));
-        let mut theirs = Probes::new(
+        let mut theirs = ProbeReader::new(
             "enabled_radio_type,carrier,interval,RTT1,RTT2,active_radio_type,KeepOrDrop",
         )
         .unwrap();
         let probe = theirs.line("4G-LTE,Verizon,0.1,88,89,4,YEP").unwrap().unwrap();
-        assert_eq!((probe.idle, probe.round_trip), (0.1, 0.089));
+        assert_eq!((probe.gap, probe.round_trip), (0.1, 0.089));
         assert_eq!(theirs.line("4G-LTE,Verizon,0.1,88,89,4,NOPE"), Ok(None));
         assert_eq!(theirs.line("4G-LTE,Verizon,0.1,88,0,4,YEP"), Ok(None));
     }
 
     #[test]
     fn samples_read() {
-        let mut watts = Samples::new("time,watts").unwrap();
+        let mut watts = PowerSampleReader::new("time,watts").unwrap();
         assert_eq!(watts.line("1.5,0.916"), Ok(Some((Time::from_millis(1_500), 0.916))));
-        let mut milli = Samples::new("power_mw,time").unwrap();
+        let mut milli = PowerSampleReader::new("power_mw,time").unwrap();
         assert_eq!(milli.line("916,1.5"), Ok(Some((Time::from_millis(1_500), 0.916))));
     }
 
     #[test]
     fn errors_name_their_line() {
         let fault = |error: CsvError| error.to_string();
-        assert_eq!(fault(Probes::new("a,b").unwrap_err()), "line 1: there is no column `idle`");
-        let mut probes = Probes::new("idle,rtt_ms").unwrap();
+        assert_eq!(
+            fault(ProbeReader::new("a,b").unwrap_err()),
+            "line 1: there is no column `idle`"
+        );
+        let mut probes = ProbeReader::new("idle,rtt_ms").unwrap();
         assert_eq!(fault(probes.line("1").unwrap_err()), "line 2: 1 values for 2 columns");
         assert_eq!(fault(probes.line("x,1").unwrap_err()), "line 3: `x` is not a number");
         assert_eq!(fault(probes.line("1,NaN").unwrap_err()), "line 4: `NaN` is not a number");
@@ -222,28 +225,31 @@ mod tests {
             fault(probes.line("-1,1").unwrap_err()),
             "line 5: `-1` is not a gap of 0 to 86400 s"
         );
-        assert_eq!(fault(Samples::new("time").unwrap_err()), "line 1: there is no column `watts`");
+        assert_eq!(
+            fault(PowerSampleReader::new("time").unwrap_err()),
+            "line 1: there is no column `watts`"
+        );
         let error = probes.line("1,90000").unwrap_err();
         assert_eq!(fault(error), "line 6: `90000` is above the maximum round trip, 60000 ms");
         for far in ["1,1e308", "1e308,1"] {
-            let sentence = fault(probes.line(far).unwrap_err());
-            assert!(sentence.contains("`1e308`") && sentence.len() < 80, "{sentence}");
+            let message = fault(probes.line(far).unwrap_err());
+            assert!(message.contains("`1e308`") && message.len() < 80, "{message}");
         }
-        let mut seconds = Probes::new("idle,round_trip").unwrap();
+        let mut seconds = ProbeReader::new("idle,round_trip").unwrap();
         let error = seconds.line("1,310").unwrap_err();
-        assert!(error.sentence.ends_with("60 s") && error.hint.is_some(), "{error:?}");
-        let mut samples = Samples::new("time,watts").unwrap();
-        let sentence = fault(samples.line("1,1e300").unwrap_err());
-        assert_eq!(sentence, "line 2: `1e300` is more than 10000 W");
+        assert!(error.message.ends_with("60 s") && error.hint.is_some(), "{error:?}");
+        let mut samples = PowerSampleReader::new("time,watts").unwrap();
+        let message = fault(samples.line("1,1e300").unwrap_err());
+        assert_eq!(message, "line 2: `1e300` is more than 10000 W");
         samples.line("1,2").unwrap();
-        let sentence = fault(samples.line("0.5,2").unwrap_err());
-        assert_eq!(sentence, "line 4: the time is earlier than in the line before");
+        let message = fault(samples.line("0.5,2").unwrap_err());
+        assert_eq!(message, "line 4: the time is earlier than in the line before");
         for twice in ["time,watts,time", "time,watts,watts"] {
-            let sentence = fault(Samples::new(twice).unwrap_err());
-            assert!(sentence.contains("occurs twice"), "{sentence}");
+            let message = fault(PowerSampleReader::new(twice).unwrap_err());
+            assert!(message.contains("occurs twice"), "{message}");
         }
-        assert!(Probes::new("idle,round_trip,Idle").is_err());
-        let mut samples = Samples::new("time,watts").unwrap();
+        assert!(ProbeReader::new("idle,round_trip,Idle").is_err());
+        let mut samples = PowerSampleReader::new("time,watts").unwrap();
         assert_eq!(fault(samples.line("a,1").unwrap_err()), "line 2: `a` is not a time");
         assert!(samples.line(&"x".repeat(5_000)).is_err());
     }

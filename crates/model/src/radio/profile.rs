@@ -5,7 +5,9 @@ mod write;
 
 use manyways_unit::Span;
 
-pub use self::read::{LONGEST, MAX_STATES, MAX_TEXT, MOST_ENERGY, MOST_POWER, ProfileError, parse};
+pub use self::read::{
+    MAX_DURATION, MAX_ENERGY, MAX_POWER, MAX_STATES, MAX_TEXT, ProfileError, parse,
+};
 pub use self::write::write;
 use super::{Energy, Power};
 
@@ -63,7 +65,7 @@ pub struct State {
     /// Power outside the on duration.
     pub power: Power,
     /// DRX or paging cycle.
-    pub listens: Option<Listens>,
+    pub drx: Option<Drx>,
     /// Time without a packet until the next state; `None` in the last state.
     pub timer: Option<Span>,
     /// Energy of the demotion into this state, by timer or fast dormancy.
@@ -74,24 +76,24 @@ pub struct State {
     pub promotion_delay: Span,
     /// Whether the network has released the RRC connection, so that a promotion counts as a switch
     /// (with its signalling).
-    pub is_released: bool,
+    pub is_idle: bool,
     /// Source of these values.
     pub source: String,
 }
 
 /// DRX or paging: the on duration at the start of each cycle.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Listens {
+pub struct Drx {
     pub cycle: Span,
     /// On duration; at most the cycle.
-    pub lasts: Span,
+    pub on_duration: Span,
     /// Power in the on duration.
     pub power: Power,
 }
 
 impl Profile {
     /// Multiplies the energies of all demotions and promotions.
-    pub fn with_switches(mut self, factor: f64) -> Self {
+    pub fn with_switch_factor(mut self, factor: f64) -> Self {
         for state in &mut self.states {
             state.demotion = Energy::joules(state.demotion.as_joules() * factor);
             state.promotion = Energy::joules(state.promotion.as_joules() * factor);
@@ -101,7 +103,7 @@ impl Profile {
 
     /// Sets the energy of a release to this share of the energy of switching the data connection
     /// off. Profiles contain one half, as Deng's thesis does (§4.6.1).
-    pub fn with_turn_off(mut self, share: f64) -> Self {
+    pub fn with_release_share(mut self, share: f64) -> Self {
         for state in &mut self.states {
             state.demotion = Energy::joules(state.demotion.as_joules() * share / 0.5);
         }

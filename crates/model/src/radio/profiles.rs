@@ -21,6 +21,13 @@ const ALL: [(&str, &str); 15] = [
     ("wifi", include_str!("../../profiles/wifi.toml")),
 ];
 
+/// A profile with its built-in name, or with the path of its file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    pub name: String,
+    pub profile: Profile,
+}
+
 /// Name and text of each profile.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.into_iter()
@@ -38,7 +45,7 @@ pub fn named(name: &str) -> Option<Result<Profile, ProfileError>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::radio::Choice;
+    use crate::radio::SleepTradeoff;
 
     #[test]
     fn every_profile_reads_and_every_number_has_a_source() {
@@ -59,11 +66,12 @@ mod tests {
             ("verizon-3g", 0.857 * 1.2),
             ("verizon-lte", 0.857 * 0.6),
         ] {
-            let choice = Choice::of(&named(name).unwrap().unwrap());
-            let found = choice.threshold();
-            assert!((found - threshold).abs() < 1e-6, "{name}: {found}");
-            let spent = choice.stay.cost(found);
-            assert!((spent - choice.switch().as_joules()).abs() < 1e-9, "{name}: {spent}");
+            let tradeoff = SleepTradeoff::of(&named(name).unwrap().unwrap());
+            let found = tradeoff.threshold();
+            let difference = found.as_secs_f64() - threshold;
+            assert!(difference.abs() < 1e-6, "{name}: {found}");
+            let spent = tradeoff.stay.cost(found);
+            assert!((spent - tradeoff.switch_energy().as_joules()).abs() < 1e-9, "{name}: {spent}");
         }
     }
 }

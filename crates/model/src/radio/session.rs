@@ -38,7 +38,7 @@ pub struct Apps {
 
 impl Sessions {
     /// Session number of a packet.
-    pub fn of(&mut self, at: Time, app: u16, flow: Option<u64>) -> u32 {
+    pub fn assign(&mut self, at: Time, app: u16, flow: Option<u64>) -> u32 {
         if let Some(flow) = flow {
             if let Some(session) = self.flows.get(&flow) {
                 return *session;
@@ -46,19 +46,19 @@ impl Sessions {
             if self.flows.len() >= MAX_FLOWS {
                 self.flows.clear();
             }
-            let session = self.begin();
+            let session = self.next_number();
             self.flows.insert(flow, session);
             return session;
         }
         let session = match self.bursts.get(&app) {
             Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
-            _ => self.begin(),
+            _ => self.next_number(),
         };
         self.bursts.insert(app, (at, session));
         session
     }
 
-    fn begin(&mut self) -> u32 {
+    fn next_number(&mut self) -> u32 {
         self.next = self.next.wrapping_add(1);
         self.next
     }
@@ -96,7 +96,8 @@ mod tests {
     fn a_flow_is_a_session_and_else_a_silence_ends_it() {
         let mut sessions = Sessions::default();
         let at = Time::from_millis;
-        let of = |sessions: &mut Sessions, millis, app, flow| sessions.of(at(millis), app, flow);
+        let of =
+            |sessions: &mut Sessions, millis, app, flow| sessions.assign(at(millis), app, flow);
         assert_eq!(of(&mut sessions, 0, 0, Some(9)), 1);
         assert_eq!(of(&mut sessions, 0, 0, None), 2);
         assert_eq!(of(&mut sessions, 1_500, 0, None), 2);
@@ -109,7 +110,7 @@ mod tests {
     fn stored_flows_and_applications_are_bounded() {
         let (mut sessions, mut apps) = (Sessions::default(), Apps::default());
         for number in 0..300_000 {
-            sessions.of(Time::ZERO, 0, Some(number));
+            sessions.assign(Time::ZERO, 0, Some(number));
             apps.number(&number.to_string(), None);
         }
         assert!(sessions.flows.len() <= MAX_FLOWS);

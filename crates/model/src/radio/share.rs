@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{Choice, Direction, Packet, Profile};
+use manyways_unit::Span;
+
+use super::{Direction, Packet, Profile, SleepTradeoff};
 
 /// Energy of an owner of packets, such as an application.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Share {
+pub struct EnergyShare {
     pub packets: u64,
     /// Sent, received.
     pub bytes: [u64; 2],
@@ -18,10 +20,21 @@ pub struct Share {
     /// Joules of promotions for its packets.
     pub promotion: f64,
     /// Packets that found the radio released.
-    pub switches: u64,
+    pub promotion_count: u64,
 }
 
-impl Share {
+impl EnergyShare {
+    /// Adds the share of another owner.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes[0] += other.bytes[0];
+        self.bytes[1] += other.bytes[1];
+        self.transfer += other.transfer;
+        self.tail += other.tail;
+        self.promotion += other.promotion;
+        self.promotion_count += other.promotion_count;
+    }
+
     /// In joules.
     pub fn total(&self) -> f64 {
         self.transfer + self.tail + self.promotion
@@ -36,107 +49,112 @@ impl Share {
 /// mobile applications", MobiSys 2011. An owner without traffic would not save its full share,
 /// because others would have more tails.
 #[derive(Clone, Debug)]
-pub struct Shares<K> {
-    choice: Choice,
-    burst_gap: f64,
+pub struct EnergyShares<K> {
+    tradeoff: SleepTradeoff,
+    burst_gap: Span,
     power: [f64; 2],
-    bit: [f64; 2],
-    all: HashMap<K, Share>,
+    per_bit: [f64; 2],
+    all: HashMap<K, EnergyShare>,
     /// Maximum number of separate owners.
-    most: usize,
+    max_owners: usize,
     /// Sum of all further owners.
-    others: Share,
-    idle: f64,
-    last: Option<K>,
+    others: EnergyShare,
+    idle_energy: f64,
+    last_owner: Option<K>,
 }
 
-impl<K: Copy + Eq + Hash> Shares<K> {
-    /// Distinguishes at most `most` owners.
-    pub fn new(profile: &Profile, most: usize) -> Self {
+impl<K: Copy + Eq + Hash> EnergyShares<K> {
+    /// Distinguishes at most `max` owners.
+    pub fn new(profile: &Profile, max: usize) -> Self {
         let transfer = &profile.transfer;
         Self {
-            choice: Choice::of(profile),
-            burst_gap: transfer.burst_gap.as_secs_f64(),
+            tradeoff: SleepTradeoff::of(profile),
+            burst_gap: transfer.burst_gap,
             power: [transfer.send.as_watts(), transfer.receive.as_watts()],
-            bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
+            per_bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
                 .map(|energy| energy.as_joules() / 1e6),
             all: HashMap::new(),
-            most,
-            others: Share::default(),
-            idle: 0.0,
-            last: None,
+            max_owners: max,
+            others: EnergyShare::default(),
+            idle_energy: 0.0,
+            last_owner: None,
         }
     }
 
-    fn of(&mut self, owner: K) -> &mut Share {
-        if self.all.len() < self.most || self.all.contains_key(&owner) {
+    fn share_of(&mut self, owner: K) -> &mut EnergyShare {
+        if self.all.len() < self.max_owners || self.all.contains_key(&owner) {
             return self.all.entry(owner).or_default();
         }
         &mut self.others
     }
 
-    /// Adds a packet `gap` seconds after the previous one (`None` for the first). Returns the
-    /// energy of the tail before it, and the sum of its transfer and promotion.
-    pub fn next(&mut self, owner: K, packet: &Packet, gap: Option<f64>) -> (f64, f64) {
+    /// Adds a packet and the gap before it (`None` for the first). Returns the energy of the tail
+    /// before it, and the sum of its transfer and promotion.
+    pub fn push(&mut self, owner: K, packet: &Packet, gap: Option<Span>) -> (f64, f64) {
         let mut tail = 0.0;
-        let way = usize::from(packet.direction == Direction::Down);
-        let mut transfer = f64::from(packet.bytes) * 8.0 * self.bit[way];
+        let direction = usize::from(packet.direction == Direction::Down);
+        let mut transfer = f64::from(packet.bytes) * 8.0 * self.per_bit[direction];
         let mut promotion = 0.0;
         let mut is_released = false;
         match gap {
-            Some(gap) if gap <= self.burst_gap => transfer += gap * self.power[way],
+            Some(gap) if gap <= self.burst_gap => {
+                transfer += gap.as_secs_f64() * self.power[direction]
+            }
             Some(gap) => {
-                tail = self.silence(gap);
-                promotion = self.choice.stay.promotion(gap);
-                is_released = self.choice.stay.is_released(gap);
+                tail = self.add_gap(gap);
+                promotion = self.tradeoff.stay.promotion(gap);
+                is_released = self.tradeoff.stay.is_idle(gap);
             }
             None => {
-                promotion = self.choice.stay.promotion(f64::INFINITY);
+                promotion = self.tradeoff.stay.promotion(Span::MAX);
                 is_released = true;
             }
         }
-        let share = self.of(owner);
+        let share = self.share_of(owner);
         share.packets += 1;
-        share.bytes[way] += u64::from(packet.bytes);
+        share.bytes[direction] += u64::from(packet.bytes);
         share.transfer += transfer;
         share.promotion += promotion;
-        share.switches += u64::from(is_released);
-        self.last = Some(owner);
+        share.promotion_count += u64::from(is_released);
+        self.last_owner = Some(owner);
         (tail, transfer + promotion)
     }
 
     /// Ends the trace and returns the energy of the last tail.
-    pub fn end(&mut self) -> f64 {
-        self.silence(self.choice.stay.released().next_up())
+    pub fn finish(&mut self) -> f64 {
+        let Some(owner) = self.last_owner else { return 0.0 };
+        let tail = self.tradeoff.stay.energy_until_idle();
+        self.share_of(owner).tail += tail;
+        tail
     }
 
-    fn silence(&mut self, gap: f64) -> f64 {
-        let Some(owner) = self.last else { return 0.0 };
-        let released = self.choice.stay.released();
-        let all = self.choice.stay.energy(gap);
+    fn add_gap(&mut self, gap: Span) -> f64 {
+        let Some(owner) = self.last_owner else { return 0.0 };
+        let released = self.tradeoff.stay.idle_after();
+        let all = self.tradeoff.stay.energy(gap);
         let tail = match gap > released {
-            // Including the demotion to the released state.
-            true => self.choice.stay.energy(released.next_up()),
+            true => self.tradeoff.stay.energy_until_idle(),
             false => all,
         };
-        self.idle += all - tail;
-        self.of(owner).tail += tail;
+        self.idle_energy += all - tail;
+        self.share_of(owner).tail += tail;
         tail
     }
 
     /// The share of each owner, and the sum of all further owners.
-    pub fn all(&self) -> (&HashMap<K, Share>, &Share) {
+    pub fn all(&self) -> (&HashMap<K, EnergyShare>, &EnergyShare) {
         (&self.all, &self.others)
     }
 
     /// Joules that are not attributed: of the released radio.
-    pub fn idle(&self) -> f64 {
-        self.idle
+    pub fn idle_energy(&self) -> f64 {
+        self.idle_energy
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::radio::span;
     use manyways_unit::Span;
 
     use super::*;
@@ -148,37 +166,40 @@ mod tests {
     fn shares_add_up_to_the_total() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
-            let mut shares = Shares::new(&profile, 4);
+            let mut shares = EnergyShares::new(&profile, 4);
             let mut meter = Meter::new(&profile);
             let mut last = None;
             for packet in workload::mixed(3, Span::from_secs(40_000)) {
-                let gap = last.map(|last| packet.at.since(last).as_secs_f64());
+                let gap = last.map(|last| packet.at.since(last));
                 match gap {
-                    None => meter.begin(&packet),
+                    None => meter.push_first(&packet),
                     Some(gap) => {
-                        meter.next(&packet, gap, NEVER);
+                        meter.push(&packet, gap, NEVER);
                     }
                 }
-                shares.next(packet.app, &packet, gap);
+                shares.push(packet.app, &packet, gap);
                 last = Some(packet.at);
             }
-            meter.end(NEVER);
-            shares.end();
+            meter.finish(NEVER);
+            shares.finish();
             let (all, others) = shares.all();
             assert_eq!(all.len(), 4);
             let each = || all.values().chain([others]);
-            let sum = each().map(Share::total).sum::<f64>() + shares.idle();
+            let sum = each().map(EnergyShare::total).sum::<f64>() + shares.idle_energy();
             let total = meter.account().total();
             assert!((sum / total - 1.0).abs() < 1e-9, "{name}: {sum} {total}");
             assert_eq!(each().map(|share| share.packets).sum::<u64>(), meter.account().packets);
-            assert_eq!(each().map(|share| share.switches).sum::<u64>(), meter.account().switches);
+            assert_eq!(
+                each().map(|share| share.promotion_count).sum::<u64>(),
+                meter.account().promotion_count
+            );
         }
     }
 
     #[test]
     fn a_tail_is_whose_packet_was_the_last_one() {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
-        let mut shares = Shares::new(&profile, 10);
+        let mut shares = EnergyShares::new(&profile, 10);
         let packet = Packet {
             at: manyways_unit::Time::ZERO,
             direction: Direction::Up,
@@ -186,16 +207,16 @@ mod tests {
             app: 0,
             session: 0,
         };
-        shares.next("first", &packet, None);
-        shares.next("second", &packet, Some(2.0));
-        shares.next("first", &packet, Some(60.0));
-        shares.end();
+        shares.push("first", &packet, None);
+        shares.push("second", &packet, Some(span(2.0)));
+        shares.push("first", &packet, Some(span(60.0)));
+        shares.finish();
         let (all, _) = shares.all();
         let (first, second) = (all["first"], all["second"]);
         let whole = 6.2 * 0.916 + 10.4 * 0.659 + 0.55;
         assert!((first.tail - (2.0 * 0.916 + whole)).abs() < 1e-9, "{first:?}");
         assert!((second.tail - whole).abs() < 1e-9, "{second:?}");
         assert!((first.promotion - 1.1).abs() < 1e-9 && second.promotion == 0.0);
-        assert_eq!((first.switches, second.switches), (2, 0));
+        assert_eq!((first.promotion_count, second.promotion_count), (2, 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use manyways_unit::{Span, Time};
 
-use super::{Decay, Direction, Packet, Profile};
+use super::{Direction, NEVER, Packet, Power, Profile, TailEnergy};
 
 /// State or change of state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,28 +18,41 @@ pub enum Phase {
     Demotion(usize),
 }
 
+impl Phase {
+    /// Name for people; `profile` is that of the timeline.
+    pub fn name(self, profile: &Profile) -> &str {
+        match self {
+            Self::Transfer(Direction::Up) => "sending",
+            Self::Transfer(Direction::Down) => "receiving",
+            Self::State(place) => profile.states.get(place).map_or("", |state| &state.name),
+            Self::Promotion(_) => "promotion",
+            Self::Demotion(_) => "demotion",
+        }
+    }
+}
+
 /// A part of the timeline in one phase.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Segment {
-    pub begins: Time,
-    /// Equals `begins` if the segment has energy only.
-    pub ends: Time,
+    pub start: Time,
+    /// Equals `start` if the segment has energy only.
+    pub end: Time,
     pub phase: Phase,
     pub joules: f64,
 }
 
-/// Maximum length of a transfer's segment in seconds, unless one gap is longer; the energy of a bit
-/// is located with this precision.
-const PIECE: f64 = 0.1;
+/// Maximum length of a transfer's segment, unless one gap is longer; the energy of a bit is located
+/// with this precision.
+const MAX_TRANSFER_TIME: Span = Span::from_millis(100);
 
 /// Follows a trace. The sum of the joules of all segments equals the total of the
 /// [`Meter`](super::meter::Meter) without a policy.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    stay: Decay,
-    burst_gap: f64,
+    stay: TailEnergy,
+    burst_gap: Span,
     power: [f64; 2],
-    bit: [f64; 2],
+    per_bit: [f64; 2],
     last: Option<Time>,
     /// A transfer that may continue.
     transfer: Option<Segment>,
@@ -49,10 +62,10 @@ impl Timeline {
     pub fn new(profile: &Profile) -> Self {
         let transfer = &profile.transfer;
         Self {
-            stay: Decay::from(profile, 0),
-            burst_gap: transfer.burst_gap.as_secs_f64(),
+            stay: TailEnergy::from_state(profile, 0),
+            burst_gap: transfer.burst_gap,
             power: [transfer.send.as_watts(), transfer.receive.as_watts()],
-            bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
+            per_bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
                 .map(|energy| energy.as_joules() / 1e6),
             last: None,
             transfer: None,
@@ -60,26 +73,26 @@ impl Timeline {
     }
 
     /// Adds a packet and passes each finished segment to `each`.
-    pub fn next(&mut self, packet: &Packet, mut each: impl FnMut(Segment)) {
-        let way = usize::from(packet.direction == Direction::Down);
-        let bits = f64::from(packet.bytes) * 8.0 * self.bit[way];
+    pub fn push(&mut self, packet: &Packet, mut each: impl FnMut(Segment)) {
+        let direction = usize::from(packet.direction == Direction::Down);
+        let bits = f64::from(packet.bytes) * 8.0 * self.per_bit[direction];
         let at = self.last.map_or(packet.at, |last| last.max(packet.at));
         let phase = Phase::Transfer(packet.direction);
-        let moment = |phase, joules| Segment { begins: at, ends: at, phase, joules };
-        let gap = self.last.map(|last| at.since(last).as_secs_f64());
+        let moment = |phase, joules| Segment { start: at, end: at, phase, joules };
+        let gap = self.last.map(|last| at.since(last));
         match (gap, self.last) {
             (Some(gap), Some(last)) if gap <= self.burst_gap => {
-                let joules = gap * self.power[way];
+                let joules = gap.as_secs_f64() * self.power[direction];
                 let fits = |before: &&mut Segment| {
-                    before.phase == phase && at.since(before.begins).as_secs_f64() <= PIECE
+                    before.phase == phase && at.since(before.start) <= MAX_TRANSFER_TIME
                 };
                 if let Some(before) = self.transfer.as_mut().filter(fits) {
-                    before.ends = at;
+                    before.end = at;
                     before.joules += joules + bits;
                 } else {
                     self.transfer.take().into_iter().for_each(&mut each);
-                    let new = Segment { begins: last, ends: at, phase, joules };
-                    if gap <= PIECE {
+                    let new = Segment { start: last, end: at, phase, joules };
+                    if gap <= MAX_TRANSFER_TIME {
                         self.transfer = Some(Segment { joules: joules + bits, ..new });
                     } else {
                         each(new);
@@ -90,9 +103,9 @@ impl Timeline {
             _ => {
                 self.transfer.take().into_iter().for_each(&mut each);
                 if let (Some(gap), Some(last)) = (gap, self.last) {
-                    self.silence(last, gap, at, &mut each);
+                    push_gap(last, self.stay.energy_by_state(gap), &mut each);
                 }
-                let gap = gap.unwrap_or(f64::INFINITY);
+                let gap = gap.unwrap_or(Span::MAX);
                 let promotion = self.stay.promotion(gap);
                 if promotion > 0.0 {
                     each(moment(Phase::Promotion(self.stay.state(gap)), promotion));
@@ -106,51 +119,50 @@ impl Timeline {
     }
 
     /// Ends the trace with the last tail.
-    pub fn end(&mut self, mut each: impl FnMut(Segment)) {
+    pub fn finish(&mut self, mut each: impl FnMut(Segment)) {
         self.transfer.take().into_iter().for_each(&mut each);
         let Some(last) = self.last else { return };
-        let gap = self.stay.released().next_up();
-        if gap.is_finite() {
-            self.silence(last, gap, last + Span::from_secs_f64(gap), &mut each);
+        if self.stay.idle_after() < NEVER {
+            push_gap(last, self.stay.energy_by_state_until_idle(), &mut each);
         }
     }
+}
 
-    fn silence(&self, last: Time, gap: f64, ends: Time, each: &mut impl FnMut(Segment)) {
-        let mut begins = last;
-        let mut until = 0.0;
-        for (state, secs, joules, demotion) in self.stay.parts(gap) {
-            until += secs;
-            let end = if until >= gap { ends } else { last + Span::from_secs_f64(until) };
-            let end = end.min(ends);
-            if demotion > 0.0 {
-                let phase = Phase::Demotion(state);
-                each(Segment { begins, ends: begins, phase, joules: demotion });
-            }
-            each(Segment { begins, ends: end, phase: Phase::State(state), joules });
-            begins = end;
+fn push_gap(
+    mut start: Time,
+    parts: impl Iterator<Item = (usize, Span, f64, f64)>,
+    each: &mut impl FnMut(Segment),
+) {
+    for (state, duration, joules, demotion) in parts {
+        if demotion > 0.0 {
+            each(Segment { start, end: start, phase: Phase::Demotion(state), joules: demotion });
         }
+        let end = start + duration;
+        each(Segment { start, end, phase: Phase::State(state), joules });
+        start = end;
     }
 }
 
 /// Energy over time in a bounded number of steps, whose width grows with the length of the trace.
 #[derive(Clone, Debug)]
-pub struct Steps {
-    most: usize,
+pub struct EnergySteps {
+    max_steps: usize,
+    /// In seconds.
     width: f64,
     /// Joules of each step.
     joules: Vec<f64>,
 }
 
-impl Steps {
-    /// Creates at most `most` steps (at least two), each `width` seconds wide at first.
-    pub fn new(most: usize, width: f64) -> Self {
-        Self { most: most.max(2), width: width.max(1e-6), joules: Vec::new() }
+impl EnergySteps {
+    /// Creates at most `max` steps (at least two), each `width` wide at first.
+    pub fn new(max: usize, width: Span) -> Self {
+        Self { max_steps: max.max(2), width: width.as_secs_f64().max(1e-6), joules: Vec::new() }
     }
 
-    /// Adds energy spent between two times, in seconds from the start.
-    pub fn add(&mut self, from: f64, to: f64, joules: f64) {
-        let to = to.max(from);
-        while to >= self.width * self.most as f64 {
+    /// Adds energy spent between two times since the start.
+    pub fn add(&mut self, from: Span, to: Span, joules: f64) {
+        let (from, to) = (from.as_secs_f64(), to.max(from).as_secs_f64());
+        while to >= self.width * self.max_steps as f64 {
             self.width *= 2.0;
             self.joules = self.joules.chunks(2).map(|pair| pair.iter().sum()).collect();
         }
@@ -169,15 +181,14 @@ impl Steps {
         }
     }
 
-    /// In seconds.
-    pub fn width(&self) -> f64 {
-        self.width
+    pub fn width(&self) -> Span {
+        Span::from_secs_f64(self.width)
     }
 
-    /// Start of each step in seconds, and its mean power in watts.
-    pub fn power(&self) -> impl Iterator<Item = (f64, f64)> {
-        let steps = self.joules.iter().enumerate();
-        steps.map(|(step, joules)| (step as f64 * self.width, joules / self.width))
+    /// Start of each step, and its mean power.
+    pub fn power(&self) -> impl Iterator<Item = (Span, Power)> {
+        let (steps, width) = (self.joules.iter().zip(0..), self.width());
+        steps.map(move |(joules, step)| (width * step, Power::watts(joules / self.width)))
     }
 }
 
@@ -186,6 +197,7 @@ mod tests {
     use super::*;
     use crate::radio::meter::Meter;
     use crate::radio::policy::NEVER;
+    use crate::radio::span;
     use crate::radio::{profiles, workload};
 
     fn run(profile: &Profile, packets: impl Iterator<Item = Packet>) -> (Vec<Segment>, f64) {
@@ -194,16 +206,16 @@ mod tests {
         let mut last = None;
         for packet in packets {
             match last {
-                None => meter.begin(&packet),
+                None => meter.push_first(&packet),
                 Some(last) => {
-                    meter.next(&packet, packet.at.since(last).as_secs_f64(), NEVER);
+                    meter.push(&packet, packet.at.since(last), NEVER);
                 }
             }
-            timeline.next(&packet, |segment| segments.push(segment));
+            timeline.push(&packet, |segment| segments.push(segment));
             last = Some(packet.at);
         }
-        timeline.end(|segment| segments.push(segment));
-        meter.end(NEVER);
+        timeline.finish(|segment| segments.push(segment));
+        meter.finish(NEVER);
         (segments, meter.account().total())
     }
 
@@ -215,7 +227,7 @@ mod tests {
             let sum: f64 = segments.iter().map(|segment| segment.joules).sum();
             assert!((sum / total - 1.0).abs() < 1e-9, "{name}: {sum} {total}");
             for pair in segments.windows(2) {
-                assert_eq!(pair[0].ends, pair[1].begins, "{name}: {pair:?}");
+                assert_eq!(pair[0].end, pair[1].start, "{name}: {pair:?}");
             }
         }
     }
@@ -227,7 +239,7 @@ mod tests {
         let (segments, _) = run(&profile, beats);
         let seen: Vec<_> = segments
             .iter()
-            .map(|one| (one.begins.as_nanos() / 1_000_000, one.phase, (one.joules * 1e6).round()))
+            .map(|one| (one.start.as_nanos() / 1_000_000, one.phase, (one.joules * 1e6).round()))
             .collect();
         let tail = |from: u64| {
             [
@@ -259,7 +271,7 @@ mod tests {
         let (segments, _) = run(&profile, packets);
         let transfer: Vec<&Segment> =
             segments.iter().filter(|one| matches!(one.phase, Phase::Transfer(_))).collect();
-        let millis = |segment: &Segment| segment.ends.since(segment.begins).as_secs_f64() * 1e3;
+        let millis = |segment: &Segment| segment.end.since(segment.start).as_secs_f64() * 1e3;
         let [parts @ .., long, last] = &transfer[..] else { unreachable!() };
         assert!(
             parts.len() == 4 && parts.iter().all(|part| millis(part) <= 100.0),
@@ -272,18 +284,19 @@ mod tests {
 
     #[test]
     fn steps_keep_all_energy_in_bounded_room() {
-        let mut steps = Steps::new(10, 1.0);
-        steps.add(0.5, 2.5, 2.0);
-        let power: Vec<_> = steps.power().collect();
-        assert_eq!(power, [(0.0, 0.5), (1.0, 1.0), (2.0, 0.5)]);
+        let mut steps = EnergySteps::new(10, span(1.0));
+        steps.add(span(0.5), span(2.5), 2.0);
+        let power: Vec<_> = steps.power().map(|(at, power)| (at, power.as_watts())).collect();
+        assert_eq!(power, [(span(0.0), 0.5), (span(1.0), 1.0), (span(2.0), 0.5)]);
         let mut sum = 2.0;
         for second in 3..1_000 {
-            steps.add(f64::from(second), f64::from(second) + 0.7, 0.3);
+            steps.add(span(second.into()), span(f64::from(second) + 0.7), 0.3);
             sum += 0.3;
         }
         let power: Vec<_> = steps.power().collect();
         assert!(power.len() <= 10, "{}", power.len());
-        let all: f64 = power.iter().map(|(_, watts)| watts * steps.width()).sum();
+        let width = steps.width().as_secs_f64();
+        let all: f64 = power.iter().map(|(_, power)| power.as_watts() * width).sum();
         assert!((all - sum).abs() < 1e-9, "{all} {sum}");
     }
 }

@@ -41,7 +41,7 @@ impl FromStr for Power {
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
         const UNITS: &[(&str, f64)] = &[("W", 1.0), ("mW", 1e-3), ("uW", 1e-6), ("µW", 1e-6)];
         let wrong = || InvalidValue::new(text, "a power", "916mW or 1.2W");
-        read(text, UNITS).map(Self).ok_or_else(wrong)
+        parse_with_unit(text, UNITS).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -51,12 +51,12 @@ impl FromStr for Energy {
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
         const UNITS: &[(&str, f64)] = &[("J", 1.0), ("mJ", 1e-3), ("uJ", 1e-6), ("µJ", 1e-6)];
         let wrong = || InvalidValue::new(text, "an energy", "550mJ or 1.1J");
-        read(text, UNITS).map(Self).ok_or_else(wrong)
+        parse_with_unit(text, UNITS).map(Self).ok_or_else(wrong)
     }
 }
 
 /// A number and its unit, which is optional only after zero.
-fn read(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -73,18 +73,18 @@ fn read(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 
 impl fmt::Display for Power {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, "W")
+        format_value(f, self.0, "W")
     }
 }
 
 impl fmt::Display for Energy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, "J")
+        format_value(f, self.0, "J")
     }
 }
 
 /// With the prefix milli below one; four digits at most.
-fn show(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
+fn format_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     let (value, prefix) = if value < 1.0 { (value * 1e3, "m") } else { (value, "") };
     let digits = match value {
         1_000.0.. => 0,

@@ -7,7 +7,7 @@
 //!
 //! A trace is generated in order, packet by packet; only the list of times at which the device is
 //! used grows with its length. Seeds are of two kinds: policies are developed with one kind and
-//! evaluated with the other ([`is_held_back`]).
+//! evaluated with the other ([`is_held_out`]).
 
 pub mod apps;
 mod exchange;
@@ -17,22 +17,22 @@ use std::collections::BinaryHeap;
 
 use manyways_unit::{Random, Span, Time};
 
-use self::apps::{APPS, Activity, App, user};
-use self::exchange::Player;
+use self::apps::{APPS, Activity, AppModel, user};
+use self::exchange::PacketGenerator;
 pub use self::exchange::{Exchange, Path};
 use super::{Direction, Packet};
 
 /// Seeds below this are for development.
-pub const HELD_BACK: u64 = 1_000;
+pub const FIRST_HELD_OUT_SEED: u64 = 1_000;
 
 const DAY: f64 = 86_400.0;
 const HOUR: f64 = 3_600.0;
 /// In seconds.
-const SHORTEST_WAIT: f64 = 0.01;
+const MIN_WAIT: f64 = 0.01;
 
 /// Whether a seed is for evaluation only.
-pub fn is_held_back(seed: u64) -> bool {
-    seed >= HELD_BACK
+pub fn is_held_out(seed: u64) -> bool {
+    seed >= FIRST_HELD_OUT_SEED
 }
 
 /// A generator of a trace; iterates over its packets in order.
@@ -41,22 +41,33 @@ pub struct Workload {
     names: Vec<String>,
     path: Path,
     /// In seconds.
-    lasts: f64,
+    duration: f64,
     sources: Vec<Source>,
     visits: Vec<Visit>,
+    /// The source with the earliest time; `None` if that is after the end of the trace.
+    next_source: Option<usize>,
     sessions: u32,
     /// Generated packets that are not yet returned.
-    coming: BinaryHeap<Reverse<Coming>>,
+    upcoming: BinaryHeap<Reverse<PendingPacket>>,
     count: u64,
 }
 
-/// Time in microseconds, number in order of generation, packet.
-type Coming = (u64, u64, Packet);
+/// A generated packet, ordered by time and then by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct PendingPacket {
+    micros: u64,
+    /// In order of generation.
+    number: u64,
+    session: u32,
+    bytes: u32,
+    app: u16,
+    direction: Direction,
+}
 
 /// A time in which the user uses an application.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
-    begin: f64,
+    start: f64,
     end: f64,
     app: usize,
 }
@@ -68,48 +79,49 @@ struct Source {
     /// Index in the names.
     name: u16,
     /// Application whose visits contain the activity; `None` for the background.
-    visits_of: Option<usize>,
+    foreground_app: Option<usize>,
     /// Factor of all waits.
-    pace: f64,
+    wait_factor: f64,
     random: Random,
     /// Next time in seconds; infinite if there is none.
     next: f64,
 }
 
-/// The trace of one application; the study uses two hours. An application with `is_used_alone` is
-/// in use all the time.
-pub fn alone(app: &App, seed: u64, lasts: Span) -> Workload {
-    let mut workload = Workload::new(seed, lasts);
-    let is_used = app.is_used_alone;
+/// The trace of one application; the study uses two hours. An application with
+/// `is_foreground_alone` is in use all the time.
+pub fn alone(app: &AppModel, seed: u64, duration: Span) -> Workload {
+    let mut workload = Workload::new(seed, duration);
+    let is_used = app.is_foreground_alone;
     workload.add(app, 0, seed, 1.0);
     if is_used {
-        workload.visits.push(Visit { begin: 0.0, end: workload.lasts, app: 0 });
+        workload.visits.push(Visit { start: 0.0, end: workload.duration, app: 0 });
     }
-    workload.begin();
+    workload.init_sources();
     workload
 }
 
 /// The days of a user, from midnight, with a random selection of applications.
-pub fn mixed(seed: u64, lasts: Span) -> Workload {
-    let mut workload = Workload::new(seed, lasts);
-    let mut random = Random::stream(seed, 1);
+pub fn mixed(seed: u64, duration: Span) -> Workload {
+    let mut workload = Workload::new(seed, duration);
+    let mut random = Random::for_purpose(seed, 1);
     let mut weights = [0.0; APPS.len()];
-    for (place, app) in APPS.iter().enumerate() {
-        let pace = user::PACE.from(&mut random);
-        if random.chance(app.installed) {
-            workload.add(app, place, seed, pace);
-            weights[place] = app.weight;
+    for (index, app) in APPS.iter().enumerate() {
+        let pace = user::WAIT_FACTOR.sample(&mut random);
+        if random.chance(app.install_share) {
+            workload.add(app, index, seed, pace);
+            weights[index] = app.usage_weight;
         }
     }
-    workload.visits = visits(&mut random, workload.lasts, &weights);
-    workload.begin();
+    workload.visits = visits(&mut random, workload.duration, &weights);
+    workload.init_sources();
     workload
 }
 
-/// A packet of `bytes` bytes from the device at each multiple of `every`, the first one at time 0.
-pub fn heartbeats(every: Span, bytes: u32, lasts: Span) -> impl Iterator<Item = Packet> {
-    let step = every.as_nanos().max(1);
-    (0..=lasts.as_nanos() / step).zip(0..).map(move |(number, session)| Packet {
+/// A packet of `bytes` bytes from the device at each multiple of `interval`, the first one at time
+/// 0.
+pub fn heartbeats(interval: Span, bytes: u32, duration: Span) -> impl Iterator<Item = Packet> {
+    let step = interval.as_nanos().max(1);
+    (0..=duration.as_nanos() / step).zip(0..).map(move |(number, session)| Packet {
         at: Time::from_nanos(number * step),
         direction: Direction::Up,
         bytes,
@@ -119,22 +131,23 @@ pub fn heartbeats(every: Span, bytes: u32, lasts: Span) -> impl Iterator<Item = 
 }
 
 impl Workload {
-    fn new(seed: u64, lasts: Span) -> Self {
-        let mut random = Random::stream(seed, 0);
+    fn new(seed: u64, duration: Span) -> Self {
+        let mut random = Random::for_purpose(seed, 0);
         let path = Path {
-            round_trip: user::ROUND_TRIP.from(&mut random),
-            down: user::RATE_DOWN.from(&mut random),
-            up: user::RATE_UP.from(&mut random),
+            round_trip: user::ROUND_TRIP.sample(&mut random),
+            down: user::RATE_DOWN.sample(&mut random),
+            up: user::RATE_UP.sample(&mut random),
             loss: user::LOSS,
         };
         Self {
             names: Vec::new(),
             path,
-            lasts: lasts.as_secs_f64(),
+            duration: duration.as_secs_f64(),
             sources: Vec::new(),
             visits: Vec::new(),
+            next_source: None,
             sessions: 0,
-            coming: BinaryHeap::new(),
+            upcoming: BinaryHeap::new(),
             count: 0,
         }
     }
@@ -145,8 +158,8 @@ impl Workload {
         &self.names
     }
 
-    fn add(&mut self, app: &App, place: usize, seed: u64, pace: f64) {
-        let kinds = [(app.background, None, ""), (app.in_use, Some(place), ".use")];
+    fn add(&mut self, app: &AppModel, index: usize, seed: u64, pace: f64) {
+        let kinds = [(app.background, None, ""), (app.foreground, Some(index), ".use")];
         for (activities, visits_of, behind) in kinds {
             let name = self.names.len() as u16;
             if !activities.is_empty() {
@@ -157,9 +170,9 @@ impl Workload {
                 self.sources.push(Source {
                     activity: *activity,
                     name,
-                    visits_of,
-                    pace,
-                    random: Random::stream(seed, stream),
+                    foreground_app: visits_of,
+                    wait_factor: pace,
+                    random: Random::for_purpose(seed, stream),
                     next: 0.0,
                 });
             }
@@ -168,47 +181,56 @@ impl Workload {
 
     /// Sets the first time of every source: in the background at a random part of the first wait,
     /// because the application was active before the trace; in use at once.
-    fn begin(&mut self) {
+    fn init_sources(&mut self) {
         for source in &mut self.sources {
-            if source.visits_of.is_none() {
+            if source.foreground_app.is_none() {
                 let wait = source.wait();
-                source.next = wait * source.random.unit();
+                source.next = wait * source.random.uniform();
             }
-            source.settle(&self.visits);
+            source.move_into_visit(&self.visits);
         }
+        self.next_source = self.earliest_source();
     }
 
-    /// The source with the earliest time, and that time.
-    fn first(&self) -> Option<(usize, f64)> {
+    fn earliest_source(&self) -> Option<usize> {
         let times = self.sources.iter().map(|source| source.next).enumerate();
         let first = times.min_by(|one, other| one.1.total_cmp(&other.1))?;
-        (first.1 < self.lasts).then_some(first)
+        (first.1 < self.duration).then_some(first.0)
     }
 
-    fn play(&mut self, place: usize) {
-        let source = &mut self.sources[place];
-        let exchanges = source.activity.exchanges.from(&mut source.random).round().max(1.0) as u32;
+    fn generate(&mut self, index: usize) {
+        let source = &mut self.sources[index];
+        let exchanges =
+            source.activity.exchange_count.sample(&mut source.random).round().max(1.0) as u32;
         let begin = source.next;
         for _ in 0..exchanges {
-            let varies = user::ROUND_TRIP_VARIES.from(&mut source.random);
+            let varies = user::ROUND_TRIP_FACTOR.sample(&mut source.random);
             let path = Path { round_trip: self.path.round_trip * varies, ..self.path };
             let (session, app) = (self.sessions, source.name);
-            let (coming, count, lasts) = (&mut self.coming, &mut self.count, self.lasts);
+            let (coming, count, duration) = (&mut self.upcoming, &mut self.count, self.duration);
             let emit = |at: f64, direction, bytes| {
-                if at < lasts {
+                if at < duration {
                     let micros = (at * 1e6).round() as u64;
-                    let at = Time::from_nanos(micros * 1_000);
-                    let packet = Packet { at, direction, bytes, app, session };
-                    coming.push(Reverse((micros, *count, packet)));
+                    let number = *count;
+                    coming.push(Reverse(PendingPacket {
+                        micros,
+                        number,
+                        session,
+                        bytes,
+                        app,
+                        direction,
+                    }));
                     *count += 1;
                 }
             };
             let exchange = source.activity.exchange;
-            Player { now: begin, path, random: &mut source.random, emit }.play(&exchange);
+            PacketGenerator { now: begin, path, random: &mut source.random, emit }
+                .generate(&exchange);
             self.sessions = self.sessions.wrapping_add(1);
         }
         source.next += source.wait();
-        source.settle(&self.visits);
+        source.move_into_visit(&self.visits);
+        self.next_source = self.earliest_source();
     }
 }
 
@@ -217,65 +239,67 @@ impl Iterator for Workload {
 
     fn next(&mut self) -> Option<Packet> {
         // An exchange does not generate packets before its own start.
-        while let Some((place, at)) = self.first() {
-            let is_earlier = |coming: &Reverse<Coming>| coming.0.0 as f64 <= at * 1e6;
-            if self.coming.peek().is_some_and(is_earlier) {
+        while let Some(index) = self.next_source {
+            let start = self.sources[index].next * 1e6;
+            if self.upcoming.peek().is_some_and(|Reverse(first)| first.micros as f64 <= start) {
                 break;
             }
-            self.play(place);
+            self.generate(index);
         }
-        self.coming.pop().map(|Reverse((_, _, packet))| packet)
+        let Reverse(PendingPacket { micros, session, bytes, app, direction, .. }) =
+            self.upcoming.pop()?;
+        Some(Packet { at: Time::from_nanos(micros * 1_000), direction, bytes, app, session })
     }
 }
 
 impl Source {
     fn wait(&mut self) -> f64 {
-        let wait = self.activity.every.from(&mut self.random) * self.pace;
-        let rhythm = if self.activity.has_rhythm { rhythm(self.next) } else { 1.0 };
-        (wait / rhythm).max(SHORTEST_WAIT)
+        let wait = self.activity.interval.sample(&mut self.random) * self.wait_factor;
+        let rhythm = if self.activity.is_diurnal { daily_activity(self.next) } else { 1.0 };
+        (wait / rhythm).max(MIN_WAIT)
     }
 
     /// Moves the next time into a visit, if required.
-    fn settle(&mut self, visits: &[Visit]) {
-        let Some(app) = self.visits_of else { return };
+    fn move_into_visit(&mut self, visits: &[Visit]) {
+        let Some(app) = self.foreground_app else { return };
         let visit = visits.iter().find(|visit| visit.app == app && visit.end > self.next);
-        self.next = visit.map_or(f64::INFINITY, |visit| self.next.max(visit.begin));
+        self.next = visit.map_or(f64::INFINITY, |visit| self.next.max(visit.start));
     }
 }
 
 /// Relative activity at a time of day, for a trace that starts at midnight.
-fn rhythm(at: f64) -> f64 {
-    user::RHYTHM[((at % DAY) / HOUR) as usize % user::RHYTHM.len()]
+fn daily_activity(at: f64) -> f64 {
+    user::DAILY_ACTIVITY[((at % DAY) / HOUR) as usize % user::DAILY_ACTIVITY.len()]
 }
 
 /// Visits of a user to applications, which do not overlap.
-fn visits(random: &mut Random, lasts: f64, weights: &[f64]) -> Vec<Visit> {
-    let wait = DAY / user::VISITS.from(random);
+fn visits(random: &mut Random, duration: f64, weights: &[f64]) -> Vec<Visit> {
+    let wait = DAY / user::VISITS_PER_DAY.sample(random);
     let mut visits = Vec::new();
     let mut now = 0.0;
     loop {
-        let waits = -wait * f64::ln(1.0 - random.unit()) / rhythm(now);
+        let waits = -wait * f64::ln(1.0 - random.uniform()) / daily_activity(now);
         now += waits.min(HOUR);
-        if now >= lasts {
+        if now >= duration {
             return visits;
         }
         // After an hour the rhythm has changed, and a memoryless wait can be drawn again.
         if waits > HOUR {
             continue;
         }
-        let app = pick(random, weights);
-        let end = now + user::VISIT.from(random);
-        visits.push(Visit { begin: now, end, app });
+        let app = weighted_index(random, weights);
+        let end = now + user::VISIT_DURATION.sample(random);
+        visits.push(Visit { start: now, end, app });
         now = end;
     }
 }
 
 /// Draws an index by weight.
-fn pick(random: &mut Random, weights: &[f64]) -> usize {
-    let mut left = random.unit() * weights.iter().sum::<f64>();
+fn weighted_index(random: &mut Random, weights: &[f64]) -> usize {
+    let mut remaining = random.uniform() * weights.iter().sum::<f64>();
     let picked = weights.iter().position(|weight| {
-        left -= weight;
-        left < 0.0
+        remaining -= weight;
+        remaining < 0.0
     });
     picked.unwrap_or(0)
 }

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 
 use manyways_proto::bond::session::ClientLimits;
 use manyways_unit::Rate;
-use manyways_unit::human::counted;
+use manyways_unit::human::{InvalidValue, count_with_noun};
 
-use super::key::PublicKey;
+use super::key::{KeyError, PublicKey};
 
 /// A client that is allowed to use the gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,12 +23,40 @@ pub struct AuthorizedClient {
 }
 
 /// An invalid line of an allow file.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{path}:{line}: {reason}")]
 pub struct AllowError {
     path: String,
     line: usize,
-    reason: String,
+    reason: AllowReason,
+}
+
+/// Why a line of an allow file is invalid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllowReason {
+    #[error(transparent)]
+    Key(KeyError),
+    #[error("a name for the key is missing: KEY NAME [LIMIT=VALUE …]")]
+    NoName,
+    #[error("a name for the key is needed before {0:?}")]
+    LimitBeforeName(String),
+    #[error(
+        "{0:?} is not a limit: the limits are sessions=N, streams=N, flows=N and rate=N, as in \
+         rate=20mbit"
+    )]
+    UnknownLimit(String),
+    /// The same limit or the same key twice.
+    #[error("{0} occurs twice")]
+    Twice(String),
+    #[error("{0} would block all traffic: use a limit above 0, or remove it")]
+    Zero(String),
+    #[error("{0:?} is not a number")]
+    Number(String),
+    #[error(transparent)]
+    Rate(InvalidValue),
+    #[error("the name {name} is already used in line {line}")]
+    NameTaken { line: usize, name: String },
 }
 
 /// The authorized clients of a gateway, by key.
@@ -48,14 +76,13 @@ impl AuthorizedClients {
             if line.is_empty() {
                 continue;
             }
-            let wrong = |reason: String| AllowError { path: path.to_owned(), line: number, reason };
+            let wrong = |reason| AllowError { path: path.to_owned(), line: number, reason };
             let (key, client) = entry(line).map_err(wrong)?;
             if clients.contains_key(&key) {
-                return Err(wrong(format!("the key {key} is there twice")));
+                return Err(wrong(AllowReason::Twice(format!("the key {key}"))));
             }
             if let Some(before) = names.insert(client.name.clone(), number) {
-                let name = &client.name;
-                return Err(wrong(format!("line {before} has the name {name} already")));
+                return Err(wrong(AllowReason::NameTaken { line: before, name: client.name }));
             }
             clients.insert(key, client);
         }
@@ -76,45 +103,40 @@ impl AuthorizedClients {
     }
 }
 
-fn entry(line: &str) -> Result<(PublicKey, AuthorizedClient), String> {
+fn entry(line: &str) -> Result<(PublicKey, AuthorizedClient), AllowReason> {
     let mut words = line.split_whitespace();
-    let key: PublicKey =
-        words.next().unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
-    let name = words.next().ok_or("a name for the key is missing: KEY NAME [LIMIT=VALUE …]")?;
+    let key: PublicKey = words.next().unwrap_or_default().parse().map_err(AllowReason::Key)?;
+    let name = words.next().ok_or(AllowReason::NoName)?;
     if name.contains('=') {
-        return Err(format!("a name for the key is needed before {name:?}"));
+        return Err(AllowReason::LimitBeforeName(name.to_owned()));
     }
     let mut limits = ClientLimits::default();
     let mut given = Vec::new();
     for word in words {
-        let wrong = || {
-            format!(
-                "{word:?} is not a limit: there are sessions=N, streams=N, flows=N and rate=N as in \
-                 rate=20mbit"
-            )
-        };
-        let (what, value) = word.split_once('=').ok_or_else(wrong)?;
+        let unknown = || AllowReason::UnknownLimit(word.to_owned());
+        let zero = || AllowReason::Zero(word.to_owned());
+        let (what, value) = word.split_once('=').ok_or_else(unknown)?;
         if given.contains(&what) {
-            return Err(format!("{what} is there twice"));
+            return Err(AllowReason::Twice(what.to_owned()));
         }
         given.push(what);
         let number = || match value.parse() {
-            Ok(0) => Err(format!("{word} lets nothing pass: leave it out")),
+            Ok(0) => Err(zero()),
             Ok(number) => Ok(number),
-            Err(_) => Err(format!("{value:?} is not a number")),
+            Err(_) => Err(AllowReason::Number(value.to_owned())),
         };
         match what {
             "sessions" => limits.sessions = number()?,
             "streams" => limits.streams = number()?,
             "flows" => limits.flows = number()?,
             "rate" => {
-                let rate: Rate = value.parse().map_err(|error| format!("{error}"))?;
+                let rate: Rate = value.parse().map_err(AllowReason::Rate)?;
                 if rate.is_zero() {
-                    return Err(format!("{word} lets nothing pass: leave it out"));
+                    return Err(zero());
                 }
                 limits.rate = Some(rate);
             }
-            _ => return Err(wrong()),
+            _ => return Err(unknown()),
         }
     }
     Ok((key, AuthorizedClient { name: name.to_owned(), limits }))
@@ -160,7 +182,7 @@ impl AllowFileError {
     pub fn hint(&self) -> String {
         match self {
             Self::Read(path, why) if why.kind() == ErrorKind::PermissionDenied => format!(
-                "the gateway's user, which is that of --user, must be able to read {} and to enter \
+                "the user of the gateway (--user) must have permission to read {} and to enter \
                  its folder",
                 path.display()
             ),
@@ -186,7 +208,7 @@ impl AllowFile {
         match read_unless(&self.0.path, Some(state.stamp)) {
             Ok(None) => state.last_error = None,
             Ok(Some((clients, stamp))) => {
-                let keys = counted(clients.len(), "key");
+                let keys = count_with_noun(clients.len(), "key");
                 tracing::info!("{}: {keys}", self.0.path.display());
                 *state = State { clients: Arc::new(clients), stamp, last_error: None };
             }
@@ -250,13 +272,13 @@ mod tests {
             (KEY.to_owned(), "allow:1: a name"),
             (format!("{KEY} streams=1"), "allow:1: a name"),
             (format!("\n{KEY} a b"), "allow:2: \"b\" is not a limit"),
-            (format!("{KEY} a streams=0"), "allow:1: streams=0 lets nothing pass"),
+            (format!("{KEY} a streams=0"), "allow:1: streams=0 would block all traffic"),
             (format!("{KEY} a streams=x"), "allow:1: \"x\" is not a number"),
             (format!("{KEY} a rate=fast"), "allow:1: `fast` is not a rate"),
-            (format!("{KEY} a rate=0mbit"), "allow:1: rate=0mbit lets nothing pass"),
+            (format!("{KEY} a rate=0mbit"), "allow:1: rate=0mbit would block all traffic"),
             (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
-            (format!("{KEY} a\n{OTHER} a"), "allow:2: line 1 has the name a already"),
-            (format!("{KEY} a flows=1 streams=2 flows=1"), "allow:1: flows is there twice"),
+            (format!("{KEY} a\n{OTHER} a"), "allow:2: the name a is already used in line 1"),
+            (format!("{KEY} a flows=1 streams=2 flows=1"), "allow:1: flows occurs twice"),
         ] {
             let error = AuthorizedClients::parse(&text, "allow").unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");

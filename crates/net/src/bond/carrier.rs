@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::bond::carrier::{INITIAL_RTT, MAX_UNSENT, UnsentLimit};
 use manyways_proto::bond::dial::CarrierTransport;
 use manyways_proto::bond::path::TransportStats;
-use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
+use manyways_proto::mux::{DecodeError, Message, Payload, TransportInfo};
 use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
 use manyways_unit::{Rate, Size, Span};
 use rustls::Connection;
@@ -24,7 +24,7 @@ use super::quic::QuicCarrier;
 const READ_CHUNK: usize = 256 << 10;
 /// Payloads below this size are copied out of the read buffer. A reference to a few bytes would
 /// keep the whole buffer in memory.
-const COPY_BELOW: usize = 8 << 10;
+const COPY_THRESHOLD: usize = 8 << 10;
 /// Bytes of applications, as the payload of a message.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk(pub(super) Bytes);
@@ -115,40 +115,40 @@ impl TcpCarrier {
     }
 
     /// Returns the kernel's state of the connection; `None` if the kernel does not report it.
-    pub(super) fn condition(&mut self) -> Option<Condition> {
+    pub(super) fn transport_info(&mut self) -> Option<TransportInfo> {
         let state = tcp_state(self.stream.as_fd()).ok()?;
         let rtt = state.rtt.unwrap_or(INITIAL_RTT);
         let bytes = |packets: u32| Size::from_bytes(u64::from(packets) * state.mss.as_bytes());
         let window = bytes(state.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent = state.unsent.as_bytes();
-        let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
+        let unsent = state.unsent + Size::from_bytes(self.unflushed_bytes() as u64);
         // The socket becomes writable when the unsent bytes are below half of this limit.
         if let Some(bytes) = self.limit.observe(rate) {
             self.set_lowat(bytes);
         }
-        Some(Condition {
+        Some(TransportInfo {
             rtt,
-            least_rtt: state.min_rtt.unwrap_or(rtt),
+            min_rtt: state.min_rtt.unwrap_or(rtt),
             rtt_var: state.rtt_var.unwrap_or_default(),
-            window,
+            congestion_window: window,
             slow_start: state.cwnd < state.ssthresh,
             in_flight: Some(bytes(state.unacked.saturating_sub(state.sacked))),
             unsent,
             rate,
             acknowledged: state.bytes_acked.as_bytes(),
-            departed: state.bytes_sent.as_bytes(),
-            datagram: None,
+            sent: state.bytes_sent.as_bytes(),
+            max_datagram: None,
         })
     }
 
     /// Returns the bytes that can be queued before the next flush.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn writable_bytes(&self) -> usize {
         usize::try_from(self.lowat.saturating_sub(self.unsent)).unwrap_or(usize::MAX)
     }
 
     /// Returns an estimate of the encrypted bytes that are not in the kernel.
-    fn waiting(&self) -> usize {
+    fn unflushed_bytes(&self) -> usize {
         // The library reports only whether there are any; one full record is assumed.
         if self.tls.wants_write() { 16 << 10 } else { 0 }
     }
@@ -271,7 +271,7 @@ impl Decoder {
         while let Some((message, length)) = Message::decode(&self.0)? {
             let size = message.payload().map_or(0, |data| data.len());
             // The payload is always the end of a message.
-            if size >= COPY_BELOW {
+            if size >= COPY_THRESHOLD {
                 let message = message.map(|_| ());
                 let mut whole = self.0.split_to(length);
                 whole.advance(length - size);
@@ -312,18 +312,18 @@ impl CarrierIo {
     }
 
     /// Returns the transport's state for the scheduler; `None` if the kernel does not report it.
-    pub(super) fn condition(&mut self) -> Option<Condition> {
+    pub(super) fn transport_info(&mut self) -> Option<TransportInfo> {
         match self {
-            Self::Tcp(io) => io.condition(),
-            Self::Quic(io) => Some(io.condition()),
+            Self::Tcp(io) => io.transport_info(),
+            Self::Quic(io) => Some(io.transport_info()),
         }
     }
 
     /// Returns the bytes that can be queued before the next flush.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn writable_bytes(&self) -> usize {
         match self {
-            Self::Tcp(io) => io.room(),
-            Self::Quic(io) => io.room(),
+            Self::Tcp(io) => io.writable_bytes(),
+            Self::Quic(io) => io.writable_bytes(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, pending, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use bytes::Bytes;
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::dial::{self, CarrierTransport, Dialer, Event as DialEvent, Output};
 use manyways_proto::bond::dial::{Failure, Loss, TransportChoice};
-use manyways_proto::bond::happy_eyeballs;
 use manyways_proto::bond::interception::AddressFamilies;
 use manyways_proto::bond::path::PathState;
+use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamId};
-use manyways_proto::mux::{Target, VERSION};
+use manyways_proto::mux::{Destination, VERSION};
 use manyways_proto::sched::PathId;
 use manyways_sys::clock::Clock;
 use manyways_unit::Span;
@@ -34,11 +34,9 @@ use super::flow_counters::StreamTotals;
 use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
-use super::race::{self, RaceError};
 use super::session::{SessionEvent, SessionHandle};
 use super::{timer, tls};
-use crate::fetch::PathSpec;
-use crate::fetch::dial::{socket, udp_socket};
+use crate::path::{PathSpec, RaceError, race, socket, udp_socket};
 
 /// Name in the handshakes, without meaning: the client authenticates the gateway by its key.
 const SERVER_NAME: &str = "gateway.invalid";
@@ -168,7 +166,7 @@ struct Inner {
     families: watch::Sender<Option<AddressFamilies>>,
     paths: RefCell<Vec<Path>>,
     /// Receivers of the datagrams of each flow.
-    flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
+    flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Destination, Bytes)>>>,
     next_flow: Cell<u32>,
     events: mpsc::UnboundedSender<ClientEvent>,
     traffic_events: RefCell<Option<mpsc::UnboundedSender<TrafficEvent>>>,
@@ -289,7 +287,7 @@ impl Client {
     pub fn carry(
         &self,
         socket: TcpStream,
-        target: Target,
+        target: Destination,
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
@@ -298,7 +296,7 @@ impl Client {
     }
 
     /// Opens a flow of datagrams. Returns its number and the receiver of its replies.
-    pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
+    pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Destination, Bytes)>) {
         let number = self.0.next_flow.get();
         self.0.next_flow.set(number.wrapping_add(1));
         self.wake_paths();
@@ -308,7 +306,7 @@ impl Client {
     }
 
     /// Sends a datagram of a flow.
-    pub fn send(&self, flow: FlowId, label: u8, to: Target, data: Bytes) {
+    pub fn send(&self, flow: FlowId, label: u8, to: Destination, data: Bytes) {
         self.wake_paths();
         self.0.handle.handle(Input::Datagram { flow, label, peer: to, data: Chunk(data) });
     }
@@ -345,7 +343,7 @@ impl Client {
     pub(super) fn flow_receiver(
         &self,
         flow: FlowId,
-    ) -> Option<mpsc::UnboundedSender<(Target, Bytes)>> {
+    ) -> Option<mpsc::UnboundedSender<(Destination, Bytes)>> {
         self.0.flows.borrow().get(&flow).cloned()
     }
 
@@ -508,7 +506,7 @@ impl Client {
         let found = match tokio::net::lookup_host(name).await {
             Ok(found) => found.collect(),
             Err(error) => {
-                tracing::debug!("the gateway {name} is not found: {error}");
+                tracing::debug!("the gateway {name} cannot be resolved: {error}");
                 Vec::new()
             }
         };
@@ -548,7 +546,7 @@ impl Client {
         self.0.families.send_replace(Some(families));
         let handle = &self.0.handle;
         let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
-        handle.handle(Input::Allowance { credit, stream_credit });
+        handle.handle(Input::InitialCredit { credit, stream_credit });
         let carrier: CarrierId = handle.attach(id, io, early);
         self.set_attempt(id, None);
         self.dialer(dial::Input::Connected(id, carrier));
@@ -556,14 +554,8 @@ impl Client {
     }
 
     async fn connect_tcp(&self, spec: &PathSpec) -> Result<CarrierIo, HandshakeError> {
-        let config = happy_eyeballs::Config {
-            delay: Some(happy_eyeballs::CONNECTION_ATTEMPT_DELAY),
-            ..happy_eyeballs::Config::default()
-        };
-        let stream = self.race(spec, config, |own, spec, server| async move {
-            own.connect_tcp_at(&spec, server).await
-        });
-        let stream = stream.await?;
+        let config = happy_eyeballs::Config::default();
+        let stream = self.race(spec, config, |server| self.connect_tcp_at(spec, server)).await?;
         // A NAT may remove the mapping of an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
             let config = carrier::Config::default();
@@ -583,25 +575,19 @@ impl Client {
     }
 
     async fn connect_quic(&self, spec: &PathSpec) -> Result<CarrierIo, HandshakeError> {
-        let config = happy_eyeballs::Config {
-            attempt_timeout: Some(self.0.config.quic_address_timeout),
-            ..happy_eyeballs::Config::default()
-        };
-        self.race(spec, config, |own, spec, server| async move {
-            own.connect_quic_at(&spec, server).await
-        })
-        .await
+        let config = happy_eyeballs::Config::sequential(self.0.config.quic_address_timeout);
+        self.race(spec, config, |server| self.connect_quic_at(spec, server)).await
     }
 
     /// Connects to one of the gateway's addresses that has a family of the path.
-    async fn race<T: 'static, F>(
+    async fn race<T, F>(
         &self,
         spec: &PathSpec,
         config: happy_eyeballs::Config,
-        connect: impl Fn(Self, PathSpec, SocketAddr) -> F,
+        connect: impl Fn(SocketAddr) -> F,
     ) -> Result<T, HandshakeError>
     where
-        F: Future<Output = Result<T, HandshakeError>> + 'static,
+        F: Future<Output = Result<T, HandshakeError>>,
     {
         if !spec.has_carrier() {
             return Err(HandshakeError::LinkDown);
@@ -611,9 +597,9 @@ impl Client {
         if servers.is_empty() {
             return Err(HandshakeError::NoAddress);
         }
-        let attempt = |server| connect(self.clone(), spec.clone(), server);
-        let raced = race::connect(servers, config, attempt, HandshakeError::is_permanent);
-        raced.await.map_err(|error| match error {
+        let is_final = HandshakeError::is_permanent;
+        let raced = race(config, ready(Ok(servers)), pending(), connect, is_final).await;
+        raced.map(|(connection, _)| connection).map_err(|error| match error {
             RaceError::Failed(Some(error)) => error,
             RaceError::Failed(None) | RaceError::TimedOut => HandshakeError::Timeout,
         })

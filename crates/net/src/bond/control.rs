@@ -53,7 +53,10 @@ pub enum ControlResponse {
     /// The treatment of a destination.
     Why(Box<WhyReport>),
     /// The requesting program owns the delay gate.
-    DelayGranted,
+    DelayGranted {
+        /// Those of the program's rules whose connections bypass the bond; they are delayed, too.
+        direct_rules: Vec<String>,
+    },
     /// The request is refused.
     Refused {
         /// The reason, as one sentence.
@@ -109,7 +112,7 @@ pub struct ControlServer {
     socket: PathBuf,
     task: AbortHandle,
     /// Locked for the life of the process. The kernel releases the lock after a crash, too.
-    _life: File,
+    _lock: File,
 }
 
 impl BondRole {
@@ -179,7 +182,7 @@ impl ControlServer {
                 }
             }
         });
-        Ok(Self { socket, task: task.abort_handle(), _life: life })
+        Ok(Self { socket, task: task.abort_handle(), _lock: life })
     }
 }
 
@@ -207,7 +210,7 @@ fn bind_socket_as(user: &str, socket: &Path) -> io::Result<(PathBuf, UnixListene
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     // The folder may belong to the user of an earlier run, and root without CAP_DAC_OVERRIDE
     // cannot write to it.
-    privilege::take_back(&folder)?;
+    privilege::take_ownership(&folder)?;
     let own = handed_over_socket(socket);
     let listener = bind_socket(&own)?;
     if let Err(error) = privilege::give_to(user, &folder) {
@@ -336,7 +339,10 @@ where
     };
     let (response, grant) = match reply {
         ControlReply::Respond(response) => (response, None),
-        ControlReply::KeepOpen(grant) => (ControlResponse::DelayGranted, Some(grant)),
+        ControlReply::KeepOpen(grant) => {
+            let direct_rules = grant.direct_rules.clone();
+            (ControlResponse::DelayGranted { direct_rules }, Some(grant))
+        }
     };
     let mut text = serde_json::to_vec(&response)?;
     text.push(b'\n');

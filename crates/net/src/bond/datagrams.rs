@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use manyways_proto::bond::idle::{FLOW_IDLE_TIMEOUT, IdleTable};
 use manyways_proto::bond::routing::Routing;
-use manyways_proto::mux::{FlowId, Target};
-use manyways_sys::socket::transparent::{recv_with_original, transparent_udp_from};
+use manyways_proto::mux::{Destination, FlowId};
+use manyways_sys::socket::transparent::{recv_with_destination, transparent_udp_from};
 use manyways_wire::quic::Initials;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::enforcer::{PolicyEnforcer, TrackedFlow};
-use super::gateway::target;
+use super::gateway::to_destination;
 use super::socks;
 
 /// Maximum size of a datagram, in bytes.
@@ -45,7 +45,7 @@ struct ApplicationSocket {
     from: SocketAddr,
     /// Destination address that the application uses; `None` if it is the final destination.
     via: Option<SocketAddr>,
-    destinations: RefCell<HashMap<Target, DestinationState>>,
+    destinations: RefCell<HashMap<Destination, DestinationState>>,
     /// Sockets for direct traffic: IPv4, IPv6.
     direct_sockets: RefCell<[Option<DirectSocket>; 2]>,
 }
@@ -53,7 +53,7 @@ struct ApplicationSocket {
 /// A socket for direct traffic, and the task that reads it.
 type DirectSocket = (Rc<UdpSocket>, AbortHandle);
 /// Replies to an application, with their sources.
-type ReplyReceiver = mpsc::UnboundedReceiver<(Target, Bytes)>;
+type ReplyReceiver = mpsc::UnboundedReceiver<(Destination, Bytes)>;
 
 struct DestinationState {
     flow: Rc<TrackedFlow>,
@@ -77,7 +77,7 @@ impl ApplicationSocket {
     }
 
     /// Handles a datagram of the application.
-    fn send(self: &Rc<Self>, to: Target, data: &[u8]) {
+    fn send(self: &Rc<Self>, to: Destination, data: &[u8]) {
         let mut destinations = self.destinations.borrow_mut();
         let is_full = destinations.len() >= MAX_DESTINATIONS && !destinations.contains_key(&to);
         let forgotten = if is_full { std::mem::take(&mut *destinations) } else { HashMap::new() };
@@ -105,10 +105,10 @@ impl ApplicationSocket {
     }
 
     /// Adds a new destination of the application, and starts its decision.
-    fn add_destination(self: &Rc<Self>, to: &Target) -> DestinationState {
+    fn add_destination(self: &Rc<Self>, to: &Destination) -> DestinationState {
         let via = self.via.or(match to {
-            Target::Address(address, port) => Some(SocketAddr::new(*address, *port)),
-            Target::Name(..) => None,
+            Destination::Address(address, port) => Some(SocketAddr::new(*address, *port)),
+            Destination::Name(..) => None,
         });
         let via = via.unwrap_or(self.from);
         let flow = self.enforcer.new_datagram_flow(self.flow, self.from, via, to);
@@ -128,7 +128,7 @@ impl ApplicationSocket {
         DestinationState { flow, initials: Some(Initials::new()), pending: Some(Vec::new()) }
     }
 
-    fn forward(self: &Rc<Self>, flow: &Rc<TrackedFlow>, to: Target, data: Bytes) {
+    fn forward(self: &Rc<Self>, flow: &Rc<TrackedFlow>, to: Destination, data: Bytes) {
         self.enforcer.count_datagram(flow, data.len(), 0);
         match self.enforcer.routing(flow) {
             Routing::Bond(label) => self.enforcer.client().send(self.flow, label, to, data),
@@ -145,10 +145,10 @@ impl ApplicationSocket {
     }
 
     /// Sends a datagram directly, outside the bond.
-    async fn send_direct(&self, to: &Target, data: &[u8]) -> io::Result<()> {
+    async fn send_direct(&self, to: &Destination, data: &[u8]) -> io::Result<()> {
         let to = match to {
-            Target::Address(address, port) => SocketAddr::new(*address, *port),
-            Target::Name(name, port) => tokio::net::lookup_host((name.as_str(), *port))
+            Destination::Address(address, port) => SocketAddr::new(*address, *port),
+            Destination::Name(name, port) => tokio::net::lookup_host((name.as_str(), *port))
                 .await?
                 .next()
                 .ok_or(io::ErrorKind::NotFound)?,
@@ -180,7 +180,7 @@ impl ApplicationSocket {
             while !receiver.is_closed() {
                 if let Ok((length, from)) = reader.recv_from(&mut buffer).await {
                     let data = Bytes::copy_from_slice(&buffer[..length]);
-                    let _ = receiver.send((target(from), data));
+                    let _ = receiver.send((to_destination(from), data));
                 }
             }
         });
@@ -189,7 +189,7 @@ impl ApplicationSocket {
     }
 
     /// Returns whether to deliver a reply to the application.
-    fn accept_reply(&self, from: &Target, data: &[u8]) -> bool {
+    fn accept_reply(&self, from: &Destination, data: &[u8]) -> bool {
         if is_dns(from) {
             self.enforcer.on_dns_response(self.flow, data);
         }
@@ -209,8 +209,8 @@ impl ApplicationSocket {
     }
 }
 
-fn is_dns(target: &Target) -> bool {
-    let (Target::Address(_, port) | Target::Name(_, port)) = target;
+fn is_dns(target: &Destination) -> bool {
+    let (Destination::Address(_, port) | Destination::Name(_, port)) = target;
     *port == DNS_PORT
 }
 
@@ -290,7 +290,7 @@ pub(super) async fn serve_transparent(
                     return;
                 }
                 let received = socket.try_io(Interest::READABLE, || {
-                    recv_with_original(socket.as_fd(), &mut buffer)
+                    recv_with_destination(socket.as_fd(), &mut buffer)
                 });
                 let Ok(received) = received else { continue };
                 let (from, to) = (received.source, received.destination);
@@ -306,7 +306,7 @@ pub(super) async fn serve_transparent(
                         outgoing
                     }
                 };
-                outgoing.send(target(to), &buffer[..received.length]);
+                outgoing.send(to_destination(to), &buffer[..received.length]);
             }
         }
         for (_, outgoing) in known.expire(clock.now()) {
@@ -326,7 +326,7 @@ async fn run_replies(
         if !outgoing.accept_reply(&from, &data) {
             continue;
         }
-        let Target::Address(address, port) = from else { continue };
+        let Destination::Address(address, port) = from else { continue };
         let from = SocketAddr::new(address, port);
         if sockets.len() > MAX_REPLY_SOCKETS {
             sockets.clear();
@@ -366,7 +366,7 @@ fn log_reply_failure(from: SocketAddr, error: &io::Error) {
 fn hint(from: SocketAddr, kind: io::ErrorKind) -> &'static str {
     let is_denied = kind == io::ErrorKind::PermissionDenied;
     match is_denied && from.port() < FIRST_UNPRIVILEGED_PORT {
-        true => "; ports below 1024 need CAP_NET_BIND_SERVICE: has a unit taken it away?",
+        true => "; replies from ports below 1024 need CAP_NET_BIND_SERVICE: check the systemd unit",
         false => "",
     }
 }

@@ -94,6 +94,8 @@ pub struct DelayGrant {
     owner: OwnerId,
     events: mpsc::Receiver<GateEvent>,
     revoked: Rc<Notify>,
+    /// Those of the owner's rules whose connections bypass the bond.
+    pub(super) direct_rules: Vec<String>,
 }
 
 /// A delayed connection.
@@ -125,7 +127,8 @@ impl Gate {
         let revoked = Rc::new(Notify::new());
         let owner = Owner { id, events: sender, revoked: Rc::clone(&revoked) };
         self.0.owner.replace(Some(owner));
-        Ok(DelayGrant { gate: self.clone(), owner: id, events, revoked })
+        let direct_rules = Vec::new();
+        Ok(DelayGrant { gate: self.clone(), owner: id, events, revoked, direct_rules })
     }
 
     pub(super) fn is_owned(&self) -> bool {
@@ -176,7 +179,7 @@ impl Gate {
                 Some(Output::Revoke(id, reason)) => {
                     if reason != LossReason::RuleGone {
                         tracing::warn!(
-                            "the program that delays connections loses the delay gate, since \
+                            "a program (such as `radio control`) may no longer delay connections, because \
                              {reason}: delayed connections are released"
                         );
                     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::path::{self, PathMonitor, PathSnapshot, PathState};
 use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, FlowTable, Output, Routing};
-use manyways_proto::mux::{Counters, FlowId, Input, StreamId, Target};
+use manyways_proto::mux::{Counters, Destination, FlowId, Input, StreamId};
 use manyways_proto::policy::{Decision, Policy, Protocol};
-use manyways_proto::sched::{PathId, Treatment};
+use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::process;
 use manyways_unit::Time;
 use manyways_wire::dns::{self, Names};
@@ -135,7 +135,10 @@ impl PolicyEnforcer {
     ) -> Result<DelayGrant, manyways_proto::bond::delay_gate::DelayError> {
         let table = self.0.table.borrow();
         let rules: Vec<String> = table.policy().rules().map(str::to_owned).collect();
-        self.0.gate.acquire(request, &rules)
+        let mut grant = self.0.gate.acquire(request, &rules)?;
+        let direct = table.policy().direct_rules().map(str::to_owned);
+        grant.direct_rules = direct.filter(|rule| request.rules.contains(rule)).collect();
+        Ok(grant)
     }
 
     /// Saves the data usage after the end of the client, and lets the journal's reader receive the
@@ -166,8 +169,8 @@ impl PolicyEnforcer {
         self.0.client.handle().with(|session| session.mux.counters())
     }
 
-    pub(super) fn treatment(&self, label: u8) -> Option<Treatment> {
-        self.0.table.borrow().treatment(label)
+    pub(super) fn stream_policy(&self, label: u8) -> Option<StreamPolicy> {
+        self.0.table.borrow().stream_policy(label)
     }
 
     pub(super) fn now(&self) -> Time {
@@ -179,9 +182,9 @@ impl PolicyEnforcer {
     }
 
     /// Whether more of a connection's first bytes may show the server's name.
-    pub(super) fn needs_more_bytes(&self, to: &Target, first: &[u8]) -> bool {
-        matches!(to, Target::Address(..))
-            && self.0.table.borrow().policy().asks_for_domain()
+    pub(super) fn needs_more_bytes(&self, to: &Destination, first: &[u8]) -> bool {
+        matches!(to, Destination::Address(..))
+            && self.0.table.borrow().policy().needs_domain()
             && matches!(server_name_in(first), Peek::More(_))
     }
 
@@ -191,7 +194,7 @@ impl PolicyEnforcer {
         &self,
         from: SocketAddr,
         via: SocketAddr,
-        to: &Target,
+        to: &Destination,
         first: &[u8],
     ) -> Rc<TrackedFlow> {
         let flow = self.new_flow(Protocol::Tcp, (from, via), to);
@@ -245,7 +248,7 @@ impl PolicyEnforcer {
 
     /// Records that a connection has become a stream.
     pub(super) fn on_stream_opened(&self, flow: Rc<TrackedFlow>, stream: StreamId, number: u64) {
-        self.0.table.borrow_mut().carry(flow.id, Carriage::Stream(stream, number));
+        self.0.table.borrow_mut().set_carriage(flow.id, Carriage::Stream(stream, number));
         self.apply();
         self.record(flow.id, |flow| journal::open_event(number, flow));
         self.0.streams.borrow_mut().insert(number, flow);
@@ -263,10 +266,10 @@ impl PolicyEnforcer {
         flow: FlowId,
         from: SocketAddr,
         via: SocketAddr,
-        to: &Target,
+        to: &Destination,
     ) -> Rc<TrackedFlow> {
         let tracked = self.new_flow(Protocol::Udp, (from, via), to);
-        self.0.table.borrow_mut().carry(tracked.id, Carriage::Datagrams(flow));
+        self.0.table.borrow_mut().set_carriage(tracked.id, Carriage::Datagrams(flow));
         tracked
     }
 
@@ -303,7 +306,7 @@ impl PolicyEnforcer {
 
     /// Whether the policy has a rule about the owner of a flow: its process, user or control group.
     fn needs_process_lookup(&self) -> bool {
-        self.0.table.borrow().policy().asks_whose()
+        self.0.table.borrow().policy().needs_process()
     }
 
     /// Counts a datagram's payload bytes in one direction.
@@ -315,7 +318,7 @@ impl PolicyEnforcer {
 
     /// Records a DNS query, so that its response can name addresses.
     pub(super) fn on_dns_query(&self, flow: FlowId, data: &[u8]) {
-        if let Some(query) = dns::question(data) {
+        if let Some(query) = dns::query(data) {
             let mut queries = self.0.dns_queries.borrow_mut();
             queries.push_back((flow, query.id, query.name));
             if queries.len() > MAX_DNS_QUERIES {
@@ -362,7 +365,7 @@ impl PolicyEnforcer {
         &self,
         protocol: Protocol,
         socket: (SocketAddr, SocketAddr),
-        to: &Target,
+        to: &Destination,
     ) -> Rc<TrackedFlow> {
         let facts = new_facts(protocol, to.clone());
         let id = self.0.table.borrow_mut().begin(self.now(), facts, socket);
@@ -370,7 +373,7 @@ impl PolicyEnforcer {
     }
 
     fn learn_domain(&self, flow: &TrackedFlow, name: &HostName) {
-        self.0.table.borrow_mut().learn(flow.id, |facts| {
+        self.0.table.borrow_mut().update_facts(flow.id, |facts| {
             facts.domain.get_or_insert_with(|| name.as_str().to_owned());
         });
     }
@@ -379,8 +382,8 @@ impl PolicyEnforcer {
     fn find_name(&self, flow: &TrackedFlow) {
         let address = match self.0.table.borrow().get(flow.id).map(|flow| &flow.facts) {
             Some(facts) if facts.domain.is_none() => match facts.destination {
-                Target::Address(address, _) => address,
-                Target::Name(..) => return,
+                Destination::Address(address, _) => address,
+                Destination::Name(..) => return,
             },
             _ => return,
         };
@@ -404,7 +407,7 @@ impl PolicyEnforcer {
         };
         if let Some(owner) = self.0.processes.find(local, remote, protocol).await {
             let user = self.0.processes.user_name(owner.uid);
-            self.0.table.borrow_mut().learn(id, |facts| set_owner(facts, owner, user));
+            self.0.table.borrow_mut().update_facts(id, |facts| set_owner(facts, owner, user));
         }
     }
 
@@ -437,8 +440,8 @@ impl PolicyEnforcer {
             let output = self.0.table.borrow_mut().poll();
             match output {
                 None => break,
-                Some(Output::DefineLabel { id, treatment }) => {
-                    inputs.push(Input::Relabel { id, treatment });
+                Some(Output::DefineLabel { id, stream_policy: treatment }) => {
+                    inputs.push(Input::Relabel { id, stream_policy: treatment });
                 }
                 Some(Output::AssignLabel { stream, label }) => {
                     inputs.push(Input::Assign { stream, label });
@@ -496,20 +499,20 @@ impl PolicyEnforcer {
     }
 
     fn sample(&self, now: Time) {
-        let known = self.0.networks.known();
+        let known = self.0.networks.used_networks();
         let client = &self.0.client;
         let is_asleep = |id: PathId| client.path_state(id) == PathState::Asleep;
         let (samples, counters) = client
             .handle()
             .with(|session| (sample_paths(&known, session, is_asleep), session.mux.counters()));
-        let (surroundings, paths) = {
+        let (environment, paths) = {
             let table = self.0.table.borrow();
             self.0.monitor.borrow_mut().sample(now, today(), table.policy(), &samples)
         };
         self.0.journal.paths(now, &paths);
         self.0.journal.counters(now, counters);
         self.0.paths.replace(paths);
-        self.with_table(|table, bytes| table.observe(now, &surroundings, bytes));
+        self.with_table(|table, bytes| table.observe(now, &environment, bytes));
     }
 
     fn save_usage(&self) {

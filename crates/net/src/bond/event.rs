@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use manyways_proto::bond::path::PathState;
 use manyways_record::event::EventFamily;
 use serde::{Deserialize, Serialize};
+
+use super::status::PathStateName;
 
 /// An event of a bond at its client. Byte counts are those of applications.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,8 +17,8 @@ pub enum BondEvent {
     BondPath {
         /// Name of the path.
         path: String,
-        /// `up`, `suspect`, `asleep`, `down`.
-        state: String,
+        #[serde(with = "PathStateName")]
+        state: PathState,
     },
     /// A bond carries a connection from now on.
     BondOpen(BondOpen),
@@ -96,7 +99,7 @@ mod tests {
     fn every_event_reads_back_and_is_documented() {
         let at = |millis, event| Record { time: Time::from_millis(millis), event };
         let records = vec![
-            at(410, BondEvent::BondPath { path: "lte".into(), state: "suspect".into() }),
+            at(410, BondEvent::BondPath { path: "lte".into(), state: PathState::Suspect }),
             at(
                 420,
                 BondEvent::BondOpen(BondOpen {
@@ -130,7 +133,7 @@ mod tests {
         ];
         let header = Header::new("test", "0", Span::ZERO);
         let text: String = records.iter().map(line).collect();
-        let read = parse(format!("{}{text}", line(&header)).as_bytes()).unwrap();
+        let read = parse(format!("{}{text}", header.line()).as_bytes()).unwrap();
         assert_eq!((read.records, read.skipped), (records, 0));
         let document = include_str!("../../../../docs/event-log.md");
         for name in BondEvent::NAMES {

@@ -29,7 +29,7 @@ pub(super) struct StreamTotals {
 pub(super) struct FlowCounters {
     /// False at a gateway, which does not use the counters of single streams and flows.
     counts_streams: bool,
-    next: u64,
+    next_number: u64,
     streams: HashMap<StreamId, StreamTotals>,
     flows: HashMap<FlowId, BytesByPath>,
     /// Encrypted bytes of the connections of closed carriers.
@@ -56,9 +56,9 @@ impl FlowCounters {
 
     /// Adds a stream and returns its number.
     pub(super) fn begin(&mut self, stream: StreamId) -> u64 {
-        let number = self.next;
+        let number = self.next_number;
         if self.counts_streams {
-            self.next += 1;
+            self.next_number += 1;
             self.streams.insert(stream, StreamTotals { number, ..StreamTotals::default() });
         }
         number

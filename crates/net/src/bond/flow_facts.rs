@@ -1,16 +1,16 @@
 //! Facts about a flow of an application: the server's name and the owner.
 
 use manyways_proto::bond::routing::FlowFacts;
-use manyways_proto::mux::Target;
+use manyways_proto::mux::Destination;
 use manyways_proto::policy::Protocol;
 use manyways_sys::process::Owner;
 use manyways_wire::{HostName, Peek, http, tls};
 
 /// Creates facts without an owner. The name in a request to a proxy is the domain.
-pub(super) fn new_facts(protocol: Protocol, destination: Target) -> FlowFacts {
+pub(super) fn new_facts(protocol: Protocol, destination: Destination) -> FlowFacts {
     let domain = match &destination {
-        Target::Name(name, _) => HostName::parse(name.as_bytes()),
-        Target::Address(..) => None,
+        Destination::Name(name, _) => HostName::parse(name.as_bytes()),
+        Destination::Address(..) => None,
     };
     let domain = domain.map(|name| name.as_str().to_owned());
     FlowFacts { domain, ..FlowFacts::new(protocol, destination) }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_name_that_a_proxy_was_asked_for_is_the_domain() {
-        let facts = new_facts(Protocol::Tcp, Target::Name("WWW.Example.com".into(), 443));
+        let facts = new_facts(Protocol::Tcp, Destination::Name("WWW.Example.com".into(), 443));
         let flow = facts.attributes(5);
         assert_eq!((flow.domain, flow.port), (Some("www.example.com"), 443));
         assert_eq!((flow.address, flow.bytes), (None, Size::from_bytes(5)));

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use manyways_proto::bond::egress::EgressFilter;
-use manyways_proto::bond::happy_eyeballs::{self, CONNECTION_ATTEMPT_DELAY};
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::rate_limit::Direction;
 use manyways_proto::bond::session::{
     Admission, EndReason, Input as SessionInput, Output, Refusal, SessionId, Sessions,
 };
 use manyways_proto::bond::{carrier, session};
+use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{
-    Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
+    Config, Destination, Hello, Input, RefuseCode, ResetCode, Role, StreamId, VERSION, Welcome,
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
 use manyways_unit::Rate;
-use manyways_unit::human::counted;
+use manyways_unit::human::count_with_noun;
 use rustls::Connection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -34,24 +34,22 @@ use tokio_rustls::TlsAcceptor;
 
 use super::allow::{AllowFile, AuthorizedClient};
 use super::carrier::{CarrierIo, TcpCarrier};
-use super::gateway_status::{GatewayStatus, SCHEMA, SessionStatus};
+use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
 use super::listeners::accept_each;
 use super::pending_handshakes::PendingHandshakes;
 use super::quic::{self, QuicCarrier};
-use super::race::{self, RaceError};
 use super::rate_limit::SharedRateLimit;
 use super::session::{SessionEvent, SessionHandle};
 use super::udp::FlowSockets;
 use super::{timer, tls};
+use crate::path::{RaceError, race};
 
-/// Maximum addresses of a name to which connections are attempted.
-const MAX_ADDRESSES: usize = 8;
 /// Maximum remembered unknown keys, of which each is logged once.
 const MAX_UNKNOWN_KEYS: usize = 1000;
 /// Maximum length of the queue of connections that are not accepted yet (listen(2)).
-const BACKLOG: i32 = 1024;
+const MAX_PENDING_CONNECTIONS: i32 = 1024;
 
 /// Options of a gateway.
 #[derive(Debug)]
@@ -120,7 +118,7 @@ struct TooManySessions {
 
 impl fmt::Display for TooManySessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has {} already", self.client, counted(self.count, "session"))
+        write!(f, "{} already has {}", self.client, count_with_noun(self.count, "session"))
     }
 }
 
@@ -187,11 +185,7 @@ impl StatusHandle {
         };
         let mut sessions: Vec<SessionStatus> = sessions.values().map(status).collect();
         sessions.sort_by(|a, b| a.client.cmp(&b.client));
-        GatewayStatus {
-            schema: SCHEMA.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sessions,
-        }
+        GatewayStatus { version: env!("CARGO_PKG_VERSION").to_owned(), sessions }
     }
 }
 
@@ -285,7 +279,7 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(MAX_PENDING_CONNECTIONS)?;
     TcpListener::from_std(socket.into())
 }
 
@@ -397,7 +391,8 @@ impl State {
             Admission::Begin => self.start_session(id, client.clone(), &hello),
             Admission::Refuse(Refusal::UnknownSession) => {
                 let words = "unknown session: the gateway may have restarted";
-                handshake::send_refusal(&mut io, RefuseCode::Unknown, words.to_owned()).await;
+                handshake::send_refusal(&mut io, RefuseCode::UnknownSession, words.to_owned())
+                    .await;
                 return Ok(());
             }
             Admission::Refuse(Refusal::TooManySessions(count)) => {
@@ -448,7 +443,7 @@ impl State {
         config.flows = u64::from(client.limits.flows);
         let (handle, events) = SessionHandle::new(config);
         let (credit, stream_credit) = (hello.credit, hello.stream_credit);
-        handle.handle(Input::Allowance { credit, stream_credit });
+        handle.handle(Input::InitialCredit { credit, stream_credit });
         let limit = self.rate_limit(id.key, client.limits.rate);
         handle.with(|session| session.set_limit(limit));
         let client = client.name;
@@ -610,10 +605,12 @@ impl State {
         client: &str,
         handle: &SessionHandle,
         stream: StreamId,
-        target: Target,
+        target: Destination,
     ) {
         let limit = Duration::from(self.limits.server_connect);
-        match timeout(limit, self.connect_target(&target)).await.unwrap_or(Err(ResetCode::Timeout))
+        match timeout(limit, self.connect_destination(&target))
+            .await
+            .unwrap_or(Err(ResetCode::Timeout))
         {
             Ok(socket) => {
                 tracing::debug!("{client}: connected to {target}");
@@ -626,14 +623,12 @@ impl State {
         }
     }
 
-    async fn connect_target(&self, target: &Target) -> Result<TcpStream, ResetCode> {
+    async fn connect_destination(&self, target: &Destination) -> Result<TcpStream, ResetCode> {
         let addresses = self.permitted_addresses(target).await?;
-        let config = happy_eyeballs::Config {
-            delay: Some(CONNECTION_ATTEMPT_DELAY),
-            ..happy_eyeballs::Config::default()
-        };
-        let connected = race::connect(addresses, config, TcpStream::connect, |_| false).await;
-        connected.map_err(|error| match error {
+        let config = happy_eyeballs::Config::default();
+        let addresses = ready(Ok(addresses));
+        let raced = race(config, addresses, pending(), TcpStream::connect, |_| false).await;
+        raced.map(|(connection, _)| connection).map_err(|error| match error {
             RaceError::TimedOut => ResetCode::Timeout,
             RaceError::Failed(None) => ResetCode::Unreachable,
             RaceError::Failed(Some(error)) => match error.kind() {
@@ -645,32 +640,36 @@ impl State {
     }
 
     /// Returns the addresses of a target to which clients are allowed to connect.
-    async fn permitted_addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
+    async fn permitted_addresses(
+        &self,
+        target: &Destination,
+    ) -> Result<Vec<SocketAddr>, ResetCode> {
         let found: Vec<SocketAddr> = match target {
-            Target::Address(address, port) => vec![SocketAddr::new(*address, *port)],
-            Target::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port)).await
+            Destination::Address(address, port) => vec![SocketAddr::new(*address, *port)],
+            Destination::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port))
+                .await
             {
-                Ok(found) => found.take(MAX_ADDRESSES).collect(),
-                Err(_) => return Err(ResetCode::NoName),
+                Ok(found) => found.take(happy_eyeballs::Config::default().max_addresses).collect(),
+                Err(_) => return Err(ResetCode::NameNotFound),
             },
         };
         let own = self.own_addresses.borrow();
         let permits = |to: &SocketAddr| self.egress.permits(&own, to.ip());
         let permitted: Vec<SocketAddr> = found.iter().copied().filter(permits).collect();
         match (found.is_empty(), permitted.is_empty()) {
-            (true, _) => Err(ResetCode::NoName),
+            (true, _) => Err(ResetCode::NameNotFound),
             (false, true) => Err(ResetCode::Forbidden),
             (false, false) => Ok(permitted),
         }
     }
 
-    async fn first_address(&self, target: &Target) -> Option<SocketAddr> {
+    async fn first_address(&self, target: &Destination) -> Option<SocketAddr> {
         self.permitted_addresses(target).await.ok()?.first().copied()
     }
 }
 
 /// Converts an address to a target of the mux; an IPv4-mapped address becomes IPv4.
-pub(super) fn target(address: SocketAddr) -> Target {
+pub(super) fn to_destination(address: SocketAddr) -> Destination {
     let ip: IpAddr = address.ip().to_canonical();
-    Target::Address(ip, address.port())
+    Destination::Address(ip, address.port())
 }

@@ -4,21 +4,18 @@ use manyways_proto::bond::path::PathState;
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use super::status::Totals;
-
-/// Name and version of the schema of [`GatewayStatus`].
-pub const SCHEMA: &str = "manyways.bond-gateway-status/2";
+use super::status::{PathStateName, Totals};
 
 /// The status of a gateway.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// [`SCHEMA`].
-    pub schema: String,
     /// Version of manyways.
     pub version: String,
     /// Sorted by the names of the clients.
     pub sessions: Vec<SessionStatus>,
 }
+
+manyways_record::document!(GatewayStatus, "manyways.bond-gateway-status/2");
 
 /// The status of one session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,7 +35,8 @@ pub struct SessionPath {
     /// Number that the client gave to the path.
     pub path: u8,
     /// `up`, `suspect` or `down`.
-    pub state: String,
+    #[serde(with = "PathStateName")]
+    pub state: PathState,
     /// Smoothed round-trip time; `None` if unknown.
     pub rtt_seconds: Option<f64>,
     /// Encrypted bytes since the start of the session.
@@ -60,10 +58,10 @@ impl SessionStatus {
             };
             SessionPath {
                 path: path.0,
-                state: state.to_string(),
+                state,
                 rtt_seconds: newest
-                    .and_then(|carrier| carrier.condition)
-                    .map(|condition| condition.rtt.as_secs_f64()),
+                    .and_then(|carrier| carrier.transport_info)
+                    .map(|info| info.rtt.as_secs_f64()),
                 received_bytes: bytes.received,
                 sent_bytes: bytes.sent,
             }

@@ -18,10 +18,10 @@ pub enum HandshakeError {
     #[error("its link is down")]
     LinkDown,
     /// The gateway has no address of a family that the path has.
-    #[error("it has no address of a family that the gateway has")]
+    #[error("this network and the gateway have no address family in common")]
     NoAddress,
     /// The gateway cannot be reached.
-    #[error("no connection to {0}: {error}", error = crate::fetch::dial::plain(.1))]
+    #[error("no connection to {0}: {error}", error = crate::path::plain(.1))]
     Connect(SocketAddr, #[source] io::Error),
     /// The gateway does not answer.
     #[error("no answer from the gateway")]
@@ -63,7 +63,7 @@ pub enum ForeignMessage {
     #[error("{0}")]
     Message(#[from] DecodeError),
     /// The first message is neither a hello nor a welcome.
-    #[error("its first message is not the one that begins a carrier")]
+    #[error("the first message is not a hello or a welcome")]
     OtherMessage,
 }
 
@@ -72,7 +72,7 @@ pub enum ForeignMessage {
 #[non_exhaustive]
 pub enum LossCause {
     /// Before the end of the TLS handshake.
-    #[error("{}", crate::fetch::dial::plain(.0))]
+    #[error("{}", crate::path::plain(.0))]
     Io(#[source] io::Error),
     /// Reported by QUIC.
     #[error("{0}")]
@@ -95,7 +95,7 @@ impl PartialEq for AttemptError {
 impl Reason for AttemptError {
     fn kind(&self) -> FailureKind {
         match &*self.0 {
-            HandshakeError::Refused(RefuseCode::Unknown, _) => FailureKind::UnknownSession,
+            HandshakeError::Refused(RefuseCode::UnknownSession, _) => FailureKind::UnknownSession,
             HandshakeError::Timeout => FailureKind::Timeout,
             error if error.is_permanent() => FailureKind::Permanent,
             _ => FailureKind::Transient,
@@ -107,7 +107,7 @@ impl HandshakeError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::LinkDown | Self::NoAddress | Self::Connect(..) | Self::Timeout => {
-                "is the gateway running there, and does its firewall let the port through?"
+                "check that the gateway runs at this address and that its firewall permits the port"
             }
             Self::WrongGateway => {
                 "compare --gateway-key with what `manyways bond gateway` prints when it starts"
@@ -172,7 +172,7 @@ impl HandshakeError {
     fn from_carrier(io: &CarrierIo, error: CarrierError) -> Self {
         match error {
             CarrierError::Tls(error) => Self::from_tls(error),
-            CarrierError::Message(DecodeError::NotOurs) => {
+            CarrierError::Message(DecodeError::WrongProtocol) => {
                 Self::WrongProtocol(ForeignMessage::OtherMessage)
             }
             // TLS excludes damage, so a first message that cannot be decoded is from another

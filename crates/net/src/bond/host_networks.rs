@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
 use super::timer;
-use crate::fetch::PathSpec;
+use crate::path::PathSpec;
 
 /// The networks of a client; cheap to clone.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl HostNetworks {
     }
 
     /// Returns all networks that were used so far, sorted by number.
-    pub(super) fn known(&self) -> Vec<(PathId, Interface)> {
+    pub(super) fn used_networks(&self) -> Vec<(PathId, Interface)> {
         let paths = self.0.paths.borrow();
         let mut known: Vec<(PathId, Interface)> =
             paths.iter().map(|(id, interface)| (*id, interface.clone())).collect();
@@ -95,7 +95,7 @@ impl HostNetworks {
                         if changes.is_empty() {
                             break;
                         }
-                        for link in changes.links.iter().filter(|link| !link.works()) {
+                        for link in changes.links.iter().filter(|link| !link.is_operational()) {
                             self.handle(Input::LinkDown(link.name.clone()));
                         }
                         self.handle(Input::Changed);
@@ -144,14 +144,14 @@ impl HostNetworks {
             Output::Add(id, index) => {
                 if let Some(interface) = found.get(index) {
                     self.0.paths.borrow_mut().insert(id, interface.clone());
-                    let added = client.add_path(PathSpec::of(interface));
+                    let added = client.add_path(PathSpec::from_interface(interface));
                     debug_assert_eq!(added, id, "paths are added here alone");
                 }
             }
             Output::Update(id, index) => {
                 if let Some(interface) = found.get(index) {
                     self.0.paths.borrow_mut().insert(id, interface.clone());
-                    client.update_path(id, PathSpec::of(interface));
+                    client.update_path(id, PathSpec::from_interface(interface));
                 }
             }
             Output::TooMany(index) => {

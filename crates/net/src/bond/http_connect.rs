@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::io_limits::IoLimits;
-use manyways_proto::mux::Target;
+use manyways_proto::mux::Destination;
 use manyways_wire::Peek;
 use manyways_wire::http::{Head, Host, head};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 pub(super) async fn accept(
     mut stream: TcpStream,
     limits: &IoLimits,
-) -> io::Result<(TcpStream, Target, Bytes)> {
+) -> io::Result<(TcpStream, Destination, Bytes)> {
     let limit = Duration::from(limits.proxy_request);
     let request = timeout(limit, read_request(&mut stream)).await;
     match request.map_err(|_| io::ErrorKind::TimedOut)?? {
@@ -38,7 +38,7 @@ pub(super) async fn accept(
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Target, Bytes)>> {
+async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Destination, Bytes)>> {
     let mut bytes = BytesMut::with_capacity(1024);
     loop {
         if stream.read_buf(&mut bytes).await? == 0 {
@@ -50,8 +50,8 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Target, Byte
                 // The parser rejects a CONNECT without a port.
                 let port = target.port.unwrap_or(443);
                 let target = match target.host {
-                    Host::Name(name) => Target::Name(name.as_str().to_owned(), port),
-                    Host::Address(address) => Target::Address(address, port),
+                    Host::Name(name) => Destination::Name(name.as_str().to_owned(), port),
+                    Host::Address(address) => Destination::Address(address, port),
                 };
                 return Ok(Some((target, bytes.split_off(length).freeze())));
             }

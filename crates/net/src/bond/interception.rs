@@ -13,7 +13,7 @@ use manyways_proto::bond::interception::{
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface::ListError;
-use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
+use manyways_sys::tproxy::{self, FailMode, Installed, Names, Rules, Selection, Target, Targets};
 use manyways_unit::Prefix;
 use tokio::task::{AbortHandle, spawn_blocking};
 
@@ -28,7 +28,7 @@ use super::timer;
 pub struct InterceptionOptions {
     pub selections: Vec<Selection>,
     /// Treatment of the selected traffic while the client does not run.
-    pub fail_mode: WhenDead,
+    pub fail_mode: FailMode,
     /// Whether traffic to private networks is intercepted too.
     pub include_private: bool,
     /// Host of the gateway, as configured.
@@ -39,7 +39,7 @@ impl InterceptionOptions {
     /// Creates options that intercept this traffic, except to private networks. While the client
     /// does not run, the traffic goes directly.
     pub fn new(selections: Vec<Selection>, gateway: impl Into<String>) -> Self {
-        let (fail_mode, include_private) = (WhenDead::Open, false);
+        let (fail_mode, include_private) = (FailMode::Direct, false);
         Self { selections, fail_mode, include_private, gateway: gateway.into() }
     }
 }
@@ -69,7 +69,9 @@ impl InterceptionError {
                 Some("run it as root, or with --intercept none --socks 127.0.0.1:1080")
             }
             Self::Networks(_) => None,
-            Self::Install(_) => Some("without it, applications can use --socks or --http-proxy"),
+            Self::Install(_) => {
+                Some("without interception, applications can use --socks or --http-proxy")
+            }
         }
     }
 }
@@ -111,7 +113,7 @@ impl fmt::Display for ExcludedSelection {
             ExclusionReason::Never(what, outer) => write!(f, "it is {what} ({outer})"),
             ExclusionReason::Gateway => f.write_str("it is the gateway itself"),
             ExclusionReason::Private(outer) => {
-                write!(f, "{outer} is private, or a network that this host is on")
+                write!(f, "{outer} is private, or a network of this host")
             }
         }
     }
@@ -158,7 +160,7 @@ pub fn excluded_selections(
     });
     let reason = |selected: Prefix| {
         let covers = |outer: &Prefix| outer.covers(selected);
-        if let Some((outer, what)) = tproxy::never().find(|(outer, _)| covers(outer)) {
+        if let Some((outer, what)) = tproxy::never_redirected().find(|(outer, _)| covers(outer)) {
             Some(ExclusionReason::Never(what, outer))
         } else if client.gateway().iter().any(|at| covers(&Prefix::from(at.ip()))) {
             Some(ExclusionReason::Gateway)
@@ -173,9 +175,9 @@ pub fn excluded_selections(
     Ok(excluded.collect())
 }
 
-/// Installs the rules and keeps them. With [`WhenDead::Open`], waits until the gateway has reported
-/// the address families that it reaches. With [`WhenDead::Closed`], installs rules that refuse all
-/// traffic until then. Runs on the calling thread's local tasks.
+/// Installs the rules and keeps them. With [`FailMode::Direct`], waits until the gateway has
+/// reported the address families that it reaches. With [`FailMode::Blocked`], installs rules that
+/// refuse all traffic until then. Runs on the calling thread's local tasks.
 ///
 /// # Errors
 /// If the sockets cannot be opened, the networks cannot be listed, or the rules cannot be
@@ -191,8 +193,8 @@ pub async fn start(
     let families = match options.fail_mode {
         // A gateway that does not respond, or that refuses this key, must not block
         // applications.
-        WhenDead::Open => Some(client.address_families().await),
-        WhenDead::Closed => client.known_address_families(),
+        FailMode::Direct => Some(client.address_families().await),
+        FailMode::Blocked => client.known_address_families(),
     };
     let excluded = excluded_prefixes(&options, client)?;
     let state = RuleState { families, excluded };
@@ -228,20 +230,16 @@ fn rules(
 ) -> Rules {
     let AddressFamilies { v4, v6 } = state.families.unwrap_or_default();
     let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
-    Rules {
-        names: Names::default(),
-        to: Targets {
-            tcp_v4: proxy(v4, ports[0]),
-            tcp_v6: proxy(v6, ports[1]),
-            udp_v4: proxy(v4, ports[2]),
-            udp_v6: proxy(v6, ports[3]),
-        },
-        what: options.selections.clone(),
-        direct: state.excluded.clone(),
-        own_users: Vec::new(),
-        when_dead: options.fail_mode,
-        patience: config.rule_lifetime,
-    }
+    let targets = Targets {
+        tcp_v4: proxy(v4, ports[0]),
+        tcp_v6: proxy(v6, ports[1]),
+        udp_v4: proxy(v4, ports[2]),
+        udp_v6: proxy(v6, ports[3]),
+    };
+    let mut rules = Rules::new(targets, options.selections.clone(), config.rule_lifetime);
+    rules.direct.clone_from(&state.excluded);
+    rules.fail_mode = options.fail_mode;
+    rules
 }
 
 /// Returns the prefixes that are not intercepted on the current networks.
@@ -348,7 +346,7 @@ impl Interception {
                 let paused = self.change(|installed| installed.pause()).await;
                 if paused.is_some() && is_first {
                     tracing::warn!(
-                        "no network leads to the gateway: --fail-mode holds until one does"
+                        "no network leads to the gateway: --fail-mode applies until one does"
                     );
                 }
                 done(paused)
@@ -361,7 +359,7 @@ impl Interception {
         let Some(state) = self.scope.borrow().as_ref().map(|scope| scope.rules.clone()) else {
             return Input::Failed;
         };
-        let Some(missing) = self.change(move |installed| installed.mend(&state)).await else {
+        let Some(missing) = self.change(move |installed| installed.repair(&state)).await else {
             return Input::Failed;
         };
         self.reported.clear();

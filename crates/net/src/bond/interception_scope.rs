@@ -10,7 +10,7 @@ use super::process_lookup::name_of;
 use super::why::WhyQuery;
 
 /// Ports of DHCP over IPv4 and IPv6.
-const DHCP: [u16; 4] = [67, 68, 546, 547];
+const DHCP_PORTS: [u16; 4] = [67, 68, 546, 547];
 
 /// The scope of the installed rules.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl InterceptionScope {
         if query.address.is_none() && name.eq_ignore_ascii_case(&self.gateway) {
             return Some(format!("{name} is the gateway itself"));
         }
-        if query.is_udp && DHCP.contains(&query.port) {
+        if query.is_udp && DHCP_PORTS.contains(&query.port) {
             return Some(format!("port {} is that of DHCP", query.port));
         }
         let address = query_address(query);
@@ -52,7 +52,9 @@ impl InterceptionScope {
     /// Checks for destinations that every application reaches directly.
     fn excluded_destination(&self, address: IpAddr, own: &[IpAddr]) -> Option<String> {
         let within = |prefix: &&Prefix| prefix.contains(address);
-        if let Some((prefix, what)) = tproxy::never().find(|(prefix, _)| prefix.contains(address)) {
+        if let Some((prefix, what)) =
+            tproxy::never_redirected().find(|(prefix, _)| prefix.contains(address))
+        {
             return Some(format!("{address} is {what} ({prefix})"));
         }
         if own.contains(&address) {
@@ -80,7 +82,8 @@ impl InterceptionScope {
             Selection::Users(users) => query.uid.is_none_or(|uid| users.contains(&uid)),
             _ => true,
         };
-        (!self.rules.what.iter().any(may)).then(|| "--intercept does not name it".to_owned())
+        (!self.rules.selections.iter().any(may))
+            .then(|| "--intercept does not select this traffic".to_owned())
     }
 
     /// Returns the unknown conditions under which the flow is intercepted; `None` if the query
@@ -88,7 +91,7 @@ impl InterceptionScope {
     pub(super) fn interception_condition(&self, query: &WhyQuery) -> Option<String> {
         let address = query_address(query);
         let mut conditions = Vec::new();
-        for selection in &self.rules.what {
+        for selection in &self.rules.selections {
             conditions.push(match selection {
                 Selection::All => return None,
                 Selection::To(prefixes) => match address {
@@ -111,7 +114,7 @@ impl InterceptionScope {
 
     /// Checks for a family that the gateway does not reach, or has not reported yet.
     fn refused_family(&self, address: IpAddr, udp: bool) -> Option<String> {
-        let to = &self.rules.to;
+        let to = &self.rules.targets;
         let (target, family) = match (address, udp) {
             (IpAddr::V4(_), false) => (to.tcp_v4, "IPv4"),
             (IpAddr::V4(_), true) => (to.udp_v4, "IPv4"),
@@ -151,7 +154,7 @@ fn is_localhost(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use manyways_sys::tproxy::{Names, Targets, WhenDead};
+    use manyways_sys::tproxy::Targets;
     use manyways_unit::Span;
 
     use super::*;
@@ -159,20 +162,14 @@ mod tests {
     fn scope(what: Vec<Selection>) -> InterceptionScope {
         let mut direct = vec!["192.0.2.9".parse().unwrap(), "198.51.100.0/24".parse().unwrap()];
         direct.extend(tproxy::private());
-        let rules = Rules {
-            names: Names::default(),
-            to: Targets {
-                tcp_v4: Target::Proxy(1),
-                tcp_v6: Target::Reject,
-                udp_v4: Target::Proxy(2),
-                udp_v6: Target::Proxy(3),
-            },
-            what,
-            direct,
-            own_users: Vec::new(),
-            when_dead: WhenDead::Open,
-            patience: Span::from_secs(8),
+        let targets = Targets {
+            tcp_v4: Target::Proxy(1),
+            tcp_v6: Target::Reject,
+            udp_v4: Target::Proxy(2),
+            udp_v6: Target::Proxy(3),
         };
+        let mut rules = Rules::new(targets, what, Span::from_secs(8));
+        rules.direct = direct;
         let addresses = vec!["192.0.2.9".parse().unwrap()];
         let gateway = "gw.example".into();
         InterceptionScope { rules, families_known: true, gateway, addresses }
@@ -227,7 +224,7 @@ mod tests {
             Selection::Users(vec![7]),
         ]);
         let by = |uid, host| reason(&some, &WhyQuery { uid, ..to(host, 443) });
-        assert_eq!(by(Some(8), "192.0.2.77"), "--intercept does not name it");
+        assert_eq!(by(Some(8), "192.0.2.77"), "--intercept does not select this traffic");
         assert_eq!(by(Some(8), "192.0.2.8") + &by(Some(7), "192.0.2.77"), "");
         assert_eq!(by(None, "192.0.2.77") + &by(Some(8), "www.example.com"), "");
     }

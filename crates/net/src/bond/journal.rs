@@ -49,7 +49,7 @@ impl Journal {
         for path in paths {
             let before = self.last_reported.borrow_mut().paths.insert(path.facts.id, path.state);
             if before != Some(path.state) {
-                let (path, state) = (path.facts.name.clone(), path.state.to_string());
+                let (path, state) = (path.facts.name.clone(), path.state);
                 self.record(time, || BondEvent::BondPath { path, state });
             }
         }

@@ -15,7 +15,8 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::base64;
 
 /// The DER that precedes the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, 4).
-const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const SPKI_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A public key. Its text is 44 characters of base64, as in WireGuard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +40,7 @@ pub enum KeyError {
     NotAKey(PathBuf),
     /// Other users can read the file.
     #[error("{} can be read by other users than its owner", .0.display())]
-    Open(PathBuf),
+    InsecurePermissions(PathBuf),
     /// The text is not a public key.
     #[error(
         "{0:?} is not a public key: one has 44 characters, as `manyways bond keygen` prints it"
@@ -53,12 +54,12 @@ pub enum KeyError {
 impl PublicKey {
     /// Returns the key in a SubjectPublicKeyInfo; `None` if it is not Ed25519.
     pub(super) fn from_spki(spki: &[u8]) -> Option<Self> {
-        Some(Self(spki.strip_prefix(&PREFIX)?.try_into().ok()?))
+        Some(Self(spki.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
 
     /// Returns the key as a SubjectPublicKeyInfo.
     pub(super) fn spki(&self) -> Vec<u8> {
-        [&PREFIX[..], &self.0].concat()
+        [&SPKI_PREFIX[..], &self.0].concat()
     }
 }
 
@@ -115,7 +116,7 @@ impl PrivateKey {
             .ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
         // Checked last: the mode of a file without a key does not matter.
         if mode & 0o077 != 0 {
-            return Err(KeyError::Open(path.to_owned()));
+            return Err(KeyError::InsecurePermissions(path.to_owned()));
         }
         Ok(key)
     }
@@ -169,7 +170,7 @@ mod tests {
         // An existing key is never overwritten.
         assert!(matches!(key.write(&path), Err(KeyError::File(..))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(PrivateKey::read(&path), Err(KeyError::Open(_))));
+        assert!(matches!(PrivateKey::read(&path), Err(KeyError::InsecurePermissions(_))));
     }
 
     #[test]

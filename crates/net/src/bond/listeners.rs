@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use manyways_proto::bond::first_bytes::{self, FirstBytes};
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::routing::Routing;
-use manyways_proto::mux::Target;
+use manyways_proto::mux::Destination;
 use manyways_sys::socket::transparent::{transparent_tcp_listener, transparent_udp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::enforcer::{PolicyEnforcer, TrackedFlow};
-use super::gateway::target;
+use super::gateway::to_destination;
 use super::{datagrams, http_connect, socks, timer};
 
 /// Size of the buffer for a connection's first bytes.
@@ -86,7 +86,7 @@ impl Listeners {
         let port = listener.local_addr()?.port();
         self.serve(listener, |own, stream, from| async move {
             let Ok(to) = stream.local_addr() else { return };
-            own.carry(stream, from, target(to), BytesMut::new()).await;
+            own.carry(stream, from, to_destination(to), BytesMut::new()).await;
         });
         Ok(port)
     }
@@ -133,7 +133,7 @@ impl Listeners {
         &self,
         mut stream: TcpStream,
         from: SocketAddr,
-        to: Target,
+        to: Destination,
         mut first: BytesMut,
     ) {
         if !self.read_first_bytes(&mut stream, &to, &mut first).await {
@@ -167,7 +167,7 @@ impl Listeners {
     async fn read_first_bytes(
         &self,
         stream: &mut TcpStream,
-        to: &Target,
+        to: &Destination,
         first: &mut BytesMut,
     ) -> bool {
         first.reserve(MAX_FIRST_BYTES);
@@ -183,7 +183,7 @@ impl Listeners {
                 read = stream.read_buf(first) => match read {
                     // The application has closed its direction of the connection.
                     Ok(0) => return true,
-                    Ok(_) => waiting.received(clock.now()),
+                    Ok(_) => waiting.on_received(clock.now()),
                     Err(_) => return false,
                 },
                 () = timer::until(&clock, deadline) => return true,
@@ -195,13 +195,13 @@ impl Listeners {
     async fn carry_direct(
         &self,
         mut stream: TcpStream,
-        to: &Target,
+        to: &Destination,
         first: &[u8],
         flow: &TrackedFlow,
     ) -> io::Result<()> {
         let addresses: Vec<SocketAddr> = match to {
-            Target::Address(address, port) => vec![(*address, *port).into()],
-            Target::Name(name, port) => {
+            Destination::Address(address, port) => vec![(*address, *port).into()],
+            Destination::Name(name, port) => {
                 tokio::net::lookup_host((name.as_str(), *port)).await?.collect()
             }
         };

@@ -5,6 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
+use manyways_proto::bond::path::PathState;
+
+pub use super::metrics_server::serve;
+
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::status::{PathStatus, Status, Totals};
 
@@ -89,27 +93,24 @@ pub fn client(status: &Status) -> String {
     let uptime = [(none(), status.uptime_seconds)];
     text.family("uptime_seconds", MetricKind::Gauge, "How long the client has run.", uptime);
     let streams = [(none(), status.stream_count)];
-    text.family("streams", MetricKind::Gauge, "Connections and flows under way.", streams);
+    text.family("streams", MetricKind::Gauge, "Active connections and flows.", streams);
     let up = status.paths.iter().map(|path| {
         let labels = labels(&[("path", &path.name), ("kind", &path.kind)]);
-        (labels, u8::from(path.state == "up" || path.state == "asleep"))
+        (labels, u8::from(matches!(path.state, PathState::Up | PathState::Asleep)))
     });
-    text.family("path_up", MetricKind::Gauge, "Whether the path gets through.", up);
+    text.family("path_up", MetricKind::Gauge, "Whether the path reaches the gateway.", up);
     type Of = fn(&PathStatus) -> Option<f64>;
     let whole = |name, kind, help, of: fn(&PathStatus) -> u64| (name, kind, help, of);
     for (name, kind, help, of) in [
         whole(
             "path_received_bytes_total",
             MetricKind::Counter,
-            "Bytes that came over the path.",
+            "Bytes received over the path.",
             |p| p.received_bytes,
         ),
-        whole(
-            "path_sent_bytes_total",
-            MetricKind::Counter,
-            "Bytes that went over the path.",
-            |p| p.sent_bytes,
-        ),
+        whole("path_sent_bytes_total", MetricKind::Counter, "Bytes sent over the path.", |p| {
+            p.sent_bytes
+        }),
         whole("path_queue_bytes", MetricKind::Gauge, "Bytes that wait to be sent.", |p| {
             p.queue_bytes
         }),
@@ -128,9 +129,9 @@ pub fn client(status: &Status) -> String {
     }
     let known: [(&str, &str, Of); 5] = [
         ("path_rtt_seconds", "The path's round trip.", |p| p.rtt_seconds),
-        ("path_loss_ratio", "The share of packets that the path loses.", |p| p.loss),
+        ("path_loss_ratio", "Share of packets that are lost on the path.", |p| p.loss),
         ("path_load_ratio", "The share of its throughput that is in use.", |p| p.load),
-        ("path_capacity_bits_per_second", "The throughput that the path has to offer.", |p| {
+        ("path_capacity_bits_per_second", "Estimated capacity of the path.", |p| {
             p.capacity_bps.map(|bps| bps as f64)
         }),
         ("path_plan_remaining_bytes", "Remaining bytes of the data plan.", |p| {
@@ -152,7 +153,7 @@ pub fn client(status: &Status) -> String {
 pub fn gateway(status: &GatewayStatus) -> String {
     let mut text = MetricsText::default();
     let info = labels(&[("version", &status.version)]);
-    text.family("gateway_info", MetricKind::Gauge, "The version that runs.", [(info, 1)]);
+    text.family("gateway_info", MetricKind::Gauge, "Version of the gateway.", [(info, 1)]);
     let mut clients: BTreeMap<&str, Vec<&SessionStatus>> = BTreeMap::new();
     for session in &status.sessions {
         clients.entry(&session.client).or_default().push(session);
@@ -169,14 +170,9 @@ pub fn gateway(status: &GatewayStatus) -> String {
     text.family("gateway_streams", MetricKind::Gauge, "Streams of a client.", streams);
     let paths = of_client(|sessions| {
         let paths = sessions.iter().flat_map(|one| &one.paths);
-        paths.filter(|path| path.state == "up").count() as u64
+        paths.filter(|path| path.state == PathState::Up).count() as u64
     });
-    text.family(
-        "gateway_paths_up",
-        MetricKind::Gauge,
-        "Paths of a client that get through.",
-        paths,
-    );
+    text.family("gateway_paths_up", MetricKind::Gauge, "Paths of a client that are up.", paths);
     let totals: Vec<(String, Totals)> = clients
         .iter()
         .map(|(client, sessions)| {
@@ -196,7 +192,7 @@ mod tests {
         PathStatus {
             name: name.into(),
             kind: "wifi".into(),
-            state: "up".into(),
+            state: PathState::Up,
             carrier: None,
             metered: false,
             down_bps: 0,
@@ -217,7 +213,6 @@ mod tests {
     #[test]
     fn each_family_is_named_once_and_unknown_values_are_left_out() {
         let status = Status {
-            schema: String::new(),
             name: "a\"b\\c".into(),
             version: "1".into(),
             uptime_seconds: 2.5,
@@ -256,11 +251,7 @@ mod tests {
             paths: Vec::new(),
             totals: Totals { sent_bytes: 5, ..Totals::default() },
         };
-        let status = GatewayStatus {
-            schema: String::new(),
-            version: "1".into(),
-            sessions: vec![session(), session()],
-        };
+        let status = GatewayStatus { version: "1".into(), sessions: vec![session(), session()] };
         let text = gateway(&status);
         assert!(text.contains("\nmanyways_bond_gateway_sessions{client=\"phone\"} 2\n"), "{text}");
         assert!(text.contains("\nmanyways_bond_gateway_streams{client=\"phone\"} 4\n"), "{text}");

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::listeners::accept_each;
 
 /// Maximum length of a request's header section, in bytes.
-const MAX_HEAD: usize = 8 << 10;
+const MAX_HEADER_SECTION: usize = 8 << 10;
 
 /// Answers each request with the text that `text` returns at that time. Returns the address, with
 /// its port. Runs on the calling thread's local tasks.
@@ -54,14 +54,14 @@ where
 {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() >= MAX_HEAD || stream.read_buf(&mut head).await? == 0 {
+        if head.len() >= MAX_HEADER_SECTION || stream.read_buf(&mut head).await? == 0 {
             return respond(&mut stream, "400 Bad Request", "no request\n").await;
         }
     }
     let (status, body) = match request_line(&head) {
         Some(("GET", "/metrics")) => ("200 OK", text().await),
-        Some(("GET", _)) => ("404 Not Found", "there is /metrics\n".to_owned()),
-        Some(_) => ("405 Method Not Allowed", "there is GET\n".to_owned()),
+        Some(("GET", _)) => ("404 Not Found", "only /metrics exists\n".to_owned()),
+        Some(_) => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
         None => ("400 Bad Request", "no request\n".to_owned()),
     };
     respond(&mut stream, status, &body).await

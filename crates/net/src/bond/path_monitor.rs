@@ -24,7 +24,7 @@ pub(super) fn sample_paths(
     let sample = |(id, interface): &(PathId, Interface)| PathSample {
         id: *id,
         name: interface.name.clone(),
-        kind: interface.kind.word(),
+        kind: interface.kind.name(),
         is_metered: interface.metered.is_metered(),
         is_asleep: is_asleep(*id),
         bytes: bytes.get(id).copied().unwrap_or_default(),

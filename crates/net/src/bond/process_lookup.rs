@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use manyways_proto::bond::io_limits::IoLimits;
-use manyways_sys::process::{Owner, Owners, Protocol};
+use manyways_sys::process::{Owner, OwnerLookup, Protocol};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -65,7 +65,7 @@ impl ProcessLookup {
 }
 
 fn run_lookups(queries: &Receiver<OwnerQuery>) {
-    let mut owners = Owners::default();
+    let mut owners = OwnerLookup::default();
     while let Ok(query) = queries.recv() {
         // The flow no longer waits for the result.
         if query.answer.is_closed() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use manyways_proto::bond::carrier::{self, RttVariation, UnsentLimit};
 use manyways_proto::bond::path::TransportStats;
-use manyways_proto::mux::{Condition, Message};
+use manyways_proto::mux::{Message, TransportInfo};
 use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
@@ -65,7 +65,7 @@ impl QuicCarrier {
     }
 
     /// Returns the state of the connection for the scheduler.
-    pub(super) fn condition(&mut self) -> Condition {
+    pub(super) fn transport_info(&mut self) -> TransportInfo {
         let stats = self.connection.stats();
         let rtt = Span::from(stats.path.rtt);
         let window = Size::from_bytes(stats.path.cwnd);
@@ -73,18 +73,18 @@ impl QuicCarrier {
         self.unsent.observe(rate);
         // Unacknowledged bytes may fill the window, plus the limit of unsent bytes.
         self.connection.set_send_window(window.as_bytes() + self.unsent.bytes());
-        Condition {
+        TransportInfo {
             rtt,
-            least_rtt: rtt,
+            min_rtt: rtt,
             rtt_var: self.rtt_variation.observe(rtt),
-            window,
+            congestion_window: window,
             slow_start: false,
             in_flight: None,
             unsent: Size::from_bytes((self.plain.len() - self.written) as u64),
             rate,
             acknowledged: stats.frame_rx.acks,
-            departed: 0,
-            datagram: self.connection.max_datagram_size(),
+            sent: 0,
+            max_datagram: self.connection.max_datagram_size(),
         }
     }
 
@@ -101,7 +101,7 @@ impl QuicCarrier {
         }
     }
 
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn writable_bytes(&self) -> usize {
         usize::try_from(self.unsent.bytes()).unwrap_or(usize::MAX)
     }
 

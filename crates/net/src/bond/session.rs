@@ -16,9 +16,9 @@ use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::path::CarrierSample;
 use manyways_proto::mux::{
-    CarrierId, Config, FlowId, Input, Message, Mux, Output, StreamId, Target,
+    CarrierId, Config, Destination, FlowId, Input, Message, Mux, Output, StreamId,
 };
-use manyways_proto::sched::{PathId, Treatment};
+use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::clock::Clock;
 use manyways_unit::Time;
 use tokio::sync::{Notify, mpsc};
@@ -35,12 +35,12 @@ pub(super) enum SessionEvent {
     /// A stream to connect: see [`SessionHandle::attach_socket`] and [`SessionHandle::refuse`].
     Open {
         stream: StreamId,
-        target: Target,
+        target: Destination,
     },
     Datagram {
         flow: FlowId,
         label: u8,
-        peer: Target,
+        peer: Destination,
         data: Bytes,
     },
     CloseFlow {
@@ -179,7 +179,7 @@ impl Session {
                 id: *id,
                 transport: slot.io.transport(),
                 is_suspect: suspects.get(id).copied().unwrap_or_default(),
-                condition: slot.io.condition(),
+                transport_info: slot.io.transport_info(),
                 stats: slot.io.transport_stats(),
             };
             (slot.path, sample)
@@ -231,9 +231,9 @@ impl Session {
         self.bytes_by_path().values().map(|bytes| bytes.received).sum()
     }
 
-    pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
+    pub(super) fn set_label(&mut self, id: u8, policy: StreamPolicy) {
         let now = self.clock.now();
-        self.mux.handle(now, Input::Relabel { id, treatment });
+        self.mux.handle(now, Input::Relabel { id, stream_policy: policy });
         self.pump();
     }
 
@@ -243,8 +243,8 @@ impl Session {
         let labels = self.mux.labels();
         self.mux = Mux::new(config);
         self.next_stream = 0;
-        for (id, treatment) in labels {
-            self.set_label(id, treatment);
+        for (id, policy) in labels {
+            self.set_label(id, policy);
         }
     }
 
@@ -276,7 +276,7 @@ impl Session {
                     && !matches!(&output, Output::Data { stream, .. } if *stream == before)
                 {
                     fed = None;
-                    self.write_out(before);
+                    self.write_socket(before);
                 }
                 match output {
                     Output::Send { carrier, message } => {
@@ -299,7 +299,7 @@ impl Session {
                 }
             }
             if let Some(stream) = fed {
-                self.write_out(stream);
+                self.write_socket(stream);
                 sent = true;
             }
             if !sent {
@@ -326,7 +326,7 @@ impl Session {
             session.carriers.get(&carrier).map_or(PathId(0), |slot| slot.path)
         };
         let event = match output {
-            Output::Open { stream, target, .. } => {
+            Output::Open { stream, destination: target, .. } => {
                 self.applications.insert(stream, StreamSocket::new());
                 SessionEvent::Open { stream, target }
             }
@@ -334,13 +334,13 @@ impl Session {
                 if let Some(application) = self.applications.get_mut(&stream) {
                     application.peer_finished = true;
                 }
-                return self.write_out(stream);
+                return self.write_socket(stream);
             }
             Output::Reset { stream, .. } => return self.close_application(stream, true),
             Output::Closed { stream } => return self.close_application(stream, false),
-            Output::Hungry { stream } => {
+            Output::Writable { stream } => {
                 if let Some(application) = self.applications.get_mut(&stream) {
-                    application.reads = true;
+                    application.is_reading = true;
                     application.wake.notify_one();
                 }
                 return;
@@ -360,7 +360,7 @@ impl Session {
                 SessionEvent::Suspect { carrier, path: path(self, carrier) }
             }
             Output::Recovered { carrier } => SessionEvent::Recovered { carrier },
-            Output::Breach { carrier, what } => {
+            Output::ProtocolViolation { carrier, violation: what } => {
                 tracing::warn!("a carrier is closed: the peer has violated the protocol: {what}");
                 return self.on_carrier_lost(carrier, CarrierError::Closed);
             }

@@ -1,5 +1,5 @@
-//! SOCKS5 (RFC 1928), for applications that are configured to use a proxy: CONNECT and UDP ASSOCIATE,
-//! without authentication.
+//! SOCKS5 (RFC 1928), for applications that are configured to use a proxy: CONNECT and UDP
+//! ASSOCIATE, without authentication.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::io_limits::IoLimits;
-use manyways_proto::mux::Target;
+use manyways_proto::mux::Destination;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -21,7 +21,7 @@ const MAX_HEADER: usize = 3 + 1 + 1 + 255 + 2;
 #[derive(Debug)]
 pub(super) enum SocksRequest {
     /// A connection, with the first bytes that followed the request.
-    Connect(TcpStream, Target, BytesMut),
+    Connect(TcpStream, Destination, BytesMut),
     /// Datagrams, which arrive at this socket until the TCP connection ends.
     Associate(TcpStream, UdpSocket),
 }
@@ -48,7 +48,7 @@ async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
     stream.write_all(&[VERSION, 0]).await?;
     let mut head = [0; 3];
     stream.read_exact(&mut head).await?;
-    let target = read_target(&mut stream).await?;
+    let target = read_destination(&mut stream).await?;
     match head {
         [VERSION, 1, _] => {
             reply(&mut stream, 0, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
@@ -69,7 +69,7 @@ async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
     }
 }
 
-async fn read_target(stream: &mut ApplicationStream) -> io::Result<Target> {
+async fn read_destination(stream: &mut ApplicationStream) -> io::Result<Destination> {
     let address: IpAddr = match stream.read_u8().await? {
         1 => Ipv4Addr::from(stream.read_u32().await?).into(),
         4 => Ipv6Addr::from(stream.read_u128().await?).into(),
@@ -79,14 +79,14 @@ async fn read_target(stream: &mut ApplicationStream) -> io::Result<Target> {
             let port = stream.read_u16().await?;
             let name =
                 host(&name).ok_or_else(|| protocol_error("the host name is empty or malformed"))?;
-            return Ok(target_from_name(name, port));
+            return Ok(destination_from_name(name, port));
         }
         _ => {
             reply(stream, 8, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
             return Err(protocol_error("the address type is unknown"));
         }
     };
-    Ok(Target::Address(address, stream.read_u16().await?))
+    Ok(Destination::Address(address, stream.read_u16().await?))
 }
 
 async fn reply(stream: &mut ApplicationStream, code: u8, bound: SocketAddr) -> io::Result<()> {
@@ -115,15 +115,15 @@ fn host(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Returns a name, or the address if the name is the text of an address.
-fn target_from_name(name: &str, port: u16) -> Target {
+fn destination_from_name(name: &str, port: u16) -> Destination {
     match name.parse() {
-        Ok(address) => Target::Address(address, port),
-        Err(_) => Target::Name(name.to_owned(), port),
+        Ok(address) => Destination::Address(address, port),
+        Err(_) => Destination::Name(name.to_owned(), port),
     }
 }
 
 /// Returns the destination and the payload of an application's datagram; `None` if malformed.
-pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
+pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Destination, &[u8])> {
     // Fragments are optional and not supported (RFC 1928, 7).
     let rest = bytes.strip_prefix(&[0, 0, 0])?;
     let (kind, rest) = rest.split_first()?;
@@ -131,16 +131,16 @@ pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
     let (target, rest) = match kind {
         1 => {
             let (address, rest) = rest.split_first_chunk::<4>()?;
-            (Target::Address(Ipv4Addr::from(*address).into(), port(rest)?), rest)
+            (Destination::Address(Ipv4Addr::from(*address).into(), port(rest)?), rest)
         }
         4 => {
             let (address, rest) = rest.split_first_chunk::<16>()?;
-            (Target::Address(Ipv6Addr::from(*address).into(), port(rest)?), rest)
+            (Destination::Address(Ipv6Addr::from(*address).into(), port(rest)?), rest)
         }
         3 => {
             let (length, rest) = rest.split_first()?;
             let (name, rest) = rest.split_at_checked(usize::from(*length))?;
-            (target_from_name(host(name)?, port(rest)?), rest)
+            (destination_from_name(host(name)?, port(rest)?), rest)
         }
         _ => return None,
     };
@@ -148,12 +148,14 @@ pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
 }
 
 /// Encapsulates a datagram for an application, with its source.
-pub(super) fn wrap_datagram(from: &Target, data: &Bytes) -> Vec<u8> {
+pub(super) fn wrap_datagram(from: &Destination, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(MAX_HEADER + data.len());
     out.extend([0, 0, 0]);
     match from {
-        Target::Address(address, port) => put_address(&mut out, SocketAddr::new(*address, *port)),
-        Target::Name(name, port) => {
+        Destination::Address(address, port) => {
+            put_address(&mut out, SocketAddr::new(*address, *port))
+        }
+        Destination::Name(name, port) => {
             let name = &name.as_bytes()[..name.len().min(255)];
             out.push(3);
             out.push(name.len() as u8);
@@ -176,9 +178,9 @@ mod tests {
     #[test]
     fn datagrams_are_wrapped_and_unwrapped() {
         for target in [
-            Target::Address("192.0.2.1".parse().unwrap(), 53),
-            Target::Address("2001:db8::1".parse().unwrap(), 443),
-            Target::Name("a.example".to_owned(), 1),
+            Destination::Address("192.0.2.1".parse().unwrap(), 53),
+            Destination::Address("2001:db8::1".parse().unwrap(), 443),
+            Destination::Name("a.example".to_owned(), 1),
         ] {
             let wrapped = wrap_datagram(&target, &Bytes::from_static(b"hello"));
             assert_eq!(unwrap_datagram(&wrapped), Some((target, &b"hello"[..])));
@@ -201,7 +203,7 @@ mod tests {
         let SocksRequest::Connect(mut stream, target, first) = request else {
             panic!("it is a connection")
         };
-        assert_eq!(target, Target::Name("a.example".to_owned(), 443));
+        assert_eq!(target, Destination::Name("a.example".to_owned(), 443));
         let mut rest = vec![0; 5_000 - first.len()];
         stream.read_exact(&mut rest).await.unwrap();
         assert!(first.iter().chain(&rest).all(|byte| *byte == 7));

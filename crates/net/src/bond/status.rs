@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Add;
 
-use manyways_proto::bond::path::{PathBytes, PathSnapshot};
+use manyways_proto::bond::path::{PathBytes, PathSnapshot, PathState};
 use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, Routing};
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::{PathId, PathSet};
@@ -14,16 +14,12 @@ use serde::{Deserialize, Serialize};
 use super::enforcer::PolicyEnforcer;
 use super::flow_counters::{BytesByPath, StreamTotals};
 
-/// Name and version of the schema.
-pub const SCHEMA: &str = "manyways.bond-status/2";
 /// Maximum listed streams. If there are more, the newest ones are listed.
-pub const MAX_STREAMS: usize = 1000;
+const MAX_STREAMS: usize = 1000;
 
 /// The status of a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// [`SCHEMA`].
-    pub schema: String,
     pub name: String,
     /// Version of manyways.
     pub version: String,
@@ -39,10 +35,22 @@ pub struct Status {
     pub paths: Vec<PathStatus>,
     /// Number of streams and flows under way, including unlisted ones.
     pub stream_count: usize,
-    /// Streams and flows under way, the oldest first, at most [`MAX_STREAMS`].
+    /// Streams and flows under way, the oldest first, at most 1000.
     pub streams: Vec<StreamStatus>,
     /// Since the start of the session.
     pub totals: Totals,
+}
+
+manyways_record::document!(Status, "manyways.bond-status/2");
+
+/// The names of path states in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "PathState", rename_all = "lowercase")]
+pub(super) enum PathStateName {
+    Up,
+    Suspect,
+    Asleep,
+    Down,
 }
 
 /// The status of a network.
@@ -54,7 +62,8 @@ pub struct PathStatus {
     pub kind: String,
     /// `up`, `suspect` (its carrier does not get through), `asleep` (no carrier, because nothing is
     /// to be sent) or `down`.
-    pub state: String,
+    #[serde(with = "PathStateName")]
+    pub state: PathState,
     /// `tcp` or `quic`; `None` without a carrier.
     pub carrier: Option<String>,
     /// Whether the system reports that bytes on the network cost money.
@@ -172,7 +181,7 @@ impl From<Counters> for Totals {
             reinjected_bytes: counters.reinjected,
             spurious_bytes: counters.spurious,
             received_bytes: counters.received,
-            duplicate_bytes: counters.repeated,
+            duplicate_bytes: counters.duplicate,
             header_bytes: counters.headers,
             dropped_datagrams: counters.dropped,
         }
@@ -185,7 +194,7 @@ impl From<&PathSnapshot> for PathStatus {
         Self {
             name: facts.name.clone(),
             kind: facts.kind.clone(),
-            state: path.state.to_string(),
+            state: path.state,
             carrier: path.transport.map(|transport| transport.to_string()),
             metered: facts.metered,
             down_bps: path.down.as_bps(),
@@ -198,7 +207,7 @@ impl From<&PathSnapshot> for PathStatus {
             in_flight_bytes: path.in_flight.as_bytes(),
             received_bytes: path.bytes.received,
             sent_bytes: path.bytes.sent,
-            plan_used_bytes: facts.used.map(Size::as_bytes).unwrap_or_default(),
+            plan_used_bytes: facts.plan_used.map(Size::as_bytes).unwrap_or_default(),
             plan_remaining_bytes: path.plan_remaining.map(Size::as_bytes),
         }
     }
@@ -216,7 +225,6 @@ impl PolicyEnforcer {
         let streams = table.flows().skip(skipped);
         let streams = streams.map(|(id, flow)| self.stream_status(id, flow, &names, &paths));
         Status {
-            schema: SCHEMA.to_owned(),
             name: name.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.now().as_secs_f64(),
@@ -252,8 +260,8 @@ impl PolicyEnforcer {
                 }
                 Carriage::None => (flow.up_bytes, flow.down_bytes, BytesByPath::default()),
             });
-        let treatment = match flow.routing {
-            Routing::Bond(label) => self.treatment(label),
+        let policy = match flow.routing {
+            Routing::Bond(label) => self.stream_policy(label),
             Routing::Direct | Routing::Block => None,
         };
         let routing = match flow.is_delayed {
@@ -273,8 +281,8 @@ impl PolicyEnforcer {
             user: facts.user.clone().or_else(|| facts.uid.map(|uid| uid.to_string())),
             rule: flow.rule.clone(),
             decision: routing.name().to_owned(),
-            scheduler: treatment.map(|treatment| treatment.scheduler.to_string()),
-            waiting_for_path: treatment.is_some_and(|one| has_no_path(one.paths, paths)),
+            scheduler: policy.map(|policy| policy.scheduler.to_string()),
+            waiting_for_path: policy.is_some_and(|one| has_no_path(one.paths, paths)),
             delayed: flow.is_delayed,
             age_seconds: self.now().since(flow.since).as_secs_f64(),
             up_bytes,
@@ -285,7 +293,7 @@ impl PolicyEnforcer {
 }
 
 fn has_no_path(allowed: PathSet, paths: &[PathSnapshot]) -> bool {
-    !paths.iter().any(|path| path.facts.up && allowed.has(path.facts.id))
+    !paths.iter().any(|path| path.facts.up && allowed.contains(path.facts.id))
 }
 
 fn by_path_name(bytes: &BytesByPath, names: &[String]) -> BTreeMap<String, PathBytesStatus> {

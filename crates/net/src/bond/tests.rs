@@ -12,7 +12,7 @@ use super::client::{Client, ClientEvent, ClientOptions};
 use super::gateway::{Gateway, GatewayOptions, StatusHandle};
 use super::key::PrivateKey;
 use super::{CarrierTransport, TransportChoice};
-use crate::fetch::PathSpec;
+use crate::path::PathSpec;
 
 /// A client and a gateway, with one path between them.
 struct Pair {

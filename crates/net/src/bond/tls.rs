@@ -20,7 +20,7 @@ use rustls::{
 use super::key::{PrivateKey, PublicKey};
 
 /// Protocol ID in ALPN (RFC 7301).
-const PROTOCOL: &[u8] = b"manyways-bond/1";
+const ALPN_PROTOCOL: &[u8] = b"manyways-bond/1";
 
 /// Returns whether a key is authorized.
 pub(super) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
@@ -36,7 +36,7 @@ pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientC
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(
             certified_key(own)?,
         ))));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![ALPN_PROTOCOL.to_vec()];
     config.enable_sni = false;
     // Without resumption, each carrier is authenticated separately.
     config.resumption = Resumption::disabled();
@@ -56,7 +56,7 @@ pub(super) fn gateway(
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
             certified_key(own)?,
         ))));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![ALPN_PROTOCOL.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::carrier::Chunk;
-use super::gateway::target;
+use super::gateway::to_destination;
 use super::session::SessionHandle;
 use super::timer;
 
@@ -111,7 +111,7 @@ impl FlowSockets {
                     continue;
                 }
                 let data = Chunk(Bytes::copy_from_slice(&buffer[..length]));
-                handle.handle(Input::Datagram { flow, label, peer: target(from), data });
+                handle.handle(Input::Datagram { flow, label, peer: to_destination(from), data });
             }
         });
         let mut open = self.open.borrow_mut();

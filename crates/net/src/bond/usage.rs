@@ -9,9 +9,9 @@ use manyways_proto::bond::usage::{Day, PathUsage, Usage, UsageCounts};
 use serde::{Deserialize, Serialize};
 
 /// Name of the file in the state folder.
-const FILE: &str = "bond-usage.json";
+const FILE_NAME: &str = "bond-usage.json";
 /// Maximum size, in bytes. A larger file counts as broken.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// Content of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct UsageFile(Option<PathBuf>);
 impl UsageFile {
     /// Uses the file in this folder. Without a folder, the counts are not stored.
     pub fn within(folder: Option<&Path>) -> Self {
-        Self(folder.map(|folder| folder.join(FILE)))
+        Self(folder.map(|folder| folder.join(FILE_NAME)))
     }
 
     /// Reads the counts. A file that cannot be parsed is renamed.
@@ -65,7 +65,7 @@ impl UsageFile {
         let new = file.with_extension("new");
         fs::write(&new, serde_json::to_vec(&document)?)?;
         fs::rename(&new, file)?;
-        usage.saved(counts);
+        usage.on_saved(counts);
         Ok(())
     }
 }
@@ -89,7 +89,7 @@ pub fn state_folder() -> Option<PathBuf> {
 fn read(file: &Path) -> UsageCounts {
     let text = match fs::metadata(file).map(|facts| facts.len()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return UsageCounts::default(),
-        Ok(length) if length > MAX_FILE => Err(io::Error::other("the file is too large")),
+        Ok(length) if length > MAX_FILE_SIZE => Err(io::Error::other("the file is too large")),
         _ => fs::read(file),
     };
     let document = text.and_then(|text| Ok(serde_json::from_slice::<Document>(&text)?));
@@ -133,7 +133,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = UsageFile::within(Some(folder.path()));
         for broken in ["", "{", "[]", "{\"paths\":{\"a\":{\"since\":1,\"bytes\":-1}}}", "\0\0"] {
-            fs::write(folder.path().join(FILE), broken).unwrap();
+            fs::write(folder.path().join(FILE_NAME), broken).unwrap();
             let mut usage = file.load();
             assert_eq!(usage.used("a", 1, PI_DAY), Size::ZERO);
             usage.add("a", 1, PI_DAY, 5);

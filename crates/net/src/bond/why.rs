@@ -4,18 +4,15 @@ use std::net::IpAddr;
 
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_proto::bond::routing::FlowFacts;
-use manyways_proto::mux::Target;
+use manyways_proto::mux::Destination;
 use manyways_proto::policy::{Decision, Explanation, Protocol};
-use manyways_sys::tproxy::WhenDead;
+use manyways_sys::tproxy::FailMode;
 use manyways_wire::HostName;
 use serde::{Deserialize, Serialize};
 
 use super::enforcer::PolicyEnforcer;
 use super::flow_facts::new_facts;
 use super::interception_scope::{self, InterceptionScope};
-
-/// Name and version of the schema of [`WhyReport`].
-pub const SCHEMA: &str = "manyways.bond-why/2";
 
 /// A destination, and known facts about the application. A fact that is `None` is unknown, and
 /// matches no rule about that fact.
@@ -51,8 +48,6 @@ pub struct WhyQuery {
 /// The treatment of a destination by a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WhyReport {
-    /// [`SCHEMA`].
-    pub schema: String,
     /// `bond`, `direct` or `block`.
     pub decision: String,
     /// Rule that decides; `None` for the default.
@@ -85,6 +80,8 @@ pub struct WhyReport {
     pub no_path_action: Option<String>,
 }
 
+manyways_record::document!(WhyReport, "manyways.bond-why/2");
+
 /// The result of one rule.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WhyStep {
@@ -113,9 +110,9 @@ impl EntryPoints<'_> {
     fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
         let words = match self.interception {
             Some(scope) => return scope.not_intercepted_reason(query),
-            None if self.intercepts => "nothing is before the gateway has answered",
+            None if self.intercepts => "interception starts when the gateway has answered",
             None if self.has_proxy => return None,
-            None => "nothing is, and there is no proxy: see --intercept and --socks",
+            None => "the client has neither interception nor a proxy: see --intercept and --socks",
         };
         Some(words.to_owned())
     }
@@ -124,17 +121,17 @@ impl EntryPoints<'_> {
     fn no_path_action(&self) -> String {
         let intercepted = match self.interception.map(|scope| &scope.rules) {
             Some(rules) => {
-                let (action, option) = match rules.when_dead {
-                    WhenDead::Open => ("goes directly", "open"),
-                    WhenDead::Closed => ("is refused", "closed"),
+                let (action, option) = match rules.fail_mode {
+                    FailMode::Direct => ("goes directly", "open"),
+                    FailMode::Blocked => ("is refused", "closed"),
                 };
-                let patience = rules.patience;
+                let timeout = rules.lifetime;
                 Some(format!(
-                    "intercepted traffic {action} after {patience} without one (--fail-mode \
+                    "intercepted traffic {action} {timeout} after the last path is lost (--fail-mode \
                      {option})"
                 ))
             }
-            None => self.intercepts.then(|| "nothing is intercepted before one does".to_owned()),
+            None => self.intercepts.then(|| "interception has not started".to_owned()),
         };
         let proxied = self.has_proxy.then(|| "connections to the proxy wait".to_owned());
         let actions: Vec<String> = intercepted.into_iter().chain(proxied).collect();
@@ -148,7 +145,8 @@ impl EntryPoints<'_> {
 /// Returns why a gateway refuses a destination by default; `None` if it does not, or may not.
 fn gateway_refuses(query: &WhyQuery) -> Option<String> {
     let address = interception_scope::query_address(query)?;
-    let reason = || format!("the gateway refuses {address}, unless its --permit names it");
+    let reason =
+        || format!("the gateway refuses {address}, unless its --permit includes this address");
     (!EgressFilter::default().permits(&[], address)).then(reason)
 }
 
@@ -169,8 +167,8 @@ impl PolicyEnforcer {
         let domain = query.domain.as_ref().and_then(|name| HostName::parse(name.as_bytes()));
         let domain = domain.as_ref().or(resolved_from.as_ref());
         let destination = match query.address {
-            Some(address) => Target::Address(address, query.port),
-            None => Target::Name(query.domain.clone().unwrap_or_default(), query.port),
+            Some(address) => Destination::Address(address, query.port),
+            None => Destination::Name(query.domain.clone().unwrap_or_default(), query.port),
         };
         let facts = FlowFacts {
             domain: domain.map(|name| name.as_str().to_owned()),
@@ -181,21 +179,20 @@ impl PolicyEnforcer {
             ..new_facts(protocol, destination)
         };
         let explanation = self.table().explain(&facts.attributes(query.bytes));
-        let Explanation { decision, rule, action, steps, waits } = explanation;
+        let Explanation { decision, rule, action, steps, is_waiting: waits } = explanation;
         let not_intercepted = entry_points.not_intercepted_reason(query);
         let condition =
             || entry_points.interception.and_then(|scope| scope.interception_condition(query));
         let (decision, paths) = match decision {
             Decision::Bond(treatment) => {
                 let paths = self.paths().into_iter();
-                let allowed = paths.filter(|path| treatment.paths.has(path.facts.id));
+                let allowed = paths.filter(|path| treatment.paths.contains(path.facts.id));
                 ("bond", allowed.map(|path| path.facts.name).collect())
             }
             Decision::Direct => ("direct", Vec::new()),
             Decision::Block => ("block", Vec::new()),
         };
         WhyReport {
-            schema: SCHEMA.to_owned(),
             decision: decision.to_owned(),
             rule,
             action,
@@ -208,7 +205,7 @@ impl PolicyEnforcer {
                     rule: step.rule,
                     line: step.line,
                     matched: step.matched,
-                    reason: step.why,
+                    reason: step.reason,
                 })
                 .collect(),
             intercepted_if: if not_intercepted.is_none() { condition() } else { None },
@@ -233,9 +230,11 @@ mod tests {
                 entry_points(intercepts, has_proxy).not_intercepted_reason(&WhyQuery::default());
             reason.unwrap_or_default()
         };
-        assert!(reason(false, false).starts_with("nothing is, and there is no proxy"));
+        assert!(
+            reason(false, false).starts_with("the client has neither interception nor a proxy")
+        );
         assert_eq!(reason(false, true), "");
-        assert_eq!(reason(true, true), "nothing is before the gateway has answered");
+        assert_eq!(reason(true, true), "interception starts when the gateway has answered");
         assert_eq!(
             entry_points(false, true).no_path_action(),
             "no network leads to the gateway: connections to the proxy wait"
@@ -250,7 +249,7 @@ mod tests {
             let address = address.parse().ok();
             gateway_refuses(&WhyQuery { address, ..WhyQuery::default() })
         };
-        let words = "the gateway refuses 10.1.2.3, unless its --permit names it";
+        let words = "the gateway refuses 10.1.2.3, unless its --permit includes this address";
         assert_eq!(to("10.1.2.3").as_deref(), Some(words));
         assert_eq!(to("93.184.216.34"), None);
         let named = |name: &str| {

@@ -12,16 +12,16 @@ use sha2::{Digest, Sha256};
 use crate::base64;
 
 /// Maximum number of digits of an integer (RFC 9651 §3.3.1).
-const MOST_DIGITS: usize = 15;
+const MAX_INTEGER_DIGITS: usize = 15;
 /// Maximum number of digits of a decimal before and after the point (RFC 9651 §3.3.2).
-const MOST_WHOLE: usize = 12;
-const MOST_FRACTION: usize = 3;
+const MAX_WHOLE_DIGITS: usize = 12;
+const MAX_FRACTION_DIGITS: usize = 3;
 
 /// Returns the SHA-256 of a file; blocking.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
-pub fn of_file(path: &Path) -> io::Result<[u8; 32]> {
+pub fn file_sha256(path: &Path) -> io::Result<[u8; 32]> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
@@ -36,10 +36,10 @@ pub fn of_file(path: &Path) -> io::Result<[u8; 32]> {
 /// Returns the SHA-256 of the representation in the value of a `Repr-Digest` field; `None` if there
 /// is none. The caller joins several field lines with `, `.
 pub fn parse(value: &[u8]) -> Option<[u8; 32]> {
-    let mut field = Field { rest: value };
+    let mut field = FieldParser { remaining: value };
     field.spaces();
     let mut wanted = None;
-    while !field.rest.is_empty() {
+    while !field.remaining.is_empty() {
         let key = field.key()?;
         let item = field.member()?;
         if key == b"sha-256" {
@@ -47,12 +47,12 @@ pub fn parse(value: &[u8]) -> Option<[u8; 32]> {
             wanted = Some(item);
         }
         field.blanks();
-        if field.rest.is_empty() {
+        if field.remaining.is_empty() {
             break;
         }
-        field.eat(b',')?;
+        field.expect_byte(b',')?;
         field.blanks();
-        if field.rest.is_empty() {
+        if field.remaining.is_empty() {
             return None;
         }
     }
@@ -69,24 +69,24 @@ enum Item {
 
 /// The unparsed rest of a field. Each parser consumes one element, or returns `None` for a
 /// malformed field.
-struct Field<'a> {
-    rest: &'a [u8],
+struct FieldParser<'a> {
+    remaining: &'a [u8],
 }
 
-impl<'a> Field<'a> {
+impl<'a> FieldParser<'a> {
     fn peek(&self) -> Option<u8> {
-        self.rest.first().copied()
+        self.remaining.first().copied()
     }
 
-    fn eat(&mut self, wanted: u8) -> Option<()> {
-        self.rest = self.rest.strip_prefix(&[wanted])?;
+    fn expect_byte(&mut self, wanted: u8) -> Option<()> {
+        self.remaining = self.remaining.strip_prefix(&[wanted])?;
         Some(())
     }
 
     fn take_while(&mut self, fits: impl Fn(u8) -> bool) -> &'a [u8] {
-        let end = self.rest.iter().position(|b| !fits(*b)).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at(end);
-        self.rest = rest;
+        let end = self.remaining.iter().position(|b| !fits(*b)).unwrap_or(self.remaining.len());
+        let (taken, rest) = self.remaining.split_at(end);
+        self.remaining = rest;
         taken
     }
 
@@ -110,7 +110,7 @@ impl<'a> Field<'a> {
     fn member(&mut self) -> Option<Item> {
         let mut item = Item::Other;
         if self.peek() == Some(b'=') {
-            self.eat(b'=')?;
+            self.expect_byte(b'=')?;
             match self.peek()? {
                 b'(' => self.inner_list()?,
                 _ => item = self.bare_item()?,
@@ -121,11 +121,11 @@ impl<'a> Field<'a> {
     }
 
     fn inner_list(&mut self) -> Option<()> {
-        self.eat(b'(')?;
+        self.expect_byte(b'(')?;
         loop {
             self.spaces();
             if self.peek()? == b')' {
-                return self.eat(b')');
+                return self.expect_byte(b')');
             }
             self.bare_item()?;
             self.parameters()?;
@@ -137,11 +137,11 @@ impl<'a> Field<'a> {
 
     fn parameters(&mut self) -> Option<()> {
         while self.peek() == Some(b';') {
-            self.eat(b';')?;
+            self.expect_byte(b';')?;
             self.spaces();
             self.key()?;
             if self.peek() == Some(b'=') {
-                self.eat(b'=')?;
+                self.expect_byte(b'=')?;
                 self.bare_item()?;
             }
         }
@@ -163,70 +163,71 @@ impl<'a> Field<'a> {
     }
 
     fn byte_sequence(&mut self) -> Option<Vec<u8>> {
-        self.eat(b':')?;
+        self.expect_byte(b':')?;
         let text = self.take_while(|b| b != b':');
-        self.eat(b':')?;
+        self.expect_byte(b':')?;
         base64::decode(text)
     }
 
     /// Returns whether the number is an integer.
     fn number(&mut self) -> Option<bool> {
         if self.peek() == Some(b'-') {
-            self.eat(b'-')?;
+            self.expect_byte(b'-')?;
         }
         let whole = self.take_while(|b| b.is_ascii_digit()).len();
         if self.peek() != Some(b'.') {
-            return (1..=MOST_DIGITS).contains(&whole).then_some(true);
+            return (1..=MAX_INTEGER_DIGITS).contains(&whole).then_some(true);
         }
-        self.eat(b'.')?;
+        self.expect_byte(b'.')?;
         let fraction = self.take_while(|b| b.is_ascii_digit()).len();
-        let fits = (1..=MOST_WHOLE).contains(&whole) && (1..=MOST_FRACTION).contains(&fraction);
+        let fits = (1..=MAX_WHOLE_DIGITS).contains(&whole)
+            && (1..=MAX_FRACTION_DIGITS).contains(&fraction);
         fits.then_some(false)
     }
 
     fn string(&mut self) -> Option<()> {
-        self.eat(b'"')?;
+        self.expect_byte(b'"')?;
         loop {
             self.take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\'));
             if self.peek()? == b'"' {
-                return self.eat(b'"');
+                return self.expect_byte(b'"');
             }
-            self.eat(b'\\')?;
+            self.expect_byte(b'\\')?;
             let escaped = self.peek().filter(|b| matches!(b, b'"' | b'\\'))?;
-            self.eat(escaped)?;
+            self.expect_byte(escaped)?;
         }
     }
 
     fn boolean(&mut self) -> Option<()> {
-        self.eat(b'?')?;
+        self.expect_byte(b'?')?;
         let digit = self.peek().filter(|b| matches!(b, b'0' | b'1'))?;
-        self.eat(digit)
+        self.expect_byte(digit)
     }
 
     fn date(&mut self) -> Option<()> {
-        self.eat(b'@')?;
+        self.expect_byte(b'@')?;
         self.number()?.then_some(())
     }
 
     fn display_string(&mut self) -> Option<()> {
-        self.eat(b'%')?;
-        self.eat(b'"')?;
+        self.expect_byte(b'%')?;
+        self.expect_byte(b'"')?;
         let mut text = Vec::new();
         loop {
             text.extend(self.take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'%')));
             if self.peek()? == b'"' {
                 std::str::from_utf8(&text).ok()?;
-                return self.eat(b'"');
+                return self.expect_byte(b'"');
             }
-            self.eat(b'%')?;
-            let (hex, rest) = self.rest.split_first_chunk::<2>()?;
+            self.expect_byte(b'%')?;
+            let (hex, rest) = self.remaining.split_first_chunk::<2>()?;
             let digit = |b: u8| match b {
                 b'0'..=b'9' => Some(b - b'0'),
                 b'a'..=b'f' => Some(b - b'a' + 10),
                 _ => None,
             };
             text.push(digit(hex[0])? << 4 | digit(hex[1])?);
-            self.rest = rest;
+            self.remaining = rest;
         }
     }
 }

@@ -59,7 +59,7 @@ pub enum TransferEvent {
         to: u64,
     },
     /// The end of the bytes that are assigned to a request was changed.
-    RangeEnd {
+    Cut {
         transfer: u32,
         path: String,
         request: u64,
@@ -67,22 +67,9 @@ pub enum TransferEvent {
         to: u64,
     },
     /// A request ended.
-    RequestEnd {
-        transfer: u32,
-        path: String,
-        request: u64,
-        /// `finished` (all requested bytes), `cut` (all bytes up to the reduced end), `cancelled`,
-        /// `failed`.
-        how: String,
-    },
+    RequestEnd { transfer: u32, path: String, request: u64, outcome: RequestOutcome },
     /// An application RTT was measured.
-    Ping {
-        transfer: u32,
-        path: String,
-        rtt_seconds: f64,
-        /// `h2` (a PING frame) or `tcp` (TCP_INFO).
-        by: String,
-    },
+    Ping { transfer: u32, path: String, rtt_seconds: f64, by: PingMethod },
     /// A transfer ended.
     TransferEnd {
         transfer: u32,
@@ -93,6 +80,30 @@ pub enum TransferEvent {
     },
 }
 
+/// How a request ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RequestOutcome {
+    /// All requested bytes arrived.
+    Finished,
+    /// All bytes up to the reduced end arrived.
+    Cut,
+    Cancelled,
+    Failed,
+}
+
+/// How an application RTT was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PingMethod {
+    /// By a PING frame of HTTP/2.
+    H2,
+    /// By TCP_INFO.
+    Tcp,
+}
+
 impl EventFamily for TransferEvent {
     const NAMES: &'static [&'static str] = &[
         "transfer-start",
@@ -101,7 +112,7 @@ impl EventFamily for TransferEvent {
         "request",
         "response",
         "received",
-        "range-end",
+        "cut",
         "request-end",
         "ping",
         "transfer-end",
@@ -185,12 +196,7 @@ mod tests {
             ),
             at(
                 380,
-                TransferEvent::RangeEnd {
-                    transfer: 0,
-                    path: "lte".into(),
-                    request: 1,
-                    to: 6_000_000,
-                },
+                TransferEvent::Cut { transfer: 0, path: "lte".into(), request: 1, to: 6_000_000 },
             ),
             at(
                 385,
@@ -198,7 +204,7 @@ mod tests {
                     transfer: 0,
                     path: "lte".into(),
                     request: 1,
-                    how: "cut".into(),
+                    outcome: RequestOutcome::Cut,
                 },
             ),
             at(
@@ -207,14 +213,14 @@ mod tests {
                     transfer: 0,
                     path: "lte".into(),
                     rtt_seconds: 0.0655,
-                    by: "h2".into(),
+                    by: PingMethod::H2,
                 },
             ),
             at(400, TransferEvent::TransferEnd { transfer: 0, complete: true, bytes: 8_000_000 }),
         ];
         let header = Header::new("test", "0", Span::ZERO);
         let text: String = records.iter().map(line).collect();
-        let read = parse(format!("{}{text}", line(&header)).as_bytes()).unwrap();
+        let read = parse(format!("{}{text}", header.line()).as_bytes()).unwrap();
         assert_eq!((read.records, read.skipped), (records, 0));
         let document = include_str!("../../../../docs/event-log.md");
         for name in TransferEvent::NAMES {

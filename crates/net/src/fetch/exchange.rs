@@ -9,40 +9,41 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use manyways_proto::fetch::{
-    ContentRange, Fault, FaultClass, Head, Range, RedirectConfig, RedirectError, Redirects, Scheme,
-    Validator,
+    ContentRange, Head, PathError, PathErrorKind, Range, RedirectConfig, RedirectError, Redirects,
+    Scheme, Validator,
 };
 use tokio::sync::Notify;
 
-use super::dial::{Connection, Sender, plain};
+use super::dial::{Connection, Sender};
 use super::digest;
-use super::late::{Cancelled, Late};
+use super::discarded::{CancelledStreams, DiscardedBytes};
 use super::location::Location;
-use super::worker::Ask;
+use super::worker::RequestParams;
+use crate::path::plain;
 
 /// Digest of the whole object, also in the response to a range request (RFC 9530 §3).
 /// `Content-Digest` would be the digest of the part.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Default `User-Agent`; a configured header takes precedence.
-const AGENT: &str = concat!("manyways/", env!("CARGO_PKG_VERSION"));
+const DEFAULT_USER_AGENT: &str = concat!("manyways/", env!("CARGO_PKG_VERSION"));
 
 /// A failed request.
-pub(super) struct Broken {
-    pub(super) fault: Fault,
+pub(super) struct RequestError {
+    pub(super) error: PathError,
     /// Whether no byte of a response had arrived, so that the request can be repeated.
-    pub(super) unanswered: bool,
+    pub(super) is_retryable: bool,
     /// The connection; `None` if it is no longer usable.
     pub(super) connection: Option<Connection>,
 }
 
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
-        Self { fault, unanswered: false, connection: None }
+impl From<PathError> for RequestError {
+    fn from(error: PathError) -> Self {
+        Self { error, is_retryable: false, connection: None }
     }
 }
 
 /// A response whose body has not been read.
-pub(super) struct Answer {
+pub(super) struct PendingResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Body,
@@ -53,43 +54,43 @@ pub(super) struct Answer {
 pub(super) struct Body {
     connection: Option<Connection>,
     incoming: Stream,
-    late: Late,
+    discarded: DiscardedBytes,
     credit: Credit,
     /// Bytes that were read.
     read: usize,
     /// Length of the last piece until the transfer has taken it.
-    untaken: usize,
+    undelivered: usize,
     ended: bool,
 }
 
 /// The credit that the server of an HTTP/2 stream has, granted by the core.
 #[derive(Clone, Default)]
-pub(super) struct Credit(Arc<Mutex<Granted>>, Arc<Notify>);
+pub(super) struct Credit(Arc<Mutex<CreditState>>, Arc<Notify>);
 
 #[derive(Default)]
-struct Granted {
+struct CreditState {
     /// `None` before the response, and for HTTP/1.1.
     control: Option<FlowControl>,
     bytes: usize,
     /// Whether at most `bytes` are read, for HTTP/1.1.
-    counted: bool,
+    is_limited: bool,
 }
 
 impl Credit {
     /// Creates the credit of an HTTP/1.1 response, which has no flow control: the body is read only
     /// up to the credit, and TCP delays the server.
-    pub(super) fn counted() -> Self {
+    pub(super) fn limited() -> Self {
         let credit = Self::default();
-        credit.lock().counted = true;
+        credit.lock().is_limited = true;
         credit
     }
 
     /// Waits until more than `read` bytes may be read.
-    async fn past(&self, read: usize) {
+    async fn wait_past(&self, read: usize) {
         loop {
             {
                 let granted = self.lock();
-                if !granted.counted || granted.bytes > read {
+                if !granted.is_limited || granted.bytes > read {
                     return;
                 }
             }
@@ -101,7 +102,7 @@ impl Credit {
     /// granted.
     pub(super) fn grant(&self, bytes: usize) {
         let mut granted = self.lock();
-        if granted.counted && granted.control.is_none() {
+        if granted.is_limited && granted.control.is_none() {
             granted.bytes = granted.bytes.saturating_add(bytes);
             self.1.notify_one();
             return;
@@ -117,13 +118,13 @@ impl Credit {
     /// Makes h2 send pending credit. h2 sends a WINDOW_UPDATE only if the pending credit is at
     /// least half of the server's remaining window, and checks this only during calls. Without this
     /// call, earlier credit would never be sent.
-    fn nudge(&self) {
+    fn flush_window_update(&self) {
         if let Some(control) = &mut self.lock().control {
             let _ = control.release_capacity(0);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Granted> {
+    fn lock(&self) -> MutexGuard<'_, CreditState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,19 +142,19 @@ impl Drop for Body {
                 body.flow_control().used_capacity().saturating_sub(withheld)
             }
         };
-        self.late.add((self.untaken + waiting) as u64);
+        self.discarded.add((self.undelivered + waiting) as u64);
     }
 }
 
 enum Stream {
     Http1(Incoming),
-    Http2(Reset, RecvStream),
+    Http2(ResetOnDrop, RecvStream),
 }
 
 /// Resets an HTTP/2 stream with CANCEL unless its end was received.
-struct Reset(Option<SendStream<Bytes>>, Cancelled);
+struct ResetOnDrop(Option<SendStream<Bytes>>, CancelledStreams);
 
-impl Drop for Reset {
+impl Drop for ResetOnDrop {
     fn drop(&mut self) {
         if let Some(mut stream) = self.0.take() {
             self.1.add(stream.stream_id().as_u32());
@@ -163,42 +164,47 @@ impl Drop for Reset {
 }
 
 /// Sends the request and waits for the response head.
-pub(super) async fn send(mut connection: Connection, ask: &Ask) -> Result<Answer, Broken> {
+pub(super) async fn send(
+    mut connection: Connection,
+    ask: &RequestParams,
+) -> Result<PendingResponse, RequestError> {
     let version = match connection.sender {
         Sender::Http1(_) => Version::HTTP_11,
         Sender::Http2(_) => Version::HTTP_2,
     };
     let request = request(ask, version)?;
-    let lost = |fault: Fault| Broken { fault, unanswered: true, connection: None };
+    let lost =
+        |fault: PathError| RequestError { error: fault, is_retryable: true, connection: None };
     let (parts, incoming) = match &mut connection.sender {
         Sender::Http1(sender) => {
-            sender.ready().await.map_err(|error| lost(http1_fault(&error)))?;
+            sender.ready().await.map_err(|error| lost(http1_error(&error)))?;
             let response = sender.send_request(request).await;
-            let (parts, body) = response.map_err(|error| lost(http1_fault(&error)))?.into_parts();
+            let (parts, body) = response.map_err(|error| lost(http1_error(&error)))?.into_parts();
             (parts, Stream::Http1(body))
         }
         Sender::Http2(sender) => {
-            let mut ready = sender.clone().ready().await.map_err(|e| lost(http2_fault(&e)))?;
+            let mut ready = sender.clone().ready().await.map_err(|e| lost(http2_error(&e)))?;
             let (response, stream) = ready
                 .send_request(request.map(|_| ()), true)
-                .map_err(|error| lost(http2_fault(&error)))?;
-            let reset = Reset(Some(stream), connection.cancelled.clone());
-            let (parts, body) = response.await.map_err(|e| lost(http2_fault(&e)))?.into_parts();
+                .map_err(|error| lost(http2_error(&error)))?;
+            let reset = ResetOnDrop(Some(stream), connection.cancelled_streams.clone());
+            let (parts, body) = response.await.map_err(|e| lost(http2_error(&e)))?.into_parts();
             (parts, Stream::Http2(reset, body))
         }
     };
-    let late = connection.late.clone();
+    let discarded = connection.discarded.clone();
     let connection = Some(connection);
     let credit = ask.credit.clone();
-    let mut body = Body { connection, incoming, late, credit, read: 0, untaken: 0, ended: false };
+    let mut body =
+        Body { connection, incoming, discarded, credit, read: 0, undelivered: 0, ended: false };
     if let Stream::Http2(_, stream) = &mut body.incoming {
         let control = Some(stream.flow_control().clone());
-        *body.credit.lock() = Granted { control, bytes: 0, counted: false };
+        *body.credit.lock() = CreditState { control, bytes: 0, is_limited: false };
     }
-    Ok(Answer { status: parts.status, headers: parts.headers, body })
+    Ok(PendingResponse { status: parts.status, headers: parts.headers, body })
 }
 
-fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> {
+fn request(ask: &RequestParams, version: Version) -> Result<Request<Empty<Bytes>>, PathError> {
     let origin = ask.location.origin();
     let authority = origin.authority();
     let uri = match version {
@@ -206,14 +212,15 @@ fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> 
         _ => ask.location.target().to_owned(),
     };
     let mut headers = (*ask.headers).clone();
-    if ask.home.origin() == origin {
-        for (name, value) in ask.private.iter() {
+    if ask.original.origin() == origin {
+        for (name, value) in ask.private_headers.iter() {
             headers.append(name.clone(), value.clone());
         }
     }
-    let mut set = |name: HeaderName, value: &str| -> Result<(), Fault> {
-        let value = HeaderValue::from_str(value)
-            .map_err(|_| Fault::lasting(FaultClass::Protocol, format!("{name} cannot be sent")))?;
+    let mut set = |name: HeaderName, value: &str| -> Result<(), PathError> {
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            PathError::permanent(PathErrorKind::Protocol, format!("{name} cannot be sent"))
+        })?;
         headers.insert(name, value);
         Ok(())
     };
@@ -229,7 +236,7 @@ fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> 
             set(header::IF_RANGE, validator.as_str())?;
         }
     }
-    for (name, value) in [(header::USER_AGENT, AGENT), (header::ACCEPT, "*/*")] {
+    for (name, value) in [(header::USER_AGENT, DEFAULT_USER_AGENT), (header::ACCEPT, "*/*")] {
         if !headers.contains_key(&name) {
             headers.insert(name, HeaderValue::from_static(value));
         }
@@ -239,12 +246,12 @@ fn request(ask: &Ask, version: Version) -> Result<Request<Empty<Bytes>>, Fault> 
         .version(version)
         .uri(uri)
         .body(Empty::new())
-        .map_err(|_| Fault::lasting(FaultClass::Protocol, "the URL cannot be sent"))?;
+        .map_err(|_| PathError::permanent(PathErrorKind::Protocol, "the URL cannot be sent"))?;
     *request.headers_mut() = headers;
     Ok(request)
 }
 
-impl Answer {
+impl PendingResponse {
     /// Target of a redirect; `None` if the response is not a redirect.
     pub(super) fn redirect(&self) -> Option<String> {
         let moved = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -254,13 +261,13 @@ impl Answer {
 
     /// Reads and discards a short body in order to keep the connection; `None` if the body is too
     /// long or too slow.
-    pub(super) async fn skip(self, config: &RedirectConfig) -> Option<Connection> {
+    pub(super) async fn drain(self, config: &RedirectConfig) -> Option<Connection> {
         let mut body = self.body;
         let read = async {
-            let mut left = config.max_body.as_bytes();
+            let mut remaining = config.max_body.as_bytes();
             while let Ok(Some(bytes)) = body.next().await {
-                left = left.checked_sub(bytes.len() as u64)?;
-                body.taken();
+                remaining = remaining.checked_sub(bytes.len() as u64)?;
+                body.on_delivered();
                 body.credit.grant(bytes.len());
             }
             Some(())
@@ -272,7 +279,7 @@ impl Answer {
     }
 
     /// Returns the head, the SHA-256 of the whole object if the response has it, and the body.
-    pub(super) fn split(self) -> (Head, Option<[u8; 32]>, Body) {
+    pub(super) fn into_parts(self) -> (Head, Option<[u8; 32]>, Body) {
         let lines: Vec<&[u8]> =
             self.headers.get_all(REPR_DIGEST).iter().map(HeaderValue::as_bytes).collect();
         (head(self.status, &self.headers), digest::parse(&lines.join(&b", "[..])), self.body)
@@ -298,30 +305,30 @@ fn head(status: StatusCode, headers: &HeaderMap) -> Head {
         ),
         refuses_ranges: text(header::ACCEPT_RANGES)
             .is_some_and(|units| units.trim().eq_ignore_ascii_case("none")),
-        encoded,
+        is_encoded: encoded,
     }
 }
 
 impl Body {
     /// Returns the next piece; `None` at the proper end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
         loop {
             match &mut self.incoming {
                 Stream::Http1(body) => {
-                    self.credit.past(self.read).await;
+                    self.credit.wait_past(self.read).await;
                     match body.frame().await {
                         None => {
                             self.ended = true;
                             return Ok(None);
                         }
-                        Some(Err(error)) => return Err(http1_fault(&error).into()),
+                        Some(Err(error)) => return Err(http1_error(&error).into()),
                         Some(Ok(frame)) => {
                             // Trailers contain no bytes of the object.
                             if let Ok(bytes) = frame.into_data()
                                 && !bytes.is_empty()
                             {
                                 self.read += bytes.len();
-                                self.untaken = bytes.len();
+                                self.undelivered = bytes.len();
                                 return Ok(Some(bytes));
                             }
                         }
@@ -335,16 +342,16 @@ impl Body {
                     }
                     Some(Err(error)) => {
                         let connection = self.connection.take().filter(|_| !error.is_io());
-                        let broken = Broken::from(http2_fault(&error));
-                        return Err(Broken { connection, ..broken });
+                        let broken = RequestError::from(http2_error(&error));
+                        return Err(RequestError { connection, ..broken });
                     }
                     Some(Ok(bytes)) => {
-                        self.credit.nudge();
+                        self.credit.flush_window_update();
                         if bytes.is_empty() {
                             continue;
                         }
                         self.read += bytes.len();
-                        self.untaken = bytes.len();
+                        self.undelivered = bytes.len();
                         return Ok(Some(bytes));
                     }
                 },
@@ -353,8 +360,8 @@ impl Body {
     }
 
     /// Notes that the transfer has taken the last piece.
-    pub(super) fn taken(&mut self) {
-        self.untaken = 0;
+    pub(super) fn on_delivered(&mut self) {
+        self.undelivered = 0;
     }
 
     /// Returns the connection after the end of the body.
@@ -364,12 +371,12 @@ impl Body {
 }
 
 /// Returns the target of a redirect if it is followed.
-pub(super) fn follow(
+pub(super) fn follow_redirect(
     from: &Location,
     target: &str,
     redirects: &mut Redirects,
-) -> Result<Location, Fault> {
-    let unfit = |words: String| Fault::lasting(FaultClass::Unfit, words);
+) -> Result<Location, PathError> {
+    let unfit = |words: String| PathError::permanent(PathErrorKind::UnusableResponse, words);
     let to = from
         .join(target)
         .map_err(|error| unfit(format!("the server redirects to an unusable address: {error}")))?;
@@ -383,45 +390,49 @@ pub(super) fn follow(
             Err(unfit(format!("the server redirects more than {most} times")))
         }
         Err(RedirectError::Downgrade) => {
-            Err(unfit(format!("the server redirects from https to {to}, which is not safe")))
+            let words = format!("the server redirects from https to {to}, which is not safe");
+            Err(PathError::permanent(PathErrorKind::Downgrade, words))
         }
     }
 }
 
-fn http1_fault(error: &hyper::Error) -> Fault {
+fn http1_error(error: &hyper::Error) -> PathError {
     let (class, words) = if error.is_parse() {
-        (FaultClass::Protocol, "the server does not answer in HTTP/1.1".to_owned())
+        (PathErrorKind::Protocol, "the server does not answer in HTTP/1.1".to_owned())
     } else if error.is_incomplete_message() || error.is_body_write_aborted() {
-        (FaultClass::Truncated, "the server closed the connection too early".to_owned())
+        (PathErrorKind::Truncated, "the server closed the connection too early".to_owned())
     } else {
-        (FaultClass::Reset, format!("the connection broke: {}", innermost(error)))
+        (PathErrorKind::Reset, format!("the connection broke: {}", innermost_message(error)))
     };
-    Fault::passing(class, words)
+    PathError::transient(class, words)
 }
 
-fn http2_fault(error: &h2::Error) -> Fault {
+fn http2_error(error: &h2::Error) -> PathError {
     let reason = error.reason();
     let (class, words) = if error.is_remote() && reason == Some(Reason::ENHANCE_YOUR_CALM) {
-        (FaultClass::Calm, "the server asks for fewer frames (ENHANCE_YOUR_CALM)".to_owned())
+        (
+            PathErrorKind::EnhanceYourCalm,
+            "the server asks for fewer frames (ENHANCE_YOUR_CALM)".to_owned(),
+        )
     } else if error.is_go_away() && error.is_remote() {
         let why = reason.filter(|reason| *reason != Reason::NO_ERROR);
         let why = why.map_or_else(String::new, |reason| format!(": {}", reason.description()));
-        (FaultClass::GoAway, format!("the server takes no more requests (GOAWAY){why}"))
+        (PathErrorKind::GoAway, format!("the server takes no more requests (GOAWAY){why}"))
     } else if let Some(reason) = reason.filter(|_| error.is_remote()) {
-        (FaultClass::Reset, format!("the server reset the stream: {}", reason.description()))
+        (PathErrorKind::Reset, format!("the server reset the stream: {}", reason.description()))
     } else if error.is_io() {
         let inner = error.get_io().map(plain).unwrap_or_default();
-        (FaultClass::Reset, format!("the connection broke: {inner}"))
+        (PathErrorKind::Reset, format!("the connection broke: {inner}"))
     } else if let Some(reason) = reason {
         let words = format!("the server breaks the rules of HTTP/2 ({})", reason.description());
-        (FaultClass::Protocol, words)
+        (PathErrorKind::Protocol, words)
     } else {
-        (FaultClass::Protocol, format!("the HTTP/2 exchange failed: {error}"))
+        (PathErrorKind::Protocol, format!("the HTTP/2 exchange failed: {error}"))
     };
-    Fault::passing(class, words)
+    PathError::transient(class, words)
 }
 
-fn innermost(error: &hyper::Error) -> String {
+fn innermost_message(error: &hyper::Error) -> String {
     let mut last: &(dyn std::error::Error + 'static) = error;
     while let Some(source) = last.source() {
         last = source;

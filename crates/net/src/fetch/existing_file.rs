@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use manyways_proto::fetch::ExistingFileState;
 use manyways_unit::Size;
 
-use super::digest::of_file;
+use super::digest::file_sha256;
 use super::sink::{PART_SUFFIX, RESUME_SUFFIX, with_suffix};
 use super::{Checksum, Job};
 
@@ -66,7 +66,7 @@ impl ExistingFile {
             return Ok(None);
         }
         let path = || self.path.clone();
-        let found = of_file(&self.path)
+        let found = file_sha256(&self.path)
             .map_err(|source| ExistingFileError::Unreadable { path: path(), source })?;
         match checksum {
             Checksum::Check(wanted) if wanted != found => {

@@ -1,6 +1,7 @@
 //! Reads carriers and lists interfaces during a transfer, at the times of
 //! `proto::fetch::InterfaceWatch`.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,21 +11,33 @@ use manyways_proto::fetch::{
 use manyways_unit::Time;
 use tokio::task::JoinHandle;
 
-use super::PathSpec;
-use super::path::Watcher;
+use crate::path::PathSpec;
+
+/// Callback that lists the current paths; returns `None` if it cannot.
+pub(super) type Watch = dyn Fn() -> Option<Vec<PathSpec>> + Send + Sync;
+
+/// The callback of [`ClientBuilder::watch`](super::ClientBuilder::watch).
+#[derive(Clone)]
+pub(super) struct PathLister(pub(super) Arc<Watch>);
+
+impl fmt::Debug for PathLister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}
 
 type Pending = JoinHandle<Option<Vec<PathSpec>>>;
 
 /// The interfaces of a client's paths.
 pub(super) struct Interfaces {
     core: InterfaceWatch,
-    lister: Option<Watcher>,
+    lister: Option<PathLister>,
     pending: Option<Pending>,
 }
 
 impl Interfaces {
     /// Creates a watch of interfaces that all work.
-    pub(super) fn new(now: Time, lister: Option<Watcher>) -> Self {
+    pub(super) fn new(now: Time, lister: Option<PathLister>) -> Self {
         let listing = if lister.is_some() { Listing::Available } else { Listing::Unavailable };
         let core = InterfaceWatch::new(now, WatchConfig::default(), listing);
         Self { core, lister, pending: None }
@@ -38,7 +51,7 @@ impl Interfaces {
     /// Reads carriers and starts a list, if they are due.
     pub(super) fn poll(&mut self, now: Time, paths: &[Arc<PathSpec>]) -> Vec<PathChange> {
         if self.core.wants_list(now)
-            && let Some(Watcher(list)) = &self.lister
+            && let Some(PathLister(list)) = &self.lister
         {
             let list = Arc::clone(list);
             self.pending = Some(tokio::task::spawn_blocking(move || list()));
@@ -51,7 +64,7 @@ impl Interfaces {
 
     /// Returns the pending list, or `None` if it failed; never ready without a pending list. Cancel
     /// safe.
-    pub(super) async fn listed(&mut self) -> Option<Vec<PathSpec>> {
+    pub(super) async fn next_list(&mut self) -> Option<Vec<PathSpec>> {
         let Some(pending) = &mut self.pending else { return std::future::pending().await };
         let listed = pending.await;
         self.pending = None;

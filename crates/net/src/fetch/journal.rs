@@ -8,12 +8,12 @@ use manyways_record::event::Record;
 use manyways_unit::{Span, Time};
 
 use super::PathSpec;
-use super::event::TransferEvent;
+use super::event::{PingMethod, RequestOutcome, TransferEvent};
 use super::report::Event;
 
 /// Tracks all requests that are under way, and keeps records if they are configured.
 pub(super) struct Journal {
-    names: Option<Vec<String>>,
+    path_names: Option<Vec<String>>,
     requests: BTreeMap<RequestId, ActiveRequest>,
     records: Vec<Record<TransferEvent>>,
 }
@@ -29,12 +29,12 @@ struct ActiveRequest {
 impl Journal {
     pub(super) fn new(wanted: bool, paths: &[Arc<PathSpec>]) -> Self {
         let names = wanted.then(|| paths.iter().map(|path| path.name.clone()).collect());
-        Self { names, requests: BTreeMap::new(), records: Vec::new() }
+        Self { path_names: names, requests: BTreeMap::new(), records: Vec::new() }
     }
 
     /// Adds a path that joined after the start.
-    pub(super) fn join(&mut self, name: &str) {
-        if let Some(names) = &mut self.names {
+    pub(super) fn add_path(&mut self, name: &str) {
+        if let Some(names) = &mut self.path_names {
             names.push(name.to_owned());
         }
     }
@@ -43,7 +43,7 @@ impl Journal {
         self.requests.get(&request).map(|active| active.path)
     }
 
-    pub(super) fn request(
+    pub(super) fn on_request(
         &mut self,
         now: Time,
         request: RequestId,
@@ -52,8 +52,8 @@ impl Journal {
         expected: Option<Span>,
     ) {
         let (from, end) = range.map_or((0, u64::MAX), |range| (range.start, range.end));
-        let pieces = Coalescer::new(from);
-        let active = ActiveRequest { path, end, expected_delay: expected, pieces };
+        let coalescer = Coalescer::new(from);
+        let active = ActiveRequest { path, end, expected_delay: expected, pieces: coalescer };
         self.requests.insert(request, active);
         self.record(now, path, |path| TransferEvent::Request {
             transfer: 0,
@@ -64,7 +64,7 @@ impl Journal {
         });
     }
 
-    pub(super) fn response(&mut self, now: Time, request: RequestId, status: u16) {
+    pub(super) fn on_response(&mut self, now: Time, request: RequestId, status: u16) {
         let Some(active) = self.requests.get(&request) else { return };
         let expected_seconds = active.expected_delay.map(Span::as_secs_f64);
         self.record(now, active.path, |path| TransferEvent::Response {
@@ -76,7 +76,7 @@ impl Journal {
         });
     }
 
-    pub(super) fn received(&mut self, now: Time, request: RequestId, length: u64) {
+    pub(super) fn on_received(&mut self, now: Time, request: RequestId, length: u64) {
         let Some(active) = self.requests.get_mut(&request) else { return };
         let path = active.path;
         if let Some(piece) = active.pieces.add(now, length) {
@@ -84,11 +84,11 @@ impl Journal {
         }
     }
 
-    pub(super) fn range_end(&mut self, now: Time, request: RequestId, end: u64) {
+    pub(super) fn on_cut(&mut self, now: Time, request: RequestId, end: u64) {
         let Some(active) = self.requests.get_mut(&request) else { return };
         active.end = end;
         let path = active.path;
-        self.record(now, path, |path| TransferEvent::RangeEnd {
+        self.record(now, path, |path| TransferEvent::Cut {
             transfer: 0,
             path,
             request: request.0,
@@ -97,36 +97,45 @@ impl Journal {
     }
 
     /// Ends a request that the core cancelled.
-    pub(super) fn cancelled(&mut self, now: Time, request: RequestId) {
+    pub(super) fn on_cancelled(&mut self, now: Time, request: RequestId) {
         let cut = self
             .requests
             .get(&request)
             .is_some_and(|active| active.pieces.next_offset() >= active.end);
-        self.end(now, request, if cut { "cut" } else { "cancelled" });
+        self.on_request_end(
+            now,
+            request,
+            if cut { RequestOutcome::Cut } else { RequestOutcome::Cancelled },
+        );
     }
 
-    pub(super) fn end(&mut self, now: Time, request: RequestId, how: &str) {
+    pub(super) fn on_request_end(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        outcome: RequestOutcome,
+    ) {
         self.flush(request);
         let Some(active) = self.requests.remove(&request) else { return };
         self.record(now, active.path, |path| TransferEvent::RequestEnd {
             transfer: 0,
             path,
             request: request.0,
-            how: how.to_owned(),
+            outcome,
         });
     }
 
-    pub(super) fn ping(&mut self, now: Time, path: PathId, rtt: Span, by: &str) {
+    pub(super) fn on_ping(&mut self, now: Time, path: PathId, rtt: Span, by: PingMethod) {
         self.record(now, path, |path| TransferEvent::Ping {
             transfer: 0,
             path,
             rtt_seconds: rtt.as_secs_f64(),
-            by: by.to_owned(),
+            by,
         });
     }
 
     /// Passes the records to the callback.
-    pub(super) fn tell(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
+    pub(super) fn emit(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
         for record in self.records.drain(..) {
             on_event(Event::Record(&record));
         }
@@ -140,7 +149,12 @@ impl Journal {
         }
     }
 
-    fn record_piece(&mut self, request: RequestId, path: PathId, Piece { from, to, at }: Piece) {
+    fn record_piece(
+        &mut self,
+        request: RequestId,
+        path: PathId,
+        Piece { start: from, end: to, at }: Piece,
+    ) {
         self.record(at, path, |path| TransferEvent::Received {
             transfer: 0,
             path,
@@ -151,7 +165,7 @@ impl Journal {
     }
 
     fn record(&mut self, time: Time, path: PathId, event: impl FnOnce(String) -> TransferEvent) {
-        let Some(names) = &self.names else { return };
+        let Some(names) = &self.path_names else { return };
         let name = names.get(path.0).cloned().unwrap_or_default();
         self.records.push(Record { time, event: event(name) });
     }

@@ -30,13 +30,13 @@ pub enum LocationError {
     #[error("{0} is not an http:// or https:// URL")]
     Scheme(String),
     /// No host, or one with invalid characters.
-    #[error("the URL {0} names no valid host")]
+    #[error("the host in the URL {0} is not valid")]
     Host(String),
     /// The port is not a number from 1 to 65535.
     #[error("the port in the URL {0} is not valid")]
     Port(String),
     /// User information before the host, in a redirect target.
-    #[error("a user name or password stands before the host {0}")]
+    #[error("the URL contains a user name or password before the host {0}")]
     UserInfo(String),
 }
 
@@ -69,7 +69,7 @@ impl Location {
                 .ok_or_else(|| LocationError::Port(shown()))?,
         };
         let host = valid_host(host).ok_or_else(|| LocationError::Host(shown()))?;
-        Ok(Self { origin: Origin { secure, host, port }, target: clean_target(target) })
+        Ok(Self { origin: Origin { secure, host, port }, target: normalize_target(target) })
     }
 
     /// Resolves a `Location` header against this address (RFC 3986 §5.2).
@@ -94,7 +94,7 @@ impl Location {
             let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
             format!("{folder}{reference}")
         };
-        Ok(Self { origin: self.origin.clone(), target: clean_target(&target) })
+        Ok(Self { origin: self.origin.clone(), target: normalize_target(&target) })
     }
 
     pub fn origin(&self) -> &Origin {
@@ -181,7 +181,7 @@ fn valid_host(host: &str) -> Option<String> {
 
 /// Removes the fragment, resolves dot segments and encodes characters that must not occur in a
 /// request line.
-fn clean_target(text: &str) -> String {
+fn normalize_target(text: &str) -> String {
     let text = text.split('#').next().unwrap_or_default();
     let (path, query) = match text.split_once('?') {
         Some((path, query)) => (path, Some(query)),

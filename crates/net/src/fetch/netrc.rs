@@ -8,9 +8,6 @@
 
 use super::login::Login;
 
-/// Larger files are rejected.
-pub const MOST_BYTES: usize = 1 << 20;
-
 /// A parsed file.
 #[derive(Clone, Default)]
 pub struct Netrc {
@@ -29,8 +26,8 @@ struct Entry {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetrcError {
-    /// More than [`MOST_BYTES`].
-    #[error("it is larger than {} MB", MOST_BYTES / 1_000_000)]
+    /// More than [`Netrc::MAX_BYTES`].
+    #[error("it is larger than {} MB", Netrc::MAX_BYTES / 1_000_000)]
     TooLarge,
     /// The file is not UTF-8.
     #[error("it is not UTF-8")]
@@ -39,21 +36,24 @@ pub enum NetrcError {
     #[error("the quote in line {0} is not closed")]
     Quote(usize),
     /// A keyword at the end of the file, without a value.
-    #[error("the word `{0}` at its end has no value")]
+    #[error("the word `{0}` at the end of the file has no value")]
     NoValue(&'static str),
 }
 
 impl Netrc {
+    /// Larger files are rejected.
+    pub const MAX_BYTES: usize = 1 << 20;
+
     /// Parses a file.
     ///
     /// # Errors
     /// [`NetrcError`] names the fault.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetrcError> {
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > Netrc::MAX_BYTES {
             return Err(NetrcError::TooLarge);
         }
         let text = std::str::from_utf8(bytes).map_err(|_| NetrcError::NotText)?;
-        let mut words = Words { text, at: 0 };
+        let mut words = Tokens { text, offset: 0 };
         let mut entries: Vec<Entry> = Vec::new();
         while let Some(word) = words.next()? {
             let mut value = |keyword| words.next()?.ok_or(NetrcError::NoValue(keyword));
@@ -108,25 +108,25 @@ impl std::fmt::Debug for Netrc {
     }
 }
 
-struct Words<'a> {
+struct Tokens<'a> {
     text: &'a str,
-    at: usize,
+    offset: usize,
 }
 
-impl<'a> Words<'a> {
-    fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
+impl<'a> Tokens<'a> {
+    fn remaining(&self) -> &'a str {
+        self.text.get(self.offset..).unwrap_or_default()
     }
 
     fn next(&mut self) -> Result<Option<String>, NetrcError> {
-        let rest = self.rest().trim_start();
-        self.at = self.text.len() - rest.len();
+        let rest = self.remaining().trim_start();
+        self.offset = self.text.len() - rest.len();
         if rest.is_empty() {
             return Ok(None);
         }
         let Some(quoted) = rest.strip_prefix('"') else {
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            self.at += end;
+            self.offset += end;
             return Ok(Some(rest[..end].to_owned()));
         };
         let mut word = String::new();
@@ -134,7 +134,7 @@ impl<'a> Words<'a> {
         while let Some((at, letter)) = letters.next() {
             match letter {
                 '"' => {
-                    self.at += at + 2;
+                    self.offset += at + 2;
                     return Ok(Some(word));
                 }
                 '\\' => match letters.next() {
@@ -147,19 +147,19 @@ impl<'a> Words<'a> {
                 _ => word.push(letter),
             }
         }
-        Err(NetrcError::Quote(self.text[..self.at].matches('\n').count() + 1))
+        Err(NetrcError::Quote(self.text[..self.offset].matches('\n').count() + 1))
     }
 
     fn skip_line(&mut self) {
-        let rest = self.rest();
-        self.at += rest.find('\n').unwrap_or(rest.len());
+        let rest = self.remaining();
+        self.offset += rest.find('\n').unwrap_or(rest.len());
     }
 
     /// Skips a macro, which ends at an empty line.
     fn skip_macro(&mut self) {
         // The line with the name of the macro.
         self.skip_line();
-        let rest = self.rest();
+        let rest = self.remaining();
         let mut end = 0;
         for line in rest.split_inclusive('\n').skip(1) {
             if line.trim().is_empty() {
@@ -167,7 +167,7 @@ impl<'a> Words<'a> {
             }
             end += line.len();
         }
-        self.at += (end + 1).min(rest.len());
+        self.offset += (end + 1).min(rest.len());
     }
 }
 
@@ -226,9 +226,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_without_its_secrets() {
         let wrong = |bytes: &[u8]| Netrc::parse(bytes).unwrap_err().to_string();
-        assert_eq!(wrong(b"machine a password"), "the word `password` at its end has no value");
+        assert_eq!(
+            wrong(b"machine a password"),
+            "the word `password` at the end of the file has no value"
+        );
         assert_eq!(wrong(b"machine \xff"), "it is not UTF-8");
-        assert_eq!(wrong(&vec![b' '; MOST_BYTES + 1]), "it is larger than 1 MB");
+        assert_eq!(wrong(&vec![b' '; Netrc::MAX_BYTES + 1]), "it is larger than 1 MB");
         let shown = format!("{:?}", Netrc::parse(b"machine a login me password secret"));
         assert!(!shown.contains("secret"), "{shown}");
     }

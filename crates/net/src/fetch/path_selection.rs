@@ -4,25 +4,25 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use manyways_proto::estimate::Conditions;
+use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::{
-    Allowance, Candidate, Destination, Selection, SelectionProblem, SelectionRequest, select,
+    Candidate, Destination, MeteredUse, Selection, SelectionFailure, SelectionRequest, select,
 };
 use manyways_sys::interface::{self, Interface, Kind, ListError, Unusable};
 use manyways_unit::Rate;
 
-use super::conditions::{Memory, Network, Remembered};
 use super::location::Location;
-use super::path::{HostNames, Names, PathSpec};
+use super::path_estimates::{EstimateCache, Network, StoredEstimate};
 use super::report::Report;
+use crate::path::{HostResolver, Names, PathSpec};
 
 /// Which networks to use.
 #[derive(Clone, Debug)]
 pub struct SelectionOptions {
     via: Vec<String>,
     name_servers: Vec<NameServers>,
-    metered: Allowance,
-    cache: Option<Memory>,
+    metered: MeteredUse,
+    estimate_cache: Option<EstimateCache>,
 }
 
 /// Configured name servers of a network, which replace the announced ones.
@@ -80,11 +80,11 @@ impl SelectionError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::List(_) => return None,
-            Self::NoneUsable => "`manyways paths` shows the reason for each".to_owned(),
-            Self::Unknown { existing, .. } => format!("this host has: {}", existing.join(", ")),
+            Self::NoneUsable => "`manyways paths` shows the reason for each network".to_owned(),
+            Self::Unknown { existing, .. } => format!("the networks are: {}", existing.join(", ")),
             Self::Unusable { reason, .. } => reason.hint(),
             Self::OnlyMetered(_) => {
-                "--metered yes uses them, --metered 100MB uses them for so much".to_owned()
+                "--metered yes permits them, --metered 100MB permits them for 100 MB".to_owned()
             }
         })
     }
@@ -93,7 +93,7 @@ impl SelectionError {
 impl Default for SelectionOptions {
     fn default() -> Self {
         let (via, name_servers) = (Vec::new(), Vec::new());
-        Self { via, name_servers, metered: Allowance::All, cache: None }
+        Self { via, name_servers, metered: MeteredUse::Unlimited, estimate_cache: None }
     }
 }
 
@@ -117,14 +117,14 @@ impl SelectionOptions {
     }
 
     /// Limits the use of metered networks.
-    pub fn metered(mut self, allowance: Allowance) -> Self {
+    pub fn metered(mut self, allowance: MeteredUse) -> Self {
         self.metered = allowance;
         self
     }
 
     /// Stores path estimates in this cache, and reads them from it.
-    pub fn cache(mut self, cache: Option<Memory>) -> Self {
-        self.cache = cache;
+    pub fn estimate_cache(mut self, cache: Option<EstimateCache>) -> Self {
+        self.estimate_cache = cache;
         self
     }
 }
@@ -139,21 +139,21 @@ impl PathSelection {
     ///
     /// # Errors
     /// Fails if no network can be used, or if the options name unsuitable networks.
-    pub async fn paths_towards(
+    pub async fn paths_to(
         &mut self,
         location: &Location,
     ) -> Result<Option<Vec<PathSpec>>, SelectionError> {
         let (selected, destinations) = self.select(location).await?;
-        Ok(self.keep(selected, destinations))
+        Ok(self.update_paths(selected, destinations))
     }
 
     /// Returns one path whose networks the kernel's Multipath TCP selects; `None` if the previous
     /// selection was the same.
     pub fn kernel_mptcp(&mut self) -> Option<Vec<PathSpec>> {
-        self.keep(vec![SelectedPath::from(PathSpec::kernel_mptcp())], Vec::new())
+        self.update_paths(vec![SelectedPath::from(PathSpec::kernel_mptcp())], Vec::new())
     }
 
-    fn keep(
+    fn update_paths(
         &mut self,
         selected: Vec<SelectedPath>,
         destinations: Vec<IpAddr>,
@@ -166,13 +166,13 @@ impl PathSelection {
         self.selected = Some(names);
         let networks = selected.iter().filter_map(|selected| selected.network.clone());
         lock(&self.known).networks = networks.collect();
-        let cache = self.options.cache.as_ref();
+        let cache = self.options.estimate_cache.as_ref();
         Some(selected.into_iter().map(|selected| selected.with_estimate(cache)).collect())
     }
 
     /// Returns a callback that lists the current paths, for
-    /// [`ClientBuilder::watch`](super::ClientBuilder::watch); `None` if the selected paths cannot
-    /// change.
+    /// [`ClientBuilder::watch`](super::ClientBuilder::path_lister); `None` if the selected paths
+    /// cannot change.
     pub fn path_lister(
         &self,
     ) -> Option<impl Fn() -> Option<Vec<PathSpec>> + Send + Sync + 'static> {
@@ -198,7 +198,7 @@ impl PathSelection {
                     networks.retain(|other| other.name != network.name);
                     networks.push(network.clone());
                 }
-                selected.with_estimate(options.cache.as_ref())
+                selected.with_estimate(options.estimate_cache.as_ref())
             });
             Some(listed.collect())
         })
@@ -211,7 +211,7 @@ impl PathSelection {
 
     /// Stores the path estimates of a transfer. `rates` are the latest estimated rates.
     pub fn store_estimates(&self, report: &Report, rates: &[(String, Rate)]) {
-        let Some(cache) = &self.options.cache else { return };
+        let Some(cache) = &self.options.estimate_cache else { return };
         for path in &report.paths {
             let known = lock(&self.known);
             let mut networks = known.networks.iter();
@@ -219,8 +219,8 @@ impl PathSelection {
                 continue;
             };
             let rate = rates.iter().find(|(name, _)| *name == path.name).map(|(_, rate)| *rate);
-            let estimate = Remembered::of(network.clone(), path, rate, wall_clock());
-            if let Some(Err(error)) = estimate.map(|estimate| cache.keep(&estimate)) {
+            let estimate = StoredEstimate::of(network.clone(), path, rate, wall_clock());
+            if let Some(Err(error)) = estimate.map(|estimate| cache.store(&estimate)) {
                 tracing::debug!("{}: cannot store the estimate: {error}", path.name);
             }
         }
@@ -242,7 +242,7 @@ impl PathSelection {
             let all = interface::list_towards(&destinations)?;
             let paths = match self.options.select(&all, destination)? {
                 Selection::Resolve => {
-                    let found = HostNames.lookup(&origin.host).await.unwrap_or_default();
+                    let found = HostResolver.lookup(&origin.host).await.unwrap_or_default();
                     let has_loopback = found.iter().any(IpAddr::is_loopback);
                     destination = Destination::ResolvedName { is_localhost, has_loopback };
                     destinations = found;
@@ -279,16 +279,16 @@ impl SelectionOptions {
             SelectionRequest { via: &self.via, required: &required, metered: self.metered };
         let name = |at: usize| all[at].name.clone();
         select(&candidates, destination, &request).map_err(|problem| match problem {
-            SelectionProblem::Unknown(name) => {
+            SelectionFailure::Unknown(name) => {
                 let existing = all.iter().filter(|interface| interface.kind != Kind::Loopback);
                 let existing = existing.map(|interface| interface.name.clone()).collect();
                 SelectionError::Unknown { name, existing }
             }
-            SelectionProblem::Unusable(at) => match &all[at].usable {
+            SelectionFailure::Unusable(at) => match &all[at].usable {
                 Err(reason) => SelectionError::Unusable { name: name(at), reason: reason.clone() },
                 Ok(()) => SelectionError::NoneUsable,
             },
-            SelectionProblem::OnlyMetered(all) => {
+            SelectionFailure::OnlyMetered(all) => {
                 SelectionError::OnlyMetered(all.into_iter().map(name).collect())
             }
             _ => SelectionError::NoneUsable,
@@ -302,7 +302,7 @@ impl SelectionOptions {
         let own = self.name_servers.iter().filter(|own| own.network == interface.name);
         let servers: Vec<IpAddr> = own.flat_map(|own| own.servers.clone()).collect();
         let path = match servers.is_empty() {
-            true => PathSpec::of(interface),
+            true => PathSpec::from_interface(interface),
             false => PathSpec::with_name_servers(interface, servers),
         };
         SelectedPath { path, network: Some(interface.into()) }
@@ -323,14 +323,14 @@ impl From<PathSpec> for SelectedPath {
 
 impl SelectedPath {
     /// Returns the path with the estimate of an earlier transfer.
-    fn with_estimate(self, cache: Option<&Memory>) -> PathSpec {
+    fn with_estimate(self, cache: Option<&EstimateCache>) -> PathSpec {
         let cached = cache.zip(self.network.as_ref());
-        let cached = cached.and_then(|(cache, network)| cache.recall(network, wall_clock()));
-        let known = cached.and_then(|cached| cached.conditions());
-        if let Some(Conditions { rate, rtt }) = known {
+        let cached = cached.and_then(|(cache, network)| cache.load(network, wall_clock()));
+        let known = cached.and_then(|cached| cached.path_estimate());
+        if let Some(PathEstimate { rate, rtt }) = known {
             tracing::debug!("{}: {rate} with {rtt} are remembered", self.path.name);
         }
-        PathSpec { known, ..self.path }
+        PathSpec { estimate: known, ..self.path }
     }
 }
 
@@ -369,10 +369,13 @@ mod tests {
         let both = || vec![network("wifi"), network("lte")];
         let mut reversed = both();
         reversed.reverse();
-        assert_eq!(names(selection.keep(both(), vec![])), Some(vec!["wifi".into(), "lte".into()]));
-        assert_eq!(names(selection.keep(reversed, vec![])), None);
+        assert_eq!(
+            names(selection.update_paths(both(), vec![])),
+            Some(vec!["wifi".into(), "lte".into()])
+        );
+        assert_eq!(names(selection.update_paths(reversed, vec![])), None);
         selection.update_selected(["wifi"].into_iter());
-        assert_eq!(selection.keep(both(), vec![]).map(|paths| paths.len()), Some(2));
+        assert_eq!(selection.update_paths(both(), vec![]).map(|paths| paths.len()), Some(2));
     }
 
     #[test]
@@ -381,24 +384,24 @@ mod tests {
         assert_eq!(names(selection.kernel_mptcp()), Some(vec!["mptcp".into()]));
         assert!(selection.path_lister().is_none());
         assert_eq!(names(selection.kernel_mptcp()), None);
-        selection.keep(vec![network("wifi")], vec![]);
+        selection.update_paths(vec![network("wifi")], vec![]);
         assert!(selection.path_lister().is_some());
     }
 
     #[test]
     fn a_path_starts_with_what_its_network_was_worth() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Memory::at(folder.path());
+        let cache = EstimateCache::in_folder(folder.path());
         let wifi = network("wifi").network.unwrap();
         let known =
-            Conditions { rate: Rate::from_mbps(8), rtt: manyways_unit::Span::from_millis(9) };
+            PathEstimate { rate: Rate::from_mbps(8), rtt: manyways_unit::Span::from_millis(9) };
         let time = wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let stored = Remembered { network: wifi, rate: known.rate, rtt: Some(known.rtt), time };
-        cache.keep(&stored).unwrap();
-        let options = SelectionOptions::new().cache(Some(cache));
+        let stored = StoredEstimate { network: wifi, rate: known.rate, rtt: Some(known.rtt), time };
+        cache.store(&stored).unwrap();
+        let options = SelectionOptions::new().estimate_cache(Some(cache));
         let mut selection = PathSelection::new(options);
-        let paths = selection.keep(vec![network("wifi"), network("lte")], vec![]).unwrap();
-        assert_eq!(paths[0].known, Some(known));
-        assert_eq!(paths[1].known, None);
+        let paths = selection.update_paths(vec![network("wifi"), network("lte")], vec![]).unwrap();
+        assert_eq!(paths[0].estimate, Some(known));
+        assert_eq!(paths[1].estimate, None);
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use manyways_proto::fetch::{Fault, FaultClass, PathId, Reason};
+use manyways_proto::fetch::{FetchFailure, PathError, PathErrorKind, PathId, VersionProof};
 use manyways_unit::{Rate, Size, Span};
 
 use super::dial::Protocol;
 use super::location::LocationError;
 use super::sink::SinkError;
-use super::tls::TrustError;
+use crate::path::TrustError;
 
 /// An event of a transfer.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum Event<'a> {
     /// Information for the user; one sentence without a full stop.
     Note(&'a str),
     /// A redirect was followed to this URL.
-    Moved(&'a str),
+    Redirected(&'a str),
     /// A path has connected to its server.
     Connected { path: &'a str, server: IpAddr, protocol: Protocol },
     /// Progress, several times per second.
@@ -70,6 +70,10 @@ pub struct Report {
     pub first_byte: Option<Span>,
     /// Hash of the whole object; `None` if it was not requested.
     pub sha256: Option<[u8; 32]>,
+    /// Validator of the object; `None` if it is unknown or unusable.
+    pub validator: Option<String>,
+    /// Proof of the version of the bytes; `None` if the transfer did not succeed.
+    pub version: Option<VersionProof>,
     /// Response bytes over metered paths, including duplicates.
     pub metered: Size,
     /// Bytes that arrived twice, or for a cancelled request.
@@ -95,17 +99,17 @@ pub struct PathReport {
     /// Estimated application RTT at the end.
     pub rtt: Option<Span>,
     /// Overshoot: bytes past the end to which a request was cut.
-    pub tail: Size,
+    pub overshoot: Size,
     /// Bytes that had already arrived or were not needed, including the overshoot.
     pub duplicate: Size,
 }
 
 /// Part file of a failed transfer, which a later run can continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
-    pub part: PathBuf,
+pub struct PartFile {
+    pub path: PathBuf,
     /// Received bytes in the file.
-    pub done: Size,
+    pub received: Size,
     /// Length of the complete file.
     pub length: Size,
 }
@@ -115,7 +119,7 @@ pub struct Kept {
 pub struct FetchError {
     pub cause: Cause,
     /// `None` if a later run cannot continue the transfer.
-    pub kept: Option<Kept>,
+    pub part_file: Option<PartFile>,
     /// Result up to the failure.
     pub report: Box<Report>,
 }
@@ -125,11 +129,11 @@ pub struct FetchError {
 #[non_exhaustive]
 pub enum Cause {
     /// No path was given.
-    #[error("there is no network to fetch over")]
+    #[error("no network can be used for this download")]
     NoPath,
     /// The server does not deliver the object.
-    #[error("{}", reason(.0, .1))]
-    Refused(Reason, Vec<String>),
+    #[error("{}", failure_text(.0, .1))]
+    Refused(FetchFailure, Vec<String>),
     /// The files cannot be written or read.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -173,9 +177,9 @@ pub enum ClientError {
 }
 
 /// Returns the message for a reason; `names` are the paths' names by number.
-fn reason(reason: &Reason, names: &[String]) -> String {
+fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
     match reason {
-        Reason::Status(status) => {
+        FetchFailure::Status(status) => {
             let known = http::StatusCode::from_u16(*status).ok();
             let known = known.and_then(|status| status.canonical_reason());
             match known {
@@ -183,22 +187,24 @@ fn reason(reason: &Reason, names: &[String]) -> String {
                 None => format!("the server answered with status {status}"),
             }
         }
-        Reason::Nonsense(words) => format!("the server's response is inconsistent: {words}"),
-        Reason::Changed => {
+        FetchFailure::InvalidResponse(words) => {
+            format!("the server's response is inconsistent: {words}")
+        }
+        FetchFailure::Changed => {
             "the object has changed on the server since its first bytes were fetched".into()
         }
-        Reason::AllowanceSpent => {
+        FetchFailure::MeteredLimitReached => {
             "only metered networks are left, and their limit is used up".into()
         }
-        Reason::CannotContinue(fault) => format!(
-            "the transfer broke off ({fault}), and this server's objects cannot be continued"
+        FetchFailure::CannotContinue(fault) => format!(
+            "the transfer broke off ({fault}), and this server does not support continuing downloads"
         ),
-        Reason::NoPathLeft(faults) => no_path_left(faults, names),
-        Reason::Silence(lasted) => {
+        FetchFailure::NoPathLeft(faults) => path_errors_text(faults, names),
+        FetchFailure::IdleTimeout(lasted) => {
             let lasted = lasted.as_secs_f64();
             match names {
-                [name] => format!("nothing has come over {name} for {lasted:.0} s"),
-                _ => format!("nothing has come over any network for {lasted:.0} s"),
+                [name] => format!("no data arrived over {name} for {lasted:.0} s"),
+                _ => format!("no data arrived over any network for {lasted:.0} s"),
             }
         }
         _ => "the object could not be fetched".into(),
@@ -206,16 +212,18 @@ fn reason(reason: &Reason, names: &[String]) -> String {
 }
 
 /// Formats the faults of all paths; networks with the same fault share one text.
-fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
+fn path_errors_text(faults: &[(PathId, PathError)], names: &[String]) -> String {
     let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
-    for (path, fault) in faults {
-        let words = fault.to_string();
+    for (path, error) in faults {
+        let words = error.to_string();
         let name = names.get(path.0).map_or("a network", String::as_str);
-        match groups.iter_mut().find(|(_, other)| without_witness(other) == without_witness(&words))
+        match groups
+            .iter_mut()
+            .find(|(_, other)| without_name_server(other) == without_name_server(&words))
         {
             Some((names, shared)) => {
                 names.push(name);
-                *shared = without_witness(shared).to_owned();
+                *shared = without_name_server(shared).to_owned();
             }
             None => groups.push((vec![name], words)),
         }
@@ -237,58 +245,62 @@ fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
 
 /// Removes the name server from a DNS fault, so that the same result of several servers is one
 /// text.
-fn without_witness(words: &str) -> &str {
+fn without_name_server(words: &str) -> &str {
     words.split(", according to ").next().unwrap_or(words)
 }
 
 impl FetchError {
     /// Returns a step that may solve the error, as a clause.
     pub fn hint(&self) -> Option<String> {
-        if let Some(Kept { done, length, .. }) = &self.kept {
+        if let Some(PartFile { received: done, length, .. }) = &self.part_file {
             let before = match &self.cause {
-                Cause::Sink(SinkError::Full(_)) => "make room, then ",
-                Cause::Refused(Reason::AllowanceSpent, _) => {
-                    "raise --metered or wait for another network, then "
+                Cause::Sink(SinkError::Full(_)) => "free some space, then ",
+                Cause::Refused(FetchFailure::MeteredLimitReached, _) => {
+                    "increase --metered or wait for another network, then "
                 }
                 _ => "",
             };
-            let there = there(*done, *length);
-            return Some(format!("{before}run the same command with -c to go on; {there}"));
+            let there = received_text(*done, *length);
+            return Some(format!("{before}run the same command with -c to continue; {there}"));
         }
         let text = match &self.cause {
-            Cause::Refused(Reason::Changed, _) => "run it without -c to fetch the new version",
-            Cause::Refused(Reason::AllowanceSpent, _) => {
+            Cause::Refused(FetchFailure::Changed, _) => {
+                "run it without -c to fetch the new version"
+            }
+            Cause::Refused(FetchFailure::MeteredLimitReached, _) => {
                 "--metered yes uses metered networks without a limit"
             }
-            Cause::Refused(Reason::NoPathLeft(faults), _) => hint_for(faults),
-            Cause::NoPath | Cause::Refused(Reason::Silence(_), _) => PATHS,
-            Cause::Refused(Reason::Status(404 | 410), _) => "check the URL",
-            Cause::Refused(Reason::Status(401 | 403), _) => {
+            Cause::Refused(FetchFailure::NoPathLeft(faults), _) => hint_for(faults),
+            Cause::NoPath | Cause::Refused(FetchFailure::IdleTimeout(_), _) => PATHS_HINT,
+            Cause::Refused(FetchFailure::Status(404 | 410), _) => "check the URL",
+            Cause::Refused(FetchFailure::Status(401 | 403), _) => {
                 "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
             }
-            Cause::Refused(Reason::Status(429 | 500..=599), _) => "try again later",
-            Cause::Refused(Reason::Status(_) | Reason::Nonsense(_), _) => {
+            Cause::Refused(FetchFailure::Status(429 | 500..=599), _) => "try again later",
+            Cause::Refused(FetchFailure::Status(_) | FetchFailure::InvalidResponse(_), _) => {
                 "check the URL; MANYWAYS_LOG=debug shows each step"
             }
-            Cause::Refused(Reason::CannotContinue(_), _) => {
+            Cause::Refused(FetchFailure::CannotContinue(_), _) => {
                 "run the same command again to start over"
             }
-            Cause::Sink(SinkError::Full(_)) => "make room, or write elsewhere with -o",
+            Cause::Sink(SinkError::Full(_)) => {
+                "free some space, or name a file on another disk with -o"
+            }
             Cause::Sink(SinkError::OtherUrl { .. }) => {
                 "run it without -c to start over, or write to another file with -o"
             }
-            Cause::Sink(SinkError::Resume { .. } | SinkError::Shorter(_)) => {
+            Cause::Sink(SinkError::Resume { .. } | SinkError::PartFileTooShort(_)) => {
                 "run it without -c to start over"
             }
             Cause::Sink(SinkError::NotAFile(_)) => "name a file with -o",
-            Cause::Sink(SinkError::Write { .. }) => "write elsewhere with -o",
+            Cause::Sink(SinkError::Write { .. }) => "name another file with -o",
             Cause::Checksum { .. } => {
-                "the received data is unusable; compare the checksum's source"
+                "do not use the received data; check the value of --checksum at its source"
             }
             Cause::Digest { .. } => {
-                "the received data is unusable; --checksum with the right hash overrules the server"
+                "do not use the received data; --checksum with the correct hash overrides the server"
             }
-            Cause::Sink(SinkError::HandedOn) => "run it again, or write to a file with -o",
+            Cause::Sink(SinkError::AlreadyDelivered) => "run it again, or write to a file with -o",
             _ => return None,
         };
         Some(text.to_owned())
@@ -296,38 +308,40 @@ impl FetchError {
 }
 
 /// A rounded size must not suggest that an incomplete file is complete.
-fn there(done: Size, length: Size) -> String {
+fn received_text(done: Size, length: Size) -> String {
     if done < length && done.to_string() == length.to_string() {
-        return format!("all but {} of {length} are there", length.saturating_sub(done));
+        return format!("all but {} of {length} are received", length.saturating_sub(done));
     }
-    format!("{done} of {length} are there")
+    format!("{done} of {length} are received")
 }
 
-const PATHS: &str = "`manyways paths` shows which networks can be used";
+const PATHS_HINT: &str = "`manyways paths` shows which networks can be used";
 
 /// Returns the hint for a transfer whose paths all failed.
-fn hint_for(faults: &[(PathId, Fault)]) -> &'static str {
-    let all = |class: FaultClass, words: &str| {
-        let fits = |fault: &Fault| fault.class == class && fault.words.contains(words);
-        !faults.is_empty() && faults.iter().all(|(_, fault)| fits(fault))
+fn hint_for(faults: &[(PathId, PathError)]) -> &'static str {
+    use PathErrorKind::{
+        Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, UnusableResponse,
     };
-    let any = |words: &str| faults.iter().any(|(_, fault)| fault.words.contains(words));
-    if all(FaultClass::Connect, "connection refused") {
+    let all = |classes: &[PathErrorKind]| {
+        !faults.is_empty() && faults.iter().all(|(_, fault)| classes.contains(&fault.kind))
+    };
+    let any = |class: PathErrorKind| faults.iter().any(|(_, fault)| fault.kind == class);
+    if all(&[Refused]) {
         "check the port in the URL, and whether the server runs"
-    } else if all(FaultClass::Dns, "does not exist") {
+    } else if all(&[NoSuchName]) {
         "check the spelling of the host; --dns NAME=ADDRESS asks another name server"
-    } else if all(FaultClass::Dns, "") {
-        "`manyways paths` shows the name servers of each network, --dns NAME=ADDRESS names others"
-    } else if all(FaultClass::Tls, "does not speak TLS") {
+    } else if all(&[Dns, NoSuchName]) {
+        "`manyways paths` shows the name servers of each network, --dns NAME=ADDRESS replaces them"
+    } else if all(&[NotTls]) {
         "check the port in the URL; a server without TLS has an http:// URL"
-    } else if all(FaultClass::Tls, "certificate") {
-        "--cacert FILE trusts another authority; check the clock and the name too"
-    } else if any("from https to") {
-        "where you trust the network, fetch that http:// URL itself"
-    } else if faults.iter().any(|(_, fault)| fault.class == FaultClass::Unfit) {
+    } else if all(&[Certificate]) {
+        "check this host's clock and the name in the URL; --cacert FILE trusts another authority"
+    } else if any(Downgrade) {
+        "if you trust the network, fetch the http:// URL directly"
+    } else if any(UnusableResponse) {
         "check the URL; MANYWAYS_LOG=debug shows each step"
     } else {
-        PATHS
+        PATHS_HINT
     }
 }
 
@@ -347,28 +361,29 @@ impl std::error::Error for FetchError {
 mod tests {
     use super::*;
 
-    fn failed(faults: &[(FaultClass, &str)]) -> (String, String) {
+    fn failed(faults: &[(PathErrorKind, &str)]) -> (String, String) {
         let faults = faults.iter().enumerate();
-        let faults: Vec<(PathId, Fault)> = faults
-            .map(|(id, (class, words))| (PathId(id), Fault::passing(*class, *words)))
+        let faults: Vec<(PathId, PathError)> = faults
+            .map(|(id, (class, words))| (PathId(id), PathError::transient(*class, *words)))
             .collect();
         let names = ["wifi", "lte", "usb"].map(str::to_owned).to_vec();
-        (no_path_left(&faults, &names), hint_for(&faults).to_owned())
+        (path_errors_text(&faults, &names), hint_for(&faults).to_owned())
     }
 
     #[test]
     fn networks_that_fail_the_same_way_share_the_words() {
-        let refused = (FaultClass::Connect, "no connection to a: connection refused");
+        let refused = (PathErrorKind::Refused, "no connection to a: connection refused");
         let (words, hint) = failed(&[refused, refused]);
         assert_eq!(words, "every network failed (no connection to a: connection refused)");
         assert!(hint.contains("check the port"), "{hint}");
-        let (words, hint) = failed(&[refused, (FaultClass::Down, "its link is down"), refused]);
+        let (words, hint) =
+            failed(&[refused, (PathErrorKind::LinkDown, "its link is down"), refused]);
         assert_eq!(
             words,
             "every network failed (wifi, usb: no connection to a: connection refused; \
              lte: its link is down)"
         );
-        assert_eq!(hint, PATHS);
+        assert_eq!(hint, PATHS_HINT);
         assert_eq!(
             failed(&[refused]).0,
             "the only network failed (wifi: no connection to a: connection refused)"
@@ -377,31 +392,44 @@ mod tests {
 
     #[test]
     fn what_is_there_is_never_all_before_it_is() {
-        let there = |done, length| there(Size::from_bytes(done), Size::from_bytes(length));
-        assert_eq!(there(1_200_000, 2_000_001), "1.2 MB of 2 MB are there");
-        assert_eq!(there(1_999_990, 2_000_001), "all but 11 B of 2 MB are there");
-        assert_eq!(there(2_000_001, 2_000_001), "2 MB of 2 MB are there");
+        let there = |done, length| received_text(Size::from_bytes(done), Size::from_bytes(length));
+        assert_eq!(there(1_200_000, 2_000_001), "1.2 MB of 2 MB are received");
+        assert_eq!(there(1_999_990, 2_000_001), "all but 11 B of 2 MB are received");
+        assert_eq!(there(2_000_001, 2_000_001), "2 MB of 2 MB are received");
     }
 
     #[test]
     fn each_kind_of_failure_has_its_hint() {
         let one = "the name a does not exist, according to 10.0.0.1";
         let other = "the name a does not exist, according to 10.0.0.2";
-        let (words, hint) = failed(&[(FaultClass::Dns, one), (FaultClass::Dns, other)]);
+        let (words, hint) =
+            failed(&[(PathErrorKind::NoSuchName, one), (PathErrorKind::NoSuchName, other)]);
         assert_eq!(words, "every network failed (the name a does not exist)");
         assert!(hint.contains("spelling"), "{hint}");
         for (class, words, part) in [
-            (FaultClass::Dns, "no name server of wifi answers for a", "--dns"),
-            (FaultClass::Tls, "what answers there does not speak TLS", "http://"),
-            (FaultClass::Tls, "the certificate of a is not accepted: x", "--cacert"),
-            (FaultClass::Unfit, "the server redirects from https to http://a/, which", "trust"),
-            (FaultClass::Unfit, "the server redirects more than 10 times", "check the URL"),
-            (FaultClass::Stalled, "no connection within 15 s", "manyways paths"),
+            (PathErrorKind::Dns, "no name server of wifi answers for a", "--dns"),
+            (PathErrorKind::NotTls, "the server does not speak TLS", "http://"),
+            (PathErrorKind::Certificate, "the certificate of a is not accepted: x", "--cacert"),
+            (
+                PathErrorKind::Downgrade,
+                "the server redirects from https to http://a/, which",
+                "trust",
+            ),
+            (
+                PathErrorKind::UnusableResponse,
+                "the server redirects more than 10 times",
+                "check the URL",
+            ),
+            (PathErrorKind::Stalled, "no connection within 15 s", "manyways paths"),
         ] {
             let hint = failed(&[(class, words)]).1;
             assert!(hint.contains(part), "{words}: {hint}");
         }
-        let mixed = failed(&[(FaultClass::Tls, "the certificate x"), (FaultClass::Down, "y")]).1;
-        assert_eq!(mixed, PATHS);
+        let mixed = failed(&[
+            (PathErrorKind::Certificate, "the certificate x"),
+            (PathErrorKind::LinkDown, "y"),
+        ])
+        .1;
+        assert_eq!(mixed, PATHS_HINT);
     }
 }

@@ -1,16 +1,15 @@
 //! The resume file, with which a later run continues: the object, and the received bytes.
 
 use manyways_proto::fetch::{Object, Range, Ranges, Validator};
+use manyways_record::document::{self, DocumentError};
 use serde::{Deserialize, Serialize};
 
-/// Version of the written and accepted files.
-const SCHEMA: &str = "manyways.resume/1";
 /// Larger files are rejected.
-pub const MOST_BYTES: usize = 8 << 20;
+pub const MAX_FILE_SIZE: usize = 8 << 20;
 
 /// Content of a resume file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Saved {
+pub struct ResumeState {
     /// The URL of the job.
     pub url: String,
     pub length: u64,
@@ -24,15 +23,12 @@ pub struct Saved {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// Longer than [`MOST_BYTES`].
+    /// More than 8 MiB.
     #[error("it is too large")]
     TooLarge,
-    /// Not valid JSON of this format.
-    #[error("it is damaged: {0}")]
-    Damaged(#[from] serde_json::Error),
-    /// Written by another version of this program.
-    #[error("it has the format {0}, and this version reads {SCHEMA}")]
-    Schema(String),
+    /// Damaged, or written by another version of this program.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     /// Ranges past the end of the object, empty or out of order.
     #[error("its ranges contradict each other")]
     Ranges,
@@ -40,22 +36,23 @@ pub enum ResumeError {
 
 #[derive(Serialize, Deserialize)]
 struct File {
-    schema: String,
     url: String,
     length: u64,
-    validator: Version,
+    validator: StoredValidator,
     /// Half-open and in order.
     done: Vec<(u64, u64)>,
 }
 
+manyways_record::document!(File, "manyways.resume/1");
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Version {
+enum StoredValidator {
     Etag(String),
     LastModified(String),
 }
 
-impl Saved {
+impl ResumeState {
     /// Returns the object with which later responses must agree.
     pub fn object(&self) -> Object {
         Object { length: Some(self.length), validator: Some(self.validator.clone()) }
@@ -63,13 +60,10 @@ impl Saved {
 
     /// Parses a resume file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ResumeError> {
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_FILE_SIZE {
             return Err(ResumeError::TooLarge);
         }
-        let file: File = serde_json::from_slice(bytes)?;
-        if file.schema != SCHEMA {
-            return Err(ResumeError::Schema(file.schema.chars().take(40).collect()));
-        }
+        let file: File = document::parse(bytes)?;
         let mut end = 0;
         for &(from, to) in &file.done {
             if from < end || to <= from || to > file.length {
@@ -78,8 +72,8 @@ impl Saved {
             end = to;
         }
         let validator = match file.validator {
-            Version::Etag(tag) => Validator::choose(Some(&tag), None, None),
-            Version::LastModified(date) => Validator::choose(None, Some(&date), None),
+            StoredValidator::Etag(tag) => Validator::choose(Some(&tag), None, None),
+            StoredValidator::LastModified(date) => Validator::choose(None, Some(&date), None),
         };
         Ok(Self {
             url: file.url,
@@ -90,19 +84,18 @@ impl Saved {
     }
 
     /// Serializes a resume file.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_json(&self) -> String {
         let file = File {
-            schema: SCHEMA.to_owned(),
             url: self.url.clone(),
             length: self.length,
             validator: match &self.validator {
-                Validator::Etag(tag) => Version::Etag(tag.clone()),
-                Validator::LastModified(date) => Version::LastModified(date.clone()),
+                Validator::Etag(tag) => StoredValidator::Etag(tag.clone()),
+                Validator::LastModified(date) => StoredValidator::LastModified(date.clone()),
             },
             done: self.done.iter().map(|range| (range.start, range.end)).collect(),
         };
         // Serialization of strings and numbers cannot fail.
-        serde_json::to_vec(&file).unwrap_or_default()
+        document::to_json(&file).unwrap_or_default()
     }
 }
 
@@ -110,8 +103,8 @@ impl Saved {
 mod tests {
     use super::*;
 
-    fn saved() -> Saved {
-        Saved {
+    fn resume_state() -> ResumeState {
+        ResumeState {
             url: "https://a.example/b".into(),
             length: 100,
             validator: Validator::Etag("\"x\"".into()),
@@ -121,16 +114,17 @@ mod tests {
 
     #[test]
     fn comes_back_as_it_was_written() {
-        let by_date = Saved { validator: Validator::LastModified("then".into()), ..saved() };
-        for saved in [saved(), by_date] {
-            assert_eq!(Saved::parse(&saved.to_bytes()).unwrap(), saved);
+        let by_date =
+            ResumeState { validator: Validator::LastModified("then".into()), ..resume_state() };
+        for saved in [resume_state(), by_date] {
+            assert_eq!(ResumeState::parse(saved.to_json().as_bytes()).unwrap(), saved);
         }
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let text = String::from_utf8(saved().to_bytes()).unwrap();
-        assert!(Saved::parse(text.as_bytes()).is_ok());
+        let text = resume_state().to_json();
+        assert!(ResumeState::parse(text.as_bytes()).is_ok());
         for (from, to) in [
             ("[0,10]", "[0,30]"),
             ("[0,10]", "[10,0]"),
@@ -143,8 +137,14 @@ mod tests {
             ("\"done\"", "\"gone\""),
         ] {
             assert!(text.contains(from), "{from} in {text}");
-            assert!(Saved::parse(text.replace(from, to).as_bytes()).is_err(), "{from} -> {to}");
+            assert!(
+                ResumeState::parse(text.replace(from, to).as_bytes()).is_err(),
+                "{from} -> {to}"
+            );
         }
-        assert!(matches!(Saved::parse(&vec![b' '; MOST_BYTES + 1]), Err(ResumeError::TooLarge)));
+        assert!(matches!(
+            ResumeState::parse(&vec![b' '; MAX_FILE_SIZE + 1]),
+            Err(ResumeError::TooLarge)
+        ));
     }
 }

@@ -1,16 +1,16 @@
 //! Destinations of the received bytes: files, or a reader that takes them in order.
 
 mod files;
-mod gather;
 mod stream;
+mod write_buffer;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use manyways_proto::fetch::Ranges;
 
-use super::dial::plain;
-use super::resume::{ResumeError, Saved};
+use super::resume::{ResumeError, ResumeState};
+use crate::path::plain;
 pub(super) use files::{Files, PART_SUFFIX, RESUME_SUFFIX, with_suffix};
 pub use stream::Body;
 pub(super) use stream::Stream;
@@ -26,14 +26,14 @@ pub enum SinkError {
     #[error("{path} cannot be written: {why}", path = .path.display(), why = plain(.source))]
     Write { path: PathBuf, source: io::Error },
     /// The output is a folder, a pipe or a socket.
-    #[error("{path} is not a file that can be written at any place", path = .0.display())]
+    #[error("{path} is not a regular file, but this download needs one", path = .0.display())]
     NotAFile(PathBuf),
     /// Another process has locked the part file.
     #[error("another download is writing {path}", path = .0.display())]
     Busy(PathBuf),
     /// The resume file cannot be used.
-    #[error("the resume file {path} cannot be used: {why}", path = .path.display())]
-    Resume { path: PathBuf, why: ResumeError },
+    #[error("the resume file {path} cannot be used: {error}", path = .path.display())]
+    Resume { path: PathBuf, error: ResumeError },
     /// The resume file belongs to another URL.
     #[error("the unfinished download {path} is of another URL: {url}", path = .path.display())]
     OtherUrl {
@@ -44,15 +44,15 @@ pub enum SinkError {
     },
     /// The reader of the stream was dropped.
     #[error("the reader of standard output has closed it")]
-    Unread,
+    ReaderClosed,
     /// The download must restart, but the reader has already taken bytes.
     #[error(
         "the download would have to start over, but part of it was already written to standard output"
     )]
-    HandedOn,
+    AlreadyDelivered,
     /// The part file is shorter than the ranges of its resume file.
     #[error("the unfinished download {path} is shorter than its resume file states", path = .0.display())]
-    Shorter(PathBuf),
+    PartFileTooShort(PathBuf),
 }
 
 /// Destination of one download.
@@ -63,16 +63,16 @@ pub(super) enum Sink {
 }
 
 /// The blocking step of a checkpoint.
-pub(super) type Save = Box<dyn FnOnce() -> Result<(), SinkError> + Send>;
+pub(super) type CheckpointStep = Box<dyn FnOnce() -> Result<(), SinkError> + Send>;
 
 /// Result of an earlier run.
 #[derive(Debug)]
-pub(super) enum Left {
+pub(super) enum Leftover {
     Nothing,
     /// Continued by this run.
-    Continued(Saved),
+    Resumed(ResumeState),
     /// Discarded by [`Files::begin`]; `None` if the resume file cannot be read.
-    Older(Option<Saved>),
+    Replaced(Option<ResumeState>),
 }
 
 impl Sink {
@@ -105,9 +105,9 @@ impl Sink {
     }
 
     /// Discards a resume file that was written during a restart and describes discarded bytes.
-    pub(super) fn forget_late(&mut self) {
+    pub(super) fn remove_stale_resume_file(&mut self) {
         if let Self::Files(files) = self {
-            files.forget_late();
+            files.remove_stale_resume_file();
         }
     }
 
@@ -121,10 +121,10 @@ impl Sink {
 
     /// Passes bytes to the reader. Returns the offset up to which it has received all. Pending for
     /// files.
-    pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
+    pub(super) async fn deliver(&mut self) -> Result<u64, SinkError> {
         match self {
             Self::Files(_) => std::future::pending().await,
-            Self::Stream(stream) => stream.hand_on().await,
+            Self::Stream(stream) => stream.deliver().await,
         }
     }
 
@@ -168,7 +168,7 @@ impl Sink {
     }
 
     /// Returns the step that makes `saved` durable, after a flush; `None` for a stream.
-    pub(super) fn checkpoint(&mut self, saved: &Saved) -> Option<Save> {
+    pub(super) fn checkpoint(&mut self, saved: &ResumeState) -> Option<CheckpointStep> {
         match self {
             Self::Files(files) => Some(Box::new(files.checkpoint(saved))),
             Self::Stream(_) => None,
@@ -200,7 +200,7 @@ impl Sink {
     }
 }
 
-fn failed(path: &Path, source: io::Error) -> SinkError {
+fn write_error(path: &Path, source: io::Error) -> SinkError {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             SinkError::Full(path.to_owned())

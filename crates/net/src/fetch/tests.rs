@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use super::{Client, ClientBuilder, Event, FetchError, Job, PathSpec, Report};
-use server::{Ask, Reply, Server, good};
+use server::{ReceivedRequest, Reply, Server, correct_reply};
 
 const ETAG: &str = "\"one\"";
 
@@ -40,10 +40,10 @@ fn path(n: u8) -> PathSpec {
 /// Short timeouts, for faults on loopback.
 fn quick() -> Config {
     Config {
-        stall: Span::from_millis(200),
-        stall_alone: Span::from_millis(400),
-        pause: Span::from_millis(1),
-        attempts: 3,
+        stall_timeout: Span::from_millis(200),
+        last_path_stall_timeout: Span::from_millis(400),
+        first_backoff: Span::from_millis(1),
+        max_attempts: 3,
         ..Config::default()
     }
 }
@@ -52,12 +52,12 @@ fn builder() -> ClientBuilder {
     Client::builder().config(quick()).paths([path(1), path(2)])
 }
 
-struct Got {
+struct FetchResult {
     outcome: Result<Report, FetchError>,
     notes: Vec<String>,
 }
 
-impl Got {
+impl FetchResult {
     fn report(&self) -> &Report {
         self.outcome.as_ref().unwrap_or_else(|error| panic!("{error} {:?}", self.notes))
     }
@@ -75,7 +75,7 @@ impl Got {
     }
 }
 
-async fn get(client: &mut Client, job: &Job) -> Got {
+async fn get(client: &mut Client, job: &Job) -> FetchResult {
     let mut notes = Vec::new();
     let mut listen = |event: Event<'_>| {
         if let Event::Note(note) = event {
@@ -83,7 +83,7 @@ async fn get(client: &mut Client, job: &Job) -> Got {
         }
     };
     let outcome = client.fetch(job, &mut listen, pending()).await;
-    Got { outcome, notes }
+    FetchResult { outcome, notes }
 }
 
 /// Creates a temporary folder, and the output file's name in it.
@@ -94,13 +94,13 @@ fn target() -> (TempDir, PathBuf) {
 }
 
 #[track_caller]
-fn is_whole(target: &Path, expected: &[u8]) {
+fn assert_complete(target: &Path, expected: &[u8]) {
     assert!(std::fs::read(target).unwrap() == expected, "the file is not the object");
     assert_eq!(names(target), ["file"]);
 }
 
 #[track_caller]
-fn nothing_is_left(target: &Path) {
+fn assert_no_files(target: &Path) {
     assert_eq!(names(target), [""; 0]);
 }
 
@@ -113,14 +113,17 @@ fn names(target: &Path) -> Vec<String> {
 }
 
 /// Delays path 1's first response after 100 KB until path 2 has sent `asks` requests.
-fn gated(object: &[u8], asks: usize) -> impl Fn(&Ask) -> Reply + Send + Sync + use<> {
+fn gated_server(
+    object: &[u8],
+    asks: usize,
+) -> impl Fn(&ReceivedRequest) -> Reply + Send + Sync + use<> {
     let object = object.to_vec();
     let gate = Arc::new(Semaphore::new(0));
-    move |ask| {
-        let mut reply = good(ask, &object, ETAG);
-        if ask.from == address(1) && ask.nth == 0 {
+    move |request| {
+        let mut reply = correct_reply(request, &object, ETAG);
+        if request.from == address(1) && request.index == 0 {
             reply.gate = Some((100_000, Arc::clone(&gate)));
-        } else if ask.from == address(2) && ask.nth + 1 == asks {
+        } else if request.from == address(2) && request.index + 1 == asks {
             gate.add_permits(1);
         }
         reply
@@ -128,43 +131,45 @@ fn gated(object: &[u8], asks: usize) -> impl Fn(&Ask) -> Reply + Send + Sync + u
 }
 
 /// Runs a transfer over two paths; `change` modifies the responses for path 2.
-async fn second_path(change: fn(&Ask, &mut Reply)) -> (Got, TempDir, PathBuf, Vec<u8>) {
+async fn second_path(
+    change: fn(&ReceivedRequest, &mut Reply),
+) -> (FetchResult, TempDir, PathBuf, Vec<u8>) {
     let object = object(1_000_000);
-    let script = gated(&object, 1);
-    let server = Server::start(move |ask| {
-        let mut reply = script(ask);
-        if ask.from == address(2) {
-            change(ask, &mut reply);
+    let script = gated_server(&object, 1);
+    let server = Server::start(move |request| {
+        let mut reply = script(request);
+        if request.from == address(2) {
+            change(request, &mut reply);
         }
         reply
     })
     .await;
     let (folder, target) = target();
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    let got = get(&mut builder().build().unwrap(), &job).await;
-    (got, folder, target, object)
+    let result = get(&mut builder().build().unwrap(), &job).await;
+    (result, folder, target, object)
 }
 
 #[tokio::test]
 async fn two_paths_share_one_object() {
     let object = object(1_000_000);
-    let server = Server::start(gated(&object, 3)).await;
+    let server = Server::start(gated_server(&object, 3)).await;
     let (_folder, target) = target();
     let job = Job::new(&server.url("/x?y"), &target).unwrap();
-    let got = get(&mut builder().build().unwrap(), &job).await;
-    is_whole(&target, &object);
-    let report = got.report();
-    got.notes(&[]);
+    let result = get(&mut builder().build().unwrap(), &job).await;
+    assert_complete(&target, &object);
+    let report = result.report();
+    result.notes(&[]);
     assert_eq!(report.bytes, Size::from_bytes(1_000_000));
     let [one, two] = report.paths.as_slice() else { panic!() };
     assert_eq!(one.bytes + two.bytes, report.bytes);
     assert!(two.bytes >= Size::from_kib(2 * 64), "{report:?}");
-    let asks = server.asks();
+    let asks = server.requests();
     assert_eq!((asks[0].target.as_str(), asks[0].range), ("/x?y", None));
-    for ask in &asks[1..] {
-        assert_eq!(ask.header("if-range"), Some(ETAG), "{ask:?}");
-        assert_eq!(ask.header("accept-encoding"), Some("identity"));
-        assert!(ask.range.is_some());
+    for request in &asks[1..] {
+        assert_eq!(request.header("if-range"), Some(ETAG), "{request:?}");
+        assert_eq!(request.header("accept-encoding"), Some("identity"));
+        assert!(request.range.is_some());
     }
 }
 
@@ -173,22 +178,24 @@ async fn several_objects_share_a_connection() {
     let (pem, tls) = server::certificate(&["a.test"], true);
     let content = object(5_000);
     let served = content.clone();
-    let server =
-        Server::start_at("127.0.0.1:0", Some(tls), move |ask| good(ask, &served, ETAG)).await;
+    let server = Server::start_at("127.0.0.1:0", Some(tls), move |request| {
+        correct_reply(request, &served, ETAG)
+    })
+    .await;
     let (folder, _) = target();
     let authority = folder.path().join("ca.pem");
     std::fs::write(&authority, pem).unwrap();
     let names = HashMap::from([("a.test".to_owned(), vec![address(1)])]);
     let mut client = Client::builder()
-        .paths([PathSpec { names: Arc::new(names), ..path(1) }])
+        .paths([PathSpec { resolver: Arc::new(names), ..path(1) }])
         .trust(super::Trust::File(authority))
         .build()
         .unwrap();
     for name in ["a", "b"] {
         let target = folder.path().join(name);
         let url = format!("https://a.test:{}/{name}", server.address.port());
-        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
-        assert_eq!(got.report().paths[0].protocol, Some(super::Protocol::Http2));
+        let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        assert_eq!(result.report().paths[0].protocol, Some(super::Protocol::Http2));
         assert!(std::fs::read(&target).unwrap() == content);
     }
 }
@@ -197,24 +204,31 @@ async fn several_objects_share_a_connection() {
 async fn redirects_are_followed_without_the_credentials() {
     let content = object(300_000);
     let served = content.clone();
-    let far = Server::start_at("127.0.0.1:0", None, move |ask| good(ask, &served, ETAG)).await;
+    let far =
+        Server::start_at("127.0.0.1:0", None, move |request| correct_reply(request, &served, ETAG))
+            .await;
     let to = far.url("/there");
-    let near = Server::start(move |ask| {
-        let to = if ask.target == "/a" { "b" } else { to.as_str() };
+    let near = Server::start(move |request| {
+        let to = if request.target == "/a" { "b" } else { to.as_str() };
         Reply::plain(302, &[("location", to)], b"elsewhere")
     })
     .await;
     let (_folder, target) = target();
     let mut client =
         builder().header("Authorization: secret").header("X-Other: yes").build().unwrap();
-    let got = get(&mut client, &Job::new(&near.url("/a"), &target).unwrap()).await;
-    got.report();
-    is_whole(&target, &content);
-    assert!(near.asks().iter().all(|ask| ask.header("authorization") == Some("secret")));
+    let result = get(&mut client, &Job::new(&near.url("/a"), &target).unwrap()).await;
+    result.report();
+    assert_complete(&target, &content);
+    assert!(
+        near.requests().iter().all(|request| request.header("authorization") == Some("secret"))
+    );
     // Each path follows the redirect itself.
-    assert_eq!(near.asks().len(), 4);
-    assert!(!far.asks().is_empty());
-    for ask in far.asks() {
-        assert_eq!((ask.header("authorization"), ask.header("x-other")), (None, Some("yes")));
+    assert_eq!(near.requests().len(), 4);
+    assert!(!far.requests().is_empty());
+    for request in far.requests() {
+        assert_eq!(
+            (request.header("authorization"), request.header("x-other")),
+            (None, Some("yes"))
+        );
     }
 }

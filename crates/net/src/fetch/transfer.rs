@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use manyways_proto::fetch::{Allowance, Config, Fetch, Input, Pacer, PathId};
+use manyways_proto::fetch::{Config, Fetch, Input, MeteredUse, Pacer, PathId};
 use manyways_unit::{Size, Span, Time};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -30,10 +30,10 @@ use super::interface_watch::Interfaces;
 use super::journal::Journal;
 use super::location::Location;
 use super::report::{Cause, Event, FetchError, Report};
-use super::resume::Saved;
-use super::sink::{Body, Files, Left, Sink, Stream};
+use super::resume::ResumeState;
+use super::sink::{Body, Files, Leftover, Sink, Stream};
 use super::worker::{Command, Message};
-use super::{AHEAD, Checksum, Client, Job};
+use super::{Checksum, Client, Job, READ_AHEAD};
 
 /// Maximum number of pieces that wait for the disk; each has at most a few hundred KiB.
 const MAX_PENDING_PIECES: usize = 16;
@@ -68,7 +68,7 @@ pub(super) struct Transfer<'a> {
     requests: RequestTemplate,
     /// Bytes of the latest [`Input::Bytes`].
     piece: Bytes,
-    earlier: Earlier,
+    earlier_run: EarlierRun,
     /// SHA-256 of the whole object in a `Repr-Digest` header.
     announced_digest: Option<[u8; 32]>,
 }
@@ -96,11 +96,11 @@ struct RequestTemplate {
 }
 
 /// Result of earlier runs.
-struct Earlier {
+struct EarlierRun {
     /// Number of bytes that this run continues.
     bytes: u64,
     /// Older download that this one replaces.
-    replaced: Option<Saved>,
+    replaced: Option<ResumeState>,
 }
 
 /// How [`Transfer::pump`] ended.
@@ -125,29 +125,31 @@ pub(super) async fn run(
 ) -> Result<Report, FetchError> {
     let empty = |cause| {
         let report = Box::new(empty_report(client, job));
-        FetchError { cause, kept: None, report }
+        FetchError { cause, part_file: None, report }
     };
-    let (mut sink, left, ahead) = match destination {
+    let (mut sink, leftover, ahead) = match destination {
         Destination::File => {
             let opened = Files::open(&job.output, &job.location.to_string(), job.resume);
-            let (files, left) = opened.map_err(|error| empty(error.into()))?;
-            (Sink::Files(files), left, None)
+            let (files, leftover) = opened.map_err(|error| empty(error.into()))?;
+            (Sink::Files(files), leftover, None)
         }
         Destination::Reader(mut stream) => {
             if job.checksum != Checksum::None {
-                stream.hash();
+                stream.enable_hash();
             }
-            let ahead = client.config.ahead.unwrap_or(AHEAD.as_bytes());
-            (Sink::Stream(stream), Left::Nothing, Some(ahead))
+            let ahead = client.config.read_ahead.unwrap_or(READ_AHEAD.as_bytes());
+            (Sink::Stream(stream), Leftover::Nothing, Some(ahead))
         }
     };
-    let (saved, replaced) = match left {
-        Left::Continued(saved) => (Some(saved), None),
-        Left::Older(older) => (None, older),
-        Left::Nothing => (None, None),
+    let (saved, replaced) = match leftover {
+        Leftover::Resumed(saved) => (Some(saved), None),
+        Leftover::Replaced(older) => (None, older),
+        Leftover::Nothing => (None, None),
     };
     if job.resume && saved.is_none() && ahead.is_none() {
-        on_event(Event::Note("there is no unfinished download to continue, so it begins anew"));
+        on_event(Event::Note(
+            "no unfinished download exists, so the download starts from the beginning",
+        ));
     }
     if client.paths.is_empty() {
         return Err(empty(Cause::NoPath));
@@ -164,8 +166,8 @@ pub(super) async fn run(
     match end {
         Ok(()) => Ok(report),
         Err(cause) => {
-            let kept = transfer.keep_partial(&mut sink, &cause);
-            Err(FetchError { cause, kept, report: Box::new(report) })
+            let kept = transfer.keep_part_file(&mut sink, &cause);
+            Err(FetchError { cause, part_file: kept, report: Box::new(report) })
         }
     }
 }
@@ -175,20 +177,22 @@ impl<'a> Transfer<'a> {
         client: &'a mut Client,
         job: &'a Job,
         on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
-        saved: Option<Saved>,
-        replaced: Option<Saved>,
+        saved: Option<ResumeState>,
+        replaced: Option<ResumeState>,
         ahead: Option<u64>,
     ) -> Self {
         let continued = saved.as_ref().map(|saved| saved.done.total());
         let metered = match client.metered {
-            Allowance::Limit(limit) => Allowance::Limit(limit.saturating_sub(client.metered_spent)),
+            MeteredUse::Limit(limit) => {
+                MeteredUse::Limit(limit.saturating_sub(client.metered_used))
+            }
             other => other,
         };
         let core = Fetch::new(Config {
             metered,
             resume: saved.map(|saved| (saved.object(), saved.done)),
             length: job.size.map(Size::as_bytes).or(client.config.length),
-            ahead,
+            read_ahead: ahead,
             ..client.config.clone()
         });
         let (sender, messages) = mpsc::channel(MAX_PENDING_PIECES);
@@ -200,7 +204,7 @@ impl<'a> Transfer<'a> {
             job,
             origin: Instant::now(),
             core,
-            interfaces: Interfaces::new(Time::ZERO, client.watch.clone()),
+            interfaces: Interfaces::new(Time::ZERO, client.path_lister.clone()),
             checkpoints: CheckpointWriter::new(Time::ZERO, continued),
             progress: Pacer::new(Time::ZERO, client.config.progress_interval),
             log: Log {
@@ -216,7 +220,7 @@ impl<'a> Transfer<'a> {
                 is_read_limited: ahead.is_some(),
             },
             piece: Bytes::new(),
-            earlier: Earlier { bytes: continued.unwrap_or(0), replaced },
+            earlier_run: EarlierRun { bytes: continued.unwrap_or(0), replaced },
             announced_digest: None,
             client,
         }
@@ -230,14 +234,14 @@ impl<'a> Transfer<'a> {
     async fn pump(&mut self, sink: &mut Sink, stop: impl Future<Output = ()>) -> TransferEnd {
         let mut stop = std::pin::pin!(stop);
         for (id, path) in self.client.paths.iter().enumerate() {
-            let (path, metered, known) = (PathId(id), path.metered, path.known);
+            let (path, metered, known) = (PathId(id), path.metered, path.estimate);
             self.core.handle(Time::ZERO, Input::PathUp { path, metered, known });
         }
         let mut is_done = false;
         let end = loop {
             self.on_timers();
             let acted = self.execute(sink);
-            self.log.journal.tell(self.log.on_event);
+            self.log.journal.emit(self.log.on_event);
             match acted {
                 Ok(done) => is_done |= done,
                 Err(end) => break end,
@@ -254,21 +258,21 @@ impl<'a> Transfer<'a> {
             tokio::select! {
                 biased;
                 () = &mut stop => break TransferEnd::Failed(Cause::Stopped),
-                listed = self.interfaces.listed() => self.on_list(listed),
-                written = self.checkpoints.written() => {
+                listed = self.interfaces.next_list() => self.on_list(listed),
+                written = self.checkpoints.wait_written() => {
                     if let Err(error) = self.on_checkpoint(written, sink) {
                         break error.into();
                     }
                 }
-                delivered = sink.hand_on() => match delivered {
-                    Ok(upto) => self.core.handle(self.now(), Input::Taken { upto }),
+                delivered = sink.deliver() => match delivered {
+                    Ok(upto) => self.core.handle(self.now(), Input::Consumed { end: upto }),
                     Err(error) => break error.into(),
                 },
                 Some(message) = self.mailbox.messages.recv() => self.on_message(message, sink),
                 () = sleep_until(wakeup) => {}
             }
         };
-        self.checkpoints.end(sink).await;
+        self.checkpoints.finish(sink).await;
         end
     }
 
@@ -282,7 +286,7 @@ impl<'a> Transfer<'a> {
     /// Reports progress and reads the carriers of the paths, if due.
     fn on_timers(&mut self) {
         let now = self.now();
-        if self.progress.fires(now) {
+        if self.progress.take_due(now) {
             self.emit_progress();
         }
         for change in self.interfaces.poll(now, &self.client.paths) {

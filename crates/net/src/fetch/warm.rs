@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use manyways_proto::fetch::{Allowance, Config, Scheduler};
+use manyways_proto::fetch::{Config, MeteredUse, Scheduler};
 use manyways_unit::Size;
 
 use super::{Client, FetchError, Job, PathSpec};
@@ -34,12 +34,12 @@ impl Client {
         let mut alone = Self {
             paths: paths.collect(),
             workers: self.workers.clone(),
-            late: self.late.clone(),
+            discarded: self.discarded.clone(),
             headers: Arc::clone(&self.headers),
-            secrets: Arc::clone(&self.secrets),
-            private: Arc::default(),
-            metered: Allowance::Nothing,
-            metered_spent: Size::ZERO,
+            common_private_headers: Arc::clone(&self.common_private_headers),
+            private_headers: Arc::default(),
+            metered: MeteredUse::Forbidden,
+            metered_used: Size::ZERO,
             config: Config {
                 scheduler: Scheduler::Single,
                 length: None,
@@ -47,9 +47,9 @@ impl Client {
                 ..self.config.clone()
             },
             records: false,
-            spawner: self.spawner.clone(),
+            worker_config: self.worker_config.clone(),
             // Only existing paths are warmed.
-            watch: None,
+            path_lister: None,
         };
         let outcome = alone.fetch(job, &mut |_| {}, stop).await;
         let report = match &outcome {
@@ -58,7 +58,7 @@ impl Client {
         };
         let metered = self.paths.iter().any(|spec| spec.name == path && spec.metered);
         if metered {
-            self.metered_spent += report.bytes + report.duplicate;
+            self.metered_used += report.bytes + report.duplicate;
         }
         outcome.map(drop)
     }

@@ -17,16 +17,16 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::HeaderMap;
 use manyways_proto::fetch::{
-    Fault, FaultClass, Head, PathId, Range, RedirectConfig, Redirects, RequestId, Validator,
+    Head, PathError, PathErrorKind, PathId, Range, RedirectConfig, Redirects, RequestId, Validator,
 };
 use manyways_unit::Span;
 use tokio::sync::{mpsc, oneshot};
 
-use super::dial::{Connection, Means, Protocol, dial};
-use super::exchange::{self, Broken, Credit};
-use super::late::Late;
+use super::dial::{Connection, DialParams, Protocol, dial};
+use super::discarded::DiscardedBytes;
+use super::exchange::{self, Credit, RequestError};
 use super::location::{Location, Origin};
-use super::{PathSpec, Spawner};
+use super::{PathSpec, WorkerConfig};
 
 /// A command of the transfer.
 pub(super) enum Command {
@@ -43,7 +43,7 @@ pub(super) enum Command {
     /// Measure the application RTT.
     Ping,
     /// Send a request.
-    Ask(Ask),
+    Request(RequestParams),
     /// Cancel this request.
     Cancel(RequestId),
     /// Cancel all requests and close the connection.
@@ -54,13 +54,13 @@ pub(super) enum Command {
 
 /// The HTTP properties of a request.
 #[derive(Clone)]
-pub(super) struct Ask {
+pub(super) struct RequestParams {
     pub(super) request: RequestId,
     pub(super) location: Arc<Location>,
     pub(super) headers: Arc<HeaderMap>,
     /// Headers that are sent only to the origin of the job's URL: credentials.
-    pub(super) private: Arc<HeaderMap>,
-    pub(super) home: Arc<Location>,
+    pub(super) private_headers: Arc<HeaderMap>,
+    pub(super) original: Arc<Location>,
     pub(super) range: Option<Range>,
     pub(super) if_range: Option<Validator>,
     pub(super) credit: Credit,
@@ -69,23 +69,23 @@ pub(super) struct Ask {
 /// A report of a worker.
 pub(super) struct Message {
     pub(super) path: PathId,
-    pub(super) what: What,
+    pub(super) event: WorkerEvent,
 }
 
-pub(super) enum What {
+pub(super) enum WorkerEvent {
     Connected(Peer),
-    ConnectFailed(Fault),
+    ConnectFailed(PathError),
     /// A redirect is followed to this URL.
-    Moved(Location),
+    Redirected(Location),
     /// With the SHA-256 of the whole object from `Repr-Digest`.
     Head(RequestId, Head, Option<[u8; 32]>, Peer),
     Bytes(RequestId, Bytes),
     Finished(RequestId),
-    Failed(RequestId, Fault),
+    Failed(RequestId, PathError),
     /// A PING was acknowledged.
     Pong,
     /// The RTT of the kernel, for a connection without PINGs.
-    RoundTrip(Span),
+    SmoothedRtt(Span),
 }
 
 /// The server of a path, and its HTTP version.
@@ -103,8 +103,8 @@ impl From<&Connection> for Peer {
 
 pub(super) struct Worker {
     id: PathId,
-    means: Means,
-    held: Held,
+    params: DialParams,
+    shared: SharedState,
     commands: mpsc::UnboundedReceiver<Command>,
     reports: Option<mpsc::Sender<Message>>,
     pongs: mpsc::UnboundedReceiver<()>,
@@ -121,26 +121,26 @@ struct Work {
 
 /// State that the requests of a path share.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<Things>>);
+struct SharedState(Arc<Mutex<ConnectionState>>);
 
 #[derive(Default)]
-struct Things {
+struct ConnectionState {
     /// An open HTTP/2 connection, or an HTTP/1.1 connection without a request.
     connection: Option<Connection>,
     /// Target of this path's redirects, in the current transfer.
-    moved: Option<Location>,
+    redirected_to: Option<Location>,
 }
 
-impl Held {
-    fn lock(&self) -> MutexGuard<'_, Things> {
+impl SharedState {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a usable connection; a connection to another server is closed.
     fn take(&self, origin: &Origin) -> Option<Connection> {
         let mut things = self.lock();
-        let held = things.connection.take().filter(|held| held.serves(origin))?;
-        things.connection = held.twin();
+        let held = things.connection.take().filter(|held| held.is_usable_for(origin))?;
+        things.connection = held.second_handle();
         Some(held)
     }
 
@@ -151,7 +151,7 @@ impl Held {
 
     /// Lets other requests use this connection too.
     fn share(&self, connection: &Connection) {
-        if let Some(twin) = connection.twin() {
+        if let Some(twin) = connection.second_handle() {
             self.put(twin);
         }
     }
@@ -163,23 +163,23 @@ impl Worker {
     pub(super) fn spawn(
         id: PathId,
         path: Arc<PathSpec>,
-        late: Late,
-        spawner: &Spawner,
+        discarded: DiscardedBytes,
+        spawner: &WorkerConfig,
     ) -> mpsc::UnboundedSender<Command> {
         let (sender, commands) = mpsc::unbounded_channel();
         let (told, pongs) = mpsc::unbounded_channel();
-        let means = Means {
+        let means = DialParams {
             path,
             tls: Arc::clone(&spawner.tls),
-            late,
+            discarded,
             window: 65_535,
             prior_knowledge: spawner.prior_knowledge,
             pongs: told,
-            calm: Arc::default(),
-            answers: spawner.answers.clone(),
+            pings_disabled: Arc::default(),
+            shared_addresses: spawner.shared_addresses.clone(),
         };
-        let (held, reports, work) = (Held::default(), None, Vec::new());
-        let worker = Self { id, means, held, commands, reports, pongs, work };
+        let (state, reports, work) = (SharedState::default(), None, Vec::new());
+        let worker = Self { id, params: means, shared: state, commands, reports, pongs, work };
         tokio::spawn(worker.run());
         sender
     }
@@ -189,26 +189,26 @@ impl Worker {
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.execute(command),
                     None => return,
                 },
-                Some(()) = self.pongs.recv() => self.report(What::Pong),
-                () = any(&mut self.work) => {}
+                Some(()) = self.pongs.recv() => self.report(WorkerEvent::Pong),
+                () = wait_any(&mut self.work) => {}
             }
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Begin(reports) => {
                 self.work.clear();
-                self.held.lock().moved = None;
+                self.shared.lock().redirected_to = None;
                 self.reports = Some(reports);
             }
             Command::Cancel(request) => self.work.retain(|work| work.request != Some(request)),
             Command::Disconnect => {
                 self.work.clear();
-                self.held.lock().connection = None;
+                self.shared.lock().connection = None;
             }
             Command::End(ended) => {
                 self.work.clear();
@@ -222,42 +222,42 @@ impl Worker {
                     work.credit.grant(bytes);
                 }
             }
-            Command::Path(path) => self.means.path = path,
+            Command::Path(path) => self.params.path = path,
             Command::Ping => self.ping(),
             Command::Connect(location, window) => self.connect(&location, window),
-            Command::Ask(ask) => self.ask(ask),
+            Command::Request(ask) => self.request(ask),
         }
     }
 
     /// Sets the window of the current connection, and of later ones.
     fn set_window(&mut self, bytes: u32) {
-        if self.means.window != bytes
-            && let Some(connection) = &self.held.lock().connection
+        if self.params.window != bytes
+            && let Some(connection) = &self.shared.lock().connection
         {
             connection.set_window(bytes);
         }
-        self.means.window = bytes;
+        self.params.window = bytes;
     }
 
     fn ping(&mut self) {
-        let rtt = match &*self.held.lock() {
-            Things { connection: Some(connection), .. } => {
-                if !self.means.calm.load(Ordering::Relaxed) && connection.ping() {
+        let rtt = match &*self.shared.lock() {
+            ConnectionState { connection: Some(connection), .. } => {
+                if !self.params.pings_disabled.load(Ordering::Relaxed) && connection.ping() {
                     return;
                 }
-                connection.round_trip()
+                connection.smoothed_rtt()
             }
             _ => None,
         };
         if let Some(rtt) = rtt {
-            self.report(What::RoundTrip(rtt));
+            self.report(WorkerEvent::SmoothedRtt(rtt));
         }
     }
 
     /// Reports without waiting. The message is lost if the channel is full.
-    fn report(&self, what: What) {
+    fn report(&self, what: WorkerEvent) {
         if let Some(reports) = &self.reports {
-            let _ = reports.try_send(Message { path: self.id, what });
+            let _ = reports.try_send(Message { path: self.id, event: what });
         }
     }
 
@@ -268,51 +268,51 @@ impl Worker {
     fn connect(&mut self, location: &Location, window: u32) {
         let Some(reporter) = self.reporter() else { return };
         self.set_window(window);
-        let (held, means) = (self.held.clone(), self.means.clone());
-        let origin = held.lock().moved.as_ref().unwrap_or(location).origin().clone();
+        let (state, means) = (self.shared.clone(), self.params.clone());
+        let origin = state.lock().redirected_to.as_ref().unwrap_or(location).origin().clone();
         let future = async move {
-            let connection = match held.take(&origin) {
+            let connection = match state.take(&origin) {
                 Some(connection) => Ok(connection),
                 None => dial(&means, &origin).await,
             };
-            let what = match connection {
+            let event = match connection {
                 Ok(connection) => {
                     let peer = Peer::from(&connection);
-                    held.put(connection);
-                    What::Connected(peer)
+                    state.put(connection);
+                    WorkerEvent::Connected(peer)
                 }
-                Err(fault) => What::ConnectFailed(fault),
+                Err(error) => WorkerEvent::ConnectFailed(error),
             };
-            reporter.say(what).await;
+            reporter.send(event).await;
         };
         self.work.clear();
         let credit = Credit::default();
         self.work.push(Work { request: None, credit, future: Box::pin(future) });
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn request(&mut self, ask: RequestParams) {
         let Some(reporter) = self.reporter() else { return };
         let (request, credit) = (ask.request, ask.credit.clone());
         // The request must wait for a connection attempt that is under way.
         let attempt = self.work.iter().position(|work| work.request.is_none());
         let before = attempt.map(|attempt| self.work.swap_remove(attempt));
-        let (held, means) = (self.held.clone(), self.means.clone());
+        let (state, means) = (self.shared.clone(), self.params.clone());
         let future = async move {
             if let Some(before) = before {
                 before.future.await;
             }
-            let (fault, connection) = match perform(&reporter, &means, &held, ask).await {
+            let (fault, connection) = match perform(&reporter, &means, &state, ask).await {
                 Ok(connection) => (None, connection),
-                Err(Broken { fault, connection, .. }) => (Some(fault), connection),
+                Err(RequestError { error: fault, connection, .. }) => (Some(fault), connection),
             };
             if let Some(connection) = connection {
-                held.put(connection);
+                state.put(connection);
             }
-            if let Some(fault) = fault {
-                if fault.class == FaultClass::Calm {
-                    means.calm.store(true, Ordering::Relaxed);
+            if let Some(error) = fault {
+                if error.kind == PathErrorKind::EnhanceYourCalm {
+                    means.pings_disabled.store(true, Ordering::Relaxed);
                 }
-                reporter.say(What::Failed(request, fault)).await;
+                reporter.send(WorkerEvent::Failed(request, error)).await;
             }
         };
         self.work.push(Work { request: Some(request), credit, future: Box::pin(future) });
@@ -320,7 +320,7 @@ impl Worker {
 }
 
 /// Waits until one of the futures ends, and removes it.
-async fn any(work: &mut Vec<Work>) {
+async fn wait_any(work: &mut Vec<Work>) {
     poll_fn(|context| {
         for i in 0..work.len() {
             if work[i].future.as_mut().poll(context).is_ready() {
@@ -337,51 +337,51 @@ async fn any(work: &mut Vec<Work>) {
 /// connection if it can be reused.
 async fn perform(
     reporter: &Reporter,
-    means: &Means,
-    held: &Held,
-    mut ask: Ask,
-) -> Result<Option<Connection>, Broken> {
-    if let Some(moved) = &held.lock().moved {
-        ask.location = Arc::new(moved.clone());
+    means: &DialParams,
+    state: &SharedState,
+    mut request: RequestParams,
+) -> Result<Option<Connection>, RequestError> {
+    if let Some(moved) = &state.lock().redirected_to {
+        request.location = Arc::new(moved.clone());
     }
     let mut redirects = Redirects::new(RedirectConfig::default());
     loop {
-        let reused = held.take(ask.location.origin());
+        let reused = state.take(request.location.origin());
         let fresh = reused.is_none();
         let connection = match reused {
             Some(connection) => connection,
-            None => dial(means, ask.location.origin()).await?,
+            None => dial(means, request.location.origin()).await?,
         };
-        held.share(&connection);
+        state.share(&connection);
         let peer = Peer::from(&connection);
-        let answer = match exchange::send(connection, &ask).await {
+        let answer = match exchange::send(connection, &request).await {
             Ok(answer) => answer,
             // A server may close an idle connection at the time of its reuse.
-            Err(broken) if !fresh && broken.unanswered => {
-                held.lock().connection = None;
+            Err(broken) if !fresh && broken.is_retryable => {
+                state.lock().connection = None;
                 continue;
             }
             Err(broken) => return Err(broken),
         };
         if let Some(target) = answer.redirect() {
-            let location = exchange::follow(&ask.location, &target, &mut redirects)?;
-            reporter.say(What::Moved(location.clone())).await;
-            ask.location = Arc::new(location);
-            if let Some(connection) = answer.skip(redirects.config()).await {
-                held.put(connection);
+            let location = exchange::follow_redirect(&request.location, &target, &mut redirects)?;
+            reporter.send(WorkerEvent::Redirected(location.clone())).await;
+            request.location = Arc::new(location);
+            if let Some(connection) = answer.drain(redirects.config()).await {
+                state.put(connection);
             }
             continue;
         }
         if redirects.is_redirected() {
-            held.lock().moved = Some((*ask.location).clone());
+            state.lock().redirected_to = Some((*request.location).clone());
         }
-        let (head, announced, mut body) = answer.split();
-        reporter.say(What::Head(ask.request, head, announced, peer)).await;
+        let (head, announced, mut body) = answer.into_parts();
+        reporter.send(WorkerEvent::Head(request.request, head, announced, peer)).await;
         while let Some(bytes) = body.next().await? {
-            reporter.say(What::Bytes(ask.request, bytes)).await;
-            body.taken();
+            reporter.send(WorkerEvent::Bytes(request.request, bytes)).await;
+            body.on_delivered();
         }
-        reporter.say(What::Finished(ask.request)).await;
+        reporter.send(WorkerEvent::Finished(request.request)).await;
         return Ok(body.into_connection());
     }
 }
@@ -393,7 +393,7 @@ struct Reporter {
 
 impl Reporter {
     /// Sends a message. The transfer may have ended; then this work is cancelled too.
-    async fn say(&self, what: What) {
-        let _ = self.reports.send(Message { path: self.path, what }).await;
+    async fn send(&self, what: WorkerEvent) {
+        let _ = self.reports.send(Message { path: self.path, event: what }).await;
     }
 }

@@ -1,22 +1,22 @@
 //! `manyways radio control`: sends a radio to idle by a policy while packets pass.
 //!
 //! One thread waits for packets reported by the kernel, for the end of the policy's wait, and for
-//! signals. Packets arrive in batches, up to [`LATENCY`] late. Before fast dormancy the thread
+//! signals. Packets arrive in batches, up to [`MAX_LATENCY`] late. Before fast dormancy the thread
 //! checks for packets that are not yet reported. So dormancy is never too early; a wait shorter
 //! than the latency is late by at most the difference.
 
 mod bond;
+mod event_order;
 mod exec;
 mod source;
+mod summary;
 
 use std::io;
 use std::os::fd::AsFd;
 
-use manyways_model::radio::Profile;
 use manyways_model::radio::control::{self, Controller};
-use manyways_model::radio::policy::Policy;
-use manyways_model::radio::simulate::Delays;
-use manyways_sys::capture::LATENCY;
+use manyways_model::radio::{Delays, Packet, Policy, Profile};
+use manyways_sys::capture::MAX_LATENCY;
 use manyways_sys::clock::Clock;
 use manyways_sys::poll::Poller;
 use manyways_sys::signal::Termination;
@@ -24,18 +24,22 @@ use manyways_sys::thread::process_cpu;
 use manyways_unit::{Span, Time};
 use thiserror::Error;
 
-use self::bond::Said;
+use self::bond::BondUpdate;
 pub use self::bond::{Bond, BondError};
-pub use self::exec::{Ended, Exec, How};
-pub use self::source::{OpenError, Source, Watch};
-use crate::bond::delay_gate::GateEvent;
+use self::event_order::EventOrder;
+use self::exec::CommandResult;
+pub use self::exec::Exec;
+pub use self::source::{OpenError, Source, SourceKind};
+pub use self::summary::Summary;
+use super::event::RadioEvent;
+use crate::bond::GateEvent;
 
 /// Interval of checks whether an interface is up and exists.
-const TICK: Span = Span::from_secs(1);
-const SOURCE: u64 = 0;
-const SIGNAL: u64 = 1;
-const COMMAND: u64 = 2;
-const BOND: u64 = 3;
+const CHECK_INTERVAL: Span = Span::from_secs(1);
+const SOURCE_TOKEN: u64 = 0;
+const SIGNAL_TOKEN: u64 = 1;
+const COMMAND_TOKEN: u64 = 2;
+const BOND_TOKEN: u64 = 3;
 
 /// Settings in addition to the policy.
 #[derive(Debug)]
@@ -45,37 +49,16 @@ pub struct Options {
     /// Bond client that delays delay-tolerant connections, if the policy delays sessions.
     pub bond: Option<Bond>,
     /// Minimum interval between fast dormancies.
-    pub every: Span,
+    pub min_interval: Span,
     /// Run time; `None` runs until a signal.
     pub duration: Option<Span>,
-}
-
-/// A change that the controller reports to its caller.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// Fast dormancy.
-    Sleep(control::Sleep),
-    /// A promotion caused by a packet.
-    Wake(control::Wake),
-    Command(Ended),
-    Down,
-    /// Delay-tolerant connections are delayed by this time, from the first one on.
-    Hold(Span),
-    /// A delayed connection passes after this delay.
-    Pass(Span),
-    /// The control connection to the bond was lost or restored; connections delayed before have
-    /// passed.
-    Bond {
-        is_there: bool,
-    },
 }
 
 /// Receiver of events.
 pub trait Listener {
     /// `at` is the time since the start. An error ends the run, because events can no longer be
     /// reported.
-    fn event(&mut self, at: Time, event: &Event) -> io::Result<()>;
+    fn event(&mut self, at: Time, event: RadioEvent) -> io::Result<()>;
 }
 
 /// Result of a run.
@@ -83,13 +66,13 @@ pub trait Listener {
 pub struct Outcome {
     /// Result of the model.
     pub control: control::Outcome,
-    pub lasts: Span,
+    pub duration: Span,
     /// CPU time of this process for the run, without commands.
     pub cpu: Span,
     /// Number of wake-ups of the thread.
     pub wakeups: u64,
     /// Packets that the kernel dropped for lack of buffer space; the model does not know them.
-    pub missed: u64,
+    pub dropped: u64,
     /// Started commands, and those of them that failed, were killed, or could not be started.
     pub commands: u64,
     /// See [`Outcome::commands`].
@@ -97,9 +80,9 @@ pub struct Outcome {
     /// Delay-tolerant connections and their delays.
     pub delays: Delays,
     /// Delayed connections that the application closed before they passed.
-    pub given_up: u64,
+    pub abandoned: u64,
     /// The failure that ended the run, if any.
-    pub fault: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Reason why the controller stops.
@@ -121,7 +104,7 @@ pub enum ControlError {
 /// Sends the radio of an interface to idle when the policy decides so, until the duration ends, a
 /// signal arrives or the interface is removed. A running command is killed then.
 pub fn run(
-    mut source: Source,
+    source: Source,
     profile: &Profile,
     policy: impl Policy,
     options: Options,
@@ -129,99 +112,111 @@ pub fn run(
     listener: &mut dyn Listener,
 ) -> Result<Outcome, ControlError> {
     let interface = source.name().to_owned();
-    let system = |error| ControlError::System { interface: interface.clone(), error };
+    let run = follow(source, profile, policy, options, termination, listener);
+    run.map_err(|fault| match fault {
+        RunError::System(error) => ControlError::System { interface, error },
+        RunError::Listener(error) => ControlError::Listener(error),
+    })
+}
+
+fn follow(
+    mut source: Source,
+    profile: &Profile,
+    policy: impl Policy,
+    options: Options,
+    termination: &Termination,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, RunError> {
     let clock = Clock::start();
-    let began = process_cpu().map_err(system)?;
-    let mut poller = Poller::new(clock).map_err(system)?;
+    let began = process_cpu()?;
+    let mut poller = Poller::new(clock)?;
     if let Some(fd) = source.fd() {
-        poller.add(fd, SOURCE).map_err(system)?;
+        poller.add(fd, SOURCE_TOKEN)?;
     }
-    poller.add(termination.as_fd(), SIGNAL).map_err(system)?;
+    poller.add(termination.as_fd(), SIGNAL_TOKEN)?;
     if let Some(fd) = options.bond.as_ref().and_then(Bond::fd) {
-        poller.add(fd, BOND).map_err(system)?;
+        poller.add(fd, BOND_TOKEN)?;
     }
     let deadline = options.duration.map(|duration| clock.now() + duration);
-    let mut controller = Controller::new(profile, policy, options.every);
+    let mut controller = Controller::new(profile, policy, options.min_interval);
     if options.exec.is_some() {
         // Decisions that are only reported do not delay packets.
         controller = controller.with_promotions(profile);
     }
     let Options { exec, bond, .. } = options;
-    let mut pump = Pump { controller, exec, bond, outcome: Outcome::default(), listener };
-    let (mut ready, mut was_down, mut ends) = (Vec::new(), false, None::<Time>);
-    let mut tick = clock.now() + TICK;
+    let (events, outcome) = (EventOrder::default(), Outcome::default());
+    let mut pump = Pump { controller, exec, bond, outcome, events, listener };
+    let (mut ready, mut was_down, mut end) = (Vec::new(), false, None::<Time>);
+    let mut tick = clock.now() + CHECK_INTERVAL;
     loop {
         pump.outcome.wakeups += 1;
-        pump.take(&mut source, &clock).map_err(|error| error.into(&interface))?;
+        source.read_packets(&clock, |packet| pump.on_packet(packet))?;
         let now = clock.now();
-        pump.command(now).map_err(|error| error.into(&interface))?;
-        if ends.is_none() {
-            let is_over = pump.outcome.fault.is_some()
+        pump.poll_command(now)?;
+        if end.is_none() {
+            let is_over = pump.outcome.error.is_some()
                 || deadline.is_some_and(|deadline| now >= deadline)
-                || termination.now().map_err(system)?.is_some();
+                || termination.try_wait()?.is_some();
             // Packets that passed until now can still be in the kernel's ring.
-            ends = is_over.then(|| now + LATENCY + LATENCY);
+            end = is_over.then(|| now + MAX_LATENCY + MAX_LATENCY);
         }
-        if let Some(ends) = ends
-            && (now >= ends || source.is_current().map_err(system)?)
+        if let Some(end) = end
+            && (now >= end || source.is_current()?)
         {
             break;
         }
-        let mut until = ends.or(deadline).unwrap_or(Time::MAX);
-        if let Some(due) = pump.due().filter(|_| ends.is_none()) {
+        let mut until = end.or(deadline).unwrap_or(Time::MAX);
+        if let Some(due) = pump.next_poll().filter(|_| end.is_none()) {
             // All packets before this time are reported, or the next ones will be soon.
-            match due > now || source.is_current().map_err(system)? {
-                true => pump.poll(now, &poller).map_err(|error| error.into(&interface))?,
-                false => until = until.min(now + LATENCY),
+            match due > now || source.is_current()? {
+                true => pump.poll(now, &poller)?,
+                false => until = until.min(now + MAX_LATENCY),
             }
-            until = pump.due().filter(|due| *due > now).map_or(until, |due| until.min(due));
+            until = pump.next_poll().filter(|due| *due > now).map_or(until, |due| until.min(due));
         }
-        let bond = pump.bond(clock.now(), &poller).map_err(|error| error.into(&interface))?;
+        let bond = pump.update_bond(clock.now(), &poller)?;
         until = bond.map_or(until, |bond| until.min(bond));
-        until = pump.patience().map_or(until, |patience| until.min(patience));
-        until = source.step().map_or(until, |step| until.min(now + step));
+        until = pump.command_deadline().map_or(until, |timeout| until.min(timeout));
+        until = source.read_interval().map_or(until, |step| until.min(now + step));
         if was_down {
             until = until.min(tick);
         }
+        until = pump.flush(clock.now(), &mut source)?.map_or(until, |due| until.min(due));
         let until = (until < Time::MAX).then_some(until);
-        poller.wait(until, &mut ready).map_err(system)?;
+        poller.wait(until, &mut ready)?;
         let now = clock.now();
-        if source.has_failed(ready.contains(&SOURCE)).map_err(system)? || was_down && now >= tick {
-            tick = now + TICK;
-            let is_up = source.is_up().map_err(system)?;
+        if source.has_failed(ready.contains(&SOURCE_TOKEN))? || was_down && now >= tick {
+            tick = now + CHECK_INTERVAL;
+            let is_up = source.is_up()?;
             if is_up.is_none() {
-                pump.outcome.fault = Some("the interface was removed".to_owned());
+                pump.outcome.error = Some("the interface was removed".to_owned());
             } else if is_up == Some(false) && !was_down {
-                pump.tell(now, &Event::Down).map_err(|error| error.into(&interface))?;
+                pump.events.push(now, RadioEvent::RadioDown);
             }
             was_down = is_up == Some(false);
         }
     }
-    let Pump { mut controller, exec, mut outcome, listener, .. } = pump;
     let now = clock.now();
-    if let Some(ended) = exec.and_then(|exec| exec.stop(now)) {
-        outcome.failed += 1;
-        controller.refused();
-        listener.event(now, &Event::Command(ended)).map_err(ControlError::Listener)?;
+    if let Some(ended) = pump.exec.take().and_then(|exec| exec.stop(now)) {
+        pump.on_command_end(now, ended);
     }
+    pump.report(|_| true)?;
+    let Pump { controller, mut outcome, .. } = pump;
     outcome.control = controller.finish();
-    outcome.missed = source.missed().map_err(system)?;
-    outcome.lasts = now.since(Time::ZERO);
-    outcome.cpu = process_cpu().map_err(system)?.saturating_sub(began);
+    outcome.dropped = source.dropped()?;
+    outcome.duration = now.since(Time::ZERO);
+    outcome.cpu = process_cpu()?.saturating_sub(began);
     Ok(outcome)
 }
 
-enum Fault {
+enum RunError {
     System(io::Error),
     Listener(io::Error),
 }
 
-impl Fault {
-    fn into(self, interface: &str) -> ControlError {
-        match self {
-            Self::System(error) => ControlError::System { interface: interface.to_owned(), error },
-            Self::Listener(error) => ControlError::Listener(error),
-        }
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
     }
 }
 
@@ -231,110 +226,124 @@ struct Pump<'a, P> {
     exec: Option<Exec>,
     bond: Option<Bond>,
     outcome: Outcome,
+    events: EventOrder,
     listener: &'a mut dyn Listener,
 }
 
 impl<P: Policy> Pump<'_, P> {
-    fn tell(&mut self, now: Time, event: &Event) -> Result<(), Fault> {
-        self.listener.event(now, event).map_err(Fault::Listener)
+    /// Reports the events at the times that are `due`.
+    fn report(&mut self, due: impl Fn(Time) -> bool) -> Result<(), RunError> {
+        let mut events = self.events.take(due);
+        events
+            .try_for_each(|(at, event)| self.listener.event(at, event))
+            .map_err(RunError::Listener)
     }
 
-    /// Passes new packets to the controller.
-    fn take(&mut self, source: &mut Source, clock: &Clock) -> Result<(), Fault> {
-        let Self { controller, listener, .. } = self;
-        let mut told = Ok(());
-        let each = |packet: &_| {
-            if let Some(wake) = controller.packet(packet)
-                && told.is_ok()
-            {
-                told = listener.event(packet.at, &Event::Wake(wake)).map_err(Fault::Listener);
-            }
-        };
-        source.take(clock, each).map_err(Fault::System)?;
-        told
+    /// Reports the events before which no packet can still arrive. Returns the latest time of the
+    /// next report, if others wait.
+    fn flush(&mut self, now: Time, source: &mut Source) -> Result<Option<Time>, RunError> {
+        if self.events.first().is_some() {
+            let is_current = source.is_current()?;
+            self.report(|at| is_current || at + MAX_LATENCY <= now)?;
+        }
+        Ok(self.events.first().map(|at| at + MAX_LATENCY))
+    }
+
+    fn on_packet(&mut self, packet: &Packet) {
+        if let Some(wake) = self.controller.on_packet(packet) {
+            let slept_seconds = wake.idle_time.as_secs_f64();
+            let event = RadioEvent::RadioWake { slept_seconds, is_false: wake.is_false_switch };
+            self.events.push(packet.at, event);
+        }
     }
 
     /// Time of the next poll of the policy; `None` while a command runs, whose effect is unknown.
-    fn due(&self) -> Option<Time> {
+    fn next_poll(&self) -> Option<Time> {
         let is_busy = self.exec.as_ref().is_some_and(Exec::is_running);
         self.controller.next_wakeup().filter(|_| !is_busy)
     }
 
     /// Time at which a running command is killed.
-    fn patience(&self) -> Option<Time> {
-        self.exec.as_ref().and_then(Exec::until)
+    fn command_deadline(&self) -> Option<Time> {
+        self.exec.as_ref().and_then(Exec::deadline)
     }
 
-    fn poll(&mut self, now: Time, poller: &Poller) -> Result<(), Fault> {
+    fn poll(&mut self, now: Time, poller: &Poller) -> Result<(), RunError> {
         let Some(sleep) = self.controller.poll(now) else { return Ok(()) };
-        self.tell(now, &Event::Sleep(sleep))?;
+        let (idle_seconds, wait_seconds) = (sleep.gap.as_secs_f64(), sleep.wait.as_secs_f64());
+        self.events.push(now, RadioEvent::RadioSleep { idle_seconds, wait_seconds });
+        // All packets were read before this decision, and the command can print, too.
+        self.report(|_| true)?;
         let Some(exec) = &mut self.exec else { return Ok(()) };
         self.outcome.commands += 1;
         match exec.start(now, &sleep) {
-            Ok(fd) => poller.add(fd, COMMAND).map_err(Fault::System),
-            Err(ended) => self.ended(now, ended),
-        }
-    }
-
-    /// Updates the gate of the bond. Returns the time of the next update if there is no other
-    /// event.
-    fn bond(&mut self, now: Time, poller: &Poller) -> Result<Option<Time>, Fault> {
-        let Some(mut bond) = self.bond.take() else { return Ok(None) };
-        if bond.seek(now)
-            && let Some(fd) = bond.fd()
-        {
-            poller.add(fd, BOND).map_err(Fault::System)?;
-        }
-        let (said, end) = bond.take(now);
-        for said in said {
-            self.said(now, said)?;
-        }
-        let kept = bond.keep(now, self.controller.gate(now));
-        if let Some(error) = end.or(kept.err()) {
-            tracing::warn!("bond: control connection lost, connections are not delayed: {error}");
-            self.controller.gate_lost();
-            self.tell(now, &Event::Bond { is_there: false })?;
-        }
-        let gate = self.controller.next_gate(now);
-        let again = bond.again();
-        self.bond = Some(bond);
-        Ok(gate.into_iter().chain(again).min())
-    }
-
-    fn said(&mut self, now: Time, said: Said) -> Result<(), Fault> {
-        match said {
-            Said::Back => self.tell(now, &Event::Bond { is_there: true }),
-            Said::Told(GateEvent::Started { is_delayed: waits }) => {
-                if !waits {
-                    self.outcome.delays.push(Span::ZERO);
-                }
-                let hold = self.controller.begins(now, waits);
-                hold.map_or(Ok(()), |hold| self.tell(now, &Event::Hold(hold)))
-            }
-            Said::Told(GateEvent::Released { waited_seconds: seconds }) => {
-                let waited = Span::from_secs_f64(seconds);
-                self.outcome.delays.push(waited);
-                self.tell(now, &Event::Pass(waited))
-            }
-            Said::Told(GateEvent::Abandoned) => {
-                self.outcome.given_up += 1;
+            Ok(fd) => poller.add(fd, COMMAND_TOKEN).map_err(RunError::System),
+            Err(ended) => {
+                self.on_command_end(now, ended);
                 Ok(())
             }
         }
     }
 
-    /// Checks whether the running command has ended or must be killed.
-    fn command(&mut self, now: Time) -> Result<(), Fault> {
-        let Some(exec) = &mut self.exec else { return Ok(()) };
-        let ended = exec.poll(now).map_err(Fault::System)?;
-        ended.map_or(Ok(()), |ended| self.ended(now, ended))
+    /// Updates the gate of the bond. Returns the time of the next update if there is no other
+    /// event.
+    fn update_bond(&mut self, now: Time, poller: &Poller) -> Result<Option<Time>, RunError> {
+        let Some(mut bond) = self.bond.take() else { return Ok(None) };
+        if bond.reconnect(now)
+            && let Some(fd) = bond.fd()
+        {
+            poller.add(fd, BOND_TOKEN)?;
+        }
+        let (updates, end) = bond.read_events(now);
+        for update in updates {
+            self.on_bond_event(now, update);
+        }
+        let kept = bond.sync_gate(now, self.controller.gate(now));
+        if let Some(error) = end.or(kept.err()) {
+            tracing::warn!("bond: control connection lost, connections are not delayed: {error}");
+            self.controller.on_gate_removed();
+            self.events.push(now, RadioEvent::RadioBond { up: false });
+        }
+        let gate = self.controller.next_gate_change(now);
+        let again = bond.next_attempt();
+        self.bond = Some(bond);
+        Ok(gate.into_iter().chain(again).min())
     }
 
-    fn ended(&mut self, now: Time, ended: Ended) -> Result<(), Fault> {
+    fn on_bond_event(&mut self, now: Time, update: BondUpdate) {
+        match update {
+            BondUpdate::Reconnected => self.events.push(now, RadioEvent::RadioBond { up: true }),
+            BondUpdate::Gate(GateEvent::Started { is_delayed }) => {
+                if !is_delayed {
+                    self.outcome.delays.push(Span::ZERO);
+                }
+                if let Some(delay) = self.controller.on_session(now, is_delayed) {
+                    let seconds = delay.as_secs_f64();
+                    self.events.push(now, RadioEvent::RadioHold { seconds });
+                }
+            }
+            BondUpdate::Gate(GateEvent::Released { waited_seconds }) => {
+                self.outcome.delays.push(Span::from_secs_f64(waited_seconds));
+                self.events.push(now, RadioEvent::RadioPass { waited_seconds });
+            }
+            BondUpdate::Gate(GateEvent::Abandoned) => self.outcome.abandoned += 1,
+        }
+    }
+
+    /// Checks whether the running command has ended or must be killed.
+    fn poll_command(&mut self, now: Time) -> Result<(), RunError> {
+        let Some(exec) = &mut self.exec else { return Ok(()) };
+        if let Some(ended) = exec.poll(now)? {
+            self.on_command_end(now, ended);
+        }
+        Ok(())
+    }
+
+    fn on_command_end(&mut self, now: Time, ended: CommandResult) {
         if !ended.has_succeeded() {
             self.outcome.failed += 1;
-            self.controller.refused();
+            self.controller.on_dormancy_failure();
         }
-        self.tell(now, &Event::Command(ended))
+        self.events.push(now, ended.into());
     }
 }

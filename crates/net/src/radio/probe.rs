@@ -1,11 +1,13 @@
 //! Probes the timers of a radio on a network interface.
 //!
-//! A [`Line`] sends probes bound to one interface and counts the packets of the interface. [`run`]
-//! executes a [`Plan`] on it. A [`Record`] stores the results line by line, so that an interrupted
-//! run can be resumed.
+//! A [`Prober`] sends probes bound to one interface and counts the packets of the interface.
+//! [`run`] executes a [`ProbeSchedule`] on it. A [`ProbeFile`] stores the results line by line, so
+//! that an interrupted run can be resumed.
 //!
 //! A probe is an ICMP echo, or a TCP connection that is reset after its handshake. A refused
 //! connection is an answer too. No special server is needed.
+
+mod document;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,23 +15,25 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use manyways_model::radio::gap_sweep::{Action, GapSample, ProbeSchedule};
 use manyways_model::radio::infer::Probe;
-use manyways_model::radio::ladder::{Next, Plan, Sample};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+pub use self::document::Document;
+
 /// Timeout of an answer; paging and a promotion can take more than 3 s.
-pub const PATIENCE: Span = Span::from_secs(10);
+pub const PROBE_TIMEOUT: Span = Span::from_secs(10);
 /// Consecutive lost probes after which the target counts as unreachable.
-const MOST_LOST: u32 = 8;
+const MAX_LOST: u32 = 8;
 /// In bytes.
-const MOST_RECORD: u64 = 64 << 20;
-const HEADER: &str = "idle,round_trip,silence,restarts,time\n";
+const MAX_FILE_SIZE: u64 = 64 << 20;
+const CSV_HEADER: &str = "idle,round_trip,silence,restarts,time\n";
 /// Default TCP ports.
-const PORTS: [u16; 2] = [443, 80];
+const DEFAULT_PORTS: [u16; 2] = [443, 80];
 /// Payload bytes of an echo.
-const ECHO: usize = 16;
+const ECHO_PAYLOAD: usize = 16;
 
 /// Kind of probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +44,7 @@ pub enum Method {
 }
 
 impl Method {
-    pub fn words(self) -> String {
+    pub fn description(self) -> String {
         match self {
             Self::Echo => "ICMP echo".to_owned(),
             Self::Connect(port) => format!("TCP to port {port}"),
@@ -57,21 +61,21 @@ pub enum ProbeError {
     NoInterface(String),
     /// No answer; the second value names the tried methods.
     #[error("{0} does not answer {1}")]
-    Silent(IpAddr, String),
+    NoAnswer(IpAddr, String),
     /// The target no longer answers.
-    #[error("{MOST_LOST} consecutive probes had no answer")]
+    #[error("{MAX_LOST} consecutive probes had no answer")]
     Lost,
     #[error("cannot send probes: {0}")]
     Send(#[source] io::Error),
     #[error("cannot read the packet counters: {0}")]
     Count(#[source] io::Error),
     #[error("cannot write the results: {0}")]
-    Record(#[source] io::Error),
+    Write(#[source] io::Error),
 }
 
 /// An interface, and the target of its probes.
 #[derive(Debug)]
-pub struct Line {
+pub struct Prober {
     interface: String,
     source: Option<IpAddr>,
     target: IpAddr,
@@ -83,13 +87,13 @@ pub struct Line {
 }
 
 /// Result of a probe.
-struct Answer {
-    round_trip: Option<Span>,
+struct ProbeResult {
+    rtt: Option<Span>,
     /// Packets of the probe itself, both directions.
-    own: u64,
+    own_packets: u64,
 }
 
-impl Line {
+impl Prober {
     /// Finds a method by which `target` answers over the interface: an echo first, then the default
     /// ports, or only `port`. The radio is connected afterwards.
     ///
@@ -115,16 +119,16 @@ impl Line {
             Some(port) => vec![Method::Connect(port)],
             None => {
                 // Without permission for echoes only the ports remain.
-                line.socket = line.echoes().ok();
+                line.socket = line.echo_socket().ok();
                 let echo = line.socket.is_some().then_some(Method::Echo);
-                echo.into_iter().chain(PORTS.map(Method::Connect)).collect()
+                echo.into_iter().chain(DEFAULT_PORTS.map(Method::Connect)).collect()
             }
         };
         let mut refused = None;
         for method in &methods {
             line.method = *method;
-            match line.ask() {
-                Ok(Answer { round_trip: Some(_), .. }) => return Ok(line),
+            match line.probe() {
+                Ok(ProbeResult { rtt: Some(_), .. }) => return Ok(line),
                 Ok(_) => {}
                 Err(error) => refused = Some(error),
             }
@@ -132,8 +136,9 @@ impl Line {
         Err(match refused {
             Some(error) => ProbeError::Send(error),
             None => {
-                let words: Vec<String> = methods.iter().map(|method| method.words()).collect();
-                ProbeError::Silent(target, words.join(" nor "))
+                let words: Vec<String> =
+                    methods.iter().map(|method| method.description()).collect();
+                ProbeError::NoAnswer(target, words.join(" nor "))
             }
         })
     }
@@ -147,11 +152,11 @@ impl Line {
     fn packets(&self) -> Result<u64, ProbeError> {
         let text =
             std::fs::read_to_string("/proc/thread-self/net/dev").map_err(ProbeError::Count)?;
-        counted(&text, &self.interface)
+        packet_count(&text, &self.interface)
             .ok_or_else(|| ProbeError::NoInterface(self.interface.clone()))
     }
 
-    fn bound(&self, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    fn bound_socket(&self, kind: Type, protocol: Protocol) -> io::Result<Socket> {
         let domain = if self.target.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, kind, Some(protocol))?;
         match socket.bind_device(Some(self.interface.as_bytes())) {
@@ -167,83 +172,86 @@ impl Line {
         Ok(socket)
     }
 
-    fn echoes(&self) -> io::Result<Socket> {
+    fn echo_socket(&self) -> io::Result<Socket> {
         let protocol = if self.target.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
-        self.bound(Type::DGRAM, protocol)
+        self.bound_socket(Type::DGRAM, protocol)
     }
 
-    fn ask(&mut self) -> io::Result<Answer> {
+    fn probe(&mut self) -> io::Result<ProbeResult> {
         match self.method {
             Method::Echo => self.echo(),
             Method::Connect(port) => self.connect(port),
         }
     }
 
-    fn connect(&self, port: u16) -> io::Result<Answer> {
-        let socket = self.bound(Type::STREAM, Protocol::TCP)?;
+    fn connect(&self, port: u16) -> io::Result<ProbeResult> {
+        let socket = self.bound_socket(Type::STREAM, Protocol::TCP)?;
         // A reset closes the connection with one packet and no answer.
         socket.set_linger(Some(Duration::ZERO))?;
         let target: SockAddr = SocketAddr::new(self.target, port).into();
         let sent = self.clock.now();
-        let connected = socket.connect_timeout(&target, PATIENCE.into());
+        let connected = socket.connect_timeout(&target, PROBE_TIMEOUT.into());
         let round_trip = Some(self.clock.now().since(sent));
         match connected {
             // SYN, SYN-ACK, ACK and RST.
-            Ok(()) => Ok(Answer { round_trip, own: 4 }),
+            Ok(()) => Ok(ProbeResult { rtt: round_trip, own_packets: 4 }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                Ok(Answer { round_trip, own: 2 })
+                Ok(ProbeResult { rtt: round_trip, own_packets: 2 })
             }
-            Err(error) if is_silence(&error) => Ok(Answer { round_trip: None, own: 1 }),
+            Err(error) if is_lost_probe(&error) => Ok(ProbeResult { rtt: None, own_packets: 1 }),
             Err(error) => Err(error),
         }
     }
 
-    fn echo(&mut self) -> io::Result<Answer> {
+    fn echo(&mut self) -> io::Result<ProbeResult> {
         let Some(socket) = &self.socket else { return Err(io::ErrorKind::Unsupported.into()) };
         self.sequence = self.sequence.wrapping_add(1);
         let (request, reply) = if self.target.is_ipv4() { (8, 0) } else { (128, 129) };
         // The kernel sets identifier and checksum.
         let [high, low] = self.sequence.to_be_bytes();
-        let mut packet = [0; 8 + ECHO];
+        let mut packet = [0; 8 + ECHO_PAYLOAD];
         (packet[0], packet[6], packet[7]) = (request, high, low);
         let target: SockAddr = SocketAddr::new(self.target, 0).into();
         let sent = self.clock.now();
         match socket.send_to(&packet, &target) {
-            Err(error) if is_silence(&error) => return Ok(Answer { round_trip: None, own: 1 }),
+            Err(error) if is_lost_probe(&error) => {
+                return Ok(ProbeResult { rtt: None, own_packets: 1 });
+            }
             other => other?,
         };
         loop {
-            let left = PATIENCE.saturating_sub(self.clock.now().since(sent));
-            if left.is_zero() {
-                return Ok(Answer { round_trip: None, own: 1 });
+            let remaining = PROBE_TIMEOUT.saturating_sub(self.clock.now().since(sent));
+            if remaining.is_zero() {
+                return Ok(ProbeResult { rtt: None, own_packets: 1 });
             }
-            socket.set_read_timeout(Some(Duration::from(left).max(Duration::from_millis(1))))?;
+            socket
+                .set_read_timeout(Some(Duration::from(remaining).max(Duration::from_millis(1))))?;
             let mut answer = [0; 64];
             let length = match (&*socket).read(&mut answer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if is_silence(&error) => {
-                    return Ok(Answer { round_trip: None, own: 1 });
+                Err(error) if is_lost_probe(&error) => {
+                    return Ok(ProbeResult { rtt: None, own_packets: 1 });
                 }
                 Err(error) => return Err(error),
             };
             // An answer after the timeout has another sequence number.
             if length >= 8 && answer[0] == reply && answer[6..8] == packet[6..8] {
                 let round_trip = Some(self.clock.now().since(sent));
-                return Ok(Answer { round_trip, own: 2 });
+                return Ok(ProbeResult { rtt: round_trip, own_packets: 2 });
             }
         }
     }
 }
 
 /// Whether an error means a lost probe, so that the next one can succeed.
-fn is_silence(error: &io::Error) -> bool {
+fn is_lost_probe(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), HostUnreachable | NetworkUnreachable | TimedOut | WouldBlock)
 }
 
 /// Packets of an interface in both directions, from the text of `/proc/net/dev`.
-fn counted(text: &str, interface: &str) -> Option<u64> {
+fn packet_count(text: &str, interface: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| {
         let (name, rest) = line.split_once(':')?;
         (name.trim() == interface).then_some(rest)
@@ -257,12 +265,12 @@ fn counted(text: &str, interface: &str) -> Option<u64> {
 /// `idle` is the planned gap, `silence` the actual one, `restarts` the number of disturbed attempts
 /// before, and `time` the Unix time of the answer.
 #[derive(Debug)]
-pub struct Record {
+pub struct ProbeFile {
     file: File,
     probes: Vec<Probe>,
 }
 
-impl Record {
+impl ProbeFile {
     /// Creates a file, or continues an existing one with `resume`.
     ///
     /// # Errors
@@ -276,12 +284,12 @@ impl Record {
             false => options.create_new(true).open(path)?,
         };
         let mut text = String::new();
-        (&file).take(MOST_RECORD).read_to_string(&mut text)?;
+        (&file).take(MAX_FILE_SIZE).read_to_string(&mut text)?;
         if text.is_empty() {
-            file.write_all(HEADER.as_bytes())?;
+            file.write_all(CSV_HEADER.as_bytes())?;
             return Ok(Self { file, probes: Vec::new() });
         }
-        let probes = recorded(&text).ok_or(io::ErrorKind::InvalidData)?;
+        let probes = parse_file(&text).ok_or(io::ErrorKind::InvalidData)?;
         if !text.ends_with('\n') {
             // The process that wrote the file was killed within a line.
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -295,14 +303,14 @@ impl Record {
         &self.probes
     }
 
-    /// The planned gaps in the file, for [`Plan::new`].
-    pub fn done(&self) -> Vec<Span> {
-        self.probes.iter().map(|probe| Span::from_secs_f64(probe.idle)).collect()
+    /// The planned gaps in the file, for [`ProbeSchedule::new`].
+    pub fn planned_gaps(&self) -> Vec<Span> {
+        self.probes.iter().map(|probe| Span::from_secs_f64(probe.gap)).collect()
     }
 
-    fn add(&mut self, sample: &Sample, time: Span) -> io::Result<()> {
+    fn add(&mut self, sample: &GapSample, time: Span) -> io::Result<()> {
         let [idle, round_trip, silence] =
-            [sample.idle, sample.round_trip, sample.silence].map(Span::as_secs_f64);
+            [sample.planned_gap, sample.round_trip, sample.gap].map(Span::as_secs_f64);
         // One write per line, so that a killed process leaves whole lines.
         let line = format!(
             "{idle},{round_trip:.6},{silence:.6},{},{:.3}\n",
@@ -311,24 +319,24 @@ impl Record {
         );
         self.file.write_all(line.as_bytes())?;
         // Rounded as in the file, so that a resumed run has the same result.
-        self.probes.extend(probe(&line));
+        self.probes.extend(parse_line(&line));
         Ok(())
     }
 }
 
 /// The probes in the text of a file; `None` if it has another format. Malformed lines and a last
 /// line without line end are ignored.
-fn recorded(text: &str) -> Option<Vec<Probe>> {
-    let lines = text.strip_prefix(HEADER)?.split_inclusive('\n');
-    Some(lines.filter(|line| line.ends_with('\n')).filter_map(probe).collect())
+fn parse_file(text: &str) -> Option<Vec<Probe>> {
+    let lines = text.strip_prefix(CSV_HEADER)?.split_inclusive('\n');
+    Some(lines.filter(|line| line.ends_with('\n')).filter_map(parse_line).collect())
 }
 
-fn probe(line: &str) -> Option<Probe> {
+fn parse_line(line: &str) -> Option<Probe> {
     let fields: Vec<f64> =
         line.trim_end().split(',').map(|field| field.parse().ok()).collect::<Option<_>>()?;
     let [idle, round_trip, _, _, _] = fields[..] else { return None };
     let is_time = |secs: f64| secs.is_finite() && secs >= 0.0;
-    (is_time(idle) && is_time(round_trip)).then_some(Probe { idle, round_trip })
+    (is_time(idle) && is_time(round_trip)).then_some(Probe { gap: idle, round_trip })
 }
 
 /// Executes a plan until it is done or `pause` returns `false`. `pause` waits for the given time
@@ -337,38 +345,44 @@ fn probe(line: &str) -> Option<Probe> {
 /// # Errors
 /// Fails if the target no longer answers or a system call fails; the recorded results remain.
 pub fn run(
-    line: &mut Line,
-    plan: &mut Plan,
-    record: &mut Record,
-    pause: &mut dyn FnMut(&Plan, Span) -> bool,
+    line: &mut Prober,
+    plan: &mut ProbeSchedule,
+    record: &mut ProbeFile,
+    pause: &mut dyn FnMut(&ProbeSchedule, Span) -> bool,
 ) -> Result<bool, ProbeError> {
     let mut lost = 0;
     // Time has passed since the line was opened.
-    let woken = line.ask().map_err(ProbeError::Send)?;
-    if woken.round_trip.is_none() {
+    let woken = line.probe().map_err(ProbeError::Send)?;
+    if woken.rtt.is_none() {
         tracing::debug!("the first probe was lost");
     }
-    plan.begin(line.clock.now(), line.packets()?);
+    plan.start(line.clock.now(), line.packets()?);
     loop {
         let now = line.clock.now();
-        match plan.look(now, line.packets()?) {
-            Next::Done => return Ok(true),
-            Next::Look(at) => {
+        match plan.next_action(now, line.packets()?) {
+            Action::Done => return Ok(true),
+            Action::Wait(at) => {
                 if !pause(plan, at.since(now)) {
                     return Ok(false);
                 }
             }
-            Next::Probe => {
+            Action::Probe => {
                 let sent = line.clock.now();
-                let answer = line.ask().map_err(ProbeError::Send)?;
+                let answer = line.probe().map_err(ProbeError::Send)?;
                 let now = line.clock.now();
-                lost = if answer.round_trip.is_none() { lost + 1 } else { 0 };
-                let sample = plan.probed(sent, answer.round_trip, answer.own, now, line.packets()?);
+                lost = if answer.rtt.is_none() { lost + 1 } else { 0 };
+                let sample = plan.on_probe_result(
+                    sent,
+                    answer.rtt,
+                    answer.own_packets,
+                    now,
+                    line.packets()?,
+                );
                 if let Some(sample) = sample {
                     let time = line.clock.epoch() + now.since(Time::ZERO);
-                    record.add(&sample, time).map_err(ProbeError::Record)?;
+                    record.add(&sample, time).map_err(ProbeError::Write)?;
                 }
-                if lost == MOST_LOST {
+                if lost == MAX_LOST {
                     return Err(ProbeError::Lost);
                 }
                 if !pause(plan, Span::ZERO) {

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -22,24 +22,28 @@ use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
 use thiserror::Error;
 
-use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
+use manyways_capture::{
+    CAPTURE_MAGIC, Folder, RunOptions, Source, SourceError, Tables, TablesError,
+};
+
+use super::lines::each_line;
 
 /// Packets of tables and captures are sorted within a window of this many packets.
-const WINDOW: usize = 4_096;
+const REORDER_WINDOW: usize = 4_096;
 /// Packets between two checks for a stop.
-const LOOK: u64 = 4_096;
+const STOP_CHECK_INTERVAL: u64 = 4_096;
 /// Hint for a file of another format.
-const FORMS: &str =
+const FORMATS_HINT: &str =
     "give a capture, a packet table or its folder, a CSV file, or - for standard input";
 /// First bytes of a Parquet file.
-const PARQUET: [u8; 4] = *b"PAR1";
+const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
 /// Name prefix of temporary folders for captures; the process number follows.
-const FOLDER: &str = "manyways-radio-";
-const PACKETS: &str = "packets";
+const TEMP_PREFIX: &str = "manyways-radio-";
+const PACKET_TABLE: &str = "packets";
 
 /// Selection of packets while reading a trace.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct PacketSelection {
     /// Addresses of the device in captures. If empty, the device is the endpoint that starts a
     /// flow.
     pub local: Vec<Prefix>,
@@ -59,39 +63,47 @@ pub struct Progress {
 
 /// Totals of a trace that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct TraceStats {
     /// Packets passed to the caller.
     pub packets: u64,
     /// Packets of other kinds of networks.
-    pub left_out: u64,
+    pub skipped: u64,
     pub first: Option<Time>,
     pub last: Option<Time>,
     /// Whether reading was stopped.
     pub is_stopped: bool,
 }
 
+impl TraceStats {
+    /// Seconds from the first packet to the last.
+    pub fn lasts(&self) -> f64 {
+        let span = self.first.zip(self.last);
+        span.map_or(0.0, |(first, last)| last.since(first).as_secs_f64())
+    }
+}
+
 /// A trace that can be read repeatedly.
 #[derive(Debug)]
 pub struct Trace {
     name: String,
-    form: Form,
-    wanted: Wanted,
+    format: TraceFormat,
+    selection: PacketSelection,
     apps: Vec<App>,
-    faults: Vec<String>,
+    errors: Vec<String>,
     /// Whether reading of a capture or stream was stopped; the trace ends there.
-    is_cut: bool,
+    is_stopped: bool,
 }
 
 #[derive(Debug)]
-enum Form {
+enum TraceFormat {
     Text { source: Source, _kept: Option<Spool> },
-    Table { tables: Tables, _kept: Kept },
-    Made(Made),
+    Table { tables: Tables, _kept: TempFiles },
+    Generated(TraceGenerator),
 }
 
 /// Temporary files that are removed with the trace.
 #[derive(Debug)]
-enum Kept {
+enum TempFiles {
     Nothing,
     Spool(#[allow(dead_code, reason = "keeps the file until drop")] Spool),
     Folder(#[allow(dead_code, reason = "keeps the folder until drop")] TempFolder),
@@ -99,12 +111,12 @@ enum Kept {
 
 /// Parameters of a generated trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct TraceGenerator {
     /// `mixed-day`, or the name of an application.
     pub app: String,
-    /// See [`workload::is_held_back`].
+    /// See [`workload::is_held_out`].
     pub seed: u64,
-    pub lasts: Span,
+    pub duration: Span,
 }
 
 /// Reason why a trace cannot be read.
@@ -137,20 +149,24 @@ pub enum TraceError {
         /// From 1.
         number: u64,
     },
-    #[error("{name}: packet {number} has no {what}")]
-    Lacks {
+    #[error("{name}: packet {number} has no {value}")]
+    MissingValue {
         name: String,
         /// From 1.
         number: u64,
         /// Name of the missing value.
-        what: &'static str,
+        value: &'static str,
     },
     /// The analysis of a capture failed.
-    #[error("cannot analyse {name}: {why}")]
-    Capture { name: String, why: String },
+    #[error("cannot analyse {name}: {error}")]
+    Capture {
+        name: String,
+        #[source]
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The application of a generated trace is unknown.
     #[error("there is no trace model `{0}`")]
-    Unknown(String),
+    UnknownModel(String),
 }
 
 impl TraceError {
@@ -160,11 +176,11 @@ impl TraceError {
             Self::Source(SourceError::Compressed { .. }) => {
                 "decompress the file first, or use gzip or zstd, which are read directly".to_owned()
             }
-            Self::Source(_) => FORMS.to_owned(),
+            Self::Source(_) => FORMATS_HINT.to_owned(),
             Self::Line { error, .. } => error.hint.clone().unwrap_or_else(|| {
                 "the columns of a CSV trace are time,bytes,direction[,app][,port][,flow]".to_owned()
             }),
-            Self::Read { .. } => FORMS.to_owned(),
+            Self::Read { .. } => FORMATS_HINT.to_owned(),
             Self::Tables(TablesError::Version { .. }) => {
                 "write the tables again with this version of manyways".to_owned()
             }
@@ -177,11 +193,11 @@ impl TraceError {
             }
             Self::Empty(_) => "give a trace with at least one packet".to_owned(),
             Self::Unsorted { .. } => "sort the trace by time first".to_owned(),
-            Self::Lacks { .. } => {
+            Self::MissingValue { .. } => {
                 "give each packet a time, a number of bytes and a direction".to_owned()
             }
             Self::Capture { .. } => "run manyways flows on the capture for details".to_owned(),
-            Self::Unknown(_) => {
+            Self::UnknownModel(_) => {
                 let names: Vec<&str> = APPS.iter().map(|app| app.name).collect();
                 format!("use mixed-day, or one of {}", names.join(", "))
             }
@@ -189,17 +205,17 @@ impl TraceError {
     }
 }
 
-impl Made {
+impl TraceGenerator {
     ///
     /// # Errors
     /// Fails if the application is unknown.
-    pub fn begin(&self) -> Result<Workload, TraceError> {
+    pub fn workload(&self) -> Result<Workload, TraceError> {
         if self.app == "mixed-day" {
-            return Ok(workload::mixed(self.seed, self.lasts));
+            return Ok(workload::mixed(self.seed, self.duration));
         }
         let app = APPS.iter().find(|app| app.name == self.app);
-        let app = app.ok_or_else(|| TraceError::Unknown(self.app.clone()))?;
-        Ok(workload::alone(app, self.seed, self.lasts))
+        let app = app.ok_or_else(|| TraceError::UnknownModel(self.app.clone()))?;
+        Ok(workload::alone(app, self.seed, self.duration))
     }
 }
 
@@ -209,23 +225,31 @@ impl Trace {
     ///
     /// # Errors
     /// Fails if the format is unknown, or if the analysis of a capture fails.
-    pub fn open(path: &Path, wanted: &Wanted, progress: &Progress) -> Result<Self, TraceError> {
+    pub fn open(
+        path: &Path,
+        selection: &PacketSelection,
+        progress: &Progress,
+    ) -> Result<Self, TraceError> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         let mut trace = Self {
             name: name.clone(),
-            form: Form::Made(Made { app: String::new(), seed: 0, lasts: Span::ZERO }),
-            wanted: wanted.clone(),
+            format: TraceFormat::Generated(TraceGenerator {
+                app: String::new(),
+                seed: 0,
+                duration: Span::ZERO,
+            }),
+            selection: selection.clone(),
             apps: Vec::new(),
-            faults: Vec::new(),
-            is_cut: false,
+            errors: Vec::new(),
+            is_stopped: false,
         };
         if path.is_dir() {
             let tables = Tables::open(path)?;
-            if !tables.has(PACKETS) {
+            if !tables.has(PACKET_TABLE) {
                 return Err(TraceError::NoPackets(name));
             }
-            trace.form = Form::Table { tables, _kept: Kept::Nothing };
+            trace.format = TraceFormat::Table { tables, _kept: TempFiles::Nothing };
             return Ok(trace);
         }
         // Streams are stored, because they can be read only once.
@@ -236,36 +260,36 @@ impl Trace {
             (false, true) => Some(Input::open(path, &progress.stop)),
             (false, false) => None,
         };
-        let spool = input.map(|input| input.and_then(Spool::take)).transpose().map_err(unread)?;
+        let spool = input.map(|input| input.and_then(Spool::store)).transpose().map_err(unread)?;
         // A stopped stream is a short trace, and all of it is read.
-        trace.is_cut = spool.is_some() && progress.stop.load(Ordering::Relaxed);
+        trace.is_stopped = spool.is_some() && progress.stop.load(Ordering::Relaxed);
         let place = spool.as_ref().map_or(path.to_owned(), Spool::path);
         let length = fs::metadata(&place).map_or(0, |found| found.len());
         let source = Source::File { path: place.clone(), length };
         let mut magic = [0; 4];
         let mut read = source.open(&manyways_capture::Progress::default())?;
-        let count = fill(&mut read, &mut magic).map_err(unread)?;
-        trace.form = match magic {
-            PARQUET => Form::Table {
-                tables: Tables::file(&place, PACKETS)?,
-                _kept: spool.map_or(Kept::Nothing, Kept::Spool),
+        let count = read_full(&mut read, &mut magic).map_err(unread)?;
+        trace.format = match magic {
+            PARQUET_MAGIC => TraceFormat::Table {
+                tables: Tables::file(&place, PACKET_TABLE)?,
+                _kept: spool.map_or(TempFiles::Nothing, TempFiles::Spool),
             },
-            magic if count == 4 && CAPTURES.contains(&magic) => {
-                let stop = if trace.is_cut { Arc::default() } else { progress.stop.clone() };
-                let (folder, faults) = look_through(&name, source, wanted, stop)?;
+            magic if count == 4 && CAPTURE_MAGIC.contains(&magic) => {
+                let stop = if trace.is_stopped { Arc::default() } else { progress.stop.clone() };
+                let (folder, faults) = analyze_capture(&name, source, selection, stop)?;
                 // If a stream was stopped within a packet, the truncation is not a fault of the
                 // capture.
-                trace.faults = if trace.is_cut { Vec::new() } else { faults };
-                trace.is_cut |= progress.stop.load(Ordering::Relaxed);
+                trace.errors = if trace.is_stopped { Vec::new() } else { faults };
+                trace.is_stopped |= progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
-                    Ok(tables) if tables.has(PACKETS) => {
-                        Form::Table { tables, _kept: Kept::Folder(folder) }
+                    Ok(tables) if tables.has(PACKET_TABLE) => {
+                        TraceFormat::Table { tables, _kept: TempFiles::Folder(folder) }
                     }
                     Ok(_) | Err(TablesError::Empty(_)) => return Err(TraceError::Empty(name)),
                     Err(error) => return Err(error.into()),
                 }
             }
-            _ => Form::Text { source, _kept: spool },
+            _ => TraceFormat::Text { source, _kept: spool },
         };
         Ok(trace)
     }
@@ -274,15 +298,15 @@ impl Trace {
     ///
     /// # Errors
     /// Fails if the application is unknown.
-    pub fn made(made: Made) -> Result<Self, TraceError> {
-        made.begin()?;
+    pub fn generated(generator: TraceGenerator) -> Result<Self, TraceError> {
+        generator.workload()?;
         Ok(Self {
-            name: format!("{}#{}", made.app, made.seed),
-            form: Form::Made(made),
-            wanted: Wanted::default(),
+            name: format!("{}#{}", generator.app, generator.seed),
+            format: TraceFormat::Generated(generator),
+            selection: PacketSelection::default(),
             apps: Vec::new(),
-            faults: Vec::new(),
-            is_cut: false,
+            errors: Vec::new(),
+            is_stopped: false,
         })
     }
 
@@ -291,9 +315,15 @@ impl Trace {
         &self.name
     }
 
+    /// Whether the directions of the packets come from their addresses, because the trace is a
+    /// capture.
+    pub fn is_capture(&self) -> bool {
+        matches!(self.format, TraceFormat::Table { _kept: TempFiles::Folder(_), .. })
+    }
+
     /// Faults found by the analysis of a capture; packets before them are in the trace.
-    pub fn faults(&self) -> &[String] {
-        &self.faults
+    pub fn errors(&self) -> &[String] {
+        &self.errors
     }
 
     /// Applications of the last reading, indexed by number.
@@ -309,50 +339,52 @@ impl Trace {
         &mut self,
         progress: &Progress,
         mut each: impl FnMut(&Packet),
-    ) -> Result<Seen, TraceError> {
-        let mut seen = Seen::default();
-        let is_cut = self.is_cut;
+    ) -> Result<TraceStats, TraceError> {
+        let mut stats = TraceStats::default();
+        let is_cut = self.is_stopped;
         let mut pass = |packet: &Packet| {
-            seen.packets += 1;
-            seen.first = seen.first.or(Some(packet.at));
-            seen.last = Some(packet.at);
+            stats.packets += 1;
+            stats.first = stats.first.or(Some(packet.at));
+            stats.last = Some(packet.at);
             each(packet);
-            if seen.packets.is_multiple_of(LOOK) {
-                progress.packets.fetch_add(LOOK, Ordering::Relaxed);
-                seen.is_stopped = !is_cut && progress.stop.load(Ordering::Relaxed);
+            if stats.packets.is_multiple_of(STOP_CHECK_INTERVAL) {
+                progress.packets.fetch_add(STOP_CHECK_INTERVAL, Ordering::Relaxed);
+                stats.is_stopped = !is_cut && progress.stop.load(Ordering::Relaxed);
             }
-            !seen.is_stopped
+            !stats.is_stopped
         };
         let mut left_out = 0;
-        match &self.form {
-            Form::Made(made) => {
-                let mut made = made.begin()?;
+        match &self.format {
+            TraceFormat::Generated(made) => {
+                let mut made = made.workload()?;
                 let names = made.names().iter();
                 self.apps = names.map(|name| App { name: name.clone(), port: None }).collect();
                 while let Some(packet) = made.next()
                     && pass(&packet)
                 {}
             }
-            Form::Text { source, .. } => self.apps = lines(&self.name, source, is_cut, pass)?,
-            Form::Table { tables, .. } => {
-                let mut rows = Rows::new(&self.name, tables, self.wanted.network)?;
-                rows.all(tables, pass)?;
-                left_out = rows.left_out;
+            TraceFormat::Text { source, .. } => {
+                self.apps = read_csv(&self.name, source, is_cut, pass)?
+            }
+            TraceFormat::Table { tables, .. } => {
+                let mut rows = TableReader::new(&self.name, tables, self.selection.network)?;
+                rows.read(tables, pass)?;
+                left_out = rows.skipped;
                 self.apps = rows.apps.all().to_vec();
             }
         }
-        progress.packets.fetch_add(seen.packets % LOOK, Ordering::Relaxed);
-        seen.left_out = left_out;
-        seen.is_stopped |= is_cut;
-        match seen.packets {
+        progress.packets.fetch_add(stats.packets % STOP_CHECK_INTERVAL, Ordering::Relaxed);
+        stats.skipped = left_out;
+        stats.is_stopped |= is_cut;
+        match stats.packets {
             0 => Err(TraceError::Empty(self.name.clone())),
-            _ => Ok(seen),
+            _ => Ok(stats),
         }
     }
 }
 
 /// Reads until the buffer is full or the input ends.
-fn fill(read: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+fn read_full(read: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut count = 0;
     while count < into.len() {
         match read.read(&mut into[count..]) {
@@ -365,55 +397,25 @@ fn fill(read: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-fn lines(
+fn read_csv(
     name: &str,
     source: &Source,
     is_cut: bool,
     mut pass: impl FnMut(&Packet) -> bool,
 ) -> Result<Vec<App>, TraceError> {
-    let wrong = |error| TraceError::Line { name: name.to_owned(), error };
-    let unread = |error| TraceError::Read { name: name.to_owned(), error };
-    let mut lines =
-        BufReader::with_capacity(1 << 17, source.open(&manyways_capture::Progress::default())?);
-    let mut line = Vec::new();
-    let mut number = 0;
     let mut reader: Option<csv::Reader> = None;
-    loop {
-        line.clear();
-        number += 1;
-        // One byte more than a line with its end can have, so that the reader detects a line that
-        // is too long.
-        let room = csv::MAX_LINE as u64 + 3;
-        if lines.by_ref().take(room).read_until(b'\n', &mut line).map_err(unread)? == 0 {
-            break;
+    each_line(name, source, &Arc::default(), is_cut, |line| match &mut reader {
+        None => {
+            reader = Some(csv::Reader::new(line)?);
+            Ok(true)
         }
-        // A stopped stream can end within a line.
-        if is_cut && line.last() != Some(&b'\n') {
-            break;
-        }
-        let text = str::from_utf8(&line).map_err(|_| {
-            wrong(CsvError {
-                line: number,
-                sentence: "the line is not UTF-8 text".to_owned(),
-                hint: None,
-            })
-        })?;
-        match &mut reader {
-            None => reader = Some(csv::Reader::new(text).map_err(wrong)?),
-            Some(reader) => {
-                if let Some(packet) = reader.line(text).map_err(wrong)?
-                    && !pass(&packet)
-                {
-                    break;
-                }
-            }
-        }
-    }
+        Some(reader) => Ok(reader.line(line)?.is_none_or(|packet| pass(&packet))),
+    })?;
     Ok(reader.map_or_else(Vec::new, |reader| reader.apps().to_vec()))
 }
 
 /// Reads a table of packets.
-struct Rows {
+struct TableReader {
     name: String,
     network: Option<&'static str>,
     /// Server port of each flow.
@@ -421,13 +423,13 @@ struct Rows {
     apps: Apps,
     sessions: Sessions,
     number: u64,
-    left_out: u64,
+    skipped: u64,
     last: Time,
     /// Packets read and not yet passed on, so that slightly late ones are put in order.
-    waiting: BinaryHeap<Reverse<(Time, u64, Packet)>>,
+    reorder_buffer: BinaryHeap<Reverse<(Time, u64, Packet)>>,
 }
 
-impl Rows {
+impl TableReader {
     fn new(name: &str, tables: &Tables, network: Option<&'static str>) -> Result<Self, TraceError> {
         let mut ports = HashMap::new();
         for table in ["tcp", "udp"].into_iter().filter(|table| tables.has(table)) {
@@ -450,13 +452,13 @@ impl Rows {
             apps: Apps::default(),
             sessions: Sessions::default(),
             number: 0,
-            left_out: 0,
+            skipped: 0,
             last: Time::ZERO,
-            waiting: BinaryHeap::new(),
+            reorder_buffer: BinaryHeap::new(),
         })
     }
 
-    fn all(
+    fn read(
         &mut self,
         tables: &Tables,
         mut pass: impl FnMut(&Packet) -> bool,
@@ -464,8 +466,8 @@ impl Rows {
         const COLUMNS: [&str; 6] = ["time", "bytes", "direction", "network", "flow", "application"];
         let mut fault = None;
         let mut is_over = false;
-        let read = tables.read(PACKETS, &COLUMNS, |batch, kinds, _| {
-            match self.batch(batch, kinds, &mut pass) {
+        let read = tables.read(PACKET_TABLE, &COLUMNS, |batch, kinds, _| {
+            match self.read_batch(batch, kinds, &mut pass) {
                 Ok(true) => return Ok(()),
                 Ok(false) => is_over = true,
                 Err(error) => fault = Some(error),
@@ -479,14 +481,14 @@ impl Rows {
             }
             _ => {}
         }
-        while !is_over && let Some(Reverse((_, _, packet))) = self.waiting.pop() {
-            is_over = !pass(&self.numbered(packet));
+        while !is_over && let Some(Reverse((_, _, packet))) = self.reorder_buffer.pop() {
+            is_over = !pass(&self.with_session(packet));
         }
         Ok(())
     }
 
     /// Returns whether to continue.
-    fn batch(
+    fn read_batch(
         &mut self,
         batch: &Batch,
         kinds: &[Kind],
@@ -494,8 +496,11 @@ impl Rows {
     ) -> Result<bool, TraceError> {
         for row in batch.iter(kinds) {
             self.number += 1;
-            let lacks =
-                |what| TraceError::Lacks { name: self.name.clone(), number: self.number, what };
+            let lacks = |what| TraceError::MissingValue {
+                name: self.name.clone(),
+                number: self.number,
+                value: what,
+            };
             let [time, bytes, direction, network, flow, application] = &row[..] else {
                 continue;
             };
@@ -506,7 +511,7 @@ impl Rows {
             if let (Some(wanted), Some(network)) = (self.network, text(network))
                 && network != wanted
             {
-                self.left_out += 1;
+                self.skipped += 1;
                 continue;
             }
             let Value::Time(at) = time else { return Err(lacks("time")) };
@@ -522,18 +527,18 @@ impl Rows {
             // The session number is assigned when the packet is passed on, because sessions depend
             // on the order of time.
             let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
-            let session = flow.map_or(0, |flow| self.sessions.of(*at, app, Some(flow)));
+            let session = flow.map_or(0, |flow| self.sessions.assign(*at, app, Some(flow)));
             if *at < self.last {
                 let (name, number) = (self.name.clone(), self.number);
                 return Err(TraceError::Unsorted { name, number });
             }
             let packet = Packet { at: *at, direction, bytes, app, session };
-            self.waiting.push(Reverse((*at, self.number, packet)));
-            if self.waiting.len() > WINDOW
-                && let Some(Reverse((at, _, packet))) = self.waiting.pop()
+            self.reorder_buffer.push(Reverse((*at, self.number, packet)));
+            if self.reorder_buffer.len() > REORDER_WINDOW
+                && let Some(Reverse((at, _, packet))) = self.reorder_buffer.pop()
             {
                 self.last = at;
-                if !pass(&self.numbered(packet)) {
+                if !pass(&self.with_session(packet)) {
                     return Ok(false);
                 }
             }
@@ -542,9 +547,9 @@ impl Rows {
     }
 
     /// Without a flow, gaps separate sessions.
-    fn numbered(&mut self, packet: Packet) -> Packet {
+    fn with_session(&mut self, packet: Packet) -> Packet {
         match packet.session {
-            0 => Packet { session: self.sessions.of(packet.at, packet.app, None), ..packet },
+            0 => Packet { session: self.sessions.assign(packet.at, packet.app, None), ..packet },
             _ => packet,
         }
     }
@@ -555,8 +560,8 @@ impl Rows {
 struct Spool(File);
 
 impl Spool {
-    fn take(mut input: impl Read) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("{FOLDER}{}.in", std::process::id()));
+    fn store(mut input: impl Read) -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("{TEMP_PREFIX}{}.in", std::process::id()));
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
         fs::remove_file(&path)?;
         io::copy(&mut input, &mut file)?;
@@ -577,9 +582,9 @@ impl TempFolder {
     fn create() -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let home = std::env::temp_dir();
-        sweep(&home);
+        remove_stale_folders(&home);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = home.join(format!("{FOLDER}{}-{count}", std::process::id()));
+        let path = home.join(format!("{TEMP_PREFIX}{}-{count}", std::process::id()));
         // Private to this user.
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
@@ -593,10 +598,12 @@ impl Drop for TempFolder {
 }
 
 /// Removes folders of killed processes.
-fn sweep(home: &Path) {
+fn remove_stale_folders(home: &Path) {
     for entry in fs::read_dir(home).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(FOLDER)) else { continue };
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
+            continue;
+        };
         let process = rest.split(['-', '.']).next().unwrap_or_default();
         let is_number = process.parse::<u32>().is_ok();
         if is_number && !Path::new("/proc").join(process).exists() {
@@ -606,26 +613,28 @@ fn sweep(home: &Path) {
 }
 
 /// Writes a capture's packets to a table, and returns the faults.
-fn look_through(
+fn analyze_capture(
     name: &str,
     source: Source,
-    wanted: &Wanted,
+    selection: &PacketSelection,
     stop: Arc<AtomicBool>,
 ) -> Result<(TempFolder, Vec<String>), TraceError> {
-    let failed = |why: String| TraceError::Capture { name: name.to_owned(), why };
-    let temp = TempFolder::create().map_err(|error| failed(error.to_string()))?;
-    let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.to_string()))?;
-    let settings = Settings { packets: true, local: wanted.local.clone(), ..Settings::default() };
+    let failed = |error| TraceError::Capture { name: name.to_owned(), error };
+    let temp = TempFolder::create().map_err(|error| failed(error.into()))?;
+    let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.into()))?;
+    let mut settings = Settings::default();
+    settings.packets = true;
+    settings.local.clone_from(&selection.local);
     let looking = manyways_capture::Progress { stop, ..manyways_capture::Progress::default() };
     let outcome = manyways_capture::run(
         &[source],
-        &Plan { settings, threads: 1 },
+        &RunOptions::new(settings, 1),
         Some(&mut folder),
         &looking,
     )
-    .map_err(|error| failed(error.to_string()))?;
-    folder.finish("{}").map_err(|error| failed(error.to_string()))?;
-    Ok((temp, outcome.captures.into_iter().filter_map(|capture| capture.fault).collect()))
+    .map_err(|error| failed(error.into()))?;
+    folder.finish("{}").map_err(|error| failed(error.into()))?;
+    Ok((temp, outcome.captures.into_iter().filter_map(|capture| capture.error).collect()))
 }
 
 #[cfg(test)]

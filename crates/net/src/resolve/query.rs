@@ -16,7 +16,7 @@ use super::PathResolver;
 use super::message::{DnsAnswer, ResponseCode, encode_query, parse_response};
 
 /// The port of name servers.
-pub(super) const DNS: u16 = 53;
+pub(super) const DNS_PORT: u16 = 53;
 /// Packets that do not answer the query and are ignored before the query fails.
 const MAX_UNRELATED: usize = 32;
 
@@ -190,7 +190,7 @@ impl PathResolver {
     }
 
     fn target(&self, server: IpAddr) -> SocketAddr {
-        let port = if self.port == 0 { DNS } else { self.port };
+        let port = if self.port == 0 { DNS_PORT } else { self.port };
         match server {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
                 SocketAddrV6::new(ip, port, 0, self.index).into()

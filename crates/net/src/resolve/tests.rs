@@ -5,7 +5,7 @@ use simple_dns::rdata::{A, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 
 use super::message::{DnsAnswer, Family, encode_query, parse_response};
-use super::query::DNS;
+use super::query::DNS_PORT;
 use super::*;
 use manyways_lab::resolver::{Resolver, Zone};
 
@@ -82,7 +82,7 @@ fn only_the_families_that_the_path_has_are_asked_for() {
     let mut path = path(&["127.0.0.1"], port);
     path.addresses = vec![ip("127.0.0.1")];
     assert_eq!(run(path.lookup("origin.lab")), Ok(vec![ip("10.9.0.1")]));
-    assert_eq!(server.counters().questions, 1);
+    assert_eq!(server.counters().queries, 1);
     path.addresses = vec![ip("2001:db8::2")];
     let failed = run(path.lookup("old.lab"));
     assert!(matches!(failed, Err(ResolveError::NoAddress { .. })), "{failed:?}");
@@ -95,7 +95,7 @@ fn a_cut_answer_is_asked_for_again_over_tcp() {
     path.addresses = vec![ip("127.0.0.1")];
     let found = run(path.lookup("many.lab")).unwrap();
     assert_eq!(found.len(), message::MAX_ADDRESSES);
-    assert_eq!(server.counters().questions, 2);
+    assert_eq!(server.counters().queries, 2);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn each_path_asks_its_own_server_over_its_own_interface() {
         );
         let mut zone = Zone::default();
         zone.insert("cdn.lab", vec![IpAddr::from([10, 88, number, 1])]);
-        let own = (ip("10.99.0.1"), DNS);
+        let own = (ip("10.99.0.1"), DNS_PORT);
         let (udp, tcp) =
             far.run(|| Ok((StdUdpSocket::bind(own)?, TcpListener::bind(own)?))).unwrap();
         servers.push(Resolver::start(zone, udp, tcp, None).unwrap());
@@ -312,7 +312,7 @@ fn each_path_asks_its_own_server_over_its_own_interface() {
     assert_eq!(lte, Ok(vec![ip("10.88.2.1")]));
     assert!(matches!(nowhere, Err(ResolveError::NoAnswer { .. })), "{nowhere:?}");
     for server in servers {
-        assert_eq!(server.counters().answers, 1);
+        assert_eq!(server.counters().responses, 1);
     }
 }
 

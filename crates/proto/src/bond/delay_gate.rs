@@ -218,11 +218,11 @@ impl DelayGate {
                     self.release_all(now);
                 }
             }
-            Input::Left(id) => drop(self.take_from(now, id)),
+            Input::Left(id) => drop(self.remove_owner(now, id)),
             Input::Unread(id) => self.revoke(now, id, LossReason::Unread),
             Input::Abandoned(id) => {
                 if self.delayed.remove(&id).is_some() {
-                    self.tell(Event::Abandoned);
+                    self.report(Event::Abandoned);
                 }
             }
         }
@@ -235,7 +235,7 @@ impl DelayGate {
         rule.filter(|rule| owner.rules.contains(*rule))?;
         let is_delayed = owner.is_closed && self.delayed.len() < self.config.max_delayed;
         let until = now + owner.max_delay;
-        self.tell(Event::Started { is_delayed });
+        self.report(Event::Started { is_delayed });
         is_delayed.then(|| {
             let id = DelayedId(self.take_id());
             self.delayed.insert(id, Delayed { since: now, until });
@@ -271,13 +271,13 @@ impl DelayGate {
     }
 
     fn revoke(&mut self, now: Time, id: OwnerId, reason: LossReason) {
-        if self.take_from(now, id) {
+        if self.remove_owner(now, id) {
             self.outputs.push_back(Output::Revoke(id, reason));
         }
     }
 
     /// Removes the owner if it has this number, and releases all waiting connections.
-    fn take_from(&mut self, now: Time, id: OwnerId) -> bool {
+    fn remove_owner(&mut self, now: Time, id: OwnerId) -> bool {
         let owns = self.owner.as_ref().is_some_and(|owner| owner.id == id);
         if owns {
             self.release_all(now);
@@ -289,11 +289,11 @@ impl DelayGate {
     fn release_all(&mut self, now: Time) {
         for (id, delayed) in std::mem::take(&mut self.delayed) {
             self.outputs.push_back(Output::Release(id));
-            self.tell(Event::Released { waited: now.since(delayed.since) });
+            self.report(Event::Released { waited: now.since(delayed.since) });
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn report(&mut self, event: Event) {
         let owner = self.owner.as_ref();
         self.outputs.extend(owner.map(|owner| Output::Event(owner.id, event)));
     }

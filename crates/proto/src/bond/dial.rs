@@ -252,13 +252,13 @@ struct Path<F> {
     carrier: Option<CarrierId>,
     is_suspect: bool,
     /// Time since which the path is asleep.
-    asleep: Option<Time>,
+    asleep_since: Option<Time>,
     activity: Activity<F>,
     backoff: Span,
     /// Remaining failures of TCP, other than timeouts, before QUIC is tried.
     tcp_failures_left: u8,
     /// The last reported failure since the last success.
-    told: Option<Failure<F>>,
+    reported_failure: Option<Failure<F>>,
 }
 
 /// Current activity of a path.
@@ -273,9 +273,9 @@ enum Activity<F> {
     /// Dialled after the backoff.
     Backoff(Time),
     /// Dialled after a constant delay.
-    Pause(Time),
+    RenewalPause(Time),
     /// Replaces the carrier at this time if it is still suspect.
-    Doubt(Time),
+    Suspect(Time),
     Attempt(Attempt<F>),
 }
 
@@ -316,11 +316,11 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.paths.push(Path {
             carrier: None,
             is_suspect: false,
-            asleep: None,
+            asleep_since: None,
             activity: Activity::Due,
             backoff: self.config.first_backoff,
             tcp_failures_left: 0,
-            told: None,
+            reported_failure: None,
         });
         id
     }
@@ -329,14 +329,14 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     pub fn handle(&mut self, now: Time, input: Input<F, L>) {
         match input {
             Input::PathChanged(path) => self.wake(path),
-            Input::LinkDown(path) => self.link_down(path),
-            Input::Secured(path) => self.secured(path),
-            Input::Connected(path, carrier) => self.connected(path, carrier),
-            Input::Failed(path, error) => self.failed(now, path, Failure::Failed(error)),
+            Input::LinkDown(path) => self.on_link_down(path),
+            Input::Secured(path) => self.on_secured(path),
+            Input::Connected(path, carrier) => self.on_connected(path, carrier),
+            Input::Failed(path, error) => self.on_failed(now, path, Failure::Failed(error)),
             Input::Lost { carrier, reason, idle, in_use } => {
-                self.lost(now, carrier, reason, idle && !in_use);
+                self.on_lost(now, carrier, reason, idle && !in_use);
             }
-            Input::Suspect(carrier) => self.suspect(now, carrier),
+            Input::Suspect(carrier) => self.on_suspect(now, carrier),
             Input::Recovered(carrier) => {
                 if let Some((_, path)) = self.path_of(carrier) {
                     path.is_suspect = false;
@@ -346,8 +346,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 }
             }
             Input::SessionEnded => self.renew(),
-            Input::Demand { in_use } => self.demand(now, in_use),
-            Input::Resolved(found) => self.resolved(now, found),
+            Input::Demand { in_use } => self.on_demand(now, in_use),
+            Input::Resolved(found) => self.on_resolved(now, found),
         }
     }
 
@@ -372,7 +372,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let paths = self.paths.iter().filter_map(|path| match &path.activity {
             Activity::Settled | Activity::NoLink => None,
             Activity::Due => Some(Time::ZERO),
-            Activity::Backoff(at) | Activity::Pause(at) | Activity::Doubt(at) => Some(*at),
+            Activity::Backoff(at) | Activity::RenewalPause(at) | Activity::Suspect(at) => Some(*at),
             Activity::Attempt(attempt) => Some(match &attempt.stage {
                 Stage::Connecting(_, Some(at)) | Stage::FallenBack(at, _) => {
                     attempt.deadline.min(*at)
@@ -399,7 +399,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Returns the state of a path; `Down` for an unknown path.
     pub fn state(&self, path: PathId) -> PathState {
         self.paths.get(usize::from(path.0)).map_or(PathState::Down, |path| {
-            match (path.carrier, path.asleep) {
+            match (path.carrier, path.asleep_since) {
                 (Some(_), _) if path.is_suspect => PathState::Suspect,
                 (Some(_), _) => PathState::Up,
                 (None, Some(_)) => PathState::Asleep,
@@ -416,7 +416,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Returns whether [`Input::Demand`] has an effect; cheap enough for each datagram.
     pub fn is_asleep(&self) -> bool {
-        self.paths.iter().any(|path| path.asleep.is_some())
+        self.paths.iter().any(|path| path.asleep_since.is_some())
     }
 
     fn path(&mut self, id: PathId) -> Option<&mut Path<F>> {
@@ -428,7 +428,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         Some((PathId(at as u8), &mut self.paths[at]))
     }
 
-    fn tell(&mut self, event: Event<F, L>) {
+    fn report(&mut self, event: Event<F, L>) {
         self.outputs.push_back(Output::Event(event));
     }
 
@@ -438,14 +438,14 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Some(path) = self.path(id) else { return };
         match &mut path.activity {
             Activity::Attempt(attempt) => attempt.is_outdated = true,
-            Activity::Backoff(_) | Activity::Pause(_) => {
+            Activity::Backoff(_) | Activity::RenewalPause(_) => {
                 path.backoff = first_backoff;
                 path.activity = Activity::Due;
             }
-            Activity::Doubt(_) => path.activity = Activity::Due,
+            Activity::Suspect(_) => path.activity = Activity::Due,
             Activity::NoLink => path.activity = Activity::Due,
             Activity::Settled => {
-                if path.carrier.is_none() && path.asleep.is_none() {
+                if path.carrier.is_none() && path.asleep_since.is_none() {
                     path.activity = Activity::Due;
                 }
             }
@@ -453,21 +453,21 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    fn link_down(&mut self, id: PathId) {
+    fn on_link_down(&mut self, id: PathId) {
         let Some(path) = self.path(id) else { return };
         let Some(carrier) = path.carrier.take() else { return };
         path.is_suspect = false;
         match path.activity {
             // The interface may have other addresses when it works again.
-            Activity::Settled | Activity::Doubt(_) => path.activity = Activity::NoLink,
+            Activity::Settled | Activity::Suspect(_) => path.activity = Activity::NoLink,
             _ => {}
         }
         self.outputs.push_back(Output::Detach(carrier));
         self.outputs.push_back(Output::AnnounceLinkDown(id));
-        self.tell(Event::Down(id, Loss::LinkDown));
+        self.report(Event::Down(id, Loss::LinkDown));
     }
 
-    fn secured(&mut self, id: PathId) {
+    fn on_secured(&mut self, id: PathId) {
         let left = self.config.tcp_failures_before_quic;
         let Some(path) = self.path(id) else { return };
         let Activity::Attempt(attempt) = &mut path.activity else { return };
@@ -477,7 +477,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         attempt.stage = Stage::Handshake;
     }
 
-    fn connected(&mut self, id: PathId, carrier: CarrierId) {
+    fn on_connected(&mut self, id: PathId, carrier: CarrierId) {
         let first_backoff = self.config.first_backoff;
         let is_expected = |path: &&mut Path<F>| matches!(path.activity, Activity::Attempt(_));
         let Some(path) = self.path(id).filter(is_expected) else {
@@ -486,65 +486,65 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         let old = path.carrier.replace(carrier);
         path.is_suspect = false;
-        path.asleep = None;
+        path.asleep_since = None;
         path.backoff = first_backoff;
-        path.told = None;
+        path.reported_failure = None;
         path.activity = Activity::Settled;
         self.is_known = true;
         self.outputs.extend(old.map(Output::Detach));
-        self.tell(Event::Up(id));
+        self.report(Event::Up(id));
     }
 
     /// Processes a failed attempt: falls back to QUIC, or starts the backoff.
-    fn failed(&mut self, now: Time, id: PathId, why: Failure<F>) {
+    fn on_failed(&mut self, now: Time, id: PathId, reason: Failure<F>) {
         let pause = now + self.config.renewal_pause;
         let Some(path) = self.path(id) else { return };
         let Activity::Attempt(attempt) = &mut path.activity else { return };
-        let kind = match &why {
+        let kind = match &reason {
             Failure::TimedOut(_) => FailureKind::Timeout,
             Failure::Failed(error) => error.kind(),
         };
         let stage = std::mem::replace(&mut attempt.stage, Stage::Handshake);
-        let why = match stage {
+        let reason = match stage {
             Stage::Connecting(CarrierTransport::Tcp, Some(_)) if kind != FailureKind::Permanent => {
                 let trusted = path.tcp_failures_left > 0;
                 path.tcp_failures_left = path.tcp_failures_left.saturating_sub(1);
                 if kind == FailureKind::Timeout || !trusted {
-                    return self.fall_back(now, id, why);
+                    return self.fall_back(now, id, reason);
                 }
-                why
+                reason
             }
             // The reason of TCP is more specific than a missing response over QUIC.
             Stage::FallenBack(_, of_tcp) if kind != FailureKind::Permanent => of_tcp,
-            _ => why,
+            _ => reason,
         };
         if kind == FailureKind::UnknownSession {
-            path.activity = Activity::Pause(pause);
+            path.activity = Activity::RenewalPause(pause);
             self.renew();
             // The renewal itself does not justify an immediate attempt.
-            self.paths[usize::from(id.0)].activity = Activity::Pause(pause);
+            self.paths[usize::from(id.0)].activity = Activity::RenewalPause(pause);
             return;
         }
-        self.give_up(now, id, why);
+        self.give_up(now, id, reason);
     }
 
-    fn fall_back(&mut self, now: Time, id: PathId, why: Failure<F>) {
+    fn fall_back(&mut self, now: Time, id: PathId, reason: Failure<F>) {
         let until = now + self.config.quic_timeout;
         let Some(path) = self.path(id) else { return };
         if let Activity::Attempt(attempt) = &mut path.activity {
-            attempt.stage = Stage::FallenBack(until, why);
+            attempt.stage = Stage::FallenBack(until, reason);
             self.outputs.push_back(Output::Dial { path: id, transport: CarrierTransport::Quic });
         }
     }
 
     /// Ends the attempt of a path without a carrier.
-    fn give_up(&mut self, now: Time, id: PathId, why: Failure<F>) {
+    fn give_up(&mut self, now: Time, id: PathId, reason: Failure<F>) {
         let first_backoff = self.config.first_backoff;
         let Some(path) = self.path(id) else { return };
         let is_outdated = matches!(&path.activity, Activity::Attempt(one) if one.is_outdated);
         let needs_none = match path.carrier {
             Some(_) => !path.is_suspect,
-            None => path.asleep.is_some(),
+            None => path.asleep_since.is_some(),
         };
         path.activity = if needs_none {
             Activity::Settled
@@ -554,38 +554,38 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         } else {
             Activity::Backoff(now + path.backoff)
         };
-        let is_news = path.told.as_ref() != Some(&why);
+        let is_news = path.reported_failure.as_ref() != Some(&reason);
         if is_news {
-            path.told = Some(why.clone());
-            self.tell(Event::Failed(id, why));
+            path.reported_failure = Some(reason.clone());
+            self.report(Event::Failed(id, reason));
         }
         if self.config.has_name && !self.is_connected() {
             self.lookup.is_wanted = true;
         }
     }
 
-    fn lost(&mut self, now: Time, carrier: CarrierId, reason: L, falls_asleep: bool) {
+    fn on_lost(&mut self, now: Time, carrier: CarrierId, reason: L, falls_asleep: bool) {
         let Some((id, path)) = self.path_of(carrier) else { return };
         path.carrier = None;
         path.is_suspect = false;
         if falls_asleep {
-            path.asleep = Some(now);
+            path.asleep_since = Some(now);
             // A running attempt continues.
             if !matches!(path.activity, Activity::Attempt(_)) {
                 path.activity = Activity::Settled;
             }
         } else {
             self.wake(id);
-            self.tell(Event::Down(id, Loss::Ended(reason)));
+            self.report(Event::Down(id, Loss::Ended(reason)));
         }
     }
 
-    fn suspect(&mut self, now: Time, carrier: CarrierId) {
+    fn on_suspect(&mut self, now: Time, carrier: CarrierId) {
         let until = now + self.config.suspect_grace;
         let Some((id, path)) = self.path_of(carrier) else { return };
         path.is_suspect = true;
         match path.activity {
-            Activity::Settled => path.activity = Activity::Doubt(until),
+            Activity::Settled => path.activity = Activity::Suspect(until),
             _ => self.wake(id),
         }
     }
@@ -602,7 +602,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             path.is_suspect = false;
             self.wake(PathId(at as u8));
         }
-        self.tell(Event::Renewed);
+        self.report(Event::Renewed);
     }
 
     /// Drops the session. Running attempts belong to the old session and restart.
@@ -617,8 +617,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    fn demand(&mut self, now: Time, in_use: bool) {
-        let last = self.paths.iter().filter_map(|path| path.asleep).max();
+    fn on_demand(&mut self, now: Time, in_use: bool) {
+        let last = self.paths.iter().filter_map(|path| path.asleep_since).max();
         let is_old = last.is_some_and(|since| now.since(since) > self.config.session_lifetime);
         let is_gone = self.paths.iter().all(|path| path.carrier.is_none());
         // Data sent in a session that the gateway has ended would be lost.
@@ -626,13 +626,13 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             self.begin_session();
         }
         for path in &mut self.paths {
-            if path.asleep.take().is_some() && matches!(path.activity, Activity::Settled) {
+            if path.asleep_since.take().is_some() && matches!(path.activity, Activity::Settled) {
                 path.activity = Activity::Due;
             }
         }
     }
 
-    fn resolved(&mut self, now: Time, found: Vec<SocketAddr>) {
+    fn on_resolved(&mut self, now: Time, found: Vec<SocketAddr>) {
         self.lookup.is_under_way = false;
         self.lookup.not_before = now + self.config.lookup_interval;
         let known: HashSet<&SocketAddr> = self.gateway.iter().collect();
@@ -641,7 +641,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             return;
         }
         self.gateway.clone_from(&found);
-        self.tell(Event::Moved(found));
+        self.report(Event::Moved(found));
         for at in 0..self.paths.len() {
             self.wake(PathId(at as u8));
         }
@@ -658,8 +658,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 path.backoff = (path.backoff * 2).min(config.max_backoff);
                 self.dial(now, id);
             }
-            Activity::Pause(at) if *at <= now => self.dial(now, id),
-            Activity::Doubt(at) if *at <= now => match path.is_suspect {
+            Activity::RenewalPause(at) if *at <= now => self.dial(now, id),
+            Activity::Suspect(at) if *at <= now => match path.is_suspect {
                 true => self.dial(now, id),
                 false => path.activity = Activity::Settled,
             },
@@ -675,10 +675,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 };
                 if is_late {
                     self.outputs.push_back(Output::Abandon(id));
-                    self.failed(now, id, Failure::TimedOut(config.attempt_timeout));
+                    self.on_failed(now, id, Failure::TimedOut(config.attempt_timeout));
                 }
             }
-            Activity::Backoff(_) | Activity::Pause(_) | Activity::Doubt(_) => {}
+            Activity::Backoff(_) | Activity::RenewalPause(_) | Activity::Suspect(_) => {}
         }
     }
 

@@ -8,14 +8,14 @@ use manyways_unit::{Span, Time};
 #[non_exhaustive]
 pub struct Config {
     /// Maximum wait for the first byte: in some protocols the server sends first.
-    pub first: Span,
+    pub first_byte_timeout: Span,
     /// Maximum wait for the rest of an incomplete name, after each piece.
-    pub name: Span,
+    pub name_timeout: Span,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { first: Span::from_millis(20), name: Span::from_millis(200) }
+        Self { first_byte_timeout: Span::from_millis(20), name_timeout: Span::from_millis(200) }
     }
 }
 
@@ -29,12 +29,12 @@ pub struct FirstBytes {
 impl FirstBytes {
     /// Creates the state of a connection that starts at `now`.
     pub fn new(now: Time, config: Config) -> Self {
-        Self { config, deadline: now + config.first }
+        Self { config, deadline: now + config.first_byte_timeout }
     }
 
     /// Extends the deadline after received bytes.
-    pub fn received(&mut self, now: Time) {
-        self.deadline = now + self.config.name;
+    pub fn on_received(&mut self, now: Time) {
+        self.deadline = now + self.config.name_timeout;
     }
 
     /// Returns the deadline, or `None` if there is nothing to wait for. `needs_more` is true if no
@@ -57,10 +57,10 @@ mod tests {
         let mut first = FirstBytes::new(at(0), Config::default());
         assert_eq!(first.deadline(at(0), true), Some(at(20)));
         assert_eq!(first.deadline(at(20), true), None, "the server may speak first");
-        first.received(at(15));
+        first.on_received(at(15));
         assert_eq!(first.deadline(at(15), false), None, "that is all there is to know");
         assert_eq!(first.deadline(at(15), true), Some(at(215)));
-        first.received(at(200));
+        first.on_received(at(200));
         assert_eq!(first.deadline(at(200), true), Some(at(400)));
         assert_eq!(first.deadline(at(400), true), None, "its end does not come");
     }

@@ -22,7 +22,7 @@ pub struct Config {
     /// Time after which rules expire without renewal.
     pub rule_lifetime: Span,
     /// Turns without a path to the gateway after which the rules are not renewed.
-    pub max_turns_without_path: u32,
+    pub max_rounds_without_path: u32,
 }
 
 impl Default for Config {
@@ -30,7 +30,7 @@ impl Default for Config {
         Self {
             renew_interval: Span::from_secs(2),
             rule_lifetime: Span::from_secs(8),
-            max_turns_without_path: 4,
+            max_rounds_without_path: 4,
         }
     }
 }
@@ -91,17 +91,17 @@ pub enum Output {
 pub struct RuleKeeper {
     config: Config,
     state: RuleState,
-    turn_at: Time,
+    round_at: Time,
     step: Step,
     is_connected: bool,
-    turns_without_path: u32,
+    rounds_without_path: u32,
 }
 
 /// Next or running step of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
     /// Idle until the next turn.
-    Rest,
+    Idle,
     Observing,
     Change(Output),
     Changing(RuleState),
@@ -118,10 +118,10 @@ impl RuleKeeper {
         Self {
             config,
             state,
-            turn_at: now + config.renew_interval,
-            step: Step::Rest,
+            round_at: now + config.renew_interval,
+            step: Step::Idle,
             is_connected: true,
-            turns_without_path: 0,
+            rounds_without_path: 0,
         }
     }
 
@@ -132,9 +132,9 @@ impl RuleKeeper {
 
     /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input) {
-        self.step = match (std::mem::replace(&mut self.step, Step::Rest), input) {
+        self.step = match (std::mem::replace(&mut self.step, Step::Idle), input) {
             (step, Input::FamiliesKnown) => {
-                self.turn_at = self.turn_at.min(now);
+                self.round_at = self.round_at.min(now);
                 step
             }
             (Step::Observing, Input::Observed { families, excluded, is_connected }) => {
@@ -158,7 +158,7 @@ impl RuleKeeper {
                 Step::Repair
             }
             (Step::Repairing, input) => Step::Finish(input == Input::Repaired),
-            (Step::Finishing, _) => Step::Rest,
+            (Step::Finishing, _) => Step::Idle,
             (step, _) => step,
         };
     }
@@ -166,9 +166,9 @@ impl RuleKeeper {
     /// Returns the next action, or `None` if an action is running or nothing is to be done at
     /// `now`.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
-        let (step, output) = match std::mem::replace(&mut self.step, Step::Rest) {
-            Step::Rest if self.turn_at <= now => {
-                self.turn_at = now + self.config.renew_interval;
+        let (step, output) = match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Idle if self.round_at <= now => {
+                self.round_at = now + self.config.renew_interval;
                 (Step::Observing, Some(Output::Observe))
             }
             Step::Change(output) => {
@@ -179,9 +179,9 @@ impl RuleKeeper {
                 (Step::Changing(next), Some(output))
             }
             Step::Repair => (Step::Repairing, Some(Output::Repair)),
-            Step::Finish(was_repaired) => match self.last_of_turn(was_repaired) {
+            Step::Finish(was_repaired) => match self.finish_round(was_repaired) {
                 Some(output) => (Step::Finishing, Some(output)),
-                None => (Step::Rest, None),
+                None => (Step::Idle, None),
             },
             step => (step, None),
         };
@@ -189,16 +189,16 @@ impl RuleKeeper {
         output
     }
 
-    fn last_of_turn(&mut self, was_repaired: bool) -> Option<Output> {
-        let most = self.config.max_turns_without_path;
-        self.turns_without_path = match self.is_connected {
+    fn finish_round(&mut self, was_repaired: bool) -> Option<Output> {
+        let max = self.config.max_rounds_without_path;
+        self.rounds_without_path = match self.is_connected {
             true => 0,
-            false => self.turns_without_path.saturating_add(1),
+            false => self.rounds_without_path.saturating_add(1),
         };
-        if self.turns_without_path < most {
+        if self.rounds_without_path < max {
             return Some(Output::Renew);
         }
-        let is_first = self.turns_without_path == most;
+        let is_first = self.rounds_without_path == max;
         // A repair also renews the restored rules.
         (is_first || was_repaired).then_some(Output::Pause { is_first })
     }
@@ -206,7 +206,7 @@ impl RuleKeeper {
     /// Returns the time of the next [`RuleKeeper::poll`] if no input arrives before. `None` while
     /// an action is running.
     pub fn next_wakeup(&self) -> Option<Time> {
-        (self.step == Step::Rest).then_some(self.turn_at)
+        (self.step == Step::Idle).then_some(self.round_at)
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
         RuleState { families, excluded }
     }
 
-    struct World {
+    struct Simulation {
         keeper: RuleKeeper,
         now: u64,
         host: RuleState,
@@ -235,7 +235,7 @@ mod tests {
         fails: bool,
     }
 
-    impl World {
+    impl Simulation {
         fn new() -> Self {
             let host = state(Some(BOTH), &["10.0.0.0/8"]);
             let keeper = RuleKeeper::new(at(0), Config::default(), host.clone());
@@ -244,7 +244,7 @@ mod tests {
         }
 
         /// The actions until the end of the next turn.
-        fn turn(&mut self) -> Vec<Output> {
+        fn round(&mut self) -> Vec<Output> {
             let wakeup = self.keeper.next_wakeup().unwrap();
             assert!(wakeup > at(self.now));
             self.now = wakeup.as_nanos() / 1_000_000_000;
@@ -276,59 +276,63 @@ mod tests {
 
     #[test]
     fn rules_are_renewed_every_two_seconds_while_a_path_leads_to_the_gateway() {
-        let mut world = World::new();
+        let mut simulation = Simulation::new();
         for turn in 1..=10 {
-            assert_eq!(world.turn(), QUIET);
-            assert_eq!(world.now, 2 * turn);
+            assert_eq!(simulation.round(), QUIET);
+            assert_eq!(simulation.now, 2 * turn);
         }
     }
 
     #[test]
     fn without_a_path_they_expire_after_some_turns_and_return_with_one() {
-        let mut world = World::new();
-        world.is_connected = false;
+        let mut simulation = Simulation::new();
+        simulation.is_connected = false;
         for _ in 0..3 {
-            assert_eq!(world.turn(), QUIET);
+            assert_eq!(simulation.round(), QUIET);
         }
-        assert_eq!(world.turn()[2..], [Output::Pause { is_first: true }]);
-        assert_eq!(world.turn(), QUIET[..2]);
-        world.is_disturbed = true;
-        assert_eq!(world.turn()[2..], [Output::Pause { is_first: false }], "they were put back");
-        world.is_disturbed = false;
-        world.is_connected = true;
-        assert_eq!(world.turn(), QUIET);
-        world.is_connected = false;
-        assert_eq!(world.turn(), QUIET, "it counts from the beginning");
+        assert_eq!(simulation.round()[2..], [Output::Pause { is_first: true }]);
+        assert_eq!(simulation.round(), QUIET[..2]);
+        simulation.is_disturbed = true;
+        assert_eq!(
+            simulation.round()[2..],
+            [Output::Pause { is_first: false }],
+            "they were put back"
+        );
+        simulation.is_disturbed = false;
+        simulation.is_connected = true;
+        assert_eq!(simulation.round(), QUIET);
+        simulation.is_connected = false;
+        assert_eq!(simulation.round(), QUIET, "it counts from the beginning");
     }
 
     #[test]
     fn what_changes_is_changed_and_tried_again_where_that_failed() {
-        let mut world = World::new();
-        world.host = state(Some(AddressFamilies { v4: true, v6: false }), &["10.0.0.0/8"]);
-        world.fails = true;
+        let mut simulation = Simulation::new();
+        simulation.host = state(Some(AddressFamilies { v4: true, v6: false }), &["10.0.0.0/8"]);
+        simulation.fails = true;
         for _ in 0..2 {
-            assert_eq!(world.turn()[1], Output::Replace(world.host.clone()));
-            assert_ne!(*world.keeper.state(), world.host);
+            assert_eq!(simulation.round()[1], Output::Replace(simulation.host.clone()));
+            assert_ne!(*simulation.keeper.state(), simulation.host);
         }
-        world.fails = false;
-        assert_eq!(world.turn().len(), 4);
-        assert_eq!(*world.keeper.state(), world.host);
-        assert_eq!(world.turn(), QUIET);
-        world.host.excluded = state(None, &["172.16.0.0/12"]).excluded;
-        assert_eq!(world.turn()[1], Output::SetExcluded(world.host.clone()));
+        simulation.fails = false;
+        assert_eq!(simulation.round().len(), 4);
+        assert_eq!(*simulation.keeper.state(), simulation.host);
+        assert_eq!(simulation.round(), QUIET);
+        simulation.host.excluded = state(None, &["172.16.0.0/12"]).excluded;
+        assert_eq!(simulation.round()[1], Output::SetExcluded(simulation.host.clone()));
         // A gateway that no longer reports its families does not change them.
-        world.host.families = None;
-        assert_eq!(world.turn(), QUIET);
+        simulation.host.families = None;
+        assert_eq!(simulation.round(), QUIET);
     }
 
     #[test]
     fn the_first_answer_of_the_gateway_begins_a_turn_at_once() {
-        let mut world = World::new();
-        world.keeper = RuleKeeper::new(at(0), Config::default(), state(None, &["10.0.0.0/8"]));
-        world.now = 1;
-        assert_eq!(world.work(), []);
-        world.keeper.handle(at(1), Input::FamiliesKnown);
-        assert_eq!(world.work()[1], Output::Replace(world.host.clone()));
-        assert_eq!(world.keeper.next_wakeup(), Some(at(3)));
+        let mut simulation = Simulation::new();
+        simulation.keeper = RuleKeeper::new(at(0), Config::default(), state(None, &["10.0.0.0/8"]));
+        simulation.now = 1;
+        assert_eq!(simulation.work(), []);
+        simulation.keeper.handle(at(1), Input::FamiliesKnown);
+        assert_eq!(simulation.work()[1], Output::Replace(simulation.host.clone()));
+        assert_eq!(simulation.keeper.next_wakeup(), Some(at(3)));
     }
 }

@@ -1,5 +1,5 @@
 //! State of a client's paths. [`PathMonitor`] converts samples of their carriers to the
-//! [`Surroundings`] of a policy and to the output of `manyways bond status`.
+//! [`Environment`] of a policy and to the output of `manyways bond status`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::dial::CarrierTransport;
 use super::usage::{Day, Usage};
-use crate::estimate::{Look, Losses, Offer};
-use crate::mux::{CarrierId, Condition};
-use crate::policy::{PathFacts, Policy, Surroundings};
+use crate::estimate::{CapacityEstimate, CapacitySample, LossEstimate};
+use crate::mux::{CarrierId, TransportInfo};
+use crate::policy::{Environment, PathFacts, Policy};
 use crate::sched::PathId;
 
 /// State of a path, derived from its carriers.
@@ -76,7 +76,7 @@ pub struct CarrierSample {
     /// Whether the carrier does not get through.
     pub is_suspect: bool,
     /// State for the scheduler. `None` if unknown.
-    pub condition: Option<Condition>,
+    pub transport_info: Option<TransportInfo>,
     /// Statistics of the transport. `None` if unknown.
     pub stats: Option<TransportStats>,
 }
@@ -116,7 +116,7 @@ pub struct Config {
     /// Maximum interval between samples.
     pub sample_interval: Span,
     /// Time for which a suspect path counts as up.
-    pub suspect_timeout: Span,
+    pub usable_after_suspect: Span,
     /// Time for which a path counts as up while it connects after it was asleep.
     pub wake_timeout: Span,
     /// Minimum interval of a throughput measurement.
@@ -131,7 +131,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             sample_interval: Span::from_millis(500),
-            suspect_timeout: Span::from_secs(1),
+            usable_after_suspect: Span::from_secs(1),
             wake_timeout: Span::from_secs(3),
             rate_window: Span::from_millis(900),
             battery_interval: Span::from_secs(10),
@@ -189,8 +189,8 @@ pub struct PathMonitor {
 
 #[derive(Debug, Default)]
 struct MonitoredPath {
-    capacity: Offer,
-    losses: Losses,
+    capacity: CapacityEstimate,
+    losses: LossEstimate,
     carrier: Option<CarrierId>,
     suspect_since: Option<Time>,
     /// Time of the last sample in which the path was asleep.
@@ -261,15 +261,15 @@ impl PathMonitor {
         today: Day,
         policy: &Policy,
         paths: &[PathSample],
-    ) -> (Surroundings, Vec<PathSnapshot>) {
+    ) -> (Environment, Vec<PathSnapshot>) {
         let snapshots: Vec<PathSnapshot> =
             paths.iter().map(|path| self.sample_path(now, today, policy, path)).collect();
-        let surroundings = Surroundings {
+        let environment = Environment {
             paths: snapshots.iter().map(|path| path.facts.clone()).collect(),
             battery: self.battery.level,
             charging: self.battery.is_charging,
         };
-        (surroundings, snapshots)
+        (environment, snapshots)
     }
 
     fn sample_path(
@@ -279,8 +279,8 @@ impl PathMonitor {
         policy: &Policy,
         path: &PathSample,
     ) -> PathSnapshot {
-        let plan = policy.plan(&path.name, path.kind);
-        let reset_day = plan.map_or(1, |plan| plan.from_day);
+        let plan = policy.data_plan(&path.name, path.kind);
+        let reset_day = plan.map_or(1, |plan| plan.reset_day);
         let bytes = path.bytes.sent + path.bytes.received;
         let monitored = self.paths.entry(path.id).or_default();
         let new_bytes = bytes.saturating_sub(monitored.counted_bytes);
@@ -297,16 +297,16 @@ impl PathMonitor {
         }
         monitored.measure_rates(now, self.config.rate_window, path.bytes);
         let newest = path.carriers.last();
-        let condition = newest.and_then(|carrier| carrier.condition);
+        let info = newest.and_then(|carrier| carrier.transport_info);
         PathSnapshot {
             facts: PathFacts {
                 up: monitored.is_up(now, state, &self.config),
                 metered: path.is_metered,
-                used: Some(used),
+                plan_used: Some(used),
                 rate: monitored.capacity.rate(),
                 load: monitored.capacity.load(),
                 rtt: monitored.rtt,
-                loss: monitored.losses.share(),
+                loss: monitored.losses.fraction(),
                 ..PathFacts::new(path.id, path.name.clone(), path.kind)
             },
             state,
@@ -314,8 +314,8 @@ impl PathMonitor {
             bytes: path.bytes,
             down: monitored.down,
             up: monitored.up,
-            unsent: condition.map(|condition| condition.unsent).unwrap_or_default(),
-            in_flight: condition.map(|condition| condition.flying()).unwrap_or_default(),
+            unsent: info.map(|info| info.unsent).unwrap_or_default(),
+            in_flight: info.map(|info| info.bytes_in_flight()).unwrap_or_default(),
             plan_remaining: plan.map(|plan| plan.monthly.saturating_sub(used)),
         }
     }
@@ -349,17 +349,21 @@ impl MonitoredPath {
     ) {
         if self.carrier != Some(carrier) {
             // A new transport starts its counters at 0, and may take another route.
-            self.losses = Losses::default();
+            self.losses = LossEstimate::default();
             self.min_rtt = None;
             self.carrier = Some(carrier);
         }
-        self.losses.look(stats.sent_packets, stats.retransmitted_packets);
+        self.losses.observe(stats.sent_packets, stats.retransmitted_packets);
         self.rtt = stats.rtt.or(self.rtt);
         let seen = self.min_rtt.into_iter().chain(stats.rtt).min();
         self.min_rtt = stats.min_rtt.or(seen);
-        let look =
-            Look { bytes, rtt: stats.rtt, least_rtt: self.min_rtt, backlog: stats.has_backlog };
-        self.capacity.look(now, look);
+        let sample = CapacitySample {
+            bytes,
+            rtt: stats.rtt,
+            min_rtt: self.min_rtt,
+            has_backlog: stats.has_backlog,
+        };
+        self.capacity.observe(now, sample);
     }
 
     fn measure_rates(&mut self, now: Time, window: Span, bytes: PathBytes) {
@@ -384,7 +388,7 @@ impl MonitoredPath {
         let within = |since: Option<Time>, span: Span| since.is_some_and(|at| now.since(at) < span);
         match state {
             PathState::Up | PathState::Asleep => true,
-            PathState::Suspect => within(self.suspect_since, config.suspect_timeout),
+            PathState::Suspect => within(self.suspect_since, config.usable_after_suspect),
             PathState::Down => within(self.asleep_at, config.wake_timeout),
         }
     }

@@ -90,8 +90,8 @@ mod tests {
                 }
             }
             let a_second = mbps * 125_000;
-            let most = a_second + a_second / 50 + 2 * limit.max_chunk() as u64;
-            assert!((a_second..=most).contains(&bytes), "{mbps}: {bytes}");
+            let max = a_second + a_second / 50 + 2 * limit.max_chunk() as u64;
+            assert!((a_second..=max).contains(&bytes), "{mbps}: {bytes}");
             assert_eq!(limit.wait_time(begin, Direction::Down), None, "the other way is free");
         }
     }

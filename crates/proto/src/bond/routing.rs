@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 
 use manyways_unit::{Size, Span, Time};
 
-use crate::mux::{FlowId, StreamId, Target};
-use crate::policy::{Decision, Engine, Explanation, Flow, Policy, Protocol, Surroundings};
-use crate::sched::Treatment;
+use crate::mux::{Destination, FlowId, StreamId};
+use crate::policy::{Decision, Engine, Environment, Explanation, Flow, Policy, Protocol};
+use crate::sched::StreamPolicy;
 use labels::{LabelChange, Labels};
 
 /// Routing of a flow: the executed [`Decision`] of a policy.
@@ -65,7 +65,7 @@ pub enum Carriage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowFacts {
     pub protocol: Protocol,
-    pub destination: Target,
+    pub destination: Destination,
     /// Requested name of the server in lower case. `None` if unknown.
     pub domain: Option<String>,
     /// File name of the program, or the kernel's name of the process. `None` if unknown.
@@ -80,7 +80,7 @@ pub struct FlowFacts {
 
 impl FlowFacts {
     /// Creates the facts of a flow without any other known property.
-    pub fn new(protocol: Protocol, destination: Target) -> Self {
+    pub fn new(protocol: Protocol, destination: Destination) -> Self {
         Self {
             protocol,
             destination,
@@ -95,8 +95,8 @@ impl FlowFacts {
     /// Returns the properties for a policy after `bytes` of traffic.
     pub fn attributes(&self, bytes: u64) -> Flow<'_> {
         let (address, port) = match &self.destination {
-            Target::Address(address, port) => (Some(*address), *port),
-            Target::Name(_, port) => (None, *port),
+            Destination::Address(address, port) => (Some(*address), *port),
+            Destination::Name(_, port) => (None, *port),
         };
         Flow {
             process: self.process.as_deref(),
@@ -142,10 +142,10 @@ pub struct AppFlow {
 /// An action for the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Set the treatment of a label.
+    /// Set the policy of a label.
     DefineLabel {
         id: u8,
-        treatment: Treatment,
+        stream_policy: StreamPolicy,
     },
     /// Change the label of a stream.
     AssignLabel {
@@ -213,9 +213,9 @@ impl FlowTable {
     }
 
     /// Updates the state of paths and battery at `now`.
-    pub fn observe(&mut self, now: Time, surroundings: &Surroundings, bytes: &StreamBytes<'_>) {
+    pub fn observe(&mut self, now: Time, environment: &Environment, bytes: &StreamBytes<'_>) {
         self.observed_at = now;
-        if self.engine.observe(now, surroundings) {
+        if self.engine.observe(now, environment) {
             self.evaluate_all(bytes);
         }
     }
@@ -285,9 +285,9 @@ impl FlowTable {
         self.flows.iter().filter(|(_, flow)| flow.is_listed).map(|(id, flow)| (*id, flow))
     }
 
-    /// Returns the treatment of a label, or `None` if the label is undefined.
-    pub fn treatment(&self, label: u8) -> Option<Treatment> {
-        self.labels.treatment(label)
+    /// Returns the policy of a label, or `None` if the label is undefined.
+    pub fn stream_policy(&self, label: u8) -> Option<StreamPolicy> {
+        self.labels.stream_policy(label)
     }
 
     /// Returns the result of each rule for a flow.
@@ -296,7 +296,7 @@ impl FlowTable {
     }
 
     /// Adds properties of a flow without a new decision.
-    pub fn learn(&mut self, id: AppFlowId, learn: impl FnOnce(&mut FlowFacts)) {
+    pub fn update_facts(&mut self, id: AppFlowId, learn: impl FnOnce(&mut FlowFacts)) {
         if let Some(flow) = self.flows.get_mut(&id) {
             learn(&mut flow.facts);
         }
@@ -324,7 +324,7 @@ impl FlowTable {
     }
 
     /// Sets how a flow is carried.
-    pub fn carry(&mut self, id: AppFlowId, carriage: Carriage) {
+    pub fn set_carriage(&mut self, id: AppFlowId, carriage: Carriage) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         flow.carriage = carriage;
         flow.is_listed = true;
@@ -367,7 +367,7 @@ impl FlowTable {
         };
         let attributes = flow.facts.attributes(bytes);
         let verdict = self.engine.decide(&attributes);
-        let reevaluate_at = self.engine.ask_again_at(&attributes).map(Size::as_bytes);
+        let reevaluate_at = self.engine.reevaluate_at(&attributes).map(Size::as_bytes);
         let (decision, rule) = (verdict.decision, verdict.rule.map(str::to_owned));
         let (old, protocol) = (flow.routing, flow.facts.protocol);
         let carriage = flow.carriage;
@@ -413,7 +413,7 @@ impl FlowTable {
         }
     }
 
-    fn route_into_bond(&mut self, rule: Option<&str>, treatment: Treatment) -> Routing {
+    fn route_into_bond(&mut self, rule: Option<&str>, policy: StreamPolicy) -> Routing {
         let flows = &self.flows;
         let used = || {
             let labels = flows.values().filter_map(|flow| match flow.routing {
@@ -422,13 +422,13 @@ impl FlowTable {
             });
             labels.collect::<BTreeSet<u8>>()
         };
-        let Some(label) = self.labels.assign(rule, treatment, used) else {
+        let Some(label) = self.labels.assign(rule, policy, used) else {
             if !std::mem::replace(&mut self.labels_exhausted, true) {
                 self.outputs.push_back(Output::LabelsExhausted);
             }
             return Routing::Block;
         };
-        let define = Output::DefineLabel { id: label.id, treatment };
+        let define = Output::DefineLabel { id: label.id, stream_policy: policy };
         match label.change {
             LabelChange::Unchanged => {}
             LabelChange::New => self.outputs.push_back(define),

@@ -13,6 +13,7 @@ pub use handshakes::{Abandonment, HandshakeConfig, HandshakeId, PendingHandshake
 
 /// Limits of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ClientLimits {
     /// Maximum number of sessions; each may have several carriers.
     pub sessions: u32,
@@ -193,13 +194,13 @@ impl<K: Copy + Ord> Sessions<K> {
         if resumes {
             return Admission::Refuse(Refusal::UnknownSession);
         }
-        let most = limits.sessions as usize;
-        if self.count(id.key) >= most {
+        let max = limits.sessions as usize;
+        if self.count(id.key) >= max {
             self.evict(id.key);
         }
         let count = self.count(id.key);
-        if count >= most {
-            self.doubt(now, id.key);
+        if count >= max {
+            self.check_liveness(now, id.key);
             return Admission::Refuse(Refusal::TooManySessions(count));
         }
         let session = Session {
@@ -341,7 +342,7 @@ impl<K: Copy + Ord> Sessions<K> {
 
     /// Starts a liveness check of all sessions of a key. A device that lost power did not end its
     /// session, and must be able to start another one.
-    fn doubt(&mut self, now: Time, key: K) {
+    fn check_liveness(&mut self, now: Time, key: K) {
         let until = now + self.config.liveness_timeout;
         let mut asked = Vec::new();
         for (id, session) in self.of_key(key) {

@@ -120,7 +120,7 @@ impl Usage {
     }
 
     /// Records that these counts, from [`Usage::added_to`], were saved.
-    pub fn saved(&mut self, counts: UsageCounts) {
+    pub fn on_saved(&mut self, counts: UsageCounts) {
         self.counts = counts;
         self.unsaved.clear();
     }
@@ -168,10 +168,10 @@ mod tests {
         one.add("wwan0", 1, PI_DAY, 100);
         two.add("wwan0", 1, PI_DAY, 50);
         let saved = one.added_to(UsageCounts::default()).unwrap();
-        one.saved(saved.clone());
+        one.on_saved(saved.clone());
         assert_eq!(one.added_to(saved.clone()), None, "nothing is new");
         let saved = two.added_to(saved).unwrap();
-        two.saved(saved.clone());
+        two.on_saved(saved.clone());
         assert_eq!(two.used("wwan0", 1, PI_DAY).as_bytes(), 150);
         assert_eq!(one.used("wwan0", 1, PI_DAY).as_bytes(), 100, "until it saves again");
         assert_eq!(Usage::new(saved).used("wwan0", 1, PI_DAY).as_bytes(), 150);

@@ -4,7 +4,7 @@ use manyways_unit::Size;
 
 use super::path::Path;
 use super::request::Request;
-use super::{Allowance, Fetch, PathId, RequestId};
+use super::{Fetch, MeteredUse, PathId, RequestId};
 
 impl Fetch {
     /// Bytes received over metered paths, including duplicates.
@@ -17,9 +17,9 @@ impl Fetch {
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         !path.metered
             || match self.config.metered {
-                Allowance::All => true,
-                Allowance::Nothing => false,
-                Allowance::Limit(limit) => self.metered_bytes() < limit,
+                MeteredUse::Unlimited => true,
+                MeteredUse::Forbidden => false,
+                MeteredUse::Limit(limit) => self.metered_bytes() < limit,
             }
     }
 
@@ -34,9 +34,9 @@ impl Fetch {
             return u64::MAX;
         }
         match self.config.metered {
-            Allowance::All => u64::MAX,
-            Allowance::Nothing => 0,
-            Allowance::Limit(limit) => {
+            MeteredUse::Unlimited => u64::MAX,
+            MeteredUse::Forbidden => 0,
+            MeteredUse::Limit(limit) => {
                 let others = self.requests.iter().filter(|(id, _)| Some(**id) != without);
                 let others = others.filter(|(_, request)| self.is_metered(request.path));
                 let reserved: u64 = others.map(|(_, request)| self.reserved(request)).sum();

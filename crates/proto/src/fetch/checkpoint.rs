@@ -59,13 +59,13 @@ enum State {
         /// Bytes that the checkpoint covers.
         bytes: u64,
         is_large: bool,
-        target: Target,
+        version: ObjectVersion,
     },
 }
 
 /// Version of the object that a checkpoint describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Target {
+enum ObjectVersion {
     Current,
     /// The download restarted while the checkpoint was being written.
     Outdated,
@@ -73,7 +73,7 @@ enum Target {
 
 /// Whether a written checkpoint is usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Written {
+pub enum CheckpointOutcome {
     /// A later run can continue from it.
     Current,
     /// The download restarted in the meantime: the resume file describes discarded bytes.
@@ -104,8 +104,8 @@ impl Checkpoints {
     pub fn on_restart(&mut self) {
         self.latest = None;
         self.durable = 0;
-        if let State::Writing { target, .. } = &mut self.state {
-            *target = Target::Outdated;
+        if let State::Writing { version: target, .. } = &mut self.state {
+            *target = ObjectVersion::Outdated;
         }
     }
 
@@ -125,31 +125,31 @@ impl Checkpoints {
         let new = bytes.saturating_sub(self.latest.replace(bytes).unwrap_or(0));
         self.pause = self.config.max_pause.min(self.pause * 2);
         let is_large = new >= self.config.large.as_bytes();
-        let target = Target::Current;
-        self.state = State::Writing { since: now, bytes, is_large, target };
+        let target = ObjectVersion::Current;
+        self.state = State::Writing { since: now, bytes, is_large, version: target };
         true
     }
 
     /// Ends the checkpoint that was being written.
-    pub fn on_written(&mut self, now: Time) -> Written {
-        let State::Writing { since, bytes, is_large, target } =
+    pub fn on_written(&mut self, now: Time) -> CheckpointOutcome {
+        let State::Writing { since, bytes, is_large, version: target } =
             std::mem::replace(&mut self.state, State::Waiting)
         else {
-            return Written::Outdated;
+            return CheckpointOutcome::Outdated;
         };
         // The duration of a small checkpoint does not show the disk's speed.
         let share = if is_large { self.config.pauses_per_duration } else { 1 };
         self.due_at = self.due_at.max(now + now.since(since) * u64::from(share));
-        if target == Target::Outdated {
-            return Written::Outdated;
+        if target == ObjectVersion::Outdated {
+            return CheckpointOutcome::Outdated;
         }
         self.durable = bytes;
-        Written::Current
+        CheckpointOutcome::Current
     }
 
     /// Whether the checkpoint that is being written precedes a restart.
     pub fn is_outdated(&self) -> bool {
-        matches!(self.state, State::Writing { target: Target::Outdated, .. })
+        matches!(self.state, State::Writing { version: ObjectVersion::Outdated, .. })
     }
 
     /// When to call [`Checkpoints::is_due`] again; `None` while a checkpoint is written.
@@ -189,7 +189,7 @@ mod tests {
                 begins.push(now.since(ms(0)).as_nanos() / 1_000_000);
                 assert_eq!(checkpoints.next_wakeup(), None);
                 now += takes(bytes);
-                assert_eq!(checkpoints.on_written(now), Written::Current);
+                assert_eq!(checkpoints.on_written(now), CheckpointOutcome::Current);
             }
             now = now.max(checkpoints.next_wakeup().unwrap());
         }
@@ -209,7 +209,7 @@ mod tests {
         let mut checkpoints = checkpoints(None);
         checkpoints.on_object_known(ms(0));
         assert!(checkpoints.begin(ms(0), Some(16 << 20)));
-        assert_eq!(checkpoints.on_written(ms(500)), Written::Current);
+        assert_eq!(checkpoints.on_written(ms(500)), CheckpointOutcome::Current);
         assert_eq!(checkpoints.next_wakeup(), Some(ms(5_500)));
         // One byte less is not large.
         checkpoints.on_object_known(ms(6_000));
@@ -237,11 +237,11 @@ mod tests {
         assert!(!checkpoints.is_outdated());
         checkpoints.on_restart();
         assert!(checkpoints.is_outdated());
-        assert_eq!(checkpoints.on_written(ms(10)), Written::Outdated);
+        assert_eq!(checkpoints.on_written(ms(10)), CheckpointOutcome::Outdated);
         // The same number of bytes of the new version is another checkpoint.
         checkpoints.on_object_known(ms(20));
         assert!(checkpoints.begin(ms(20), Some(1_000)));
-        assert_eq!(checkpoints.on_written(ms(30)), Written::Current);
+        assert_eq!(checkpoints.on_written(ms(30)), CheckpointOutcome::Current);
     }
 
     #[test]

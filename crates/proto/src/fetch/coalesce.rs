@@ -9,9 +9,9 @@ const COALESCE_GAP: Span = Span::from_millis(5);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset of the first byte.
-    pub from: u64,
+    pub start: u64,
     /// One past the last byte.
-    pub to: u64,
+    pub end: u64,
     pub at: Time,
 }
 
@@ -52,7 +52,7 @@ impl Coalescer {
         match &mut self.state {
             State::Unstarted => {
                 self.state = State::Empty;
-                return Some(Piece { from, to: self.next_offset, at: now });
+                return Some(Piece { start: from, end: self.next_offset, at: now });
             }
             State::Empty => self.state = State::Merging { from, since: now, last: now },
             State::Merging { last, .. } => *last = now,
@@ -64,7 +64,7 @@ impl Coalescer {
     pub fn flush(&mut self) -> Option<Piece> {
         let State::Merging { from, last, .. } = self.state else { return None };
         self.state = State::Empty;
-        Some(Piece { from, to: self.next_offset, at: last })
+        Some(Piece { start: from, end: self.next_offset, at: last })
     }
 }
 
@@ -75,14 +75,14 @@ mod tests {
     #[test]
     fn the_first_piece_stands_alone_and_later_ones_are_merged_for_five_milliseconds() {
         let ms = Time::from_millis;
-        let mut pieces = Coalescer::new(100);
-        let first = Piece { from: 100, to: 110, at: ms(1) };
-        assert_eq!(pieces.add(ms(1), 10), Some(first));
-        assert_eq!(pieces.add(ms(2), 10), None);
-        assert_eq!(pieces.add(ms(6), 10), None);
-        let merged = Piece { from: 110, to: 130, at: ms(6) };
-        assert_eq!(pieces.add(ms(7), 10), Some(merged));
-        assert_eq!(pieces.flush(), Some(Piece { from: 130, to: 140, at: ms(7) }));
-        assert_eq!((pieces.flush(), pieces.next_offset()), (None, 140));
+        let mut coalescer = Coalescer::new(100);
+        let first = Piece { start: 100, end: 110, at: ms(1) };
+        assert_eq!(coalescer.add(ms(1), 10), Some(first));
+        assert_eq!(coalescer.add(ms(2), 10), None);
+        assert_eq!(coalescer.add(ms(6), 10), None);
+        let merged = Piece { start: 110, end: 130, at: ms(6) };
+        assert_eq!(coalescer.add(ms(7), 10), Some(merged));
+        assert_eq!(coalescer.flush(), Some(Piece { start: 130, end: 140, at: ms(7) }));
+        assert_eq!((coalescer.flush(), coalescer.next_offset()), (None, 140));
     }
 }

@@ -6,11 +6,11 @@ use super::{Object, Ranges};
 
 /// Permitted use of metered paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Allowance {
+pub enum MeteredUse {
     /// Without a limit.
-    All,
+    Unlimited,
     /// Metered paths are not even connected.
-    Nothing,
+    Forbidden,
     /// At most this many bytes of responses, including late ones. Bytes in flight at a cancel may
     /// exceed it.
     Limit(Size),
@@ -32,7 +32,7 @@ pub enum Scheduler {
 
 /// How a request is ended before the end of its requested range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RangeEnd {
+pub enum CutMethod {
     /// The server receives flow-control credit only up to the end (HTTP/2 only).
     #[default]
     Window,
@@ -47,37 +47,38 @@ pub struct Config {
     /// Whether a path sends its next request one application round trip before the current one
     /// ends. Only multiplexed connections can.
     pub pipelining: bool,
-    pub range_end: RangeEnd,
+    pub cut_method: CutMethod,
     /// Length of the object if the caller knows it: all paths begin at once. A different length
     /// from the server takes precedence.
     pub length: Option<u64>,
     /// Bytes from the start of the object after which the fetch is done, although the whole object
     /// is requested: for measurements of overshoot.
     pub stop_after: Option<u64>,
-    /// Bytes past [`Input::Taken`](super::Input::Taken) up to which the object is requested, for a
-    /// reader that takes the bytes in order. Credit that the server already has may exceed it.
-    /// `None` for no limit.
-    pub ahead: Option<u64>,
-    pub metered: Allowance,
+    /// Bytes past [`Input::Consumed`](super::Input::Consumed) up to which the object is requested,
+    /// for a reader that takes the bytes in order. Credit that the server already has may exceed
+    /// it. `None` for no limit.
+    pub read_ahead: Option<u64>,
+    pub metered: MeteredUse,
     /// Idle timeout of a request if another path is usable.
-    pub stall: Span,
+    pub stall_timeout: Span,
     /// Idle timeout of a request on the only usable path.
-    pub stall_alone: Span,
+    pub last_path_stall_timeout: Span,
     /// Idle timeout of the fetch: without a useful byte over any path. A path that joined in the
-    /// meantime first gets [`Config::connect`].
-    pub silence: Span,
+    /// meantime first gets [`Config::connect_timeout`].
+    pub idle_timeout: Span,
     /// Timeout of a connection attempt, including DNS and TLS.
-    pub connect: Span,
+    pub connect_timeout: Span,
     /// Wait of the first GET for a preferred path after another one has connected.
     pub head_start: Span,
     /// Minimum time that taking over bytes from another path must save: δ of MP-H2.
-    pub gain: Span,
-    /// Consecutive failures after which a path is dropped, unless all paths are idle.
-    pub attempts: u32,
+    pub min_gain: Span,
+    /// Consecutive failures after which a path is dropped, if another path delivers bytes meanwhile
+    /// or no byte has arrived yet.
+    pub max_attempts: u32,
     /// Backoff after the first failure; doubles with each further one.
-    pub pause: Span,
+    pub first_backoff: Span,
     /// Maximum number of restarts of a download that cannot be continued.
-    pub restarts: u32,
+    pub max_restarts: u32,
     /// How often the shell reports progress.
     pub progress_interval: Span,
     /// Result of an earlier run: the object, and the existing bytes.
@@ -90,20 +91,20 @@ impl Default for Config {
         Self {
             scheduler: Scheduler::MpH2,
             pipelining: true,
-            range_end: RangeEnd::Window,
+            cut_method: CutMethod::Window,
             length: None,
             stop_after: None,
-            ahead: None,
-            metered: Allowance::All,
-            stall: Span::from_secs(5),
-            stall_alone: Span::from_secs(20),
-            silence: Span::from_secs(60),
-            connect: Span::from_secs(15),
+            read_ahead: None,
+            metered: MeteredUse::Unlimited,
+            stall_timeout: Span::from_secs(5),
+            last_path_stall_timeout: Span::from_secs(20),
+            idle_timeout: Span::from_secs(60),
+            connect_timeout: Span::from_secs(15),
             head_start: Span::from_millis(250),
-            gain: Span::from_millis(50),
-            attempts: 5,
-            pause: Span::from_millis(250),
-            restarts: 2,
+            min_gain: Span::from_millis(50),
+            max_attempts: 5,
+            first_backoff: Span::from_millis(250),
+            max_restarts: 2,
             progress_interval: Span::from_millis(100),
             resume: None,
         }

@@ -4,7 +4,7 @@
 use manyways_unit::Time;
 
 use super::request::Request;
-use super::{Fetch, Output, PathId, RangeEnd, RequestId};
+use super::{CutMethod, Fetch, Output, PathId, RequestId};
 
 impl Fetch {
     /// Grants a request its credit: one window past the received bytes, and no byte past its end.
@@ -22,9 +22,9 @@ impl Fetch {
             return;
         }
         let window = path.window.size;
-        let limit = match self.config.range_end {
-            RangeEnd::Window => request.end,
-            RangeEnd::Reset => request.requested.end,
+        let limit = match self.config.cut_method {
+            CutMethod::Window => request.end,
+            CutMethod::Reset => request.requested.end,
         };
         let limit = limit.min(self.horizon);
         let target = request.next_offset.saturating_add(window).min(limit);
@@ -51,7 +51,7 @@ impl Fetch {
     /// Whether a request of the path can be ended early without a new connection or duplicate
     /// bytes.
     pub(super) fn can_cut_freely(&self, path: PathId) -> bool {
-        self.config.range_end == RangeEnd::Window
+        self.config.cut_method == CutMethod::Window
             && self.paths.get(&path).is_some_and(|path| path.is_multiplexed())
     }
 
@@ -59,20 +59,22 @@ impl Fetch {
     pub(super) fn shorten(&mut self, now: Time, id: RequestId, end: u64) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.end = end;
-        self.outputs.push_back(Output::RangeEnd { request: id, end });
+        self.outputs.push_back(Output::Cut { request: id, end });
+        self.set_due(now, id);
         self.advance(now, id);
     }
 
     /// Announces that the end of a request has moved up, and grants the credit.
-    pub(super) fn extend(&mut self, id: RequestId) {
+    pub(super) fn extend(&mut self, now: Time, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
-        self.outputs.push_back(Output::RangeEnd { request: id, end: request.end });
+        self.outputs.push_back(Output::Cut { request: id, end: request.end });
+        self.set_due(now, id);
         self.grant(id);
     }
 
     /// Notes that the reader has taken every byte before `upto`.
     pub(super) fn on_consumed(&mut self, now: Time, upto: u64) {
-        let Some(ahead) = self.config.ahead else { return };
+        let Some(ahead) = self.config.read_ahead else { return };
         // The horizon moves in large steps because small ones lead to small requests. It moves at
         // once if the reader has taken all that exists.
         let next = upto.saturating_add(ahead);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use manyways_unit::{Rate, Span};
 
-use super::{Fault, Head, PathId, Range, RequestId, Validator};
-use crate::estimate::Conditions;
+use super::{Head, PathError, PathId, Range, RequestId, Validator};
+use crate::estimate::PathEstimate;
 
 /// An event that the shell reports.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub enum Input {
         /// Whether the path is metered.
         metered: bool,
         /// Path estimate of an earlier transfer; `None` if there is none.
-        known: Option<Conditions>,
+        known: Option<PathEstimate>,
     },
     /// The interface of a path is down, and all its connections are closed. [`Input::PathUp`]
     /// reports its return.
@@ -28,7 +28,7 @@ pub enum Input {
         multiplexed: bool,
     },
     /// Failure of [`Output::Connect`].
-    ConnectFailed { path: PathId, fault: Fault },
+    ConnectFailed { path: PathId, error: PathError },
     /// Response to [`Output::Ping`]: its PING was acknowledged now.
     Pong { path: PathId },
     /// Response to [`Output::Ping`] if the connection has no PING: the transport's measurement.
@@ -45,15 +45,15 @@ pub enum Input {
     /// use, but count as received.
     Late { path: PathId, length: u64 },
     /// Progress of the reader that takes the bytes in order, see
-    /// [`Config::ahead`](super::Config::ahead).
-    Taken {
+    /// [`Config::ahead`](super::Config::read_ahead).
+    Consumed {
         /// One past the last byte that the reader has taken.
-        upto: u64,
+        end: u64,
     },
     /// The body ended as announced.
     Finished { request: RequestId },
     /// The request failed.
-    Failed { request: RequestId, fault: Fault },
+    Failed { request: RequestId, error: PathError },
 }
 
 /// An action for the shell.
@@ -72,15 +72,15 @@ pub enum Output {
     Window { path: PathId, bytes: u64 },
     /// Extend the server's credit for a request by `bytes`. A request begins with the window of its
     /// path, and the server stops when its credit is used up. Without multiplexing there is no
-    /// window: with [`Config::ahead`](super::Config::ahead) the shell then reads only the granted
-    /// bytes, and otherwise all.
+    /// window: with [`Config::ahead`](super::Config::read_ahead) the shell then reads only the
+    /// granted bytes, and otherwise all.
     Credit { request: RequestId, bytes: u64 },
     /// Measure the round-trip time of a request. Answered by [`Input::Pong`] or
     /// [`Input::TransportRtt`], or not at all if the connection breaks.
     Ping { path: PathId },
     /// For the event log: the new end of this request. Its credit, and finally [`Output::Cancel`],
     /// enforce that end.
-    RangeEnd {
+    Cut {
         request: RequestId,
         /// One past the last byte.
         end: u64,
@@ -98,6 +98,9 @@ pub enum Output {
         /// Value of `If-Range`; `None` without the header.
         if_range: Option<Validator>,
     },
+    /// Request one byte of the object, to verify its version. It is handled like
+    /// [`Output::Request`], and does not count as one of the path's requests.
+    Check { request: RequestId, path: PathId, range: Range, if_range: Validator },
     /// Cancel the request; no further input about it is expected.
     Cancel { request: RequestId },
     /// Write these bytes of the latest [`Input::Bytes`], which leads to any number of writes.
@@ -105,7 +108,7 @@ pub enum Output {
         /// The request that received the bytes.
         request: RequestId,
         /// Offset in the object.
-        at: u64,
+        offset: u64,
         /// Offset in the piece that arrived.
         skip: u64,
         length: u64,
@@ -113,13 +116,13 @@ pub enum Output {
     /// Discard all written bytes: the object is fetched again from its beginning.
     Restart,
     /// Length of the object; `None` if it is unknown.
-    Sized(Option<u64>),
+    LengthKnown(Option<u64>),
     /// Information for the user.
     Note(Note),
     /// All bytes are written.
     Done,
     /// The fetch has failed.
-    Failed(Reason),
+    Failed(FetchFailure),
 }
 
 /// Information for the user about a download that continues.
@@ -136,15 +139,20 @@ pub enum Note {
     Encoded,
     /// The download could not be continued and restarts from the beginning.
     Restarted,
+    /// The object changed on the server, and the download restarts with the new version.
+    Changed,
+    /// All bytes have arrived, but no response showed that the object was still the same version
+    /// then.
+    Unverified,
     /// No useful byte has arrived over any path.
-    Quiet {
+    Idle {
         /// Time since the last useful byte.
-        lasted: Span,
+        elapsed: Span,
         /// Time until the fetch fails.
-        left: Span,
+        remaining: Span,
     },
     /// The path is no longer used.
-    Dropped { path: PathId, fault: Fault },
+    Dropped { path: PathId, error: PathError },
 }
 
 impl fmt::Display for Note {
@@ -167,13 +175,19 @@ impl fmt::Display for Note {
             Self::Restarted => {
                 f.write_str("the download could not be continued and begins from its start")
             }
-            Self::Quiet { lasted, left } => write!(
+            Self::Changed => f.write_str(
+                "the object changed on the server, so the download begins again with the new version",
+            ),
+            Self::Unverified => f.write_str(
+                "the server did not confirm at the end that the object had stayed the same",
+            ),
+            Self::Idle { elapsed: lasted, remaining: left } => write!(
                 f,
-                "nothing has come over any network for {:.0} s; waiting for {:.0} s more",
+                "no data arrived over any network for {:.0} s; waiting for {:.0} s more",
                 lasted.as_secs_f64(),
                 left.as_secs_f64()
             ),
-            Self::Dropped { path, fault } => {
+            Self::Dropped { path, error: fault } => {
                 write!(f, "path {} is no longer used: {fault}", path.0)
             }
         }
@@ -183,21 +197,21 @@ impl fmt::Display for Note {
 /// Why a fetch failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum FetchFailure {
     /// The server answered the first request with this status on every path.
     Status(u16),
     /// The first response contradicts itself; the text names the contradiction.
-    Nonsense(String),
+    InvalidResponse(String),
     /// The object differs from the one whose bytes are already written.
     Changed,
     /// All paths have failed; the last fault of each.
-    NoPathLeft(Vec<(PathId, Fault)>),
+    NoPathLeft(Vec<(PathId, PathError)>),
     /// Bytes had arrived, and then none over any path for this time.
-    Silence(Span),
+    IdleTimeout(Span),
     /// Only metered paths remain, and their limit is used up.
-    AllowanceSpent,
+    MeteredLimitReached,
     /// The transfer failed, cannot be continued, and has no restarts left.
-    CannotContinue(Fault),
+    CannotContinue(PathError),
 }
 
 /// Counters and estimates of a path.
@@ -210,7 +224,7 @@ pub struct PathStats {
     /// Sent requests.
     pub requests: u64,
     /// Overshoot: duplicate bytes past the end to which a request was cut.
-    pub tail: u64,
+    pub overshoot: u64,
     /// `None` before the first measurement.
     pub rate: Option<Rate>,
     /// Application RTT; `None` before the first measurement.

@@ -4,10 +4,10 @@ use manyways_unit::{Span, Time};
 
 use super::path::Path;
 use super::transfer::{IdleNotice, Phase};
-use super::{FaultClass, Fetch, Note, Output, Range, Reason};
+use super::{Fetch, FetchFailure, Note, Output, PathErrorKind, Range};
 
 /// Time without useful bytes after which the user is informed.
-const IDLE_NOTICE_AFTER: Span = Span::from_secs(10);
+const IDLE_NOTICE_TIMEOUT: Span = Span::from_secs(10);
 
 impl Fetch {
     /// Notes that useful bytes arrived.
@@ -23,59 +23,61 @@ impl Fetch {
 
     /// Whether bytes had arrived and then all paths became idle.
     pub(super) fn is_idle(&self, now: Time) -> bool {
-        self.phase == Phase::Receiving && self.last_useful_at + self.config.stall <= now
+        self.phase == Phase::Receiving && self.last_useful_at + self.config.stall_timeout <= now
     }
 
     /// Whether nothing arrives because the reader takes no bytes.
     pub(super) fn waits_for_reader(&self) -> bool {
         let is_there =
             |goal| self.final_goal() > Some(goal) && self.done.covers(Range::new(0, goal));
-        self.config.ahead.is_some()
+        self.config.read_ahead.is_some()
             && (self.goal().is_some_and(is_there)
                 || self.requests.values().any(|request| self.is_reader_blocked(request)))
     }
 
     /// When an idle fetch fails. A path that has just joined gets the time to connect.
     pub(super) fn idle_deadline(&self) -> Time {
-        (self.last_useful_at + self.config.silence).max(self.last_joined_at + self.config.connect)
+        (self.last_useful_at + self.config.idle_timeout)
+            .max(self.last_joined_at + self.config.connect_timeout)
     }
 
     /// When the user is to be informed of an idle fetch, and when the fetch fails.
     pub(super) fn idle_wakeups(&self) -> impl Iterator<Item = Time> {
         let notice = (self.idle_notice == IdleNotice::Pending)
-            .then(|| self.last_useful_at + IDLE_NOTICE_AFTER);
+            .then(|| self.last_useful_at + IDLE_NOTICE_TIMEOUT);
         let is_waiting = self.waits_for_reader();
         let all = Some(self.idle_deadline()).into_iter().chain(notice);
         all.filter(move |_| !is_waiting)
     }
 
-    pub(super) fn note_idle(&mut self, now: Time) {
-        let is_due = self.last_useful_at + IDLE_NOTICE_AFTER <= now && !self.waits_for_reader();
+    pub(super) fn report_idle(&mut self, now: Time) {
+        let is_due = self.last_useful_at + IDLE_NOTICE_TIMEOUT <= now && !self.waits_for_reader();
         if self.idle_notice == IdleNotice::Pending && is_due && !self.paths.is_empty() {
             self.idle_notice = IdleNotice::Given;
             let lasted = now.since(self.last_useful_at);
             let left = self.idle_deadline().since(now);
-            self.outputs.push_back(Output::Note(Note::Quiet { lasted, left }));
+            self.outputs.push_back(Output::Note(Note::Idle { elapsed: lasted, remaining: left }));
         }
     }
 
     /// Why an idle fetch fails: by its timeout, unless a path failed for another reason.
-    pub(super) fn idle_failure(&self, now: Time) -> Reason {
+    pub(super) fn idle_failure(&self, now: Time) -> FetchFailure {
         let is_silent = |path: &Path| {
-            path.fault.as_ref().is_none_or(|fault| {
-                matches!(fault.class, FaultClass::Stalled | FaultClass::Dns | FaultClass::Down)
+            path.error.as_ref().is_none_or(|fault| {
+                use PathErrorKind::{Dns, LinkDown, NoSuchName, Stalled};
+                matches!(fault.kind, Stalled | Dns | NoSuchName | LinkDown)
             })
         };
         let mut alive = self.paths.values().filter(|path| !path.state.is_dropped());
         if self.phase == Phase::Receiving && alive.all(is_silent) {
-            return Reason::Silence(now.since(self.last_useful_at));
+            return FetchFailure::IdleTimeout(now.since(self.last_useful_at));
         }
         self.no_path_left()
     }
 
-    pub(super) fn no_path_left(&self) -> Reason {
+    pub(super) fn no_path_left(&self) -> FetchFailure {
         let faults = self.paths.iter();
-        let faults = faults.filter_map(|(id, path)| Some((*id, path.fault.clone()?)));
-        Reason::NoPathLeft(faults.collect())
+        let faults = faults.filter_map(|(id, path)| Some((*id, path.error.clone()?)));
+        FetchFailure::NoPathLeft(faults.collect())
     }
 }

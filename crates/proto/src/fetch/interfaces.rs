@@ -70,7 +70,7 @@ pub enum PathChange {
     /// The path's interface has disappeared.
     Gone { path: usize },
     /// The path's interface has reappeared.
-    Back {
+    Returned {
         path: usize,
         /// Its current interface; `None` if the shell cannot list interfaces.
         listed: Option<usize>,
@@ -113,7 +113,7 @@ enum State {
 
 impl PathPresence {
     /// Marks the path as gone. Returns whether it was present before.
-    fn leave(&mut self) -> bool {
+    fn mark_gone(&mut self) -> bool {
         std::mem::replace(&mut self.state, State::Gone) == State::Present
     }
 }
@@ -128,7 +128,7 @@ impl InterfaceWatch {
 
     /// Whether the carriers are to be read, for [`InterfaceWatch::on_carriers`].
     pub fn wants_carriers(&mut self, now: Time) -> bool {
-        self.carriers.fires(now)
+        self.carriers.take_due(now)
     }
 
     /// Whether the interfaces are to be listed, for [`InterfaceWatch::on_list`] or
@@ -156,7 +156,7 @@ impl InterfaceWatch {
             let presence = self.presence(path);
             if !has_carrier {
                 presence.without_carrier = presence.without_carrier.saturating_add(1);
-                if presence.without_carrier >= max_missed && presence.leave() {
+                if presence.without_carrier >= max_missed && presence.mark_gone() {
                     changes.push(PathChange::Gone { path });
                 }
                 continue;
@@ -165,7 +165,7 @@ impl InterfaceWatch {
             // A link has a carrier before it has an address; a list shows both.
             if presence.state == State::Gone && listing == Listing::Unavailable {
                 presence.state = State::Present;
-                changes.push(PathChange::Back { path, listed: None });
+                changes.push(PathChange::Returned { path, listed: None });
             }
         }
         changes
@@ -207,7 +207,7 @@ impl InterfaceWatch {
         let Some((listed, interface)) = found else {
             presence.unlisted = presence.unlisted.saturating_add(1);
             let is_missing = presence.unlisted >= max_missed;
-            return (is_missing && presence.leave()).then_some(PathChange::Gone { path });
+            return (is_missing && presence.mark_gone()).then_some(PathChange::Gone { path });
         };
         presence.unlisted = 0;
         let before = &watched.interface;
@@ -217,7 +217,7 @@ impl InterfaceWatch {
                 return None;
             }
             presence.state = State::Present;
-            Some(PathChange::Back { path, listed: Some(listed) })
+            Some(PathChange::Returned { path, listed: Some(listed) })
         } else if watched.source.is_some_and(|source| !interface.addresses.contains(&source)) {
             Some(PathChange::Renumbered { path, listed })
         } else if interface.addresses != before.addresses || interface.metered != before.metered {
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(watch.on_carriers([true, false]), []);
         assert_eq!(watch.on_carriers([true, false]), [PathChange::Gone { path: 1 }]);
         assert_eq!(watch.on_carriers([true, false]), []);
-        let back = PathChange::Back { path: 1, listed: None };
+        let back = PathChange::Returned { path: 1, listed: None };
         assert_eq!(watch.on_carriers([true, true]), [back]);
     }
 
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(watch.on_carriers([false]), [PathChange::Gone { path: 0 }]);
         assert_eq!(watch.on_list(Time::ZERO, &paths, &list), []);
         assert_eq!(watch.on_carriers([true]), []);
-        let back = PathChange::Back { path: 0, listed: Some(0) };
+        let back = PathChange::Returned { path: 0, listed: Some(0) };
         assert_eq!(watch.on_list(Time::ZERO, &paths, &list), [back]);
     }
 
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(compare(&[listed("lte", &[TWO])]), [lte]);
         assert_eq!(compare(&[]), [PathChange::Gone { path: 0 }]);
         assert_eq!(compare(&[]), []);
-        let back = PathChange::Back { path: 0, listed: Some(0) };
+        let back = PathChange::Returned { path: 0, listed: Some(0) };
         assert_eq!(compare(&[listed("wifi", &[ONE])]), [back]);
         assert_eq!(compare(&[listed("wifi", &[ONE])]), []);
     }

@@ -15,7 +15,7 @@ pub(super) enum ObjectState {
     WholeOnly {
         object: Object,
         /// Why no other response can be combined with it.
-        why: WholeOnly,
+        reason: WholeOnly,
     },
 }
 
@@ -101,14 +101,14 @@ impl ObjectState {
     /// Restricts a known object to one response.
     pub(super) fn restrict(&mut self, why: WholeOnly) {
         if let Some(object) = self.known().cloned() {
-            *self = Self::WholeOnly { object, why };
+            *self = Self::WholeOnly { object, reason: why };
         }
     }
 }
 
 impl From<WholeOnly> for Note {
-    fn from(why: WholeOnly) -> Self {
-        match why {
+    fn from(reason: WholeOnly) -> Self {
+        match reason {
             WholeOnly::NoRanges => Self::NoRanges,
             WholeOnly::NoValidator => Self::NoValidator,
             WholeOnly::NoLength => Self::NoLength,
@@ -119,7 +119,7 @@ impl From<WholeOnly> for Note {
 
 impl RangeSupport {
     /// Notes that a range request was answered with that range.
-    pub(super) fn saw_part(&mut self) {
+    pub(super) fn on_partial_response(&mut self) {
         *self = match self {
             Self::Untested | Self::Works => Self::Works,
             Self::Ignored | Self::Mixed => Self::Mixed,
@@ -127,7 +127,7 @@ impl RangeSupport {
     }
 
     /// Notes that a range request was answered with the whole object.
-    pub(super) fn saw_whole(&mut self) {
+    pub(super) fn on_whole_response(&mut self) {
         *self = match self {
             Self::Untested | Self::Ignored => Self::Ignored,
             Self::Works | Self::Mixed => Self::Mixed,

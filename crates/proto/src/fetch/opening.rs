@@ -2,16 +2,17 @@
 
 use manyways_unit::Time;
 
-use super::answer::{judge, judge_whole};
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
 use super::path::{DropCause, PathState};
-use super::request::{Asked, Reply};
+use super::request::{RequestKind, ResponseState};
+use super::response::{check_range_response, check_whole_response};
 use super::{
-    Fault, FaultClass, Fetch, Head, Note, Object, Output, Range, Reason, RequestId, Unfit,
+    Fetch, FetchFailure, Head, Note, Object, Output, PathError, PathErrorKind, Range, RequestId,
+    UnusableResponse,
 };
 
 /// Description of the object in a first response head.
-enum First {
+enum FirstResponse {
     /// The length of the object; `None` if it is unknown.
     Object(Option<u64>),
     /// The length that the caller expected is wrong: the requested range is past the end.
@@ -24,12 +25,14 @@ impl Fetch {
     pub(super) fn on_head(&mut self, now: Time, id: RequestId, head: &Head) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         if request.is_answered() {
-            let fault = Fault::passing(FaultClass::Protocol, "a second answer to one request");
-            return self.on_request_failed(now, id, fault);
+            let error =
+                PathError::transient(PathErrorKind::Protocol, "a second answer to one request");
+            return self.on_request_failed(now, id, error);
         }
-        request.reply = Reply::Begun;
+        request.response = ResponseState::Started;
         if let Some(path) = self.paths.get_mut(&request.path) {
             path.last_activity_at = now;
+            path.first_response_at.get_or_insert(now);
             path.response_delay = Some(now.since(request.sent));
             if !path.throughput.is_running() {
                 path.throughput.resume(now);
@@ -44,66 +47,70 @@ impl Fetch {
     }
 
     fn on_first_response(&mut self, now: Time, id: RequestId, head: &Head) {
-        let length = match self.read_first(id, head) {
-            Ok(First::Object(length)) => length,
-            Ok(First::PastEnd) => {
+        let length = match self.read_first_response(id, head) {
+            Ok(FirstResponse::Object(length)) => length,
+            Ok(FirstResponse::PastEnd) => {
                 self.object = ObjectState::Unknown { expected_length: None };
                 return self.cancel(now, id);
             }
-            Ok(First::Refused(status)) => return self.on_refused_status(id, status),
-            Err(words) => return self.fail(Reason::Nonsense(words.to_owned())),
+            Ok(FirstResponse::Refused(status)) => return self.on_refused_status(id, status),
+            Err(words) => return self.fail(FetchFailure::InvalidResponse(words.to_owned())),
         };
-        let why = self.whole_only_because(head, length);
+        let reason = self.whole_only_because(head, length);
         let Some(request) = self.requests.get(&id) else { return };
         let (path, start) = (request.path, request.requested.start);
         let is_part = head.status == 206 && Some(request.requested.len()) != length;
         // A part that cannot be combined with other responses is of no use if the whole object may
         // be requested.
-        if why.is_some() && is_part && (start > 0 || self.budget(path) == u64::MAX) {
+        if reason.is_some() && is_part && (start > 0 || self.budget(path) == u64::MAX) {
             self.object = ObjectState::Unknown { expected_length: None };
             self.first_request = FirstRequest::Whole;
             return self.cancel(now, id);
         }
-        self.adopt(now, id, head, length, why);
+        self.set_object(now, id, head, length, reason);
         // With only one path the note has no meaning.
-        if let Some(why) = why
+        if let Some(reason) = reason
             && self.paths.len() > 1
         {
-            self.outputs.push_back(Output::Note(why.into()));
+            self.outputs.push_back(Output::Note(reason.into()));
         }
     }
 
     /// Reads the object's description in a first response, or returns the contradiction in it.
-    fn read_first(&mut self, id: RequestId, head: &Head) -> Result<First, &'static str> {
-        let Some(request) = self.requests.get_mut(&id) else { return Ok(First::PastEnd) };
+    fn read_first_response(
+        &mut self,
+        id: RequestId,
+        head: &Head,
+    ) -> Result<FirstResponse, &'static str> {
+        let Some(request) = self.requests.get_mut(&id) else { return Ok(FirstResponse::PastEnd) };
         match (head.status, request.is_plain_get(), head.content_range) {
-            (200, ..) => Ok(First::Object(head.length)),
+            (200, ..) => Ok(FirstResponse::Object(head.length)),
             (206, false, Some(Some(content_range))) => {
                 let object = Object { length: content_range.length, validator: None };
-                let Ok(range) = judge(head, request.requested, &object) else {
+                let Ok(range) = check_range_response(head, request.requested, &object) else {
                     return Err("its Content-Range is not the requested range");
                 };
                 request.requested = range;
                 if content_range.length.is_none() {
                     return Err("it sent a part of the object and not the whole length");
                 }
-                self.ranges.saw_part();
-                Ok(First::Object(content_range.length))
+                self.ranges.on_partial_response();
+                Ok(FirstResponse::Object(content_range.length))
             }
             (206, true, _) => Err("it sent a part of the object although all was asked for"),
             (206, false, _) => Err("its Content-Range is missing or unreadable"),
             // An empty object has no range that could be requested.
             (416, false, Some(Some(range))) if range.length == Some(0) => {
-                Ok(First::Object(Some(0)))
+                Ok(FirstResponse::Object(Some(0)))
             }
-            (416, false, _) if request.requested.start > 0 => Ok(First::PastEnd),
-            (status, ..) => Ok(First::Refused(status)),
+            (416, false, _) if request.requested.start > 0 => Ok(FirstResponse::PastEnd),
+            (status, ..) => Ok(FirstResponse::Refused(status)),
         }
     }
 
     /// Returns why no other response can be combined with this first one; `None` if others can.
     fn whole_only_because(&self, head: &Head, length: Option<u64>) -> Option<WholeOnly> {
-        if head.encoded {
+        if head.is_encoded {
             Some(WholeOnly::Encoded)
         } else if length.is_none() {
             Some(WholeOnly::NoLength)
@@ -117,7 +124,7 @@ impl Fetch {
     }
 
     /// Adopts the object of a first response.
-    fn adopt(
+    fn set_object(
         &mut self,
         now: Time,
         id: RequestId,
@@ -130,7 +137,7 @@ impl Fetch {
         if head.status == 200 {
             // A server that ignores ranges sends the whole object, whatever was requested.
             if !request.is_plain_get() {
-                self.ranges.saw_whole();
+                self.ranges.on_whole_response();
                 if request.requested.start > 0 {
                     why = why.or(Some(WholeOnly::NoRanges));
                 }
@@ -144,7 +151,7 @@ impl Fetch {
         let object = Object { length, validator: head.validator.clone() };
         self.object = match why {
             None => ObjectState::Ranged(object),
-            Some(why) => ObjectState::WholeOnly { object, why },
+            Some(why) => ObjectState::WholeOnly { object, reason: why },
         };
         let goal = self.goal().unwrap_or(u64::MAX);
         if let Some(request) = self.requests.get_mut(&id) {
@@ -155,19 +162,19 @@ impl Fetch {
         }
         self.clamp_other_requests(now, id, length);
         self.grant(id);
-        self.outputs.push_back(Output::Sized(length));
-        self.note_refusals();
+        self.outputs.push_back(Output::LengthKnown(length));
+        self.report_refusals();
     }
 
     /// The object exists after all, so each path whose server refused it gets a note. If all refuse
     /// it, the failure of the fetch reports that once.
-    fn note_refusals(&mut self) {
+    fn report_refusals(&mut self) {
         for (id, path) in &mut self.paths {
             if path.state.refusal().is_some()
-                && let Some(fault) = path.fault.clone()
+                && let Some(fault) = path.error.clone()
             {
                 path.state = PathState::Dropped(DropCause::Failed);
-                self.outputs.push_back(Output::Note(Note::Dropped { path: *id, fault }));
+                self.outputs.push_back(Output::Note(Note::Dropped { path: *id, error: fault }));
             }
         }
     }
@@ -197,7 +204,7 @@ impl Fetch {
         path.throughput.pause();
         path.state = PathState::Dropped(DropCause::Refused(status));
         let words = format!("the server answered with status {status}");
-        path.fault = Some(Fault::lasting(FaultClass::Unfit, words));
+        path.error = Some(PathError::permanent(PathErrorKind::UnusableResponse, words));
     }
 
     /// Checks that a later response is of the same object.
@@ -205,15 +212,15 @@ impl Fetch {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };
         let path = request.path;
-        let judged = match (request.asked, object.length) {
+        let judged = match (request.kind, object.length) {
             // The request was sent before another response became the first one.
-            (Asked::Whole, Some(length)) => {
-                judge_whole(head, object).map(|()| Range::new(0, length))
+            (RequestKind::Whole, Some(length)) => {
+                check_whole_response(head, object).map(|()| Range::new(0, length))
             }
-            (asked, _) => judge(head, request.requested, object).and_then(|range| {
+            (asked, _) => check_range_response(head, request.requested, object).and_then(|range| {
                 // Without If-Range only the validator identifies the version of the bytes.
-                let is_proved = asked == Asked::ConditionalRange || head.validator.is_some();
-                if is_proved { Ok(range) } else { Err(Unfit::Changed) }
+                let is_proved = asked == RequestKind::ConditionalRange || head.validator.is_some();
+                if is_proved { Ok(range) } else { Err(UnusableResponse::Changed) }
             }),
         };
         let unfit = match judged {
@@ -221,30 +228,43 @@ impl Fetch {
                 request.requested = range;
                 request.end = request.end.min(range.end);
                 if !request.is_plain_get() {
-                    self.ranges.saw_part();
+                    self.ranges.on_partial_response();
                 }
                 return self.grant(id);
             }
             Err(unfit) => unfit,
         };
-        if unfit == Unfit::NoRanges && !self.ranges.works() {
+        if unfit == UnusableResponse::NoRanges && !self.ranges.works() {
             return self.fall_back_to_whole(now, id);
         }
         self.cancel(now, id);
-        let is_busy = matches!(unfit, Unfit::Status(429 | 500..=599));
-        let fault = Fault { class: FaultClass::Unfit, words: unfit.to_string(), again: is_busy };
-        if unfit == Unfit::Changed {
+        // The same server had the version whose bytes it sent, so it has changed the object. Another
+        // server may always have had another version.
+        let is_same_server = self
+            .paths
+            .get(&path)
+            .is_some_and(|path| path.last_useful_at.is_some_and(|last| last >= path.connected_at));
+        if unfit == UnusableResponse::Changed && is_same_server {
+            return self.on_object_changed(now);
+        }
+        let is_busy = matches!(unfit, UnusableResponse::Status(429 | 500..=599));
+        let error = PathError {
+            kind: PathErrorKind::UnusableResponse,
+            message: unfit.to_string(),
+            is_retryable: is_busy,
+        };
+        if unfit == UnusableResponse::Changed {
             self.versions = Versions::Differ;
-            self.fail_path_with(now, path, fault, DropCause::OtherVersion);
+            self.fail_path_with(now, path, error, DropCause::OtherVersion);
         } else {
-            self.fail_path(now, path, fault);
+            self.fail_path(now, path, error);
         }
     }
 
     /// Continues without range requests, which the server does not support. Only a plain response
     /// can continue.
     fn fall_back_to_whole(&mut self, now: Time, asker: RequestId) {
-        self.ranges.saw_whole();
+        self.ranges.on_whole_response();
         self.object.restrict(WholeOnly::NoRanges);
         self.outputs.push_back(Output::Note(Note::NoRanges));
         self.cancel(now, asker);
@@ -261,7 +281,7 @@ impl Fetch {
             }
             None => {
                 let words = "the server does not answer range requests";
-                self.restart(Fault::lasting(FaultClass::Unfit, words));
+                self.restart(PathError::permanent(PathErrorKind::UnusableResponse, words));
             }
         }
     }

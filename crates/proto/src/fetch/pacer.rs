@@ -16,7 +16,7 @@ impl Pacer {
     }
 
     /// Returns whether the action is due. If so, the next time is one interval after `now`.
-    pub fn fires(&mut self, now: Time) -> bool {
+    pub fn take_due(&mut self, now: Time) -> bool {
         let is_due = self.next_at <= now;
         if is_due {
             self.next_at = now + self.interval;
@@ -37,9 +37,9 @@ mod tests {
     #[test]
     fn a_late_poll_shifts_the_following_ones() {
         let mut pacer = Pacer::new(Time::ZERO, Span::from_millis(100));
-        assert!(pacer.fires(Time::ZERO));
-        assert!(!pacer.fires(Time::from_millis(99)));
-        assert!(pacer.fires(Time::from_millis(250)));
+        assert!(pacer.take_due(Time::ZERO));
+        assert!(!pacer.take_due(Time::from_millis(99)));
+        assert!(pacer.take_due(Time::from_millis(250)));
         assert_eq!(pacer.next_wakeup(), Time::from_millis(350));
     }
 }

@@ -3,9 +3,12 @@
 use manyways_unit::{Span, Time};
 
 use super::ping::Pinger;
+use super::transfer::Phase;
 use super::window::Window;
-use super::{Fault, FaultClass, Fetch, Note, Output, PathId, PathStats, RequestId, Scheduler};
-use crate::estimate::{Conditions, RoundTrip, Throughput};
+use super::{
+    Fetch, Note, Output, PathError, PathErrorKind, PathId, PathStats, RequestId, Scheduler,
+};
+use crate::estimate::{PathEstimate, RoundTrip, Throughput};
 
 /// The pause after a failure doubles at most this many times.
 const MAX_BACKOFF_DOUBLINGS: u32 = 4;
@@ -18,15 +21,26 @@ pub(super) struct Path {
     pub(super) round_trip: RoundTrip,
     /// From the latest answered request to the head of its response.
     pub(super) response_delay: Option<Span>,
+    /// When the first response on any connection began.
+    pub(super) first_response_at: Option<Time>,
     /// Path estimate of an earlier transfer.
-    pub(super) previous: Option<Conditions>,
+    pub(super) previous: Option<PathEstimate>,
     /// When a response byte last arrived, or when a request was sent on the idle path.
     pub(super) last_activity_at: Time,
     pub(super) window: Window,
     pub(super) pinger: Pinger,
     /// Failures since the last useful byte.
     pub(super) failures: u32,
-    pub(super) fault: Option<Fault>,
+    /// Time of the first of them.
+    pub(super) failing_since: Time,
+    /// Number of them that are attributed to this path, and not to a server that is down.
+    pub(super) attributed_failures: u32,
+    pub(super) error: Option<PathError>,
+    pub(super) connected_at: Time,
+    /// When a useful byte of the version last arrived.
+    pub(super) last_useful_at: Option<Time>,
+    /// When a response last proved the version.
+    pub(super) proved_at: Option<Time>,
     pub(super) stats: PathStats,
 }
 
@@ -100,19 +114,25 @@ impl PathState {
 }
 
 impl Path {
-    fn new(now: Time, metered: bool, previous: Option<Conditions>, window: u64) -> Self {
+    fn new(now: Time, metered: bool, previous: Option<PathEstimate>, window: u64) -> Self {
         Self {
             state: PathState::Waiting { until: now },
             metered,
             throughput: Throughput::default(),
             round_trip: RoundTrip::default(),
             response_delay: None,
+            first_response_at: None,
             previous,
             last_activity_at: now,
             window: Window::new(now, window),
             pinger: Pinger::new(now),
             failures: 0,
-            fault: None,
+            attributed_failures: 0,
+            failing_since: now,
+            error: None,
+            connected_at: now,
+            last_useful_at: None,
+            proved_at: None,
             stats: PathStats::default(),
         }
     }
@@ -141,7 +161,7 @@ impl Fetch {
         now: Time,
         id: PathId,
         metered: bool,
-        previous: Option<Conditions>,
+        previous: Option<PathEstimate>,
     ) {
         if self.paths.is_empty() {
             self.last_useful_at = now;
@@ -170,10 +190,10 @@ impl Fetch {
         if !path.state.is_alive() {
             return;
         }
-        let fault = Fault::passing(FaultClass::Down, "its link is down");
+        let error = PathError::transient(PathErrorKind::LinkDown, "its link is down");
         path.state = PathState::Down;
-        path.fault = Some(fault.clone());
-        self.release_requests(id, fault);
+        path.error = Some(error.clone());
+        self.release_requests(id, error);
         self.outputs.push_back(Output::Disconnect { path: id });
     }
 
@@ -192,63 +212,80 @@ impl Fetch {
         }
         let connection = if multiplexed { Connection::Multiplexed } else { Connection::Sequential };
         path.state = PathState::Ready { since: now, connection };
+        path.connected_at = now;
         path.pinger.restart();
         path.window.restart(now);
     }
 
-    pub(super) fn on_connect_failed(&mut self, now: Time, id: PathId, fault: Fault) {
+    pub(super) fn on_connect_failed(&mut self, now: Time, id: PathId, error: PathError) {
         if self.paths.get(&id).is_some_and(|path| path.state.is_connecting()) {
-            self.fail_path(now, id, fault);
+            self.fail_path(now, id, error);
         }
     }
 
     /// Releases a path's requests, and schedules its next attempt or drops it.
-    pub(super) fn fail_path(&mut self, now: Time, id: PathId, fault: Fault) {
-        self.fail_path_with(now, id, fault, DropCause::Failed);
+    pub(super) fn fail_path(&mut self, now: Time, id: PathId, error: PathError) {
+        self.fail_path_with(now, id, error, DropCause::Failed);
     }
 
     /// As [`Fetch::fail_path`]; `cause` is the reason if the path is dropped.
-    pub(super) fn fail_path_with(&mut self, now: Time, id: PathId, fault: Fault, cause: DropCause) {
-        let idle = self.is_idle(now);
+    pub(super) fn fail_path_with(
+        &mut self,
+        now: Time,
+        id: PathId,
+        fault: PathError,
+        cause: DropCause,
+    ) {
+        let is_receiving = self.phase == Phase::Receiving;
+        let last_of_others = self.paths.iter().filter(|(other, _)| **other != id);
+        let last_of_others = last_of_others.filter_map(|(_, path)| path.last_useful_at).max();
         let Some(path) = self.paths.get_mut(&id) else { return };
         if !path.state.is_alive() {
             return;
         }
+        if path.failures == 0 {
+            path.failing_since = now;
+            path.attributed_failures = 0;
+        }
         path.failures += 1;
-        path.fault = Some(fault.clone());
-        // While all paths are idle, the failure is not attributed to this path: the idle timeout
-        // ends the fetch.
-        let dropped = !fault.again || (path.failures >= self.config.attempts && !idle);
+        path.error = Some(fault.clone());
+        // If the server is unreachable, and no other path has delivered bytes meanwhile, the server may
+        // be down, and the failures are not attributed to this path: the idle timeout ends the fetch.
+        let others_work = last_of_others.is_some_and(|last| last >= path.failing_since);
+        let is_excused = is_receiving && fault.kind.is_unreachability() && !others_work;
+        path.attributed_failures += u32::from(!is_excused);
+        let dropped = !fault.is_retryable || path.attributed_failures >= self.config.max_attempts;
         path.state = if dropped {
             PathState::Dropped(cause)
         } else {
             let doublings = (path.failures - 1).min(MAX_BACKOFF_DOUBLINGS);
-            PathState::Waiting { until: now + self.config.pause * (1 << doublings) }
+            PathState::Waiting { until: now + self.config.first_backoff * (1 << doublings) }
         };
         if dropped {
             self.outputs.push_back(Output::Disconnect { path: id });
             // If this was the last path, the failure of the fetch names its fault.
             if self.paths.values().any(|path| !path.state.is_dropped()) {
                 let fault = fault.clone();
-                self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
+                self.outputs.push_back(Output::Note(Note::Dropped { path: id, error: fault }));
             }
         }
         self.release_requests(id, fault);
     }
 
     /// Cancels the requests of a path and thereby frees their bytes for other paths.
-    fn release_requests(&mut self, id: PathId, fault: Fault) {
+    fn release_requests(&mut self, id: PathId, error: PathError) {
         let lost: Vec<RequestId> = self.requests_of(id).map(|(id, _)| id).collect();
         for request in lost {
             self.requests.remove(&request);
             self.outputs.push_back(Output::Cancel { request });
         }
+        self.cancel_checks(Some(id));
         if let Some(path) = self.paths.get_mut(&id) {
             path.throughput.pause();
         }
         // No other response can continue the bytes of an object without a usable version.
         if self.requests.is_empty() && self.object.is_whole_only() {
-            self.restart(fault);
+            self.restart(error);
         }
     }
 

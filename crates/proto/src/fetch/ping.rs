@@ -6,13 +6,13 @@ use super::path::Path;
 use super::{Fetch, Output, PathId, Scheduler};
 
 /// Interval of PINGs at the start of a path and near a decision.
-const DENSE_PING: Span = Span::from_millis(100);
-/// Number of PINGs at the start of a path that use [`DENSE_PING`].
+const DENSE_PING_INTERVAL: Span = Span::from_millis(100);
+/// Number of PINGs at the start of a path that use [`DENSE_PING_INTERVAL`].
 const DENSE_PINGS: u32 = 30;
 /// Interval of PINGs at other times. Servers count PINGs, and some allow one per second.
 const SPARSE_PING_INTERVAL: Span = Span::from_secs(3);
 /// A decision is near if the remaining bytes of a path take at most this time.
-const DECISION_NEAR: Span = Span::from_millis(600);
+const MAX_DECISION_TIME: Span = Span::from_millis(600);
 /// Interval between readings of the transport's RTT on a connection without PINGs.
 const TRANSPORT_RTT_INTERVAL: Span = Span::from_millis(500);
 
@@ -79,7 +79,9 @@ impl Fetch {
         let pause = match pinger.last_at {
             None => Span::ZERO,
             Some(_) if pinger.source == RttSource::Transport => TRANSPORT_RTT_INTERVAL,
-            Some(_) if pinger.count < DENSE_PINGS || self.is_decision_near(id, path) => DENSE_PING,
+            Some(_) if pinger.count < DENSE_PINGS || self.is_decision_near(id, path) => {
+                DENSE_PING_INTERVAL
+            }
             Some(_) => SPARSE_PING_INTERVAL,
         };
         is_measured.then(|| pinger.last_at.unwrap_or(Time::ZERO) + pause)
@@ -91,7 +93,7 @@ impl Fetch {
         let rate = path.throughput.rate(self.scheduled_at).unwrap_or(Rate::ZERO);
         !rate.is_zero()
             && rate.time_for(Size::from_bytes(remaining))
-                <= DECISION_NEAR + self.response_delay(id).unwrap_or_default()
+                <= MAX_DECISION_TIME + self.response_delay(id).unwrap_or_default()
     }
 
     pub(super) fn ping(&mut self, now: Time) {

@@ -1,16 +1,24 @@
-//! Races: an idle path also requests the bytes of a path that has become unresponsive.
+//! Races: an idle path also requests the bytes of a path that has become unresponsive or overdue.
+//!
+//! A path can lose its last burst, or become slower, when few bytes remain: it is neither silent for
+//! long, nor can its bytes be taken over, because the server already has the credit for them. If
+//! the expected end has passed for half the time that an idle path needs for the remaining bytes,
+//! the idle path requests them. This bounds the additional time by that of the race (as in the ski
+//! rental problem), and the duplicate bytes by those that remained.
 
 use manyways_unit::{Span, Time};
 
-use super::request::Claim;
-use super::{Fetch, PathId, Range};
+use super::request::{Claim, Request};
+use super::{Fetch, PathId, Range, RequestId};
 
 /// Response delays without a byte after which a path is unresponsive.
 const UNRESPONSIVE_DELAYS: u64 = 4;
 /// Lower bound of the timeout for an unresponsive path.
 const MIN_UNRESPONSIVE_TIMEOUT: Span = Span::from_millis(400);
+/// Lower bound of the time by which an overdue request is late.
+const MIN_OVERDUE_TIME: Span = Span::from_millis(30);
 /// The timeout for a path that has never responded.
-const UNRESPONSIVE_TIMEOUT_UNMEASURED: Span = Span::from_secs(1);
+const INITIAL_UNRESPONSIVE_TIMEOUT: Span = Span::from_secs(1);
 
 impl Fetch {
     /// Also requests the remaining range of an unresponsive path; the first copy counts. Returns
@@ -25,15 +33,65 @@ impl Fetch {
             .filter(|(_, request)| self.is_unresponsive(now, request.path))
             .max_by_key(|(_, request)| request.remaining());
         let Some((victim, request)) = slowest else { return false };
-        let range = Range::new(request.next_offset, request.end);
-        if range.len() > budget {
+        if request.remaining() > budget {
             return false;
         }
-        if let Some(request) = self.requests.get_mut(&victim) {
-            request.claim = Claim::Raced;
-        }
-        self.send(now, path, range, range.end);
+        self.race_against(now, path, victim);
         true
+    }
+
+    fn race_against(&mut self, now: Time, path: PathId, victim: RequestId) {
+        let Some(request) = self.requests.get_mut(&victim) else { return };
+        request.claim = Claim::Raced;
+        let range = Range::new(request.next_offset, request.end);
+        self.send(now, path, range, range.end);
+    }
+
+    /// Also requests the remaining range of an overdue request.
+    pub(super) fn race_overdue(&mut self, now: Time, path: PathId, budget: u64) {
+        if self.load_of(path) > 0 {
+            return;
+        }
+        let overdue = self.owners().filter(|(_, request)| {
+            request.remaining() <= budget
+                && self.overdue_at(now, request, path).is_some_and(|at| at <= now)
+        });
+        let longest = overdue.max_by_key(|(_, request)| request.remaining());
+        if let Some(victim) = longest.map(|(id, _)| id) {
+            self.race_against(now, path, victim);
+        }
+    }
+
+    /// When requests become overdue for the first of the idle paths.
+    pub(super) fn overdue_times(&self, now: Time) -> impl Iterator<Item = Time> {
+        let idle = self.paths.iter().filter(|(id, path)| {
+            path.state.is_ready() && self.is_allowed(path) && self.load_of(**id) == 0
+        });
+        idle.flat_map(move |(id, _)| {
+            self.owners().filter_map(move |(_, request)| self.overdue_at(now, request, *id))
+        })
+    }
+
+    /// When `racer` should race against a request; `None` if it should not.
+    fn overdue_at(&self, now: Time, request: &Request, racer: PathId) -> Option<Time> {
+        if request.path == racer || request.remaining() == 0 || !request.is_answered() {
+            return None;
+        }
+        let rate = self.rate(now, racer)?;
+        let transfer = Span::from_secs_f64(request.remaining() as f64 / rate);
+        let race = self.response_delay(racer)? + transfer;
+        let late = Span::from_nanos(race.as_nanos() / 2).max(MIN_OVERDUE_TIME);
+        Some(request.due? + late)
+    }
+
+    /// Sets when the assigned bytes of a request are due.
+    pub(super) fn set_due(&mut self, now: Time, id: RequestId) {
+        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
+        let finish = self.load(now, path).and_then(|load| load.finishes_in());
+        let finish = finish.filter(|finish| finish.is_finite());
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.due = finish.map(|finish| now + Span::from_secs_f64(finish));
+        }
     }
 
     /// When paths become unresponsive, for each owner among the requests.
@@ -51,10 +109,10 @@ impl Fetch {
     }
 
     /// Time without bytes after which a path with requests is unresponsive.
-    fn unresponsive_timeout(&self, id: PathId) -> Span {
+    pub(super) fn unresponsive_timeout(&self, id: PathId) -> Span {
         match self.response_delay(id) {
             Some(delay) => MIN_UNRESPONSIVE_TIMEOUT.max(delay * UNRESPONSIVE_DELAYS),
-            None => UNRESPONSIVE_TIMEOUT_UNMEASURED,
+            None => INITIAL_UNRESPONSIVE_TIMEOUT,
         }
     }
 }

@@ -3,7 +3,9 @@
 use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
-use super::{Fault, FaultClass, Fetch, Output, PathId, Range, Reason, RequestId, Scheduler};
+use super::{
+    Fetch, FetchFailure, Output, PathError, PathErrorKind, PathId, Range, RequestId, Scheduler,
+};
 
 /// A request that has not ended.
 #[derive(Debug)]
@@ -17,17 +19,20 @@ pub(super) struct Request {
     pub(super) end: u64,
     /// End of the credit that the server has.
     pub(super) granted: u64,
-    pub(super) asked: Asked,
-    pub(super) reply: Reply,
+    pub(super) kind: RequestKind,
+    pub(super) response: ResponseState,
     pub(super) claim: Claim,
     pub(super) sent: Time,
     /// Expected time from this request to the head of its response.
     pub(super) expected_delay: Option<Span>,
+    /// When its assigned bytes were expected to be there, at the time of the assignment; `None` while
+    /// no rate is known.
+    pub(super) due: Option<Time>,
 }
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     /// The whole object, with a plain GET.
     Whole,
     /// A range of whichever version the server has.
@@ -38,10 +43,10 @@ pub(super) enum Asked {
 
 /// Progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
+pub(super) enum ResponseState {
     Awaited,
     /// The head has arrived.
-    Begun,
+    Started,
 }
 
 /// Whether other requests cover the same bytes.
@@ -60,7 +65,7 @@ impl Request {
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        self.reply == Reply::Begun
+        self.response == ResponseState::Started
     }
 
     pub(super) fn is_owner(&self) -> bool {
@@ -68,7 +73,7 @@ impl Request {
     }
 
     pub(super) fn is_plain_get(&self) -> bool {
-        self.asked == Asked::Whole
+        self.kind == RequestKind::Whole
     }
 }
 
@@ -93,12 +98,16 @@ impl Fetch {
         let is_idle = self.load_of(id) == 0;
         let expected_delay = self.response_delay(id);
         let validator = self.object.known().and_then(|object| object.validator.clone());
-        let asked = match (&validator, self.asks_for_whole(id, requested)) {
-            (Some(_), _) => Asked::ConditionalRange,
-            (None, false) => Asked::Range,
-            (None, true) => Asked::Whole,
+        let asked = match (&validator, self.uses_plain_get(id, requested)) {
+            (Some(_), _) => RequestKind::ConditionalRange,
+            (None, false) => RequestKind::Range,
+            (None, true) => RequestKind::Whole,
         };
-        let requested = if asked == Asked::Whole { Range::new(0, u64::MAX) } else { requested };
+        let requested =
+            if asked == RequestKind::Whole { Range::new(0, u64::MAX) } else { requested };
+        if self.next_request == 0 {
+            self.first_sent_at = now;
+        }
         let Some(path) = self.paths.get_mut(&id) else { return };
         let request = RequestId(self.next_request);
         self.next_request += 1;
@@ -108,7 +117,7 @@ impl Fetch {
         }
         let granted = match path.is_multiplexed() {
             true => requested.start.saturating_add(path.window.size),
-            false if self.config.ahead.is_some() => requested.start,
+            false if self.config.read_ahead.is_some() => requested.start,
             false => u64::MAX,
         };
         let sent = Request {
@@ -117,24 +126,26 @@ impl Fetch {
             next_offset: requested.start,
             end,
             granted,
-            asked,
-            reply: Reply::Awaited,
+            kind: asked,
+            response: ResponseState::Awaited,
             claim: Claim::Owner,
             sent: now,
             expected_delay,
+            due: None,
         };
         self.requests.insert(request, sent);
-        let range = (asked != Asked::Whole).then_some(requested);
+        self.set_due(now, request);
+        let range = (asked != RequestKind::Whole).then_some(requested);
         self.outputs.push_back(Output::Request { request, path: id, range, if_range: validator });
         if end < requested.end {
-            self.outputs.push_back(Output::RangeEnd { request, end });
+            self.outputs.push_back(Output::Cut { request, end });
         }
         self.grant(request);
     }
 
     /// Whether a request for `requested` becomes a plain GET. The first response to a plain GET is
     /// the most informative one (length, validator, range support).
-    fn asks_for_whole(&self, path: PathId, requested: Range) -> bool {
+    fn uses_plain_get(&self, path: PathId, requested: Range) -> bool {
         let by_chunks = matches!(self.config.scheduler, Scheduler::FixedChunk(_))
             && self.first_request == FirstRequest::Scheduled;
         self.object.is_unknown()
@@ -149,9 +160,9 @@ impl Fetch {
         let piece = Range::new(request.next_offset, request.next_offset.saturating_add(length));
         if !request.is_answered() || piece.end > request.requested.end {
             let words = "the server sent more than it announced";
-            let fault = Fault::passing(FaultClass::Protocol, words);
+            let error = PathError::transient(PathErrorKind::Protocol, words);
             self.outputs.push_back(Output::Disconnect { path });
-            return self.on_request_failed(now, id, fault);
+            return self.on_request_failed(now, id, error);
         }
         request.next_offset = piece.end;
         let past_end = piece.end.saturating_sub(request.end.max(piece.start));
@@ -161,10 +172,15 @@ impl Fetch {
             path.throughput.observe(now, length);
             path.stats.useful += useful;
             path.stats.duplicate += length - useful;
-            path.stats.tail += past_end;
+            path.stats.overshoot += past_end;
             if useful > 0 {
+                path.last_useful_at = Some(now);
                 path.failures = 0;
             }
+        }
+        self.check_estimate(now, path);
+        if self.requests.get(&id).is_some_and(|request| request.due.is_none()) {
+            self.set_due(now, id);
         }
         if useful > 0 {
             self.on_useful_bytes(now);
@@ -185,7 +201,7 @@ impl Fetch {
         for gap in self.done.gaps(piece) {
             useful += gap.len();
             let (at, skip, length) = (gap.start, gap.start - piece.start, gap.len());
-            self.outputs.push_back(Output::Write { request, at, skip, length });
+            self.outputs.push_back(Output::Write { request, offset: at, skip, length });
         }
         self.done.insert(piece);
         useful
@@ -223,9 +239,13 @@ impl Fetch {
         let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
         if self.paths.values().any(|path| !path.metered && path.state.is_alive()) {
             let words = "its allowance is spent, and nothing can be added to what it brought";
-            return self.fail_path(now, path, Fault::lasting(FaultClass::Unfit, words));
+            return self.fail_path(
+                now,
+                path,
+                PathError::permanent(PathErrorKind::UnusableResponse, words),
+            );
         }
-        self.fail(Reason::AllowanceSpent);
+        self.fail(FetchFailure::MeteredLimitReached);
     }
 
     /// Decides about a request that has received all assigned bytes. The request is extended into
@@ -250,7 +270,7 @@ impl Fetch {
         match self.requests.get_mut(&id) {
             Some(request) if more > 0 => {
                 request.end = request.next_offset + more;
-                self.extend(id);
+                self.extend(now, id);
             }
             _ => self.cancel(now, id),
         }
@@ -275,19 +295,19 @@ impl Fetch {
         let (path, end) = (request.path, request.next_offset);
         let is_short = end < request.requested.end && request.requested.end < u64::MAX;
         if !request.is_answered() {
-            let fault = Fault::passing(FaultClass::Protocol, "an end without an answer");
-            return self.on_request_failed(now, id, fault);
+            let error = PathError::transient(PathErrorKind::Protocol, "an end without an answer");
+            return self.on_request_failed(now, id, error);
         }
         if is_short {
             let words = "the server ended the body before its announced length";
-            let fault = Fault::passing(FaultClass::Truncated, words);
-            return self.on_request_failed(now, id, fault);
+            let error = PathError::transient(PathErrorKind::Truncated, words);
+            return self.on_request_failed(now, id, error);
         }
         if let Some(object) = self.object.known_mut()
             && object.length.is_none()
         {
             object.length = Some(end);
-            self.outputs.push_back(Output::Sized(Some(end)));
+            self.outputs.push_back(Output::LengthKnown(Some(end)));
         }
         self.requests.remove(&id);
         self.outputs.push_back(Output::Ended { request: id });
@@ -302,11 +322,11 @@ impl Fetch {
         }
     }
 
-    pub(super) fn on_request_failed(&mut self, now: Time, id: RequestId, fault: Fault) {
+    pub(super) fn on_request_failed(&mut self, now: Time, id: RequestId, error: PathError) {
         let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
         // A draining server still answers the other requests on the connection.
-        let drains = fault.class == FaultClass::GoAway && self.load_of(path) > 1;
+        let drains = error.kind == PathErrorKind::GoAway && self.load_of(path) > 1;
         self.requests.remove(&id);
-        if drains { self.drain(path) } else { self.fail_path(now, path, fault) }
+        if drains { self.drain(path) } else { self.fail_path(now, path, error) }
     }
 }

@@ -4,28 +4,34 @@ use manyways_unit::Time;
 
 use super::object::{ObjectState, Versions};
 use super::path::{DropCause, PathState};
-use super::{Fault, Fetch, Note, Output, Ranges, Reason};
+use super::verify::Verification;
+use super::{Fetch, FetchFailure, Note, Output, PathError, Ranges};
 
 impl Fetch {
     /// Begins the fetch again because the received bytes cannot be continued. Fails if there are no
     /// restarts left.
-    pub(super) fn restart(&mut self, fault: Fault) {
-        if self.restarts >= self.config.restarts {
-            return self.fail(Reason::CannotContinue(fault));
+    pub(super) fn restart(&mut self, error: PathError) {
+        if self.restarts >= self.config.max_restarts {
+            return self.fail(FetchFailure::CannotContinue(error));
         }
         self.restarts += 1;
-        self.reset();
+        self.reset(Note::Restarted);
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self, note: Note) {
         self.object = ObjectState::Unknown { expected_length: None };
+        self.cancel_checks(None);
+        self.verification = Verification::default();
+        for path in self.paths.values_mut() {
+            (path.last_useful_at, path.proved_at) = (None, None);
+        }
         if !self.done.is_empty() {
             self.done = Ranges::new();
             // The bytes received until now turned out to be of no use.
             for path in self.paths.values_mut() {
                 path.stats.duplicate += std::mem::take(&mut path.stats.useful);
             }
-            self.outputs.push_back(Output::Note(Note::Restarted));
+            self.outputs.push_back(Output::Note(note));
             self.outputs.push_back(Output::Restart);
         }
     }
@@ -44,7 +50,7 @@ impl Fetch {
                 path.state = PathState::Waiting { until: now };
             }
         }
-        self.reset();
+        self.reset(Note::Changed);
         self.schedule(now);
         true
     }

@@ -53,9 +53,10 @@ impl Fetch {
             let first = idle.min()?;
             return self.is_opening().then_some(first + self.config.head_start);
         }
-        // An idle path waits for another to become unresponsive.
+        // An idle path waits for another to become unresponsive, or overdue.
         idle.next()?;
-        self.unresponsive_times().min()
+        let overdue = self.overdue_times(self.scheduled_at);
+        self.unresponsive_times().chain(overdue).min()
     }
 
     /// Whether the first request has not been sent.
@@ -69,6 +70,7 @@ impl Fetch {
             path.state.is_ready()
                 && self.is_allowed(path)
                 && !path.is_draining()
+                && (path.is_multiplexed() || !self.is_checking(**id))
                 && self.load_of(**id) < self.max_requests(**id)
         });
         let mut free: Vec<(bool, PathId)> = free.map(|(id, path)| (path.metered, *id)).collect();
@@ -100,11 +102,11 @@ impl Fetch {
             return;
         }
         // With a limit for metered paths, the first request is bounded by the remaining limit.
-        let most = match (self.config.scheduler, self.first_request) {
+        let max = match (self.config.scheduler, self.first_request) {
             (Scheduler::FixedChunk(chunk), FirstRequest::Scheduled) => chunk.as_bytes(),
             _ => u64::MAX,
         };
-        let requested = Range::new(0, self.budget(path).min(most));
+        let requested = Range::new(0, self.budget(path).min(max));
         if !requested.is_empty() {
             self.send(now, path, requested, requested.end);
         }
@@ -197,9 +199,11 @@ impl Fetch {
             }
             None => 0.0,
         };
-        if !self.assign_unrequested(now, path, goal, ready, budget) && !self.race(now, path, budget)
+        if !self.assign_unrequested(now, path, goal, ready, budget)
+            && !self.race(now, path, budget)
+            && !self.take_over(now, path, ready, budget)
         {
-            self.take_over(now, path, ready, budget);
+            self.race_overdue(now, path, budget);
         }
     }
 }

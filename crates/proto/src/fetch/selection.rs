@@ -1,6 +1,6 @@
 //! Selection of the host's interfaces that become paths of a download.
 
-use super::Allowance;
+use super::MeteredUse;
 
 /// A network interface as a possible path.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct SelectionRequest<'a> {
     pub via: &'a [String],
     /// Interfaces that must exist, for example those with configured name servers.
     pub required: &'a [String],
-    pub metered: Allowance,
+    pub metered: MeteredUse,
 }
 
 /// The host to which the paths must lead.
@@ -56,7 +56,7 @@ pub enum Selection {
 /// Why no interface can be selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum SelectionProblem {
+pub enum SelectionFailure {
     /// No interface has a route to the destination.
     NoneUsable,
     /// The caller names an interface that does not exist.
@@ -85,7 +85,7 @@ pub fn select(
     candidates: &[Candidate<'_>],
     destination: Destination,
     request: &SelectionRequest<'_>,
-) -> Result<Selection, SelectionProblem> {
+) -> Result<Selection, SelectionFailure> {
     let indices = 0..candidates.len();
     let usable: Vec<usize> = indices.filter(|at| candidates[*at].is_usable).collect();
     match destination {
@@ -105,15 +105,15 @@ pub fn select(
         false => named(candidates, destination, request.via)?,
     };
     if chosen.is_empty() {
-        return Err(SelectionProblem::NoneUsable);
+        return Err(SelectionFailure::NoneUsable);
     }
     let exists = |name: &String| candidates.iter().any(|candidate| candidate.name == *name);
     if let Some(unknown) = request.required.iter().find(|name| !exists(name)) {
-        return Err(SelectionProblem::Unknown(unknown.clone()));
+        return Err(SelectionFailure::Unknown(unknown.clone()));
     }
     let is_metered = chosen.iter().all(|at| candidates[*at].metered);
-    if request.metered == Allowance::Nothing && is_metered {
-        return Err(SelectionProblem::OnlyMetered(chosen));
+    if request.metered == MeteredUse::Forbidden && is_metered {
+        return Err(SelectionFailure::OnlyMetered(chosen));
     }
     Ok(Selection::Interfaces(chosen))
 }
@@ -123,16 +123,16 @@ fn named(
     candidates: &[Candidate<'_>],
     destination: Destination,
     via: &[String],
-) -> Result<Vec<usize>, SelectionProblem> {
+) -> Result<Vec<usize>, SelectionFailure> {
     let mut chosen = Vec::new();
     for name in via.iter().map(|name| name.trim()) {
         let found = candidates.iter().position(|candidate| candidate.name == name);
-        let at = found.ok_or_else(|| SelectionProblem::Unknown(name.to_owned()))?;
+        let at = found.ok_or_else(|| SelectionFailure::Unknown(name.to_owned()))?;
         let candidate = candidates[at];
         // The loopback interface is never usable for other hosts, but reaches this one.
         let is_own_host = destination.is_local() && candidate.is_loopback;
         if !candidate.is_usable && !is_own_host {
-            return Err(SelectionProblem::Unusable(at));
+            return Err(SelectionFailure::Unusable(at));
         }
         if !chosen.contains(&at) {
             chosen.push(at);
@@ -165,8 +165,8 @@ mod tests {
         candidates: &[Candidate<'_>],
         destination: Destination,
         via: &[&str],
-        metered: Allowance,
-    ) -> Result<Selection, SelectionProblem> {
+        metered: MeteredUse,
+    ) -> Result<Selection, SelectionFailure> {
         let via: Vec<String> = via.iter().map(|name| (*name).to_owned()).collect();
         let request = SelectionRequest { via: &via, required: &[], metered };
         select(candidates, destination, &request)
@@ -174,36 +174,36 @@ mod tests {
 
     #[test]
     fn all_usable_interfaces_are_selected_or_those_that_are_named() {
-        let via = |via: &[&str]| selected(&host(), INTERNET, via, Allowance::All);
+        let via = |via: &[&str]| selected(&host(), INTERNET, via, MeteredUse::Unlimited);
         assert_eq!(via(&[]), Ok(Selection::Interfaces(vec![1, 2])));
         assert_eq!(via(&[" lte", "wifi", "lte"]), Ok(Selection::Interfaces(vec![2, 1])));
-        assert_eq!(via(&["wifi", "cable"]), Err(SelectionProblem::Unusable(3)));
-        assert_eq!(via(&["usb"]), Err(SelectionProblem::Unknown("usb".to_owned())));
+        assert_eq!(via(&["wifi", "cable"]), Err(SelectionFailure::Unusable(3)));
+        assert_eq!(via(&["usb"]), Err(SelectionFailure::Unknown("usb".to_owned())));
     }
 
     #[test]
     fn an_interface_with_name_servers_of_its_own_has_to_exist() {
         let required = ["cable".to_owned(), "usb".to_owned()];
         let mut request =
-            SelectionRequest { via: &[], required: &required[..1], metered: Allowance::All };
+            SelectionRequest { via: &[], required: &required[..1], metered: MeteredUse::Unlimited };
         assert!(select(&host(), INTERNET, &request).is_ok());
         request.required = &required;
-        let unknown = SelectionProblem::Unknown("usb".to_owned());
+        let unknown = SelectionFailure::Unknown("usb".to_owned());
         assert_eq!(select(&host(), INTERNET, &request), Err(unknown));
     }
 
     #[test]
     fn metered_interfaces_alone_are_an_error_where_they_may_not_be_used() {
-        let metered = |via: &[&str]| selected(&host(), INTERNET, via, Allowance::Nothing);
+        let metered = |via: &[&str]| selected(&host(), INTERNET, via, MeteredUse::Forbidden);
         assert_eq!(metered(&[]), Ok(Selection::Interfaces(vec![1, 2])));
-        assert_eq!(metered(&["lte"]), Err(SelectionProblem::OnlyMetered(vec![2])));
+        assert_eq!(metered(&["lte"]), Err(SelectionFailure::OnlyMetered(vec![2])));
     }
 
     #[test]
     fn a_server_in_a_local_network_is_found_by_its_addresses() {
         let down = [candidate("lo", false, false), candidate("cable", false, false)];
         let all = |candidates: &[Candidate<'_>], destination, via: &[&str]| {
-            selected(candidates, destination, via, Allowance::All)
+            selected(candidates, destination, via, MeteredUse::Unlimited)
         };
         assert_eq!(all(&down, INTERNET, &[]), Ok(Selection::Resolve));
         let up = [candidate("lo", false, false), candidate("cable", true, false)];
@@ -211,10 +211,10 @@ mod tests {
             |has_loopback| Destination::ResolvedName { is_localhost: false, has_loopback };
         assert_eq!(all(&up, resolved(false), &[]), Ok(Selection::Interfaces(vec![1])));
         assert_eq!(all(&down, resolved(true), &[]), Ok(Selection::Loopback));
-        assert_eq!(all(&down, resolved(false), &[]), Err(SelectionProblem::NoneUsable));
-        assert_eq!(all(&down, resolved(true), &["cable"]), Err(SelectionProblem::Unusable(1)));
+        assert_eq!(all(&down, resolved(false), &[]), Err(SelectionFailure::NoneUsable));
+        assert_eq!(all(&down, resolved(true), &["cable"]), Err(SelectionFailure::Unusable(1)));
         let address = Destination::Address { is_loopback: false };
-        assert_eq!(all(&down, address, &[]), Err(SelectionProblem::NoneUsable));
+        assert_eq!(all(&down, address, &[]), Err(SelectionFailure::NoneUsable));
     }
 
     #[test]
@@ -224,14 +224,14 @@ mod tests {
             Destination::Name { is_localhost: true },
             Destination::ResolvedName { is_localhost: true, has_loopback: true },
         ] {
-            let via = |via: &[&str]| selected(&host(), destination, via, Allowance::All);
+            let via = |via: &[&str]| selected(&host(), destination, via, MeteredUse::Unlimited);
             assert_eq!(via(&[]), Ok(Selection::Loopback));
             assert_eq!(via(&["lo"]), Ok(Selection::Interfaces(vec![0])));
-            assert_eq!(via(&["cable"]), Err(SelectionProblem::Unusable(3)));
+            assert_eq!(via(&["cable"]), Err(SelectionFailure::Unusable(3)));
         }
         assert_eq!(
-            selected(&host(), INTERNET, &["lo"], Allowance::All),
-            Err(SelectionProblem::Unusable(0))
+            selected(&host(), INTERNET, &["lo"], MeteredUse::Unlimited),
+            Err(SelectionFailure::Unusable(0))
         );
     }
 }

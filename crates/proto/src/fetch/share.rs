@@ -9,6 +9,8 @@ use manyways_unit::{Span, Time};
 use super::request::Request;
 use super::{Fetch, PathId, Range, RequestId, Scheduler};
 
+/// Initial congestion window in bytes (RFC 6928).
+const INITIAL_CONGESTION_WINDOW: f64 = 14_480.0;
 /// Minimum length of a request, unless fewer bytes remain.
 const MIN_PIECE: u64 = 16 * 1024;
 /// Minimum length that is taken from a request that cannot be cut freely.
@@ -24,17 +26,31 @@ pub(super) struct PathLoad {
     starts_in: f64,
     /// Bytes that its requests have not received.
     remaining_bytes: u64,
+    /// Round trip of a connection that has not left slow start, in seconds; its rate is that of an
+    /// earlier transfer. `None` if the rate was measured.
+    slow_start: Option<f64>,
 }
 
 impl PathLoad {
     /// Seconds until all remaining bytes have arrived; `None` if that is unknown.
     pub(super) fn finishes_in(&self) -> Option<f64> {
         let rate = self.rate?;
-        Some(if self.remaining_bytes == 0 {
-            self.starts_in
-        } else {
-            self.starts_in + self.remaining_bytes as f64 / rate
+        let bytes = self.remaining_bytes as f64;
+        Some(match self.slow_start {
+            _ if self.remaining_bytes == 0 => self.starts_in,
+            Some(_) => time_until(bytes, |at| self.delivered(at)),
+            None => self.starts_in + bytes / rate,
         })
+    }
+
+    /// Bytes that have arrived after this number of seconds.
+    fn delivered(&self, at: f64) -> f64 {
+        let (elapsed, rate) = (at - self.starts_in, self.rate.unwrap_or(0.0));
+        match self.slow_start {
+            _ if elapsed <= 0.0 => 0.0,
+            Some(rtt) => slow_start(rate, rtt, elapsed),
+            None => rate * elapsed,
+        }
     }
 }
 
@@ -63,11 +79,14 @@ impl Fetch {
         let is_unresponsive = remaining_bytes > 0 && self.is_unresponsive(now, id);
         let rate = if is_unresponsive { Some(0.0) } else { self.rate(now, id) };
         let is_working = remaining_bytes > 0 || path.state.is_ready() && self.is_allowed(path);
-        is_working.then_some(PathLoad { path: id, rate, starts_in, remaining_bytes })
+        let is_measured = path.throughput.rate(now).is_some() || path.received() > 0;
+        let rtt = path.previous.filter(|_| !is_measured).map(|previous| seconds(previous.rtt));
+        let slow_start = rtt.filter(|rtt| *rtt > 0.0);
+        is_working.then_some(PathLoad { path: id, rate, starts_in, remaining_bytes, slow_start })
     }
 
     /// Bytes per second of a path; `None` if unknown.
-    fn rate(&self, now: Time, id: PathId) -> Option<f64> {
+    pub(super) fn rate(&self, now: Time, id: PathId) -> Option<f64> {
         let path = self.paths.get(&id)?;
         let previous = path.previous.map(|previous| previous.rate);
         let rate = path.throughput.rate(now).or(previous)?;
@@ -79,8 +98,8 @@ impl Fetch {
     pub(super) fn response_delay(&self, id: PathId) -> Option<Span> {
         let path = self.paths.get(&id)?;
         let is_idle = self.load_of(id) == 0;
-        let least = path.round_trip.least().filter(|_| is_idle);
-        let measured = least.or(path.round_trip.mean()).or(path.response_delay);
+        let min = path.round_trip.min_rtt().filter(|_| is_idle);
+        let measured = min.or(path.round_trip.mean()).or(path.response_delay);
         measured.or(path.previous.map(|previous| previous.rtt))
     }
 
@@ -109,12 +128,10 @@ impl Fetch {
                 load.starts_in = seconds(self.response_delay(load.path).unwrap_or_default());
             }
         }
-        let rates = loads.iter().map(|load| (load.rate.unwrap_or(0.0), load.starts_in));
-        let finish_in = equal_finish_time(rates, bytes);
+        let finish_in = equal_finish_time(&loads, bytes);
         let own = loads.iter().find(|load| load.path == path);
-        let own = own.and_then(|own| own.rate).unwrap_or(0.0);
         // Rounded up: otherwise two paths would each leave half of the last byte to the other.
-        let bytes = (own * (finish_in - ready)).max(0.0).ceil() as u64;
+        let bytes = own.map_or(0.0, |own| own.delivered(finish_in)).ceil() as u64;
         Quota { bytes, finish_in, loads }
     }
 
@@ -125,7 +142,7 @@ impl Fetch {
             _ if free == 0 || budget == 0 => 0,
             Scheduler::MpH2 => {
                 let quota = self.quota(now, path, free, 0.0).bytes.max(MIN_PIECE);
-                whole_if_small_rest(quota, free).min(budget)
+                absorb_remainder(quota, free).min(budget)
             }
             Scheduler::EqualSplit | Scheduler::Single => free.min(budget),
             Scheduler::FixedChunk(_) => 0,
@@ -153,11 +170,11 @@ impl Fetch {
         if let Some((id, requested_end, gap)) = own {
             // The path's own request is extended.
             let quota = self.quota(now, path, free, ready).bytes.max(MIN_PIECE);
-            let more = whole_if_small_rest(quota, gap.len()).min(budget);
+            let more = absorb_remainder(quota, gap.len()).min(budget);
             if let Some(request) = self.requests.get_mut(&id) {
                 request.end = (gap.start + more).min(requested_end);
             }
-            self.extend(id);
+            self.extend(now, id);
             return true;
         }
         // A gap that no request can be extended into has precedence; then the largest gap.
@@ -174,7 +191,7 @@ impl Fetch {
         let leaves_beginning =
             !is_alone || self.requests.is_empty() && self.is_preferred_path_connecting(path);
         let share = if leaves_beginning && is_alone { quota / 2 } else { quota };
-        let take = whole_if_small_rest(share.max(MIN_PIECE), gap.len()).min(budget);
+        let take = absorb_remainder(share.max(MIN_PIECE), gap.len()).min(budget);
         if leaves_beginning {
             // The previous request or path continues up to here.
             let piece = Range::new(gap.end - take, gap.end);
@@ -195,8 +212,9 @@ impl Fetch {
         self.owners().find(|(_, r)| r.end == gap.start && r.requested.end > r.end)
     }
 
-    /// Takes over the end of the remaining range of the path that finishes last.
-    pub(super) fn take_over(&mut self, now: Time, path: PathId, ready: f64, budget: u64) {
+    /// Takes over the end of the remaining range of the path that finishes last. Returns whether a
+    /// request was sent.
+    pub(super) fn take_over(&mut self, now: Time, path: PathId, ready: f64, budget: u64) -> bool {
         let delay = seconds(self.response_delay(path).unwrap_or_default());
         let quota = self.quota(now, path, 0, ready.max(delay));
         let is_blind = quota.loads.iter().all(|load| self.rate(now, load.path).is_none());
@@ -209,35 +227,36 @@ impl Fetch {
             .max_by(|a, b| {
                 a.finishes_in().unwrap_or(0.0).total_cmp(&b.finishes_in().unwrap_or(0.0))
             });
-        let Some(last) = last else { return };
-        let (Some(end), Some(rate)) = (last.finishes_in(), last.rate) else { return };
-        if !is_blind && end - ready <= seconds(self.config.gain) {
-            return;
+        let Some(last) = last else { return false };
+        let (Some(end), Some(rate)) = (last.finishes_in(), last.rate) else { return false };
+        if !is_blind && end - ready <= seconds(self.config.min_gain) {
+            return false;
         }
-        let keeps = (rate * (quota.finish_in - last.starts_in)).max(0.0) as u64;
+        let keeps = last.delivered(quota.finish_in) as u64;
         let surplus = last.remaining_bytes.saturating_sub(keeps);
         let owners = self.requests_of(last.path).filter(|(_, request)| request.is_owner());
-        let Some((victim, request)) = owners.max_by_key(|(id, _)| *id) else { return };
+        let Some((victim, request)) = owners.max_by_key(|(id, _)| *id) else { return false };
         let remaining = request.remaining();
         let mut take = quota.bytes.min(surplus).min(budget).min(remaining);
         if !self.paths.get(&last.path).is_some_and(|path| path.is_multiplexed()) {
             // A cut costs the path its connection, so the path should not run out of work. Small
             // parts are taken until the right amount is known.
             let is_known = self.rate(now, path).is_some();
-            let most = (take / 2).max(MIN_UNCUTTABLE_PIECE);
-            take = take.min(if is_known { most } else { 2 * MIN_UNCUTTABLE_PIECE });
+            let max = (take / 2).max(MIN_UNCUTTABLE_PIECE);
+            take = take.min(if is_known { max } else { 2 * MIN_UNCUTTABLE_PIECE });
         }
         let is_worthwhile = |take: u64| take > 0 && take >= MIN_PIECE.min(remaining);
         if !is_worthwhile(take) {
-            return;
+            return false;
         }
         let take = self.spare_credit(request, take, rate);
         if !is_worthwhile(take) {
-            return;
+            return false;
         }
         let piece = Range::new(request.end - take, request.end);
         self.shorten(now, victim, piece.start);
         self.send(now, path, piece, piece.end);
+        true
     }
 
     /// How many of `take` bytes should be taken from the end of a request. The server sends the
@@ -248,7 +267,7 @@ impl Fetch {
         let open = request.end.saturating_sub(request.granted.max(request.next_offset));
         if take > open {
             let later = (take - open) as f64 / rate;
-            return if later <= seconds(self.config.gain) { open } else { take };
+            return if later <= seconds(self.config.min_gain) { open } else { take };
         }
         // A small remainder of credit would be granted only after nearly all bytes before it have
         // arrived.
@@ -259,7 +278,7 @@ impl Fetch {
 }
 
 /// Returns `part`, or `all` if less than one minimum piece would remain.
-fn whole_if_small_rest(part: u64, all: u64) -> u64 {
+fn absorb_remainder(part: u64, all: u64) -> u64 {
     if part.saturating_add(MIN_PIECE) >= all { all } else { part }
 }
 
@@ -267,9 +286,18 @@ pub(super) fn seconds(span: Span) -> f64 {
     span.as_secs_f64()
 }
 
-/// Seconds until `bytes` have arrived if each path delivers its rate (bytes per second) from its
-/// start on: equation 1 of MP-H2 for any number of paths.
-fn equal_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f64 {
+/// Seconds until `bytes` have arrived if each path delivers as its load describes.
+fn equal_finish_time(loads: &[PathLoad], bytes: f64) -> f64 {
+    if loads.iter().any(|load| load.slow_start.is_some()) {
+        return time_until(bytes, |at| loads.iter().map(|load| load.delivered(at)).sum());
+    }
+    let rates = loads.iter().map(|load| (load.rate.unwrap_or(0.0), load.starts_in));
+    linear_finish_time(rates, bytes)
+}
+
+/// As [`equal_finish_time`] if each path delivers its rate (bytes per second) from its start on:
+/// equation 1 of MP-H2 for any number of paths.
+fn linear_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f64 {
     let mut paths: Vec<(f64, f64)> = paths.filter(|(rate, _)| *rate > 0.0).collect();
     paths.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (mut sum, mut owed) = (0.0, bytes);
@@ -287,6 +315,39 @@ fn equal_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f64
     at
 }
 
+/// Bytes that arrive within `elapsed` seconds over a connection that starts with an initial window
+/// (RFC 6928) and doubles it in each round trip, until the window fills the path.
+pub(super) fn slow_start(rate: f64, rtt: f64, elapsed: f64) -> f64 {
+    let (mut window, mut bytes, mut from) = (INITIAL_CONGESTION_WINDOW, 0.0, 0.0);
+    while window < rate * rtt && from + rtt <= elapsed {
+        bytes += window;
+        from += rtt;
+        window *= 2.0;
+    }
+    let rest = rate * (elapsed - from);
+    bytes + if window < rate * rtt { rest.min(window) } else { rest }
+}
+
+/// The smallest number of seconds after which `delivered` is at least `bytes`; infinite if there is
+/// none.
+fn time_until(bytes: f64, delivered: impl Fn(f64) -> f64) -> f64 {
+    const MAX_SECONDS: f64 = 1e9;
+    const STEPS: u32 = 50;
+    let mut high = 1e-3;
+    while delivered(high) < bytes {
+        high *= 2.0;
+        if high > MAX_SECONDS {
+            return f64::INFINITY;
+        }
+    }
+    let mut low = 0.0;
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high);
+        if delivered(middle) < bytes { low = middle } else { high = middle }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,19 +355,33 @@ mod tests {
     #[test]
     fn all_end_together() {
         // 3 MB at 1 MB/s, helped at 2 MB/s after 0.3 s: 1 × T + 2 × (T − 0.3) = 3.
-        let two = equal_finish_time([(1e6, 0.0), (2e6, 0.3)].into_iter(), 3e6);
+        let two = linear_finish_time([(1e6, 0.0), (2e6, 0.3)].into_iter(), 3e6);
         assert!((two - 1.2).abs() < 1e-9, "{two}");
         // A third path that could only begin after that does not matter; one before does.
-        let late = equal_finish_time([(1e6, 0.0), (9e6, 1.2), (2e6, 0.3)].into_iter(), 3e6);
+        let late = linear_finish_time([(1e6, 0.0), (9e6, 1.2), (2e6, 0.3)].into_iter(), 3e6);
         assert!((late - 1.2).abs() < 1e-9, "{late}");
-        let three = equal_finish_time([(1e6, 0.0), (1e6, 1.0), (2e6, 0.3)].into_iter(), 3e6);
+        let three = linear_finish_time([(1e6, 0.0), (1e6, 1.0), (2e6, 0.3)].into_iter(), 3e6);
         assert!((three - 1.15).abs() < 1e-9, "{three}");
     }
 
     #[test]
+    fn slow_start_doubles_until_the_path_is_full() {
+        // 4 MB/s and 50 ms hold 200 KB: windows of 14.48, 28.96, 57.92 and 115.84 KB come before.
+        let bytes = |elapsed| slow_start(4e6, 0.05, elapsed);
+        assert!((bytes(0.05) - 14_480.0).abs() < 1e-6);
+        assert!((bytes(0.1) - 43_440.0).abs() < 1e-6);
+        assert!((bytes(0.2) - 217_200.0).abs() < 1e-6);
+        assert!((bytes(0.3) - 617_200.0).abs() < 1e-6);
+        // Within a round, the window comes at the rate of the path.
+        assert!((bytes(0.052) - 14_480.0 - 8_000.0).abs() < 1e-6);
+        assert!((time_until(217_200.0, bytes) - 0.179).abs() < 1e-3);
+        assert!(time_until(1.0, |_| 0.0).is_infinite());
+    }
+
+    #[test]
     fn an_unresponsive_path_is_not_waited_for() {
-        let one = equal_finish_time([(0.0, 0.0), (2e6, 0.5)].into_iter(), 1e6);
+        let one = linear_finish_time([(0.0, 0.0), (2e6, 0.5)].into_iter(), 1e6);
         assert!((one - 1.0).abs() < 1e-9);
-        assert!(equal_finish_time([(0.0, 0.0)].into_iter(), 1e6).is_infinite());
+        assert!(linear_finish_time([(0.0, 0.0)].into_iter(), 1e6).is_infinite());
     }
 }

@@ -4,7 +4,7 @@ use manyways_unit::{Span, Time};
 
 use super::path::PathState;
 use super::request::Request;
-use super::{Fault, FaultClass, Fetch, Output, PathId};
+use super::{Fetch, Output, PathError, PathErrorKind, PathId};
 
 impl Fetch {
     /// Ends requests and connection attempts that exceed their timeout.
@@ -21,11 +21,11 @@ impl Fetch {
         stalled.sort_unstable();
         stalled.dedup();
         for (path, silent_for) in stalled {
-            let words = format!("nothing came for {:.0} s", silent_for.as_secs_f64());
+            let words = format!("no data arrived for {:.0} s", silent_for.as_secs_f64());
             self.outputs.push_back(Output::Disconnect { path });
-            self.fail_path(now, path, Fault::passing(FaultClass::Stalled, words));
+            self.fail_path(now, path, PathError::transient(PathErrorKind::Stalled, words));
         }
-        let timeout = self.config.connect;
+        let timeout = self.config.connect_timeout;
         let late = self.paths.iter().filter(|(_, path)| {
             matches!(path.state, PathState::Connecting { since } if since + timeout <= now)
         });
@@ -33,7 +33,7 @@ impl Fetch {
         for path in late {
             self.outputs.push_back(Output::Disconnect { path });
             let words = format!("no connection within {:.0} s", timeout.as_secs_f64());
-            self.fail_path(now, path, Fault::passing(FaultClass::Stalled, words));
+            self.fail_path(now, path, PathError::transient(PathErrorKind::Stalled, words));
         }
     }
 
@@ -43,7 +43,11 @@ impl Fetch {
             *id != request.path && path.state.is_alive() && self.is_allowed(path)
         });
         let is_movable = has_other && !self.object.is_whole_only();
-        let timeout = if is_movable { self.config.stall } else { self.config.stall_alone };
+        let timeout = if is_movable {
+            self.config.stall_timeout
+        } else {
+            self.config.last_path_stall_timeout
+        };
         let path = self.paths.get(&request.path);
         path.map_or(request.sent, |path| path.last_activity_at) + timeout
     }

@@ -7,8 +7,10 @@ use manyways_unit::{Span, Time};
 use super::object::{FirstRequest, ObjectState, RangeSupport, Versions};
 use super::path::{Path, PathState};
 use super::request::Request;
+use super::verify::Verification;
 use super::{
-    Config, Input, Object, Output, PathId, PathStats, Range, Ranges, Reason, RequestId, WholeOnly,
+    Config, FetchFailure, Input, Object, Output, PathId, PathStats, Range, Ranges, RequestId,
+    WholeOnly,
 };
 
 /// The download of one object. See the module's documentation.
@@ -27,6 +29,9 @@ pub struct Fetch {
     pub(super) done: Ranges,
     pub(super) outputs: VecDeque<Output>,
     pub(super) next_request: u64,
+    pub(super) verification: Verification,
+    /// When the first request was sent, also after a restart.
+    pub(super) first_sent_at: Time,
     /// Number of restarts because the fetch could not be continued.
     pub(super) restarts: u32,
     /// Number of restarts still permitted because the object changed.
@@ -47,7 +52,7 @@ pub(super) enum Phase {
     Opening,
     Receiving,
     /// [`Output::Done`] or [`Output::Failed`] is queued or returned.
-    Over,
+    Finished,
 }
 
 /// Whether the user was informed of the idle fetch since the last useful byte.
@@ -64,13 +69,13 @@ impl Fetch {
         let expected_length = config.length.filter(|length| *length > 0);
         let (object, done, renewals_left) = match config.resume.clone() {
             Some((object, done)) => {
-                outputs.push_back(Output::Sized(object.length));
+                outputs.push_back(Output::LengthKnown(object.length));
                 (ObjectState::Ranged(object), done, 0)
             }
             None => (ObjectState::Unknown { expected_length }, Ranges::new(), 1),
         };
         Self {
-            horizon: config.ahead.unwrap_or(u64::MAX),
+            horizon: config.read_ahead.unwrap_or(u64::MAX),
             config,
             phase: Phase::Opening,
             paths: BTreeMap::new(),
@@ -82,6 +87,8 @@ impl Fetch {
             done,
             outputs,
             next_request: 0,
+            verification: Verification::default(),
+            first_sent_at: Time::ZERO,
             restarts: 0,
             renewals_left,
             last_useful_at: Time::ZERO,
@@ -94,20 +101,20 @@ impl Fetch {
     /// Applies an event. Inputs of ended requests are ignored; after the end only [`Input::Late`]
     /// counts.
     pub fn handle(&mut self, now: Time, input: Input) {
-        if self.is_over() && !matches!(input, Input::Late { .. }) {
+        if self.is_finished() && !matches!(input, Input::Late { .. }) {
             return;
         }
         match input {
             Input::Late { path, length } => {
                 if let Some(path) = self.paths.get_mut(&path) {
                     path.stats.duplicate += length;
-                    path.stats.tail += length;
+                    path.stats.overshoot += length;
                 }
             }
             Input::PathUp { path, metered, known } => self.path_up(now, path, metered, known),
             Input::PathDown { path } => self.path_down(path),
             Input::Connected { path, multiplexed } => self.on_connected(now, path, multiplexed),
-            Input::ConnectFailed { path, fault } => self.on_connect_failed(now, path, fault),
+            Input::ConnectFailed { path, error: fault } => self.on_connect_failed(now, path, fault),
             Input::Pong { path } => {
                 if let Some(path) = self.paths.get_mut(&path) {
                     path.on_pong(now);
@@ -118,23 +125,34 @@ impl Fetch {
                     path.on_transport_rtt(now, rtt);
                 }
             }
+            Input::Head { request, head } if self.is_check(request) => {
+                self.on_check_head(now, request, &head);
+            }
+            Input::Finished { request } if self.is_check(request) => {
+                self.outputs.push_back(Output::Ended { request });
+                self.on_check_end(request);
+            }
+            Input::Failed { request, .. } if self.is_check(request) => self.on_check_end(request),
+            // The byte of a check is of no use.
+            Input::Bytes { request, .. } if self.is_check(request) => {}
             Input::Head { request, head } => self.on_head(now, request, &head),
             Input::Bytes { request, length } => self.on_bytes(now, request, length),
-            Input::Taken { upto } => self.on_consumed(now, upto),
+            Input::Consumed { end: upto } => self.on_consumed(now, upto),
             Input::Finished { request } => self.on_finished(now, request),
-            Input::Failed { request, fault } => self.on_request_failed(now, request, fault),
+            Input::Failed { request, error: fault } => self.on_request_failed(now, request, fault),
         }
     }
 
     /// Returns the next action; `None` if there is none before [`Fetch::next_wakeup`] or the next
     /// input. [`Output::Done`] or [`Output::Failed`] is the last output.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
-        if self.outputs.is_empty() && !self.is_over() {
+        if self.outputs.is_empty() && !self.is_finished() {
             self.scheduled_at = now;
-            self.note_idle(now);
+            self.report_idle(now);
             self.apply_timeouts(now);
-            if !self.is_over() {
+            if !self.is_finished() {
                 self.schedule(now);
+                self.check_ahead(now);
                 self.ping(now);
                 self.check_completion(now);
             }
@@ -149,12 +167,12 @@ impl Fetch {
 
     /// When to poll again without an input; `None` after the end.
     pub fn next_wakeup(&self) -> Option<Time> {
-        if self.is_over() {
+        if self.is_finished() {
             return None;
         }
         let paths = self.paths.iter().filter_map(|(id, path)| match path.state {
             PathState::Waiting { until } => self.wants_connection(*id, path).then_some(until),
-            PathState::Connecting { since } => Some(since + self.config.connect),
+            PathState::Connecting { since } => Some(since + self.config.connect_timeout),
             _ => None,
         });
         let requests = self.requests.values().filter(|request| !self.is_reader_blocked(request));
@@ -164,12 +182,13 @@ impl Fetch {
         let pings = self.paths.iter().filter_map(|(id, path)| self.next_ping_at(*id, path));
         let pings = pings.filter(|at| *at > self.scheduled_at);
         let idle = self.idle_wakeups();
-        paths.chain(requests).chain(decision).chain(pings).chain(idle).min()
+        let verification = self.verification_wakeup();
+        paths.chain(requests).chain(decision).chain(pings).chain(idle).chain(verification).min()
     }
 
     /// Whether a request is under way. Bytes of any other request are [`Input::Late`].
     pub fn is_under_way(&self, request: RequestId) -> bool {
-        self.requests.contains_key(&request)
+        self.requests.contains_key(&request) || self.is_check(request)
     }
 
     /// `None` until a response or an earlier run has described the object.
@@ -181,7 +200,7 @@ impl Fetch {
     /// object is unknown.
     pub fn whole_only(&self) -> Option<WholeOnly> {
         match &self.object {
-            ObjectState::WholeOnly { why, .. } => Some(*why),
+            ObjectState::WholeOnly { reason: why, .. } => Some(*why),
             _ => None,
         }
     }
@@ -193,7 +212,7 @@ impl Fetch {
 
     /// Whether a later run can continue the download: the version is known, and the server is not
     /// known to ignore range requests.
-    pub fn resumable(&self) -> bool {
+    pub fn is_resumable(&self) -> bool {
         self.object.is_ranged()
     }
 
@@ -217,8 +236,8 @@ impl Fetch {
         self.paths.get(&path)?.round_trip.last()
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+    pub(super) fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
     }
 
     /// Offset up to which bytes may be requested now; `None` while the length is unknown or bytes
@@ -237,7 +256,7 @@ impl Fetch {
         Some(length.min(self.config.stop_after.unwrap_or(u64::MAX)))
     }
 
-    pub(super) fn fail(&mut self, reason: Reason) {
+    pub(super) fn fail(&mut self, reason: FetchFailure) {
         self.finish(Output::Failed(reason));
     }
 
@@ -245,20 +264,24 @@ impl Fetch {
         for (id, _) in std::mem::take(&mut self.requests) {
             self.outputs.push_back(Output::Cancel { request: id });
         }
+        self.cancel_checks(None);
         self.outputs.push_back(end);
-        self.phase = Phase::Over;
+        self.phase = Phase::Finished;
     }
 
     /// Ends the fetch if all bytes have arrived, or if no path can fetch the rest.
     fn check_completion(&mut self, now: Time) {
-        if self.is_over() {
+        if self.is_finished() {
             // One of the previous decisions may have ended the fetch.
             return;
         }
         if let Some(length) = self.object.known().and_then(|object| object.length)
             && self.done.covers(Range::new(0, self.final_goal().unwrap_or(length)))
         {
-            return self.finish(Output::Done);
+            if self.verify(now) {
+                self.finish(Output::Done);
+            }
+            return;
         }
         let has_path = self.paths.values().any(|path| !path.state.is_dropped());
         if let Some(goal) = self.goal().filter(|goal| has_path && self.final_goal() > Some(*goal))
@@ -274,7 +297,7 @@ impl Fetch {
             return;
         }
         let reason = self.failure();
-        if reason == Reason::Changed && self.restart_with_new_version(now) {
+        if reason == FetchFailure::Changed && self.restart_with_new_version(now) {
             return;
         }
         self.fail(reason);
@@ -295,17 +318,17 @@ impl Fetch {
     }
 
     /// The reason why no path can continue.
-    fn failure(&self) -> Reason {
+    fn failure(&self) -> FetchFailure {
         let refusal = self.paths.values().find_map(|path| path.state.refusal());
         let mut states = self.paths.values().map(|path| path.state);
         if let Some(status) = refusal
             && states.clone().all(|state| !state.is_dropped() || state.refusal() == refusal)
         {
-            Reason::Status(status)
+            FetchFailure::Status(status)
         } else if states.any(PathState::is_alive) {
-            Reason::AllowanceSpent
+            FetchFailure::MeteredLimitReached
         } else if self.versions == Versions::Differ {
-            Reason::Changed
+            FetchFailure::Changed
         } else {
             self.no_path_left()
         }

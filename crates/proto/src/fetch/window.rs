@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-use super::{Fetch, Output, PathId, RangeEnd, Scheduler};
-use crate::estimate::Conditions;
+use super::{CutMethod, Fetch, Output, PathId, Scheduler};
+use crate::estimate::PathEstimate;
 
 /// Initial window of a stream on an unknown path: the bytes that slow start sends in the first
 /// three round trips. The window begins small because credit cannot be withdrawn.
@@ -78,7 +78,7 @@ impl Window {
         if self.recent_rounds.len() > SHRINK_ROUNDS {
             self.recent_rounds.pop_front();
         }
-        let most = self.recent_rounds.iter().copied().max().unwrap_or(came);
+        let max = self.recent_rounds.iter().copied().max().unwrap_or(came);
         if came * 4 <= before * 5 && came * 5 <= self.size * 3 {
             self.growth = Growth::Settled;
         }
@@ -91,8 +91,8 @@ impl Window {
         } else if came * 5 > self.size * 3 {
             // The window may limit the rate.
             2 * came
-        } else if most * 9 < self.size * 4 && self.recent_rounds.len() == SHRINK_ROUNDS {
-            2 * most
+        } else if max * 9 < self.size * 4 && self.recent_rounds.len() == SHRINK_ROUNDS {
+            2 * max
         } else {
             self.size
         })
@@ -101,22 +101,23 @@ impl Window {
 
 impl Fetch {
     /// The window of a path's streams before the first measurement.
-    pub(super) fn initial_window(&self, previous: Option<Conditions>) -> u64 {
+    pub(super) fn initial_window(&self, previous: Option<PathEstimate>) -> u64 {
         if !self.limits_credit() {
             return MAX_WINDOW;
         }
-        let product = |previous: Conditions| {
+        let product = |previous: PathEstimate| {
             2 * previous.rate.size_in(previous.rtt.max(MIN_ROUND)).as_bytes()
         };
-        previous.map_or(INITIAL_WINDOW, |known| product(known).clamp(MIN_WINDOW, MAX_WINDOW))
+        // Credit cannot be withdrawn if the estimate is wrong, and slow start needs no more.
+        previous.map_or(INITIAL_WINDOW, |known| product(known).clamp(MIN_WINDOW, INITIAL_WINDOW))
     }
 
     /// Whether streams get only the necessary credit, so that they can be cut exactly.
     pub(super) fn limits_credit(&self) -> bool {
         let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
-        self.config.range_end == RangeEnd::Window
+        self.config.cut_method == CutMethod::Window
             && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
-            && (paths > 1 || self.config.stop_after.is_some() || self.config.ahead.is_some())
+            && (paths > 1 || self.config.stop_after.is_some() || self.config.read_ahead.is_some())
     }
 
     /// Adapts the window of a path to its received bytes: twice the bytes of a round trip, and more
@@ -125,10 +126,10 @@ impl Fetch {
     pub(super) fn adjust_window(&mut self, now: Time, id: PathId, length: u64) {
         let is_limited = self.limits_credit();
         let Some(path) = self.paths.get_mut(&id) else { return };
-        let rtt = path.round_trip.least().or(path.response_delay).unwrap_or_default();
+        let rtt = path.round_trip.min_rtt().or(path.response_delay).unwrap_or_default();
         // An RTT that was measured before this round does not show the queue of this round.
         let is_unqueued =
-            path.round_trip.is_flat() && path.pinger.measured_at >= path.window.round.0;
+            path.round_trip.is_unqueued() && path.pinger.measured_at >= path.window.round.0;
         let is_multiplexed = path.is_multiplexed();
         path.window.round.1 += length;
         if !is_multiplexed {
@@ -155,7 +156,7 @@ impl Fetch {
     /// Whether a change of the window gives no request of the path credit past its end. The window
     /// is one setting for all streams of a path.
     fn fits_requests(&self, path: PathId, old: u64, wanted: u64) -> bool {
-        let by_reset = self.config.range_end == RangeEnd::Reset;
+        let by_reset = self.config.cut_method == CutMethod::Reset;
         self.requests.values().filter(|request| request.path == path).all(|request| {
             let is_uncut = by_reset || request.end >= request.requested.end;
             if wanted > old {

@@ -16,20 +16,31 @@ fn servers(numbers: &[u8]) -> Vec<SocketAddr> {
     numbers.iter().map(|n| server(*n)).collect()
 }
 
-fn dialer() -> Dialer {
-    Dialer::new(DialConfig::default())
+fn attempts() -> HappyEyeballs {
+    HappyEyeballs::new(Config::default())
 }
 
-fn drain(dialer: &mut Dialer, now: Time) -> Vec<DialOutput> {
-    std::iter::from_fn(|| dialer.poll(now)).collect()
+fn drain(attempts: &mut HappyEyeballs, now: Time) -> Vec<Output> {
+    std::iter::from_fn(|| attempts.poll(now)).collect()
 }
 
-fn connect(n: u8) -> DialOutput {
-    DialOutput::Connect(server(n))
+/// The addresses are known from the start.
+fn connecting(numbers: &[u8], config: Config) -> HappyEyeballs {
+    let mut attempts = HappyEyeballs::new(config);
+    attempts.handle(ms(0), Input::OwnAddresses(servers(numbers)));
+    attempts
 }
 
-fn used(n: u8) -> DialOutput {
-    DialOutput::Use(server(n))
+fn timed() -> Config {
+    Config { timeout: Some(Span::from_secs(15)), ..Config::default() }
+}
+
+fn connect(n: u8) -> Output {
+    Output::Connect(server(n))
+}
+
+fn used(n: u8) -> Output {
+    Output::Use(server(n))
 }
 
 #[test]
@@ -37,7 +48,7 @@ fn families_alternate_and_unreachable_ones_are_left_out() {
     let list = |text: &str| -> Vec<IpAddr> {
         text.split(' ').map(|address| address.parse().unwrap()).collect()
     };
-    let config = DialConfig::default();
+    let config = Config::default();
     let mixed = config.select(&list("::1 ::2 ::3 1.1.1.1"), |_| true);
     assert_eq!(mixed, list("::1 1.1.1.1 ::2 ::3"));
     let v4 = config.select(&list("::1 1.1.1.1 ::2 2.2.2.2"), |address| address.is_ipv4());
@@ -47,90 +58,145 @@ fn families_alternate_and_unreachable_ones_are_left_out() {
 }
 
 #[test]
+fn a_connected_speculation_ends_the_other_attempts() {
+    let mut attempts = attempts();
+    attempts.handle(ms(0), Input::OtherAddresses(servers(&[1, 2])));
+    drain(&mut attempts, ms(0));
+    drain(&mut attempts, ms(250));
+    attempts.handle(ms(300), Input::Connected(server(2)));
+    assert_eq!(drain(&mut attempts, ms(300)), [Output::Abandon(server(1))]);
+    attempts.handle(ms(400), Input::OwnAddresses(servers(&[1])));
+    assert_eq!(drain(&mut attempts, ms(400)), [Output::Abandon(server(2)), connect(1)]);
+}
+
+#[test]
 fn each_address_is_tried_a_quarter_of_a_second_after_the_one_before() {
-    let mut dialer = dialer();
-    dialer.handle(ms(0), DialInput::OwnAddresses(servers(&[1, 2, 3])));
-    assert_eq!(drain(&mut dialer, ms(0)), [connect(1)]);
-    assert_eq!(dialer.next_wakeup(), Some(ms(250)));
-    assert_eq!(drain(&mut dialer, ms(249)), []);
-    assert_eq!(drain(&mut dialer, ms(250)), [connect(2)]);
+    let mut attempts = attempts();
+    attempts.handle(ms(0), Input::OwnAddresses(servers(&[1, 2, 3])));
+    assert_eq!(drain(&mut attempts, ms(0)), [connect(1)]);
+    assert_eq!(attempts.next_wakeup(), Some(ms(250)));
+    assert_eq!(drain(&mut attempts, ms(249)), []);
+    assert_eq!(drain(&mut attempts, ms(250)), [connect(2)]);
     // A failure is not waited behind.
-    dialer.handle(ms(260), DialInput::Failed(server(1)));
-    assert_eq!(drain(&mut dialer, ms(260)), [connect(3)]);
-    assert_eq!(dialer.next_wakeup(), None);
-    dialer.handle(ms(300), DialInput::Connected(server(2)));
-    assert_eq!(drain(&mut dialer, ms(300)), [used(2)]);
-    dialer.handle(ms(301), DialInput::Connected(server(3)));
-    assert_eq!(drain(&mut dialer, ms(301)), []);
+    attempts.handle(ms(260), Input::Failed(server(1)));
+    assert_eq!(drain(&mut attempts, ms(260)), [connect(3)]);
+    assert_eq!(attempts.next_wakeup(), None);
+    attempts.handle(ms(300), Input::Connected(server(2)));
+    assert_eq!(drain(&mut attempts, ms(300)), [used(2)]);
+    attempts.handle(ms(301), Input::Connected(server(3)));
+    assert_eq!(drain(&mut attempts, ms(301)), []);
 }
 
 #[test]
 fn the_last_failure_ends_it() {
-    let mut dialer = dialer();
-    dialer.handle(ms(0), DialInput::OwnAddresses(servers(&[1, 2])));
-    drain(&mut dialer, ms(250));
-    drain(&mut dialer, ms(500));
-    dialer.handle(ms(600), DialInput::Failed(server(2)));
-    assert_eq!(drain(&mut dialer, ms(600)), []);
-    dialer.handle(ms(700), DialInput::Failed(server(1)));
-    assert_eq!(drain(&mut dialer, ms(700)), [DialOutput::Failed]);
-    let mut dialer = self::dialer();
-    dialer.handle(ms(0), DialInput::OwnAddresses(Vec::new()));
-    assert_eq!(drain(&mut dialer, ms(0)), [DialOutput::Failed]);
+    let mut attempts = attempts();
+    attempts.handle(ms(0), Input::OwnAddresses(servers(&[1, 2])));
+    drain(&mut attempts, ms(250));
+    drain(&mut attempts, ms(500));
+    attempts.handle(ms(600), Input::Failed(server(2)));
+    assert_eq!(drain(&mut attempts, ms(600)), []);
+    attempts.handle(ms(700), Input::Failed(server(1)));
+    assert_eq!(drain(&mut attempts, ms(700)), [Output::Exhausted]);
+    let mut attempts = self::attempts();
+    attempts.handle(ms(0), Input::OwnAddresses(Vec::new()));
+    assert_eq!(drain(&mut attempts, ms(0)), [Output::Exhausted]);
 }
 
 #[test]
 fn a_speculative_connection_is_used_once_the_own_addresses_confirm_it() {
-    let mut dialer = dialer();
-    assert_eq!(drain(&mut dialer, ms(0)), []);
-    dialer.handle(ms(10), DialInput::OtherAddresses(servers(&[1])));
-    assert_eq!(drain(&mut dialer, ms(10)), [connect(1)]);
-    dialer.handle(ms(40), DialInput::Connected(server(1)));
-    assert_eq!(drain(&mut dialer, ms(40)), []);
-    dialer.handle(ms(90), DialInput::OwnAddresses(servers(&[2, 1])));
-    assert_eq!(drain(&mut dialer, ms(90)), [used(1)]);
+    let mut attempts = attempts();
+    assert_eq!(drain(&mut attempts, ms(0)), []);
+    attempts.handle(ms(10), Input::OtherAddresses(servers(&[1])));
+    assert_eq!(drain(&mut attempts, ms(10)), [connect(1)]);
+    attempts.handle(ms(40), Input::Connected(server(1)));
+    assert_eq!(drain(&mut attempts, ms(40)), []);
+    attempts.handle(ms(90), Input::OwnAddresses(servers(&[2, 1])));
+    assert_eq!(drain(&mut attempts, ms(90)), [used(1)]);
 }
 
 #[test]
 fn a_speculative_attempt_goes_on_where_the_own_addresses_include_it() {
-    let mut dialer = dialer();
-    dialer.handle(ms(0), DialInput::OtherAddresses(servers(&[1, 2])));
-    assert_eq!(drain(&mut dialer, ms(0)), [connect(1)]);
-    dialer.handle(ms(90), DialInput::OwnAddresses(servers(&[3, 2, 1])));
-    assert_eq!(drain(&mut dialer, ms(90)), []);
-    assert_eq!(drain(&mut dialer, ms(250)), [connect(2)]);
-    dialer.handle(ms(260), DialInput::Failed(server(1)));
+    let mut attempts = attempts();
+    attempts.handle(ms(0), Input::OtherAddresses(servers(&[1, 2])));
+    assert_eq!(drain(&mut attempts, ms(0)), [connect(1)]);
+    attempts.handle(ms(90), Input::OwnAddresses(servers(&[3, 2, 1])));
+    assert_eq!(drain(&mut attempts, ms(90)), []);
+    assert_eq!(drain(&mut attempts, ms(250)), [connect(2)]);
+    attempts.handle(ms(260), Input::Failed(server(1)));
     // Only now the other addresses are tried, from the first one on.
-    dialer.handle(ms(270), DialInput::Failed(server(2)));
-    assert_eq!(drain(&mut dialer, ms(270)), [connect(3)]);
-    assert_eq!(drain(&mut dialer, ms(520)), [connect(2)]);
+    attempts.handle(ms(270), Input::Failed(server(2)));
+    assert_eq!(drain(&mut attempts, ms(270)), [connect(3)]);
+    assert_eq!(drain(&mut attempts, ms(520)), [connect(2)]);
 }
 
 #[test]
 fn servers_of_another_path_are_left_for_the_own_ones() {
     for connected in [false, true] {
-        let mut dialer = dialer();
-        dialer.handle(ms(0), DialInput::OtherAddresses(servers(&[1, 2])));
-        assert_eq!(drain(&mut dialer, ms(0)), [connect(1)]);
+        let mut attempts = attempts();
+        attempts.handle(ms(0), Input::OtherAddresses(servers(&[1, 2])));
+        assert_eq!(drain(&mut attempts, ms(0)), [connect(1)]);
         if connected {
-            dialer.handle(ms(40), DialInput::Connected(server(1)));
+            attempts.handle(ms(40), Input::Connected(server(1)));
         }
-        dialer.handle(ms(90), DialInput::OwnAddresses(servers(&[2, 3])));
-        assert_eq!(drain(&mut dialer, ms(90)), [DialOutput::Abort, connect(2)]);
-        dialer.handle(ms(120), DialInput::Connected(server(2)));
-        assert_eq!(drain(&mut dialer, ms(120)), [used(2)]);
+        attempts.handle(ms(90), Input::OwnAddresses(servers(&[2, 3])));
+        let output = [Output::Abandon(server(1)), connect(2)];
+        assert_eq!(drain(&mut attempts, ms(90)), output);
+        attempts.handle(ms(120), Input::Connected(server(2)));
+        assert_eq!(drain(&mut attempts, ms(120)), [used(2)]);
     }
 }
 
 #[test]
 fn a_speculation_that_fails_is_forgotten() {
-    let mut dialer = dialer();
-    dialer.handle(ms(0), DialInput::OtherAddresses(servers(&[1])));
-    drain(&mut dialer, ms(0));
-    dialer.handle(ms(10), DialInput::Failed(server(1)));
-    assert_eq!((drain(&mut dialer, ms(10)), dialer.next_wakeup()), (vec![], None));
-    dialer.handle(ms(90), DialInput::OwnAddresses(servers(&[1])));
-    assert_eq!(drain(&mut dialer, ms(90)), [connect(1)]);
+    let mut attempts = attempts();
+    attempts.handle(ms(0), Input::OtherAddresses(servers(&[1])));
+    drain(&mut attempts, ms(0));
+    attempts.handle(ms(10), Input::Failed(server(1)));
+    assert_eq!((drain(&mut attempts, ms(10)), attempts.next_wakeup()), (vec![], None));
+    attempts.handle(ms(90), Input::OwnAddresses(servers(&[1])));
+    assert_eq!(drain(&mut attempts, ms(90)), [connect(1)]);
+}
+
+#[test]
+fn the_next_address_is_tried_after_the_delay_or_when_one_has_failed() {
+    let mut race = connecting(&[1, 2, 3], timed());
+    assert_eq!(drain(&mut race, ms(0)), [Output::Connect(server(1))]);
+    assert_eq!(race.next_wakeup(), Some(ms(250)));
+    assert_eq!(drain(&mut race, ms(249)), []);
+    assert_eq!(drain(&mut race, ms(250)), [Output::Connect(server(2))]);
+    race.handle(ms(300), Input::Failed(server(1)));
+    assert_eq!(drain(&mut race, ms(300)), [Output::Connect(server(3))]);
+    race.handle(ms(400), Input::Failed(server(2)));
+    assert_eq!(drain(&mut race, ms(400)), []);
+    race.handle(ms(500), Input::Failed(server(3)));
+    assert_eq!(drain(&mut race, ms(500)), [Output::Exhausted]);
+    assert_eq!((race.next_wakeup(), race.poll(ms(60_000))), (None, None));
+}
+
+#[test]
+fn all_is_over_when_the_time_is() {
+    let mut race = connecting(&[1], timed());
+    assert_eq!(drain(&mut race, ms(0)), [Output::Connect(server(1))]);
+    assert_eq!(race.next_wakeup(), Some(ms(15_000)));
+    assert_eq!(drain(&mut race, ms(15_000)), [Output::TimedOut]);
+}
+
+#[test]
+fn without_a_delay_one_address_follows_the_other() {
+    let mut turns = connecting(&[1, 2], Config::sequential(Span::from_secs(3)));
+    assert_eq!(drain(&mut turns, ms(0)), [Output::Connect(server(1))]);
+    assert_eq!(drain(&mut turns, ms(2_999)), []);
+    let next = [Output::Abandon(server(1)), Output::Connect(server(2))];
+    assert_eq!(drain(&mut turns, ms(3_000)), next);
+    turns.handle(ms(3_001), Input::Failed(server(1)));
+    assert_eq!(drain(&mut turns, ms(3_001)), [], "that one was abandoned already");
+    turns.handle(ms(3_002), Input::Failed(server(2)));
+    assert_eq!(drain(&mut turns, ms(3_002)), [Output::Exhausted]);
+}
+
+#[test]
+fn no_address_at_all_is_the_end() {
+    assert_eq!(drain(&mut connecting(&[], timed()), ms(0)), [Output::Exhausted]);
 }
 
 proptest! {
@@ -143,28 +209,28 @@ proptest! {
         own_at in 0u64..2_000,
         results in prop::collection::vec((any::<bool>(), 0u64..900), 4),
     ) {
-        let mut dialer = dialer();
-        let mut events: Vec<(Time, DialInput)> = vec![
-            (ms(other_at), DialInput::OtherAddresses(servers(&other))),
-            (ms(own_at), DialInput::OwnAddresses(servers(&own))),
+        let mut attempts = attempts();
+        let mut events: Vec<(Time, Input)> = vec![
+            (ms(other_at), Input::OtherAddresses(servers(&other))),
+            (ms(own_at), Input::OwnAddresses(servers(&own))),
         ];
         let mut end = None;
         while end.is_none() {
-            let next = events.iter().map(|(at, _)| *at).chain(dialer.next_wakeup()).min();
+            let next = events.iter().map(|(at, _)| *at).chain(attempts.next_wakeup()).min();
             let now = next.expect("it does not end");
             if let Some(at) = events.iter().position(|(at, _)| *at <= now) {
-                dialer.handle(now, events.swap_remove(at).1);
+                attempts.handle(now, events.swap_remove(at).1);
             }
-            for output in drain(&mut dialer, now) {
+            for output in drain(&mut attempts, now) {
                 match output {
-                    DialOutput::Connect(address) => {
+                    Output::Connect(address) => {
                         let n = (0..4).find(|n| server(*n) == address).unwrap();
                         let (works, after) = results[usize::from(n)];
-                        let input = if works { DialInput::Connected } else { DialInput::Failed };
+                        let input = if works { Input::Connected } else { Input::Failed };
                         events.push((now + Span::from_millis(after), input(address)));
                     }
-                    DialOutput::Abort => events.retain(|(_, input)| {
-                        !matches!(input, DialInput::Connected(_) | DialInput::Failed(_))
+                    Output::Abandon(address) => events.retain(|(_, input)| {
+                        !matches!(input, Input::Connected(to) | Input::Failed(to) if *to == address)
                     }),
                     output => {
                         prop_assert_eq!(&end, &None);
@@ -174,8 +240,67 @@ proptest! {
             }
         }
         match end {
-            Some(DialOutput::Use(address)) => prop_assert!(servers(&own).contains(&address)),
+            Some(Output::Use(address)) => prop_assert!(servers(&own).contains(&address)),
             _ => prop_assert!(own.iter().all(|n| !results[usize::from(*n)].0)),
+        }
+    }
+
+    /// Each address is tried once, the end is reported once, and until then there is a wakeup
+    /// in the future or a running attempt.
+    #[test]
+    fn every_address_is_tried_once_and_then_it_ends(
+        count in 0_u8..6,
+        delay in prop::option::of(1_u64..500),
+        attempt_timeout in prop::option::of(1_u64..2_000),
+        timeout in prop::option::of(1_u64..5_000),
+        fails in prop::collection::vec((0_u64..700, 0_u8..6), 0..20),
+    ) {
+        let span = |millis: Option<u64>| millis.map(Span::from_millis);
+        let config = Config {
+            attempt_delay: span(delay),
+            attempt_timeout: span(attempt_timeout),
+            timeout: span(timeout),
+            ..Config::default()
+        };
+        let numbers: Vec<u8> = (0..count).collect();
+        let mut race = connecting(&numbers, config);
+        let (mut now, mut tried, mut under_way, mut ends) = (ms(0), 0, Vec::new(), 0);
+        let mut fails = fails.into_iter();
+        loop {
+            while let Some(output) = race.poll(now) {
+                prop_assert_eq!(ends, 0, "{:?} after the end", output);
+                match output {
+                    Output::Connect(address) => {
+                        tried += 1;
+                        under_way.push(address);
+                    }
+                    Output::Abandon(address) => {
+                        prop_assert!(under_way.contains(&address));
+                        under_way.retain(|other| *other != address);
+                    }
+                    Output::Exhausted => {
+                        prop_assert!(under_way.is_empty() && tried == count);
+                        ends += 1;
+                    }
+                    Output::TimedOut => ends += 1,
+                    Output::Use(_) => prop_assert!(false, "nothing is connected"),
+                }
+            }
+            prop_assert!(tried <= count);
+            let wakeup = race.next_wakeup();
+            prop_assert!(wakeup.is_none_or(|wakeup| wakeup > now));
+            prop_assert!(ends == 1 || wakeup.is_some() || !under_way.is_empty());
+            let event = fails.next().map(|(pause, last)| (now + Span::from_millis(pause), last));
+            now = match (event, wakeup) {
+                (Some((then, _)), Some(wakeup)) if wakeup < then => wakeup,
+                (Some((then, last)), _) => {
+                    race.handle(then, Input::Failed(server(last)));
+                    under_way.retain(|other| *other != server(last));
+                    then
+                }
+                (None, Some(wakeup)) => wakeup,
+                (None, None) => break,
+            };
         }
     }
 }

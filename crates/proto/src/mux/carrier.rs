@@ -6,10 +6,10 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
 use super::flight::Flight;
-use super::message::{FlowId, MOST_PAYLOAD, StreamId};
-use super::quiet::Quiet;
+use super::message::{FlowId, MAX_PAYLOAD, StreamId};
+use super::unloaded_rtt::UnloadedRtt;
 use crate::ranges::Range;
-use crate::sched::{PathId, View};
+use crate::sched::{PathId, PathView};
 
 /// A connection between client and gateway. The shell assigns the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,14 +17,14 @@ pub struct CarrierId(pub u64);
 
 /// State of the transport under a carrier, as the transport reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Condition {
+pub struct TransportInfo {
     /// Smoothed RTT.
     pub rtt: Span,
     /// Minimum RTT of the recent past, or the closest known value.
-    pub least_rtt: Span,
+    pub min_rtt: Span,
     /// Mean deviation of the RTT.
     pub rtt_var: Span,
-    pub window: Size,
+    pub congestion_window: Size,
     /// Whether each acknowledged byte grows the congestion window.
     pub slow_start: bool,
     /// Bytes in flight. `None` if the transport does not report them.
@@ -36,40 +36,40 @@ pub struct Condition {
     /// All bytes that the peer's transport has acknowledged. Growth shows that the carrier works.
     pub acknowledged: u64,
     /// All bytes that were sent, counted as in `acknowledged`; 0 if unknown.
-    pub departed: u64,
+    pub sent: u64,
     /// Maximum length of a datagram with the header of the mux. `None` on a byte stream.
-    pub datagram: Option<usize>,
+    pub max_datagram: Option<usize>,
 }
 
-impl Condition {
+impl TransportInfo {
     /// Creates the assumed condition of a new connection: an initial window of ten segments (RFC
     /// 6928) in `rtt`.
-    pub fn fresh(rtt: Span) -> Self {
+    pub fn initial(rtt: Span) -> Self {
         let window = Size::from_bytes(10 * 1_448);
         Self {
             rtt,
-            least_rtt: rtt,
+            min_rtt: rtt,
             rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
-            window,
+            congestion_window: window,
             slow_start: true,
             in_flight: Some(Size::ZERO),
             unsent: Size::ZERO,
             rate: Rate::of(window, rtt.max(Span::from_micros(50))),
             acknowledged: 0,
-            departed: 0,
-            datagram: None,
+            sent: 0,
+            max_datagram: None,
         }
     }
 
     /// Returns the bytes in flight; 0 if unknown.
-    pub fn flying(&self) -> Size {
+    pub fn bytes_in_flight(&self) -> Size {
         self.in_flight.unwrap_or_default()
     }
 }
 
 /// Content of a sent message, as far as a retransmission over another carrier needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum SentContent {
     Open { stream: StreamId, length: u64 },
     Data { stream: StreamId, range: Range, fin: bool },
     Reset { stream: StreamId },
@@ -83,11 +83,11 @@ pub(super) enum What {
 
 /// A message that the peer has not acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    pub at: Time,
-    pub what: What,
+pub(super) struct SentMessage {
+    pub sent_at: Time,
+    pub content: SentContent,
     /// Whether the content was also assigned to another carrier because this one stalled.
-    pub again: bool,
+    pub is_reinjected: bool,
 }
 
 #[derive(Debug)]
@@ -95,197 +95,202 @@ pub(super) struct Carrier {
     pub id: CarrierId,
     pub path: PathId,
     /// Bytes that the carrier accepts now.
-    pub room: usize,
-    pub condition: Condition,
-    quiet: Quiet,
+    pub writable_bytes: usize,
+    pub transport_info: TransportInfo,
+    unloaded_rtt: UnloadedRtt,
     flight: Flight,
     bottleneck: Bottleneck,
     /// Whether to send a ping.
-    pub ask: bool,
+    pub needs_ping: bool,
     /// Bytes that were given to the transport since the last reported condition.
-    fed: u64,
-    /// Time of the last bytes in `fed`.
-    fed_at: Time,
-    pub sent: VecDeque<Sent>,
+    unreported_bytes: u64,
+    /// Time of the last bytes in `unreported_bytes`.
+    last_submit_at: Time,
+    pub sent: VecDeque<SentMessage>,
     /// Number of the oldest entries of `sent` that were already checked for reinjection.
-    looked_at: usize,
+    checked: usize,
     acked: u64,
     /// Received messages that need an ACK, and how many of them were acknowledged.
     received: u64,
-    told: u64,
+    received_acked: u64,
     pub ack_at: Option<Time>,
     /// Time of the last evidence that the carrier works.
     alive_at: Time,
     /// Time since which the transport waits for an ACK of any bytes. `None` if all are
     /// acknowledged.
-    waits_since: Option<Time>,
+    unacked_since: Option<Time>,
     /// Time of the last message, sent or received, that needs an ACK.
-    pub busy_at: Time,
+    pub last_activity_at: Time,
     /// Whether the carrier has not got through for longer than expected.
-    pub suspect: bool,
+    pub is_suspect: bool,
     /// The value of `suspect` that was last reported to the shell.
-    pub told_suspect: bool,
-    suspected_at: Time,
+    pub reported_suspect: bool,
+    suspect_since: Time,
     pub pong: Option<u32>,
 }
 
 /// Number of unacknowledged messages at which an ACK is sent at once.
-const ACK_EVERY: u64 = 16;
+const MAX_UNACKED_MESSAGES: u64 = 16;
 /// Maximum delay of an ACK.
-const ACK_DELAY: Span = Span::from_millis(10);
+const MAX_ACK_DELAY: Span = Span::from_millis(10);
 /// Maximum delay of a transport's delayed ACK (Linux: 40 to 200 ms).
-const DELAYED_ACK: Span = Span::from_millis(200);
+const TRANSPORT_ACK_DELAY: Span = Span::from_millis(200);
 /// Minimum time without an ACK before a carrier is suspect. A busy peer responds some milliseconds
 /// late.
-const LEAST_SUSPICION: Span = Span::from_millis(60);
+const MIN_SUSPECT_TIMEOUT: Span = Span::from_millis(60);
 /// Time in which a message should pass the path, so that other messages can be sent in between.
-const MESSAGE_TIME: Span = Span::from_millis(4);
-/// Minimum of the message size that `MESSAGE_TIME` allows, in bytes.
-const LEAST_MESSAGE: usize = 1_400;
+const MAX_MESSAGE_TIME: Span = Span::from_millis(4);
+/// Minimum of the message size that `MAX_MESSAGE_TIME` allows, in bytes.
+const MIN_PAYLOAD_LIMIT: usize = 1_400;
 
 impl Carrier {
-    pub(super) fn new(now: Time, id: CarrierId, path: PathId, condition: Condition) -> Self {
+    pub(super) fn new(now: Time, id: CarrierId, path: PathId, info: TransportInfo) -> Self {
         Self {
             id,
             path,
-            room: 0,
-            condition,
-            quiet: Quiet::default(),
+            writable_bytes: 0,
+            transport_info: info,
+            unloaded_rtt: UnloadedRtt::default(),
             flight: Flight::default(),
             bottleneck: Bottleneck::default(),
-            ask: false,
-            fed: 0,
-            fed_at: now,
+            needs_ping: false,
+            unreported_bytes: 0,
+            last_submit_at: now,
             sent: VecDeque::new(),
-            looked_at: 0,
+            checked: 0,
             acked: 0,
             received: 0,
-            told: 0,
+            received_acked: 0,
             ack_at: None,
             alive_at: now,
-            waits_since: None,
-            busy_at: now,
-            suspect: false,
-            told_suspect: false,
-            suspected_at: now,
+            unacked_since: None,
+            last_activity_at: now,
+            is_suspect: false,
+            reported_suspect: false,
+            suspect_since: now,
             pong: None,
         }
     }
 
-    pub(super) fn view(&self, now: Time) -> View {
-        let view = self.open_view();
+    pub(super) fn path_view(&self, now: Time) -> PathView {
+        let view = self.unblocked_view();
         // Includes the next message that the carrier could get.
-        let ahead = view.unsent.as_bytes() + self.most_payload() as u64;
-        let opens_in = self.flight.opens_in(now, &self.condition, view.rtt, ahead);
-        View { opens_in, ..view }
+        let ahead = view.unsent.as_bytes() + self.max_payload() as u64;
+        let opens_in = self.flight.window_delay(now, &self.transport_info, view.rtt, ahead);
+        PathView { window_delay: opens_in, ..view }
     }
 
     /// Returns the view of an open congestion window.
-    pub(super) fn open_view(&self) -> View {
-        let condition = &self.condition;
-        let unsent = condition.unsent + Size::from_bytes(self.fed);
-        View {
+    pub(super) fn unblocked_view(&self) -> PathView {
+        let info = &self.transport_info;
+        let unsent = info.unsent + Size::from_bytes(self.unreported_bytes);
+        PathView {
             path: self.path,
-            has_room: self.room > 0,
-            rtt: self.quiet.round_trip(condition),
-            rtt_var: condition.rtt_var,
-            window: condition.window,
-            in_flight: condition.flying(),
+            is_writable: self.writable_bytes > 0,
+            rtt: self.unloaded_rtt.rtt(info),
+            rtt_var: info.rtt_var,
+            congestion_window: info.congestion_window,
+            in_flight: info.bytes_in_flight(),
             unsent,
-            rate: condition.rate,
-            opens_in: Span::ZERO,
-            drains_in: self.bottleneck.drains_in(condition, condition.flying() + unsent),
+            rate: info.rate,
+            window_delay: Span::ZERO,
+            drain_time: self.bottleneck.drain_time(info, info.bytes_in_flight() + unsent),
         }
     }
 
-    pub(super) fn observe(&mut self, now: Time, condition: Condition) {
-        if condition.acknowledged > self.condition.acknowledged {
-            self.lives(now);
+    pub(super) fn observe(&mut self, now: Time, info: TransportInfo) {
+        if info.acknowledged > self.transport_info.acknowledged {
+            self.on_alive(now);
         }
-        if self.is_all_acknowledged(now, &condition) {
-            self.waits_since = None;
+        if self.is_all_acknowledged(now, &info) {
+            self.unacked_since = None;
         }
-        self.ask |= self.quiet.observe(&self.condition, &condition);
-        let trip = self.flight.observe(now, &condition);
-        self.bottleneck.observe(now, &self.condition, &condition, trip);
-        self.condition = condition;
-        self.fed = 0;
+        self.needs_ping |= self.unloaded_rtt.observe(&self.transport_info, &info);
+        let rtt = self.flight.observe(now, &info);
+        self.bottleneck.observe(now, &self.transport_info, &info, rtt);
+        self.transport_info = info;
+        self.unreported_bytes = 0;
     }
 
     /// Returns whether no sent byte is in flight. If the transport does not report its bytes in
     /// flight, a new ACK counts for all bytes, except for bytes sent less than a quarter of an RTT
     /// ago.
-    fn is_all_acknowledged(&self, now: Time, condition: &Condition) -> bool {
-        match condition.in_flight {
-            _ if !condition.unsent.is_zero() => false,
+    fn is_all_acknowledged(&self, now: Time, info: &TransportInfo) -> bool {
+        match info.in_flight {
+            _ if !info.unsent.is_zero() => false,
             Some(in_flight) => in_flight.is_zero(),
             None => {
-                let least = Span::from_nanos(condition.rtt.as_nanos() / 4);
-                condition.acknowledged > self.condition.acknowledged && self.fed_at + least <= now
+                let min = Span::from_nanos(info.rtt.as_nanos() / 4);
+                info.acknowledged > self.transport_info.acknowledged
+                    && self.last_submit_at + min <= now
             }
         }
     }
 
     /// Records evidence that the carrier works.
-    pub(super) fn lives(&mut self, now: Time) {
+    pub(super) fn on_alive(&mut self, now: Time) {
         self.alive_at = now;
-        self.suspect = false;
+        self.is_suspect = false;
     }
 
     /// Returns the maximum payload of a message in bytes, so that a message does not block others
     /// for long.
-    pub(super) fn most_payload(&self) -> usize {
-        let turn = self.condition.rate.size_in(MESSAGE_TIME).as_bytes();
-        usize::try_from(turn).unwrap_or(MOST_PAYLOAD).clamp(LEAST_MESSAGE, MOST_PAYLOAD)
+    pub(super) fn max_payload(&self) -> usize {
+        let turn = self.transport_info.rate.size_in(MAX_MESSAGE_TIME).as_bytes();
+        usize::try_from(turn).unwrap_or(MAX_PAYLOAD).clamp(MIN_PAYLOAD_LIMIT, MAX_PAYLOAD)
     }
 
     /// Records `bytes` given to the transport at `now`.
-    pub(super) fn feed(&mut self, now: Time, bytes: usize) {
-        self.waits_since.get_or_insert(now);
-        self.room = self.room.saturating_sub(bytes);
-        self.fed += bytes as u64;
-        self.fed_at = now;
-        self.flight.feed(now, &self.condition, self.fed);
+    pub(super) fn on_submitted(&mut self, now: Time, bytes: usize) {
+        self.unacked_since.get_or_insert(now);
+        self.writable_bytes = self.writable_bytes.saturating_sub(bytes);
+        self.unreported_bytes += bytes as u64;
+        self.last_submit_at = now;
+        self.flight.on_submitted(now, &self.transport_info, self.unreported_bytes);
     }
 
-    pub(super) fn keep(&mut self, now: Time, what: What) {
-        self.busy_at = now;
-        self.sent.push_back(Sent { at: now, what, again: false });
+    pub(super) fn record_sent(&mut self, now: Time, what: SentContent) {
+        self.last_activity_at = now;
+        self.sent.push_back(SentMessage { sent_at: now, content: what, is_reinjected: false });
     }
 
     /// Returns the oldest message that was neither checked yet nor assigned to another carrier.
-    pub(super) fn next_to_save(&mut self) -> Option<What> {
-        while self.sent.get(self.looked_at)?.again {
-            self.looked_at += 1;
+    pub(super) fn next_unchecked(&mut self) -> Option<SentContent> {
+        while self.sent.get(self.checked)?.is_reinjected {
+            self.checked += 1;
         }
-        self.sent.get(self.looked_at).map(|sent| sent.what)
+        self.sent.get(self.checked).map(|sent| sent.content)
     }
 
     /// Records the check of that message; `again` if the content was assigned to another carrier.
-    pub(super) fn looked_at(&mut self, again: bool) {
-        if let Some(sent) = self.sent.get_mut(self.looked_at) {
-            sent.again = again;
-            self.looked_at += 1;
+    pub(super) fn mark_checked(&mut self, again: bool) {
+        if let Some(sent) = self.sent.get_mut(self.checked) {
+            sent.is_reinjected = again;
+            self.checked += 1;
         }
     }
 
     /// Restarts the check at the oldest message, because another carrier may accept its content
     /// now.
-    pub(super) fn look_again(&mut self) {
-        self.looked_at = 0;
+    pub(super) fn restart_check(&mut self) {
+        self.checked = 0;
     }
 
     /// Removes the oldest message after its ACK.
-    pub(super) fn take_oldest(&mut self) -> Option<Sent> {
-        self.looked_at = self.looked_at.saturating_sub(1);
+    pub(super) fn take_oldest(&mut self) -> Option<SentMessage> {
+        self.checked = self.checked.saturating_sub(1);
         self.sent.pop_front()
     }
 
     /// Records a received message that needs an ACK.
     pub(super) fn receive(&mut self, now: Time) {
         self.received += 1;
-        self.busy_at = now;
-        let at = if self.received - self.told >= ACK_EVERY { now } else { now + ACK_DELAY };
+        self.last_activity_at = now;
+        let at = if self.received - self.received_acked >= MAX_UNACKED_MESSAGES {
+            now
+        } else {
+            now + MAX_ACK_DELAY
+        };
         self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
     }
 
@@ -293,13 +298,13 @@ impl Carrier {
     pub(super) fn take_ack(&mut self, now: Time) -> Option<u64> {
         self.ack_at.filter(|at| *at <= now)?;
         self.ack_at = None;
-        self.told = self.received;
+        self.received_acked = self.received;
         Some(self.received)
     }
 
     /// Returns the number of newly acknowledged messages, or `None` if the count decreased or
     /// exceeds the sent messages.
-    pub(super) fn acknowledged(&mut self, count: u64) -> Option<usize> {
+    pub(super) fn on_ack(&mut self, count: u64) -> Option<usize> {
         let more = usize::try_from(count.checked_sub(self.acked)?).ok()?;
         if more > self.sent.len() {
             return None;
@@ -310,31 +315,35 @@ impl Carrier {
 
     /// Returns when the carrier becomes suspect if no ACK arrives: after the last evidence or the
     /// oldest unacknowledged message, plus the expected response time. The peer's mux does not
-    /// acknowledge datagrams and ACKs; its transport does, up to `DELAYED_ACK` later.
+    /// acknowledge datagrams and ACKs; its transport does, up to `TRANSPORT_ACK_DELAY` later.
     pub(super) fn suspect_at(&self) -> Option<Time> {
-        if self.suspect {
+        if self.is_suspect {
             return None;
         }
-        let drain = self.condition.rate.time_for(self.condition.unsent).min(Span::from_millis(500));
-        let oldest = self.sent.front().map(|sent| sent.at);
-        let waits = self.waits_since.map(|since| since.max(self.alive_at) + DELAYED_ACK);
+        let drain = self
+            .transport_info
+            .rate
+            .time_for(self.transport_info.unsent)
+            .min(Span::from_millis(500));
+        let oldest = self.sent.front().map(|sent| sent.sent_at);
+        let waits = self.unacked_since.map(|since| since.max(self.alive_at) + TRANSPORT_ACK_DELAY);
         let since = oldest.map(|at| at.max(self.alive_at)).into_iter().chain(waits).min()?;
-        Some(since + self.patience() + drain)
+        Some(since + self.suspect_timeout() + drain)
     }
 
-    fn patience(&self) -> Span {
-        let patience = self.condition.rtt + self.condition.rtt_var * 4 + ACK_DELAY;
-        patience.max(LEAST_SUSPICION)
+    fn suspect_timeout(&self) -> Span {
+        let timeout = self.transport_info.rtt + self.transport_info.rtt_var * 4 + MAX_ACK_DELAY;
+        timeout.max(MIN_SUSPECT_TIMEOUT)
     }
 
-    pub(super) fn suspect(&mut self, now: Time) {
-        (self.suspect, self.suspected_at) = (true, now);
+    pub(super) fn mark_suspect(&mut self, now: Time) {
+        (self.is_suspect, self.suspect_since) = (true, now);
     }
 
     /// Returns when a suspect carrier counts as failed, not only late. `None` if there is nothing
     /// to reinject.
-    pub(super) fn given_up_at(&self) -> Option<Time> {
-        let matters = self.suspect && self.looked_at < self.sent.len();
-        matters.then(|| self.suspected_at + self.patience() * 2)
+    pub(super) fn failure_deadline(&self) -> Option<Time> {
+        let matters = self.is_suspect && self.checked < self.sent.len();
+        matters.then(|| self.suspect_since + self.suspect_timeout() * 2)
     }
 }

@@ -1,7 +1,7 @@
 //! Inputs and outputs of a session.
 
-use super::{CarrierId, Condition, FlowId, Message, ResetCode, StreamId, Target};
-use crate::sched::{PathId, Treatment};
+use super::{CarrierId, Destination, FlowId, Message, ResetCode, StreamId, TransportInfo};
+use crate::sched::{PathId, StreamPolicy};
 
 /// An event for the session.
 #[derive(Debug)]
@@ -11,16 +11,16 @@ pub enum Input<P> {
         /// Unused before.
         carrier: CarrierId,
         path: PathId,
-        condition: Condition,
+        transport_info: TransportInfo,
     },
     /// A carrier was closed.
     Detach { carrier: CarrierId },
     /// The transport of a carrier reports its state.
-    Condition { carrier: CarrierId, condition: Condition },
+    TransportInfo { carrier: CarrierId, transport_info: TransportInfo },
     /// A carrier accepts this number of bytes now; replaces the previous number.
-    Room { carrier: CarrierId, bytes: usize },
+    Writable { carrier: CarrierId, bytes: usize },
     /// Initial credit that the peer grants in its first message.
-    Allowance {
+    InitialCredit {
         /// Credit of the session, in bytes.
         credit: u64,
         /// Credit of each stream, in bytes.
@@ -34,7 +34,7 @@ pub enum Input<P> {
         stream: StreamId,
         label: u8,
         /// Destination for the gateway.
-        target: Target,
+        destination: Destination,
     },
     /// The application wrote data.
     Write { stream: StreamId, data: P },
@@ -44,8 +44,8 @@ pub enum Input<P> {
     Reset { stream: StreamId, code: ResetCode },
     /// The application consumed delivered data.
     Consumed { stream: StreamId, bytes: u64 },
-    /// Changes the treatment of a label, also for existing streams with this label.
-    Relabel { id: u8, treatment: Treatment },
+    /// Changes the policy of a label, also for existing streams with this label.
+    Relabel { id: u8, stream_policy: StreamPolicy },
     /// Changes the label of a stream. Only a client assigns labels.
     Assign { stream: StreamId, label: u8 },
     /// A datagram of an application or a server.
@@ -54,7 +54,7 @@ pub enum Input<P> {
         /// A gateway repeats the label of the client.
         label: u8,
         /// Destination (at the client) or source (at the gateway).
-        peer: Target,
+        peer: Destination,
         data: P,
     },
     /// A flow was closed.
@@ -75,7 +75,7 @@ pub enum Output<P> {
     Open {
         stream: StreamId,
         label: u8,
-        target: Target,
+        destination: Destination,
     },
     /// Deliver data to the application.
     Data {
@@ -92,8 +92,8 @@ pub enum Output<P> {
         stream: StreamId,
         code: ResetCode,
     },
-    /// The application may write again; see [`super::Mux::appetite`].
-    Hungry {
+    /// The application may write again; see [`super::Mux::writable_bytes`].
+    Writable {
         stream: StreamId,
     },
     /// The stream is closed and its state is removed.
@@ -105,7 +105,7 @@ pub enum Output<P> {
         flow: FlowId,
         label: u8,
         /// Destination (at the gateway) or source (at the client).
-        peer: Target,
+        peer: Destination,
         data: P,
     },
     /// The peer closed a flow.
@@ -126,10 +126,10 @@ pub enum Output<P> {
         carrier: CarrierId,
     },
     /// The peer violated the protocol: close the carrier.
-    Breach {
+    ProtocolViolation {
         carrier: CarrierId,
         /// Description of the violation.
-        what: &'static str,
+        violation: &'static str,
     },
     /// The peer ended the session.
     Bye,
@@ -147,7 +147,7 @@ pub struct Counters {
     /// Received bytes of streams.
     pub received: u64,
     /// Part of `received` that was received before.
-    pub repeated: u64,
+    pub duplicate: u64,
     /// Datagrams that were dropped because they were stale, too long or too many.
     pub dropped: u64,
     /// Bytes of messages without application data.

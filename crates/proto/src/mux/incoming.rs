@@ -2,24 +2,26 @@
 
 use manyways_unit::Time;
 
-use super::carrier::What;
-use super::datagram::Verdict;
+use super::carrier::SentContent;
+use super::datagram::ReceiveOutcome;
 use super::receive;
-use super::stream::{Reset, Stream};
-use super::{CarrierId, Label, Message, Mux, Output, Payload, ResetCode, Role, StreamId, Target};
+use super::stream::{LocalReset, Stream};
+use super::{
+    CarrierId, Destination, Label, Message, Mux, Output, Payload, ResetCode, Role, StreamId,
+};
 use crate::ranges::Range;
 
 /// Maximum number of remembered gaps in the stream numbers.
-const MOST_GAPS: usize = 32_768;
+const MAX_STREAM_GAPS: usize = 32_768;
 /// Bytes of session credit per stored piece: a piece that waits for earlier bytes has a cost
 /// beyond its bytes.
-const BYTES_A_PIECE: u64 = 128;
+const BYTES_PER_PIECE: u64 = 128;
 /// Number of stored pieces that need no credit in addition.
 const FREE_PIECES: u64 = 1_024;
 /// Minimum number of streams above the limit that are refused one by one.
-const SLACK: u64 = 256;
+const MIN_EXCESS_STREAMS: u64 = 256;
 /// Maximum distance of a stream number from the largest known one.
-const MOST_AHEAD: u64 = 1 << 20;
+const MAX_STREAM_JUMP: u64 = 1 << 20;
 
 impl<P: Payload> Mux<P> {
     pub(super) fn receive(
@@ -30,51 +32,51 @@ impl<P: Payload> Mux<P> {
     ) -> Result<(), &'static str> {
         let Some(carrier) = self.carrier(id) else { return Ok(()) };
         let path = carrier.path;
-        carrier.lives(now);
-        if message.counts() {
+        carrier.on_alive(now);
+        if message.is_ack_eliciting() {
             carrier.receive(now);
         }
         if message.is_traffic() {
-            self.recent = Some(id);
+            self.last_receiver = Some(id);
         }
         match message {
-            Message::Open { stream, label, target, data } => {
-                self.opened(stream, label, target, data)?;
+            Message::Open { stream, label, destination: target, data } => {
+                self.on_open(stream, label, target, data)?;
             }
             Message::Data { stream, offset, fin, data } => {
-                if self.expect(stream)? {
-                    self.piece(stream, offset, fin, data)?;
+                if self.ensure_stream(stream)? {
+                    self.on_data(stream, offset, fin, data)?;
                 }
             }
             Message::Reset { stream, code, end } => {
-                if self.expect(stream)? {
-                    self.was_reset(stream, code, end)?;
+                if self.ensure_stream(stream)? {
+                    self.on_reset(stream, code, end)?;
                 }
             }
-            Message::StreamCredit { stream, most } => {
+            Message::StreamCredit { stream, max_offset: most } => {
                 let was = self.edit(stream, |stream| {
                     stream.send.grant(most);
-                    stream.place.is_some() || stream.send.is_ready()
+                    stream.queue_key.is_some() || stream.send.is_ready()
                 });
                 if was == Some(true) {
-                    self.tell_hungry(stream);
+                    self.notify_writable(stream);
                 }
             }
-            Message::Credit { most } => {
-                self.granted = self.granted.max(most);
+            Message::Credit { max_total: most } => {
+                self.send_credit = self.send_credit.max(most);
             }
-            Message::Ack { count } => self.acknowledged(id, count)?,
-            Message::Relabel(label) => self.relabel(label)?,
+            Message::Ack { count } => self.on_ack(id, count)?,
+            Message::Relabel(label) => self.on_relabel(label)?,
             Message::Datagram { flow, number, label, peer, data } => {
                 match self.datagrams.receive(path, flow, label, number) {
-                    Verdict::Deliver => {
+                    ReceiveOutcome::Deliver => {
                         self.outputs.push_back(Output::Datagram { flow, label, peer, data });
                     }
-                    Verdict::Repeated => {}
-                    Verdict::Refused => self.counters.dropped += 1,
+                    ReceiveOutcome::Duplicate => {}
+                    ReceiveOutcome::Refused => self.counters.dropped += 1,
                 }
             }
-            Message::Half { flow, number, second, label, peer, data } => {
+            Message::Half { flow, number, is_second: second, label, peer, data } => {
                 let whole = self.datagrams.receive_half(path, flow, label, number, second, data);
                 if let Some(data) = whole {
                     self.outputs.push_back(Output::Datagram { flow, label, peer, data });
@@ -84,13 +86,13 @@ impl<P: Payload> Mux<P> {
                 if self.config.role == Role::Client {
                     return Err("it gave the client a label");
                 }
-                if self.expect(stream)? {
+                if self.ensure_stream(stream)? {
                     self.edit(stream, |stream| {
                         if revision > stream.revision {
                             (stream.label, stream.revision) = (label, revision);
                         }
                     });
-                    self.review_notices(stream);
+                    self.requeue_control(stream);
                 }
             }
             Message::CloseFlow { flow } => {
@@ -115,31 +117,31 @@ impl<P: Payload> Mux<P> {
 
     /// Returns whether the stream of a message exists. A new one is created; `false` if it was
     /// closed.
-    pub(super) fn expect(&mut self, id: StreamId) -> Result<bool, &'static str> {
+    pub(super) fn ensure_stream(&mut self, id: StreamId) -> Result<bool, &'static str> {
         if self.streams.contains_key(&id) {
             return Ok(true);
         }
-        if self.known.covers(Range::new(id.0, id.0.saturating_add(1))) {
+        if self.opened_streams.covers(Range::new(id.0, id.0.saturating_add(1))) {
             return Ok(false);
         }
         if self.config.role == Role::Client {
             return Err("it spoke of a stream that was never opened");
         }
-        if id.0 > self.known.end() + MOST_AHEAD {
+        if id.0 > self.opened_streams.end() + MAX_STREAM_JUMP {
             return Err("its stream numbers are not in order");
         }
-        self.known.insert(Range::new(id.0, id.0 + 1));
-        if self.known.count() > MOST_GAPS {
+        self.opened_streams.insert(Range::new(id.0, id.0 + 1));
+        if self.opened_streams.count() > MAX_STREAM_GAPS {
             // The streams of the oldest gap count as closed. A client that abandons streams before
             // it opens them leaves these gaps.
-            let end = self.known.iter().nth(1).map_or(0, |range| range.end);
-            self.known.insert(Range::new(0, end));
+            let end = self.opened_streams.iter().nth(1).map_or(0, |range| range.end);
+            self.opened_streams.insert(Range::new(0, end));
         }
         // Above the limit, the stream is created and refused when it is opened, because a client
         // can open many streams before it receives the first refusal. A peer that exceeds the limit
         // further violates the protocol.
-        let most = self.config.streams.saturating_add(self.config.streams.max(SLACK));
-        if self.streams.len() as u64 >= most {
+        let max = self.config.streams.saturating_add(self.config.streams.max(MIN_EXCESS_STREAMS));
+        if self.streams.len() as u64 >= max {
             return Err("it opened far more streams than allowed");
         }
         let window = self.config.stream_credit;
@@ -147,19 +149,19 @@ impl<P: Payload> Mux<P> {
         Ok(true)
     }
 
-    pub(super) fn opened(
+    pub(super) fn on_open(
         &mut self,
         id: StreamId,
         label: Label,
-        target: Target,
+        target: Destination,
         data: P,
     ) -> Result<(), &'static str> {
         if self.config.role == Role::Client {
             return Err("it opened a stream to the client");
         }
-        self.relabel(label)?;
-        if !self.expect(id)? {
-            self.counters.repeated += data.len() as u64;
+        self.on_relabel(label)?;
+        if !self.ensure_stream(id)? {
+            self.counters.duplicate += data.len() as u64;
             return Ok(());
         }
         let over = self.streams.len() as u64 > self.config.streams;
@@ -169,18 +171,22 @@ impl<P: Payload> Mux<P> {
             }
             !std::mem::replace(&mut stream.is_open, true) && stream.reset.is_none()
         });
-        self.review_notices(id);
+        self.requeue_control(id);
         if first == Some(true) {
             if over {
                 self.reset(id, ResetCode::Limit);
             } else {
-                self.outputs.push_back(Output::Open { stream: id, label: label.id, target });
+                self.outputs.push_back(Output::Open {
+                    stream: id,
+                    label: label.id,
+                    destination: target,
+                });
             }
         }
-        self.piece(id, 0, false, data)
+        self.on_data(id, 0, false, data)
     }
 
-    pub(super) fn piece(
+    pub(super) fn on_data(
         &mut self,
         id: StreamId,
         offset: u64,
@@ -191,56 +197,64 @@ impl<P: Payload> Mux<P> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let past = offset.saturating_add(data.len() as u64);
         // Before the data is stored: a peer that ignores its credit must not fill the memory.
-        if self.fresh.saturating_add(stream.receive.beyond(past)) > self.most {
+        if self.receive_credit_used.saturating_add(stream.receive.credit_needed(past))
+            > self.receive_credit
+        {
             return Err("it sent more in all than it may");
         }
-        if self.pieces as u64 > FREE_PIECES + self.config.credit / BYTES_A_PIECE {
+        if self.pieces as u64 > FREE_PIECES + self.config.credit / BYTES_PER_PIECE {
             return Err("it sent bytes in too many pieces without those before them");
         }
-        let before = stream.receive.pieces();
-        let brought = stream.receive.receive(offset, data, fin).map_err(|breach| match breach {
-            receive::Breach::Credit => "it sent more on a stream than it may",
-            receive::Breach::End => "it sent bytes past the end of a stream",
-        })?;
-        self.counters.repeated += brought.repeated;
-        self.fresh += brought.fresh;
+        let before = stream.receive.piece_count();
+        let received =
+            stream.receive.receive(offset, data, fin).map_err(|violation| match violation {
+                receive::ProtocolViolation::FlowControl => "it sent more on a stream than it may",
+                receive::ProtocolViolation::FinalSize => "it sent bytes past the end of a stream",
+            })?;
+        self.counters.duplicate += received.duplicate;
+        self.receive_credit_used += received.credit_used;
         if stream.is_open {
             while let Some(data) = stream.receive.deliver() {
                 self.outputs.push_back(Output::Data { stream: id, data });
             }
-            if stream.receive.reached_end() {
+            if stream.receive.take_end() {
                 self.outputs.push_back(Output::Finished { stream: id });
             }
         }
-        self.pieces = (self.pieces + stream.receive.pieces()).saturating_sub(before);
-        self.settle(id);
-        self.spend(brought.discarded);
+        self.pieces = (self.pieces + stream.receive.piece_count()).saturating_sub(before);
+        self.update_lease(id);
+        self.release_credit(received.discarded);
         self.close_if_done(id);
         Ok(())
     }
 
-    pub(super) fn was_reset(
+    pub(super) fn on_reset(
         &mut self,
         id: StreamId,
         code: ResetCode,
         end: u64,
     ) -> Result<(), &'static str> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        let fresh = match stream.receive.has_end() {
+        let fresh = match stream.receive.has_final_size() {
             // The peer had finished its direction, and now ends the other one.
             true => 0,
-            false if self.fresh.saturating_add(stream.receive.beyond(end)) > self.most => {
+            false
+                if self.receive_credit_used.saturating_add(stream.receive.credit_needed(end))
+                    > self.receive_credit =>
+            {
                 return Err("it sent more in all than it may");
             }
-            false => stream.receive.cut(end).map_err(|_| "its reset does not fit its bytes")?,
+            false => {
+                stream.receive.on_reset(end).map_err(|_| "its reset does not fit its bytes")?
+            }
         };
-        self.pieces -= stream.receive.pieces().min(self.pieces);
-        let left = stream.receive.discard();
+        self.pieces -= stream.receive.piece_count().min(self.pieces);
+        let remaining = stream.receive.discard();
         let answer = stream.reset.is_none() && !stream.send.is_done();
         let tell = stream.reset.is_none() && stream.is_open;
-        self.fresh += fresh;
-        self.settle(id);
-        self.spend(fresh + left);
+        self.receive_credit_used += fresh;
+        self.update_lease(id);
+        self.release_credit(fresh + remaining);
         if tell {
             self.outputs.push_back(Output::Reset { stream: id, code });
         }
@@ -249,52 +263,51 @@ impl<P: Payload> Mux<P> {
         } else if let Some(stream) = self.streams.get_mut(&id)
             && stream.reset.is_none()
         {
-            stream.reset = Some(Reset { code, arrived: true });
+            stream.reset = Some(LocalReset { code, is_acked: true });
         }
         self.close_if_done(id);
         Ok(())
     }
 
-    pub(super) fn relabel(&mut self, label: Label) -> Result<(), &'static str> {
+    pub(super) fn on_relabel(&mut self, label: Label) -> Result<(), &'static str> {
         if self.config.role == Role::Client {
             return Err("it gave the client a label");
         }
-        let entry = self.labels.entry(label.id).or_insert((0, label.treatment));
-        if label.version >= entry.0 && *entry != (label.version, label.treatment) {
-            *entry = (label.version, label.treatment);
+        let entry = self.labels.entry(label.id).or_insert((0, label.stream_policy));
+        if label.version >= entry.0 && *entry != (label.version, label.stream_policy) {
+            *entry = (label.version, label.stream_policy);
         }
         Ok(())
     }
 
-    pub(super) fn acknowledged(&mut self, id: CarrierId, count: u64) -> Result<(), &'static str> {
+    pub(super) fn on_ack(&mut self, id: CarrierId, count: u64) -> Result<(), &'static str> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else {
             return Ok(());
         };
-        let count = self.carriers[at]
-            .acknowledged(count)
-            .ok_or("it acknowledged data that was never sent")?;
+        let count =
+            self.carriers[at].on_ack(count).ok_or("it acknowledged data that was never sent")?;
         for _ in 0..count {
             let Some(sent) = self.carriers[at].take_oldest() else { break };
-            match sent.what {
-                What::Open { stream, length } => {
+            match sent.content {
+                SentContent::Open { stream, length } => {
                     self.edit(stream, |stream| {
-                        stream.open = None;
-                        stream.send.arrived(Range::new(0, length), false);
+                        stream.pending_open = None;
+                        stream.send.on_ack(Range::new(0, length), false);
                     });
-                    self.tell_hungry(stream);
+                    self.notify_writable(stream);
                     self.close_if_done(stream);
                 }
-                What::Data { stream, range, fin } => {
-                    if sent.again {
+                SentContent::Data { stream, range, fin } => {
+                    if sent.is_reinjected {
                         self.counters.spurious += range.len();
                     }
-                    self.edit(stream, |stream| stream.send.arrived(range, fin));
-                    self.tell_hungry(stream);
+                    self.edit(stream, |stream| stream.send.on_ack(range, fin));
+                    self.notify_writable(stream);
                     self.close_if_done(stream);
                 }
-                What::Reset { stream } => {
+                SentContent::Reset { stream } => {
                     if let Some(Stream { reset: Some(reset), .. }) = self.streams.get_mut(&stream) {
-                        reset.arrived = true;
+                        reset.is_acked = true;
                         self.close_if_done(stream);
                     }
                 }

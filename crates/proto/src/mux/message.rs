@@ -8,18 +8,18 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::sched::{Kind, PathId, PathSet, Treatment};
+use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 /// Supported version of the protocol.
 pub const VERSION: u8 = 1;
 /// Maximum payload of a message in bytes.
-pub const MOST_PAYLOAD: usize = 16 * 1024;
+pub const MAX_PAYLOAD: usize = 16 * 1024;
 /// Maximum length of a message in bytes, including its header.
-pub const MOST_MESSAGE: usize = MOST_PAYLOAD + 512;
+pub const MAX_MESSAGE: usize = MAX_PAYLOAD + 512;
 /// Maximum length of a DATA message without its payload.
-pub const MOST_DATA_HEADER: usize = 1 + 8 + 8 + 2;
+pub const MAX_DATA_HEADER: usize = 1 + 8 + 8 + 2;
 /// Maximum length of a host name (RFC 1035 §2.3.4) and of the text of a refusal.
-const MOST_NAME: usize = 255;
+const MAX_NAME: usize = 255;
 const MAGIC: [u8; 4] = *b"mway";
 
 /// Number of a stream within its session, in the order in which the client opens streams.
@@ -32,19 +32,19 @@ pub struct FlowId(pub u32);
 
 /// Destination of a stream or datagram.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Target {
+pub enum Destination {
     Address(IpAddr, u16),
     /// A host name that the gateway resolves.
     Name(String, u16),
 }
 
-/// A number that represents a treatment, and its current treatment.
+/// A number that stands for a stream policy, and that policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label {
     pub id: u8,
-    /// Increases with each change of the treatment; the highest version is valid.
+    /// Increases with each change of the policy; the highest version is valid.
     pub version: u64,
-    pub treatment: Treatment,
+    pub stream_policy: StreamPolicy,
 }
 
 /// Reason of a stream reset.
@@ -60,12 +60,12 @@ pub enum ResetCode {
     /// No response from the server in time.
     Timeout,
     /// The host name cannot be resolved.
-    NoName,
+    NameNotFound,
     /// The gateway does not permit this destination.
     Forbidden,
     Limit,
     /// The session has ended.
-    Gone,
+    SessionEnded,
 }
 
 /// Reason for which a gateway refuses a carrier.
@@ -79,7 +79,7 @@ pub enum RefuseCode {
     /// The gateway is shutting down.
     Closing,
     /// The carrier resumes a session that the gateway does not have, for example after a restart.
-    Unknown,
+    UnknownSession,
 }
 
 /// First message of a client on a carrier.
@@ -125,7 +125,7 @@ pub enum Message<P> {
     Open {
         stream: StreamId,
         label: Label,
-        target: Target,
+        destination: Destination,
         data: P,
     },
     /// Bytes of a stream from `offset`; with `fin` they are the last.
@@ -144,17 +144,17 @@ pub enum Message<P> {
     /// Maximum offset that a stream may send.
     StreamCredit {
         stream: StreamId,
-        most: u64,
+        max_offset: u64,
     },
     /// Maximum total of bytes that all streams may send.
     Credit {
-        most: u64,
+        max_total: u64,
     },
-    /// Number of received messages on this carrier for which [`Message::counts`] is true.
+    /// Number of received messages on this carrier for which [`Message::is_ack_eliciting`] is true.
     Ack {
         count: u64,
     },
-    /// The treatment of a label.
+    /// The policy of a label.
     Relabel(Label),
     /// Changes the label of a stream unless it has a later revision. The label from `Open` is
     /// revision 0.
@@ -168,16 +168,16 @@ pub enum Message<P> {
         flow: FlowId,
         number: u32,
         label: u8,
-        peer: Target,
+        peer: Destination,
         data: P,
     },
     /// Half of a datagram that is too long for a carrier.
     Half {
         flow: FlowId,
         number: u32,
-        second: bool,
+        is_second: bool,
         label: u8,
-        peer: Target,
+        peer: Destination,
         data: P,
     },
     CloseFlow {
@@ -205,13 +205,13 @@ pub enum Message<P> {
 pub enum DecodeError {
     /// The first bytes are not of this protocol.
     #[error("the other end does not speak the protocol of manyways bond")]
-    NotOurs,
+    WrongProtocol,
     /// Unknown message type.
     #[error("a message of the unknown type {0:#04x}")]
-    Type(u8),
+    UnknownType(u8),
     /// A field has an invalid value.
     #[error("a message whose {0} is wrong")]
-    Field(&'static str),
+    InvalidField(&'static str),
     /// Longer than the maximum length.
     #[error("a message that is too long")]
     TooLong,
@@ -243,7 +243,7 @@ mod kind {
 impl<P> Message<P> {
     /// Returns whether the receiver counts the message, and the sender keeps it until it is
     /// acknowledged.
-    pub fn counts(&self) -> bool {
+    pub fn is_ack_eliciting(&self) -> bool {
         !matches!(
             self,
             Self::Hello(_)
@@ -282,50 +282,50 @@ impl<P> Message<P> {
                 out.extend(MAGIC);
                 out.extend([hello.version, hello.path.0, u8::from(hello.resumes)]);
                 out.extend(hello.session);
-                number(out, hello.credit);
-                number(out, hello.stream_credit);
+                put_number(out, hello.credit);
+                put_number(out, hello.stream_credit);
             }
             Self::Welcome(welcome) => {
                 let families = u8::from(welcome.v4) | u8::from(welcome.v6) << 1;
                 out.extend([kind::WELCOME, welcome.version, families]);
-                number(out, welcome.credit);
-                number(out, welcome.stream_credit);
-                number(out, welcome.streams);
+                put_number(out, welcome.credit);
+                put_number(out, welcome.stream_credit);
+                put_number(out, welcome.streams);
             }
             Self::Refuse(code, words) => {
                 out.extend([kind::REFUSE, code.number()]);
-                name(out, words);
+                put_name(out, words);
             }
-            Self::Open { stream, label, target, .. } => {
+            Self::Open { stream, label, destination: target, .. } => {
                 out.push(kind::OPEN);
-                number(out, stream.0);
+                put_number(out, stream.0);
                 put_label(out, label);
-                put_target(out, target);
-                length(out, payload);
+                put_destination(out, target);
+                put_length(out, payload);
             }
             Self::Data { stream, offset, fin, .. } => {
                 out.push(if *fin { kind::DATA_FIN } else { kind::DATA });
-                number(out, stream.0);
-                number(out, *offset);
-                length(out, payload);
+                put_number(out, stream.0);
+                put_number(out, *offset);
+                put_length(out, payload);
             }
             Self::Reset { stream, code, end } => {
                 out.extend([kind::RESET, code.number()]);
-                number(out, stream.0);
-                number(out, *end);
+                put_number(out, stream.0);
+                put_number(out, *end);
             }
-            Self::StreamCredit { stream, most } => {
+            Self::StreamCredit { stream, max_offset: most } => {
                 out.push(kind::STREAM_CREDIT);
-                number(out, stream.0);
-                number(out, *most);
+                put_number(out, stream.0);
+                put_number(out, *most);
             }
-            Self::Credit { most } => {
+            Self::Credit { max_total: most } => {
                 out.push(kind::CREDIT);
-                number(out, *most);
+                put_number(out, *most);
             }
             Self::Ack { count } => {
                 out.push(kind::ACK);
-                number(out, *count);
+                put_number(out, *count);
             }
             Self::Relabel(label) => {
                 out.push(kind::RELABEL);
@@ -333,31 +333,31 @@ impl<P> Message<P> {
             }
             Self::Assign { stream, label, revision } => {
                 out.extend([kind::ASSIGN, *label]);
-                number(out, stream.0);
-                number(out, (*revision).into());
+                put_number(out, stream.0);
+                put_number(out, (*revision).into());
             }
             Self::Datagram { flow, number: count, label, peer, .. } => {
                 out.push(kind::DATAGRAM);
                 put_datagram(out, *flow, *count, *label, peer);
-                length(out, payload);
+                put_length(out, payload);
             }
-            Self::Half { flow, number: count, second, label, peer, .. } => {
+            Self::Half { flow, number: count, is_second: second, label, peer, .. } => {
                 out.push(if *second { kind::SECOND_HALF } else { kind::FIRST_HALF });
                 put_datagram(out, *flow, *count, *label, peer);
-                length(out, payload);
+                put_length(out, payload);
             }
             Self::PathDown { path } => out.extend([kind::PATH_DOWN, path.0]),
             Self::CloseFlow { flow } => {
                 out.push(kind::CLOSE_FLOW);
-                number(out, flow.0.into());
+                put_number(out, flow.0.into());
             }
             Self::Ping { number: count } => {
                 out.push(kind::PING);
-                number(out, (*count).into());
+                put_number(out, (*count).into());
             }
             Self::Pong { number: count } => {
                 out.push(kind::PONG);
-                number(out, (*count).into());
+                put_number(out, (*count).into());
             }
             Self::Bye => out.push(kind::BYE),
         }
@@ -371,23 +371,25 @@ impl<T> Message<T> {
             Self::Hello(hello) => Message::Hello(hello),
             Self::Welcome(welcome) => Message::Welcome(welcome),
             Self::Refuse(code, words) => Message::Refuse(code, words),
-            Self::Open { stream, label, target, data } => {
-                Message::Open { stream, label, target, data: hold(data) }
+            Self::Open { stream, label, destination: target, data } => {
+                Message::Open { stream, label, destination: target, data: hold(data) }
             }
             Self::Data { stream, offset, fin, data } => {
                 Message::Data { stream, offset, fin, data: hold(data) }
             }
             Self::Reset { stream, code, end } => Message::Reset { stream, code, end },
-            Self::StreamCredit { stream, most } => Message::StreamCredit { stream, most },
-            Self::Credit { most } => Message::Credit { most },
+            Self::StreamCredit { stream, max_offset: most } => {
+                Message::StreamCredit { stream, max_offset: most }
+            }
+            Self::Credit { max_total: most } => Message::Credit { max_total: most },
             Self::Ack { count } => Message::Ack { count },
             Self::Relabel(label) => Message::Relabel(label),
             Self::Assign { stream, label, revision } => Message::Assign { stream, label, revision },
             Self::Datagram { flow, number, label, peer, data } => {
                 Message::Datagram { flow, number, label, peer, data: hold(data) }
             }
-            Self::Half { flow, number, second, label, peer, data } => {
-                Message::Half { flow, number, second, label, peer, data: hold(data) }
+            Self::Half { flow, number, is_second: second, label, peer, data } => {
+                Message::Half { flow, number, is_second: second, label, peer, data: hold(data) }
             }
             Self::CloseFlow { flow } => Message::CloseFlow { flow },
             Self::PathDown { path } => Message::PathDown { path },
@@ -399,7 +401,7 @@ impl<T> Message<T> {
 }
 
 impl<P: AsRef<[u8]>> Message<P> {
-    /// Appends the complete message to `out`. The payload has at most [`MOST_PAYLOAD`] bytes.
+    /// Appends the complete message to `out`. The payload has at most [`MAX_PAYLOAD`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let payload = self.payload().map_or(&[][..], AsRef::as_ref);
         self.encode_head(payload.len(), out);
@@ -414,23 +416,23 @@ impl<'a> Message<&'a [u8]> {
     /// # Errors
     /// If no valid message has this start, regardless of the following bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut reader = Reader { rest: bytes, short: false };
+        let mut reader = Decoder { remaining: bytes, is_incomplete: false };
         match reader.message() {
-            Ok(message) => Ok(Some((message, bytes.len() - reader.rest.len()))),
-            Err(_) if reader.short && bytes.len() < MOST_MESSAGE => Ok(None),
-            Err(_) if reader.short => Err(DecodeError::TooLong),
+            Ok(message) => Ok(Some((message, bytes.len() - reader.remaining.len()))),
+            Err(_) if reader.is_incomplete && bytes.len() < MAX_MESSAGE => Ok(None),
+            Err(_) if reader.is_incomplete => Err(DecodeError::TooLong),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Reads fields. `short` is set if an error only means that bytes are missing.
-struct Reader<'a> {
-    rest: &'a [u8],
-    short: bool,
+/// Reads fields. `is_incomplete` is set if an error only means that bytes are missing.
+struct Decoder<'a> {
+    remaining: &'a [u8],
+    is_incomplete: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Decoder<'a> {
     fn message(&mut self) -> Result<Message<&'a [u8]>, DecodeError> {
         Ok(match self.byte()? {
             kind::HELLO => Message::Hello(self.hello()?),
@@ -446,12 +448,12 @@ impl<'a> Reader<'a> {
                     v6: families & 2 != 0,
                 })
             }
-            kind::REFUSE => Message::Refuse(RefuseCode::of(self.byte()?)?, self.name()?),
+            kind::REFUSE => Message::Refuse(RefuseCode::from_number(self.byte()?)?, self.name()?),
             kind::OPEN => {
                 let stream = StreamId(self.number()?);
                 let label = self.label()?;
-                let target = self.target()?;
-                Message::Open { stream, label, target, data: self.payload()? }
+                let target = self.destination()?;
+                Message::Open { stream, label, destination: target, data: self.payload()? }
             }
             which @ (kind::DATA | kind::DATA_FIN) => {
                 let stream = StreamId(self.number()?);
@@ -460,19 +462,20 @@ impl<'a> Reader<'a> {
                 Message::Data { stream, offset, fin: which == kind::DATA_FIN, data }
             }
             kind::RESET => {
-                let code = ResetCode::of(self.byte()?)?;
+                let code = ResetCode::from_number(self.byte()?)?;
                 Message::Reset { stream: StreamId(self.number()?), code, end: self.number()? }
             }
-            kind::STREAM_CREDIT => {
-                Message::StreamCredit { stream: StreamId(self.number()?), most: self.number()? }
-            }
-            kind::CREDIT => Message::Credit { most: self.number()? },
+            kind::STREAM_CREDIT => Message::StreamCredit {
+                stream: StreamId(self.number()?),
+                max_offset: self.number()?,
+            },
+            kind::CREDIT => Message::Credit { max_total: self.number()? },
             kind::ACK => Message::Ack { count: self.number()? },
             kind::RELABEL => Message::Relabel(self.label()?),
             kind::ASSIGN => {
                 let label = self.byte()?;
                 let stream = StreamId(self.number()?);
-                Message::Assign { stream, label, revision: self.small()? }
+                Message::Assign { stream, label, revision: self.number32()? }
             }
             kind::DATAGRAM => {
                 let (flow, number, label, peer) = self.datagram()?;
@@ -481,30 +484,37 @@ impl<'a> Reader<'a> {
             which @ (kind::FIRST_HALF | kind::SECOND_HALF) => {
                 let (flow, number, label, peer) = self.datagram()?;
                 let second = which == kind::SECOND_HALF;
-                Message::Half { flow, number, second, label, peer, data: self.payload()? }
+                Message::Half {
+                    flow,
+                    number,
+                    is_second: second,
+                    label,
+                    peer,
+                    data: self.payload()?,
+                }
             }
             kind::PATH_DOWN => match self.byte()? {
                 path if path < PathId::LIMIT => Message::PathDown { path: PathId(path) },
-                _ => return Err(DecodeError::Field("path")),
+                _ => return Err(DecodeError::InvalidField("path")),
             },
-            kind::CLOSE_FLOW => Message::CloseFlow { flow: FlowId(self.small()?) },
-            kind::PING => Message::Ping { number: self.small()? },
-            kind::PONG => Message::Pong { number: self.small()? },
+            kind::CLOSE_FLOW => Message::CloseFlow { flow: FlowId(self.number32()?) },
+            kind::PING => Message::Ping { number: self.number32()? },
+            kind::PONG => Message::Pong { number: self.number32()? },
             kind::BYE => Message::Bye,
-            other => return Err(DecodeError::Type(other)),
+            other => return Err(DecodeError::UnknownType(other)),
         })
     }
 
     fn hello(&mut self) -> Result<Hello, DecodeError> {
         for expected in &MAGIC[1..] {
             if self.byte()? != *expected {
-                return Err(DecodeError::NotOurs);
+                return Err(DecodeError::WrongProtocol);
             }
         }
         let version = self.byte()?;
         if version != VERSION {
             // The fields of other versions are unknown; the version is enough for a refusal.
-            self.rest = &[];
+            self.remaining = &[];
             let (session, path) = ([0; 16], PathId(0));
             return Ok(Hello {
                 version,
@@ -517,7 +527,7 @@ impl<'a> Reader<'a> {
         }
         let (path, resumes) = (self.byte()?, self.byte()?);
         if path >= PathId::LIMIT {
-            return Err(DecodeError::Field("path"));
+            return Err(DecodeError::InvalidField("path"));
         }
         Ok(Hello {
             version,
@@ -529,50 +539,55 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn datagram(&mut self) -> Result<(FlowId, u32, u8, Target), DecodeError> {
-        Ok((FlowId(self.small()?), self.small()?, self.byte()?, self.target()?))
+    fn datagram(&mut self) -> Result<(FlowId, u32, u8, Destination), DecodeError> {
+        Ok((FlowId(self.number32()?), self.number32()?, self.byte()?, self.destination()?))
     }
 
     fn label(&mut self) -> Result<Label, DecodeError> {
         let (id, scheduler, primary, priority) =
             (self.byte()?, self.byte()?, self.byte()?, self.byte()?);
-        let scheduler =
-            *Kind::ALL.get(usize::from(scheduler)).ok_or(DecodeError::Field("scheduler"))?;
+        let scheduler = *SchedulerKind::ALL
+            .get(usize::from(scheduler))
+            .ok_or(DecodeError::InvalidField("scheduler"))?;
         let primary = match primary {
             u8::MAX => None,
             path if path < PathId::LIMIT => Some(PathId(path)),
-            _ => return Err(DecodeError::Field("primary path")),
+            _ => return Err(DecodeError::InvalidField("primary path")),
         };
-        let paths = PathSet::from_bits(self.small()?);
+        let paths = PathSet::from_bits(self.number32()?);
         let version = self.number()?;
-        Ok(Label { id, version, treatment: Treatment { scheduler, paths, primary, priority } })
+        Ok(Label {
+            id,
+            version,
+            stream_policy: StreamPolicy { scheduler, paths, primary, priority },
+        })
     }
 
-    fn target(&mut self) -> Result<Target, DecodeError> {
+    fn destination(&mut self) -> Result<Destination, DecodeError> {
         let host = self.byte()?;
         let port = u16::from_be_bytes(self.array()?);
         Ok(match host {
-            4 => Target::Address(Ipv4Addr::from(self.array::<4>()?).into(), port),
-            6 => Target::Address(Ipv6Addr::from(self.array::<16>()?).into(), port),
-            0 => Target::Name(self.name()?, port),
-            _ => return Err(DecodeError::Field("kind of address")),
+            4 => Destination::Address(Ipv4Addr::from(self.array::<4>()?).into(), port),
+            6 => Destination::Address(Ipv6Addr::from(self.array::<16>()?).into(), port),
+            0 => Destination::Name(self.name()?, port),
+            _ => return Err(DecodeError::InvalidField("kind of address")),
         })
     }
 
     fn name(&mut self) -> Result<String, DecodeError> {
         let length = usize::from(self.byte()?);
         let bytes = self.take(length)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Field("text"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::InvalidField("text"))?;
         // The text is displayed, and control characters could manipulate a terminal.
         if text.chars().any(char::is_control) {
-            return Err(DecodeError::Field("text"));
+            return Err(DecodeError::InvalidField("text"));
         }
         Ok(text.to_owned())
     }
 
     fn payload(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = usize::from(u16::from_be_bytes(self.array()?));
-        if length > MOST_PAYLOAD {
+        if length > MAX_PAYLOAD {
             return Err(DecodeError::TooLong);
         }
         self.take(length)
@@ -586,8 +601,8 @@ impl<'a> Reader<'a> {
         Ok(rest.iter().fold(low, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    fn small(&mut self) -> Result<u32, DecodeError> {
-        u32::try_from(self.number()?).map_err(|_| DecodeError::Field("number"))
+    fn number32(&mut self) -> Result<u32, DecodeError> {
+        u32::try_from(self.number()?).map_err(|_| DecodeError::InvalidField("number"))
     }
 
     fn byte(&mut self) -> Result<u8, DecodeError> {
@@ -600,17 +615,17 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let Some((taken, rest)) = self.rest.split_at_checked(count) else {
-            self.short = true;
+        let Some((taken, rest)) = self.remaining.split_at_checked(count) else {
+            self.is_incomplete = true;
             return Err(DecodeError::TooLong);
         };
-        self.rest = rest;
+        self.remaining = rest;
         Ok(taken)
     }
 }
 
 /// Appends a number of up to 62 bits; larger values are clamped.
-fn number(out: &mut Vec<u8>, value: u64) {
+fn put_number(out: &mut Vec<u8>, value: u64) {
     match value {
         0..0x40 => out.push(value as u8),
         0x40..0x4000 => out.extend((value as u16 | 0x4000).to_be_bytes()),
@@ -619,13 +634,13 @@ fn number(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-fn length(out: &mut Vec<u8>, bytes: usize) {
-    debug_assert!(bytes <= MOST_PAYLOAD, "{bytes} bytes in a message");
+fn put_length(out: &mut Vec<u8>, bytes: usize) {
+    debug_assert!(bytes <= MAX_PAYLOAD, "{bytes} bytes in a message");
     out.extend((bytes as u16).to_be_bytes());
 }
 
-fn name(out: &mut Vec<u8>, text: &str) {
-    let mut end = text.len().min(MOST_NAME);
+fn put_name(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(MAX_NAME);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -634,42 +649,43 @@ fn name(out: &mut Vec<u8>, text: &str) {
 }
 
 fn put_label(out: &mut Vec<u8>, label: &Label) {
-    let Treatment { scheduler, paths, primary, priority } = label.treatment;
-    let scheduler = Kind::ALL.iter().position(|kind| *kind == scheduler).unwrap_or_default();
+    let StreamPolicy { scheduler, paths, primary, priority } = label.stream_policy;
+    let scheduler =
+        SchedulerKind::ALL.iter().position(|kind| *kind == scheduler).unwrap_or_default();
     let primary = primary.map_or(u8::MAX, |path| path.0);
     out.extend([label.id, scheduler as u8, primary, priority]);
-    number(out, paths.bits().into());
-    number(out, label.version);
+    put_number(out, paths.bits().into());
+    put_number(out, label.version);
 }
 
-fn put_target(out: &mut Vec<u8>, target: &Target) {
+fn put_destination(out: &mut Vec<u8>, target: &Destination) {
     match target {
-        Target::Address(IpAddr::V4(address), port) => {
+        Destination::Address(IpAddr::V4(address), port) => {
             out.push(4);
             out.extend(port.to_be_bytes());
             out.extend(address.octets());
         }
-        Target::Address(IpAddr::V6(address), port) => {
+        Destination::Address(IpAddr::V6(address), port) => {
             out.push(6);
             out.extend(port.to_be_bytes());
             out.extend(address.octets());
         }
-        Target::Name(host, port) => {
+        Destination::Name(host, port) => {
             out.push(0);
             out.extend(port.to_be_bytes());
-            name(out, host);
+            put_name(out, host);
         }
     }
 }
 
-fn put_datagram(out: &mut Vec<u8>, flow: FlowId, count: u32, label: u8, peer: &Target) {
-    number(out, flow.0.into());
-    number(out, count.into());
+fn put_datagram(out: &mut Vec<u8>, flow: FlowId, count: u32, label: u8, peer: &Destination) {
+    put_number(out, flow.0.into());
+    put_number(out, count.into());
     out.push(label);
-    put_target(out, peer);
+    put_destination(out, peer);
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(IpAddr::V6(address), port) => write!(f, "[{address}]:{port}"),
@@ -686,10 +702,10 @@ impl fmt::Display for ResetCode {
             Self::Refused => "connection refused",
             Self::Unreachable => "no route to the server",
             Self::Timeout => "no answer in time",
-            Self::NoName => "name not resolved",
+            Self::NameNotFound => "name not resolved",
             Self::Forbidden => "destination not permitted",
             Self::Limit => "limit reached",
-            Self::Gone => "session ended",
+            Self::SessionEnded => "session ended",
         })
     }
 }
@@ -700,29 +716,29 @@ impl ResetCode {
         Self::Refused,
         Self::Unreachable,
         Self::Timeout,
-        Self::NoName,
+        Self::NameNotFound,
         Self::Forbidden,
         Self::Limit,
-        Self::Gone,
+        Self::SessionEnded,
     ];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|code| *code == self).unwrap_or_default() as u8
     }
 
-    fn of(number: u8) -> Result<Self, DecodeError> {
-        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::Field("reset code"))
+    fn from_number(number: u8) -> Result<Self, DecodeError> {
+        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::InvalidField("reset code"))
     }
 }
 
 impl RefuseCode {
-    const ALL: [Self; 4] = [Self::Version, Self::Limit, Self::Closing, Self::Unknown];
+    const ALL: [Self; 4] = [Self::Version, Self::Limit, Self::Closing, Self::UnknownSession];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|code| *code == self).unwrap_or_default() as u8
     }
 
-    fn of(number: u8) -> Result<Self, DecodeError> {
-        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::Field("refusal"))
+    fn from_number(number: u8) -> Result<Self, DecodeError> {
+        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::InvalidField("refusal"))
     }
 }

@@ -4,52 +4,52 @@ use std::cmp::Ordering;
 
 use manyways_unit::{Size, Time};
 
-use super::carrier::What;
-use super::message::MOST_DATA_HEADER;
-use super::queue::MOST_WAITING;
+use super::carrier::SentContent;
+use super::class_queue::QueueKey;
+use super::message::MAX_DATA_HEADER;
+use super::queue::MAX_SCANNED_STREAMS;
 use super::send::Piece;
-use super::stream::{Open, Owed};
-use super::turns::Place;
-use super::{CarrierId, Label, MOST_PAYLOAD, Message, Mux, Payload, Role, StreamId};
+use super::stream::{PendingCopy, PendingOpen};
+use super::{CarrierId, Label, MAX_PAYLOAD, Message, Mux, Payload, Role, StreamId};
 use crate::ranges::{Range, Ranges};
-use crate::sched::{Choice, Job, Kind, Treatment, View};
+use crate::sched::{Assignment, PathView, SchedulerKind, SendRequest, StreamPolicy};
 
 /// Maximum number of bytes by which streams are ahead of datagrams of the same priority.
-const MOST_AHEAD: i64 = 16 << 10;
+const MAX_STREAM_LEAD: i64 = 16 << 10;
 
 impl<P: Payload> Mux<P> {
     /// Returns the next message and its carrier, or `None` if no message can be sent.
     pub(super) fn transmit(&mut self, now: Time) -> Option<(CarrierId, Message<P>)> {
-        if self.carriers.iter().all(|carrier| carrier.room == 0) {
+        if self.carriers.iter().all(|carrier| carrier.writable_bytes == 0) {
             return None;
         }
-        let first = self.signs(now).or_else(|| self.next_notice(now));
-        let first = first.or_else(|| self.datagrams.next_bound(now, &self.carriers));
+        let first = self.next_signal(now).or_else(|| self.next_control(now));
+        let first = first.or_else(|| self.datagrams.next_assigned(now, &self.carriers));
         let (at, message) = match first {
             Some(found) => found,
-            None if self.streams_first() => {
+            None if self.prefers_streams() => {
                 self.next_piece(now).or_else(|| self.next_datagram(now))?
             }
             None => self.next_datagram(now).or_else(|| self.next_piece(now))?,
         };
-        self.take_turn(&message);
+        self.update_debt(&message);
         let payload = message.payload().map_or(0, Payload::len);
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
-        carrier.feed(now, head + payload);
+        carrier.on_submitted(now, head + payload);
         self.counters.headers += head as u64;
         Some((carrier.id, message))
     }
 
     /// Returns whether streams are served before datagrams: if their priority is higher, or if it
     /// is equal and datagrams have sent more than half of the bytes.
-    fn streams_first(&self) -> bool {
-        let Some(datagrams) = self.datagrams.priority(|label| Some(self.treatment_of(label)))
+    fn prefers_streams(&self) -> bool {
+        let Some(datagrams) = self.datagrams.priority(|label| Some(self.label_policy(label)))
         else {
             return true;
         };
-        let streams = self.ready.firsts();
-        let streams = streams.map(|place| self.treatment_of(place.class as u8).priority).max();
+        let streams = self.ready.heads();
+        let streams = streams.map(|key| self.label_policy(key.class as u8).priority).max();
         streams.is_some_and(|streams| match streams.cmp(&datagrams) {
             Ordering::Less => false,
             Ordering::Equal => self.debt > 0,
@@ -58,26 +58,28 @@ impl<P: Payload> Mux<P> {
     }
 
     /// Accounts for the bytes of a message: datagrams get into debt while streams wait.
-    fn take_turn(&mut self, message: &Message<P>) {
+    fn update_debt(&mut self, message: &Message<P>) {
         let Some(payload) = message.payload() else { return };
         let bytes = payload.len() as i64;
         match message {
             Message::Datagram { .. } | Message::Half { .. } if self.ready.is_empty() => {}
             Message::Datagram { .. } | Message::Half { .. } => self.debt += bytes,
-            _ => self.debt = (self.debt - bytes).max(-MOST_AHEAD),
+            _ => self.debt = (self.debt - bytes).max(-MAX_STREAM_LEAD),
         }
     }
 
     /// Returns the next ACK, ping or pong.
-    pub(super) fn signs(&mut self, now: Time) -> Option<(usize, Message<P>)> {
-        for (at, carrier) in self.carriers.iter_mut().enumerate().filter(|(_, c)| c.room > 0) {
+    pub(super) fn next_signal(&mut self, now: Time) -> Option<(usize, Message<P>)> {
+        for (at, carrier) in
+            self.carriers.iter_mut().enumerate().filter(|(_, c)| c.writable_bytes > 0)
+        {
             if let Some(number) = carrier.pong.take() {
                 return Some((at, Message::Pong { number }));
             }
             if let Some(count) = carrier.take_ack(now) {
                 return Some((at, Message::Ack { count }));
             }
-            if std::mem::take(&mut carrier.ask) {
+            if std::mem::take(&mut carrier.needs_ping) {
                 return Some((at, Message::Ping { number: 0 }));
             }
         }
@@ -86,46 +88,49 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn next_datagram(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         let labels = &self.labels;
-        // Only the client knows that an undefined label has the default treatment.
-        let unknown = (self.config.role == Role::Client).then(Treatment::default);
-        let treatment = |label: u8| labels.get(&label).map(|(_, t)| *t).or(unknown);
+        // Only the client knows that an undefined label has the default policy.
+        let unknown = (self.config.role == Role::Client).then(StreamPolicy::default);
+        let policy = |label: u8| labels.get(&label).map(|(_, t)| *t).or(unknown);
         let carriers = &self.carriers;
-        let next = self.datagrams.next(now, carriers, &mut self.schedulers, treatment);
+        let next = self.datagrams.next(now, carriers, &mut self.schedulers, policy);
         self.counters.dropped += self.datagrams.take_dropped();
         next
     }
 
     pub(super) fn next_piece(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         self.unblock();
-        let all_suspect = self.carriers.iter().all(|carrier| carrier.suspect);
-        let views: Vec<(usize, View)> = self
+        let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
+        let views: Vec<(usize, PathView)> = self
             .carriers
             .iter()
             .enumerate()
-            .filter(|(_, carrier)| all_suspect || !carrier.suspect)
-            .map(|(at, carrier)| (at, carrier.view(now)))
+            .filter(|(_, carrier)| all_suspect || !carrier.is_suspect)
+            .map(|(at, carrier)| (at, carrier.path_view(now)))
             .collect();
-        for Place { class, .. } in self.in_turn(&self.ready) {
-            let treatment = self.treatment_of(class as u8);
-            let usable: Vec<(usize, View)> =
-                views.iter().filter(|(_, view)| treatment.paths.has(view.path)).copied().collect();
-            if usable.iter().all(|(_, view)| !view.has_room) {
+        for QueueKey { class, .. } in self.queue_heads(&self.ready) {
+            let policy = self.label_policy(class as u8);
+            let usable: Vec<(usize, PathView)> = views
+                .iter()
+                .filter(|(_, view)| policy.paths.contains(view.path))
+                .copied()
+                .collect();
+            if usable.iter().all(|(_, view)| !view.is_writable) {
                 continue;
             }
-            let mut from = Place { class, ticket: 0 };
-            for _ in 0..MOST_WAITING {
-                let Some((place, id)) = self.ready.from(from) else { break };
+            let mut from = QueueKey { class, sequence: 0 };
+            for _ in 0..MAX_SCANNED_STREAMS {
+                let Some((place, id)) = self.ready.at_or_after(from) else { break };
                 let id = *id;
-                from = Place { ticket: place.ticket + 1, ..place };
-                let found = self.serve(now, id, treatment, &usable);
+                from = QueueKey { sequence: place.sequence + 1, ..place };
+                let found = self.serve_stream(now, id, policy, &usable);
                 if found.is_some() {
                     // To the end of the queue: streams are served in turn.
-                    self.leave(id);
+                    self.dequeue(id);
                 }
                 // The stream may have no data left, or wait for credit.
                 self.edit(id, |_| {});
                 if found.is_some() {
-                    self.tell_hungry(id);
+                    self.notify_writable(id);
                     return found;
                 }
             }
@@ -134,35 +139,35 @@ impl<P: Payload> Mux<P> {
     }
 
     /// Returns the next message of a stream if its scheduler sends one now.
-    pub(super) fn serve(
+    pub(super) fn serve_stream(
         &mut self,
         now: Time,
         id: StreamId,
-        treatment: Treatment,
-        usable: &[(usize, View)],
+        policy: StreamPolicy,
+        usable: &[(usize, PathView)],
     ) -> Option<(usize, Message<P>)> {
-        if treatment.scheduler != Kind::Redundant
+        if policy.scheduler != SchedulerKind::Redundant
             && let Some(stream) = self.streams.get_mut(&id)
         {
-            stream.owed.clear();
+            stream.copies.clear();
         }
         if let Some(copy) = self.serve_copy(now, id, usable) {
             return Some(copy);
         }
         let stream = self.streams.get(&id)?;
-        let job = Job {
+        let request = SendRequest {
             backlog: Size::from_bytes(stream.send.backlog()),
             total: Size::from_bytes(self.backlog),
-            primary: treatment.primary,
+            primary: policy.primary,
         };
-        let views: Vec<View> = usable.iter().map(|(_, view)| *view).collect();
+        let views: Vec<PathView> = usable.iter().map(|(_, view)| *view).collect();
         let (at, ahead, everywhere) =
-            match self.schedulers.choose(treatment.scheduler, &job, &views) {
-                Choice::Wait => return None,
-                Choice::Send { at, ahead } => (at, ahead, false),
-                Choice::Everywhere => {
-                    let first = views.iter().enumerate().filter(|(_, view)| view.has_room);
-                    (first.min_by_key(|(_, view)| view.arrival())?.0, 0, true)
+            match self.schedulers.choose(policy.scheduler, &request, &views) {
+                Assignment::Wait => return None,
+                Assignment::Send { index: at, ahead } => (at, ahead, false),
+                Assignment::SendOnAll => {
+                    let first = views.iter().enumerate().filter(|(_, view)| view.is_writable);
+                    (first.min_by_key(|(_, view)| view.delivery_time())?.0, 0, true)
                 }
             };
         let at = usable[at].0;
@@ -186,49 +191,50 @@ impl<P: Payload> Mux<P> {
         others: &[CarrierId],
     ) -> Option<(usize, Message<P>)> {
         let carrier = &self.carriers[at];
-        let room = carrier.room.saturating_sub(MOST_DATA_HEADER).max(1_400);
-        let most = carrier.most_payload().min(room);
-        let fresh = self.granted.saturating_sub(self.used);
+        let room = carrier.writable_bytes.saturating_sub(MAX_DATA_HEADER).max(1_400);
+        let max = carrier.max_payload().min(room);
+        let fresh = self.send_credit.saturating_sub(self.send_credit_used);
         let label = self.label(self.streams.get(&id)?.label);
         // The first message contains the target and the first bytes.
-        let opens = self.streams.get(&id).and_then(|stream| stream.open.as_ref());
-        if let Some(Open { target, sent: false, .. }) = opens {
+        let opens = self.streams.get(&id).and_then(|stream| stream.pending_open.as_ref());
+        if let Some(PendingOpen { destination: target, is_in_flight: false, .. }) = opens {
             let target = target.clone();
             let taken = self.edit(id, |stream| {
-                if let Some(open) = &mut stream.open {
-                    (open.sent, open.ever) = (true, true);
+                if let Some(open) = &mut stream.pending_open {
+                    (open.is_in_flight, open.was_sent) = (true, true);
                 }
-                let piece = stream.send.take_first(most, fresh);
+                let piece = stream.send.take_first(max, fresh);
                 (piece, stream.send.bytes(piece.range))
             });
             let (piece, data) = taken?;
-            self.used += piece.fresh;
+            self.send_credit_used += piece.credit_used;
             let length = piece.range.len();
             self.count_sent(length);
-            self.carriers[at].keep(now, What::Open { stream: id, length });
-            self.owe(id, piece.range, true, false, others);
-            return Some((at, Message::Open { stream: id, label, target, data }));
+            self.carriers[at].record_sent(now, SentContent::Open { stream: id, length });
+            self.add_copies(id, piece.range, true, false, others);
+            return Some((at, Message::Open { stream: id, label, destination: target, data }));
         }
         let taken = self.edit(id, |stream| {
-            let piece = stream.send.take(ahead, most, fresh)?;
+            let piece = stream.send.take(ahead, max, fresh)?;
             Some((piece, stream.send.bytes(piece.range)))
         });
         let (piece, data) = taken??;
-        self.used += piece.fresh;
+        self.send_credit_used += piece.credit_used;
         self.count_sent(piece.range.len());
-        self.owe(id, piece.range, false, piece.fin, others);
+        self.add_copies(id, piece.range, false, piece.fin, others);
         let (offset, fin) = (piece.range.start, piece.fin);
-        self.carriers[at].keep(now, What::Data { stream: id, range: piece.range, fin });
+        self.carriers[at]
+            .record_sent(now, SentContent::Data { stream: id, range: piece.range, fin });
         Some((at, Message::Data { stream: id, offset, fin, data }))
     }
 
     pub(super) fn count_sent(&mut self, bytes: u64) {
         self.counters.sent += bytes;
-        let most = self.config.reinjection.cast_signed();
-        self.reinjection = (self.reinjection + (bytes / 20).cast_signed()).min(most);
+        let max = self.config.max_reinjection_budget.cast_signed();
+        self.reinjection_budget = (self.reinjection_budget + (bytes / 20).cast_signed()).min(max);
     }
 
-    pub(super) fn owe(
+    pub(super) fn add_copies(
         &mut self,
         id: StreamId,
         range: Range,
@@ -238,15 +244,20 @@ impl<P: Payload> Mux<P> {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         for carrier in others.iter().copied() {
-            let known = stream.owed.iter().position(|owed| owed.carrier == carrier);
+            let known = stream.copies.iter().position(|owed| owed.carrier == carrier);
             let at = known.unwrap_or_else(|| {
                 let bytes = Ranges::new();
-                stream.owed.push(Owed { carrier, bytes, opens: false, fin: false });
-                stream.owed.len() - 1
+                stream.copies.push(PendingCopy {
+                    carrier,
+                    bytes,
+                    includes_open: false,
+                    fin: false,
+                });
+                stream.copies.len() - 1
             });
-            let owed = &mut stream.owed[at];
+            let owed = &mut stream.copies[at];
             owed.bytes.insert(range);
-            (owed.opens, owed.fin) = (owed.opens || opens, owed.fin || fin);
+            (owed.includes_open, owed.fin) = (owed.includes_open || opens, owed.fin || fin);
         }
     }
 
@@ -255,47 +266,51 @@ impl<P: Payload> Mux<P> {
         &mut self,
         now: Time,
         id: StreamId,
-        usable: &[(usize, View)],
+        usable: &[(usize, PathView)],
     ) -> Option<(usize, Message<P>)> {
         let stream = self.streams.get_mut(&id)?;
-        for (at, view) in usable.iter().filter(|(_, view)| view.has_room) {
+        for (at, view) in usable.iter().filter(|(_, view)| view.is_writable) {
             let carrier = &mut self.carriers[*at];
             debug_assert_eq!(view.path, carrier.path);
-            let Some(index) = stream.owed.iter().position(|owed| owed.carrier == carrier.id) else {
+            let Some(index) = stream.copies.iter().position(|owed| owed.carrier == carrier.id)
+            else {
                 continue;
             };
-            let owed = &mut stream.owed[index];
-            let target = stream.open.as_ref().filter(|_| owed.opens).map(|open| &open.target);
-            owed.opens = false;
-            let piece = stream.send.again(&owed.bytes, carrier.most_payload());
-            let (what, message) = if let Some(target) = target.cloned() {
+            let owed = &mut stream.copies[index];
+            let target = stream
+                .pending_open
+                .as_ref()
+                .filter(|_| owed.includes_open)
+                .map(|open| &open.destination);
+            owed.includes_open = false;
+            let piece = stream.send.next_copy(&owed.bytes, carrier.max_payload());
+            let (content, message) = if let Some(target) = target.cloned() {
                 let first = piece.map(|piece| piece.range).filter(|range| range.start == 0);
                 let range = first.unwrap_or(Range::new(0, 0));
                 owed.bytes.remove(range);
                 self.counters.sent += range.len();
                 let (data, length) = (stream.send.bytes(range), range.len());
-                let (version, treatment) =
-                    self.labels.get(&stream.label).copied().unwrap_or_default();
-                let label = Label { id: stream.label, version, treatment };
-                let what = What::Open { stream: id, length };
-                (what, Message::Open { stream: id, label, target, data })
+                let (version, policy) = self.labels.get(&stream.label).copied().unwrap_or_default();
+                let label = Label { id: stream.label, version, stream_policy: policy };
+                let content = SentContent::Open { stream: id, length };
+                (content, Message::Open { stream: id, label, destination: target, data })
             } else if let Some(Piece { range, fin, .. }) =
-                piece.or_else(|| stream.send.end_again().filter(|_| owed.fin))
+                piece.or_else(|| stream.send.fin_copy().filter(|_| owed.fin))
             {
                 owed.bytes.remove(Range::new(0, range.end));
                 owed.fin &= !fin;
                 self.counters.sent += range.len();
                 let (data, offset) = (stream.send.bytes(range), range.start);
-                let what = What::Data { stream: id, range, fin };
-                (what, Message::Data { stream: id, offset, fin, data })
+                let content = SentContent::Data { stream: id, range, fin };
+                (content, Message::Data { stream: id, offset, fin, data })
             } else {
-                stream.owed.swap_remove(index);
+                stream.copies.swap_remove(index);
                 continue;
             };
             if owed.bytes.is_empty() && !owed.fin {
-                stream.owed.swap_remove(index);
+                stream.copies.swap_remove(index);
             }
-            carrier.keep(now, what);
+            carrier.record_sent(now, content);
             return Some((*at, message));
         }
         None
@@ -305,6 +320,6 @@ impl<P: Payload> Mux<P> {
 /// Returns the length of a message without its payload.
 pub(super) fn head_length<P>(message: &Message<P>, payload: usize) -> usize {
     let mut head = Vec::with_capacity(64);
-    message.encode_head(payload.min(MOST_PAYLOAD), &mut head);
+    message.encode_head(payload.min(MAX_PAYLOAD), &mut head);
     head.len()
 }

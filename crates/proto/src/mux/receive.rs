@@ -10,93 +10,102 @@ use super::Payload;
 pub(super) struct ReceiveHalf<P> {
     /// Pieces from `next`, by offset; they do not overlap.
     pieces: BTreeMap<u64, P>,
-    next: u64,
+    next_offset: u64,
     /// One past the highest received byte.
-    high: u64,
+    highest_offset: u64,
     /// The final size. `None` if unknown.
-    end: Option<u64>,
+    final_size: Option<u64>,
     /// Whether the end was reported to the application.
-    told: bool,
+    end_reported: bool,
     consumed: u64,
     /// Granted offset.
-    most: u64,
+    max_offset: u64,
     window: u64,
     /// Minimum window of every stream, independent of other streams.
-    base: u64,
+    base_window: u64,
     granted_at: Time,
     /// Whether received data is discarded.
-    discarding: bool,
+    is_discarding: bool,
 }
 
 /// A protocol violation of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Breach {
+pub(super) enum ProtocolViolation {
     /// More bytes than granted.
-    Credit,
+    FlowControl,
     /// Two different final sizes, or bytes past the final size.
-    End,
+    FinalSize,
 }
 
 /// Effect of a received piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Brought {
+pub(super) struct ReceivedBytes {
     /// Bytes past the previous highest byte; they count for the credit of the session.
-    pub fresh: u64,
+    pub credit_used: u64,
     /// Part of `fresh` that was discarded and counts as consumed.
     pub discarded: u64,
     /// Bytes that were received before.
-    pub repeated: u64,
+    pub duplicate: u64,
 }
 
 impl<P: Payload> ReceiveHalf<P> {
     pub(super) fn new(window: u64) -> Self {
         Self {
             pieces: BTreeMap::new(),
-            next: 0,
-            high: 0,
-            end: None,
-            told: false,
+            next_offset: 0,
+            highest_offset: 0,
+            final_size: None,
+            end_reported: false,
             consumed: 0,
-            most: window,
+            max_offset: window,
             window,
-            base: window,
+            base_window: window,
             granted_at: Time::ZERO,
-            discarding: false,
+            is_discarding: false,
         }
     }
 
     /// Returns how many bytes up to `past` are beyond the highest received byte: the session credit
     /// that they would use.
-    pub(super) fn beyond(&self, past: u64) -> u64 {
-        past.saturating_sub(self.high)
+    pub(super) fn credit_needed(&self, past: u64) -> u64 {
+        past.saturating_sub(self.highest_offset)
     }
 
-    pub(super) fn receive(&mut self, offset: u64, data: P, fin: bool) -> Result<Brought, Breach> {
+    pub(super) fn receive(
+        &mut self,
+        offset: u64,
+        data: P,
+        fin: bool,
+    ) -> Result<ReceivedBytes, ProtocolViolation> {
         let length = data.len() as u64;
-        let past = offset.checked_add(length).filter(|past| *past <= self.most);
-        let past = past.ok_or(Breach::Credit)?;
-        if self.end.is_some_and(|end| past > end || (fin && past != end))
-            || (fin && past < self.high)
+        let past = offset.checked_add(length).filter(|past| *past <= self.max_offset);
+        let past = past.ok_or(ProtocolViolation::FlowControl)?;
+        if self.final_size.is_some_and(|end| past > end || (fin && past != end))
+            || (fin && past < self.highest_offset)
         {
-            return Err(Breach::End);
+            return Err(ProtocolViolation::FinalSize);
         }
         if fin {
-            self.end = Some(past);
+            self.final_size = Some(past);
         }
-        let fresh = past.saturating_sub(self.high);
-        self.high = self.high.max(past);
-        if self.discarding {
+        let fresh = past.saturating_sub(self.highest_offset);
+        self.highest_offset = self.highest_offset.max(past);
+        if self.is_discarding {
             self.consumed += fresh;
-            return Ok(Brought { fresh, discarded: fresh, repeated: length.saturating_sub(fresh) });
+            return Ok(ReceivedBytes {
+                credit_used: fresh,
+                discarded: fresh,
+                duplicate: length.saturating_sub(fresh),
+            });
         }
-        let kept = self.keep(offset, data);
-        Ok(Brought { fresh, discarded: 0, repeated: length - kept })
+        let kept = self.store(offset, data);
+        Ok(ReceivedBytes { credit_used: fresh, discarded: 0, duplicate: length - kept })
     }
 
     /// Stores the new bytes of a piece and returns their number.
-    fn keep(&mut self, mut offset: u64, mut data: P) -> u64 {
-        if offset < self.next {
-            let known = (self.next - offset).min(data.len() as u64);
+    fn store(&mut self, mut offset: u64, mut data: P) -> u64 {
+        if offset < self.next_offset {
+            let known = (self.next_offset - offset).min(data.len() as u64);
             data = data.slice(known as usize, data.len());
             offset += known;
         }
@@ -127,24 +136,24 @@ impl<P: Payload> ReceiveHalf<P> {
     /// Returns the next bytes in order.
     pub(super) fn deliver(&mut self) -> Option<P> {
         let (offset, _) = self.pieces.first_key_value()?;
-        if *offset != self.next {
+        if *offset != self.next_offset {
             return None;
         }
         let (_, data) = self.pieces.pop_first()?;
-        self.next += data.len() as u64;
+        self.next_offset += data.len() as u64;
         Some(data)
     }
 
     /// Returns whether the end is reached; `true` only once.
-    pub(super) fn reached_end(&mut self) -> bool {
-        let reached = self.end == Some(self.next) && !self.discarding;
-        reached && !std::mem::replace(&mut self.told, true)
+    pub(super) fn take_end(&mut self) -> bool {
+        let reached = self.final_size == Some(self.next_offset) && !self.is_discarding;
+        reached && !std::mem::replace(&mut self.end_reported, true)
     }
 
     /// Records consumed bytes and returns how many were not recorded before.
     pub(super) fn consume(&mut self, bytes: u64) -> u64 {
         let before = self.consumed;
-        self.consumed = self.consumed.saturating_add(bytes).min(self.next).max(before);
+        self.consumed = self.consumed.saturating_add(bytes).min(self.next_offset).max(before);
         self.consumed - before
     }
 
@@ -153,84 +162,85 @@ impl<P: Payload> ReceiveHalf<P> {
     /// peer doubles its window each round trip. `largest` limits the window, also if it was larger
     /// before.
     pub(super) fn grant(&mut self, now: Time, round_trip: Span, largest: u64) -> Option<u64> {
-        if self.end.is_some() || self.discarding {
+        if self.final_size.is_some() || self.is_discarding {
             return None;
         }
-        if self.most - self.consumed > self.window / 4 * 3 {
+        if self.max_offset - self.consumed > self.window / 4 * 3 {
             return None;
         }
         if now.since(self.granted_at) < round_trip {
             self.window *= 4;
         }
-        self.window = self.window.min(largest.max(self.base));
+        self.window = self.window.min(largest.max(self.base_window));
         self.granted_at = now;
-        let before = self.most;
-        self.most = before.max(self.consumed + self.window);
-        (self.most > before).then_some(self.most)
+        let before = self.max_offset;
+        self.max_offset = before.max(self.consumed + self.window);
+        (self.max_offset > before).then_some(self.max_offset)
     }
 
     /// Returns the bytes that this half may buffer above its base window: the unused part of a
     /// recent grant, which the peer will probably use, or else the received and unconsumed bytes.
     pub(super) fn lease(&self, recent: bool) -> u64 {
-        let most = match self.end {
-            _ if self.discarding => self.consumed,
-            None if recent => self.most,
-            _ => self.high,
+        let max = match self.final_size {
+            _ if self.is_discarding => self.consumed,
+            None if recent => self.max_offset,
+            _ => self.highest_offset,
         };
-        most.saturating_sub(self.consumed.saturating_add(self.base))
+        max.saturating_sub(self.consumed.saturating_add(self.base_window))
     }
 
     /// Returns the granted offset, or `None` if no more credit is needed.
     pub(super) fn granted(&self) -> Option<u64> {
-        (self.end.is_none() && !self.discarding).then_some(self.most)
+        (self.final_size.is_none() && !self.is_discarding).then_some(self.max_offset)
     }
 
     /// Discards the stored and all later data. Returns the received bytes that now count as
     /// consumed.
     pub(super) fn discard(&mut self) -> u64 {
-        if std::mem::replace(&mut self.discarding, true) {
+        if std::mem::replace(&mut self.is_discarding, true) {
             return 0;
         }
         self.pieces.clear();
-        let left = self.high - self.consumed;
-        self.consumed = self.high;
-        left
+        let remaining = self.highest_offset - self.consumed;
+        self.consumed = self.highest_offset;
+        remaining
     }
 
     /// Processes a reset of the peer with the final size `end`. Returns the bytes that were not
     /// counted for the session credit before.
-    pub(super) fn cut(&mut self, end: u64) -> Result<u64, Breach> {
-        if end < self.high || self.end.is_some_and(|known| known != end) {
-            return Err(Breach::End);
+    pub(super) fn on_reset(&mut self, end: u64) -> Result<u64, ProtocolViolation> {
+        if end < self.highest_offset || self.final_size.is_some_and(|known| known != end) {
+            return Err(ProtocolViolation::FinalSize);
         }
-        if end > self.most {
-            return Err(Breach::Credit);
+        if end > self.max_offset {
+            return Err(ProtocolViolation::FlowControl);
         }
-        let fresh = end - self.high;
-        self.end = Some(end);
-        self.high = end;
+        let fresh = end - self.highest_offset;
+        self.final_size = Some(end);
+        self.highest_offset = end;
         self.consumed += fresh;
         Ok(fresh)
     }
 
     /// Returns the number of stored pieces.
-    pub(super) fn pieces(&self) -> usize {
+    pub(super) fn piece_count(&self) -> usize {
         self.pieces.len()
     }
 
     /// Returns the received bytes that are not consumed: pieces past a gap, and delivered data.
-    pub(super) fn held(&self) -> u64 {
-        self.high - self.consumed
+    pub(super) fn unconsumed_bytes(&self) -> u64 {
+        self.highest_offset - self.consumed
     }
 
     /// Returns whether the final size is known, and all data is consumed or discarded. Delivered
     /// and unconsumed data still counts for the credit of the session.
     pub(super) fn is_done(&self) -> bool {
-        self.end.is_some_and(|end| self.discarding || (self.consumed == end && self.told))
+        self.final_size
+            .is_some_and(|end| self.is_discarding || (self.consumed == end && self.end_reported))
     }
 
     /// Returns whether the final size is known.
-    pub(super) fn has_end(&self) -> bool {
-        self.end.is_some()
+    pub(super) fn has_final_size(&self) -> bool {
+        self.final_size.is_some()
     }
 }

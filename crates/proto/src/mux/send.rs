@@ -8,17 +8,17 @@ use crate::ranges::{Range, Ranges};
 #[derive(Debug)]
 pub(super) struct SendHalf<P> {
     /// Data from `base` that is not acknowledged, in chunks with their offsets.
-    chunks: VecDeque<(u64, P)>,
+    buffers: VecDeque<(u64, P)>,
     base: u64,
     end: u64,
     /// Bytes to send, for the first time or again.
     pending: Ranges,
     /// Acknowledged bytes past `base`.
-    arrived: Ranges,
+    acked: Ranges,
     /// One past the highest byte that was ever sent.
-    high: u64,
+    highest_offset: u64,
     /// Offset up to which the peer grants credit.
-    most: u64,
+    max_offset: u64,
     fin: Fin,
 }
 
@@ -32,7 +32,7 @@ enum Fin {
     /// The end was sent and is not acknowledged.
     Sent,
     /// The end is acknowledged.
-    Arrived,
+    Acked,
 }
 
 /// A range of bytes to send.
@@ -41,19 +41,19 @@ pub(super) struct Piece {
     pub range: Range,
     pub fin: bool,
     /// Bytes past the highest byte sent before; they use credit of the session.
-    pub fresh: u64,
+    pub credit_used: u64,
 }
 
 impl<P: Payload> SendHalf<P> {
-    pub(super) fn new(most: u64) -> Self {
+    pub(super) fn new(max: u64) -> Self {
         Self {
-            chunks: VecDeque::new(),
+            buffers: VecDeque::new(),
             base: 0,
             end: 0,
             pending: Ranges::new(),
-            arrived: Ranges::new(),
-            high: 0,
-            most,
+            acked: Ranges::new(),
+            highest_offset: 0,
+            max_offset: max,
             fin: Fin::Open,
         }
     }
@@ -65,7 +65,7 @@ impl<P: Payload> SendHalf<P> {
             return;
         }
         self.pending.insert(Range::new(self.end, self.end + length));
-        self.chunks.push_back((self.end, data));
+        self.buffers.push_back((self.end, data));
         self.end += length;
     }
 
@@ -75,115 +75,124 @@ impl<P: Payload> SendHalf<P> {
         }
     }
 
-    pub(super) fn grant(&mut self, most: u64) {
-        self.most = self.most.max(most);
+    pub(super) fn grant(&mut self, max: u64) {
+        self.max_offset = self.max_offset.max(max);
     }
 
     /// Returns the pending bytes that the credit of the stream permits.
     pub(super) fn backlog(&self) -> u64 {
-        let beyond = self.end.saturating_sub(self.most.max(self.base));
+        let beyond = self.end.saturating_sub(self.max_offset.max(self.base));
         // Bytes beyond the credit were never sent, so all of them are pending.
         self.pending.total().saturating_sub(beyond)
     }
 
     /// Returns the pending bytes, with or without credit.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(super) fn pending_bytes(&self) -> u64 {
         self.pending.total()
     }
 
     /// Returns the bytes that are kept for retransmission.
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn unacked_bytes(&self) -> u64 {
         self.end - self.base
     }
 
-    pub(super) fn high(&self) -> u64 {
-        self.high
+    pub(super) fn highest_offset(&self) -> u64 {
+        self.highest_offset
     }
 
     /// Returns whether bytes or the end can be sent with the credit of the stream.
     pub(super) fn is_ready(&self) -> bool {
-        self.pending.first().is_some_and(|first| first.start < self.most) || self.owes_fin()
+        self.pending.first().is_some_and(|first| first.start < self.max_offset)
+            || self.needs_bare_fin()
     }
 
     /// Returns the same for bytes that need no credit of the session: retransmissions and the end.
-    pub(super) fn is_ready_for_free(&self) -> bool {
-        let least = self.most.min(self.high);
-        self.pending.first().is_some_and(|first| first.start < least) || self.owes_fin()
+    pub(super) fn is_ready_without_credit(&self) -> bool {
+        let min = self.max_offset.min(self.highest_offset);
+        self.pending.first().is_some_and(|first| first.start < min) || self.needs_bare_fin()
     }
 
     /// Returns whether the end must be sent without data, because no byte is pending.
-    fn owes_fin(&self) -> bool {
+    fn needs_bare_fin(&self) -> bool {
         self.fin == Fin::Pending && self.pending.is_empty()
     }
 
-    /// Takes up to `most` bytes to send, `ahead` bytes into the pending bytes, or the last pending
+    /// Takes up to `max` bytes to send, `ahead` bytes into the pending bytes, or the last pending
     /// range if fewer are pending. At most `fresh` bytes may use new credit of the session.
-    pub(super) fn take(&mut self, ahead: u64, most: usize, fresh: u64) -> Option<Piece> {
-        if self.owes_fin() {
+    pub(super) fn take(&mut self, ahead: u64, max: usize, fresh: u64) -> Option<Piece> {
+        if self.needs_bare_fin() {
             self.fin = Fin::Sent;
-            return Some(Piece { range: Range::new(self.end, self.end), fin: true, fresh: 0 });
+            return Some(Piece {
+                range: Range::new(self.end, self.end),
+                fin: true,
+                credit_used: 0,
+            });
         }
-        let limit = self.most.min(self.high.saturating_add(fresh));
-        let first = self.skip(ahead, limit)?;
-        let end = first.end.min(limit).min(first.start + most as u64);
-        let range = self.within_chunk(Range::new(first.start, end));
+        let limit = self.max_offset.min(self.highest_offset.saturating_add(fresh));
+        let first = self.range_ahead(ahead, limit)?;
+        let end = first.end.min(limit).min(first.start + max as u64);
+        let range = self.within_buffer(Range::new(first.start, end));
         if range.is_empty() {
             return None;
         }
         self.pending.remove(range);
-        let fresh = range.end.saturating_sub(self.high);
-        self.high = self.high.max(range.end);
+        let fresh = range.end.saturating_sub(self.highest_offset);
+        self.highest_offset = self.highest_offset.max(range.end);
         // Only the last pending piece contains the end, so the end does not precede other bytes.
         let fin = self.fin == Fin::Pending && range.end == self.end && self.pending.is_empty();
         if fin {
             self.fin = Fin::Sent;
         }
-        Some(Piece { range, fin, fresh })
+        Some(Piece { range, fin, credit_used: fresh })
     }
 
     /// Takes pending bytes at offset 0, without the end of the stream.
-    pub(super) fn take_first(&mut self, most: usize, fresh: u64) -> Piece {
-        let none = Piece { range: Range::new(0, 0), fin: false, fresh: 0 };
-        let limit = self.most.min(self.high.saturating_add(fresh));
+    pub(super) fn take_first(&mut self, max: usize, fresh: u64) -> Piece {
+        let none = Piece { range: Range::new(0, 0), fin: false, credit_used: 0 };
+        let limit = self.max_offset.min(self.highest_offset.saturating_add(fresh));
         let Some(first) = self.pending.first().filter(|first| first.start == 0) else {
             return none;
         };
-        let range = self.within_chunk(Range::new(0, first.end.min(limit).min(most as u64)));
+        let range = self.within_buffer(Range::new(0, first.end.min(limit).min(max as u64)));
         if range.is_empty() {
             return none;
         }
         self.pending.remove(range);
-        let fresh = range.end.saturating_sub(self.high);
-        self.high = self.high.max(range.end);
-        Piece { range, fin: false, fresh }
+        let fresh = range.end.saturating_sub(self.highest_offset);
+        self.highest_offset = self.highest_offset.max(range.end);
+        Piece { range, fin: false, credit_used: fresh }
     }
 
     /// Returns unacknowledged bytes of `owed`, which were sent over another carrier, for a copy.
-    pub(super) fn again(&self, owed: &Ranges, most: usize) -> Option<Piece> {
+    pub(super) fn next_copy(&self, owed: &Ranges, max: usize) -> Option<Piece> {
         let first = owed.iter().find_map(|range| {
             let range = Range::new(range.start.max(self.base), range.end);
-            self.arrived.gaps(range).next()
+            self.acked.gaps(range).next()
         })?;
-        let end = first.end.min(first.start + most as u64);
-        let range = self.within_chunk(Range::new(first.start, end));
+        let end = first.end.min(first.start + max as u64);
+        let range = self.within_buffer(Range::new(first.start, end));
         let said = matches!(self.fin, Fin::Sent);
-        (!range.is_empty()).then_some(Piece { range, fin: said && range.end == self.end, fresh: 0 })
+        (!range.is_empty()).then_some(Piece {
+            range,
+            fin: said && range.end == self.end,
+            credit_used: 0,
+        })
     }
 
     /// Returns the end of the stream for a copy, if it was sent and is not acknowledged.
-    pub(super) fn end_again(&self) -> Option<Piece> {
+    pub(super) fn fin_copy(&self) -> Option<Piece> {
         let range = Range::new(self.end, self.end);
-        (self.fin == Fin::Sent).then_some(Piece { range, fin: true, fresh: 0 })
+        (self.fin == Fin::Sent).then_some(Piece { range, fin: true, credit_used: 0 })
     }
 
     /// Returns the bytes of a piece, which lies within one chunk.
     pub(super) fn bytes(&self, range: Range) -> P {
-        let Some((offset, chunk)) = self.chunk(range.start) else { return P::empty() };
+        let Some((offset, chunk)) = self.buffer_at(range.start) else { return P::empty() };
         chunk.slice((range.start - offset) as usize, (range.end - offset) as usize)
     }
 
     /// Returns the range to send from, `ahead` bytes into the pending bytes below `limit`.
-    fn skip(&self, mut ahead: u64, limit: u64) -> Option<Range> {
+    fn range_ahead(&self, mut ahead: u64, limit: u64) -> Option<Range> {
         let mut last = None;
         for range in self.pending.iter().take_while(|range| range.start < limit) {
             let range = Range::new(range.start, range.end.min(limit));
@@ -196,8 +205,8 @@ impl<P: Payload> SendHalf<P> {
         last
     }
 
-    fn within_chunk(&self, range: Range) -> Range {
-        match self.chunk(range.start) {
+    fn within_buffer(&self, range: Range) -> Range {
+        match self.buffer_at(range.start) {
             Some((offset, chunk)) => {
                 Range::new(range.start, range.end.min(offset + chunk.len() as u64))
             }
@@ -205,38 +214,38 @@ impl<P: Payload> SendHalf<P> {
         }
     }
 
-    fn chunk(&self, at: u64) -> Option<(u64, &P)> {
-        let after = self.chunks.partition_point(|(offset, _)| *offset <= at);
-        let (offset, chunk) = self.chunks.get(after.checked_sub(1)?)?;
+    fn buffer_at(&self, at: u64) -> Option<(u64, &P)> {
+        let after = self.buffers.partition_point(|(offset, _)| *offset <= at);
+        let (offset, chunk) = self.buffers.get(after.checked_sub(1)?)?;
         Some((*offset, chunk))
     }
 
     /// Records an acknowledged piece.
-    pub(super) fn arrived(&mut self, range: Range, fin: bool) {
+    pub(super) fn on_ack(&mut self, range: Range, fin: bool) {
         if fin {
-            self.fin = Fin::Arrived;
+            self.fin = Fin::Acked;
         }
         self.pending.remove(range);
         if range.end <= self.base {
             return;
         }
-        self.arrived.insert(Range::new(range.start.max(self.base), range.end));
-        let Some(first) = self.arrived.first().filter(|first| first.start <= self.base) else {
+        self.acked.insert(Range::new(range.start.max(self.base), range.end));
+        let Some(first) = self.acked.first().filter(|first| first.start <= self.base) else {
             return;
         };
         self.base = first.end;
-        self.arrived.remove(first);
-        while let Some((offset, chunk)) = self.chunks.front()
+        self.acked.remove(first);
+        while let Some((offset, chunk)) = self.buffers.front()
             && offset + chunk.len() as u64 <= self.base
         {
-            self.chunks.pop_front();
+            self.buffers.pop_front();
         }
     }
 
     /// Makes the unacknowledged bytes of a piece pending again. Returns their number.
-    pub(super) fn lost(&mut self, range: Range, fin: bool) -> u64 {
+    pub(super) fn on_lost(&mut self, range: Range, fin: bool) -> u64 {
         let range = Range::new(range.start.max(self.base), range.end);
-        let missing: Vec<Range> = self.arrived.gaps(range).collect();
+        let missing: Vec<Range> = self.acked.gaps(range).collect();
         let mut again = 0;
         for gap in missing {
             let before = self.pending.total();
@@ -251,16 +260,16 @@ impl<P: Payload> SendHalf<P> {
 
     /// Stops sending and discards all data.
     pub(super) fn abandon(&mut self) {
-        self.chunks.clear();
+        self.buffers.clear();
         self.pending = Ranges::new();
-        self.arrived = Ranges::new();
+        self.acked = Ranges::new();
         self.base = self.end;
-        self.fin = Fin::Arrived;
+        self.fin = Fin::Acked;
     }
 
     /// Returns whether the peer has acknowledged all data and the end.
     pub(super) fn is_done(&self) -> bool {
-        self.fin == Fin::Arrived && self.base == self.end
+        self.fin == Fin::Acked && self.base == self.end
     }
 
     /// Returns whether the application may write more.

@@ -2,66 +2,66 @@
 
 use manyways_unit::Time;
 
-use super::carrier::What;
-use super::notice::Notice;
+use super::carrier::SentContent;
+use super::control::ControlMessage;
 use super::{CarrierId, Mux, Output, Payload};
 use crate::ranges::Range;
 use crate::sched::PathSet;
 
 impl<P: Payload> Mux<P> {
     /// Marks stalled carriers as suspect and reinjects their messages on other carriers.
-    pub(super) fn look_for_stalls(&mut self, now: Time) {
+    pub(super) fn detect_stalls(&mut self, now: Time) {
         for carrier in &mut self.carriers {
             if carrier.suspect_at().is_some_and(|since| since <= now) {
-                carrier.suspect(now);
+                carrier.mark_suspect(now);
             }
-            if carrier.suspect != carrier.told_suspect {
-                carrier.told_suspect = carrier.suspect;
-                self.outputs.push_back(match carrier.suspect {
+            if carrier.is_suspect != carrier.reported_suspect {
+                carrier.reported_suspect = carrier.is_suspect;
+                self.outputs.push_back(match carrier.is_suspect {
                     true => Output::Suspect { carrier: carrier.id },
                     false => Output::Recovered { carrier: carrier.id },
                 });
             }
         }
-        if self.carriers.iter().all(|carrier| carrier.suspect) {
+        if self.carriers.iter().all(|carrier| carrier.is_suspect) {
             return;
         }
         for at in 0..self.carriers.len() {
-            if !self.carriers[at].suspect {
+            if !self.carriers[at].is_suspect {
                 continue;
             }
             // A late carrier may cost only the reinjection budget. A failed one must not cost time.
-            let given_up = self.carriers[at].given_up_at().is_some_and(|when| when <= now);
-            while given_up || self.reinjection > 0 {
-                let Some(what) = self.carriers[at].next_to_save() else { break };
-                let again = self.has_another_way(what);
-                self.carriers[at].looked_at(again);
+            let given_up = self.carriers[at].failure_deadline().is_some_and(|when| when <= now);
+            while given_up || self.reinjection_budget > 0 {
+                let Some(content) = self.carriers[at].next_unchecked() else { break };
+                let again = self.has_other_carrier(content);
+                self.carriers[at].mark_checked(again);
                 if again {
-                    let bytes = self.send_again(what);
+                    let bytes = self.retransmit(content);
                     self.counters.reinjected += bytes;
-                    self.reinjection -= bytes.cast_signed();
+                    self.reinjection_budget -= bytes.cast_signed();
                 }
             }
         }
     }
 
     /// Returns whether a carrier that is not suspect may send this content.
-    pub(super) fn has_another_way(&self, what: What) -> bool {
-        let paths = match what {
-            What::Open { stream, .. }
-            | What::Data { stream, .. }
-            | What::Reset { stream }
-            | What::StreamCredit { stream }
-            | What::Assign { stream } => match self.treatment(stream) {
-                Some(treatment) => treatment.paths,
+    pub(super) fn has_other_carrier(&self, content: SentContent) -> bool {
+        let paths = match content {
+            SentContent::Open { stream, .. }
+            | SentContent::Data { stream, .. }
+            | SentContent::Reset { stream }
+            | SentContent::StreamCredit { stream }
+            | SentContent::Assign { stream } => match self.stream_policy(stream) {
+                Some(policy) => policy.paths,
                 None => return false,
             },
-            What::Credit
-            | What::Relabel { .. }
-            | What::CloseFlow { .. }
-            | What::PathDown { .. } => PathSet::ALL,
+            SentContent::Credit
+            | SentContent::Relabel { .. }
+            | SentContent::CloseFlow { .. }
+            | SentContent::PathDown { .. } => PathSet::ALL,
         };
-        self.carriers.iter().any(|carrier| !carrier.suspect && paths.has(carrier.path))
+        self.carriers.iter().any(|carrier| !carrier.is_suspect && paths.contains(carrier.path))
     }
 
     /// Removes a carrier and retransmits all its unacknowledged messages.
@@ -69,38 +69,38 @@ impl<P: Payload> Mux<P> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         let carrier = self.carriers.remove(at);
         for sent in carrier.sent {
-            self.send_again(sent.what);
+            self.retransmit(sent.content);
         }
         for stream in self.streams.values_mut() {
-            stream.owed.retain(|owed| owed.carrier != id);
+            stream.copies.retain(|owed| owed.carrier != id);
         }
-        self.recent = self.recent.filter(|recent| *recent != id);
+        self.last_receiver = self.last_receiver.filter(|recent| *recent != id);
     }
 
     /// Schedules the content for retransmission. Returns its bytes of stream data.
-    pub(super) fn send_again(&mut self, what: What) -> u64 {
-        let notice = match what {
-            What::Open { stream, length } => {
+    pub(super) fn retransmit(&mut self, content: SentContent) -> u64 {
+        let notice = match content {
+            SentContent::Open { stream, length } => {
                 let again = self.edit(stream, |stream| {
-                    if let Some(open) = &mut stream.open {
-                        open.sent = false;
+                    if let Some(open) = &mut stream.pending_open {
+                        open.is_in_flight = false;
                     }
-                    stream.send.lost(Range::new(0, length), false)
+                    stream.send.on_lost(Range::new(0, length), false)
                 });
                 return again.unwrap_or_default();
             }
-            What::Data { stream, range, fin } => {
-                return self.edit(stream, |s| s.send.lost(range, fin)).unwrap_or_default();
+            SentContent::Data { stream, range, fin } => {
+                return self.edit(stream, |s| s.send.on_lost(range, fin)).unwrap_or_default();
             }
-            What::Reset { stream } => Notice::Reset(stream),
-            What::StreamCredit { stream } => Notice::StreamCredit(stream),
-            What::Credit => Notice::Credit,
-            What::Relabel { id } => Notice::Relabel(id),
-            What::Assign { stream } => Notice::Assign(stream),
-            What::CloseFlow { flow, label } => Notice::CloseFlow(flow, label),
-            What::PathDown { path } => Notice::PathDown(path),
+            SentContent::Reset { stream } => ControlMessage::Reset(stream),
+            SentContent::StreamCredit { stream } => ControlMessage::StreamCredit(stream),
+            SentContent::Credit => ControlMessage::Credit,
+            SentContent::Relabel { id } => ControlMessage::Relabel(id),
+            SentContent::Assign { stream } => ControlMessage::Assign(stream),
+            SentContent::CloseFlow { flow, label } => ControlMessage::CloseFlow(flow, label),
+            SentContent::PathDown { path } => ControlMessage::PathDown(path),
         };
-        self.notice(notice);
+        self.queue_control(notice);
         0
     }
 }

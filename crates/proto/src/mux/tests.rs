@@ -1,8 +1,8 @@
 mod datagrams;
 mod failover;
-mod faults;
 mod message;
 mod random;
 mod scenarios;
+mod simulation;
 mod streams;
-mod world;
+mod violations;

@@ -12,7 +12,7 @@ use super::glob::Glob;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Cgroup {
     text: String,
-    rooted: bool,
+    is_rooted: bool,
     components: Vec<Glob>,
 }
 
@@ -30,16 +30,16 @@ impl FromStr for Cgroup {
                 "it like /user.slice, or app-firefox* for one anywhere",
             ));
         }
-        Ok(Self { text: text.to_owned(), rooted, components })
+        Ok(Self { text: text.to_owned(), is_rooted: rooted, components })
     }
 }
 
 impl Cgroup {
-    pub(super) fn fits(&self, path: &str) -> bool {
-        let starts = if self.rooted { 1 } else { components(path).count() };
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let starts = if self.is_rooted { 1 } else { components(path).count() };
         (0..starts).any(|skipped| {
             let mut path = components(path).skip(skipped);
-            self.components.iter().all(|glob| path.next().is_some_and(|one| glob.fits(one)))
+            self.components.iter().all(|glob| path.next().is_some_and(|one| glob.matches(one)))
         })
     }
 }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_group_and_all_below_it() {
-        let fits = |pattern: &str, path: &str| pattern.parse::<Cgroup>().unwrap().fits(path);
+        let fits = |pattern: &str, path: &str| pattern.parse::<Cgroup>().unwrap().matches(path);
         let firefox = "/user.slice/user-1000.slice/app.slice/app-firefox-12.scope";
         assert!(fits("/user.slice", firefox) && fits("/user.slice/", "/user.slice"));
         assert!(!fits("/user", firefox) && !fits("/app.slice", firefox));

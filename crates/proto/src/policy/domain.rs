@@ -9,7 +9,7 @@ use manyways_unit::human::InvalidValue;
 use super::glob::Glob;
 
 /// Maximum length of a name in DNS, in bytes.
-const LONGEST: usize = 253;
+const MAX_NAME: usize = 253;
 
 /// `example.com` matches this name, `*.example.com` all names below, `.example.com` both.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,8 +17,8 @@ pub(super) struct Domain {
     text: String,
     /// From the last label to the first.
     labels: Vec<Glob>,
-    itself: bool,
-    below: bool,
+    matches_name: bool,
+    matches_subdomains: bool,
 }
 
 impl FromStr for Domain {
@@ -38,8 +38,8 @@ impl FromStr for Domain {
                 return Ok(Self {
                     text: text.to_owned(),
                     labels: Vec::new(),
-                    itself: true,
-                    below: true,
+                    matches_name: true,
+                    matches_subdomains: true,
                 });
             }
             (_, Some(rest), _) => (rest, false, true),
@@ -55,20 +55,20 @@ impl FromStr for Domain {
         let labels = name
             .rsplit('.')
             .map(|label| match label.len() {
-                1..=63 if label.bytes().all(fits) => Glob::any_case(label),
+                1..=63 if label.bytes().all(fits) => Glob::ignoring_case(label),
                 _ => Err(invalid()),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { text: text.to_owned(), labels, itself, below })
+        Ok(Self { text: text.to_owned(), labels, matches_name: itself, matches_subdomains: below })
     }
 }
 
 impl Domain {
-    pub(super) fn fits(&self, name: &str) -> bool {
+    pub(super) fn matches(&self, name: &str) -> bool {
         let Some(name) = ascii(name) else { return false };
         let mut labels = name.rsplit('.');
-        let all = self.labels.iter().all(|glob| labels.next().is_some_and(|one| glob.fits(one)));
-        all && if labels.next().is_some() { self.below } else { self.itself }
+        let all = self.labels.iter().all(|glob| labels.next().is_some_and(|one| glob.matches(one)));
+        all && if labels.next().is_some() { self.matches_subdomains } else { self.matches_name }
     }
 
     /// Returns whether all names that match `other` match this pattern. May be false although they
@@ -77,8 +77,11 @@ impl Domain {
         let ends = self.labels.len() <= other.labels.len()
             && self.labels.iter().zip(&other.labels).all(|(a, b)| a == b || a.as_str() == "*");
         match self.labels.len() == other.labels.len() {
-            true => ends && (self.itself || !other.itself) && (self.below || !other.below),
-            false => ends && self.below,
+            true => {
+                ends && (self.matches_name || !other.matches_name)
+                    && (self.matches_subdomains || !other.matches_subdomains)
+            }
+            false => ends && self.matches_subdomains,
         }
     }
 }
@@ -93,7 +96,7 @@ impl fmt::Display for Domain {
 /// trailing dot. `None` if empty or too long.
 fn ascii(name: &str) -> Option<Cow<'_, str>> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    if name.is_empty() || name.len() > LONGEST {
+    if name.is_empty() || name.len() > MAX_NAME {
         return None;
     }
     if name.is_ascii() {
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, name: &str) -> bool {
-        pattern.parse::<Domain>().unwrap().fits(name)
+        pattern.parse::<Domain>().unwrap().matches(name)
     }
 
     #[test]
@@ -210,7 +213,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_name_panics_and_each_fits_itself(name in "\\PC{1,40}") {
-            let _ = name.parse::<Domain>().map(|domain| domain.fits(&name));
+            let _ = name.parse::<Domain>().map(|domain| domain.matches(&name));
             if let Some(plain) = ascii(&name) {
                 prop_assert!(plain.is_ascii());
             }
@@ -223,7 +226,7 @@ mod tests {
             name in "[ab](\\.[ab]){0,4}",
         ) {
             if let (Ok(a), Ok(b)) = (a.parse::<Domain>(), b.parse::<Domain>()) {
-                prop_assert!(!a.covers(&b) || !b.fits(&name) || a.fits(&name));
+                prop_assert!(!a.covers(&b) || !b.matches(&name) || a.matches(&name));
             }
         }
     }

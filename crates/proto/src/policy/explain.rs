@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::condition::Condition;
 use super::engine::{Decision, Engine};
-use super::gauge::Gauge;
+use super::hysteresis::ConditionState;
 use super::selector::{Flow, Selector};
 use super::{Action, Rule};
 
@@ -19,7 +19,7 @@ pub struct Explanation {
     /// Evaluated rules in order. The last one matched, unless the default decided.
     pub steps: Vec<Step>,
     /// Whether the flow waits, because none of its paths is up.
-    pub waits: bool,
+    pub is_waiting: bool,
 }
 
 /// Result of one rule.
@@ -30,7 +30,7 @@ pub struct Step {
     pub line: usize,
     pub matched: bool,
     /// The matched properties, or the first property that did not match.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Engine {
@@ -39,13 +39,13 @@ impl Engine {
         let mut steps = Vec::new();
         let mut first = None;
         for (index, rule) in self.policy.rules.iter().enumerate() {
-            let miss = rule.miss(flow).or_else(|| self.unfulfilled(index));
+            let miss = rule.mismatch(flow).or_else(|| self.unmet_condition(index));
             let matched = miss.is_none();
             steps.push(Step {
                 rule: rule.name.clone(),
                 line: rule.line,
                 matched,
-                why: miss.unwrap_or_else(|| self.reasons(index, rule, flow)),
+                reason: miss.unwrap_or_else(|| self.reasons(index, rule, flow)),
             });
             if matched {
                 first = Some((index, rule));
@@ -59,48 +59,53 @@ impl Engine {
             rule: verdict.rule.map(str::to_owned),
             action: action.to_string(),
             steps,
-            waits: match verdict.decision {
-                Decision::Bond(treatment) => self.is_nowhere(treatment.paths),
+            is_waiting: match verdict.decision {
+                Decision::Bond(treatment) => self.is_all_down(treatment.paths),
                 _ => false,
             },
         }
     }
 
     /// Returns the first condition of a rule that does not hold, as text.
-    fn unfulfilled(&self, index: usize) -> Option<String> {
-        let (condition, gauge) = self.conditions(index).find(|(_, gauge)| !gauge.holds())?;
+    fn unmet_condition(&self, index: usize) -> Option<String> {
+        let (condition, gauge) = self.conditions(index).find(|(_, gauge)| !gauge.is_met())?;
         let quantity = condition.quantity;
-        let why = match gauge.value() {
+        let reason = match gauge.value() {
             None => "it is not known".to_owned(),
-            Some(value) if gauge.turns_at(&condition.test).is_some() => {
-                format!("it is {}, but not for {} yet", quantity.show(value), condition.test.hold)
+            Some(value) if gauge.changes_at(&condition.comparison).is_some() => {
+                format!(
+                    "it is {}, but not for {} yet",
+                    quantity.value_text(value),
+                    condition.comparison.hysteresis
+                )
             }
-            Some(value) => format!("it is {}", quantity.show(value)),
+            Some(value) => format!("it is {}", quantity.value_text(value)),
         };
-        Some(format!("`{condition}` does not hold: {why}"))
+        Some(format!("`{condition}` does not hold: {reason}"))
     }
 
-    fn conditions(&self, index: usize) -> impl Iterator<Item = &(Condition, Gauge)> {
-        let wanted = self.wanted.get(index).into_iter().flatten();
-        wanted.filter_map(|gauge| self.gauges.get(*gauge))
+    fn conditions(&self, index: usize) -> impl Iterator<Item = &(Condition, ConditionState)> {
+        let wanted = self.rule_conditions.get(index).into_iter().flatten();
+        wanted.filter_map(|gauge| self.condition_states.get(*gauge))
     }
 
     /// Returns the conditions of a matched rule with the found values.
     fn reasons(&self, index: usize, rule: &Rule, flow: &Flow<'_>) -> String {
-        let fits = rule.only.iter().find(|selector| selector.miss(flow).is_none());
-        let keys = fits.map(|selector| selector.found(flow)).filter(|found| !found.is_empty());
+        let fits = rule.included.iter().find(|selector| selector.mismatch(flow).is_none());
+        let keys =
+            fits.map(|selector| selector.matched_values(flow)).filter(|found| !found.is_empty());
         let conditions = self.conditions(index).map(|(condition, gauge)| {
-            let test = &condition.test;
+            let test = &condition.comparison;
             match gauge.value() {
                 None => format!("`{condition}` held when it was known last"),
-                Some(value) if !test.fits(value) => format!(
+                Some(value) if !test.matches(value) => format!(
                     "`{condition}` holds on: it is {}, and has to get to {} for {}",
-                    condition.quantity.show(value),
-                    condition.quantity.show(test.leave),
-                    test.hold,
+                    condition.quantity.value_text(value),
+                    condition.quantity.value_text(test.exit_threshold),
+                    test.hysteresis,
                 ),
                 Some(value) => {
-                    format!("`{condition}` holds: it is {}", condition.quantity.show(value))
+                    format!("`{condition}` holds: it is {}", condition.quantity.value_text(value))
                 }
             }
         });
@@ -111,22 +116,22 @@ impl Engine {
 
 impl Rule {
     /// Returns why the selectors of the rule do not match `flow`, or `None` if they match.
-    fn miss(&self, flow: &Flow<'_>) -> Option<String> {
+    fn mismatch(&self, flow: &Flow<'_>) -> Option<String> {
         let miss = |selector: &Selector| {
-            let key = selector.miss(flow)?;
+            let key = selector.mismatch(flow)?;
             let patterns = selector.patterns(key);
             Some(match flow.value(key) {
                 Some(value) => format!("{key} is {value}, not {patterns}"),
                 None => format!("{key} is not known, so not {patterns}"),
             })
         };
-        let misses: Option<Vec<String>> = self.only.iter().map(miss).collect();
+        let misses: Option<Vec<String>> = self.included.iter().map(miss).collect();
         if let Some(mut misses) = misses {
             misses.dedup();
             return Some(misses.join("; "));
         }
-        let not = self.not.iter().find(|selector| selector.miss(flow).is_none())?;
-        Some(format!("`not` rules it out: {}", not.found(flow)))
+        let not = self.excluded.iter().find(|selector| selector.mismatch(flow).is_none())?;
+        Some(format!("`not` rules it out: {}", not.matched_values(flow)))
     }
 }
 
@@ -139,7 +144,7 @@ impl fmt::Display for Explanation {
             Some(_) => write!(f, "so: {}", self.action)?,
             None => write!(f, "no rule matches, so the default: {}", self.action)?,
         }
-        if self.waits {
+        if self.is_waiting {
             f.write_str("\nnone of its paths is up: it waits")?;
         }
         Ok(())
@@ -149,6 +154,6 @@ impl fmt::Display for Explanation {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.matched { "matches" } else { "does not match" };
-        write!(f, "{} (line {}) {sign}: {}", self.rule, self.line, self.why)
+        write!(f, "{} (line {}) {sign}: {}", self.rule, self.line, self.reason)
     }
 }

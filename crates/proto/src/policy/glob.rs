@@ -5,13 +5,13 @@ use std::fmt;
 use manyways_unit::human::InvalidValue;
 
 /// Maximum length of a pattern in bytes.
-const LONGEST: usize = 255;
+const MAX_PATTERN: usize = 255;
 
 /// A pattern in which `*` matches any characters, including none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Glob {
     text: String,
-    any_case: bool,
+    ignores_case: bool,
 }
 
 impl Glob {
@@ -19,19 +19,19 @@ impl Glob {
     pub(super) fn exact(text: &str) -> Result<Self, InvalidValue> {
         let special = ['?', '[', ']', '{', '}', '\\'];
         let clear = !text.contains(special) && !text.chars().any(char::is_control);
-        if text.is_empty() || text.len() > LONGEST || !clear {
+        if text.is_empty() || text.len() > MAX_PATTERN || !clear {
             return Err(InvalidValue::new(
                 text,
                 "a pattern",
                 "a name of up to 255 bytes, where only `*` is special, like firefox or teams*",
             ));
         }
-        Ok(Self { text: text.to_owned(), any_case: false })
+        Ok(Self { text: text.to_owned(), ignores_case: false })
     }
 
     /// Creates a pattern that ignores the case of ASCII letters.
-    pub(super) fn any_case(text: &str) -> Result<Self, InvalidValue> {
-        Ok(Self { any_case: true, ..Self::exact(text)? })
+    pub(super) fn ignoring_case(text: &str) -> Result<Self, InvalidValue> {
+        Ok(Self { ignores_case: true, ..Self::exact(text)? })
     }
 
     /// Returns whether the pattern contains no `*`.
@@ -43,8 +43,8 @@ impl Glob {
         &self.text
     }
 
-    pub(super) fn fits(&self, text: &str) -> bool {
-        let same = |a: &[u8], b: &[u8]| match self.any_case {
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let same = |a: &[u8], b: &[u8]| match self.ignores_case {
             true => a.eq_ignore_ascii_case(b),
             false => a == b,
         };
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn a_star_is_any_characters_and_the_rest_is_itself() {
-        let fits = |pattern: &str, text: &str| Glob::any_case(pattern).unwrap().fits(text);
+        let fits = |pattern: &str, text: &str| Glob::ignoring_case(pattern).unwrap().matches(text);
         assert!(fits("zoom", "Zoom") && !fits("zoom", "zoom2") && !fits("zoom", "zoo"));
         assert!(fits("teams*", "teams") && fits("teams*", "teams-for-linux"));
         assert!(fits("*", "") && fits("**", "x") && fits("a*a", "aa") && !fits("a*a", "a"));
         assert!(fits("a*b*c", "a1b2b3c") && !fits("a*b*c", "a1c2b"));
         assert!(!fits("*bc*c", "bc") && fits("*bc*c", "abcc"));
-        assert!(!Glob::exact("zoom").unwrap().fits("Zoom"));
+        assert!(!Glob::exact("zoom").unwrap().matches("Zoom"));
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
                 }
             }
             let glob = Glob::exact(&pattern).unwrap();
-            prop_assert_eq!(glob.fits(&text), defined(pattern.as_bytes(), text.as_bytes()));
+            prop_assert_eq!(glob.matches(&text), defined(pattern.as_bytes(), text.as_bytes()));
         }
     }
 }

@@ -8,7 +8,7 @@ use manyways_unit::nearest::nearest;
 
 use super::condition::{Quantity, Subject};
 use super::glob::Glob;
-use super::paths::{PathFacts, Paths};
+use super::paths::{PathFacts, PathSelector};
 use super::selector::Selector;
 use super::{Action, Policy, Primary, Rule};
 
@@ -18,7 +18,7 @@ pub struct Warning {
     /// Line of the rule or path, from 1; 0 for the default.
     pub line: usize,
     /// Text of the warning.
-    pub sentence: String,
+    pub message: String,
     /// Hint for the user. `None` if there is none.
     pub hint: Option<String>,
 }
@@ -31,28 +31,28 @@ impl Policy {
             .iter()
             .map(|path| PathFacts { metered: self.is_metered(path), ..path.clone() })
             .collect();
-        let mut warnings = self.never_asked();
+        let mut warnings = self.unreachable_rules();
         if !known.is_empty() {
-            self.strangers(&known, &mut warnings);
+            self.unknown_paths(&known, &mut warnings);
         }
-        self.uncounted(&known, &mut warnings);
-        warnings.extend(self.nowhere());
+        self.missing_data_plans(&known, &mut warnings);
+        warnings.extend(self.empty_path_sets());
         for rule in &self.rules {
-            warnings.extend(primary_is_not_allowed(rule, &known));
-            warnings.extend(process_with_a_folder(rule));
-            warnings.extend(direct_by_bytes(rule));
+            warnings.extend(excluded_primary(rule, &known));
+            warnings.extend(process_with_folder(rule));
+            warnings.extend(direct_with_size(rule));
         }
         warnings.sort_by_key(|warning| warning.line);
         warnings
     }
 
     /// Finds rules that never match because of an earlier rule.
-    fn never_asked(&self) -> Vec<Warning> {
+    fn unreachable_rules(&self) -> Vec<Warning> {
         let hidden = self.rules.iter().enumerate().filter_map(|(index, rule)| {
-            let before = self.rules.iter().take(index).find(|before| before.takes_all_of(rule))?;
+            let before = self.rules.iter().take(index).find(|before| before.covers(rule))?;
             Some(Warning {
                 line: rule.line,
-                sentence: format!(
+                message: format!(
                     "the rule `{}` never decides: `{}` (line {}) takes all that it matches",
                     rule.name, before.name, before.line
                 ),
@@ -63,13 +63,15 @@ impl Policy {
     }
 
     /// Finds path lists that exclude all of their paths.
-    fn nowhere(&self) -> Vec<Warning> {
+    fn empty_path_sets(&self) -> Vec<Warning> {
         let paths = |action: &Action| match action {
             Action::Bond { paths, .. } => Some(paths.clone()),
             _ => None,
         };
         let default = paths(&self.default);
-        let is_none = |paths: &Option<Paths>| paths.as_ref().is_some_and(Paths::are_never_any);
+        let is_none = |paths: &Option<PathSelector>| {
+            paths.as_ref().is_some_and(PathSelector::is_always_empty)
+        };
         let rules = self.rules.iter().map(|rule| (rule, paths(&rule.action)));
         // Paths that a rule inherits from the default are reported for the default.
         let own = rules.filter(|(_, paths)| is_none(paths) && *paths != default);
@@ -77,7 +79,7 @@ impl Policy {
         let first = is_none(&default).then(|| (0, "it".to_owned()));
         let warning = |(line, who)| Warning {
             line,
-            sentence: format!("{who} allows no path, ever: its flows wait and never go anywhere"),
+            message: format!("{who} allows no path, ever: its flows wait and never go anywhere"),
             hint: Some(
                 "name the remaining paths, like paths = \"!cellular\"; block = true refuses flows"
                     .into(),
@@ -86,12 +88,12 @@ impl Policy {
         first.into_iter().chain(lines).map(warning).collect()
     }
 
-    fn strangers(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
+    fn unknown_paths(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
         let mut stranger = |line, name: &str| {
             let names = known.iter().flat_map(|path| [path.name.as_str(), path.kind.as_str()]);
             warnings.push(Warning {
                 line,
-                sentence: format!("no path here is named or of the kind `{name}`"),
+                message: format!("no path here is named or of the kind `{name}`"),
                 hint: nearest(name, names.clone())
                     .map(|near| format!("did you mean `{near}`?"))
                     .or_else(|| {
@@ -111,7 +113,7 @@ impl Policy {
             }
         }
         let default = (0, &self.default, &[][..]);
-        let rules = self.rules.iter().map(|rule| (rule.line, &rule.action, &rule.when[..]));
+        let rules = self.rules.iter().map(|rule| (rule.line, &rule.action, &rule.conditions[..]));
         for (line, action, when) in rules.chain([default]) {
             let primary = match action {
                 Action::Bond { primary: Some(Primary::Paths(primary)), .. } => Some(primary),
@@ -127,7 +129,7 @@ impl Policy {
             });
             let mut said: Vec<&Glob> = Vec::new();
             for paths in allowed.into_iter().chain(primary).chain(asked) {
-                for word in paths.strangers(known) {
+                for word in paths.unknown_patterns(known) {
                     if !said.contains(&word) {
                         said.push(word);
                         stranger(line, word.as_str());
@@ -138,24 +140,26 @@ impl Policy {
     }
 
     /// Finds conditions on the remaining bytes of a data plan that is not configured.
-    fn uncounted(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
+    fn missing_data_plans(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
         for rule in &self.rules {
-            for condition in rule.when.iter().filter(|one| one.quantity == Quantity::Left) {
+            for condition in
+                rule.conditions.iter().filter(|one| one.quantity == Quantity::Remaining)
+            {
                 let (Subject::Paths(paths) | Subject::LowestLatency(paths)) = &condition.subject
                 else {
                     continue;
                 };
-                let mut meant = known.iter().filter(|path| paths.fits(path)).peekable();
+                let mut meant = known.iter().filter(|path| paths.matches(path)).peekable();
                 let counted = match meant.peek() {
-                    Some(_) => meant.any(|path| self.plan(&path.name, &path.kind).is_some()),
-                    None => self.networks.iter().any(|network| network.plan.is_some()),
+                    Some(_) => meant.any(|path| self.data_plan(&path.name, &path.kind).is_some()),
+                    None => self.networks.iter().any(|network| network.data_plan.is_some()),
                 };
-                let path = known.iter().find(|path| paths.fits(path));
+                let path = known.iter().find(|path| paths.matches(path));
                 let path = path.map_or("NAME", |path| &path.name);
                 if !counted {
                     warnings.push(Warning {
                         line: rule.line,
-                        sentence: format!("`{condition}` never holds: its path has no data plan"),
+                        message: format!("`{condition}` never holds: its path has no data plan"),
                         hint: Some(format!(
                             "say how much there is, like monthly = \"10GB\" under [paths.{path}]"
                         )),
@@ -166,27 +170,27 @@ impl Policy {
     }
 }
 
-fn primary_is_not_allowed(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
+fn excluded_primary(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
     let Action::Bond { paths, primary: Some(Primary::Paths(primary)), .. } = &rule.action else {
         return None;
     };
-    let mut meant = known.iter().filter(|path| primary.fits(path)).peekable();
+    let mut meant = known.iter().filter(|path| primary.matches(path)).peekable();
     meant.peek()?;
-    (!meant.any(|path| paths.fits(path))).then(|| Warning {
+    (!meant.any(|path| paths.matches(path))).then(|| Warning {
         line: rule.line,
-        sentence: format!("the primary path {primary} is not among the paths of `{}`", rule.name),
+        message: format!("the primary path {primary} is not among the paths of `{}`", rule.name),
         hint: Some("add it to `paths`, or leave `primary` out".into()),
     })
 }
 
 /// Finds process patterns with a folder. Processes are matched by file name only.
-fn process_with_a_folder(rule: &Rule) -> Option<Warning> {
+fn process_with_folder(rule: &Rule) -> Option<Warning> {
     let mut processes = rule.selectors().flat_map(|one| &one.process);
     let process = processes.find(|process| process.as_str().contains('/'))?.as_str();
     let file = process.rsplit('/').next().unwrap_or_default();
     Some(Warning {
         line: rule.line,
-        sentence: format!(
+        message: format!(
             "the process `{}` of `{}` fits no program: their file names are compared, without \
              folders",
             quoted(process),
@@ -200,53 +204,54 @@ fn process_with_a_folder(rule: &Rule) -> Option<Warning> {
 }
 
 /// Finds `direct` rules with a size. Direct routing is decided before the first byte.
-fn direct_by_bytes(rule: &Rule) -> Option<Warning> {
+fn direct_with_size(rule: &Rule) -> Option<Warning> {
     if rule.action != Action::Direct {
         return None;
     }
-    let at_first = |one: &Selector| one.bytes.iter().any(|bytes| bytes.fits(Size::ZERO));
+    let at_first = |one: &Selector| one.bytes.iter().any(|bytes| bytes.contains(Size::ZERO));
     let later = |one: &&Selector| !one.bytes.is_empty() && !at_first(one);
-    let sentence = if rule.only.iter().any(|one| later(&one)) || rule.not.iter().any(at_first) {
-        format!(
-            "the rule `{}` comes too late: what the bond carries by then stays there",
-            rule.name
-        )
-    } else if rule.selectors().any(|one| !one.bytes.is_empty()) {
-        format!(
-            "`bytes` ends nothing in the rule `{}`: a connection that goes past the bond stays \
+    let sentence =
+        if rule.included.iter().any(|one| later(&one)) || rule.excluded.iter().any(at_first) {
+            format!(
+                "the rule `{}` comes too late: what the bond carries by then stays there",
+                rule.name
+            )
+        } else if rule.selectors().any(|one| !one.bytes.is_empty()) {
+            format!(
+                "`bytes` ends nothing in the rule `{}`: a connection that goes past the bond stays \
              there",
-            rule.name
-        )
-    } else {
-        return None;
-    };
+                rule.name
+            )
+        } else {
+            return None;
+        };
     let hint = "leave `bytes` out: `direct` holds from the first byte on, or not at all";
-    Some(Warning { line: rule.line, sentence, hint: Some(hint.into()) })
+    Some(Warning { line: rule.line, message: sentence, hint: Some(hint.into()) })
 }
 
 impl Rule {
     fn selectors(&self) -> impl Iterator<Item = &Selector> {
-        self.only.iter().chain(&self.not)
+        self.included.iter().chain(&self.excluded)
     }
 
     /// Returns whether this rule matches everything that the later rule `other` matches.
-    fn takes_all_of(&self, other: &Self) -> bool {
-        self.when.iter().all(|condition| other.when.contains(condition))
-            && covers(&self.only, &other.only)
-            && covers(&other.not, &self.not)
+    fn covers(&self, other: &Self) -> bool {
+        self.conditions.iter().all(|condition| other.conditions.contains(condition))
+            && all_covered(&self.included, &other.included)
+            && all_covered(&other.excluded, &self.excluded)
     }
 }
 
 /// Returns whether each selector of `theirs` is covered by a selector of `mine`.
-fn covers(mine: &[Selector], theirs: &[Selector]) -> bool {
+fn all_covered(mine: &[Selector], theirs: &[Selector]) -> bool {
     theirs.iter().all(|b| mine.iter().any(|a| a.covers(b)))
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "the default: {}", self.sentence),
-            line => write!(f, "line {line}: {}", self.sentence),
+            0 => write!(f, "the default: {}", self.message),
+            line => write!(f, "line {line}: {}", self.message),
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct PathFacts {
     /// Whether the system reports the network as metered. A policy can override this.
     pub metered: bool,
     /// Bytes since the last reset of the data plan.
-    pub used: Option<Size>,
+    pub plan_used: Option<Size>,
     /// Estimated capacity, which may exceed the current throughput.
     pub rate: Option<Rate>,
     /// Used fraction of the capacity, from 0 to 1.
@@ -35,7 +35,7 @@ pub struct PathFacts {
 
 /// Inputs of a policy's conditions.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Surroundings {
+pub struct Environment {
     /// All paths of the bond, including those that are down.
     pub paths: Vec<PathFacts>,
     /// Battery charge in percent. `None` without a battery.
@@ -46,14 +46,14 @@ pub struct Surroundings {
 
 /// A set of paths as words: included paths without excluded ones.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Paths {
-    with: Vec<Word>,
-    without: Vec<Word>,
+pub(super) struct PathSelector {
+    included: Vec<PathPattern>,
+    excluded: Vec<PathPattern>,
 }
 
 /// One word of a path set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Word {
+pub(super) enum PathPattern {
     All,
     Metered,
     Unmetered,
@@ -70,7 +70,7 @@ impl PathFacts {
             kind: kind.into(),
             up: true,
             metered: false,
-            used: None,
+            plan_used: None,
             rate: None,
             load: None,
             rtt: None,
@@ -79,88 +79,90 @@ impl PathFacts {
     }
 }
 
-impl Word {
-    fn read(text: &str) -> Result<Self, InvalidValue> {
+impl PathPattern {
+    fn parse(text: &str) -> Result<Self, InvalidValue> {
         Ok(match text {
             "all" => Self::All,
             "metered" => Self::Metered,
             "unmetered" => Self::Unmetered,
-            _ => Self::Named(Glob::any_case(text)?),
+            _ => Self::Named(Glob::ignoring_case(text)?),
         })
     }
 
-    pub(super) fn fits(&self, path: &PathFacts) -> bool {
+    pub(super) fn matches(&self, path: &PathFacts) -> bool {
         match self {
             Self::All => true,
             Self::Metered => path.metered,
             Self::Unmetered => !path.metered,
-            Self::Named(glob) => glob.fits(&path.name) || glob.fits(&path.kind),
+            Self::Named(glob) => glob.matches(&path.name) || glob.matches(&path.kind),
         }
     }
 }
 
-impl Paths {
+impl PathSelector {
     pub(super) fn all() -> Self {
-        Self { with: vec![Word::All], without: Vec::new() }
+        Self { included: vec![PathPattern::All], excluded: Vec::new() }
     }
 
     /// Parses words like `wifi` and `!metered`. Without included paths, all paths except the
     /// excluded ones are meant.
-    pub(super) fn read<'t>(words: impl IntoIterator<Item = &'t str>) -> Result<Self, InvalidValue> {
-        let mut paths = Self { with: Vec::new(), without: Vec::new() };
+    pub(super) fn parse<'t>(
+        words: impl IntoIterator<Item = &'t str>,
+    ) -> Result<Self, InvalidValue> {
+        let mut paths = Self { included: Vec::new(), excluded: Vec::new() };
         for word in words {
             match word.strip_prefix('!') {
-                Some(word) => paths.without.push(Word::read(word)?),
-                None => paths.with.push(Word::read(word)?),
+                Some(word) => paths.excluded.push(PathPattern::parse(word)?),
+                None => paths.included.push(PathPattern::parse(word)?),
             }
         }
-        if paths.with.is_empty() {
-            paths.with.push(Word::All);
+        if paths.included.is_empty() {
+            paths.included.push(PathPattern::All);
         }
         Ok(paths)
     }
 
-    pub(super) fn fits(&self, path: &PathFacts) -> bool {
-        self.with.iter().any(|word| word.fits(path))
-            && !self.without.iter().any(|word| word.fits(path))
+    pub(super) fn matches(&self, path: &PathFacts) -> bool {
+        self.included.iter().any(|word| word.matches(path))
+            && !self.excluded.iter().any(|word| word.matches(path))
     }
 
     /// Returns the path numbers. `all` includes future paths; otherwise the set contains only known
     /// paths.
-    pub(super) fn among(&self, known: &[PathFacts]) -> PathSet {
-        if self.without.is_empty() && self.with.contains(&Word::All) {
+    pub(super) fn path_set(&self, known: &[PathFacts]) -> PathSet {
+        if self.excluded.is_empty() && self.included.contains(&PathPattern::All) {
             return PathSet::ALL;
         }
-        known.iter().filter(|path| self.fits(path)).map(|path| path.id).collect()
+        known.iter().filter(|path| self.matches(path)).map(|path| path.id).collect()
     }
 
     /// Returns whether the set is empty on every host.
-    pub(super) fn are_never_any(&self) -> bool {
-        let without = |word: &Word| self.without.contains(word);
-        let everything = |word: &Word| match word {
-            Word::All => true,
-            Word::Named(glob) => glob.as_str().bytes().all(|byte| byte == b'*'),
-            Word::Metered | Word::Unmetered => false,
+    pub(super) fn is_always_empty(&self) -> bool {
+        let without = |word: &PathPattern| self.excluded.contains(word);
+        let everything = |word: &PathPattern| match word {
+            PathPattern::All => true,
+            PathPattern::Named(glob) => glob.as_str().bytes().all(|byte| byte == b'*'),
+            PathPattern::Metered | PathPattern::Unmetered => false,
         };
-        self.without.iter().any(everything)
-            || without(&Word::Metered) && without(&Word::Unmetered)
-            || self.with.iter().all(without)
+        self.excluded.iter().any(everything)
+            || without(&PathPattern::Metered) && without(&PathPattern::Unmetered)
+            || self.included.iter().all(without)
     }
 
     /// Returns the words that match no path of `known`.
-    pub(super) fn strangers(&self, known: &[PathFacts]) -> impl Iterator<Item = &Glob> {
-        self.with
+    pub(super) fn unknown_patterns(&self, known: &[PathFacts]) -> impl Iterator<Item = &Glob> {
+        self.included
             .iter()
-            .chain(&self.without)
-            .filter(|word| !known.iter().any(|path| word.fits(path)))
+            .chain(&self.excluded)
+            .filter(|word| !known.iter().any(|path| word.matches(path)))
             .filter_map(|word| match word {
-                Word::Named(glob) => Some(glob),
+                PathPattern::Named(glob) => Some(glob),
                 _ => None,
             })
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
@@ -171,10 +173,10 @@ impl fmt::Display for Word {
     }
 }
 
-impl fmt::Display for Paths {
+impl fmt::Display for PathSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with = self.with.iter().map(Word::to_string);
-        let without = self.without.iter().map(|word| format!("!{word}"));
+        let with = self.included.iter().map(PathPattern::to_string);
+        let without = self.excluded.iter().map(|word| format!("!{word}"));
         f.write_str(&with.chain(without).collect::<Vec<_>>().join(", "))
     }
 }
@@ -192,7 +194,8 @@ mod tests {
             PathFacts::new(PathId(1), "eth0", "ethernet"),
             lte,
         ];
-        let among = |words: &[&str]| Paths::read(words.iter().copied()).unwrap().among(&known);
+        let among =
+            |words: &[&str]| PathSelector::parse(words.iter().copied()).unwrap().path_set(&known);
         let set = |ids: &[u8]| ids.iter().map(|id| PathId(*id)).collect::<PathSet>();
         assert_eq!(among(&["wlan0"]), set(&[0]));
         assert_eq!(among(&["WiFi", "cellular"]), set(&[0, 2]));
@@ -201,10 +204,11 @@ mod tests {
         assert_eq!(among(&["!cellular"]), set(&[0, 1]));
         assert_eq!(among(&["dsl"]), PathSet::NONE);
         assert_eq!(among(&["all"]), PathSet::ALL);
-        let never = |words: &[&str]| Paths::read(words.iter().copied()).unwrap().are_never_any();
+        let never =
+            |words: &[&str]| PathSelector::parse(words.iter().copied()).unwrap().is_always_empty();
         assert!(never(&["!all"]) && never(&["wifi", "!*"]) && never(&["!metered", "!unmetered"]));
         assert!(never(&["wifi", "!wifi"]) && never(&["metered", "!metered"]));
         assert!(!never(&["all"]) && !never(&["!wifi"]) && !never(&["wifi", "lte", "!lte"]));
-        assert!(Paths::read(["!"]).is_err() && Paths::read([""]).is_err());
+        assert!(PathSelector::parse(["!"]).is_err() && PathSelector::parse([""]).is_err());
     }
 }

@@ -8,7 +8,7 @@ use manyways_unit::Size;
 use super::cgroup::Cgroup;
 use super::domain::Domain;
 use super::glob::Glob;
-use super::range::{Bytes, Ports};
+use super::range::{ByteRange, PortRange};
 use manyways_unit::Prefix;
 
 /// Transport protocol of a flow.
@@ -69,9 +69,9 @@ pub(super) struct Selector {
     pub(super) cgroup: Vec<Cgroup>,
     pub(super) domain: Vec<Domain>,
     pub(super) address: Vec<Prefix>,
-    pub(super) port: Vec<Ports>,
+    pub(super) port: Vec<PortRange>,
     pub(super) protocol: Vec<Protocol>,
-    pub(super) bytes: Vec<Bytes>,
+    pub(super) bytes: Vec<ByteRange>,
 }
 
 impl<'a> Flow<'a> {
@@ -107,10 +107,10 @@ impl<'a> Flow<'a> {
 }
 
 impl User {
-    fn fits(&self, flow: &Flow<'_>) -> bool {
+    fn matches(&self, flow: &Flow<'_>) -> bool {
         match self {
             Self::Uid(uid) => flow.uid == Some(*uid),
-            Self::Name(glob) => flow.user.is_some_and(|name| glob.fits(name)),
+            Self::Name(glob) => flow.user.is_some_and(|name| glob.matches(name)),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Key {
         Self::Bytes,
     ];
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn keyword(self) -> &'static str {
         match self {
             Self::Protocol => "protocol",
             Self::Port => "port",
@@ -143,40 +143,44 @@ impl Key {
 
 impl Selector {
     /// Returns the first property that does not match, or `None` if the flow matches.
-    pub(super) fn miss(&self, flow: &Flow<'_>) -> Option<Key> {
-        Key::ALL.into_iter().find(|key| self.fits(*key, flow) == Some(false))
+    pub(super) fn mismatch(&self, flow: &Flow<'_>) -> Option<Key> {
+        Key::ALL.into_iter().find(|key| self.matches(*key, flow) == Some(false))
     }
 
     /// Returns whether all properties except the size match.
-    pub(super) fn fits_but_for_bytes(&self, flow: &Flow<'_>) -> bool {
+    pub(super) fn matches_except_bytes(&self, flow: &Flow<'_>) -> bool {
         let mut keys = Key::ALL.into_iter().filter(|key| *key != Key::Bytes);
-        keys.all(|key| self.fits(key, flow) != Some(false))
+        keys.all(|key| self.matches(key, flow) != Some(false))
     }
 
     /// Returns whether a property matches. `None` if the selector has no pattern for it.
-    pub(super) fn fits(&self, key: Key, flow: &Flow<'_>) -> Option<bool> {
+    pub(super) fn matches(&self, key: Key, flow: &Flow<'_>) -> Option<bool> {
         fn any<T>(patterns: &[T], fits: impl FnMut(&T) -> bool) -> Option<bool> {
             (!patterns.is_empty()).then(|| patterns.iter().any(fits))
         }
         match key {
             Key::Protocol => any(&self.protocol, |one| *one == flow.protocol),
-            Key::Port => any(&self.port, |one| one.fits(flow.port)),
+            Key::Port => any(&self.port, |one| one.contains(flow.port)),
             Key::Address => {
                 any(&self.address, |one| flow.address.is_some_and(|address| one.contains(address)))
             }
-            Key::Domain => any(&self.domain, |one| flow.domain.is_some_and(|name| one.fits(name))),
-            Key::Process => {
-                any(&self.process, |one| flow.process.is_some_and(|name| one.fits(name)))
+            Key::Domain => {
+                any(&self.domain, |one| flow.domain.is_some_and(|name| one.matches(name)))
             }
-            Key::User => any(&self.user, |one| one.fits(flow)),
-            Key::Cgroup => any(&self.cgroup, |one| flow.cgroup.is_some_and(|path| one.fits(path))),
-            Key::Bytes => any(&self.bytes, |one| one.fits(flow.bytes)),
+            Key::Process => {
+                any(&self.process, |one| flow.process.is_some_and(|name| one.matches(name)))
+            }
+            Key::User => any(&self.user, |one| one.matches(flow)),
+            Key::Cgroup => {
+                any(&self.cgroup, |one| flow.cgroup.is_some_and(|path| one.matches(path)))
+            }
+            Key::Bytes => any(&self.bytes, |one| one.contains(flow.bytes)),
         }
     }
 
     /// Returns the properties with patterns and their values in `flow`: `port is 443`.
-    pub(super) fn found(&self, flow: &Flow<'_>) -> String {
-        let given = Key::ALL.into_iter().filter(|key| self.fits(*key, flow).is_some());
+    pub(super) fn matched_values(&self, flow: &Flow<'_>) -> String {
+        let given = Key::ALL.into_iter().filter(|key| self.matches(*key, flow).is_some());
         let words = given.map(|key| match flow.value(key) {
             Some(value) => format!("{key} is {value}"),
             None => format!("{key} is not known"),
@@ -214,7 +218,7 @@ impl Selector {
                     && theirs.iter().all(|b| mine.iter().any(|a| a == b || covers(a, b)))
         }
         let glob = |a: &Glob, b: &Glob| match b.is_plain() {
-            true => a.fits(b.as_str()),
+            true => a.matches(b.as_str()),
             false => a.as_str() == "*",
         };
         key(&self.process, &other.process, glob)
@@ -224,7 +228,7 @@ impl Selector {
             && key(&self.address, &other.address, |a, b| a.covers(*b))
             && key(&self.port, &other.port, |a, b| a.covers(*b))
             && key(&self.protocol, &other.protocol, |_, _| false)
-            && key(&self.bytes, &other.bytes, Bytes::covers)
+            && key(&self.bytes, &other.bytes, ByteRange::covers)
     }
 }
 
@@ -239,7 +243,7 @@ impl fmt::Display for Protocol {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.keyword())
     }
 }
 

@@ -1,13 +1,13 @@
-mod deciding;
+mod decisions;
 mod examples;
 mod lint;
+mod parsing;
 mod random;
-mod reading;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::*;
-use crate::sched::{PathId, PathSet, Treatment};
+use crate::sched::{PathId, PathSet, StreamPolicy};
 
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);
@@ -21,7 +21,7 @@ fn set<const N: usize>(ids: [PathId; N]) -> PathSet {
 }
 
 /// A phone with Wi-Fi and LTE, with all values known and good.
-fn phone() -> Surroundings {
+fn phone_environment() -> Environment {
     let path = |id, name: &str, kind: &str, mbps, rtt| PathFacts {
         rate: Some(Rate::from_mbps(mbps)),
         load: Some(0.1),
@@ -31,8 +31,8 @@ fn phone() -> Surroundings {
     };
     let mut lte = path(LTE, "wwan0", "cellular", 20, 60);
     lte.metered = true;
-    lte.used = Some(Size::from_bytes(1_000_000_000));
-    Surroundings {
+    lte.plan_used = Some(Size::from_bytes(1_000_000_000));
+    Environment {
         paths: vec![path(WIFI, "wlan0", "wifi", 50, 20), lte],
         battery: Some(80),
         charging: Some(false),
@@ -41,11 +41,11 @@ fn phone() -> Surroundings {
 
 fn engine(text: &str) -> Engine {
     let mut engine = Engine::new(Policy::parse(text).unwrap());
-    engine.observe(Time::ZERO, &phone());
+    engine.observe(Time::ZERO, &phone_environment());
     engine
 }
 
-fn treatment(decision: Decision) -> Treatment {
+fn stream_policy(decision: Decision) -> StreamPolicy {
     match decision {
         Decision::Bond(treatment) => treatment,
         other => panic!("{other:?}"),

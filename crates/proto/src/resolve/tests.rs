@@ -114,7 +114,7 @@ fn silent_servers_are_queried_three_times_with_growing_timeouts() {
     let expected = [(0, ONE), (1500, TWO), (3000, ONE), (5000, TWO), (7000, ONE), (10_000, TWO)];
     assert_eq!(begun, expected);
     assert_eq!(now, ms(13_000));
-    let last = Problem::Timeout(Span::from_secs(3));
+    let last = ServerFailure::Timeout(Span::from_secs(3));
     let problems = vec![(ip(ONE), last.clone()), (ip(TWO), last)];
     assert_eq!(end, Some(LookupOutput::Failed(LookupFailure::NoAnswer(problems))));
 }

@@ -6,29 +6,29 @@
 //! on in the stream, which the faster paths would not have delivered by then either. If the backlog
 //! is too small for that, the slow path gets nothing.
 
-use super::{Choice, Job, Scheduler, View, least};
+use super::{Assignment, PathView, Scheduler, SendRequest, min_index};
 
 #[derive(Debug, Default)]
 pub(super) struct BufferAware;
 
 impl Scheduler for BufferAware {
-    fn choose(&mut self, job: &Job, paths: &[View]) -> Choice {
-        let Some(at) = least(paths, |view| view.has_room, View::arrival) else {
-            return Choice::Wait;
+    fn choose(&mut self, request: &SendRequest, paths: &[PathView]) -> Assignment {
+        let Some(at) = min_index(paths, |view| view.is_writable, PathView::delivery_time) else {
+            return Assignment::Wait;
         };
-        let arrival = paths[at].arrival();
+        let arrival = paths[at].delivery_time();
         // Bytes that faster paths deliver before the message of this path arrives.
-        let sooner = paths.iter().filter(|view| !view.has_room).map(|view| {
-            let lead = arrival.saturating_sub(view.arrival());
+        let sooner = paths.iter().filter(|view| !view.is_writable).map(|view| {
+            let lead = arrival.saturating_sub(view.delivery_time());
             view.rate.size_in(lead).as_bytes()
         });
         let sooner: u64 = sooner.sum();
-        let (backlog, total) = (job.backlog.as_bytes(), job.total.as_bytes().max(1));
+        let (backlog, total) = (request.backlog.as_bytes(), request.total.as_bytes().max(1));
         // The share of this stream in these bytes.
         let ahead = (u128::from(sooner) * u128::from(backlog) / u128::from(total)) as u64;
         if ahead >= backlog && ahead > 0 {
-            return Choice::Wait;
+            return Assignment::Wait;
         }
-        Choice::Send { at, ahead }
+        Assignment::Send { index: at, ahead }
     }
 }

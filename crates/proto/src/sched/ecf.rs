@@ -7,49 +7,51 @@
 //!
 //! Deviation: the backlog is that of all streams, because all of them would use the fast path.
 
-use super::{Choice, Job, Scheduler, View, least};
+use super::{Assignment, PathView, Scheduler, SendRequest, min_index};
 
 /// Hysteresis β of the decision to wait, in quarters.
 const BETA_QUARTERS: u128 = 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Ecf {
-    waiting: bool,
+    is_waiting: bool,
 }
 
 impl Scheduler for Ecf {
-    fn choose(&mut self, job: &Job, paths: &[View]) -> Choice {
-        let Some(fast) = least(paths, |_| true, |view| view.rtt) else { return Choice::Wait };
-        if paths[fast].has_room {
-            return Choice::Send { at: fast, ahead: 0 };
-        }
-        let Some(slow) = least(paths, |view| view.has_room, |view| view.rtt) else {
-            return Choice::Wait;
+    fn choose(&mut self, request: &SendRequest, paths: &[PathView]) -> Assignment {
+        let Some(fast) = min_index(paths, |_| true, |view| view.rtt) else {
+            return Assignment::Wait;
         };
-        if self.shall_wait(job, &paths[fast], &paths[slow]) {
-            return Choice::Wait;
+        if paths[fast].is_writable {
+            return Assignment::Send { index: fast, ahead: 0 };
         }
-        Choice::Send { at: slow, ahead: 0 }
+        let Some(slow) = min_index(paths, |view| view.is_writable, |view| view.rtt) else {
+            return Assignment::Wait;
+        };
+        if self.should_wait(request, &paths[fast], &paths[slow]) {
+            return Assignment::Wait;
+        }
+        Assignment::Send { index: slow, ahead: 0 }
     }
 }
 
 impl Ecf {
-    fn shall_wait(&mut self, job: &Job, fast: &View, slow: &View) -> bool {
-        let backlog = u128::from(job.total.as_bytes());
-        let rtt = |view: &View| u128::from(view.rtt.as_nanos());
-        let window = |view: &View| u128::from(view.window.as_bytes().max(1));
+    fn should_wait(&mut self, request: &SendRequest, fast: &PathView, slow: &PathView) -> bool {
+        let backlog = u128::from(request.total.as_bytes());
+        let rtt = |view: &PathView| u128::from(view.rtt.as_nanos());
+        let window = |view: &PathView| u128::from(view.congestion_window.as_bytes().max(1));
         let deviation = u128::from(fast.rtt_var.max(slow.rtt_var).as_nanos());
         // Rounds of the fast path for the backlog, and one round for the bytes in flight.
         let by_fast = rtt(fast) + rtt(fast) * backlog / window(fast);
         let by_slow = rtt(slow) + deviation;
-        let margin = if self.waiting { by_slow * BETA_QUARTERS / 4 } else { 0 };
+        let margin = if self.is_waiting { by_slow * BETA_QUARTERS / 4 } else { 0 };
         if by_fast >= by_slow + margin {
-            self.waiting = false;
+            self.is_waiting = false;
             return false;
         }
         // Unless the slow path needs so few rounds that it completes in time.
         if rtt(slow) * backlog / window(slow) >= 2 * rtt(fast) + deviation {
-            self.waiting = true;
+            self.is_waiting = true;
             return true;
         }
         false

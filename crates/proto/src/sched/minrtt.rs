@@ -1,16 +1,16 @@
 //! The path with room that has the smallest RTT: the first scheduler of MPTCP in the Linux kernel,
 //! which MPFlex uses (§5.5).
 
-use super::{Choice, Job, Scheduler, View, least};
+use super::{Assignment, PathView, Scheduler, SendRequest, min_index};
 
 #[derive(Debug, Default)]
 pub(super) struct MinRtt;
 
 impl Scheduler for MinRtt {
-    fn choose(&mut self, _: &Job, paths: &[View]) -> Choice {
-        match least(paths, |view| view.has_room, |view| view.rtt) {
-            Some(at) => Choice::Send { at, ahead: 0 },
-            None => Choice::Wait,
+    fn choose(&mut self, _: &SendRequest, paths: &[PathView]) -> Assignment {
+        match min_index(paths, |view| view.is_writable, |view| view.rtt) {
+            Some(at) => Assignment::Send { index: at, ahead: 0 },
+            None => Assignment::Wait,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The paths with room in turn.
 
-use super::{Choice, Job, PathId, Scheduler, View, least};
+use super::{Assignment, PathId, PathView, Scheduler, SendRequest, min_index};
 
 #[derive(Debug, Default)]
 pub(super) struct RoundRobin {
@@ -8,10 +8,12 @@ pub(super) struct RoundRobin {
 }
 
 impl Scheduler for RoundRobin {
-    fn choose(&mut self, _: &Job, paths: &[View]) -> Choice {
-        let turn = |view: &View| (Some(view.path) <= self.last, view.path);
-        let Some(at) = least(paths, |view| view.has_room, turn) else { return Choice::Wait };
+    fn choose(&mut self, _: &SendRequest, paths: &[PathView]) -> Assignment {
+        let turn = |view: &PathView| (Some(view.path) <= self.last, view.path);
+        let Some(at) = min_index(paths, |view| view.is_writable, turn) else {
+            return Assignment::Wait;
+        };
         self.last = Some(paths[at].path);
-        Choice::Send { at, ahead: 0 }
+        Assignment::Send { index: at, ahead: 0 }
     }
 }

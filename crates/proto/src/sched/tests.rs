@@ -2,99 +2,99 @@
 
 use manyways_unit::{Rate, Size, Span};
 
-use super::{Choice, Job, Kind, PathId, Schedulers, View};
+use super::{Assignment, PathId, PathView, SchedulerKind, Schedulers, SendRequest};
 
 /// A path with this rate, RTT and unsent bytes; its window is the bandwidth-delay product. It has
-/// room while less than `FULL` is unsent.
-fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> View {
+/// room while less than `FULL_WINDOW` is unsent.
+fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> PathView {
     let (rate, rtt) = (Rate::from_kbps(kbps), Span::from_millis(rtt));
-    View {
+    PathView {
         path: PathId(id),
-        has_room: unsent < FULL,
+        is_writable: unsent < FULL_WINDOW,
         rtt,
         rtt_var: Span::ZERO,
-        window: rate.size_in(rtt),
+        congestion_window: rate.size_in(rtt),
         in_flight: Size::ZERO,
         unsent: Size::from_bytes(unsent),
         rate,
-        opens_in: Span::ZERO,
-        drains_in: Span::ZERO,
+        window_delay: Span::ZERO,
+        drain_time: Span::ZERO,
     }
 }
 
-const FULL: u64 = 16_000;
+const FULL_WINDOW: u64 = 16_000;
 
-fn job(backlog: u64) -> Job {
+fn job(backlog: u64) -> SendRequest {
     let backlog = Size::from_bytes(backlog);
-    Job { backlog, total: backlog, primary: None }
+    SendRequest { backlog, total: backlog, primary: None }
 }
 
-fn choose(kind: Kind, backlog: u64, paths: &[View]) -> Choice {
+fn choose(kind: SchedulerKind, backlog: u64, paths: &[PathView]) -> Assignment {
     Schedulers::default().choose(kind, &job(backlog), paths)
 }
 
-fn send(at: usize) -> Choice {
-    Choice::Send { at, ahead: 0 }
+fn send(at: usize) -> Assignment {
+    Assignment::Send { index: at, ahead: 0 }
 }
 
 #[test]
 fn with_no_room_anywhere_all_wait() {
-    let full = [path(0, 8_000, 50, FULL), path(1, 8_000, 70, FULL)];
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Redundant) {
-        assert_eq!(choose(kind, 1_000_000, &full), Choice::Wait, "{kind}");
-        assert_eq!(choose(kind, 1_000_000, &[]), Choice::Wait, "{kind}");
+    let full = [path(0, 8_000, 50, FULL_WINDOW), path(1, 8_000, 70, FULL_WINDOW)];
+    for kind in SchedulerKind::ALL.into_iter().filter(|kind| *kind != SchedulerKind::Redundant) {
+        assert_eq!(choose(kind, 1_000_000, &full), Assignment::Wait, "{kind}");
+        assert_eq!(choose(kind, 1_000_000, &[]), Assignment::Wait, "{kind}");
     }
 }
 
 #[test]
 fn with_everything_empty_the_quick_path_is_taken() {
     let paths = [path(0, 8_000, 70, 0), path(1, 8_000, 50, 0)];
-    for kind in [Kind::MinRtt, Kind::Ecf, Kind::BufferAware] {
+    for kind in [SchedulerKind::MinRtt, SchedulerKind::Ecf, SchedulerKind::BufferAware] {
         assert_eq!(choose(kind, 1_000, &paths), send(1), "{kind}");
     }
 }
 
 #[test]
 fn minrtt_overflows_to_the_next_path_whatever_that_costs() {
-    let paths = [path(0, 8_000, 50, FULL), path(1, 100, 900, 0), path(2, 100, 950, 0)];
-    assert_eq!(choose(Kind::MinRtt, 1_000, &paths), send(1));
+    let paths = [path(0, 8_000, 50, FULL_WINDOW), path(1, 100, 900, 0), path(2, 100, 950, 0)];
+    assert_eq!(choose(SchedulerKind::MinRtt, 1_000, &paths), send(1));
 }
 
 #[test]
 fn round_robin_takes_turns_among_those_with_room() {
     let mut schedulers = Schedulers::default();
     let mut paths = [path(0, 8_000, 50, 0), path(3, 8_000, 70, 0), path(7, 8_000, 10, 0)];
-    let mut turns = |paths: &[View], count: usize| -> Vec<Choice> {
-        (0..count).map(|_| schedulers.choose(Kind::RoundRobin, &job(9), paths)).collect()
+    let mut turns = |paths: &[PathView], count: usize| -> Vec<Assignment> {
+        (0..count).map(|_| schedulers.choose(SchedulerKind::RoundRobin, &job(9), paths)).collect()
     };
     assert_eq!(turns(&paths, 4), [send(0), send(1), send(2), send(0)]);
-    paths[1].has_room = false;
+    paths[1].is_writable = false;
     assert_eq!(turns(&paths, 3), [send(2), send(0), send(2)]);
     // A removed path changes the indices, not the order.
     assert_eq!(turns(&paths[2..], 1), [send(0)]);
-    paths[1].has_room = true;
+    paths[1].is_writable = true;
     assert_eq!(turns(&paths[..2], 3), [send(0), send(1), send(0)]);
 }
 
 #[test]
 fn redundant_takes_all() {
-    assert_eq!(choose(Kind::Redundant, 1, &[path(0, 1, 1, 0)]), Choice::Everywhere);
+    assert_eq!(choose(SchedulerKind::Redundant, 1, &[path(0, 1, 1, 0)]), Assignment::SendOnAll);
 }
 
 #[test]
 fn single_keeps_to_its_primary_and_waits_for_it() {
     let mut paths = [path(0, 8_000, 50, 0), path(1, 8_000, 70, 0), path(2, 8_000, 10, 0)];
     let mut schedulers = Schedulers::default();
-    let mut choose = |primary: Option<u8>, paths: &[View]| {
-        let job = Job { primary: primary.map(PathId), ..job(1_000) };
-        schedulers.choose(Kind::Single, &job, paths)
+    let mut choose = |primary: Option<u8>, paths: &[PathView]| {
+        let request = SendRequest { primary: primary.map(PathId), ..job(1_000) };
+        schedulers.choose(SchedulerKind::Single, &request, paths)
     };
     assert_eq!(choose(Some(1), &paths), send(1));
     assert_eq!(choose(None, &paths), send(0));
     assert_eq!(choose(Some(9), &paths), send(0), "its primary is not there");
     assert_eq!(choose(Some(0), &paths[1..]), send(0), "the first of the others");
-    paths[1].has_room = false;
-    assert_eq!(choose(Some(1), &paths), Choice::Wait, "not the others");
+    paths[1].is_writable = false;
+    assert_eq!(choose(Some(1), &paths), Assignment::Wait, "not the others");
 }
 
 /// The inequalities of algorithm 1 with a backlog of k bytes: the slow path is skipped if (1 +
@@ -104,27 +104,27 @@ mod ecf {
     use super::*;
 
     /// 50 ms with a window of 50,000 bytes, full; and 200 ms with one of 10,000.
-    fn paths() -> [View; 2] {
-        let mut paths = [path(0, 8_000, 50, FULL), path(1, 400, 200, 0)];
-        paths[0].window = Size::from_bytes(50_000);
-        paths[1].window = Size::from_bytes(10_000);
+    fn paths() -> [PathView; 2] {
+        let mut paths = [path(0, 8_000, 50, FULL_WINDOW), path(1, 400, 200, 0)];
+        paths[0].congestion_window = Size::from_bytes(50_000);
+        paths[1].congestion_window = Size::from_bytes(10_000);
         paths
     }
 
     #[test]
     fn it_waits_while_rounds_of_the_fast_path_end_sooner() {
         // (1 + 100/50) 50 = 150 < 200, and 100/10 · 200 >= 100.
-        assert_eq!(choose(Kind::Ecf, 100_000, &paths()), Choice::Wait);
+        assert_eq!(choose(SchedulerKind::Ecf, 100_000, &paths()), Assignment::Wait);
         // Just below (1 + 3) 50 = 200, and there.
-        assert_eq!(choose(Kind::Ecf, 149_990, &paths()), Choice::Wait);
-        assert_eq!(choose(Kind::Ecf, 150_000, &paths()), send(1));
+        assert_eq!(choose(SchedulerKind::Ecf, 149_990, &paths()), Assignment::Wait);
+        assert_eq!(choose(SchedulerKind::Ecf, 150_000, &paths()), send(1));
     }
 
     #[test]
     fn a_path_that_needs_less_than_two_fast_rounds_is_taken_for_the_little_that_is_left() {
         // k/10 · 200 >= 2 · 50 from 5,000 on.
-        assert_eq!(choose(Kind::Ecf, 4_990, &paths()), send(1));
-        assert_eq!(choose(Kind::Ecf, 5_000, &paths()), Choice::Wait);
+        assert_eq!(choose(SchedulerKind::Ecf, 4_990, &paths()), send(1));
+        assert_eq!(choose(SchedulerKind::Ecf, 5_000, &paths()), Assignment::Wait);
     }
 
     #[test]
@@ -132,26 +132,27 @@ mod ecf {
         let mut paths = paths();
         paths[0].rtt_var = Span::from_millis(40);
         // (1 + k/50) 50 < 240 below 190,000.
-        assert_eq!(choose(Kind::Ecf, 189_990, &paths), Choice::Wait);
-        assert_eq!(choose(Kind::Ecf, 190_000, &paths), send(1));
+        assert_eq!(choose(SchedulerKind::Ecf, 189_990, &paths), Assignment::Wait);
+        assert_eq!(choose(SchedulerKind::Ecf, 190_000, &paths), send(1));
         // k/10 · 200 >= 140 from 7,000 on.
-        assert_eq!(choose(Kind::Ecf, 6_990, &paths), send(1));
-        assert_eq!(choose(Kind::Ecf, 7_000, &paths), Choice::Wait);
+        assert_eq!(choose(SchedulerKind::Ecf, 6_990, &paths), send(1));
+        assert_eq!(choose(SchedulerKind::Ecf, 7_000, &paths), Assignment::Wait);
     }
 
     #[test]
     fn once_it_waits_it_takes_a_quarter_more_to_change_its_mind() {
         let (mut schedulers, mut paths) = (Schedulers::default(), paths());
-        let mut choose =
-            |backlog, paths: &[View]| schedulers.choose(Kind::Ecf, &job(backlog), paths);
+        let mut choose = |backlog, paths: &[PathView]| {
+            schedulers.choose(SchedulerKind::Ecf, &job(backlog), paths)
+        };
         assert_eq!(choose(150_000, &paths), send(1), "not waiting, 200 >= 200");
-        assert_eq!(choose(100_000, &paths), Choice::Wait);
-        assert_eq!(choose(150_000, &paths), Choice::Wait, "waiting, 200 < 250");
+        assert_eq!(choose(100_000, &paths), Assignment::Wait);
+        assert_eq!(choose(150_000, &paths), Assignment::Wait, "waiting, 200 < 250");
         // A message on the fast path does not change the decision to wait.
-        paths[0].has_room = true;
+        paths[0].is_writable = true;
         assert_eq!(choose(150_000, &paths), send(0));
-        paths[0].has_room = false;
-        assert_eq!(choose(199_990, &paths), Choice::Wait);
+        paths[0].is_writable = false;
+        assert_eq!(choose(199_990, &paths), Assignment::Wait);
         assert_eq!(choose(200_000, &paths), send(1), "(1 + 4) 50 = 250");
         assert_eq!(choose(150_000, &paths), send(1), "and it waits no more");
     }
@@ -159,8 +160,8 @@ mod ecf {
     #[test]
     fn what_waits_in_other_streams_counts() {
         let (mut schedulers, small) = (Schedulers::default(), job(1_000).backlog);
-        let job = Job { backlog: small, ..job(100_000) };
-        assert_eq!(schedulers.choose(Kind::Ecf, &job, &paths()), Choice::Wait);
+        let request = SendRequest { backlog: small, ..job(100_000) };
+        assert_eq!(schedulers.choose(SchedulerKind::Ecf, &request, &paths()), Assignment::Wait);
     }
 }
 
@@ -171,84 +172,85 @@ mod buffer_aware {
     fn what_waits_in_the_kernel_counts_before_the_round_trip() {
         // 25 ms, and 8 ms for 8,000 bytes before; or 30 ms.
         let paths = [path(0, 8_000, 50, 8_000), path(1, 8_000, 60, 0)];
-        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(1));
+        assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &paths), send(1));
         let paths = [path(0, 8_000, 50, 4_000), path(1, 8_000, 60, 0)];
-        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(0));
+        assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &paths), send(0));
     }
 
     /// A path of 8 Mbit/s that delivers new data after 25 + 16 ms, and a path with 241 ms.
-    fn paths() -> [View; 2] {
+    fn paths() -> [PathView; 2] {
         [path(0, 8_000, 50, 16_000), path(1, 8_000, 482, 0)]
     }
 
     #[test]
     fn a_slow_path_brings_what_the_fast_would_not_have_brought_by_then() {
         // Within the difference of 200 ms, the fast path delivers 200,000 bytes.
-        let ahead = Choice::Send { at: 1, ahead: 200_000 };
-        assert_eq!(choose(Kind::BufferAware, 1_000_000, &paths()), ahead);
-        assert_eq!(choose(Kind::BufferAware, 200_001, &paths()), ahead);
-        assert_eq!(choose(Kind::BufferAware, 200_000, &paths()), Choice::Wait);
-        assert_eq!(choose(Kind::BufferAware, 1_000, &paths()), Choice::Wait);
+        let ahead = Assignment::Send { index: 1, ahead: 200_000 };
+        assert_eq!(choose(SchedulerKind::BufferAware, 1_000_000, &paths()), ahead);
+        assert_eq!(choose(SchedulerKind::BufferAware, 200_001, &paths()), ahead);
+        assert_eq!(choose(SchedulerKind::BufferAware, 200_000, &paths()), Assignment::Wait);
+        assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &paths()), Assignment::Wait);
     }
 
     #[test]
     fn a_stream_has_its_share_of_what_the_fast_path_brings() {
         let (mut schedulers, quarter) = (Schedulers::default(), job(100_000).backlog);
-        let job = Job { backlog: quarter, ..job(400_000) };
-        let choice = schedulers.choose(Kind::BufferAware, &job, &paths());
-        assert_eq!(choice, Choice::Send { at: 1, ahead: 50_000 });
+        let request = SendRequest { backlog: quarter, ..job(400_000) };
+        let assignment = schedulers.choose(SchedulerKind::BufferAware, &request, &paths());
+        assert_eq!(assignment, Assignment::Send { index: 1, ahead: 50_000 });
     }
 
     #[test]
     fn all_faster_paths_count_and_slower_ones_do_not() {
         let [fast, slow] = paths();
-        let other = View { path: PathId(2), rate: Rate::from_kbps(4_000), ..fast };
+        let other = PathView { path: PathId(2), rate: Rate::from_kbps(4_000), ..fast };
         // Half the rate and 16,000 bytes of the same: 25 + 32 ms, so 184 ms at 4 Mbit/s.
         let ahead = 200_000 + 92_000;
-        let slower = path(3, 8_000, 900, FULL);
-        let choice = choose(Kind::BufferAware, 1_000_000, &[fast, slow, other, slower]);
-        assert_eq!(choice, Choice::Send { at: 1, ahead });
+        let slower = path(3, 8_000, 900, FULL_WINDOW);
+        let assignment =
+            choose(SchedulerKind::BufferAware, 1_000_000, &[fast, slow, other, slower]);
+        assert_eq!(assignment, Assignment::Send { index: 1, ahead });
     }
 
     #[test]
     fn a_path_whose_rate_is_not_known_is_judged_by_its_round_trip() {
-        let unknown = View { rate: Rate::ZERO, ..path(0, 8_000, 50, 4_000) };
+        let unknown = PathView { rate: Rate::ZERO, ..path(0, 8_000, 50, 4_000) };
         let paths = [unknown, path(1, 8_000, 60, 0)];
-        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(0));
+        assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &paths), send(0));
     }
 }
 
 #[test]
 fn every_scheduler_has_a_word_that_names_it() {
-    for kind in Kind::ALL {
-        assert_eq!(kind.word().parse(), Ok(kind));
+    for kind in SchedulerKind::ALL {
+        assert_eq!(kind.name().parse(), Ok(kind));
     }
-    let unknown = "fastest".parse::<Kind>().unwrap_err().to_string();
-    assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.word())), "{unknown}");
+    let unknown = "fastest".parse::<SchedulerKind>().unwrap_err().to_string();
+    assert!(SchedulerKind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");
 }
 
 #[test]
 fn what_would_wait_for_a_full_window_goes_where_it_arrives_sooner() {
     // The slow path has no unsent data, but its window opens only after an RTT.
-    let slow = View { opens_in: Span::from_millis(70), ..path(0, 8_000, 70, 0) };
-    let fast = path(1, 8_000, 50, FULL - 1);
-    assert_eq!(fast.arrival(), Span::from_micros(40_999));
-    assert_eq!(choose(Kind::BufferAware, 1_000, &[slow, fast]), send(1));
+    let slow = PathView { window_delay: Span::from_millis(70), ..path(0, 8_000, 70, 0) };
+    let fast = path(1, 8_000, 50, FULL_WINDOW - 1);
+    assert_eq!(fast.delivery_time(), Span::from_micros(40_999));
+    assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &[slow, fast]), send(1));
     // The fast path has no room, but completes the rest earlier.
-    let full = path(1, 8_000, 50, FULL);
-    assert_eq!(choose(Kind::BufferAware, 10_000, &[slow, full]), Choice::Wait);
-    let open = View { opens_in: Span::ZERO, ..slow };
-    assert_eq!(choose(Kind::BufferAware, 10_000, &[open, full]), send(0));
+    let full = path(1, 8_000, 50, FULL_WINDOW);
+    assert_eq!(choose(SchedulerKind::BufferAware, 10_000, &[slow, full]), Assignment::Wait);
+    let open = PathView { window_delay: Span::ZERO, ..slow };
+    assert_eq!(choose(SchedulerKind::BufferAware, 10_000, &[open, full]), send(0));
 }
 
 #[test]
 fn what_would_stand_in_a_queue_of_the_network_goes_where_it_arrives_sooner() {
     // The path with the smaller RTT has room, but earlier data has filled its queue.
-    let near = View { drains_in: Span::from_millis(100), ..path(0, 8_000, 50, 0) };
+    let near = PathView { drain_time: Span::from_millis(100), ..path(0, 8_000, 50, 0) };
     let far = path(1, 8_000, 70, 0);
-    assert_eq!(near.arrival(), Span::from_millis(100));
-    assert_eq!(choose(Kind::BufferAware, 1_000, &[near, far]), send(1));
-    let shallow = View { drains_in: Span::from_millis(20), ..near };
-    assert_eq!(shallow.arrival(), Span::from_millis(25), "the way takes longer");
-    assert_eq!(choose(Kind::BufferAware, 1_000, &[shallow, far]), send(0));
+    assert_eq!(near.delivery_time(), Span::from_millis(100));
+    assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &[near, far]), send(1));
+    let shallow = PathView { drain_time: Span::from_millis(20), ..near };
+    assert_eq!(shallow.delivery_time(), Span::from_millis(25), "the way takes longer");
+    assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &[shallow, far]), send(0));
 }

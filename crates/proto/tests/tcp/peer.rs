@@ -17,7 +17,7 @@ const FRAME: usize = 8 << 10;
 /// Bytes that a server sends in a TLS handshake.
 const CERTIFICATES: usize = 3_000;
 
-const ORDER: usize = 32;
+const COMMAND_LENGTH: usize = 32;
 const FRAME_HEAD: usize = 16;
 
 /// Properties that differ between the protocols.
@@ -54,7 +54,7 @@ impl Object {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Order {
+enum Command {
     Hello,
     Get { request: RequestId, range: Option<Range> },
     Cancel { request: RequestId },
@@ -63,8 +63,8 @@ enum Order {
     Ping,
 }
 
-impl Order {
-    fn to_bytes(self) -> [u8; ORDER] {
+impl Command {
+    fn to_bytes(self) -> [u8; COMMAND_LENGTH] {
         let words = match self {
             Self::Hello => [0; 4],
             Self::Get { request, range: None } => [1, request.0, 0, 0],
@@ -74,7 +74,7 @@ impl Order {
             Self::Window { bytes } => [5, 0, bytes, 0],
             Self::Ping => [6, 0, 0, 0],
         };
-        let mut bytes = [0; ORDER];
+        let mut bytes = [0; COMMAND_LENGTH];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
@@ -103,7 +103,7 @@ fn u64_of(bytes: &[u8]) -> u64 {
 
 /// A message in a frame.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ServerMessage {
     /// The path can take requests.
     Connected,
     Head(RequestId, Head),
@@ -114,7 +114,7 @@ pub enum Answer {
 
 /// Type of the content after a frame's header, which contains a request's number and a length.
 #[derive(Clone, Copy)]
-enum Kind {
+enum FrameKind {
     Hello = 0,
     Head = 1,
     Bytes = 2,
@@ -127,11 +127,11 @@ pub struct Connection {
     client: SocketHandle,
     server: SocketHandle,
     protocol: Protocol,
-    greeted: bool,
+    is_secured: bool,
     connected: bool,
     /// Requests whose responses are incomplete.
     current: Vec<RequestId>,
-    orders: Vec<u8>,
+    commands: Vec<u8>,
     answers: Vec<u8>,
     asked: Vec<u8>,
     /// Bytes that the server sends before it continues with the bodies.
@@ -139,13 +139,13 @@ pub struct Connection {
     bodies: Vec<Body>,
     window: u64,
     /// Index of the stream that sent last.
-    turn: usize,
+    last_sent: usize,
 }
 
 /// Remaining bytes of a response.
 struct Body {
     request: RequestId,
-    rest: Range,
+    remaining: Range,
     credit: u64,
 }
 
@@ -165,16 +165,16 @@ impl Connection {
             client,
             server,
             protocol,
-            greeted: false,
+            is_secured: false,
             connected: false,
             current: Vec::new(),
-            orders: Vec::new(),
+            commands: Vec::new(),
             answers: Vec::new(),
             asked: Vec::new(),
             replies: Vec::new(),
             bodies: Vec::new(),
             window: u64::MAX,
-            turn: 0,
+            last_sent: 0,
         }
     }
 
@@ -186,13 +186,13 @@ impl Connection {
         self.current.contains(&request)
     }
 
-    pub fn ask(&mut self, request: RequestId, range: Option<Range>) {
+    pub fn request(&mut self, request: RequestId, range: Option<Range>) {
         self.current.push(request);
-        self.orders.extend(Order::Get { request, range }.to_bytes());
+        self.commands.extend(Command::Get { request, range }.to_bytes());
     }
 
     pub fn credit(&mut self, request: RequestId, bytes: u64) {
-        self.orders.extend(Order::Credit { request, bytes }.to_bytes());
+        self.commands.extend(Command::Credit { request, bytes }.to_bytes());
     }
 
     /// Sets the initial window, as the SETTINGS of the handshake; without flow control there is
@@ -202,11 +202,11 @@ impl Connection {
     }
 
     pub fn set_window(&mut self, bytes: u64) {
-        self.orders.extend(Order::Window { bytes }.to_bytes());
+        self.commands.extend(Command::Window { bytes }.to_bytes());
     }
 
     pub fn ping(&mut self) {
-        self.orders.extend(Order::Ping.to_bytes());
+        self.commands.extend(Command::Ping.to_bytes());
     }
 
     /// Cancels a request. Returns whether the connection can still be used.
@@ -214,7 +214,7 @@ impl Connection {
         self.current.retain(|current| *current != request);
         match self.protocol {
             Protocol::Http2 => {
-                self.orders.extend(Order::Cancel { request }.to_bytes());
+                self.commands.extend(Command::Cancel { request }.to_bytes());
                 true
             }
             Protocol::Http1 => {
@@ -229,24 +229,24 @@ impl Connection {
     }
 
     /// Serves both sockets. Returns the messages that the client received.
-    pub fn serve(&mut self, link: &mut Link, object: &Object) -> Vec<Answer> {
+    pub fn serve(&mut self, link: &mut Link, object: &Object) -> Vec<ServerMessage> {
         self.answer(link, object);
         let socket = link.device.socket(self.client);
         let mut found = Vec::new();
-        if socket.may_send() && !self.greeted {
-            self.greeted = true;
+        if socket.may_send() && !self.is_secured {
+            self.is_secured = true;
             match self.protocol {
                 Protocol::Http1 => {
                     self.connected = true;
-                    found.push(Answer::Connected);
+                    found.push(ServerMessage::Connected);
                 }
                 // No request is sent before the path is connected.
-                Protocol::Http2 => self.orders.extend(Order::Hello.to_bytes()),
+                Protocol::Http2 => self.commands.extend(Command::Hello.to_bytes()),
             }
         }
-        if socket.can_send() && !self.orders.is_empty() {
-            let sent = socket.send_slice(&self.orders).expect("it can");
-            self.orders.drain(..sent);
+        if socket.can_send() && !self.commands.is_empty() {
+            let sent = socket.send_slice(&self.commands).expect("it can");
+            self.commands.drain(..sent);
         }
         while socket.can_recv() {
             let take = |bytes: &mut [u8]| {
@@ -259,8 +259,10 @@ impl Connection {
         while let Some((answer, size)) = self.frame(&self.answers[read..]) {
             read += size;
             match &answer {
-                Answer::Connected => self.connected = true,
-                Answer::Finished(request) => self.current.retain(|current| current != request),
+                ServerMessage::Connected => self.connected = true,
+                ServerMessage::Finished(request) => {
+                    self.current.retain(|current| current != request)
+                }
                 _ => {}
             }
             found.push(answer);
@@ -269,17 +271,21 @@ impl Connection {
         found
     }
 
-    fn frame(&self, bytes: &[u8]) -> Option<(Answer, usize)> {
+    fn frame(&self, bytes: &[u8]) -> Option<(ServerMessage, usize)> {
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;
         let request = RequestId(u64_of(head));
         let length = u32::from_be_bytes(head[8..12].try_into().expect("four bytes")) as usize;
         let payload = rest.get(..length)?;
         let answer = match head[12] {
-            kind if kind == Kind::Hello as u8 => Answer::Connected,
-            kind if kind == Kind::Head as u8 => Answer::Head(request, read_head(payload)),
-            kind if kind == Kind::Bytes as u8 => Answer::Bytes(request, payload.to_vec()),
-            kind if kind == Kind::Finished as u8 => Answer::Finished(request),
-            kind if kind == Kind::Pong as u8 => Answer::Pong,
+            kind if kind == FrameKind::Hello as u8 => ServerMessage::Connected,
+            kind if kind == FrameKind::Head as u8 => {
+                ServerMessage::Head(request, read_head(payload))
+            }
+            kind if kind == FrameKind::Bytes as u8 => {
+                ServerMessage::Bytes(request, payload.to_vec())
+            }
+            kind if kind == FrameKind::Finished as u8 => ServerMessage::Finished(request),
+            kind if kind == FrameKind::Pong as u8 => ServerMessage::Pong,
             other => panic!("a frame of kind {other}: the stream is out of step"),
         };
         Some((answer, FRAME_HEAD + length))
@@ -295,37 +301,40 @@ impl Connection {
             };
             socket.recv(take).expect("it can");
         }
-        let whole = self.asked.len() / ORDER * ORDER;
-        for order in self.asked.drain(..whole).collect::<Vec<_>>().chunks_exact(ORDER) {
-            match Order::from_bytes(order) {
-                Order::Hello => frame(&mut self.replies, 0, Kind::Hello, &[0; CERTIFICATES]),
-                Order::Get { request, range } => {
-                    let most = if self.protocol == Protocol::Http2 { 2 } else { 1 };
-                    assert!(self.bodies.len() < most, "too many requests on one connection");
+        let whole = self.asked.len() / COMMAND_LENGTH * COMMAND_LENGTH;
+        for order in self.asked.drain(..whole).collect::<Vec<_>>().chunks_exact(COMMAND_LENGTH) {
+            match Command::from_bytes(order) {
+                Command::Hello => frame(&mut self.replies, 0, FrameKind::Hello, &[0; CERTIFICATES]),
+                Command::Get { request, range } => {
+                    let max = if self.protocol == Protocol::Http2 { 2 } else { 1 };
+                    // A request for one byte is a check, which does not count.
+                    let is_check = range.is_some_and(|range| range.len() == 1);
+                    let open = self.bodies.iter().filter(|body| body.remaining.len() > 1).count();
+                    assert!(is_check || open < max, "too many requests on one connection");
                     let all = Range::new(0, object.length);
                     let part = range.map_or(all, |r| Range::new(r.start, r.end.min(all.end)));
                     assert!(!part.is_empty(), "nothing was asked for");
                     let head = write_head(range.is_some(), part, object.length);
-                    frame(&mut self.replies, request.0, Kind::Head, &head);
-                    self.bodies.push(Body { request, rest: part, credit: self.window });
+                    frame(&mut self.replies, request.0, FrameKind::Head, &head);
+                    self.bodies.push(Body { request, remaining: part, credit: self.window });
                 }
-                Order::Cancel { request } => {
+                Command::Cancel { request } => {
                     self.bodies.retain(|body| body.request != request);
                 }
-                Order::Credit { request, bytes } => {
+                Command::Credit { request, bytes } => {
                     let body = self.bodies.iter_mut().find(|body| body.request == request);
                     if let Some(body) = body {
                         body.credit += bytes;
                     }
                 }
-                Order::Window { bytes } => {
+                Command::Window { bytes } => {
                     let more = bytes.saturating_sub(self.window);
                     self.window = bytes;
                     for body in &mut self.bodies {
                         body.credit = body.credit.saturating_add(more);
                     }
                 }
-                Order::Ping => frame(&mut self.replies, 0, Kind::Pong, &[0; 8]),
+                Command::Ping => frame(&mut self.replies, 0, FrameKind::Pong, &[0; 8]),
             }
         }
         while socket.can_send() {
@@ -339,25 +348,25 @@ impl Connection {
 
     fn next_frame(&mut self, object: &Object) -> bool {
         let count = self.bodies.len();
-        let may = |body: &Body| body.credit > 0 || body.rest.is_empty();
-        let turn = (1..=count).map(|i| (self.turn + i) % count);
+        let may = |body: &Body| body.credit > 0 || body.remaining.is_empty();
+        let turn = (1..=count).map(|i| (self.last_sent + i) % count);
         let Some(turn) = turn.into_iter().find(|i| may(&self.bodies[*i])) else { return false };
-        self.turn = turn;
-        let Body { request, rest, credit } = &mut self.bodies[turn];
+        self.last_sent = turn;
+        let Body { request, remaining: rest, credit } = &mut self.bodies[turn];
         let count = rest.len().min(FRAME as u64).min(*credit) as usize;
         if count == 0 {
-            frame(&mut self.replies, request.0, Kind::Finished, &[]);
+            frame(&mut self.replies, request.0, FrameKind::Finished, &[]);
             self.bodies.remove(turn);
             return true;
         }
-        frame(&mut self.replies, request.0, Kind::Bytes, object.bytes(rest.start, count));
+        frame(&mut self.replies, request.0, FrameKind::Bytes, object.bytes(rest.start, count));
         rest.start += count as u64;
         *credit -= count as u64;
         true
     }
 }
 
-fn frame(into: &mut Vec<u8>, request: u64, kind: Kind, payload: &[u8]) {
+fn frame(into: &mut Vec<u8>, request: u64, kind: FrameKind, payload: &[u8]) {
     into.extend(request.to_be_bytes());
     into.extend((payload.len() as u32).to_be_bytes());
     into.extend([kind as u8, 0, 0, 0]);
@@ -386,6 +395,6 @@ fn read_head(bytes: &[u8]) -> Head {
         content_range: partial.then_some(Some(content_range)),
         validator: Some(Validator::Etag("\"v\"".to_owned())),
         refuses_ranges: false,
-        encoded: false,
+        is_encoded: false,
     }
 }

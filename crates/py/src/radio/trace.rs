@@ -1,28 +1,24 @@
 //! Packet traces from columns, from lines of text, or generated from a seed.
 
-use std::collections::HashMap;
-
 use manyways_model::radio::csv;
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{Workload, alone, heartbeats, mixed};
-use manyways_model::radio::{BURST_GAP, Direction, MAX_APPS, Packet};
+use manyways_model::radio::{Direction, MAX_APPS, Packet, Sessions};
 use manyways_unit::{Span, Time};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::{same, unknown, wrong};
+use super::{check_same_length, unknown_name_error, value_error};
 
 /// Maximum number of packets that are generated or read.
-const MOST_PACKETS: usize = 1 << 28;
+const MAX_PACKETS: usize = 1 << 28;
 /// Maximum duration of a generated trace in seconds: a year.
-const LONGEST: f64 = 366.0 * 86_400.0;
-/// Marks a row without a flow.
-const NO_FLOW: u32 = u32::MAX;
+const MAX_SECS: f64 = 366.0 * 86_400.0;
 /// Packets between two checks for an interrupt.
-pub(super) const PIECE: usize = 1 << 20;
+pub(super) const PACKETS_PER_CHECK: usize = 1 << 20;
 /// Name of the workload of a user's day, in addition to the applications.
-const MIXED: &str = "mixed-day";
+const MIXED_WORKLOAD: &str = "mixed-day";
 
 /// Packets in order. Times count from the first packet, so that seconds are exact.
 #[pyclass(frozen)]
@@ -56,12 +52,15 @@ impl Trace {
         flow: Option<PyBuffer<i32>>,
     ) -> PyResult<Self> {
         let times = match time {
-            Times::Nanos(times) => nanos(&times.to_vec(py)?)?,
-            Times::Secs(times) => from_secs(&times.to_vec(py)?)?,
+            Times::Nanos(times) => check_nanos(&times.to_vec(py)?)?,
+            Times::Secs(times) => secs_to_nanos(&times.to_vec(py)?)?,
         };
         let rows = times.len();
-        if rows > MOST_PACKETS {
-            return Err(wrong(&format!("{rows} packets are too many"), "give a part of them"));
+        if rows > MAX_PACKETS {
+            return Err(value_error(
+                &format!("{rows} packets are too many"),
+                "give a part of them",
+            ));
         }
         let (bytes, direction) = (bytes.to_vec(py)?, direction.to_vec(py)?);
         let app = app.map(|app| app.to_vec(py)).transpose()?.unwrap_or_else(|| vec![0; rows]);
@@ -72,32 +71,35 @@ impl Trace {
             (app.len(), "values of `app`"),
             (flow.as_ref().map_or(rows, Vec::len), "values of `flow`"),
         ] {
-            same(count, what, rows, "values of `time`")?;
+            check_same_length(count, what, rows, "values of `time`")?;
         }
         let mut names = if names.is_empty() { vec![String::new()] } else { names };
         names.truncate(MAX_APPS);
         let last = names.len() - 1;
-        let mut sessions = Sessions::new(flow.as_deref());
-        let begins = times.first().copied().unwrap_or_default();
+        let mut sessions = Sessions::default();
+        let start = times.first().copied().unwrap_or_default();
         let mut packets = Vec::with_capacity(rows);
         for (row, (time, ((bytes, way), app))) in
             times.iter().zip(bytes.iter().zip(&direction).zip(&app)).enumerate()
         {
             let Ok(bytes) = u32::try_from(*bytes) else {
-                let sentence = format!("row {row} has {bytes} bytes");
-                return Err(wrong(&sentence, "give whole numbers from 0 to 4294967295"));
+                let message = format!("row {row} has {bytes} bytes");
+                return Err(value_error(&message, "give whole numbers from 0 to 4294967295"));
             };
-            let at = Time::from_nanos(time - begins);
+            let at = Time::from_nanos(time - start);
             let app = usize::try_from(*app).unwrap_or_default().min(last) as u16;
+            // A negative index marks a row without a flow.
+            let flow = flow.as_ref().and_then(|flow| flow[row].try_into().ok());
             packets.push(Packet {
                 at,
                 direction: if *way == 0 { Direction::Up } else { Direction::Down },
                 bytes,
                 app,
-                session: sessions.of(flow.as_ref().map(|flow| flow[row]), at, app),
+                // From 0, as in generated traces.
+                session: sessions.assign(at, app, flow).wrapping_sub(1),
             });
         }
-        Self::of(packets, names, begins)
+        Self::of(packets, names, start)
     }
 
     /// Creates a trace from lines of text, `time,bytes,direction[,app][,flow]`. Raises ValueError
@@ -107,57 +109,62 @@ impl Trace {
         let mut lines = text.split(|byte| *byte == b'\n').zip(1_u64..);
         let words = |(line, number): (&[u8], u64)| match std::str::from_utf8(line) {
             Ok(line) => Ok(line.to_owned()),
-            Err(_) => Err(wrong(&format!("line {number} is not text"), "encode the text in UTF-8")),
+            Err(_) => {
+                Err(value_error(&format!("line {number} is not text"), "encode the text in UTF-8"))
+            }
         };
-        let told = |error: csv::CsvError| super::told(&error, error.hint.as_deref());
+        let told = |error: csv::CsvError| super::error_with_hint(&error, error.hint.as_deref());
         let header = lines.next().map(words).transpose()?.unwrap_or_default();
         let mut reader = csv::Reader::new(&header).map_err(told)?;
         let mut packets: Vec<Packet> = Vec::new();
         for line in lines {
             if let Some(packet) = reader.line(&words(line)?).map_err(told)? {
-                if packets.len().is_multiple_of(PIECE) {
+                if packets.len().is_multiple_of(PACKETS_PER_CHECK) {
                     py.check_signals()?;
                 }
                 packets.push(packet);
             }
         }
-        let begins = packets.first().map_or(0, |first| first.at.as_nanos());
+        let start = packets.first().map_or(0, |first| first.at.as_nanos());
         for packet in &mut packets {
-            packet.at = Time::from_nanos(packet.at.as_nanos() - begins);
+            packet.at = Time::from_nanos(packet.at.as_nanos() - start);
         }
         let names = reader.apps().iter().map(|app| app.name.clone()).collect();
-        Self::of(packets, names, begins)
+        Self::of(packets, names, start)
     }
 
     /// Generates a trace from a seed. Raises ValueError if the application does not exist or the
     /// duration is too long.
     #[staticmethod]
     fn workload(py: Python<'_>, app: &str, seed: u64, seconds: f64) -> PyResult<Self> {
-        let lasts = lasting(seconds)?;
+        let duration = check_duration(seconds)?;
         let workload = match APPS.iter().find(|one| one.name == app) {
-            Some(one) => alone(one, seed, lasts),
-            None if app == MIXED => mixed(seed, lasts),
-            None => return Err(unknown("workload", app, workloads().into_iter())),
+            Some(one) => alone(one, seed, duration),
+            None if app == MIXED_WORKLOAD => mixed(seed, duration),
+            None => return Err(unknown_name_error("workload", app, workloads().into_iter())),
         };
         let names = Workload::names(&workload).to_vec();
-        Self::made(py, workload, names)
+        Self::generated(py, workload, names)
     }
 
     /// Generates packets of `bytes` bytes from the device at a constant interval. Raises ValueError
     /// if the interval is invalid.
     #[staticmethod]
     fn heartbeats(py: Python<'_>, every: f64, bytes: u32, seconds: f64) -> PyResult<Self> {
-        let lasts = lasting(seconds)?;
-        if !(1e-9..=LONGEST).contains(&every) {
-            let sentence = format!("a heartbeat interval of {every} s is invalid");
-            return Err(wrong(&sentence, "give an interval of more than 0 s and at most a year"));
+        let duration = check_duration(seconds)?;
+        if !(1e-9..=MAX_SECS).contains(&every) {
+            let message = format!("a heartbeat interval of {every} s is invalid");
+            return Err(value_error(
+                &message,
+                "give an interval of more than 0 s and at most a year",
+            ));
         }
         // Checked before the packets are generated.
-        if seconds / every >= MOST_PACKETS as f64 {
-            return Err(too_many());
+        if seconds / every >= MAX_PACKETS as f64 {
+            return Err(too_many_error());
         }
-        let beats = heartbeats(Span::from_secs_f64(every), bytes, lasts);
-        Self::made(py, beats, vec!["heartbeat".to_owned()])
+        let beats = heartbeats(Span::from_secs_f64(every), bytes, duration);
+        Self::generated(py, beats, vec!["heartbeat".to_owned()])
     }
 
     fn __len__(&self) -> usize {
@@ -178,17 +185,17 @@ impl Trace {
     /// and `app` as indexes, `flow`, `seconds`, and `gap`, which is NaN for the first packet.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> Bound<'py, PyBytes> {
         let all = &self.packets;
-        let begins = self.begins;
+        let start = self.begins;
         let bytes: Vec<u8> = py.detach(|| match name {
-            "time" => put(all, |packet| ((begins + packet.at.as_nanos()) as i64).to_le_bytes()),
-            "bytes" => put(all, |packet| i64::from(packet.bytes).to_le_bytes()),
-            "direction" => put(all, |packet| i32::from(is_down(packet)).to_le_bytes()),
-            "app" => put(all, |packet| i32::from(packet.app).to_le_bytes()),
-            "flow" => put(all, |packet| i64::from(packet.session).to_le_bytes()),
-            "seconds" => put(all, |packet| packet.at.as_secs_f64().to_le_bytes()),
+            "time" => encode(all, |packet| ((start + packet.at.as_nanos()) as i64).to_le_bytes()),
+            "bytes" => encode(all, |packet| i64::from(packet.bytes).to_le_bytes()),
+            "direction" => encode(all, |packet| i32::from(is_down(packet)).to_le_bytes()),
+            "app" => encode(all, |packet| i32::from(packet.app).to_le_bytes()),
+            "flow" => encode(all, |packet| i64::from(packet.session).to_le_bytes()),
+            "seconds" => encode(all, |packet| packet.at.as_secs_f64().to_le_bytes()),
             _ => {
                 let mut last = None;
-                put(all, |packet| {
+                encode(all, |packet| {
                     let gap = last.map_or(f64::NAN, |last| packet.at.since(last).as_secs_f64());
                     last = Some(packet.at);
                     gap.to_le_bytes()
@@ -205,7 +212,7 @@ impl Trace {
         &self,
         py: Python<'py>,
         radio: &super::Radio,
-        policy: super::run::Given<'py>,
+        policy: super::run::PolicyArg<'py>,
         tolerant: Vec<String>,
     ) -> PyResult<Bound<'py, PyDict>> {
         super::run::run(py, self, radio, policy, &tolerant)
@@ -215,22 +222,22 @@ impl Trace {
 /// Returns the names of the workloads that can be generated.
 #[pyfunction]
 pub fn workloads() -> Vec<&'static str> {
-    APPS.iter().map(|app| app.name).chain([MIXED]).collect()
+    APPS.iter().map(|app| app.name).chain([MIXED_WORKLOAD]).collect()
 }
 
 impl Trace {
-    fn of(packets: Vec<Packet>, names: Vec<String>, begins: u64) -> PyResult<Self> {
+    fn of(packets: Vec<Packet>, names: Vec<String>, start: u64) -> PyResult<Self> {
         let Some(last) = packets.last() else {
-            return Err(wrong("the trace has no packets", "give at least one"));
+            return Err(value_error("the trace has no packets", "give at least one"));
         };
         // Arrow's nanosecond timestamps end then.
-        if begins.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
-            return Err(wrong("the trace ends too late", "use times before the year 2262"));
+        if start.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
+            return Err(value_error("the trace ends too late", "use times before the year 2262"));
         }
-        Ok(Self { packets, names, begins })
+        Ok(Self { packets, names, begins: start })
     }
 
-    fn made(
+    fn generated(
         py: Python<'_>,
         mut packets: impl Iterator<Item = Packet> + Send,
         names: Vec<String>,
@@ -238,28 +245,28 @@ impl Trace {
         let mut all: Vec<Packet> = Vec::new();
         loop {
             let before = all.len();
-            py.detach(|| all.extend(packets.by_ref().take(PIECE)));
+            py.detach(|| all.extend(packets.by_ref().take(PACKETS_PER_CHECK)));
             py.check_signals()?;
-            if all.len() > MOST_PACKETS {
-                return Err(too_many());
+            if all.len() > MAX_PACKETS {
+                return Err(too_many_error());
             }
-            if all.len() < before + PIECE {
+            if all.len() < before + PACKETS_PER_CHECK {
                 break;
             }
         }
-        let begins = all.first().map_or(0, |first| first.at.as_nanos());
+        let start = all.first().map_or(0, |first| first.at.as_nanos());
         for packet in &mut all {
-            packet.at = Time::from_nanos(packet.at.as_nanos() - begins);
+            packet.at = Time::from_nanos(packet.at.as_nanos() - start);
         }
-        Self::of(all, names, begins)
+        Self::of(all, names, start)
     }
 }
 
-fn too_many() -> PyErr {
-    wrong(&format!("the trace has more than {MOST_PACKETS} packets"), "make a shorter trace")
+fn too_many_error() -> PyErr {
+    value_error(&format!("the trace has more than {MAX_PACKETS} packets"), "make a shorter trace")
 }
 
-fn put<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
+fn encode<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(all.len() * N);
     all.iter().for_each(|packet| bytes.extend(value(packet)));
     bytes
@@ -269,82 +276,55 @@ fn is_down(packet: &Packet) -> bool {
     packet.direction == Direction::Down
 }
 
-fn lasting(seconds: f64) -> PyResult<Span> {
-    if !(0.0..=LONGEST).contains(&seconds) {
-        let sentence = format!("a duration of {seconds} s is invalid");
-        return Err(wrong(&sentence, "give a duration from 0 s to a year"));
+fn check_duration(seconds: f64) -> PyResult<Span> {
+    if !(0.0..=MAX_SECS).contains(&seconds) {
+        let message = format!("a duration of {seconds} s is invalid");
+        return Err(value_error(&message, "give a duration from 0 s to a year"));
     }
     Ok(Span::from_secs_f64(seconds))
 }
 
-fn nanos(times: &[i64]) -> PyResult<Vec<u64>> {
+fn check_nanos(times: &[i64]) -> PyResult<Vec<u64>> {
     let mut last = 0;
     let times = times.iter().enumerate().map(|(row, time)| {
-        let now = u64::try_from(*time).map_err(|_| negative(row))?;
-        ordered(row, &mut last, now)
+        let now = u64::try_from(*time).map_err(|_| negative_time_error(row))?;
+        check_order(row, &mut last, now)
     });
     times.collect()
 }
 
-fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
+fn secs_to_nanos(times: &[f64]) -> PyResult<Vec<u64>> {
     let mut last = 0;
     let times = times.iter().enumerate().map(|(row, secs)| {
         if secs.is_nan() {
             let hint = "omit the rows without a time";
-            return Err(wrong(&format!("the time of row {row} is not a number"), hint));
+            return Err(value_error(&format!("the time of row {row} is not a number"), hint));
         }
         if *secs < 0.0 {
-            return Err(negative(row));
+            return Err(negative_time_error(row));
         }
         let nanos = (*secs * 1e9).round();
         if nanos >= i64::MAX as f64 {
             let hint = "floating-point numbers are seconds, integers are nanoseconds";
-            return Err(wrong(&format!("the time of row {row} is too late"), hint));
+            return Err(value_error(&format!("the time of row {row} is too late"), hint));
         }
-        ordered(row, &mut last, nanos as u64)
+        check_order(row, &mut last, nanos as u64)
     });
     times.collect()
 }
 
-fn negative(row: usize) -> PyErr {
-    wrong(&format!("the time of row {row} is negative"), "use an origin before the first time")
+fn negative_time_error(row: usize) -> PyErr {
+    value_error(
+        &format!("the time of row {row} is negative"),
+        "use an origin before the first time",
+    )
 }
 
-fn ordered(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
+fn check_order(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
     if now < *last {
-        let sentence = format!("row {row} is earlier than the row before it");
-        return Err(wrong(&sentence, "sort the rows by time"));
+        let message = format!("row {row} is earlier than the row before it");
+        return Err(value_error(&message, "sort the rows by time"));
     }
     *last = now;
     Ok(now)
-}
-
-/// Numbers sessions: by flow, or by gaps of an application without flows.
-struct Sessions {
-    next: u32,
-    bursts: HashMap<u16, (Time, u32)>,
-}
-
-impl Sessions {
-    /// Flows have the first numbers.
-    fn new(flows: Option<&[i32]>) -> Self {
-        let last = flows.and_then(|flows| flows.iter().max()).copied().unwrap_or(-1);
-        Self { next: last.saturating_add(1).unsigned_abs(), bursts: HashMap::new() }
-    }
-
-    fn of(&mut self, flow: Option<i32>, at: Time, app: u16) -> u32 {
-        let flow = flow.map_or(NO_FLOW, |flow| u32::try_from(flow).unwrap_or(NO_FLOW));
-        if flow != NO_FLOW {
-            return flow;
-        }
-        let session = match self.bursts.get(&app) {
-            Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
-            _ => {
-                self.next = self.next.wrapping_add(1);
-                self.next - 1
-            }
-        };
-        self.bursts.insert(app, (at, session));
-        session
-    }
 }

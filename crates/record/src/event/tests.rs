@@ -27,7 +27,7 @@ fn read(text: &str) -> Result<Log<Event>, EventError> {
 fn log(records: &[Record<Event>]) -> String {
     let header = Header::new("lab", "0.1.0", Span::from_millis(1_700_000_000_500));
     let records: String = records.iter().map(line).collect();
-    line(&header) + &records
+    header.line() + &records
 }
 
 #[test]
@@ -70,7 +70,10 @@ fn a_line_that_is_wrong_is_named_but_a_torn_end_is_forgiven() {
     assert_eq!(read(""), Err(EventError::Empty));
     assert_eq!(
         read("{\"schema\":\"manyways.events/9\"}\n"),
-        Err(EventError::Schema("manyways.events/9".into()))
+        Err(EventError::Header(DocumentError::Newer {
+            found: "manyways.events/9".into(),
+            read: "manyways.events/2"
+        }))
     );
-    assert!(matches!(read("hello\n"), Err(EventError::Line { line: 1, .. })));
+    assert!(matches!(read("hello\n"), Err(EventError::Header(DocumentError::Damaged(_)))));
 }

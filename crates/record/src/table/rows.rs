@@ -13,14 +13,14 @@ impl Batch {
             let there = values.present.iter().filter(|is_there| **is_there).count();
             values.present.len() == rows && values.data.len() == there
         };
-        columns.iter().all(is_whole).then_some(Self { columns, rows, is_masked: false })
+        columns.iter().all(is_whole).then_some(Self { columns, rows, is_anonymized: false })
     }
 
     /// Iterates over the rows. `kinds` has the kind of each column; columns after the last kind are
     /// omitted.
     pub fn iter<'a>(&'a self, kinds: &[Kind]) -> Rows<'a> {
         let columns = self.columns.iter().zip(kinds);
-        let columns = columns.map(|(values, kind)| Cursor { values, kind: *kind, next: 0 });
+        let columns = columns.map(|(values, kind)| Cursor { values, kind: *kind, next_value: 0 });
         Rows { columns: columns.collect(), rows: 0..self.rows }
     }
 }
@@ -28,7 +28,7 @@ impl Batch {
 impl Data {
     pub fn len(&self) -> usize {
         match self {
-            Self::Whole(all) => all.len(),
+            Self::Integer(all) => all.len(),
             Self::Number(all) => all.len(),
             Self::Flag(all) => all.len(),
             Self::Text(_, ends) => ends.len(),
@@ -40,20 +40,20 @@ impl Data {
     }
 
     /// Returns the value at this index. A value that does not match the kind counts as absent.
-    fn at(&self, place: usize, kind: Kind) -> Option<Value<'_>> {
+    fn value(&self, index: usize, kind: Kind) -> Option<Value<'_>> {
         Some(match self {
-            Self::Whole(all) => {
-                let number = u64::try_from(*all.get(place)?).ok()?;
+            Self::Integer(all) => {
+                let number = u64::try_from(*all.get(index)?).ok()?;
                 match kind {
                     Kind::Time => Value::Time(Time::from_nanos(number)),
                     _ => Value::Count(number),
                 }
             }
-            Self::Number(all) => Value::Number(*all.get(place)?),
-            Self::Flag(all) => Value::Flag(*all.get(place)?),
+            Self::Number(all) => Value::Number(*all.get(index)?),
+            Self::Flag(all) => Value::Flag(*all.get(index)?),
             Self::Text(all, ends) => {
-                let begin = place.checked_sub(1).map_or(Some(0), |one| ends.get(one).copied())?;
-                Value::from(all.get(begin..*ends.get(place)?)?)
+                let begin = index.checked_sub(1).map_or(Some(0), |one| ends.get(one).copied())?;
+                Value::from(all.get(begin..*ends.get(index)?)?)
             }
         })
     }
@@ -69,7 +69,7 @@ struct Cursor<'a> {
     values: &'a Values,
     kind: Kind,
     /// Index of the next present value.
-    next: usize,
+    next_value: usize,
 }
 
 impl<'a> Iterator for Rows<'a> {
@@ -77,18 +77,18 @@ impl<'a> Iterator for Rows<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let row = self.rows.next()?;
-        Some(self.columns.iter_mut().map(|column| column.at(row)).collect())
+        Some(self.columns.iter_mut().map(|column| column.value(row)).collect())
     }
 }
 
 impl<'a> Cursor<'a> {
-    fn at(&mut self, row: usize) -> Value<'a> {
+    fn value(&mut self, row: usize) -> Value<'a> {
         if !self.values.present.get(row).copied().unwrap_or(false) {
             return Value::Absent;
         }
-        let place = self.next;
-        self.next += 1;
-        self.values.data.at(place, self.kind).unwrap_or(Value::Absent)
+        let index = self.next_value;
+        self.next_value += 1;
+        self.values.data.value(index, self.kind).unwrap_or(Value::Absent)
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
             present: vec![true, false, true],
             data: Data::Text("onetwo".to_owned(), vec![3, 6]),
         };
-        let times = Values { present: vec![false, true, true], data: Data::Whole(vec![7, -1]) };
+        let times = Values { present: vec![false, true, true], data: Data::Integer(vec![7, -1]) };
         let batch = Batch::of_columns(vec![texts.clone(), times]).unwrap();
         let rows: Vec<_> = batch.iter(&[Kind::Text, Kind::Time]).collect();
         let time = Value::Time(Time::from_nanos(7));

@@ -5,17 +5,17 @@ fn request(colour: usize, sent: f64, over: f64, from: f64, to: f64, pieces: usiz
     let part = |index: usize| index as f64 / pieces as f64;
     let first = sent + 0.05;
     let piece = |index: usize| Piece {
-        since: first + part(index) * (over - first),
-        at: first + part(index + 1) * (over - first),
+        start: first + part(index) * (over - first),
+        end: first + part(index + 1) * (over - first),
         from: from + part(index) * (to - from),
         to: from + part(index + 1) * (to - from),
     };
     let pieces = (0..pieces).map(piece).collect();
-    Request { colour, sent, over, from, to, changes: Vec::new(), pieces }
+    Request { colour, sent, end: over, from, to, changes: Vec::new(), pieces }
 }
 
 fn chart(requests: Vec<Request>) -> Ranges {
-    let note = Note { colour: 0, words: "Wi-Fi 5 MB".into(), more: vec!["1 request".into()] };
+    let note = Note { colour: 0, text: "Wi-Fi 5 MB".into(), details: vec!["1 request".into()] };
     let panel = Panel {
         label: "one".into(),
         about: "two".into(),
@@ -27,8 +27,8 @@ fn chart(requests: Vec<Request>) -> Ranges {
     Ranges {
         title: "title".into(),
         description: "description".into(),
-        time: "seconds".into(),
-        place: "MB".into(),
+        time_label: "seconds".into(),
+        offset_label: "MB".into(),
         size: 8.0,
         legend: vec!["Wi-Fi".into(), "LTE".into()],
         panels: vec![panel],
@@ -48,7 +48,7 @@ fn every_request_is_drawn_and_marked_if_marks_are_distinguishable() {
         // One shape per link, for any number of requests.
         assert_eq!(picture.matches("class=\"open fill-").count(), count.min(2), "{count}");
         // One further mark is in the legend.
-        let marks = if count <= MARKS { count + 1 } else { 0 };
+        let marks = if count <= MAX_MARKED_REQUESTS { count + 1 } else { 0 };
         assert_eq!(picture.matches("<circle").count(), marks, "{count}");
         for label in [">one<", ">two<", ">Wi-Fi 5 MB<", ">1 request<", ">5.00 s<", ">seconds<"] {
             assert_eq!(picture.matches(label).count(), 1, "{label}");
@@ -69,19 +69,19 @@ fn the_column_has_the_colours_of_the_first_deliveries() {
     let wifi = request(0, 0.0, 3.0, 0.0, 4.0, 10);
     // Later than the other request, and for a part of the same range.
     let lte = request(1, 3.0, 4.0, 2.0, 8.0, 10);
-    assert_eq!(panel(vec![wifi.clone(), lte]).column(8.0), [(0, 0.0, 0.5), (1, 0.5, 1.0)]);
+    assert_eq!(panel(vec![wifi.clone(), lte]).delivered_parts(8.0), [(0, 0.0, 0.5), (1, 0.5, 1.0)]);
     // A part that no link delivered stays empty.
     let late = request(1, 0.0, 3.0, 6.0, 8.0, 1);
-    assert_eq!(panel(vec![wifi, late]).column(8.0), [(0, 0.0, 0.5), (1, 0.75, 1.0)]);
-    assert_eq!(panel(Vec::new()).column(8.0), []);
+    assert_eq!(panel(vec![wifi, late]).delivered_parts(8.0), [(0, 0.0, 0.5), (1, 0.75, 1.0)]);
+    assert_eq!(panel(Vec::new()).delivered_parts(8.0), []);
 }
 
 #[test]
 fn a_line_breaks_where_bytes_are_missing() {
     let mut asked = request(0, 0.0, 4.0, 0.0, 8.0, 4);
-    assert_eq!(asked.came(|time| 100.0 * time, |place| 100.0 * place).len(), 1);
+    assert_eq!(asked.received_lines(|time| 100.0 * time, |place| 100.0 * place).len(), 1);
     asked.pieces.remove(1);
-    assert_eq!(asked.came(|time| 100.0 * time, |place| 100.0 * place).len(), 2);
+    assert_eq!(asked.received_lines(|time| 100.0 * time, |place| 100.0 * place).len(), 2);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_open_area_ends_at_the_changed_end() {
     let mut asked = request(0, 0.0, 2.0, 0.0, 4.0, 1);
     // The whole file was requested, then the end was moved to the middle.
     (asked.to, asked.changes) = (8.0, vec![(1.0, 4.0)]);
-    let area = asked.open(8.0, |time| 100.0 * time, |place| 100.0 * place);
+    let area = asked.pending_area(8.0, |time| 100.0 * time, |place| 100.0 * place);
     let lower = [(0.0, 0.0), (5.0, 0.0), (200.0, 400.0), (200.0, 400.0)];
     let upper = [(200.0, 400.0), (100.0, 400.0), (100.0, 800.0), (0.0, 800.0)];
     assert_eq!(area, [lower, upper].concat());

@@ -7,7 +7,7 @@ use super::*;
 use crate::cell::Run;
 use crate::page::{Page, rounded, table};
 use crate::sample::{Quartiles, ratio};
-use crate::target::{Bound, Figure, each};
+use crate::target::{Bound, Figure, every_figure};
 use manyways_trace::scenario::LinkSpec;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,23 +25,23 @@ struct Figures {
 }
 
 /// A family with fixed figures that ends with a signal at the cell of this name.
-struct Race {
+struct TestFamily {
     stopped_at: &'static str,
     order: RefCell<Vec<(String, u32, &'static str)>>,
 }
 
-impl Race {
+impl TestFamily {
     fn stopped_at(cell: &'static str) -> Self {
         Self { stopped_at: cell, order: RefCell::default() }
     }
 }
 
-impl Family for Race {
+impl Family for TestFamily {
     const SCHEMA: &'static str = "test/1";
     type Contender = Runner;
     type Setting = ();
     type Figures = Figures;
-    type More = BTreeMap<String, u32>;
+    type Extra = BTreeMap<String, u32>;
 
     fn seconds(cell: &CellOf<Self>) -> f64 {
         f64::from(cell.rounds)
@@ -57,7 +57,7 @@ impl Family for Race {
             return Err(DriveError::Stopped(15));
         }
         if cell.contenders.is_empty() {
-            return Err(DriveError::Site("nobody came".to_owned()));
+            return Err(DriveError::Server("nobody came".to_owned()));
         }
         cell.run_rounds(&cell.contenders, 7, record, progress, |round, runner| {
             self.order.borrow_mut().push((cell.name.clone(), round, runner.0));
@@ -71,12 +71,12 @@ impl Family for Race {
         let figure = |cell: &RecordOf<Self>| {
             let of = |name| cell.values(|run| run.contender == name, |run| run.seconds);
             let value = ratio(&of("ours"), &of("theirs"))?.medians;
-            Some(Figure { place: cell.name.clone(), value })
+            Some(Figure { case: cell.name.clone(), value })
         };
         let all = |bound| cells.iter().filter_map(figure).filter(|one| one.value > bound).collect();
         vec![
-            each("lenient".to_owned(), Bound::AtMost(9.0), all(0.0)),
-            each("strict".to_owned(), Bound::AtMost(0.1), all(0.0)),
+            every_figure("lenient".to_owned(), Bound::AtMost(9.0), all(0.0)),
+            every_figure("strict".to_owned(), Bound::AtMost(0.1), all(0.0)),
         ]
     }
 
@@ -89,7 +89,7 @@ impl Family for Race {
             sockets: String::new(),
         };
         page.markdown(results, |out, cell| {
-            let names = cell.each(|run| Some(&run.contender));
+            let names = cell.distinct(|run| Some(&run.contender));
             let row = |name: &&str| {
                 let values = cell.values(|run| run.contender == **name, |run| run.seconds);
                 vec![(*name).to_owned(), rounded(Quartiles::of(values.into_values()))]
@@ -103,12 +103,12 @@ impl Family for Race {
 const RUNNERS: [Runner; 4] =
     [Runner("ours", 1.0), Runner("theirs", 2.0), Runner("slow", 30.0), Runner("broken", 0.0)];
 
-fn cell(name: &str, part: char, runners: &[Runner]) -> CellOf<Race> {
+fn cell(name: &str, part: char, runners: &[Runner]) -> CellOf<TestFamily> {
     let (title, contenders) = (format!("cell {name}"), runners.to_vec());
     Cell { name: name.to_owned(), part, title, contenders, rounds: 3, ..Cell::default() }
 }
 
-fn results() -> ResultsOf<Race> {
+fn results() -> ResultsOf<TestFamily> {
     let machine = Machine {
         cores: 2,
         kernel: "6.1".into(),
@@ -117,12 +117,12 @@ fn results() -> ResultsOf<Race> {
         build: "1".into(),
     };
     Results {
-        schema: Race::SCHEMA.to_owned(),
+        schema: TestFamily::SCHEMA.to_owned(),
         machine,
         seed: 7,
         mode: "default".to_owned(),
         seconds: 0.0,
-        left_out: vec!["(c): no links".to_owned()],
+        skipped: vec!["(c): no links".to_owned()],
         targets: Vec::new(),
         cells: Vec::new(),
     }
@@ -130,7 +130,7 @@ fn results() -> ResultsOf<Race> {
 
 #[test]
 fn every_contender_runs_once_a_round_in_an_order_of_the_round() {
-    let (race, mut results) = (Race::stopped_at(""), results());
+    let (race, mut results) = (TestFamily::stopped_at(""), results());
     results.measure(&race, &[cell("a-1", 'a', &RUNNERS)], &Outputs::default()).unwrap();
     let order = race.order.take();
     let of = |round: u32| {
@@ -155,9 +155,9 @@ fn a_benchmark_that_was_stopped_goes_on_where_it_was() {
     let json = folder.path().join("deep/results.json");
     let outputs = Outputs { json: Some(json.clone()), markdown: None };
     let cells = [cell("b-1", 'b', &RUNNERS), cell("a-1", 'a', &RUNNERS), cell("a-none", 'a', &[])];
-    let measured = |stopped_at: &'static str, cells: &[CellOf<Race>]| {
-        let (race, mut results) = (Race::stopped_at(stopped_at), results());
-        results.keep(&json).unwrap();
+    let measured = |stopped_at: &'static str, cells: &[CellOf<TestFamily>]| {
+        let (race, mut results) = (TestFamily::stopped_at(stopped_at), results());
+        results.resume(&json).unwrap();
         let code = results.measure(&race, cells, &outputs).unwrap();
         let mut names: Vec<String> = race.order.take().into_iter().map(|run| run.0).collect();
         names.dedup();
@@ -180,15 +180,15 @@ fn a_benchmark_that_was_stopped_goes_on_where_it_was() {
     // Results of another seed are rejected.
     let mut other = self::results();
     other.seed = 8;
-    assert!(other.keep(&json).unwrap_err().contains("another binary, machine or seed"));
+    assert!(other.resume(&json).unwrap_err().contains("another binary, machine or seed"));
 }
 
 #[test]
 fn the_page_has_misses_first_and_quartiles_of_each_contender() {
-    let (race, mut results) = (Race::stopped_at(""), results());
+    let (race, mut results) = (TestFamily::stopped_at(""), results());
     let cells = [cell("a-1", 'a', &RUNNERS), cell("a-none", 'a', &[])];
     results.measure(&race, &cells, &Outputs::default()).unwrap();
-    let page = Race::page(&results);
+    let page = TestFamily::page(&results);
     let wanted = "# a race\n\nIn seconds.\n\n\
         | What | Target | Measured | |\n|---|---|---|---|\n\
         | strict | <= 0.10 | 0.667 (a-1) | **missed** |\n\

@@ -4,11 +4,11 @@
 use manyways_unit::Time;
 
 /// Offsets in a block of the number of frames, and of the offset of the first frame.
-const COUNT: usize = 12;
-const FIRST: usize = 16;
+const COUNT_OFFSET: usize = 12;
+const FIRST_FRAME_OFFSET: usize = 16;
 /// Bytes of a frame's header, and offset of the link-layer address after it.
-const HEADER: usize = 48;
-const ADDRESS: usize = HEADER + 20;
+const HEADER_SIZE: usize = 48;
+const ADDRESS_OFFSET: usize = HEADER_SIZE + 20;
 
 /// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub struct Frame<'a> {
 
 /// Iterates over the frames of a block that the kernel has released.
 pub(super) fn frames(block: &[u8]) -> impl Iterator<Item = Frame<'_>> {
-    let count = u32_at(block, COUNT).unwrap_or(0);
-    let mut next = u32_at(block, FIRST).map(|first| first as usize);
+    let count = u32_at(block, COUNT_OFFSET).unwrap_or(0);
+    let mut next = u32_at(block, FIRST_FRAME_OFFSET).map(|first| first as usize);
     (0..count).map_while(move |_| {
         let begin = next.take()?;
         let header = block.get(begin..)?;
@@ -59,7 +59,7 @@ fn frame(header: &[u8]) -> Option<Frame<'_>> {
         };
         (protocol, u32_at(header, 32).unwrap_or_default() as u16)
     });
-    let link = header.get(HEADER..ADDRESS)?;
+    let link = header.get(HEADER_SIZE..ADDRESS_OFFSET)?;
     Some(Frame {
         at: Time::from_nanos(u64::from(seconds) * 1_000_000_000 + u64::from(nanos)),
         bytes: header.get(begin..begin.checked_add(captured)?)?,
@@ -93,14 +93,14 @@ mod tests {
         block[12..16].copy_from_slice(&(frames.len() as u32).to_ne_bytes());
         block[16..20].copy_from_slice(&48_u32.to_ne_bytes());
         for (index, (content, status, [tag, protocol])) in frames.iter().enumerate() {
-            let whole = (ADDRESS + content.len()).next_multiple_of(16);
+            let whole = (ADDRESS_OFFSET + content.len()).next_multiple_of(16);
             let next = if index + 1 == frames.len() { 0 } else { whole as u32 };
             let mut bytes =
                 [next, 7, 9, content.len() as u32, 99, *status].map(u32::to_ne_bytes).concat();
-            bytes.extend([ADDRESS as u16, 0].map(u16::to_ne_bytes).concat());
+            bytes.extend([ADDRESS_OFFSET as u16, 0].map(u16::to_ne_bytes).concat());
             bytes.extend([0, u32::from(*tag)].map(u32::to_ne_bytes).concat());
             bytes.extend(protocol.to_ne_bytes());
-            bytes.resize(HEADER, 0);
+            bytes.resize(HEADER_SIZE, 0);
             bytes.extend(17_u16.to_ne_bytes());
             bytes.extend(0x0800_u16.to_be_bytes());
             bytes.extend(3_u32.to_ne_bytes());

@@ -17,7 +17,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use manyways_unit::Prefix;
 
 /// Maximum number of messages of a dump; a longer dump is truncated.
-const DUMP_LIMIT: usize = 100_000;
+const MAX_DUMP_MESSAGES: usize = 100_000;
 
 pub(super) struct Kernel {
     socket: Socket,
@@ -49,7 +49,7 @@ pub(super) struct Address {
     /// The network that the address makes reachable; on a point-to-point link the peer's side.
     pub subnet: Prefix,
     /// Deprecated, under duplicate address detection, or a duplicate.
-    pub unfit: bool,
+    pub is_unusable: bool,
     /// An IPv6 privacy address.
     pub temporary: bool,
     /// Whether the address is valid beyond its link.
@@ -66,13 +66,13 @@ pub(super) struct DefaultRoute {
 
 /// Route of a packet, as chosen by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum RouteResult {
     /// Through one of these interfaces, each with its gateway.
-    Out(Vec<(u32, Option<IpAddr>)>),
+    Unicast(Vec<(u32, Option<IpAddr>)>),
     /// To this host itself.
     Local,
     /// No route.
-    Nowhere,
+    Unreachable,
     /// A rule or route forbids the destination.
     Forbidden,
 }
@@ -146,7 +146,7 @@ impl Kernel {
             });
             match found {
                 // A kernel without IPv6.
-                Err(error) if family == AddressFamily::Inet6 && unsupported(&error) => {}
+                Err(error) if family == AddressFamily::Inet6 && is_unsupported(&error) => {}
                 other => other?,
             }
         }
@@ -156,12 +156,12 @@ impl Kernel {
 
     /// Returns the route that the kernel would choose to `destination` for a socket bound to the
     /// address `source` and the interface `out`, if given.
-    pub(super) fn way(
+    pub(super) fn route(
         &mut self,
         destination: IpAddr,
         source: Option<IpAddr>,
         out: Option<u32>,
-    ) -> io::Result<Way> {
+    ) -> io::Result<RouteResult> {
         let mut question = RouteMessage::default();
         let bits = if destination.is_ipv4() { 32 } else { 128 };
         question.header.address_family =
@@ -179,23 +179,23 @@ impl Kernel {
         if let Some(out) = out {
             question.attributes.push(RouteAttribute::Oif(out));
         }
-        let mut way = Way::Nowhere;
-        let answer = self.ask(RouteNetlinkMessage::GetRoute(question), |message| {
+        let mut way = RouteResult::Unreachable;
+        let answer = self.request(RouteNetlinkMessage::GetRoute(question), |message| {
             if let RouteNetlinkMessage::NewRoute(route) = message {
                 way = match route.header.kind {
-                    RouteType::Unicast => Way::Out(next_hops(&route)),
-                    RouteType::Local => Way::Local,
+                    RouteType::Unicast => RouteResult::Unicast(next_hops(&route)),
+                    RouteType::Local => RouteResult::Local,
                     RouteType::BlackHole | RouteType::Prohibit | RouteType::Unreachable => {
-                        Way::Forbidden
+                        RouteResult::Forbidden
                     }
-                    _ => Way::Nowhere,
+                    _ => RouteResult::Unreachable,
                 };
             }
         });
         match answer {
             Ok(()) => Ok(way),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EACCES) => Ok(Way::Forbidden),
+                Some(libc::EACCES) => Ok(RouteResult::Forbidden),
                 // Answer for blackhole routes, but also for a source address that was removed
                 // meanwhile.
                 Some(
@@ -205,8 +205,8 @@ impl Kernel {
                     | libc::ENODEV
                     | libc::ENETDOWN
                     | libc::EADDRNOTAVAIL,
-                ) => Ok(Way::Nowhere),
-                _ if unsupported(&error) => Ok(Way::Nowhere),
+                ) => Ok(RouteResult::Unreachable),
+                _ if is_unsupported(&error) => Ok(RouteResult::Unreachable),
                 _ => Err(error),
             },
         }
@@ -222,7 +222,7 @@ impl Kernel {
         self.receive(true, wanted, take)
     }
 
-    fn ask(
+    fn request(
         &mut self,
         question: RouteNetlinkMessage,
         take: impl FnMut(RouteNetlinkMessage),
@@ -263,7 +263,7 @@ impl Kernel {
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => {
                         let code = message
-                            .get(HEADER..HEADER + 4)
+                            .get(HEADER_SIZE..HEADER_SIZE + 4)
                             .and_then(|code| code.try_into().ok())
                             .map_or(0, i32::from_ne_bytes);
                         return match code {
@@ -273,11 +273,11 @@ impl Kernel {
                     }
                     _ => {}
                 }
-                if wanted(&message[HEADER..])
+                if wanted(&message[HEADER_SIZE..])
                     && let Ok(NetlinkMessage {
                         payload: NetlinkPayload::InnerMessage(inner), ..
                     }) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message)
-                    && taken < DUMP_LIMIT
+                    && taken < MAX_DUMP_MESSAGES
                 {
                     taken += 1;
                     take(inner);
@@ -291,14 +291,14 @@ impl Kernel {
 }
 
 /// Bytes of a message header.
-pub(crate) const HEADER: usize = 16;
+pub(crate) const HEADER_SIZE: usize = 16;
 
 /// Iterates over the messages of one datagram, including headers, with type and sequence number.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let (length, kind, sequence) = header(rest)?;
-        if length < HEADER || length > rest.len() {
+        if length < HEADER_SIZE || length > rest.len() {
             return None;
         }
         let (message, after) = rest.split_at(length);
@@ -316,7 +316,7 @@ fn header(bytes: &[u8]) -> Option<(usize, u16, u32)> {
     Some((usize::try_from(length).ok()?, kind, sequence))
 }
 
-fn unsupported(error: &io::Error) -> bool {
+fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP))
 }
 
@@ -367,8 +367,9 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     Some(Address {
         index: message.header.index,
         ip,
-        subnet: Prefix::around(address.unwrap_or(ip), message.header.prefix_len),
-        unfit: unchecked || flags.intersects(AddressFlags::Deprecated | AddressFlags::Dadfailed),
+        subnet: Prefix::containing(address.unwrap_or(ip), message.header.prefix_len),
+        is_unusable: unchecked
+            || flags.intersects(AddressFlags::Deprecated | AddressFlags::Dadfailed),
         temporary: ip.is_ipv6() && flags.contains(AddressFlags::Secondary),
         routable: matches!(message.header.scope, AddressScope::Universe | AddressScope::Site),
     })

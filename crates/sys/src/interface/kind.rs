@@ -8,7 +8,7 @@ use super::kernel::Link;
 
 /// Content of `/sys/class/net/NAME`; empty if it belongs to another network namespace.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Facts {
+pub(super) struct DeviceFacts {
     wireless: bool,
     /// `DEVTYPE` of the `uevent` file.
     device_type: String,
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     device: bool,
 }
 
-impl Facts {
+impl DeviceFacts {
     pub(super) fn read(link: &Link) -> Self {
         let folder = Path::new("/sys/class/net").join(&link.name);
         // A sysfs shows the namespace in which it was mounted, which may be another one.
@@ -56,7 +56,7 @@ mod hardware {
     pub(super) const NONE: u16 = 0xfffe;
 }
 
-pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
+pub(super) fn classify(link: &Link, facts: &DeviceFacts) -> Kind {
     if link.loopback {
         return Kind::Loopback;
     }
@@ -86,7 +86,7 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
             | "vti6" | "xfrm" | "ovpn" | "gtp" | "l2tp" | "geneve" | "vxlan",
         ) => return Kind::Tunnel,
         Some("rmnet" | "wwan") => return Kind::Cellular,
-        Some("ppp") => return ppp(&link.name),
+        Some("ppp") => return ppp_kind(&link.name),
         // Wires with a number, or a bundle of wires.
         Some("vlan" | "bond" | "team" | "macvlan" | "ipvlan") => return Kind::Ethernet,
         Some(_) => return Kind::Virtual,
@@ -94,18 +94,18 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
     }
     match link.hardware {
         hardware::RAWIP => Kind::Cellular,
-        hardware::PPP => ppp(&link.name),
+        hardware::PPP => ppp_kind(&link.name),
         hardware::TUNNEL
         | hardware::TUNNEL6
         | hardware::SIT
         | hardware::IPGRE
         | hardware::IP6GRE
-        | hardware::NONE => match Kind::of_name(&link.name) {
+        | hardware::NONE => match Kind::from_interface_name(&link.name) {
             Some(Kind::Cellular) => Kind::Cellular,
             _ => Kind::Tunnel,
         },
         hardware::ETHER if link.name.starts_with("wwan") => Kind::Cellular,
-        hardware::ETHER => match Kind::of_name(&link.name) {
+        hardware::ETHER => match Kind::from_interface_name(&link.name) {
             // Without device information (the sysfs of another namespace), only the name is
             // available.
             Some(kind) if !facts.device => kind,
@@ -116,8 +116,8 @@ pub(super) fn classify(link: &Link, facts: &Facts) -> Kind {
 }
 
 /// Modems, DSL and VPNs use PPP; only the name distinguishes them.
-fn ppp(name: &str) -> Kind {
-    match Kind::of_name(name) {
+fn ppp_kind(name: &str) -> Kind {
+    match Kind::from_interface_name(name) {
         Some(kind) => kind,
         None => Kind::Tunnel,
     }
@@ -136,13 +136,13 @@ impl Kind {
         Self::Other,
     ];
 
-    /// Returns the kind with this [`Kind::word`].
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    /// Returns the kind with this [`Kind::name`].
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == word)
     }
 
     /// Returns the usual kind of an interface with this name: `wlan0`, `wwan0`, `lte`, `eth0`.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_interface_name(name: &str) -> Option<Self> {
         const NAMES: [(&str, Kind); 19] = [
             ("wifi", Kind::Wifi),
             ("wlan", Kind::Wifi),
@@ -183,38 +183,38 @@ mod tests {
 
     #[test]
     fn the_driver_overrides_the_name() {
-        let plain = Facts { device: true, ..Facts::default() };
+        let plain = DeviceFacts { device: true, ..DeviceFacts::default() };
         let cases = [
-            (link("enp3s0", None, 1), Facts { wireless: true, ..plain.clone() }, Kind::Wifi),
+            (link("enp3s0", None, 1), DeviceFacts { wireless: true, ..plain.clone() }, Kind::Wifi),
             (
                 link("wlp2s0", None, 1),
-                Facts { device_type: "wlan".into(), ..plain.clone() },
+                DeviceFacts { device_type: "wlan".into(), ..plain.clone() },
                 Kind::Wifi,
             ),
             (
                 link("enx0a1b", None, 1),
-                Facts { driver: "rndis_host".into(), ..plain.clone() },
+                DeviceFacts { driver: "rndis_host".into(), ..plain.clone() },
                 Kind::UsbTether,
             ),
             (
                 link("enx0a1b", None, 1),
-                Facts { driver: "cdc_ncm".into(), ..plain.clone() },
+                DeviceFacts { driver: "cdc_ncm".into(), ..plain.clone() },
                 Kind::Ethernet,
             ),
             (
                 link("usb0", None, 1),
-                Facts { driver: "cdc_ncm".into(), ..plain.clone() },
+                DeviceFacts { driver: "cdc_ncm".into(), ..plain.clone() },
                 Kind::UsbTether,
             ),
             (link("eth0", None, 1), plain.clone(), Kind::Ethernet),
             (link("wwan0", None, hardware::RAWIP), plain.clone(), Kind::Cellular),
-            (link("wg0", Some("wireguard"), hardware::NONE), Facts::default(), Kind::Tunnel),
-            (link("tun0", Some("tun"), hardware::NONE), Facts::default(), Kind::Tunnel),
-            (link("docker0", Some("bridge"), 1), Facts::default(), Kind::Virtual),
-            (link("eth0", Some("veth"), 1), Facts::default(), Kind::Virtual),
-            (link("bond0", Some("bond"), 1), Facts::default(), Kind::Ethernet),
-            (link("ppp0", None, hardware::PPP), Facts::default(), Kind::Tunnel),
-            (link("can0", None, 280), Facts::default(), Kind::Other),
+            (link("wg0", Some("wireguard"), hardware::NONE), DeviceFacts::default(), Kind::Tunnel),
+            (link("tun0", Some("tun"), hardware::NONE), DeviceFacts::default(), Kind::Tunnel),
+            (link("docker0", Some("bridge"), 1), DeviceFacts::default(), Kind::Virtual),
+            (link("eth0", Some("veth"), 1), DeviceFacts::default(), Kind::Virtual),
+            (link("bond0", Some("bond"), 1), DeviceFacts::default(), Kind::Ethernet),
+            (link("ppp0", None, hardware::PPP), DeviceFacts::default(), Kind::Tunnel),
+            (link("can0", None, 280), DeviceFacts::default(), Kind::Other),
         ];
         for (link, facts, kind) in cases {
             assert_eq!(classify(&link, &facts), kind, "{} {facts:?}", link.name);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn every_word_is_read_back() {
         for kind in Kind::ALL {
-            assert_eq!(Kind::from_word(kind.word()), Some(kind));
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
         }
     }
 }

@@ -84,7 +84,7 @@ fn a_host_with_two_default_routes_prefers_the_better_metric() {
     assert_eq!(wifi.mtu, 1500);
     assert_eq!(wifi.gateways, ips(&["10.0.1.1"]));
     assert_eq!(wifi.addresses, ips(&["10.0.1.2"]), "IPv6 has no way out here");
-    assert_eq!(wifi.stranded, [("fd00:1::2".parse().unwrap(), Unusable::NoRoute)]);
+    assert_eq!(wifi.unusable_addresses, [("fd00:1::2".parse().unwrap(), Unusable::NoRoute)]);
 
     let lte = named(&found, "lte");
     assert_eq!(lte.usable, Ok(()));
@@ -213,7 +213,7 @@ fn down_no_carrier_and_no_address() {
     assert_eq!(named(&found, "lo").usable, Err(Unusable::Down));
     assert_eq!(named(&found, "pulled").usable, Err(Unusable::NoCarrier));
     assert_eq!(named(&found, "bare").usable, Err(Unusable::NoAddress));
-    assert_eq!(named(&found, "part").usable, Err(Unusable::PartOf { of: "bundle".into() }));
+    assert_eq!(named(&found, "part").usable, Err(Unusable::PartOf { controller: "bundle".into() }));
     assert_eq!(named(&found, "bundle").kind, Kind::Virtual);
 }
 
@@ -289,7 +289,7 @@ fn a_forbidden_way_is_not_a_way() {
 
 #[test]
 fn an_emulated_link_reports_its_properties() {
-    let mark = Mark {
+    let mark = InterfaceAlias {
         kind: Some(Kind::Cellular),
         metered: Some(true),
         dns: ips(&["10.0.2.1", "fd00:2::1"]),
@@ -307,25 +307,25 @@ fn an_emulated_link_reports_its_properties() {
 
 #[test]
 fn guesses_about_metered_networks_say_why() {
-    let record = Record::default();
+    let record = InterfaceConfig::default();
     assert!(metered(Kind::Cellular, None, &record).is_metered());
     assert!(!metered(Kind::Wifi, None, &record).is_metered());
     assert!(matches!(metered(Kind::Wifi, None, &record), Metered::Guessed { metered: false, .. }));
-    let hotspot = Record { announced_metered: true, ..Record::default() };
+    let hotspot = InterfaceConfig { announced_metered: true, ..InterfaceConfig::default() };
     assert_eq!(metered(Kind::Wifi, None, &hotspot), Metered::Yes);
-    let told = Record { managed_metered: Some(Metered::No), ..Record::default() };
+    let told = InterfaceConfig { managed_metered: Some(Metered::No), ..InterfaceConfig::default() };
     assert_eq!(metered(Kind::Cellular, None, &told), Metered::No);
-    let mark = Mark { metered: Some(false), ..Mark::default() };
+    let mark = InterfaceAlias { metered: Some(false), ..InterfaceAlias::default() };
     assert_eq!(metered(Kind::Cellular, Some(&mark), &hotspot), Metered::No);
 }
 
 #[test]
 fn reasons_have_hints() {
-    let mut why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
-    assert!(why.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
-    assert!(why.to_string().ends_with("arrive on it"));
-    if let Unusable::StrictReversePath { expected, .. } = &mut why {
+    let mut reason = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
+    assert!(reason.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
+    assert!(reason.to_string().ends_with("arrive on it"));
+    if let Unusable::StrictReversePath { expected, .. } = &mut reason {
         *expected = Some("wifi".into());
     }
-    assert!(why.to_string().ends_with("because the route back uses wifi"));
+    assert!(reason.to_string().ends_with("because the route back uses wifi"));
 }

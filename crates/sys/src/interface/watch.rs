@@ -19,11 +19,11 @@ const ADDRESSES: [u16; 2] = [20, 21];
 const ROUTES: [u16; 4] = [24, 25, 32, 33];
 
 /// Receive buffer for the hundreds of messages at the start of a network manager.
-const BUFFER: usize = 1 << 20;
+const RECEIVE_BUFFER: usize = 1 << 20;
 /// Larger than any notification; that of a link takes some kilobytes.
-const DATAGRAM: usize = 1 << 16;
+const MAX_DATAGRAM: usize = 1 << 16;
 /// Maximum number of datagrams of one call, so that endless route changes do not block the caller.
-const AT_ONCE: usize = 1024;
+const MAX_DATAGRAMS: usize = 1024;
 
 /// A subscription to changes in the network namespace of the thread that opened it.
 pub struct Watch {
@@ -56,13 +56,13 @@ pub struct LinkChange {
     /// Whether a cable or an access point is connected.
     pub carrier: bool,
     /// Whether the link was removed.
-    pub gone: bool,
+    pub is_removed: bool,
 }
 
 impl LinkChange {
     /// Whether packets can leave through the link.
-    pub fn works(&self) -> bool {
-        self.up && self.carrier && !self.gone
+    pub fn is_operational(&self) -> bool {
+        self.up && self.carrier && !self.is_removed
     }
 }
 
@@ -71,15 +71,15 @@ impl Changes {
         *self == Self::default()
     }
 
-    fn take(&mut self, kind: u16, message: &[u8]) {
+    fn on_message(&mut self, kind: u16, message: &[u8]) {
         if LINKS.contains(&kind) {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message);
             match message.map(|message| message.payload) {
                 Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => {
-                    self.link(&link, false);
+                    self.on_link(&link, false);
                 }
                 Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link))) => {
-                    self.link(&link, true);
+                    self.on_link(&link, true);
                 }
                 // A message of a newer kernel.
                 _ => self.overflowed = true,
@@ -89,14 +89,14 @@ impl Changes {
         self.routes |= ROUTES.contains(&kind);
     }
 
-    fn link(&mut self, message: &LinkMessage, gone: bool) {
+    fn on_link(&mut self, message: &LinkMessage, gone: bool) {
         // Bridges report that a port is deleted when it leaves the bridge.
         if message.header.interface_family == AddressFamily::Bridge {
             return;
         }
         let Link { index, name, up, carrier, .. } = read_link(message);
         self.links.retain(|link| link.index != index);
-        self.links.push(LinkChange { index, name, up, carrier, gone });
+        self.links.push(LinkChange { index, name, up, carrier, is_removed: gone });
     }
 }
 
@@ -105,17 +105,17 @@ impl Watch {
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         // The kernel silently reduces the size to its limit.
-        let _ = socket.set_rx_buf_sz(BUFFER as libc::c_int);
+        let _ = socket.set_rx_buf_sz(RECEIVE_BUFFER as libc::c_int);
         socket.set_non_blocking(true)?;
         socket.bind(&SocketAddr::new(0, GROUPS))?;
-        Ok(Self { socket, buffer: Vec::with_capacity(DATAGRAM) })
+        Ok(Self { socket, buffer: Vec::with_capacity(MAX_DATAGRAM) })
     }
 
     /// Returns the changes since the last call; does not wait. Before the next call, wait until the
     /// descriptor is readable (through [`AsFd`]).
     pub fn read_changes(&mut self) -> io::Result<Changes> {
         let mut changes = Changes::default();
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_DATAGRAMS {
             self.buffer.clear();
             let sender = match self.socket.recv_from(&mut self.buffer, 0) {
                 Ok((_, sender)) => sender,
@@ -132,7 +132,7 @@ impl Watch {
                 continue;
             }
             for (kind, _, message) in messages(&self.buffer) {
-                changes.take(kind, message);
+                changes.on_message(kind, message);
             }
         }
         Ok(changes)
@@ -195,10 +195,12 @@ mod tests {
             assert!(watch.read_changes()?.is_empty(), "nothing has happened");
             ip("link add wifi type veth peer name ap");
             let changes = until(&mut watch, |changes| link(changes, "wifi").is_some());
-            assert!(!link(&changes, "wifi").unwrap().works());
+            assert!(!link(&changes, "wifi").unwrap().is_operational());
             ip("link set ap up");
             ip("link set wifi up");
-            until(&mut watch, |changes| link(changes, "wifi").is_some_and(LinkChange::works));
+            until(&mut watch, |changes| {
+                link(changes, "wifi").is_some_and(LinkChange::is_operational)
+            });
             ip("addr add 10.0.0.2/24 dev wifi");
             until(&mut watch, |changes| changes.addresses);
             ip("route add default via 10.0.0.1");
@@ -208,10 +210,10 @@ mod tests {
             let changes =
                 until(&mut watch, |changes| link(changes, "wifi").is_some_and(|l| !l.carrier));
             let wifi = link(&changes, "wifi").unwrap().clone();
-            assert!(wifi.up && !wifi.works() && !wifi.gone);
+            assert!(wifi.up && !wifi.is_operational() && !wifi.is_removed);
             ip("link del wifi");
             let changes =
-                until(&mut watch, |changes| link(changes, "wifi").is_some_and(|l| l.gone));
+                until(&mut watch, |changes| link(changes, "wifi").is_some_and(|l| l.is_removed));
             assert_eq!(link(&changes, "wifi").unwrap().index, wifi.index);
             Ok(())
         });
@@ -245,7 +247,7 @@ mod tests {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Bridge;
         let mut changes = Changes::default();
-        changes.link(&message, true);
+        changes.on_link(&message, true);
         assert!(changes.is_empty());
     }
 }

@@ -7,18 +7,18 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
 
 use super::Protocol;
-use crate::interface::kernel::{HEADER, messages};
+use crate::interface::kernel::{HEADER_SIZE, messages};
 
 /// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
 const BY_FAMILY: u16 = 20;
 /// Maximum number of sockets of one port that are checked.
-const MOST: usize = 10_000;
+const MAX_SOCKETS: usize = 10_000;
 /// Bytes of `struct inet_diag_msg`.
-const ANSWER: usize = 72;
+const RESPONSE_SIZE: usize = 72;
 
 /// A socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SocketInfo {
     pub(super) uid: u32,
     /// Zero if it no longer belongs to a process.
     pub(super) inode: u32,
@@ -28,8 +28,8 @@ pub(super) fn find(
     local: SocketAddr,
     remote: SocketAddr,
     protocol: Protocol,
-) -> io::Result<Option<Found>> {
-    let (local, remote) = (canonical(local), canonical(remote));
+) -> io::Result<Option<SocketInfo>> {
+    let (local, remote) = (canonical_address(local), canonical_address(remote));
     if local.is_ipv4() != remote.is_ipv4() {
         return Ok(None);
     }
@@ -44,9 +44,9 @@ pub(super) fn find(
 
 /// Finds the exact connection. The kernel finds IPv6 sockets with IPv4 traffic by their IPv4
 /// addresses.
-fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
+fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketInfo>> {
     let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let question = Question {
+    let question = DiagRequest {
         family,
         protocol: libc::IPPROTO_TCP,
         flags: NLM_F_REQUEST,
@@ -54,10 +54,10 @@ fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
         addresses: (bytes(local.ip()), bytes(remote.ip())),
     };
     let mut found = None;
-    let asked = question.ask(socket, |answer| {
+    let asked = question.send(socket, |answer| {
         // If the connection does not exist, the kernel returns a listener of its port.
         if answer.local == local && answer.remote == remote {
-            found = Some(answer.found);
+            found = Some(answer.socket);
         }
     });
     match asked {
@@ -69,25 +69,25 @@ fn tcp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
 
 /// Datagram sockets are queried by their port: for an exact query, kernels disagree about the order
 /// of the addresses, and an unconnected socket has neither.
-fn udp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
+fn udp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketInfo>> {
     let families: &[i32] =
         if local.is_ipv4() { &[libc::AF_INET, libc::AF_INET6] } else { &[libc::AF_INET6] };
-    let mut best: Option<(u8, Found)> = None;
+    let mut best: Option<(u8, SocketInfo)> = None;
     for family in families {
-        let question = Question {
+        let question = DiagRequest {
             family: *family,
             protocol: libc::IPPROTO_UDP,
             flags: NLM_F_REQUEST | NLM_F_DUMP,
             ports: (local.port(), 0),
             addresses: ([0; 16], [0; 16]),
         };
-        question.ask(socket, |answer| {
-            let fit = fit(answer.local, local).zip(fit(answer.remote, remote));
+        question.send(socket, |answer| {
+            let fit = match_score(answer.local, local).zip(match_score(answer.remote, remote));
             if let Some(rank) = fit.map(|(own, far)| own + 2 * far)
                 && answer.local.port() == local.port()
                 && best.is_none_or(|(other, _)| rank > other)
             {
-                best = Some((rank, answer.found));
+                best = Some((rank, answer.socket));
             }
         })?;
     }
@@ -95,7 +95,7 @@ fn udp(socket: &Socket, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
 }
 
 /// Returns how well an end of a socket matches: 1 exactly, 0 if unspecified, `None` if it differs.
-fn fit(end: SocketAddr, wanted: SocketAddr) -> Option<u8> {
+fn match_score(end: SocketAddr, wanted: SocketAddr) -> Option<u8> {
     if end == wanted {
         Some(1)
     } else if end.ip().is_unspecified() {
@@ -106,7 +106,7 @@ fn fit(end: SocketAddr, wanted: SocketAddr) -> Option<u8> {
 }
 
 /// `struct inet_diag_req_v2`, for sockets in any state.
-struct Question {
+struct DiagRequest {
     family: i32,
     protocol: i32,
     flags: u16,
@@ -115,20 +115,20 @@ struct Question {
     addresses: ([u8; 16], [u8; 16]),
 }
 
-struct Answer {
+struct DiagResponse {
     local: SocketAddr,
     remote: SocketAddr,
-    found: Found,
+    socket: SocketInfo,
 }
 
-impl Question {
-    fn ask(&self, socket: &Socket, mut take: impl FnMut(Answer)) -> io::Result<()> {
+impl DiagRequest {
+    fn send(&self, socket: &Socket, mut take: impl FnMut(DiagResponse)) -> io::Result<()> {
         socket.send(&self.bytes(), 0)?;
         let mut taken = 0;
         loop {
             let (datagram, _) = socket.recv_from_full()?;
             for (kind, _, message) in messages(&datagram) {
-                let payload = &message[HEADER..];
+                let payload = &message[HEADER_SIZE..];
                 match i32::from(kind) {
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => {
@@ -142,7 +142,7 @@ impl Question {
                     _ => {}
                 }
                 if let Some(answer) = read(payload)
-                    && taken < MOST
+                    && taken < MAX_SOCKETS
                 {
                     taken += 1;
                     take(answer);
@@ -155,7 +155,7 @@ impl Question {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut text = Vec::with_capacity(HEADER + 56);
+        let mut text = Vec::with_capacity(HEADER_SIZE + 56);
         // The header; its length is set last.
         text.extend([0; 4]);
         text.extend(BY_FAMILY.to_ne_bytes());
@@ -178,8 +178,8 @@ impl Question {
 }
 
 /// Parses a `struct inet_diag_msg`.
-fn read(payload: &[u8]) -> Option<Answer> {
-    let text: &[u8; ANSWER] = payload.first_chunk()?;
+fn read(payload: &[u8]) -> Option<DiagResponse> {
+    let text: &[u8; RESPONSE_SIZE] = payload.first_chunk()?;
     let port = |at: usize| u16::from_be_bytes([text[at], text[at + 1]]);
     let number =
         |at: usize| u32::from_ne_bytes([text[at], text[at + 1], text[at + 2], text[at + 3]]);
@@ -191,10 +191,10 @@ fn read(payload: &[u8]) -> Option<Answer> {
             _ => None,
         }
     };
-    Some(Answer {
-        local: canonical((address(8)?, port(4)).into()),
-        remote: canonical((address(24)?, port(6)).into()),
-        found: Found { uid: number(64), inode: number(68) },
+    Some(DiagResponse {
+        local: canonical_address((address(8)?, port(4)).into()),
+        remote: canonical_address((address(24)?, port(6)).into()),
+        socket: SocketInfo { uid: number(64), inode: number(68) },
     })
 }
 
@@ -210,7 +210,7 @@ fn bytes(ip: IpAddr) -> [u8; 16] {
 }
 
 /// Removes zone and flow label, and converts IPv4-mapped addresses to IPv4.
-fn canonical(address: SocketAddr) -> SocketAddr {
+fn canonical_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -222,11 +222,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_cut_off_or_of_another_family_is_none() {
-        let mut answer = [0; ANSWER];
+        let mut answer = [0; RESPONSE_SIZE];
         answer[0] = libc::AF_INET6 as u8;
         answer[8..24].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
         answer[64..68].copy_from_slice(&7_u32.to_ne_bytes());
-        assert_eq!(read(&answer).unwrap().found, Found { uid: 7, inode: 0 });
+        assert_eq!(read(&answer).unwrap().socket, SocketInfo { uid: 7, inode: 0 });
         assert!(read(&answer[..71]).is_none());
         answer[0] = libc::AF_UNIX as u8;
         assert!(read(&answer).is_none());

@@ -135,14 +135,14 @@ const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 }
 /// If the descriptor is not a TCP socket.
 pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     let (info, length) = tcp_info(socket)?;
-    Ok(interpret(&info, length))
+    Ok(to_tcp_state(&info, length))
 }
 
 /// Returns the smoothed round-trip time of a connection; `None` before the first sample.
 ///
 /// # Errors
 /// If the descriptor is not a TCP socket.
-pub fn tcp_round_trip(socket: BorrowedFd<'_>) -> io::Result<Option<Span>> {
+pub fn tcp_rtt(socket: BorrowedFd<'_>) -> io::Result<Option<Span>> {
     Ok(tcp_state(socket)?.rtt)
 }
 
@@ -167,7 +167,7 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(TcpInfo, usize)> {
     }
 }
 
-fn interpret(info: &TcpInfo, length: usize) -> TcpState {
+fn to_tcp_state(info: &TcpInfo, length: usize) -> TcpState {
     let micros = |value: u32| Span::from_micros(u64::from(value));
     let millis = |value: u32| Span::from_millis(u64::from(value));
     let sampled = info.rtt > 0;
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn a_connection_has_a_round_trip() {
         let (near, _far) = pair();
-        let rtt = tcp_round_trip(near.as_fd()).unwrap().expect("the handshake is a sample");
+        let rtt = tcp_rtt(near.as_fd()).unwrap().expect("the handshake is a sample");
         assert!(rtt < Span::from_secs(1), "{rtt}");
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(tcp_round_trip(datagrams.as_fd()).is_err());
+        assert!(tcp_rtt(datagrams.as_fd()).is_err());
     }
 
     #[test]
@@ -252,10 +252,10 @@ mod tests {
         let (near, _far) = pair();
         let (mut info, _) = tcp_info(near.as_fd()).unwrap();
         info.min_rtt = 0;
-        let state = interpret(&info, offset_of!(TcpInfo, pacing_rate));
+        let state = to_tcp_state(&info, offset_of!(TcpInfo, pacing_rate));
         assert!(state.rtt.is_some());
         assert_eq!(state.min_rtt, None);
         info.min_rtt = u32::MAX;
-        assert_eq!(interpret(&info, size_of::<TcpInfo>()).min_rtt, None, "no sample yet");
+        assert_eq!(to_tcp_state(&info, size_of::<TcpInfo>()).min_rtt, None, "no sample yet");
     }
 }

@@ -15,7 +15,7 @@ use nix::sys::socket::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Maximum number of connections that wait to be accepted.
-const BACKLOG: i32 = 4096;
+const MAX_PENDING_CONNECTIONS: i32 = 4096;
 
 /// Creates a listener for connections to any destination. Accepted connections have the original
 /// destination as their local address. IPv6 only, if `at` is an IPv6 address.
@@ -24,11 +24,11 @@ const BACKLOG: i32 = 4096;
 pub fn transparent_tcp_listener(at: SocketAddr, mark: Option<u32>) -> io::Result<TcpListener> {
     let socket = transparent(at, Type::STREAM, Protocol::TCP, mark)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(MAX_PENDING_CONNECTIONS)?;
     Ok(socket.into())
 }
 
-/// Creates a socket for datagrams to any destination; read it with [`recv_with_original`]. IPv6
+/// Creates a socket for datagrams to any destination; read it with [`recv_with_destination`]. IPv6
 /// only, if `at` is an IPv6 address.
 pub fn transparent_udp(at: SocketAddr, mark: Option<u32>) -> io::Result<UdpSocket> {
     let socket = transparent(at, Type::DGRAM, Protocol::UDP, mark)?;
@@ -88,7 +88,7 @@ pub struct Received {
 ///
 /// # Errors
 /// `InvalidData` if the kernel reports no original destination: the socket is of another kind.
-pub fn recv_with_original(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+pub fn recv_with_destination(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut parts = [IoSliceMut::new(buffer)];
     // Space for both families: an IPv6 socket that also accepts IPv4 gets either.
     let mut space = nix::cmsg_space!(libc::sockaddr_in, libc::sockaddr_in6);
@@ -159,7 +159,7 @@ mod tests {
             let sender = UdpSocket::bind((own, 0)).unwrap();
             sender.send_to(b"hello", to).unwrap();
             let mut buffer = [0; 4];
-            let received = recv_with_original(socket.as_fd(), &mut buffer).unwrap();
+            let received = recv_with_destination(socket.as_fd(), &mut buffer).unwrap();
             assert_eq!(&buffer, b"hell");
             let source = sender.local_addr().unwrap();
             let expected = Received { length: 4, truncated: true, source, destination: to };
@@ -171,7 +171,7 @@ mod tests {
     fn a_plain_socket_is_refused() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"hello", socket.local_addr().unwrap()).unwrap();
-        let error = recv_with_original(socket.as_fd(), &mut [0; 9]).unwrap_err();
+        let error = recv_with_destination(socket.as_fd(), &mut [0; 9]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 

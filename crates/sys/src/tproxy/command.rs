@@ -12,7 +12,7 @@ pub(super) fn nft(script: &str) -> Result<(), Error> {
 }
 
 /// Checks whether the kernel accepts these `nft` commands, without changes.
-pub(super) fn nft_would(script: &str) -> Result<(), Error> {
+pub(super) fn nft_check(script: &str) -> Result<(), Error> {
     run("nft", &["-c", "-f", "-"], script).map(drop)
 }
 
@@ -20,7 +20,7 @@ pub(super) fn nft_would(script: &str) -> Result<(), Error> {
 pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
     match run("nft", &["-n", "-s", "list", "table", "inet", name], "") {
         Ok(text) => Ok(Some(text)),
-        Err(Error::Refused { said, .. }) if said.contains("No such file") => Ok(None),
+        Err(Error::Refused { stderr, .. }) if stderr.contains("No such file") => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -44,21 +44,21 @@ fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String,
         .map_err(|error| match (error.kind(), program) {
             (ErrorKind::NotFound, "nft") => Error::NoProgram { program, package: "nftables" },
             (ErrorKind::NotFound, _) => Error::NoProgram { program, package: "iproute2" },
-            _ => Error::NotRun { program, error },
+            _ => Error::NotStarted { program, error },
         })?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program that stops reading prints the reason on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().map_err(|error| Error::NotRun { program, error })?;
+    let output = child.wait_with_output().map_err(|error| Error::NotStarted { program, error })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("Operation not permitted") {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("Operation not permitted") {
         return Err(Error::NotPermitted);
     }
     // nft repeats the script after the error message.
-    let said = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-    Err(Error::Refused { program, said: said.trim().to_owned() })
+    let stderr = stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+    Err(Error::Refused { program, stderr: stderr.trim().to_owned() })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 
-use super::script::{self, HOLDER};
+use super::script::{self, HOLDER_PREFIX};
 use super::{Error, Names, Rules, Targets, command, probe};
 use manyways_unit::Prefix;
 
@@ -14,7 +14,7 @@ const FAMILIES: [&str; 2] = ["-4", "-6"];
 #[derive(Debug)]
 pub struct Installed {
     names: Names,
-    to: Targets,
+    targets: Targets,
     /// The chains as printed by `nft` right after their creation.
     chains: String,
     /// The families that the kernel supports, each with the routing rules as printed by `ip`.
@@ -55,29 +55,29 @@ impl fmt::Display for Missing {
 
 impl Rules {
     /// Installs the rules and replaces rules of the same names that this process or a dead one has
-    /// installed. They apply from now on for [`Rules::patience`]. (Whether a process lives is read
+    /// installed. They apply from now on for [`Rules::lifetime`]. (Whether a process lives is read
     /// from `/proc`: two processes in different PID namespaces consider each other dead.)
     ///
     /// Existing connections continue unchanged, and so do flows of datagrams that the kernel
     /// tracked before.
     ///
-    /// [`Error::InUse`] if another living process holds the rules; [`Error::Taken`] if another
-    /// program uses the routing table or the rule's priority; other errors for features that the
-    /// kernel or the host lacks. Nothing is left installed then.
+    /// [`Error::InUse`] if another living process holds the rules; [`Error::NumberInUse`] if
+    /// another program uses the routing table or the rule's priority; other errors for features
+    /// that the kernel or the host lacks. Nothing is left installed then.
     pub fn install(&self) -> Result<Installed, Error> {
         // First, because it detects invalid rules before any change.
         let before = command::nft_table(&self.names.nft)?;
-        let script = script::table(self, own(), before.is_none())?;
+        let script = script::table(self, own_process(), before.is_none())?;
         let routing = script::routing(self)?;
-        free(before.as_deref())?;
+        check_holder(before.as_deref())?;
         let families = families();
         for family in &families {
-            free_numbers(&self.names, family)?;
+            check_numbers(&self.names, family)?;
         }
         // Owned from here on, and removed again if a step fails.
         let mut installed = Installed {
             names: self.names.clone(),
-            to: self.to,
+            targets: self.targets,
             chains: String::new(),
             families: families.into_iter().map(|family| (family, Vec::new())).collect(),
             removed: false,
@@ -89,13 +89,13 @@ impl Rules {
         }
         if let Err(error) = command::nft(&script) {
             let raced = command::nft_table(&self.names.nft).ok().flatten();
-            if let Err(in_use) = free(raced.as_deref()) {
+            if let Err(in_use) = check_holder(raced.as_deref()) {
                 // The other process needs the existing routes.
                 installed.removed = true;
                 return Err(in_use);
             }
             return Err(match error {
-                Error::Refused { .. } => probe::lacking().unwrap_or(error),
+                Error::Refused { .. } => probe::missing_feature().unwrap_or(error),
                 other => other,
             });
         }
@@ -106,24 +106,24 @@ impl Rules {
 }
 
 impl Installed {
-    /// Extends the lifetime of the rules: they apply for [`Rules::patience`] from now on. Call
+    /// Extends the lifetime of the rules: they apply for [`Rules::lifetime`] from now on. Call
     /// several times in this interval, from the loop that serves the proxy's sockets.
     ///
     /// # Errors
-    /// If the table was removed, among others: [`Installed::mend`].
+    /// If the table was removed, among others: [`Installed::repair`].
     pub fn refresh(&self) -> Result<(), Error> {
-        command::nft(&script::alive(&self.names, &self.to))
+        command::nft(&script::mark_alive(&self.names, &self.targets))
     }
 
     /// Treats new traffic as if the proxy were dead, until the next [`Installed::refresh`].
     /// Existing connections of the proxy continue.
     pub fn pause(&self) -> Result<(), Error> {
-        command::nft(&script::not_alive(&self.names))
+        command::nft(&script::mark_dead(&self.names))
     }
 
     /// Replaces the destinations that are reached directly, for example after a change of network.
     pub fn set_direct(&self, direct: &[Prefix]) -> Result<(), Error> {
-        command::nft(&script::direct(&self.names, direct))
+        command::nft(&script::direct_sets(&self.names, direct))
     }
 
     /// Replaces the rules by others with the same names and the same selected traffic. There is no
@@ -133,15 +133,15 @@ impl Installed {
     /// If the table no longer belongs to this process, among others; it stays unchanged then.
     pub fn replace(&mut self, rules: &Rules) -> Result<(), Error> {
         let before = command::nft_table(&self.names.nft)?;
-        free(before.as_deref())?;
-        command::nft(&script::table(rules, own(), before.is_none())?)?;
-        self.to = rules.to;
+        check_holder(before.as_deref())?;
+        command::nft(&script::table(rules, own_process(), before.is_none())?)?;
+        self.targets = rules.targets;
         self.chains = chains(&command::nft_table(&self.names.nft)?.unwrap_or_default());
         Ok(())
     }
 
     /// Returns the parts that differ from the installation; empty if there are none.
-    /// [`Installed::mend`] restores them.
+    /// [`Installed::repair`] restores them.
     pub fn check(&self) -> Result<Vec<Missing>, Error> {
         let mut missing = Vec::new();
         match command::nft_table(&self.names.nft)? {
@@ -170,7 +170,7 @@ impl Installed {
     ///
     /// # Errors
     /// Those of [`Rules::install`]. Existing parts stay then.
-    pub fn mend(&mut self, rules: &Rules) -> Result<Vec<Missing>, Error> {
+    pub fn repair(&mut self, rules: &Rules) -> Result<Vec<Missing>, Error> {
         let missing = self.check()?;
         if missing.is_empty() {
             return Ok(missing);
@@ -178,7 +178,7 @@ impl Installed {
         let routing = script::routing(rules)?;
         // Before the table, as in the installation: a mark needs a route.
         for (family, there) in &mut self.families {
-            free_numbers(&self.names, family)?;
+            check_numbers(&self.names, family)?;
             route(&self.names, &routing, family)?;
             *there = rules_at(&self.names, family)?;
         }
@@ -191,21 +191,21 @@ impl Installed {
     /// Removes the rules and returns the result. A failed removal is retried.
     pub fn remove(mut self) -> Result<(), Error> {
         self.removed = true;
-        surely_take_out(&self.names).map(drop)
+        remove_with_retries(&self.names).map(drop)
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         if !self.removed {
-            let _ = surely_take_out(&self.names);
+            let _ = remove_with_retries(&self.names);
         }
     }
 }
 
 /// Whether a dead process has left rules of these names; false if unknown.
-pub fn is_left(names: &Names) -> bool {
-    matches!(command::nft_table(&names.nft), Ok(Some(table)) if free(Some(&table)).is_ok())
+pub fn has_leftover(names: &Names) -> bool {
+    matches!(command::nft_table(&names.nft), Ok(Some(table)) if check_holder(Some(&table)).is_ok())
 }
 
 /// Removes rules that this process, or a killed one, left; returns whether there were any.
@@ -213,17 +213,17 @@ pub fn is_left(names: &Names) -> bool {
 /// # Errors
 /// [`Error::InUse`] if another living process holds the rules.
 pub fn remove(names: &Names) -> Result<bool, Error> {
-    free(command::nft_table(&names.nft)?.as_deref())?;
-    surely_take_out(names)
+    check_holder(command::nft_table(&names.nft)?.as_deref())?;
+    remove_with_retries(names)
 }
 
 /// Tries three times: a service manager that ends a whole service may also end the programs that
 /// are started for the removal, each of them once.
-fn surely_take_out(names: &Names) -> Result<bool, Error> {
-    take_out(names).or_else(|_| take_out(names)).or_else(|_| take_out(names))
+fn remove_with_retries(names: &Names) -> Result<bool, Error> {
+    remove_once(names).or_else(|_| remove_once(names)).or_else(|_| remove_once(names))
 }
 
-fn take_out(names: &Names) -> Result<bool, Error> {
+fn remove_once(names: &Names) -> Result<bool, Error> {
     let mut found = false;
     // The table first: a mark without a route would misroute packets.
     if command::nft_table(&names.nft)?.is_some() {
@@ -233,13 +233,13 @@ fn take_out(names: &Names) -> Result<bool, Error> {
     let (priority, number) = (names.priority.to_string(), names.route_table.to_string());
     for family in families() {
         for rule in rules_at(names, family)? {
-            if is_ours(names, &rule) {
+            if is_own_rule(names, &rule) {
                 found = true;
                 command::ip(&[family, "rule", "del", "pref", &priority, "lookup", &number])?;
             }
         }
         for route in routes(names, family)? {
-            if is_our_route(&route) {
+            if is_own_route(&route) {
                 found = true;
                 let which = ["route", "del", "local", "default", "dev", "lo", "table", &number];
                 command::ip(&[&[family], &which[..]].concat())?;
@@ -264,7 +264,7 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
     if there == wanted {
         return Ok(());
     }
-    for _ in there.iter().filter(|rule| is_ours(names, rule)) {
+    for _ in there.iter().filter(|rule| is_own_rule(names, rule)) {
         command::ip(&[family, "rule", "del", "pref", &priority, "lookup", &number])?;
     }
     for rule in rules {
@@ -276,21 +276,22 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
 }
 
 /// Returns the id and start time of this process, which the table contains as its holder.
-fn own() -> (i32, u64) {
+fn own_process() -> (i32, u64) {
     let pid = std::process::id() as i32;
-    (pid, started(pid).unwrap_or(0))
+    (pid, start_time(pid).unwrap_or(0))
 }
 
 /// Returns an error if another living process holds the table with this text.
-fn free(table: Option<&str>) -> Result<(), Error> {
+fn check_holder(table: Option<&str>) -> Result<(), Error> {
     let holder = table.and_then(|table| {
-        let (_, after) = table.split_once(HOLDER)?;
+        let (_, after) = table.split_once(HOLDER_PREFIX)?;
         let (pid, start) = after.split_once(' ')?.0.split_once('_')?;
         Some((pid.parse::<i32>().ok()?, start.parse::<u64>().ok()?))
     });
     match holder {
         Some((pid, start))
-            if pid != std::process::id() as i32 && started(pid).is_some_and(|at| at == start) =>
+            if pid != std::process::id() as i32
+                && start_time(pid).is_some_and(|at| at == start) =>
         {
             Err(Error::InUse { pid })
         }
@@ -299,16 +300,16 @@ fn free(table: Option<&str>) -> Result<(), Error> {
 }
 
 /// Returns an error if another program uses the routing rule's priority or the table.
-fn free_numbers(names: &Names, family: &str) -> Result<(), Error> {
+fn check_numbers(names: &Names, family: &str) -> Result<(), Error> {
     let rules = rules_at(names, family)?;
-    if let Some(other) = rules.into_iter().find(|rule| !is_ours(names, rule)) {
+    if let Some(other) = rules.into_iter().find(|rule| !is_own_rule(names, rule)) {
         let what = format!("the priority {} of routing rules", names.priority);
-        return Err(Error::Taken { what, by: other });
+        return Err(Error::NumberInUse { number: what, by: other });
     }
     let routes = routes(names, family)?;
-    if let Some(other) = routes.into_iter().find(|route| !is_our_route(route)) {
+    if let Some(other) = routes.into_iter().find(|route| !is_own_route(route)) {
         let what = format!("the routing table {}", names.route_table);
-        return Err(Error::Taken { what, by: other });
+        return Err(Error::NumberInUse { number: what, by: other });
     }
     Ok(())
 }
@@ -319,7 +320,7 @@ fn rules_at(names: &Names, family: &str) -> Result<Vec<String>, Error> {
     Ok(lines(&text.replace(" [detached]", "")))
 }
 
-fn is_ours(names: &Names, rule: &str) -> bool {
+fn is_own_rule(names: &Names, rule: &str) -> bool {
     let number = names.route_table.to_string();
     rule.contains(" fwmark ")
         && rule.split_once(" lookup ").is_some_and(|(_, after)| after.trim() == number)
@@ -330,12 +331,12 @@ fn routes(names: &Names, family: &str) -> Result<Vec<String>, Error> {
     match command::ip(&["-N", family, "route", "show", "table", &number]) {
         Ok(text) => Ok(lines(&text)),
         // Error message for a table without any route.
-        Err(Error::Refused { said, .. }) if said.contains("does not exist") => Ok(Vec::new()),
+        Err(Error::Refused { stderr, .. }) if stderr.contains("does not exist") => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-fn is_our_route(route: &str) -> bool {
+fn is_own_route(route: &str) -> bool {
     // Without names for numbers, the type "local" is 2.
     route.starts_with("local default dev lo ") || route.starts_with("2 default dev lo ")
 }
@@ -367,7 +368,7 @@ fn families() -> Vec<&'static str> {
 
 /// Returns when a process was started, in ticks since boot. The start time distinguishes processes
 /// that had the same id. `None` if the process does not exist.
-fn started(pid: i32) -> Option<u64> {
+fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, which can contain any characters, ends at the last parenthesis.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Error, command};
 
 /// Features that the rules need, with the module and an example rule of each.
-const PARTS: [(&str, &str, &str); 7] = [
+const FEATURES: [(&str, &str, &str); 7] = [
     ("nftables for IPv4 and IPv6 at once", "nf_tables", ""),
     ("transparent proxying", "nft_tproxy", "meta l4proto tcp tproxy ip to 127.0.0.1:1"),
     ("connection tracking in nftables", "nft_ct", "ct direction reply"),
@@ -19,15 +19,17 @@ const PARTS: [(&str, &str, &str); 7] = [
 
 /// Returns the error for the first missing feature, after the whole was rejected; `None` if all
 /// exist.
-pub(super) fn lacking() -> Option<Error> {
-    PARTS.into_iter().find_map(|(what, module, rule)| {
+pub(super) fn missing_feature() -> Option<Error> {
+    FEATURES.into_iter().find_map(|(what, module, rule)| {
         let hook = if rule.contains("skuid") { "output" } else { "prerouting" };
-        let refused = command::nft_would(&format!(
+        let refused = command::nft_check(&format!(
             "table inet manyways-probe {{\nchain probe {{\ntype filter hook {hook} priority \
              mangle; policy accept;\n{rule}\n}}\n}}\n"
         ));
         match refused {
-            Err(Error::Refused { .. }) => Some(Error::KernelLacks { what, module }),
+            Err(Error::Refused { .. }) => {
+                Some(Error::MissingKernelFeature { feature: what, module })
+            }
             _ => None,
         }
     })
@@ -36,27 +38,27 @@ pub(super) fn lacking() -> Option<Error> {
 /// Reasons why cgroups cannot be matched; the `Display` is the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoCgroups {
+pub enum CgroupError {
     /// Only version 1 is in use.
     #[error("this host has no cgroup2 hierarchy: select by user or by address")]
     NotMounted,
     /// `nft` searches cgroups only below `/sys/fs/cgroup`.
     #[error("the cgroup2 hierarchy is at {}, where nft does not look: select by user or by address", .at.display())]
-    Elsewhere {
+    OtherMountPoint {
         /// Mount point of the hierarchy.
         at: PathBuf,
     },
     /// The kernel or `nft` does not support it.
-    #[error("nftables cannot match cgroups here ({said}): select by user or by address")]
-    Refused {
+    #[error("nftables cannot match cgroups here ({message}): select by user or by address")]
+    Unsupported {
         /// Error message of `nft`.
-        said: String,
+        message: String,
     },
     /// The cgroup does not exist.
-    #[error("there is no such cgroup: make it first, or select by user or by address")]
-    NoSuch,
+    #[error("the cgroup does not exist: create it first, or select by user or by address")]
+    NotFound,
     /// The root of the hierarchy contains every process.
-    #[error("it is the root, which contains every process: select all")]
+    #[error("the root cgroup contains every process: select all")]
     Root,
 }
 
@@ -69,27 +71,27 @@ pub(super) struct Cgroup {
 }
 
 /// Finds a cgroup by its path from the root of the hierarchy.
-pub(super) fn cgroup(path: &str) -> Result<Cgroup, NoCgroups> {
+pub(super) fn cgroup(path: &str) -> Result<Cgroup, CgroupError> {
     let root = root()?;
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     if parts.is_empty() {
-        return Err(NoCgroups::Root);
+        return Err(CgroupError::Root);
     }
     if parts.contains(&"..") {
-        return Err(NoCgroups::NoSuch);
+        return Err(CgroupError::NotFound);
     }
     let found = root.below.join(parts.join("/"));
-    if !Path::new(MOUNTS).join(&found).is_dir() {
-        return Err(NoCgroups::NoSuch);
+    if !Path::new(CGROUP_FOLDER).join(&found).is_dir() {
+        return Err(CgroupError::NotFound);
     }
     Ok(Cgroup { path: found.to_string_lossy().into_owned(), level: parts.len() })
 }
 
 /// Checks whether [`super::Selection::Cgroup`] works on this host, and returns the reason if not.
 /// Without the permission to change the firewall, only the other conditions are checked.
-pub fn can_match_cgroup() -> Result<(), NoCgroups> {
+pub fn can_match_cgroup() -> Result<(), CgroupError> {
     let root = root()?;
-    let folder = Path::new(MOUNTS).join(&root.below);
+    let folder = Path::new(CGROUP_FOLDER).join(&root.below);
     // Any cgroup is suitable for the check; a hierarchy that consists of its root has none to
     // select.
     let Some(any) = fs::read_dir(folder)
@@ -101,32 +103,34 @@ pub fn can_match_cgroup() -> Result<(), NoCgroups> {
         return Ok(());
     };
     let path = root.below.join(any.file_name());
-    let refused = command::nft_would(&format!(
+    let refused = command::nft_check(&format!(
         "table inet manyways-probe {{\nchain probe {{\ntype route hook output priority mangle; \
          policy accept;\nsocket cgroupv2 level 1 \"{}\"\n}}\n}}\n",
         path.display()
     ));
     match refused {
-        Err(Error::Refused { said, .. }) => Err(NoCgroups::Refused { said }),
-        Err(error @ Error::NoProgram { .. }) => Err(NoCgroups::Refused { said: error.to_string() }),
+        Err(Error::Refused { stderr: message, .. }) => Err(CgroupError::Unsupported { message }),
+        Err(error @ Error::NoProgram { .. }) => {
+            Err(CgroupError::Unsupported { message: error.to_string() })
+        }
         _ => Ok(()),
     }
 }
 
 /// Folder in which `nft` searches cgroups.
-const MOUNTS: &str = "/sys/fs/cgroup";
+const CGROUP_FOLDER: &str = "/sys/fs/cgroup";
 
 struct Root {
     /// Empty, or often `unified` on a host with both versions.
     below: PathBuf,
 }
 
-fn root() -> Result<Root, NoCgroups> {
+fn root() -> Result<Root, CgroupError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let at = mount_point(&mounts).ok_or(NoCgroups::NotMounted)?;
-    match at.strip_prefix(MOUNTS) {
+    let at = mount_point(&mounts).ok_or(CgroupError::NotMounted)?;
+    match at.strip_prefix(CGROUP_FOLDER) {
         Ok(below) => Ok(Root { below: below.to_owned() }),
-        Err(_) => Err(NoCgroups::Elsewhere { at }),
+        Err(_) => Err(CgroupError::OtherMountPoint { at }),
     }
 }
 
@@ -140,10 +144,10 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
         (after.split(' ').next() == Some("cgroup2") && root == "/").then(|| PathBuf::from(point))
     });
     let first = points.next()?;
-    if first.starts_with(MOUNTS) {
+    if first.starts_with(CGROUP_FOLDER) {
         return Some(first);
     }
-    Some(points.find(|point| point.starts_with(MOUNTS)).unwrap_or(first))
+    Some(points.find(|point| point.starts_with(CGROUP_FOLDER)).unwrap_or(first))
 }
 
 #[cfg(test)]

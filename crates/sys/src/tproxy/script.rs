@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{Error, Names, Rules, Selection, Target, Targets, WhenDead, probe};
+use super::{Error, FailMode, Names, Rules, Selection, Target, Targets, probe};
 use manyways_unit::Prefix;
 
 /// Never redirected, whatever the settings: traffic that does not leave the link or the host.
-pub(super) const NEVER: [(&str, &str); 7] = [
+pub(super) const NEVER_REDIRECTED: [(&str, &str); 7] = [
     ("0.0.0.0/8", "this host itself"),
     ("127.0.0.0/8", "loopback"),
     ("169.254.0.0/16", "link-local"),
@@ -17,20 +17,20 @@ pub(super) const NEVER: [(&str, &str); 7] = [
 ];
 
 /// Prefix of the name of the chain that contains the holder of the rules.
-pub(super) const HOLDER: &str = "held_by_";
+pub(super) const HOLDER_PREFIX: &str = "held_by_";
 
 /// Directly before the mangle hooks, so that other programs can still change the marks.
-const PRIORITY: &str = "priority mangle - 5; policy accept;";
+const CHAIN_PRIORITY: &str = "priority mangle - 5; policy accept;";
 
 /// TCP packets other than the first of a connection. Their connection was decided before; most
 /// packets that end one no longer belong to a process that could be matched.
-const LATER: &str = "tcp flags & (syn | ack) != syn";
+const LATER_SEGMENTS: &str = "tcp flags & (syn | ack) != syn";
 
 /// Generates the whole table. `holder` is the process that keeps it alive: its id and its start
 /// time.
 pub(super) fn table(rules: &Rules, holder: (i32, u64), create: bool) -> Result<String, Error> {
     let names = &rules.names;
-    check(names)?;
+    check_names(names)?;
     let name = &names.nft;
     let mut text = if create {
         // An error if it exists, which prevents two processes from installing at once.
@@ -38,7 +38,7 @@ pub(super) fn table(rules: &Rules, holder: (i32, u64), create: bool) -> Result<S
     } else {
         format!("table inet {name}\ndelete table inet {name}\n")
     };
-    let millis = rules.patience.as_nanos().div_ceil(1_000_000).max(1);
+    let millis = rules.lifetime.as_nanos().div_ceil(1_000_000).max(1);
     let _ = writeln!(
         text,
         "table inet {name} {{
@@ -56,7 +56,7 @@ type ipv6_addr
 flags interval
 }}"
     );
-    chain(&mut text, &format!("{HOLDER}{}_{}", holder.0, holder.1), &[]);
+    chain(&mut text, &format!("{HOLDER_PREFIX}{}_{}", holder.0, holder.1), &[]);
     let mark = names.mark;
     let spared = [
         "meta l4proto != { tcp, udp } accept".to_owned(),
@@ -69,7 +69,7 @@ flags interval
         "ip6 daddr @direct6 accept".to_owned(),
         "udp dport { 67, 68, 546, 547 } accept".to_owned(),
         // Connections from before the installation continue unchanged.
-        format!("{LATER} ct mark & {mark:#x} == 0 accept"),
+        format!("{LATER_SEGMENTS} ct mark & {mark:#x} == 0 accept"),
         format!("meta l4proto udp ct state != new ct mark & {mark:#x} == 0 accept"),
     ];
     chain(&mut text, "spare", &spared);
@@ -81,8 +81,8 @@ flags interval
     local(&mut text, rules)?;
     forwarded(&mut text, rules)?;
     text.push_str("}\n");
-    text.push_str(&alive(names, &rules.to));
-    text.push_str(&direct(names, &rules.direct));
+    text.push_str(&mark_alive(names, &rules.targets));
+    text.push_str(&direct_sets(names, &rules.direct));
     Ok(text)
 }
 
@@ -100,41 +100,41 @@ fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
     ];
     chain(text, "divert", &divert);
 
-    let mut choose_alive = only(&rules.to, Target::Reject, "goto refuse");
+    let mut choose_alive = verdict_rules(&rules.targets, Target::Reject, "goto refuse");
     choose_alive.push("goto divert".to_owned());
     chain(text, "choose_alive", &choose_alive);
 
-    let mut choose = only(&rules.to, Target::Direct, "accept");
-    choose.extend(while_alive("choose_alive", rules.when_dead));
+    let mut choose = verdict_rules(&rules.targets, Target::Direct, "accept");
+    choose.extend(alive_rules("choose_alive", rules.fail_mode));
     chain(text, "choose", &choose);
 
     let mut output = vec![
-        format!("type route hook output {PRIORITY}"),
+        format!("type route hook output {CHAIN_PRIORITY}"),
         format!("meta mark & {own_mark:#x} == {own_mark:#x} accept"),
     ];
     if !rules.own_users.is_empty() {
-        output.push(format!("meta skuid {{ {} }} accept", List(&rules.own_users)));
+        output.push(format!("meta skuid {{ {} }} accept", CommaSeparated(&rules.own_users)));
     }
     output.push("jump spare".to_owned());
-    output.push(format!("{LATER} goto divert"));
+    output.push(format!("{LATER_SEGMENTS} goto divert"));
     output.extend(selected.into_iter().map(|condition| format!("{condition}goto choose")));
     chain(text, "output", &output);
 
-    let mut to_proxy = hand_over(&rules.to, "accept");
-    to_proxy.push(format!("{LATER} reject with tcp reset"));
+    let mut to_proxy = tproxy_rules(&rules.targets, "accept");
+    to_proxy.push(format!("{LATER_SEGMENTS} reject with tcp reset"));
     // No socket accepted a new connection, so the proxy is dead. The kernel retransmits the first
     // packet of a connection, which is then decided by the set that this rule empties. (A datagram
     // is lost: an ICMP answer with the destination's address cannot be sent from this hook.)
     to_proxy.push(format!("ct mark set ct mark & {:#x}", !mark));
     to_proxy.push("delete @alive { meta nfproto . meta l4proto }".to_owned());
-    if rules.when_dead == WhenDead::Closed {
+    if rules.fail_mode == FailMode::Blocked {
         to_proxy.push("meta l4proto tcp reject with tcp reset".to_owned());
     }
     to_proxy.push("drop".to_owned());
     chain(text, "to_proxy", &to_proxy);
 
     let loopback = [
-        format!("type filter hook prerouting {PRIORITY}"),
+        format!("type filter hook prerouting {CHAIN_PRIORITY}"),
         format!("iifname \"lo\" meta mark & {mark:#x} == {mark:#x} goto to_proxy"),
     ];
     chain(text, "loopback", &loopback);
@@ -152,23 +152,23 @@ fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
     let names: Vec<String> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let marks =
         format!("ct mark set ct mark | {mark:#x} meta mark set meta mark | {own_mark:#x} accept");
-    let mut take = hand_over(&rules.to, &marks);
-    take.push(format!("{LATER} reject with tcp reset"));
-    take.push(otherwise(rules.when_dead));
+    let mut take = tproxy_rules(&rules.targets, &marks);
+    take.push(format!("{LATER_SEGMENTS} reject with tcp reset"));
+    take.push(fail_mode_verdict(rules.fail_mode));
     chain(text, "take", &take);
 
-    let mut take_alive = only(&rules.to, Target::Reject, "goto refuse");
+    let mut take_alive = verdict_rules(&rules.targets, Target::Reject, "goto refuse");
     take_alive.push("goto take".to_owned());
     chain(text, "take_alive", &take_alive);
 
     let mut entry = vec![
-        format!("type filter hook prerouting {PRIORITY}"),
-        format!("iifname != {{ {} }} accept", List(&names)),
+        format!("type filter hook prerouting {CHAIN_PRIORITY}"),
+        format!("iifname != {{ {} }} accept", CommaSeparated(&names)),
         "jump spare".to_owned(),
-        format!("{LATER} goto take"),
+        format!("{LATER_SEGMENTS} goto take"),
     ];
-    entry.extend(only(&rules.to, Target::Direct, "accept"));
-    entry.extend(while_alive("take_alive", rules.when_dead));
+    entry.extend(verdict_rules(&rules.targets, Target::Direct, "accept"));
+    entry.extend(alive_rules("take_alive", rules.fail_mode));
     chain(text, "forwarded", &entry);
     Ok(())
 }
@@ -189,35 +189,35 @@ pub(super) fn routing(rules: &Rules) -> Result<Vec<Vec<String>>, Error> {
 }
 
 /// Fills the set that indicates a living proxy, with a new expiry.
-pub(super) fn alive(names: &Names, to: &Targets) -> String {
-    let living: Vec<String> = kinds(to)
+pub(super) fn mark_alive(names: &Names, to: &Targets) -> String {
+    let living: Vec<String> = traffic_kinds(to)
         .into_iter()
         .filter(|(_, _, target)| *target != Target::Direct)
         .map(|(family, protocol, _)| format!("{family} . {protocol}"))
         .collect();
     // Emptied first: adding an existing element does not renew its expiry on all kernels.
-    fill(&names.nft, "alive", &living)
+    fill_set(&names.nft, "alive", &living)
 }
 
 /// Empties the set that indicates a living proxy, as if it were dead.
-pub(super) fn not_alive(names: &Names) -> String {
-    fill(&names.nft, "alive", &Vec::<String>::new())
+pub(super) fn mark_dead(names: &Names) -> String {
+    fill_set(&names.nft, "alive", &Vec::<String>::new())
 }
 
 /// Fills the sets of destinations that are reached directly.
-pub(super) fn direct(names: &Names, prefixes: &[Prefix]) -> String {
-    let never = super::never().map(|(prefix, _)| prefix);
+pub(super) fn direct_sets(names: &Names, prefixes: &[Prefix]) -> String {
+    let never = super::never_redirected().map(|(prefix, _)| prefix);
     // Sets of intervals must not contain overlaps.
     let all = Prefix::merge(prefixes.iter().copied().chain(never).collect());
     let (v4, v6): (Vec<Prefix>, Vec<Prefix>) =
         all.into_iter().partition(|prefix| prefix.address().is_ipv4());
-    fill(&names.nft, "direct4", &v4) + &fill(&names.nft, "direct6", &v6)
+    fill_set(&names.nft, "direct4", &v4) + &fill_set(&names.nft, "direct6", &v6)
 }
 
-fn fill<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
+fn fill_set<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
     let mut text = format!("flush set inet {table} {set}\n");
     if !elements.is_empty() {
-        let _ = writeln!(text, "add element inet {table} {set} {{ {} }}", List(elements));
+        let _ = writeln!(text, "add element inet {table} {set} {{ {} }}", CommaSeparated(elements));
     }
     text
 }
@@ -231,7 +231,7 @@ fn chain(text: &mut String, name: &str, rules: &[String]) {
 }
 
 /// Returns families and protocols, as nftables names them, with their target.
-fn kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
+fn traffic_kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
     [
         ("ipv4", "tcp", to.tcp_v4),
         ("ipv6", "tcp", to.tcp_v6),
@@ -241,8 +241,8 @@ fn kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
 }
 
 /// Returns a rule with the verdict for each kind of traffic with this target.
-fn only(to: &Targets, target: Target, verdict: &str) -> Vec<String> {
-    let of_target = kinds(to).into_iter().filter(|(_, _, own)| *own == target);
+fn verdict_rules(to: &Targets, target: Target, verdict: &str) -> Vec<String> {
+    let of_target = traffic_kinds(to).into_iter().filter(|(_, _, own)| *own == target);
     of_target
         .map(|(family, protocol, _)| {
             format!("meta nfproto {family} meta l4proto {protocol} {verdict}")
@@ -250,30 +250,30 @@ fn only(to: &Targets, target: Target, verdict: &str) -> Vec<String> {
         .collect()
 }
 
-fn hand_over(to: &Targets, then: &str) -> Vec<String> {
+fn tproxy_rules(to: &Targets, then: &str) -> Vec<String> {
     let rule = |(family, protocol, target)| {
         let Target::Proxy(port) = target else { return None };
         let at = if family == "ipv4" { "ip to 127.0.0.1" } else { "ip6 to [::1]" };
         Some(format!("meta l4proto {protocol} tproxy {at}:{port} {then}"))
     };
-    kinds(to).into_iter().filter_map(rule).collect()
+    traffic_kinds(to).into_iter().filter_map(rule).collect()
 }
 
-fn while_alive(chain: &str, when_dead: WhenDead) -> [String; 2] {
-    [format!("meta nfproto . meta l4proto @alive goto {chain}"), otherwise(when_dead)]
+fn alive_rules(chain: &str, when_dead: FailMode) -> [String; 2] {
+    [format!("meta nfproto . meta l4proto @alive goto {chain}"), fail_mode_verdict(when_dead)]
 }
 
-fn otherwise(when_dead: WhenDead) -> String {
+fn fail_mode_verdict(when_dead: FailMode) -> String {
     match when_dead {
-        WhenDead::Open => "accept".to_owned(),
-        WhenDead::Closed => "goto refuse".to_owned(),
+        FailMode::Direct => "accept".to_owned(),
+        FailMode::Blocked => "goto refuse".to_owned(),
     }
 }
 
 /// Returns the interfaces whose traffic is selected, once each.
 fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
-    for selection in &rules.what {
+    for selection in &rules.selections {
         if let Selection::From(names) = selection {
             for name in names {
                 quoted(name, "an interface's name")?;
@@ -288,7 +288,7 @@ fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
 
 /// Returns the conditions of the rules that select outgoing traffic of this host.
 fn selected(rules: &Rules) -> Result<Vec<String>, Error> {
-    let all = rules.what.iter().map(conditions).collect::<Result<Vec<_>, _>>()?;
+    let all = rules.selections.iter().map(conditions).collect::<Result<Vec<_>, _>>()?;
     Ok(all.concat())
 }
 
@@ -296,10 +296,10 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
     Ok(match selection {
         Selection::All => vec![String::new()],
         Selection::Users(users) if users.is_empty() => Vec::new(),
-        Selection::Users(users) => vec![format!("meta skuid {{ {} }} ", List(users))],
+        Selection::Users(users) => vec![format!("meta skuid {{ {} }} ", CommaSeparated(users))],
         Selection::Cgroup(path) => {
-            let found =
-                probe::cgroup(path).map_err(|why| Error::Cgroup { path: path.clone(), why })?;
+            let found = probe::cgroup(path)
+                .map_err(|error| Error::Cgroup { path: path.clone(), reason: error })?;
             let path = quoted(&found.path, "a cgroup")?;
             vec![format!("socket cgroupv2 level {} {path} ", found.level)]
         }
@@ -311,7 +311,9 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
             [("ip", v4), ("ip6", v6)]
                 .into_iter()
                 .filter(|(_, prefixes)| !prefixes.is_empty())
-                .map(|(family, prefixes)| format!("{family} daddr {{ {} }} ", List(&prefixes)))
+                .map(|(family, prefixes)| {
+                    format!("{family} daddr {{ {} }} ", CommaSeparated(&prefixes))
+                })
                 .collect()
         }
         Selection::From(_) => Vec::new(),
@@ -321,27 +323,27 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
 /// nftables has quoted strings, but no escape for a quote within them.
 fn quoted(text: &str, what: &str) -> Result<String, Error> {
     if text.is_empty() || text.contains(|c: char| c == '"' || c == '*' || c.is_control()) {
-        return Err(Error::Senseless(format!("{text:?} cannot be {what}")));
+        return Err(Error::InvalidValue(format!("{text:?} cannot be {what}")));
     }
     Ok(format!("\"{text}\""))
 }
 
-fn check(names: &Names) -> Result<(), Error> {
+fn check_names(names: &Names) -> Result<(), Error> {
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !names.nft.starts_with(|c: char| c.is_ascii_alphabetic()) || !names.nft.chars().all(fit) {
-        let sentence = format!("{:?} cannot be a table: use letters, digits, - and _", names.nft);
-        return Err(Error::Senseless(sentence));
+        let message = format!("{:?} cannot be a table: use letters, digits, - and _", names.nft);
+        return Err(Error::InvalidValue(message));
     }
     if names.mark == 0 || names.own_mark == 0 || names.mark & names.own_mark != 0 {
-        let sentence = "the two marks must be non-zero and share no bits".to_owned();
-        return Err(Error::Senseless(sentence));
+        let message = "the two marks must be non-zero and share no bits".to_owned();
+        return Err(Error::InvalidValue(message));
     }
     Ok(())
 }
 
-struct List<'a, T>(&'a [T]);
+struct CommaSeparated<'a, T>(&'a [T]);
 
-impl<T: Display> Display for List<'_, T> {
+impl<T: Display> Display for CommaSeparated<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, element) in self.0.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };

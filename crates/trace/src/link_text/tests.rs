@@ -18,7 +18,7 @@ fn link(text: &str) -> LinkSpec {
     LinkSpec::parse(text, &mut files).unwrap()
 }
 
-fn wrong(text: &str) -> LinkError {
+fn parse_error(text: &str) -> LinkError {
     LinkSpec::parse(text, &mut files).unwrap_err()
 }
 
@@ -102,18 +102,27 @@ fn a_radio_is_a_name_or_a_file() {
     for file in ["radio.toml", "my/radio"] {
         assert_eq!(link(&format!("a:rrc={file}")).radio, radio(file, Some("hello\n")));
     }
-    assert_eq!(wrong("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
-    let sentence = "rrc: cannot read `broken.toml`: the file is not UTF-8 text";
-    assert_eq!(wrong("a:rrc=broken.toml").to_string(), sentence);
+    assert_eq!(parse_error("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
+    let message = "rrc: cannot read `broken.toml`: the file is not UTF-8 text";
+    assert_eq!(parse_error("a:rrc=broken.toml").to_string(), message);
     // A radio can sleep only while its link runs; its profile is set only before.
-    let error = wrong("a:rrc=dormant");
-    assert_eq!(error, LinkError::NotYet);
+    let error = parse_error("a:rrc=dormant");
+    assert_eq!(error, LinkError::NotRunning("rrc=dormant"));
     assert!(error.hint().unwrap().contains("rrc=lte"));
     assert_eq!(changes(["rrc=dormant"], &mut files), Ok(vec![Change::Dormant]));
     assert_eq!(Change::Dormant.to_string(), "rrc=dormant");
+    let error = parse_error("a:middlebox=restart");
+    assert_eq!(error, LinkError::NotRunning("middlebox=restart"));
+    assert!(error.hint().unwrap().contains("middlebox=nat"));
+    assert_eq!(changes(["middlebox=restart"], &mut files), Ok(vec![Change::NatRestart]));
+    assert_eq!(Change::NatRestart.to_string(), "middlebox=restart");
+    let (plain, nat) = (link("a"), link("a:middlebox=nat"));
+    assert_eq!(plain.check_change(&Change::NatRestart), Err(LinkError::NoNat("a".to_owned())));
+    assert_eq!(nat.check_change(&Change::NatRestart), Ok(()));
+    assert_eq!(nat.check_change(&Change::Dormant), Err(LinkError::NoRadio("a".to_owned())));
     for word in ["rrc=lte", "rrc=none", "rrc=radio.toml"] {
         let error = changes([word], &mut files).unwrap_err();
-        assert_eq!(error, LinkError::Fixed("rrc"));
+        assert_eq!(error, LinkError::FixedKey("rrc"));
         assert!(error.hint().unwrap().contains("rrc=dormant"));
     }
 }
@@ -121,24 +130,24 @@ fn a_radio_is_a_name_or_a_file() {
 #[test]
 fn errors_have_a_message_and_a_hint() {
     let said = |text: &str| {
-        let error = wrong(text);
+        let error = parse_error(text);
         (error.to_string(), error.hint().unwrap_or_default())
     };
-    let (sentence, hint) = said("wifi:deley=1ms");
+    let (message, hint) = said("wifi:deley=1ms");
     assert_eq!(
-        (sentence.as_str(), hint.as_str()),
+        (message.as_str(), hint.as_str()),
         ("a link has no key `deley`", "did you mean `delay`?")
     );
     let (_, hint) = said("wifi:colour=red");
     assert!(hint.starts_with("the keys are down, up, delay"), "{hint}");
-    assert_eq!(wrong("wifi:delay=1ms,delay=2ms"), LinkError::Twice("delay"));
-    assert_eq!(wrong("wifi:fast"), LinkError::NoSetting("fast".into()));
+    assert_eq!(parse_error("wifi:delay=1ms,delay=2ms"), LinkError::DuplicateKey("delay"));
+    assert_eq!(parse_error("wifi:fast"), LinkError::NotASetting("fast".into()));
     for name in ["", "Wifi", "wi fi", "-a", "9", "5-", "a-name-too-long", "wifi/0"] {
-        assert!(matches!(wrong(name), LinkError::Name(_)), "{name}");
+        assert!(matches!(parse_error(name), LinkError::Name(_)), "{name}");
     }
     assert_eq!(said("a:down=trace:x").0, "down: cannot read `x`: no such file");
-    let (sentence, hint) = said("a:down=trace:prose");
-    assert!(sentence.starts_with("down: `prose`: the format of the trace is unknown"));
+    let (message, hint) = said("a:down=trace:prose");
+    assert!(message.starts_with("down: `prose`: the format of the trace is unknown"));
     assert_eq!(hint, "name the format, like trace:mahimahi:FILE");
     assert_eq!(
         said("a:delay=trace:lte.down").0,
@@ -169,7 +178,7 @@ fn errors_have_a_message_and_a_hint() {
         "a:delay=",
         "a:rrc=",
     ] {
-        assert!(matches!(wrong(text), LinkError::Value { .. }), "{text}");
+        assert!(matches!(parse_error(text), LinkError::Value { .. }), "{text}");
     }
 }
 
@@ -184,7 +193,7 @@ fn a_running_link_accepts_only_some_settings() {
             Change::Loss(Direction::Up, LossSpec::Independent(0.01)),
         ]
     );
-    assert_eq!(changes(["mtu=1400"], &mut files), Err(LinkError::Fixed("mtu")));
+    assert_eq!(changes(["mtu=1400"], &mut files), Err(LinkError::FixedKey("mtu")));
     let mut wifi = link("wifi:aqm=codel,queue=100p");
     for change in changes(["down-queue=9p"], &mut files).unwrap() {
         wifi.apply(&change);
@@ -304,7 +313,7 @@ proptest! {
 #[test]
 fn a_name_that_the_kernel_takes_for_all_interfaces_is_refused_in_words() {
     for name in ["all", "default", "lo", "internet0"] {
-        let error = wrong(&format!("{name}:delay=1ms"));
+        let error = parse_error(&format!("{name}:delay=1ms"));
         assert_eq!(error, LinkError::Reserved(name.to_owned()));
         assert!(error.hint().unwrap().contains(&format!("{name}1")), "{name}");
     }
@@ -320,7 +329,7 @@ fn a_link_may_be_called_5g() {
 #[test]
 fn a_delay_of_a_day_is_a_slip_of_the_pen() {
     for text in ["a:delay=20h", "a:up-delay=3601s", "a:jitter=2h"] {
-        let said = wrong(text).to_string();
+        let said = parse_error(text).to_string();
         assert!(said.contains("at most 1h"), "{text}: {said}");
     }
     let day = |text: &str| trace_file::delay(text.as_bytes(), None);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Change, LinkSpec};
+use super::{Change, DORMANT, LinkSpec, NAT_RESTART};
 use crate::scenario::{
     CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
     QueueLimit,
@@ -24,12 +24,12 @@ impl fmt::Display for LinkSpec {
             }
         }
         let each: [fn(&DirectionSpec, Direction) -> Change; 6] = [
-            |spec, way| Change::Delay(way, spec.delay.clone()),
-            |spec, way| Change::Jitter(way, spec.jitter),
-            |spec, way| Change::Reorder(way, spec.reorder),
-            |spec, way| Change::Loss(way, spec.loss),
-            |spec, way| Change::Queue(way, spec.queue.limit),
-            |spec, way| Change::Discipline(way, spec.queue.discipline),
+            |spec, direction| Change::Delay(direction, spec.delay.clone()),
+            |spec, direction| Change::Jitter(direction, spec.jitter),
+            |spec, direction| Change::Reorder(direction, spec.reorder),
+            |spec, direction| Change::Loss(direction, spec.loss),
+            |spec, direction| Change::Queue(direction, spec.queue.limit),
+            |spec, direction| Change::Discipline(direction, spec.queue.discipline),
         ];
         for change in each {
             let both = |spec| change(spec, Direction::Both);
@@ -39,9 +39,9 @@ impl fmt::Display for LinkSpec {
                 }
                 continue;
             }
-            for (spec, way) in [(&self.down, Direction::Down), (&self.up, Direction::Up)] {
+            for (spec, direction) in [(&self.down, Direction::Down), (&self.up, Direction::Up)] {
                 if both(spec) != both(&default.down) {
-                    words.push(change(spec, way).to_string());
+                    words.push(change(spec, direction).to_string());
                 }
             }
         }
@@ -90,7 +90,8 @@ impl fmt::Display for Change {
                     LinkState::NoCarrier => "no-carrier",
                 }
             ),
-            Self::Dormant => f.write_str("rrc=dormant"),
+            Self::Dormant => f.write_str(DORMANT),
+            Self::NatRestart => f.write_str(NAT_RESTART),
             Self::Down(spec) => write!(f, "down={}", capacity(spec)),
             Self::Up(spec) => write!(f, "up={}", capacity(spec)),
             Self::Delay(_, DelaySpec::Constant(delay)) => write!(f, "delay={}", span(*delay)),

@@ -4,7 +4,7 @@ use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
 use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, one_way, setting};
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
-use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
+use manyways_unit::toml::{Entry, Table, TomlError, line_and_column, parse_document, unknown_key};
 
 /// Maximum size of a scenario file in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -15,14 +15,14 @@ pub const MAX_HOSTS: usize = 64;
 
 /// An error in a scenario file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {sentence}")]
+#[error("line {line}, column {column}: {message}")]
 pub struct ScenarioError {
     /// Counted from one.
     pub line: usize,
     /// In characters, counted from one.
     pub column: usize,
     /// The error message.
-    pub sentence: String,
+    pub message: String,
     /// Advice for the user; `None` if there is none.
     pub hint: Option<String>,
 }
@@ -46,29 +46,29 @@ pub struct ScenarioError {
 /// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
 pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioError> {
     let read = if text.len() > MAX_TEXT {
-        Err(Fault::new(0, format!("a scenario has at most {MAX_TEXT} bytes")))
+        Err(TomlError::new(0, format!("a scenario has at most {MAX_TEXT} bytes")))
     } else {
-        document(text, "the scenario", |root| scenario(root, read))
+        parse_document(text, "the scenario", |root| scenario(root, read))
     };
-    read.map_err(|fault| {
-        let (line, column) = place(text, fault.at);
-        ScenarioError { line, column, sentence: fault.sentence, hint: fault.hint }
+    read.map_err(|error| {
+        let (line, column) = line_and_column(text, error.offset);
+        ScenarioError { line, column, message: error.message, hint: error.hint }
     })
 }
 
 /// Returns the position of the radio setting of a link, for error messages of the owner of the
 /// profiles: line and column as in [`ScenarioError`]. `None` if `text` has no such setting.
-pub fn place_of_radio(text: &str, link: &str) -> Option<(usize, usize)> {
-    let at = document(text, "the scenario", |root| {
+pub fn radio_position(text: &str, link: &str) -> Option<(usize, usize)> {
+    let at = parse_document(text, "the scenario", |root| {
         let table = root.required("link")?.table("the links")?;
         let table = table.required(link)?.table("a link")?;
-        Ok(table.required("rrc")?.at())
+        Ok(table.required("rrc")?.offset())
     });
-    at.ok().map(|at| place(text, at))
+    at.ok().map(|at| line_and_column(text, at))
 }
 
-fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
-    let root = root.only(&[
+fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, TomlError> {
+    let root = root.check_keys(&[
         "name",
         "about",
         "seed",
@@ -89,9 +89,9 @@ fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
     Ok(Scenario {
         name,
         about: root.entry("about").map_or(Ok(""), |entry| entry.one_line())?.to_owned(),
-        seed: root.entry("seed").map_or(Ok(1), |entry| entry.whole())?,
+        seed: root.entry("seed").map_or(Ok(1), |entry| entry.integer())?,
         cc: root.entry("cc").map_or(Ok("cubic".to_owned()), |entry| congestion_control(&entry))?,
-        trace_offset: root.entry("trace-offset").map_or(Ok(Span::ZERO), |entry| entry.read())?,
+        trace_offset: root.entry("trace-offset").map_or(Ok(Span::ZERO), |entry| entry.parse())?,
         links,
         hosts,
         events,
@@ -100,68 +100,72 @@ fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
     })
 }
 
-fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, Fault> {
+fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, TomlError> {
     let entry = root.required("link").map_err(|fault| {
-        Fault { sentence: "the scenario has no link".to_owned(), ..fault }
-            .hint("add one like [link.wifi]")
+        TomlError { message: "the scenario has no link".to_owned(), ..fault }
+            .with_hint("add one like [link.wifi]")
     })?;
     let all = entry.table("the links")?;
     if all.entries.is_empty() {
-        return Err(Fault::new(all.at, "the scenario has no link").hint("add one like [link.wifi]"));
+        return Err(TomlError::new(all.offset, "the scenario has no link")
+            .with_hint("add one like [link.wifi]"));
     }
     all.entries
         .iter()
         .enumerate()
         .map(|(index, entry)| {
             if index == MAX_LINKS {
-                let sentence = format!("a scenario has at most {MAX_LINKS} links");
-                return Err(Fault::new(entry.key_at, sentence));
+                let message = format!("a scenario has at most {MAX_LINKS} links");
+                return Err(TomlError::new(entry.key_offset, message));
             }
             link_name(entry.key).map_err(|error| {
-                let fault = Fault::new(entry.key_at, error.to_string());
+                let fault = TomlError::new(entry.key_offset, error.to_string());
                 match error {
-                    LinkError::Reserved(_) => error.hint().into_iter().fold(fault, Fault::hint),
+                    LinkError::Reserved(_) => {
+                        error.hint().into_iter().fold(fault, TomlError::with_hint)
+                    }
                     _ => fault,
                 }
             })?;
-            let table = entry.table("a link")?.only(&KEYS)?;
+            let table = entry.table("a link")?.check_keys(&KEYS)?;
             let mut link = LinkSpec::new(entry.key);
-            let settings: Result<Vec<Setting>, Fault> =
+            let settings: Result<Vec<Setting>, TomlError> =
                 table.entries.iter().map(|entry| link_setting(entry, read)).collect();
-            let rrc = table.entry("rrc").map_or(table.at, |entry| entry.at());
-            link.configure(settings?).map_err(|error| link_fault(rrc, &error))?;
+            let rrc = table.entry("rrc").map_or(table.offset, |entry| entry.offset());
+            link.configure(settings?).map_err(|error| link_error(rrc, &error))?;
             Ok(link)
         })
         .collect()
 }
 
-fn link_setting(entry: &Entry<'_>, read: &mut Reader<'_>) -> Result<Setting, Fault> {
-    setting(entry.key, &entry.words()?, read).map_err(|error| link_fault(entry.at(), &error))
+fn link_setting(entry: &Entry<'_>, read: &mut Reader<'_>) -> Result<Setting, TomlError> {
+    setting(entry.key, &entry.scalar_text()?, read)
+        .map_err(|error| link_error(entry.offset(), &error))
 }
 
-fn link_fault(at: usize, error: &LinkError) -> Fault {
-    Fault { hint: error.hint(), ..Fault::new(at, error.to_string()) }
+fn link_error(at: usize, error: &LinkError) -> TomlError {
+    TomlError { hint: error.hint(), ..TomlError::new(at, error.to_string()) }
 }
 
-fn hosts(root: &Table<'_>, links: &[LinkSpec]) -> Result<Vec<HostSpec>, Fault> {
+fn hosts(root: &Table<'_>, links: &[LinkSpec]) -> Result<Vec<HostSpec>, TomlError> {
     let Some(entry) = root.entry("host") else { return Ok(Vec::new()) };
     let all = entry.table("the hosts")?;
     if let Some(entry) = all.entries.get(MAX_HOSTS) {
-        let sentence = format!("a scenario has at most {MAX_HOSTS} hosts");
-        return Err(Fault::new(entry.key_at, sentence));
+        let message = format!("a scenario has at most {MAX_HOSTS} hosts");
+        return Err(TomlError::new(entry.key_offset, message));
     }
     all.entries.iter().map(|entry| host(entry, links)).collect()
 }
 
-fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
+fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, TomlError> {
     if !is_label(entry.key) {
-        let sentence = format!(
+        let message = format!(
             "`{}` cannot name a host: small letters, digits and hyphens",
             quoted(entry.key)
         );
-        return Err(Fault::new(entry.key_at, sentence));
+        return Err(TomlError::new(entry.key_offset, message));
     }
-    let table = entry.table("a host")?.only(&["names", "serve", "extra-delay"])?;
+    let table = entry.table("a host")?.check_keys(&["names", "serve", "extra-delay"])?;
     let mut host = HostSpec {
         name: entry.key.to_owned(),
         extra_delay: Vec::new(),
@@ -170,8 +174,8 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
     };
     if let Some(delays) = table.entry("extra-delay") {
         for delay in &delays.table("the extra delays")?.entries {
-            known_link(delay.key, delay.key_at, links)?;
-            let span = one_way(delay.string()?).map_err(|error| delay.fault(error))?;
+            known_link(delay.key, delay.key_offset, links)?;
+            let span = one_way(delay.string()?).map_err(|error| delay.error(error))?;
             host.extra_delay.push((delay.key.to_owned(), span));
         }
     }
@@ -182,16 +186,16 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
                 None => (text, None),
             };
             if name.len() > 253 || !name.split('.').all(is_label) {
-                let sentence = format!("`{}` is not a host name", quoted(name));
-                return Err(Fault::new(at, sentence)
-                    .hint("write a name like www.example.lab, or cdn.lab@wifi for one link"));
+                let message = format!("`{}` is not a host name", quoted(name));
+                return Err(TomlError::new(at, message)
+                    .with_hint("write a name like www.example.lab, or cdn.lab@wifi for one link"));
             }
             if let Some(link) = link {
                 known_link(link, at, links)?;
             }
             let name = (name.to_owned(), link.map(str::to_owned));
             if host.names.contains(&name) {
-                return Err(Fault::new(at, format!("the name `{text}` is given twice")));
+                return Err(TomlError::new(at, format!("the name `{text}` is given twice")));
             }
             host.names.push(name);
         }
@@ -206,7 +210,7 @@ fn events(
     root: &Table<'_>,
     links: &[LinkSpec],
     read: &mut Reader<'_>,
-) -> Result<Vec<Event>, Fault> {
+) -> Result<Vec<Event>, TomlError> {
     let Some(entry) = root.entry("event") else { return Ok(Vec::new()) };
     let mut events: Vec<Event> = entry
         .tables("an event")?
@@ -217,57 +221,55 @@ fn events(
     Ok(events)
 }
 
-fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result<Event, Fault> {
-    let at = table.required("at")?.read()?;
+fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result<Event, TomlError> {
+    let at = table.required("at")?.parse()?;
     let link = table.required("link")?;
     let name = link.string()?;
-    known_link(name, link.at(), links)?;
+    known_link(name, link.offset(), links)?;
     let mut settings = Vec::new();
     for entry in &table.entries {
         match entry.key {
             "at" | "link" => continue,
             key if !KEYS.contains(&key) => {
-                return Err(unknown(entry, table.what, &[&["at", "link"], &KEYS[..]].concat()));
+                return Err(unknown_key(entry, table.noun, &[&["at", "link"], &KEYS[..]].concat()));
             }
             _ => {}
         }
         let change = link_setting(entry, read)?
             .while_running()
-            .map_err(|error| link_fault(entry.key_at, &error))?;
-        let has_radio = links.iter().any(|one| one.name == name && one.radio.is_some());
-        if change == Change::Dormant && !has_radio {
-            let sentence = format!("the link `{name}` has no radio");
-            return Err(Fault::new(entry.at(), sentence).hint("give it one, like rrc = \"lte\""));
+            .map_err(|error| link_error(entry.key_offset, &error))?;
+        if let Some(link) = links.iter().find(|link| link.name == name) {
+            link.check_change(&change).map_err(|error| link_error(entry.offset(), &error))?;
         }
         settings.push(change);
     }
     if settings.is_empty() {
-        return Err(Fault::new(table.at, "the event changes nothing")
-            .hint("add a change, like state = \"silent\" or down = \"2mbit\""));
+        return Err(TomlError::new(table.offset, "the event changes nothing")
+            .with_hint("add a change, like state = \"silent\" or down = \"2mbit\""));
     }
-    settings.sort_by_key(Change::one_way);
+    settings.sort_by_key(Change::is_one_way);
     Ok(Event { at, link: name.to_owned(), change: settings })
 }
 
-fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, Fault> {
+fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, TomlError> {
     let Some(entry) = root.entry("workload") else { return Ok(Vec::new()) };
     let mut workloads: Vec<Workload> = Vec::new();
     for table in entry.tables("a workload")? {
-        let table = table.only(&["name", "run", "timeout"])?;
+        let table = table.check_keys(&["name", "run", "timeout"])?;
         let name_entry = table.required("name")?;
         let name = slug(&name_entry)?;
         if workloads.iter().any(|other| other.name == name) {
-            return Err(name_entry.fault(format!("there are two workloads `{name}`")));
+            return Err(name_entry.error(format!("there are two workloads `{name}`")));
         }
         let run_entry = table.required("run")?;
         let run = run_entry.string()?;
         if run.trim().is_empty() || run.contains('\0') {
-            return Err(run_entry.fault("a command was expected"));
+            return Err(run_entry.error("a command was expected"));
         }
         let timeout = match table.entry("timeout") {
             None => Span::from_secs(60),
-            Some(entry) => match entry.read()? {
-                Span::ZERO => return Err(entry.fault("a time above zero was expected")),
+            Some(entry) => match entry.parse()? {
+                Span::ZERO => return Err(entry.error("a time above zero was expected")),
                 timeout => timeout,
             },
         };
@@ -280,16 +282,16 @@ fn expectations(
     root: &Table<'_>,
     links: &[LinkSpec],
     workloads: &[Workload],
-) -> Result<Vec<Expectation>, Fault> {
+) -> Result<Vec<Expectation>, TomlError> {
     let Some(entry) = root.entry("expect") else { return Ok(Vec::new()) };
     entry
         .tables("an expectation")?
         .into_iter()
         .map(|table| {
-            let table = table.only(&["workload", "value", "is"])?;
+            let table = table.check_keys(&["workload", "value", "is"])?;
             let workload = table.required("workload")?;
             let known: Vec<&str> = workloads.iter().map(|one| one.name.as_str()).collect();
-            known_name(workload.string()?, "workload", workload.at(), &known)?;
+            known_name(workload.string()?, "workload", workload.offset(), &known)?;
             let value = table.required("value")?;
             let mut values = vec!["exit".to_owned(), "seconds".to_owned()];
             for link in links {
@@ -300,7 +302,7 @@ fn expectations(
                 }
             }
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
-            known_name(value.string()?, "value", value.at(), &values)?;
+            known_name(value.string()?, "value", value.offset(), &values)?;
             let (op, bound) = comparison(&table.required("is")?)?;
             Ok(Expectation {
                 workload: workload.string()?.to_owned(),
@@ -313,12 +315,12 @@ fn expectations(
 }
 
 /// Parses a comparison like `<= 2.5` into operator and bound.
-fn comparison(entry: &Entry<'_>) -> Result<(String, f64), Fault> {
+fn comparison(entry: &Entry<'_>) -> Result<(String, f64), TomlError> {
     let text = entry.string()?.trim();
     let invalid = || {
         entry
-            .fault(format!("`{}` is not a comparison", quoted(text)))
-            .hint("write <, <=, ==, >= or > and a number, like \"<= 2.5\"")
+            .error(format!("`{}` is not a comparison", quoted(text)))
+            .with_hint("write <, <=, ==, >= or > and a number, like \"<= 2.5\"")
     };
     let op = ["<=", "==", ">=", "<", ">"].into_iter().find(|op| text.starts_with(op));
     let op = op.ok_or_else(invalid)?;
@@ -329,31 +331,31 @@ fn comparison(entry: &Entry<'_>) -> Result<(String, f64), Fault> {
     Ok((op.to_owned(), bound))
 }
 
-fn known_link(name: &str, at: usize, links: &[LinkSpec]) -> Result<(), Fault> {
+fn known_link(name: &str, at: usize, links: &[LinkSpec]) -> Result<(), TomlError> {
     let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
     known_name(name, "link", at, &known)
 }
 
-fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), Fault> {
+fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), TomlError> {
     if known.contains(&name) {
         return Ok(());
     }
-    let fault = Fault::new(at, format!("there is no {what} `{}`", quoted(name)));
+    let error = TomlError::new(at, format!("there is no {what} `{}`", quoted(name)));
     Err(match manyways_unit::nearest::nearest(name, known.iter().copied()) {
-        Some(nearest) => fault.hint(format!("did you mean `{nearest}`?")),
-        None if known.is_empty() => fault,
-        None => fault.hint(format!("there is {}", known.join(", "))),
+        Some(nearest) => error.with_hint(format!("did you mean `{nearest}`?")),
+        None if known.is_empty() => error,
+        None => error.with_hint(format!("there is {}", known.join(", "))),
     })
 }
 
 /// Parses the name of a scenario or workload.
-fn slug(entry: &Entry<'_>) -> Result<String, Fault> {
+fn slug(entry: &Entry<'_>) -> Result<String, TomlError> {
     let text = entry.string()?;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {
         return Err(entry
-            .fault(format!("`{}` is not a name", quoted(text)))
-            .hint("a name has 1 to 64 small letters, digits and hyphens"));
+            .error(format!("`{}` is not a name", quoted(text)))
+            .with_hint("a name has 1 to 64 small letters, digits and hyphens"));
     }
     Ok(text.to_owned())
 }
@@ -367,14 +369,14 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-fn congestion_control(entry: &Entry<'_>) -> Result<String, Fault> {
+fn congestion_control(entry: &Entry<'_>) -> Result<String, TomlError> {
     let text = entry.string()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     // The kernel's TCP_CA_NAME_MAX is 16, including the terminating zero.
     if text.is_empty() || text.len() > 15 || !text.bytes().all(fits) {
         return Err(entry
-            .fault(format!("`{}` cannot name a congestion control", quoted(text)))
-            .hint("the usual ones are cubic, reno and bbr"));
+            .error(format!("`{}` cannot name a congestion control", quoted(text)))
+            .with_hint("the usual ones are cubic, reno and bbr"));
     }
     Ok(text.to_owned())
 }

@@ -11,7 +11,7 @@ fn rates(text: &str) -> Steps<Rate> {
     }
 }
 
-fn wrong(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     capacity(text.as_bytes(), None).unwrap_err().to_string()
 }
 
@@ -20,14 +20,14 @@ fn mahimahi() {
     let trace = capacity(b"0\n0\n3\n10\n", None).unwrap();
     let at = vec![ms(0), ms(0), ms(3), ms(10)];
     assert_eq!(trace, LinkTrace::Opportunities { at, size: MAHIMAHI_PACKET, period: ms(10) });
-    assert_eq!(wrong("5\n4\n"), "line 2: the time is earlier than on the previous line");
+    assert_eq!(parse_error("5\n4\n"), "line 2: the time is earlier than on the previous line");
     assert_eq!(
-        wrong("0\n0\n"),
+        parse_error("0\n0\n"),
         "line 2: the last time is the trace's period and must be more than 0"
     );
-    assert_eq!(wrong("1\n2.5\n"), "line 2: `2.5` is not a whole number of milliseconds");
-    assert_eq!(wrong("1\n-2\n"), "line 2: `-2` is not a whole number of milliseconds");
-    assert_eq!(wrong("1\n99999999999\n"), "line 2: a trace lasts at most 3600000 s");
+    assert_eq!(parse_error("1\n2.5\n"), "line 2: `2.5` is not a whole number of milliseconds");
+    assert_eq!(parse_error("1\n-2\n"), "line 2: `-2` is not a whole number of milliseconds");
+    assert_eq!(parse_error("1\n99999999999\n"), "line 2: a trace lasts at most 3600000 s");
 }
 
 #[test]
@@ -39,14 +39,17 @@ fn bytes_a_second() {
     );
     assert_eq!(steps.period(), ms(5000));
     assert_eq!(rates("second,bytes\n0,1\n").steps(), [(ms(0), Rate::from_bps(8))]);
-    assert_eq!(wrong("1,2\n1,3\n"), "line 2: the time is not later than on the previous line");
     assert_eq!(
-        wrong("1,2\n2;3\n"),
+        parse_error("1,2\n1,3\n"),
+        "line 2: the time is not later than on the previous line"
+    );
+    assert_eq!(
+        parse_error("1,2\n2;3\n"),
         "line 2: seconds and bytes a second parted by a comma were expected"
     );
-    assert_eq!(wrong("1,2\nsecond,bytes\n"), "line 2: `second` is not a number of seconds");
-    assert_eq!(wrong("1,-2\n"), "line 1: `-2` is not a possible number of bytes a second");
-    assert_eq!(wrong("second,bytes\n"), "the trace is empty");
+    assert_eq!(parse_error("1,2\nsecond,bytes\n"), "line 2: `second` is not a number of seconds");
+    assert_eq!(parse_error("1,-2\n"), "line 1: `-2` is not a possible number of bytes a second");
+    assert_eq!(parse_error("second,bytes\n"), "the trace is empty");
 }
 
 #[test]
@@ -55,10 +58,13 @@ fn mbit_a_second() {
     assert_eq!(steps.steps(), [(ms(0), Rate::from_mbps(45)), (ms(1500), Rate::from_kbps(500))]);
     assert_eq!(steps.period(), ms(3000));
     assert_eq!(rates("7 3").period(), ms(1000));
-    assert_eq!(wrong("0 1\n1 nan\n"), "line 2: `nan` is not a possible number of Mbit/s");
-    assert_eq!(wrong("0 1\n1 9999999\n"), "line 2: `9999999` is not a possible number of Mbit/s");
+    assert_eq!(parse_error("0 1\n1 nan\n"), "line 2: `nan` is not a possible number of Mbit/s");
     assert_eq!(
-        wrong("0 1\n1\n"),
+        parse_error("0 1\n1 9999999\n"),
+        "line 2: `9999999` is not a possible number of Mbit/s"
+    );
+    assert_eq!(
+        parse_error("0 1\n1\n"),
         "line 2: seconds and Mbit/s parted by a space or tab were expected"
     );
 }
@@ -74,11 +80,11 @@ fn json_holds_rates_and_round_trip_times() {
     let delay = delay(text, None).unwrap();
     assert_eq!(delay.steps(), [(ms(0), Span::from_micros(12_500)), (ms(840), ms(10))]);
     assert_eq!(
-        wrong("[\n{\"duration_ms\": 1,\n\"bandwidth_kbps\": -1, \"latency_ms\": 1}]"),
+        parse_error("[\n{\"duration_ms\": 1,\n\"bandwidth_kbps\": -1, \"latency_ms\": 1}]"),
         "line 3: a number from 0 to 1e12 was expected"
     );
-    assert_eq!(wrong("[]"), "the trace is empty");
-    assert!(wrong("[{\"duration_ms\": 1}]").starts_with("line 1: missing field"));
+    assert_eq!(parse_error("[]"), "the trace is empty");
+    assert!(parse_error("[{\"duration_ms\": 1}]").starts_with("line 1: missing field"));
 }
 
 #[test]
@@ -109,9 +115,9 @@ fn a_named_format_is_not_guessed() {
 
 #[test]
 fn invalid_traces_are_refused() {
-    assert_eq!(wrong(""), "the trace is empty");
-    assert_eq!(wrong("# nothing\n"), "the trace is empty");
-    assert!(wrong("hello\n").starts_with("the format of the trace is unknown"));
+    assert_eq!(parse_error(""), "the trace is empty");
+    assert_eq!(parse_error("# nothing\n"), "the trace is empty");
+    assert!(parse_error("hello\n").starts_with("the format of the trace is unknown"));
     assert_eq!(
         capacity(b"1\n\xff\n", None),
         Err(TraceError::line(2, "the line is not UTF-8 text"))
@@ -119,5 +125,5 @@ fn invalid_traces_are_refused() {
     assert_eq!(capacity(&vec![b'\n'; MAX_BYTES + 1], None), Err(TraceError::TooLarge));
     assert_eq!(delay(b"\n\n", None), Err(TraceError::Empty));
     let zero = r#"[{"duration_ms": 0, "bandwidth_kbps": 1, "latency_ms": 1}]"#;
-    assert_eq!(wrong(zero), "a trace needs at least one entry");
+    assert_eq!(parse_error(zero), "a trace needs at least one entry");
 }

@@ -1,7 +1,7 @@
 //! L2CAP channels.
 
 use super::control::Direction;
-use super::rest::Rest;
+use super::cursor::Cursor;
 use super::rfcomm::Session;
 
 /// First dynamically allocated channel ID; lower ones are fixed.
@@ -10,7 +10,7 @@ pub(super) const FIRST_DYNAMIC: u16 = 0x40;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     /// Destination channel ID of packets in each direction.
-    pub(super) to: [u16; 2],
+    pub(super) destination_cids: [u16; 2],
     /// `None` if the connection request was not captured.
     pub(super) psm: Option<u16>,
     /// Whether the channel has credits and segments (vol 3, part A, 3.4).
@@ -19,7 +19,7 @@ pub(super) struct Channel {
     pub(super) modes: [u8; 2],
     /// Remaining bytes of a message in each direction; `None` if the message boundaries are
     /// unknown.
-    pub(super) left: [Option<usize>; 2],
+    pub(super) sdu_remaining: [Option<usize>; 2],
     pub(super) session: Session,
 }
 
@@ -31,14 +31,14 @@ impl Channel {
 
     /// Removes the message length before the first segment of a message and returns the payload.
     /// `None` if the message boundaries are unknown.
-    pub(super) fn segment<'a>(
+    pub(super) fn sdu_payload<'a>(
         &mut self,
         direction: Direction,
-        segment: Rest<'a>,
-    ) -> Option<Rest<'a>> {
-        let left = self.left.get_mut(direction.index())?;
+        segment: Cursor<'a>,
+    ) -> Option<Cursor<'a>> {
+        let left = self.sdu_remaining.get_mut(direction.index())?;
         let (payload, whole) = match left.take()? {
-            0 => (segment.after(2)?, usize::from(segment.u16(0)?)),
+            0 => (segment.skip(2)?, usize::from(segment.u16(0)?)),
             more => (segment, more),
         };
         *left = whole.checked_sub(payload.length);

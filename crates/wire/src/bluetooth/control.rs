@@ -66,7 +66,7 @@ impl Control {
 
 impl Direction {
     /// The opposite direction.
-    pub fn back(self) -> Self {
+    pub fn opposite(self) -> Self {
         match self {
             Self::Sent => Self::Received,
             Self::Received => Self::Sent,

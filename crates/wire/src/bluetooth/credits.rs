@@ -25,7 +25,7 @@ impl Credits {
     pub(super) fn new(now: Time, granted: u64) -> Self {
         let mut credits =
             Self { granted, spent: 0, stalls: 0, stalled: Span::ZERO, stalled_since: None };
-        credits.look(now);
+        credits.update_stall(now);
         credits
     }
 
@@ -43,7 +43,7 @@ impl Credits {
             return false;
         }
         self.spent += 1;
-        self.look(now);
+        self.update_stall(now);
         true
     }
 
@@ -54,7 +54,7 @@ impl Credits {
         }
     }
 
-    fn look(&mut self, now: Time) {
+    fn update_stall(&mut self, now: Time) {
         if self.spent == self.granted {
             self.stalls += 1;
             self.stalled_since = Some(now);

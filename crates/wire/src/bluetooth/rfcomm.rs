@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use manyways_unit::Time;
 
 use super::control::{Control, Direction, Layer};
-use super::rest::Rest;
-use super::stream::Ending;
+use super::cursor::Cursor;
+use super::stream::Close;
 use super::streams::Streams;
-use super::{Event, Out};
+use super::{Event, Sink};
 
 /// PSM of RFCOMM channels.
 pub(super) const PSM: u16 = 3;
@@ -17,33 +17,33 @@ pub(super) const PSM: u16 = 3;
 /// The streams of a channel: at most 64, because a DLCI has six bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
-    links: BTreeMap<u8, Link>,
+    dlcs: BTreeMap<u8, Dlc>,
 }
 
 /// An RFCOMM frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed<'a> {
+pub(super) struct Frame<'a> {
     /// Destination channel ID in each direction.
-    pub(super) to: [u16; 2],
+    pub(super) destination_cids: [u16; 2],
     pub(super) direction: Direction,
     pub(super) at: Time,
-    pub(super) payload: Rest<'a>,
+    pub(super) payload: Cursor<'a>,
     pub(super) is_incomplete: bool,
 }
 
 /// Negotiated parameters of a stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct Link {
+struct Dlc {
     /// Whether the stream has credits; `None` until the proposal is answered.
     has_credits: Option<bool>,
     /// Initial credits of the sender of each direction.
-    granted: [Option<u8>; 2],
+    initial_credits: [Option<u8>; 2],
     frame_size: Option<u16>,
-    asked: Option<Asked>,
+    pending: Option<PendingCommand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum PendingCommand {
     Open,
     Close,
 }
@@ -70,11 +70,11 @@ const MESSAGES: &[(u8, &str)] = &[
 ];
 
 impl Session {
-    pub(super) fn handle(&mut self, passed: Passed<'_>, streams: &mut Streams, out: &mut Out<'_>) {
-        let rest = passed.payload;
+    pub(super) fn handle(&mut self, frame: Frame<'_>, streams: &mut Streams, out: &mut Sink<'_>) {
+        let rest = frame.payload;
         let (Some(address), Some(control), Some(short)) = (rest.u8(0), rest.u8(1), rest.u8(2))
         else {
-            out.counts.headless += 1;
+            out.counts.truncated += 1;
             return;
         };
         let dlci = address >> 2;
@@ -82,49 +82,49 @@ impl Session {
             (1, _) => (usize::from(short >> 1), 3),
             (_, Some(high)) => (usize::from(short >> 1) | usize::from(high) << 7, 4),
             _ => {
-                out.counts.headless += 1;
+                out.counts.truncated += 1;
                 return;
             }
         };
         let kind = control & !POLL;
-        let has_credits = self.links.get(&dlci).and_then(|link| link.has_credits);
+        let has_credits = self.dlcs.get(&dlci).and_then(|link| link.has_credits);
         let is_credit =
             kind == UIH && control & POLL != 0 && dlci != 0 && has_credits != Some(false);
         let begin = header + usize::from(is_credit);
         // The last byte is the checksum.
         if rest.length != begin + length + 1 {
-            out.counts.broken += 1;
+            out.counts.malformed += 1;
             return;
         }
-        let Some(info) = rest.after(begin).map(|rest| rest.first(length)) else { return };
+        let Some(info) = rest.skip(begin).map(|rest| rest.first(length)) else { return };
         match (kind, dlci) {
-            (UIH, 0) => self.message(passed, info, streams, out),
+            (UIH, 0) => self.on_message(frame, info, streams, out),
             (UIH, _) => {
                 if is_credit {
-                    grants(passed, dlci, rest.u8(header), length == 0, streams, out);
+                    on_credits(frame, dlci, rest.u8(header), length == 0, streams, out);
                 }
                 if length > 0 {
-                    carries(passed, dlci, info, streams, out);
+                    on_data(frame, dlci, info, streams, out);
                 }
             }
-            (SABM | UA | DM | DISC, _) => self.turns(kind, passed, dlci, streams, out),
-            _ => out.counts.broken += 1,
+            (SABM | UA | DM | DISC, _) => self.on_control_frame(kind, frame, dlci, streams, out),
+            _ => out.counts.malformed += 1,
         }
     }
 
     /// Forgets initial credits, because the capture lost packets.
-    pub(super) fn misses(&mut self) {
-        self.links.values_mut().for_each(|link| link.granted = [None, None]);
+    pub(super) fn on_dropped(&mut self) {
+        self.dlcs.values_mut().for_each(|link| link.initial_credits = [None, None]);
     }
 
     /// Processes a frame that opens or closes a stream.
-    fn turns(
+    fn on_control_frame(
         &mut self,
         kind: u8,
-        passed: Passed<'_>,
+        frame: Frame<'_>,
         dlci: u8,
         streams: &mut Streams,
-        out: &mut Out<'_>,
+        out: &mut Sink<'_>,
     ) {
         let name = match kind {
             SABM => "SABM",
@@ -132,52 +132,52 @@ impl Session {
             DM => "DM",
             _ => "DISC",
         };
-        says(passed, name, dlci, Vec::new(), streams, out);
-        let link = self.links.entry(dlci).or_default();
+        emit_control(frame, name, dlci, Vec::new(), streams, out);
+        let link = self.dlcs.entry(dlci).or_default();
         match kind {
-            SABM => link.asked = Some(Asked::Open),
-            DISC => link.asked = Some(Asked::Close),
-            UA => match link.asked.take() {
-                Some(Asked::Open) => link.opens(passed, dlci, streams, out),
-                Some(Asked::Close) => self.closes(passed, dlci, streams, out),
+            SABM => link.pending = Some(PendingCommand::Open),
+            DISC => link.pending = Some(PendingCommand::Close),
+            UA => match link.pending.take() {
+                Some(PendingCommand::Open) => link.open(frame, dlci, streams, out),
+                Some(PendingCommand::Close) => self.close(frame, dlci, streams, out),
                 None => {}
             },
-            _ => self.closes(passed, dlci, streams, out),
+            _ => self.close(frame, dlci, streams, out),
         }
     }
 
-    fn closes(&mut self, passed: Passed<'_>, dlci: u8, streams: &mut Streams, out: &mut Out<'_>) {
+    fn close(&mut self, frame: Frame<'_>, dlci: u8, streams: &mut Streams, out: &mut Sink<'_>) {
         let directions = [Direction::Sent, Direction::Received];
-        for (direction, cid) in directions.into_iter().zip(passed.to) {
+        for (direction, cid) in directions.into_iter().zip(frame.destination_cids) {
             match dlci {
                 // Closing the session closes all its streams.
-                0 => streams.end_carried(direction, cid, Ending::Closed, out),
-                _ => streams.end((direction, cid, Some(dlci)), Ending::Closed, out),
+                0 => streams.end_carried(direction, cid, Close::Closed, out),
+                _ => streams.end((direction, cid, Some(dlci)), Close::Closed, out),
             }
         }
         match dlci {
-            0 => self.links.clear(),
-            _ => drop(self.links.remove(&dlci)),
+            0 => self.dlcs.clear(),
+            _ => drop(self.dlcs.remove(&dlci)),
         }
     }
 
     /// Processes a message on the control channel.
-    fn message(
+    fn on_message(
         &mut self,
-        passed: Passed<'_>,
-        info: Rest<'_>,
+        frame: Frame<'_>,
+        info: Cursor<'_>,
         streams: &Streams,
-        out: &mut Out<'_>,
+        out: &mut Sink<'_>,
     ) {
         let (Some(first), Some(length)) = (info.u8(0), info.u8(1)) else {
-            out.counts.headless += 1;
+            out.counts.truncated += 1;
             return;
         };
         let (message, is_command) = (first >> 2, first & 2 != 0);
         // None of the messages that are read needs a two-byte length.
-        let value = info.after(2).filter(|_| length & 1 == 1);
+        let value = info.skip(2).filter(|_| length & 1 == 1);
         let Some(value) = value.filter(|value| usize::from(length >> 1) <= value.length) else {
-            out.counts.broken += 1;
+            out.counts.malformed += 1;
             return;
         };
         let name = MESSAGES.iter().find(|(of, _)| *of == message).map(|(_, name)| *name);
@@ -195,7 +195,7 @@ impl Session {
                 values.extend(value.u16(4).map(|size| ("frame size", size.into())));
                 values.extend(value.u8(7).map(|count| ("credits", u64::from(count & 7))));
                 if let Some(dlci) = about {
-                    self.negotiates(passed.direction, is_command, dlci, value);
+                    self.negotiate(frame.direction, is_command, dlci, value);
                 }
             }
             0x38 => values.extend(value.u8(1).map(|signals| ("signals", signals.into()))),
@@ -206,86 +206,100 @@ impl Session {
         if name.is_none() {
             values.push(("type", message.into()));
         }
-        says(passed, name.unwrap_or("Unknown Message"), about.unwrap_or(0), values, streams, out);
+        emit_control(
+            frame,
+            name.unwrap_or("Unknown Message"),
+            about.unwrap_or(0),
+            values,
+            streams,
+            out,
+        );
     }
 
     /// Reads PN: credit-based flow control and the initial credits (RFCOMM 1.2, 5.5.3).
-    fn negotiates(&mut self, direction: Direction, is_command: bool, dlci: u8, value: Rest<'_>) {
-        let link = self.links.entry(dlci).or_default();
+    fn negotiate(&mut self, direction: Direction, is_command: bool, dlci: u8, value: Cursor<'_>) {
+        let link = self.dlcs.entry(dlci).or_default();
         let agrees = value.u8(1).map(|flow| flow >> 4 == if is_command { 0xf } else { 0xe });
-        link.granted[direction.back().index()] = value.u8(7).map(|count| count & 7);
+        link.initial_credits[direction.opposite().index()] = value.u8(7).map(|count| count & 7);
         link.frame_size = value.u16(4);
         // A new proposal invalidates the previous agreement.
         link.has_credits = if is_command { None } else { agrees };
     }
 }
 
-impl Link {
-    fn opens(&mut self, passed: Passed<'_>, dlci: u8, streams: &mut Streams, out: &mut Out<'_>) {
+impl Dlc {
+    fn open(&mut self, frame: Frame<'_>, dlci: u8, streams: &mut Streams, out: &mut Sink<'_>) {
         if dlci == 0 {
             return;
         }
         for direction in [Direction::Sent, Direction::Received] {
             let index = direction.index();
-            let key = (direction, passed.to[index], Some(dlci));
+            let key = (direction, frame.destination_cids[index], Some(dlci));
             // An earlier stream with this key, whose end was not captured.
-            streams.end(key, Ending::Closed, out);
-            let granted = self.granted[index].filter(|_| self.has_credits == Some(true));
-            let stream = streams.begin(key, Some(PSM), out);
-            stream.open(passed.at, self.frame_size, granted.map(u64::from));
+            streams.end(key, Close::Closed, out);
+            let granted = self.initial_credits[index].filter(|_| self.has_credits == Some(true));
+            let stream = streams.get_or_insert(key, Some(PSM), out);
+            stream.open(frame.at, self.frame_size, granted.map(u64::from));
         }
     }
 }
 
 /// Processes a frame with data, which uses a credit.
-fn carries(passed: Passed<'_>, dlci: u8, info: Rest<'_>, streams: &mut Streams, out: &mut Out<'_>) {
-    let Passed { to, direction, at, is_incomplete, .. } = passed;
-    let stream = streams.begin((direction, to[direction.index()], Some(dlci)), Some(PSM), out);
+fn on_data(
+    frame: Frame<'_>,
+    dlci: u8,
+    info: Cursor<'_>,
+    streams: &mut Streams,
+    out: &mut Sink<'_>,
+) {
+    let Frame { destination_cids: to, direction, at, is_incomplete, .. } = frame;
+    let stream =
+        streams.get_or_insert((direction, to[direction.index()], Some(dlci)), Some(PSM), out);
     stream.spend(at);
     stream.add(at, info, is_incomplete);
     (out.data)(stream.data(at, info));
 }
 
 /// Processes credits for the peer. A frame without data is reported as a control message.
-fn grants(
-    passed: Passed<'_>,
+fn on_credits(
+    frame: Frame<'_>,
     dlci: u8,
     count: Option<u8>,
     is_alone: bool,
     streams: &mut Streams,
-    out: &mut Out<'_>,
+    out: &mut Sink<'_>,
 ) {
-    let back = passed.direction.back();
-    if let Some(stream) = streams.find((back, passed.to[back.index()], Some(dlci))) {
+    let back = frame.direction.opposite();
+    if let Some(stream) = streams.find((back, frame.destination_cids[back.index()], Some(dlci))) {
         match count {
-            Some(count) => stream.grant(passed.at, count.into()),
+            Some(count) => stream.grant(frame.at, count.into()),
             None => stream.forget_credits(),
         }
     }
     if is_alone {
         let values = count.map(|count| ("credits", u64::from(count)));
-        says(passed, "Credits", dlci, values.into_iter().collect(), streams, out);
+        emit_control(frame, "Credits", dlci, values.into_iter().collect(), streams, out);
     }
 }
 
-fn says(
-    passed: Passed<'_>,
+fn emit_control(
+    frame: Frame<'_>,
     name: &'static str,
     dlci: u8,
     values: Vec<(&'static str, u64)>,
     streams: &Streams,
-    out: &mut Out<'_>,
+    out: &mut Sink<'_>,
 ) {
     out.events.push_back(Event::Control(Control {
-        at: passed.at,
+        at: frame.at,
         layer: Layer::Rfcomm,
         name,
         adapter: streams.adapter,
         handle: Some(streams.handle),
         peer: streams.peer,
-        cid: Some(passed.to[passed.direction.index()]),
+        cid: Some(frame.destination_cids[frame.direction.index()]),
         dlci: Some(dlci),
-        direction: Some(passed.direction),
+        direction: Some(frame.direction),
         values,
     }));
 }

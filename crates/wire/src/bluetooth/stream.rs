@@ -4,7 +4,7 @@ use manyways_unit::{Span, Time};
 
 use super::control::{Address, Direction};
 use super::credits::Credits;
-use super::rest::Rest;
+use super::cursor::Cursor;
 use crate::stream::Piece;
 use manyways_unit::Samples;
 
@@ -36,13 +36,13 @@ pub struct Data<'a> {
 
 /// Reason why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ending {
+pub enum Close {
     /// Closed by one of the endpoints.
     Closed,
     /// The connection ended, or the controller was reset.
     Disconnected,
     /// Still open at the end of the capture.
-    Finished,
+    CaptureEnd,
     /// Removed because of a limit; the stream itself may continue.
     Evicted,
 }
@@ -61,7 +61,7 @@ pub struct StreamSummary {
     pub first: Option<Time>,
     /// Time of the last packet with data.
     pub last: Option<Time>,
-    pub ended: (Time, Ending),
+    pub ended: (Time, Close),
     /// Number of packets with data. For a channel with RFCOMM, all frames count.
     pub packets: u64,
     /// Bytes in these packets, captured or not.
@@ -71,7 +71,7 @@ pub struct StreamSummary {
     /// Packets whose last fragments are missing.
     pub incomplete: u64,
     /// Packets that the capture lost during the stream, of any connection.
-    pub missed: u64,
+    pub dropped: u64,
     /// Longest packet that the receiver accepts; `None` if not stated.
     pub mtu: Option<u16>,
     /// `None` if the stream has no credits, or if some of its packets or grants are missing.
@@ -84,7 +84,7 @@ pub struct StreamSummary {
 pub(super) struct Stream {
     summary: StreamSummary,
     /// Packets that the capture had lost when the stream began.
-    missed_before: u64,
+    dropped_before: u64,
 }
 
 impl Stream {
@@ -102,17 +102,17 @@ impl Stream {
             opened: None,
             first: None,
             last: None,
-            ended: (now, Ending::Finished),
+            ended: (now, Close::CaptureEnd),
             packets: 0,
             bytes: 0,
             uncaptured: 0,
             incomplete: 0,
-            missed: 0,
+            dropped: 0,
             mtu: None,
             credits: None,
             completion: Samples::default(),
         };
-        Self { summary, missed_before }
+        Self { summary, dropped_before: missed_before }
     }
 
     pub(super) fn open(&mut self, now: Time, mtu: Option<u16>, credits: Option<u64>) {
@@ -131,7 +131,7 @@ impl Stream {
     }
 
     /// Counts a packet with data.
-    pub(super) fn add(&mut self, at: Time, payload: Rest<'_>, is_incomplete: bool) {
+    pub(super) fn add(&mut self, at: Time, payload: Cursor<'_>, is_incomplete: bool) {
         let summary = &mut self.summary;
         summary.first = summary.first.or(Some(at));
         summary.last = Some(at);
@@ -142,7 +142,7 @@ impl Stream {
     }
 
     /// The bytes as passed to the caller.
-    pub(super) fn data<'a>(&self, at: Time, payload: Rest<'a>) -> Data<'a> {
+    pub(super) fn data<'a>(&self, at: Time, payload: Cursor<'a>) -> Data<'a> {
         let piece = Piece { at, bytes: payload.bytes, length: payload.length as u64 };
         Data { stream: self.summary.id, psm: self.summary.psm, piece }
     }
@@ -164,14 +164,14 @@ impl Stream {
         self.summary.credits = None;
     }
 
-    pub(super) fn completed(&mut self, span: Span) {
+    pub(super) fn add_completion(&mut self, span: Span) {
         self.summary.completion.push(span);
     }
 
-    pub(super) fn end(self, now: Time, ending: Ending, missed: u64) -> StreamSummary {
+    pub(super) fn end(self, now: Time, ending: Close, dropped: u64) -> StreamSummary {
         let mut summary = self.summary;
         summary.ended = (now, ending);
-        summary.missed = missed.saturating_sub(self.missed_before);
+        summary.dropped = dropped.saturating_sub(self.dropped_before);
         if let Some(credits) = &mut summary.credits {
             credits.end(now);
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::control::{Address, Direction};
-use super::stream::{Ending, Stream, StreamId};
-use super::{Event, Out};
+use super::stream::{Close, Stream, StreamId};
+use super::{Event, Sink};
 
 /// Maximum number of streams of a connection, each direction counted; the least recently used one
 /// is evicted first.
-pub const STREAMS: usize = 256;
+pub const MAX_STREAMS: usize = 256;
 
 /// Direction, destination channel ID and DLCI (`None` for the L2CAP channel itself).
 pub(super) type Key = (Direction, u16, Option<u8>);
@@ -19,13 +19,13 @@ pub(super) struct Streams {
     pub(super) handle: u16,
     pub(super) peer: Option<Address>,
     /// Packets that the capture lost, of this connection or of others.
-    missed: u64,
+    dropped: u64,
     streams: BTreeMap<Key, Stream>,
 }
 
 impl Streams {
     pub(super) fn new(adapter: u16, handle: u16, peer: Option<Address>) -> Self {
-        Self { adapter, handle, peer, missed: 0, streams: BTreeMap::new() }
+        Self { adapter, handle, peer, dropped: 0, streams: BTreeMap::new() }
     }
 
     pub(super) fn find(&mut self, key: Key) -> Option<&mut Stream> {
@@ -33,14 +33,19 @@ impl Streams {
     }
 
     /// Returns the stream, and creates it if necessary.
-    pub(super) fn begin(&mut self, key: Key, psm: Option<u16>, out: &mut Out<'_>) -> &mut Stream {
-        if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
+    pub(super) fn get_or_insert(
+        &mut self,
+        key: Key,
+        psm: Option<u16>,
+        out: &mut Sink<'_>,
+    ) -> &mut Stream {
+        if self.streams.len() >= MAX_STREAMS && !self.streams.contains_key(&key) {
             let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.last());
             if let Some(oldest) = oldest.map(|(key, _)| *key) {
-                self.end(oldest, Ending::Evicted, out);
+                self.end(oldest, Close::Evicted, out);
             }
         }
-        let Self { adapter, handle, peer, missed, streams } = self;
+        let Self { adapter, handle, peer, dropped: missed, streams } = self;
         streams.entry(key).or_insert_with(|| {
             let (direction, cid, dlci) = key;
             let number = *out.streams;
@@ -51,9 +56,9 @@ impl Streams {
         })
     }
 
-    pub(super) fn end(&mut self, key: Key, ending: Ending, out: &mut Out<'_>) {
+    pub(super) fn end(&mut self, key: Key, ending: Close, out: &mut Sink<'_>) {
         if let Some(stream) = self.streams.remove(&key) {
-            let summary = stream.end(out.now, ending, self.missed);
+            let summary = stream.end(out.now, ending, self.dropped);
             out.events.push_back(Event::Stream(summary));
         }
     }
@@ -63,8 +68,8 @@ impl Streams {
         &mut self,
         direction: Direction,
         cid: u16,
-        ending: Ending,
-        out: &mut Out<'_>,
+        ending: Close,
+        out: &mut Sink<'_>,
     ) {
         self.end_carried(direction, cid, ending, out);
         self.end((direction, cid, None), ending, out);
@@ -75,22 +80,22 @@ impl Streams {
         &mut self,
         direction: Direction,
         cid: u16,
-        ending: Ending,
-        out: &mut Out<'_>,
+        ending: Close,
+        out: &mut Sink<'_>,
     ) {
         let range = (direction, cid, Some(0))..=(direction, cid, Some(u8::MAX));
         let keys: Vec<Key> = self.streams.range(range).map(|(key, _)| *key).collect();
         keys.into_iter().for_each(|key| self.end(key, ending, out));
     }
 
-    pub(super) fn end_all(mut self, ending: Ending, out: &mut Out<'_>) {
+    pub(super) fn end_all(mut self, ending: Close, out: &mut Sink<'_>) {
         let keys: Vec<Key> = self.streams.keys().copied().collect();
         keys.into_iter().for_each(|key| self.end(key, ending, out));
     }
 
     /// Records that the capture lost `count` packets of any stream.
-    pub(super) fn misses(&mut self, count: u64) {
-        self.missed = self.missed.saturating_add(count);
+    pub(super) fn on_dropped(&mut self, count: u64) {
+        self.dropped = self.dropped.saturating_add(count);
         self.streams.values_mut().for_each(Stream::forget_credits);
     }
 }

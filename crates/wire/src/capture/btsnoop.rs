@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use manyways_unit::Time;
 
 use super::number::{Order, Tick};
-use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
+use super::{FormatError, Interface, LinkType, MAX_BLOCK_LENGTH, MAX_INTERFACES, Packet, Step};
 
 pub(super) const MAGIC: &[u8] = b"btsnoop\0";
 pub(super) const HEADER: usize = 16;
 /// Length of a record header.
-const BEFORE: usize = 24;
+const RECORD_HEADER: usize = 24;
 /// The Unix epoch in microseconds since the year 0.
 const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
 
@@ -18,9 +18,9 @@ const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
 pub(super) struct Btsnoop {
     framing: Framing,
     /// Cumulative number of drops in the last record.
-    lost: u32,
+    dropped: u32,
     /// Index of the interface for each adapter and link type of the monitor.
-    monitored: HashMap<(u32, LinkType), usize>,
+    monitor_interfaces: HashMap<(u32, LinkType), usize>,
 }
 
 /// Where a record has its packet type.
@@ -38,13 +38,13 @@ enum Framing {
 
 impl Btsnoop {
     /// Reads the header of the file.
-    pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Vec<Interface>), Broken> {
+    pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Vec<Interface>), FormatError> {
         if !header.starts_with(MAGIC) {
-            return Err(Broken::Unknown);
+            return Err(FormatError::Unknown);
         }
         let version = Order::Big.u32(header, 8);
         if version != 1 {
-            return Err(Broken::Version { format: "btsnoop", version });
+            return Err(FormatError::Version { format: "btsnoop", version });
         }
         let (framing, links) = match Order::Big.u32(header, 12) {
             1001 => (Framing::Flags, vec![LinkType::HCI_DATA, LinkType::HCI_CONTROL]),
@@ -54,9 +54,9 @@ impl Btsnoop {
             // Packets of unknown types are returned, so that they are counted.
             other => (Framing::Other, vec![LinkType(u16::try_from(other).unwrap_or(u16::MAX))]),
         };
-        let of = |link| named(String::new(), link);
+        let of = |link| new_interface(String::new(), link);
         Ok((
-            Self { framing, lost: 0, monitored: HashMap::new() },
+            Self { framing, dropped: 0, monitor_interfaces: HashMap::new() },
             links.into_iter().map(of).collect(),
         ))
     }
@@ -65,26 +65,26 @@ impl Btsnoop {
         &mut self,
         bytes: &'a [u8],
         interfaces: &mut Vec<Interface>,
-    ) -> Result<Step<'a>, Broken> {
-        if bytes.len() < BEFORE {
-            return Ok(Step::More(BEFORE));
+    ) -> Result<Step<'a>, FormatError> {
+        if bytes.len() < RECORD_HEADER {
+            return Ok(Step::More(RECORD_HEADER));
         }
-        if bytes.starts_with(&[0; BEFORE]) {
-            return Err(Broken::Zeros);
+        if bytes.starts_with(&[0; RECORD_HEADER]) {
+            return Err(FormatError::Zeros);
         }
         let number = |at| Order::Big.u32(bytes, at);
         let captured = number(4) as usize;
-        if captured > BLOCK_LIMIT {
-            return Err(Broken::Length { what: "a packet", length: captured as u64 });
+        if captured > MAX_BLOCK_LENGTH {
+            return Err(FormatError::Length { object: "a packet", length: captured as u64 });
         }
-        let end = BEFORE + captured;
-        let Some(there) = bytes.get(BEFORE..end) else { return Ok(Step::More(end)) };
+        let end = RECORD_HEADER + captured;
+        let Some(there) = bytes.get(RECORD_HEADER..end) else { return Ok(Step::More(end)) };
         let flags = number(8);
         let (interface, is_sent) = match self.framing {
             Framing::Flags => ((flags >> 1 & 1) as usize, Some(flags & 1 == 0)),
             Framing::H4 | Framing::Other => (0, Some(flags & 1 == 0)),
-            Framing::Monitor => match self.of_monitor(flags, interfaces)? {
-                Some(place) => (place, sent_by_opcode(flags as u16)),
+            Framing::Monitor => match self.monitor_interface(flags, interfaces)? {
+                Some(offset) => (offset, sent_by_opcode(flags as u16)),
                 // The interface is described before the first packet that uses it.
                 None => return Ok(Step::Other(0)),
             },
@@ -95,41 +95,41 @@ impl Btsnoop {
             bytes: there,
             length: captured.max(number(0) as usize),
             is_sent,
-            lost_before: number(12).saturating_sub(self.lost).into(),
-            steps_back: false,
+            dropped_before: number(12).saturating_sub(self.dropped).into(),
+            is_out_of_order: false,
         };
-        self.lost = number(12);
+        self.dropped = number(12);
         Ok(Step::Packet(packet, end))
     }
 
     /// The interface of a monitor packet, named after its adapter as in Linux. `None` if it was
     /// added by this call.
-    fn of_monitor(
+    fn monitor_interface(
         &mut self,
         flags: u32,
         interfaces: &mut Vec<Interface>,
-    ) -> Result<Option<usize>, Broken> {
+    ) -> Result<Option<usize>, FormatError> {
         let link = match flags as u16 {
             2 | 3 => LinkType::HCI_CONTROL,
             4 | 5 => LinkType::HCI_DATA,
             6 | 7 | 18 | 19 => LinkType::HCI_SYNCHRONOUS,
-            _ => LinkType::HCI_NOTE,
+            _ => LinkType::HCI_MONITOR_OTHER,
         };
         let key = (flags >> 16, link);
-        if let Some(place) = self.monitored.get(&key) {
-            return Ok(Some(*place));
+        if let Some(offset) = self.monitor_interfaces.get(&key) {
+            return Ok(Some(*offset));
         }
-        if interfaces.len() == INTERFACE_LIMIT {
-            return Err(Broken::Interfaces);
+        if interfaces.len() == MAX_INTERFACES {
+            return Err(FormatError::TooManyInterfaces);
         }
-        self.monitored.insert(key, interfaces.len());
-        interfaces.push(named(format!("hci{}", key.0), link));
+        self.monitor_interfaces.insert(key, interfaces.len());
+        interfaces.push(new_interface(format!("hci{}", key.0), link));
         Ok(None)
     }
 }
 
-fn named(name: String, link: LinkType) -> Interface {
-    Interface { link, snap: 0, name, lost: 0 }
+fn new_interface(name: String, link: LinkType) -> Interface {
+    Interface { link, snap_length: 0, name, dropped: 0 }
 }
 
 /// Direction by opcode of the monitor; `None` for records that are not packets.

@@ -6,15 +6,15 @@ use super::LinkType;
 /// PACKET_OUTGOING (packet(7)).
 const OUTGOING: u8 = 4;
 /// Offset of a VLAN tag in an Ethernet frame: after both addresses.
-const TAG: usize = 12;
+const VLAN_TAG_OFFSET: usize = 12;
 /// Length of the cooked header, version 2.
-const COOKED: usize = 20;
+const SLL2_HEADER: usize = 20;
 /// ARPHRD_LOOPBACK.
 const LOOPBACK: u16 = 772;
 
 /// Metadata of a frame from the kernel (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct FrameMetadata {
     /// EtherType of the content.
     pub protocol: u16,
     /// Interface index.
@@ -29,7 +29,7 @@ pub struct Told {
     pub vlan: Option<(u16, u16)>,
 }
 
-impl Told {
+impl FrameMetadata {
     /// Whether this host sends the frame.
     pub fn is_sent(&self) -> bool {
         self.kind == OUTGOING
@@ -57,7 +57,7 @@ impl Told {
             out.extend(self.hardware.to_be_bytes());
             out.extend([self.kind, self.address.1.min(8)]);
             out.extend(self.address.0);
-            let mut added = COOKED;
+            let mut added = SLL2_HEADER;
             if let Some(second) = second {
                 out.extend(second);
                 out.extend(self.protocol.to_be_bytes());
@@ -66,7 +66,7 @@ impl Told {
             out.extend(bytes);
             return added;
         }
-        match (tag, bytes.split_at_checked(TAG)) {
+        match (tag, bytes.split_at_checked(VLAN_TAG_OFFSET)) {
             (Some(tag), Some((addresses, rest))) if link == LinkType::ETHERNET => {
                 out.extend(addresses);
                 out.extend(tag);
@@ -84,7 +84,7 @@ impl Told {
 impl LinkType {
     /// Link type of raw frames of an interface with this ARP hardware type. `None` if only the
     /// cooked header is known to work.
-    pub fn of_device(hardware: u16) -> Option<Self> {
+    pub fn from_hardware(hardware: u16) -> Option<Self> {
         match hardware {
             1 | LOOPBACK => Some(Self::ETHERNET),
             // Interfaces without a link-layer header: TUN, WireGuard, modems.
@@ -110,11 +110,16 @@ mod tests {
         ip
     }
 
-    fn read(link: LinkType, told: &Told, bytes: &[u8], length: usize) -> Option<(u8, usize)> {
+    fn read(
+        link: LinkType,
+        metadata: &FrameMetadata,
+        bytes: &[u8],
+        length: usize,
+    ) -> Option<(u8, usize)> {
         let mut out = vec![7];
-        let added = told.write(link, bytes, &mut out);
+        let added = metadata.write(link, bytes, &mut out);
         assert_eq!(out.len(), 1 + bytes.len() + added);
-        let found = frame::datagram(link, &out[1..], length + added).ok()?;
+        let found = frame::ip_packet(link, &out[1..], length + added).ok()?;
         Some((found.protocol, found.length))
     }
 
@@ -123,32 +128,37 @@ mod tests {
         let mut bytes = vec![1; 12];
         bytes.extend([0x08, 0x00]);
         bytes.extend(ip());
-        let told = Told { vlan: Some((0x8100, 0x2007)), ..Told::default() };
+        let metadata = FrameMetadata { vlan: Some((0x8100, 0x2007)), ..FrameMetadata::default() };
         let mut out = Vec::new();
-        assert_eq!(told.write(LinkType::ETHERNET, &bytes, &mut out), 4);
+        assert_eq!(metadata.write(LinkType::ETHERNET, &bytes, &mut out), 4);
         assert_eq!(out[..18], [&[1; 12][..], &[0x81, 0, 0x20, 7, 0x08, 0]].concat());
         assert_eq!(out[18..], ip());
-        assert_eq!(read(LinkType::ETHERNET, &told, &bytes, bytes.len()), Some((253, 20)));
+        assert_eq!(read(LinkType::ETHERNET, &metadata, &bytes, bytes.len()), Some((253, 20)));
         // A provider tag, in a frame that still contains another tag.
         let inner = [&bytes[..12], &out[12..]].concat();
-        let told = Told { vlan: Some((0x88a8, 1)), ..Told::default() };
-        assert_eq!(read(LinkType::ETHERNET, &told, &inner, inner.len()), Some((253, 20)));
+        let metadata = FrameMetadata { vlan: Some((0x88a8, 1)), ..FrameMetadata::default() };
+        assert_eq!(read(LinkType::ETHERNET, &metadata, &inner, inner.len()), Some((253, 20)));
         // Too short for a tag.
-        assert_eq!(read(LinkType::ETHERNET, &told, &bytes[..11], 11), None);
+        assert_eq!(read(LinkType::ETHERNET, &metadata, &bytes[..11], 11), None);
     }
 
     #[test]
     fn cooked_headers_are_read_back() {
-        let told = Told { protocol: 0x0800, interface: 7, hardware: 512, ..Told::default() };
-        assert_eq!(read(LinkType::SLL2, &told, &ip(), 20), Some((253, 20)));
-        let tagged = Told { vlan: Some((0x8100, 9)), kind: OUTGOING, ..told };
+        let metadata = FrameMetadata {
+            protocol: 0x0800,
+            interface: 7,
+            hardware: 512,
+            ..FrameMetadata::default()
+        };
+        assert_eq!(read(LinkType::SLL2, &metadata, &ip(), 20), Some((253, 20)));
+        let tagged = FrameMetadata { vlan: Some((0x8100, 9)), kind: OUTGOING, ..metadata };
         assert_eq!(read(LinkType::SLL2, &tagged, &ip(), 20), Some((253, 20)));
         assert!(tagged.is_sent() && !tagged.is_copy());
-        assert!(Told { hardware: LOOPBACK, ..tagged }.is_copy());
-        assert!(!Told { hardware: LOOPBACK, ..told }.is_copy());
+        assert!(FrameMetadata { hardware: LOOPBACK, ..tagged }.is_copy());
+        assert!(!FrameMetadata { hardware: LOOPBACK, ..metadata }.is_copy());
         let mut out = Vec::new();
         let address = ([1, 2, 3, 4, 5, 6, 0, 0], 6);
-        Told { address, ..tagged }.write(LinkType::SLL2, &[], &mut out);
+        FrameMetadata { address, ..tagged }.write(LinkType::SLL2, &[], &mut out);
         let expected =
             [0x81, 0, 0, 0, 0, 0, 0, 7, 2, 0, 4, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9, 0x08, 0];
         assert_eq!(out, expected);
@@ -156,7 +166,7 @@ mod tests {
 
     #[test]
     fn devices_begin_their_frames_in_their_own_way() {
-        let of = LinkType::of_device;
+        let of = LinkType::from_hardware;
         assert_eq!(
             [of(1), of(LOOPBACK), of(0xfffe)].map(Option::unwrap),
             [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW]
@@ -174,11 +184,11 @@ mod tests {
                 LinkType::ETHERNET, LinkType::SLL2, LinkType::RAW, LinkType::WIFI,
             ]),
         ) {
-            let told = Told { vlan, ..Told::default() };
+            let metadata = FrameMetadata { vlan, ..FrameMetadata::default() };
             let mut out = Vec::new();
-            let added = told.write(link, &bytes, &mut out);
+            let added = metadata.write(link, &bytes, &mut out);
             prop_assert_eq!(out.len(), bytes.len() + added);
-            prop_assert!(out.ends_with(&bytes[bytes.len().min(TAG)..]));
+            prop_assert!(out.ends_with(&bytes[bytes.len().min(VLAN_TAG_OFFSET)..]));
         }
     }
 }

@@ -32,7 +32,7 @@ impl Order {
 
     /// The four numbers in `bytes`.
     #[inline]
-    pub(super) fn four(self, bytes: &[u8; 16]) -> [u32; 4] {
+    pub(super) fn four_u32(self, bytes: &[u8; 16]) -> [u32; 4] {
         let number = |at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let numbers = [number(0), number(4), number(8), number(12)];
         match self {
@@ -65,7 +65,7 @@ pub(super) enum Tick {
 impl Tick {
     /// Reads the option `if_tsresol` of pcapng: a negative exponent of ten or, with the highest
     /// bit, of two.
-    pub(super) fn of_option(byte: u8) -> Self {
+    pub(super) fn from_option(byte: u8) -> Self {
         let exponent = u32::from(byte & 0x7f);
         if byte & 0x80 != 0 {
             return Self::Binary(byte & 0x7f);

@@ -3,8 +3,8 @@
 use manyways_unit::Time;
 
 use super::number::{Order, Tick};
-use super::pcap::registered;
-use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
+use super::pcap::normalize_link_type;
+use super::{FormatError, Interface, LinkType, MAX_BLOCK_LENGTH, MAX_INTERFACES, Packet, Step};
 
 /// Type of the section header block, a palindrome in both byte orders.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -15,18 +15,18 @@ const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 /// Block type and length; the length is repeated at the end of the block.
-const FRAME: usize = 12;
+const BLOCK_OVERHEAD: usize = 12;
 /// Type, length, byte order and version of a section header block.
-const SECTION_HEAD: usize = 16;
+const SECTION_HEADER: usize = 16;
 /// Offset of the packet bytes in the content of a packet block.
-const PACKET_BEGINS: usize = 20;
+const PACKET_OFFSET: usize = 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Pcapng {
     order: Order,
     clocks: Vec<Clock>,
     /// Number of `clocks` of earlier sections; each section numbers its interfaces from 0.
-    earlier: usize,
+    section_base: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ struct Clock {
 
 impl Default for Pcapng {
     fn default() -> Self {
-        Self { order: Order::Little, clocks: Vec::new(), earlier: 0 }
+        Self { order: Order::Little, clocks: Vec::new(), section_base: 0 }
     }
 }
 
@@ -48,9 +48,9 @@ impl Pcapng {
         bytes: &'a [u8],
         interfaces: &mut Vec<Interface>,
         last: &mut Time,
-    ) -> Result<Step<'a>, Broken> {
+    ) -> Result<Step<'a>, FormatError> {
         let is_section = bytes.starts_with(&SECTION);
-        let head = if is_section { SECTION_HEAD } else { FRAME };
+        let head = if is_section { SECTION_HEADER } else { BLOCK_OVERHEAD };
         if bytes.len() < head {
             return Ok(Step::More(head));
         }
@@ -59,16 +59,16 @@ impl Pcapng {
         }
         let length = self.order.u32(bytes, 4);
         let whole = length as usize;
-        if !(FRAME..=BLOCK_LIMIT).contains(&whole) || !whole.is_multiple_of(4) {
+        if !(BLOCK_OVERHEAD..=MAX_BLOCK_LENGTH).contains(&whole) || !whole.is_multiple_of(4) {
             return Err(match bytes.starts_with(&[0; 8]) {
-                true => Broken::Zeros,
-                false => Broken::Length { what: "a block", length: length.into() },
+                true => FormatError::Zeros,
+                false => FormatError::Length { object: "a block", length: length.into() },
             });
         }
         let Some(block) = bytes.get(..whole) else { return Ok(Step::More(whole)) };
         let end = self.order.u32(block, whole - 4);
         if end != length {
-            return Err(Broken::Ends { first: length, last: end });
+            return Err(FormatError::LengthMismatch { first: length, last: end });
         }
         let content = &block[8..whole - 4];
         match self.order.u32(block, 0) {
@@ -76,9 +76,9 @@ impl Pcapng {
             SIMPLE_PACKET => self.simple_packet(content, interfaces, *last, whole),
             kind => {
                 match kind {
-                    INTERFACE => self.describe(content, interfaces)?,
-                    STATISTICS => self.count(content, interfaces),
-                    _ if is_section => self.earlier = self.clocks.len(),
+                    INTERFACE => self.read_interface(content, interfaces)?,
+                    STATISTICS => self.read_statistics(content, interfaces),
+                    _ if is_section => self.section_base = self.clocks.len(),
                     _ => {}
                 }
                 Ok(Step::Other(whole))
@@ -87,44 +87,48 @@ impl Pcapng {
     }
 
     /// Reads the byte order of a section, whose interfaces are numbered from 0 again.
-    fn begin_section(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    fn begin_section(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         const MAGIC: u32 = 0x1a2b_3c4d;
         let mut orders = [Order::Little, Order::Big].into_iter();
         let order = orders.find(|order| order.u32(bytes, 8) == MAGIC);
-        self.order = order.ok_or(Broken::Unknown)?;
+        self.order = order.ok_or(FormatError::Unknown)?;
         match self.order.u16(bytes, 12) {
             1 => Ok(()),
-            version => Err(Broken::Version { format: "pcapng", version: version.into() }),
+            version => Err(FormatError::Version { format: "pcapng", version: version.into() }),
         }
     }
 
-    fn describe(&mut self, content: &[u8], interfaces: &mut Vec<Interface>) -> Result<(), Broken> {
+    fn read_interface(
+        &mut self,
+        content: &[u8],
+        interfaces: &mut Vec<Interface>,
+    ) -> Result<(), FormatError> {
         if content.len() < 8 {
-            let length = (content.len() + FRAME) as u64;
-            return Err(Broken::Length { what: "the description of an interface", length });
+            let length = (content.len() + BLOCK_OVERHEAD) as u64;
+            return Err(FormatError::Length { object: "the description of an interface", length });
         }
-        if interfaces.len() >= INTERFACE_LIMIT {
-            return Err(Broken::Interfaces);
+        if interfaces.len() >= MAX_INTERFACES {
+            return Err(FormatError::TooManyInterfaces);
         }
         let mut clock = Clock { tick: Tick::Nanos(1_000), offset: 0 };
         let mut name = String::new();
         for (kind, value) in self.options(&content[8..]) {
             match (kind, value) {
                 (2, text) => name = String::from_utf8_lossy(text).into_owned(),
-                (9, [byte]) => clock.tick = Tick::of_option(*byte),
+                (9, [byte]) => clock.tick = Tick::from_option(*byte),
                 (14, [_, _, _, _, _, _, _, _]) => clock.offset = self.order.u64(value, 0) as i64,
                 _ => {}
             }
         }
-        let link = registered(LinkType(self.order.u16(content, 0)));
+        let link = normalize_link_type(LinkType(self.order.u16(content, 0)));
         let snap = self.order.u32(content, 4);
-        interfaces.push(Interface { link, snap, name, lost: 0 });
+        interfaces.push(Interface { link, snap_length: snap, name, dropped: 0 });
         self.clocks.push(clock);
         Ok(())
     }
 
     /// Reads interface statistics; the last block for an interface has the final counts.
-    fn count(&self, content: &[u8], interfaces: &mut [Interface]) {
+    fn read_statistics(&self, content: &[u8], interfaces: &mut [Interface]) {
         let interface = self.order.u32(content, 0);
         let Some(index) = self.index(interface) else { return };
         let mut lost = 0_u64;
@@ -134,11 +138,11 @@ impl Pcapng {
                 lost = lost.saturating_add(self.order.u64(value, 0));
             }
         }
-        interfaces[index].lost = lost;
+        interfaces[index].dropped = lost;
     }
 
     fn index(&self, interface: u32) -> Option<usize> {
-        let index = self.earlier.checked_add(interface as usize)?;
+        let index = self.section_base.checked_add(interface as usize)?;
         (index < self.clocks.len()).then_some(index)
     }
 
@@ -149,19 +153,19 @@ impl Pcapng {
         is_old: bool,
         last: &mut Time,
         whole: usize,
-    ) -> Result<Step<'a>, Broken> {
+    ) -> Result<Step<'a>, FormatError> {
         let (interface, lost_before) = match (is_old, self.order.u16(content, 2)) {
             (false, _) => (self.order.u32(content, 0), 0),
             // 0xffff means unknown.
             (true, u16::MAX) => (self.order.u16(content, 0).into(), 0),
             (true, lost) => (self.order.u16(content, 0).into(), lost.into()),
         };
-        let index = self.index(interface).ok_or(Broken::Interface(interface))?;
+        let index = self.index(interface).ok_or(FormatError::Interface(interface))?;
         let captured = self.order.u32(content, 12);
-        let too_long = Broken::Length { what: "a packet", length: captured.into() };
+        let too_long = FormatError::Length { object: "a packet", length: captured.into() };
         // `get` rejects a length beyond the end of the block.
-        let ends = PACKET_BEGINS.saturating_add(captured as usize);
-        let there = content.get(PACKET_BEGINS..ends).ok_or(too_long)?;
+        let ends = PACKET_OFFSET.saturating_add(captured as usize);
+        let there = content.get(PACKET_OFFSET..ends).ok_or(too_long)?;
         let clock = self.clocks[index];
         let mut packet = Packet {
             at: clock.tick.time(self.ticks(content, 4), clock.offset),
@@ -169,8 +173,8 @@ impl Pcapng {
             bytes: there,
             length: captured.max(self.order.u32(content, 16)) as usize,
             is_sent: None,
-            lost_before,
-            steps_back: false,
+            dropped_before: lost_before,
+            is_out_of_order: false,
         };
         for (kind, value) in
             self.options(content.get(ends.next_multiple_of(4)..).unwrap_or_default())
@@ -183,7 +187,7 @@ impl Pcapng {
                         _ => None,
                     }
                 }
-                (4, 8) => packet.lost_before = self.order.u64(value, 0),
+                (4, 8) => packet.dropped_before = self.order.u64(value, 0),
                 _ => {}
             }
         }
@@ -198,11 +202,11 @@ impl Pcapng {
         interfaces: &[Interface],
         last: Time,
         whole: usize,
-    ) -> Result<Step<'a>, Broken> {
-        let index = self.index(0).ok_or(Broken::Interface(0))?;
+    ) -> Result<Step<'a>, FormatError> {
+        let index = self.index(0).ok_or(FormatError::Interface(0))?;
         let length = self.order.u32(content, 0) as usize;
         let there = content.get(4..).unwrap_or_default();
-        let snap = match interfaces[index].snap as usize {
+        let snap = match interfaces[index].snap_length as usize {
             0 => usize::MAX,
             snap => snap,
         };
@@ -213,8 +217,8 @@ impl Pcapng {
             bytes: &there[..captured],
             length,
             is_sent: None,
-            lost_before: 0,
-            steps_back: false,
+            dropped_before: 0,
+            is_out_of_order: false,
         };
         Ok(Step::Packet(packet, whole))
     }

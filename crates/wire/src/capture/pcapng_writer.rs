@@ -68,7 +68,7 @@ pub fn packet(
 }
 
 /// Writes the interface statistics block, with times in nanoseconds since the Unix epoch.
-pub fn statistics(out: &mut Vec<u8>, start: u64, end_of_capture: u64, received: u64, missed: u64) {
+pub fn statistics(out: &mut Vec<u8>, start: u64, end_of_capture: u64, received: u64, dropped: u64) {
     let stamp = |at: u64| {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&((at >> 32) as u32).to_ne_bytes());
@@ -80,8 +80,8 @@ pub fn statistics(out: &mut Vec<u8>, start: u64, end_of_capture: u64, received: 
         out.extend_from_slice(&stamp(end_of_capture));
         option(out, 2, &stamp(start));
         option(out, 3, &stamp(end_of_capture));
-        option(out, 4, &(received + missed).to_ne_bytes());
-        option(out, 5, &missed.to_ne_bytes());
+        option(out, 4, &(received + dropped).to_ne_bytes());
+        option(out, 5, &dropped.to_ne_bytes());
         end(out);
     });
 }

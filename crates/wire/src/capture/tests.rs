@@ -77,7 +77,7 @@ struct Seen {
     bytes: Vec<u8>,
     length: usize,
     is_sent: Option<bool>,
-    lost: u64,
+    dropped: u64,
 }
 
 impl From<Packet<'_>> for Seen {
@@ -88,16 +88,16 @@ impl From<Packet<'_>> for Seen {
             bytes: packet.bytes.into(),
             length: packet.length,
             is_sent: packet.is_sent,
-            lost: packet.lost_before,
+            dropped: packet.dropped_before,
         }
     }
 }
 
 /// Reads all packets. Returns the reader, the packets, the number of bytes read, and the error; the
-/// input grows by at most `most` bytes more than requested.
-fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) {
+/// input grows by at most `max` bytes more than requested.
+fn read(file: &[u8], max: usize) -> (Reader, Vec<Seen>, usize, Option<FormatError>) {
     let (mut reader, mut seen, mut at) = (Reader::default(), Vec::new(), 0);
-    let mut end = most.min(file.len());
+    let mut end = max.min(file.len());
     loop {
         let before = reader.interfaces().len();
         match reader.step(&file[at..end]) {
@@ -113,7 +113,7 @@ fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) 
                 if end == file.len() {
                     return (reader, seen, at, None);
                 }
-                end = (at + length + most).min(file.len());
+                end = (at + length + max).min(file.len());
             }
             Err(broken) => return (reader, seen, at, Some(broken)),
         }
@@ -129,7 +129,7 @@ fn whole(file: &[u8]) -> (Reader, Vec<Seen>) {
 }
 
 fn seen(nanos: u64, bytes: &[u8], length: usize) -> Seen {
-    Seen { nanos, interface: 0, bytes: bytes.into(), length, is_sent: None, lost: 0 }
+    Seen { nanos, interface: 0, bytes: bytes.into(), length, is_sent: None, dropped: 0 }
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -154,7 +154,7 @@ fn pcap_variants_are_read_in_both_byte_orders() {
             ];
             assert_eq!(packets, expected, "{magic:x} {writer:?}");
             let interface =
-                Interface { link: LinkType::SLL, snap: 96, name: String::new(), lost: 0 };
+                Interface { link: LinkType::SLL, snap_length: 96, name: String::new(), dropped: 0 };
             assert_eq!(reader.interfaces(), [interface]);
         }
     }
@@ -250,7 +250,7 @@ fn blocks_give_direction_and_drops() {
         file.extend(writer.block(5, &content));
         let (reader, packets) = whole(&file);
         let sent = |seen: Seen, is_sent| Seen { is_sent: Some(is_sent), ..seen };
-        let after = |seen: Seen, lost| Seen { lost, ..seen };
+        let after = |seen: Seen, lost| Seen { dropped: lost, ..seen };
         let expected = [
             sent(seen(1_000, b"in", 1002), false),
             after(sent(seen(2_000, b"out", 1003), true), 3),
@@ -259,7 +259,7 @@ fn blocks_give_direction_and_drops() {
             seen(4_000, b"abcd", 60),
         ];
         assert_eq!(packets, expected);
-        assert_eq!(reader.interfaces()[0].lost, 9);
+        assert_eq!(reader.interfaces()[0].dropped, 9);
     }
 }
 
@@ -284,7 +284,7 @@ fn bluetooth_is_read_with_and_without_packet_types() {
         bytes: bytes.into(),
         length: bytes.len() + 3,
         is_sent,
-        lost,
+        dropped: lost,
     };
     let records: [(u32, u32, &[u8]); 3] = [(0, 0, b"data"), (3, 2, b"event"), (1, 2, b"back")];
     let (reader, packets) = whole(&btsnoop(1001, &records));
@@ -309,7 +309,7 @@ fn bluetooth_is_read_with_and_without_packet_types() {
     assert_eq!(places, [0, 1, 2, 0]);
     let interfaces: Vec<_> = reader.interfaces().iter().map(|i| (&i.name[..], i.link)).collect();
     let data = LinkType::HCI_DATA;
-    assert_eq!(interfaces, [("hci0", data), ("hci1", data), ("hci0", LinkType::HCI_NOTE)]);
+    assert_eq!(interfaces, [("hci0", data), ("hci1", data), ("hci0", LinkType::HCI_MONITOR_OTHER)]);
     // Unknown types are not rejected; the caller counts them.
     assert_eq!(whole(&btsnoop(1003, &[(0, 0, b"?")])).0.interfaces()[0].link, LinkType(1003));
 }
@@ -377,7 +377,7 @@ fn zeros_after_the_last_packet_are_an_error() {
     for written in [pcap, pcapng, bluetooth] {
         let file = [&written[..], &[0; 4_096]].concat();
         let (_, found, at, broken) = read(&file, file.len());
-        assert_eq!((found.len(), at, broken), (1, written.len(), Some(Broken::Zeros)));
+        assert_eq!((found.len(), at, broken), (1, written.len(), Some(FormatError::Zeros)));
     }
     // An empty packet with a time is valid.
     let empty = [BIG.pcap(0xa1b2_c3d4, 1), BIG.u32s(&[1, 0, 0, 0])].concat();
@@ -388,12 +388,12 @@ fn zeros_after_the_last_packet_are_an_error() {
 fn interfaces_have_a_limit() {
     let mut file = LITTLE.section();
     let one = LITTLE.interface(1, 0, &[]);
-    for _ in 0..INTERFACE_LIMIT {
+    for _ in 0..MAX_INTERFACES {
         file.extend(&one);
     }
     assert_eq!(read(&file, file.len()).3, None);
     file.extend(&one);
-    assert_eq!(read(&file, file.len()).3, Some(Broken::Interfaces));
+    assert_eq!(read(&file, file.len()).3, Some(FormatError::TooManyInterfaces));
 }
 
 /// One file of each format.
@@ -436,7 +436,8 @@ proptest! {
 #[test]
 fn the_interface_name_gives_the_kind_of_network() {
     let network = |name: &str| {
-        Interface { link: LinkType::RAW, snap: 0, name: name.to_owned(), lost: 0 }.network()
+        Interface { link: LinkType::RAW, snap_length: 0, name: name.to_owned(), dropped: 0 }
+            .network()
     };
     for (name, wanted) in [
         ("wlan0", Some("wifi")),

@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use manyways_unit::Span;
 
-use super::{Facts, Kind};
+use super::{ClientInfo, Kind};
 use crate::escape::escape;
 
 /// Offset of the first option.
-pub(super) const BEGIN: usize = 240;
+pub(super) const OPTIONS_OFFSET: usize = 240;
 /// Magic cookie before the options (RFC 2131, 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
 /// Maximum length of an option, which may be split into parts.
-const OPTION_LIMIT: usize = 255;
+const MAX_OPTION_LENGTH: usize = 255;
 
 const PAD: u8 = 0;
 const OVERLOAD: u8 = 52;
@@ -35,12 +35,12 @@ pub(super) struct Options {
 impl Options {
     /// Reads the captured options; the flag is true if they are complete.
     pub(super) fn read(message: &[u8]) -> (Self, bool) {
-        let is_dhcp = message.get(BEGIN - COOKIE.len()..BEGIN) == Some(&COOKIE);
+        let is_dhcp = message.get(OPTIONS_OFFSET - COOKIE.len()..OPTIONS_OFFSET) == Some(&COOKIE);
         let mut options = Self { is_dhcp, ..Self::default() };
         if !is_dhcp {
             return (options, false);
         }
-        let mut is_whole = options.read_field(message.get(BEGIN..).unwrap_or_default());
+        let mut is_whole = options.read_field(message.get(OPTIONS_OFFSET..).unwrap_or_default());
         // With option overload, `file` and `sname` hold more options, in this order (RFC 2131,
         // 4.1).
         for (bit, field) in [(1, 108..236), (2, 44..108)] {
@@ -88,7 +88,7 @@ impl Options {
             60 => &mut self.vendor,
             _ => return,
         };
-        let room = OPTION_LIMIT - known.len().min(OPTION_LIMIT);
+        let room = MAX_OPTION_LENGTH - known.len().min(MAX_OPTION_LENGTH);
         known.extend(value.iter().take(room));
     }
 
@@ -98,13 +98,13 @@ impl Options {
         Some(if seconds == u32::MAX { Span::MAX } else { Span::from_secs(seconds.into()) })
     }
 
-    pub(super) fn facts(&self) -> Facts {
+    pub(super) fn client_info(&self) -> ClientInfo {
         let mut fingerprint = String::new();
         for number in &self.parameters {
             let comma = if fingerprint.is_empty() { "" } else { "," };
             let _ = write!(fingerprint, "{comma}{number}");
         }
-        Facts {
+        ClientInfo {
             fingerprint: (!fingerprint.is_empty()).then(|| fingerprint.into()),
             vendor: text(&self.vendor),
             hostname: text(&self.hostname),
@@ -116,8 +116,8 @@ impl Options {
 fn text(bytes: &[u8]) -> Option<Box<str>> {
     let end = bytes.iter().rposition(|byte| *byte != 0)?;
     let mut text = String::new();
-    for (place, word) in bytes.get(..=end)?.split(|byte| *byte == b' ').enumerate() {
-        if place > 0 {
+    for (offset, word) in bytes.get(..=end)?.split(|byte| *byte == b' ').enumerate() {
+        if offset > 0 {
             text.push(' ');
         }
         escape(&mut text, word, b"");

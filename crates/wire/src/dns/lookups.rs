@@ -1,7 +1,7 @@
 //! DNS lookups: queries and their responses at a capture point.
 
 mod lookup;
-mod resolved;
+mod resolution;
 #[cfg(test)]
 mod tests;
 
@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 
 use manyways_unit::{Span, Time};
 
-pub use lookup::{Lookup, Question, Reply, Transport};
-pub use resolved::Resolved;
+pub use lookup::{Lookup, Question, Response, Transport};
+pub use resolution::Resolution;
 
 use super::message::Message;
 use manyways_unit::LruMap;
@@ -27,10 +27,10 @@ pub struct LookupLimits {
     /// Maximum number of lookups. Answered ones are removed first, then the one queried first.
     pub lookups: usize,
     /// Time after the first query until a lookup counts as unanswered.
-    pub patience: Span,
+    pub response_timeout: Span,
     /// Time for which an answered lookup is kept, because the query may be retransmitted by a
     /// client that missed the response, and then answered again.
-    pub settling: Span,
+    pub retention: Span,
 }
 
 /// Joins queries and responses at a capture point.
@@ -38,12 +38,12 @@ pub struct LookupLimits {
 pub struct Lookups {
     limits: LookupLimits,
     /// Lookups without a response, in the order of their first query.
-    waiting: LruMap<Key, Lookup>,
+    unanswered: LruMap<Key, Lookup>,
     /// Lookups with a response, in the order of their first response.
-    settled: LruMap<Key, Lookup>,
-    over: VecDeque<Lookup>,
+    answered: LruMap<Key, Lookup>,
+    ended: VecDeque<Lookup>,
     evicted: u64,
-    unread: u64,
+    unparsed: u64,
     multicast: u64,
 }
 
@@ -57,18 +57,22 @@ struct Key {
 
 /// Result of processing a message.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct MessageInfo {
     /// Whether the message is a query to a name server, or its response.
     pub is_dns: bool,
     /// Names in the message, for [`Resolutions`](super::Resolutions).
-    pub resolved: Option<Resolved>,
+    pub resolution: Option<Resolution>,
 }
 
 impl Default for LookupLimits {
     /// 65,536 lookups, 30 s until the response and 5 s afterwards: at most about 200 MB if all
     /// names have maximum length, typically a fifth of that.
     fn default() -> Self {
-        Self { lookups: 1 << 16, patience: Span::from_secs(30), settling: Span::from_secs(5) }
+        Self {
+            lookups: 1 << 16,
+            response_timeout: Span::from_secs(30),
+            retention: Span::from_secs(5),
+        }
     }
 }
 
@@ -78,8 +82,8 @@ impl Lookups {
     }
 
     /// Processes a message: the payload of a datagram, or a message of a stream from
-    /// [`framed`](super::framed). The message has `length` bytes, of which `message` were captured.
-    /// Only messages to or from port 53 are read.
+    /// [`tcp_message`](super::tcp_message). The message has `length` bytes, of which `message` were
+    /// captured. Only messages to or from port 53 are read.
     pub fn handle(
         &mut self,
         now: Time,
@@ -88,33 +92,32 @@ impl Lookups {
         to: SocketAddr,
         message: &[u8],
         length: usize,
-    ) -> Heard {
+    ) -> MessageInfo {
         self.expire(now);
         let ports = [from.port(), to.port()];
         if !ports.contains(&PORT) {
             self.multicast += u64::from(ports.contains(&MULTICAST_PORT));
-            return Heard::default();
+            return MessageInfo::default();
         }
         let is_cut = message.len() < length;
-        let Some(message) = Message::read(message).filter(|found| is_question(found, is_cut))
-        else {
-            self.unread += 1;
-            return Heard::default();
+        let Some(message) = Message::read(message).filter(|found| is_query(found, is_cut)) else {
+            self.unparsed += 1;
+            return MessageInfo::default();
         };
         let (client, server) = if message.is_response() { (to, from) } else { (from, to) };
         if server.port() != PORT {
-            self.unread += 1;
-            return Heard::default();
+            self.unparsed += 1;
+            return MessageInfo::default();
         }
         let key = Key { client, server, transport, id: message.id };
         let resolved = if message.is_response() {
-            self.answered(now, key, &message)
+            self.on_response(now, key, &message)
         } else {
-            self.asked(now, key, message.question);
+            self.on_query(now, key, message.question);
             None
         };
-        self.keep_limit();
-        Heard { is_dns: true, resolved }
+        self.enforce_limit();
+        MessageInfo { is_dns: true, resolution: resolved }
     }
 
     /// Ends lookups whose time is over, without a message.
@@ -125,21 +128,21 @@ impl Lookups {
     /// Returns the next ended lookup, in no particular order. Lookups wait here without a limit:
     /// call this after each message.
     pub fn poll(&mut self) -> Option<Lookup> {
-        self.over.pop_front()
+        self.ended.pop_front()
     }
 
     /// Ends the capture: lookups without a response stay unanswered.
     pub fn finish(&mut self) {
-        for held in [&mut self.settled, &mut self.waiting] {
+        for held in [&mut self.answered, &mut self.unanswered] {
             while let Some((_, lookup)) = held.pop_oldest() {
-                self.over.push_back(lookup);
+                self.ended.push_back(lookup);
             }
         }
     }
 
     /// Number of lookups in memory, with and without a response.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.settled.len()
+        self.unanswered.len() + self.answered.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -153,8 +156,8 @@ impl Lookups {
 
     /// Number of messages on port 53 that could not be read, or that have another opcode (RFC 1996,
     /// RFC 2136).
-    pub fn unread(&self) -> u64 {
-        self.unread
+    pub fn unparsed(&self) -> u64 {
+        self.unparsed
     }
 
     /// Number of multicast DNS messages (RFC 6762). Any host may answer them, so they are not
@@ -163,68 +166,68 @@ impl Lookups {
         self.multicast
     }
 
-    fn asked(&mut self, now: Time, key: Key, question: Option<Question>) {
-        let held = [&mut self.waiting, &mut self.settled];
+    fn on_query(&mut self, now: Time, key: Key, question: Option<Question>) {
+        let held = [&mut self.unanswered, &mut self.answered];
         for lookup in held.into_iter().filter_map(|held| held.get_mut(&key)) {
             if lookup.question == question {
-                lookup.ask_again(now);
+                lookup.on_repeated_query(now);
                 return;
             }
         }
         // The client reused the ID for another query.
-        self.over.extend(self.waiting.remove(&key));
-        self.over.extend(self.settled.remove(&key));
-        self.waiting.insert(key, key.lookup(Some(now), question));
+        self.ended.extend(self.unanswered.remove(&key));
+        self.ended.extend(self.answered.remove(&key));
+        self.unanswered.insert(key, key.lookup(Some(now), question));
     }
 
-    fn answered(&mut self, now: Time, key: Key, message: &Message) -> Option<Resolved> {
+    fn on_response(&mut self, now: Time, key: Key, message: &Message) -> Option<Resolution> {
         let question = &message.question;
-        if self.settled.get(&key).is_some_and(|lookup| lookup.may_ask(question)) {
-            let reply = self.settled.get_mut(&key).and_then(|lookup| lookup.reply.as_mut())?;
-            reply.times = reply.times.saturating_add(1);
+        if self.answered.get(&key).is_some_and(|lookup| lookup.matches(question)) {
+            let reply = self.answered.get_mut(&key).and_then(|lookup| lookup.response.as_mut())?;
+            reply.responses = reply.responses.saturating_add(1);
         } else {
-            let mut lookup = match self.waiting.get(&key) {
-                Some(lookup) if !lookup.may_ask(question) => {
+            let mut lookup = match self.unanswered.get(&key) {
+                Some(lookup) if !lookup.matches(question) => {
                     // A response to another question with the ID of this query: not trusted.
                     let mut stray = key.lookup(None, question.clone());
-                    stray.reply = Some(Reply::read(now, message));
-                    self.over.push_back(stray);
+                    stray.response = Some(Response::read(now, message));
+                    self.ended.push_back(stray);
                     return None;
                 }
-                Some(_) => self.waiting.remove(&key)?,
+                Some(_) => self.unanswered.remove(&key)?,
                 None => key.lookup(None, None),
             };
             lookup.question = lookup.question.or_else(|| question.clone());
-            lookup.is_ambiguous = lookup.times > 1;
-            lookup.reply = Some(Reply::read(now, message));
-            self.over.extend(self.settled.insert(key, lookup));
+            lookup.is_ambiguous = lookup.queries > 1;
+            lookup.response = Some(Response::read(now, message));
+            self.ended.extend(self.answered.insert(key, lookup));
         }
-        Resolved::read(key.client.ip(), message)
+        Resolution::read(key.client.ip(), message)
     }
 
     /// Each lookup is examined once, when its time is over.
     fn expire(&mut self, now: Time) {
-        let LookupLimits { patience, settling, .. } = self.limits;
+        let LookupLimits { response_timeout: patience, retention: settling, .. } = self.limits;
         let is_late =
-            |lookup: &Lookup| lookup.asked.is_some_and(|asked| now.since(asked) > patience);
-        while self.waiting.oldest().is_some_and(is_late) {
-            self.over.extend(self.waiting.pop_oldest().map(|(_, lookup)| lookup));
+            |lookup: &Lookup| lookup.queried_at.is_some_and(|asked| now.since(asked) > patience);
+        while self.unanswered.oldest().is_some_and(is_late) {
+            self.ended.extend(self.unanswered.pop_oldest().map(|(_, lookup)| lookup));
         }
         let is_settled = |lookup: &Lookup| {
-            lookup.reply.as_ref().is_some_and(|reply| now.since(reply.at) > settling)
+            lookup.response.as_ref().is_some_and(|reply| now.since(reply.at) > settling)
         };
-        while self.settled.oldest().is_some_and(is_settled) {
-            self.over.extend(self.settled.pop_oldest().map(|(_, lookup)| lookup));
+        while self.answered.oldest().is_some_and(is_settled) {
+            self.ended.extend(self.answered.pop_oldest().map(|(_, lookup)| lookup));
         }
     }
 
-    fn keep_limit(&mut self) {
+    fn enforce_limit(&mut self) {
         while self.len() > self.limits.lookups {
-            let oldest = self.settled.pop_oldest().or_else(|| {
+            let oldest = self.answered.pop_oldest().or_else(|| {
                 self.evicted += 1;
-                self.waiting.pop_oldest()
+                self.unanswered.pop_oldest()
             });
-            self.over.extend(oldest.map(|(_, lookup)| lookup));
+            self.ended.extend(oldest.map(|(_, lookup)| lookup));
         }
     }
 }
@@ -239,17 +242,17 @@ impl Key {
             transport,
             id,
             question,
-            asked,
-            times: asked.is_some().into(),
+            queried_at: asked,
+            queries: asked.is_some().into(),
             is_ambiguous: false,
-            reply: None,
+            response: None,
         }
     }
 }
 
 /// Whether the message is a standard query or its response, and is readable up to its end. An error
 /// response may have no question.
-fn is_question(message: &Message, is_cut: bool) -> bool {
+fn is_query(message: &Message, is_cut: bool) -> bool {
     let has_none = message.counts.is_some_and(|[questions, ..]| questions == 0);
-    message.operation() == 0 && (is_cut || has_none || message.question.is_some())
+    message.opcode() == 0 && (is_cut || has_none || message.question.is_some())
 }

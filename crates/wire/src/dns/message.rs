@@ -4,15 +4,15 @@ use std::net::IpAddr;
 
 use manyways_unit::Span;
 
-use super::{Code, Kind, Question};
+use super::{Kind, Question, Rcode};
 use crate::escape::escape;
 
 /// Maximum number of records read in each section of a message.
-pub(super) const RECORD_LIMIT: u16 = 512;
+pub(super) const MAX_RECORDS: u16 = 512;
 /// Maximum length of a name on the wire (RFC 1035, 3.1).
-const WIRE_LIMIT: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// Maximum number of compression pointers in a name; a name has at most 127 labels.
-const JUMP_LIMIT: usize = 128;
+const MAX_POINTERS: usize = 128;
 const HEADER: usize = 12;
 const IN: u16 = 1;
 
@@ -28,9 +28,9 @@ pub(super) struct Message {
     /// The complete records of the answer section.
     pub answers: Vec<Record>,
     /// Whether all records of the header's counts were present and readable.
-    pub is_whole: bool,
+    pub is_complete: bool,
     /// Upper bits of the rcode, from the OPT record (RFC 6891, 6.1.3).
-    extended: u8,
+    extended_rcode: u8,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Record {
     /// Owner name as text in lower case.
     pub owner: String,
     pub class: u16,
-    pub lifetime: Span,
+    pub ttl: Span,
     pub data: Data,
 }
 
@@ -67,10 +67,10 @@ impl Message {
             counts: counts(),
             question: None,
             answers: Vec::new(),
-            is_whole: false,
-            extended: 0,
+            is_complete: false,
+            extended_rcode: 0,
         };
-        message.is_whole = message.read_sections(bytes).is_some();
+        message.is_complete = message.read_sections(bytes).is_some();
         Some(message)
     }
 
@@ -79,7 +79,7 @@ impl Message {
     }
 
     /// The opcode; 0 is a standard query.
-    pub(super) fn operation(&self) -> u16 {
+    pub(super) fn opcode(&self) -> u16 {
         self.flags >> 11 & 0xf
     }
 
@@ -87,12 +87,12 @@ impl Message {
         self.flags & 0x0200 != 0
     }
 
-    pub(super) fn code(&self) -> Code {
-        Code(u16::from(self.extended) << 4 | self.flags & 0xf)
+    pub(super) fn rcode(&self) -> Rcode {
+        Rcode(u16::from(self.extended_rcode) << 4 | self.flags & 0xf)
     }
 
     /// Answers of class IN.
-    pub(super) fn internet(&self) -> impl Iterator<Item = &Record> + Clone {
+    pub(super) fn internet_answers(&self) -> impl Iterator<Item = &Record> + Clone {
         self.answers.iter().filter(|record| record.class == IN)
     }
 
@@ -100,7 +100,7 @@ impl Message {
     fn read_sections(&mut self, bytes: &[u8]) -> Option<()> {
         let [questions, answers, authorities, additional] = self.counts?;
         let mut at = HEADER;
-        for _ in 0..questions.min(RECORD_LIMIT) {
+        for _ in 0..questions.min(MAX_RECORDS) {
             let (name, end) = name(bytes, at)?;
             let (kind, class) = (Kind(number(bytes, end)?), number(bytes, end + 2)?);
             self.question.get_or_insert(Question { name: name.into(), kind, class });
@@ -108,17 +108,17 @@ impl Message {
         }
         let sections = [(answers, true), (authorities, false), (additional, false)];
         for (count, is_answer) in sections {
-            for _ in 0..count.min(RECORD_LIMIT) {
+            for _ in 0..count.min(MAX_RECORDS) {
                 let (record, end) = record(bytes, at)?;
                 at = end;
                 match record.data {
-                    Data::Options(upper) => self.extended = upper,
+                    Data::Options(upper) => self.extended_rcode = upper,
                     _ if is_answer => self.answers.push(record),
                     _ => {}
                 }
             }
         }
-        self.counts?.iter().all(|count| *count <= RECORD_LIMIT).then_some(())
+        self.counts?.iter().all(|count| *count <= MAX_RECORDS).then_some(())
     }
 }
 
@@ -130,7 +130,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
 fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     let (owner, at) = name(bytes, at)?;
     let [kind, class] = [number(bytes, at)?, number(bytes, at + 2)?];
-    let ttl = u32::from_be_bytes(*bytes.get(at + 4..)?.first_chunk()?);
+    let field = u32::from_be_bytes(*bytes.get(at + 4..)?.first_chunk()?);
     let begin = at + 10;
     let end = begin + usize::from(number(bytes, at + 8)?);
     let data = bytes.get(begin..end)?;
@@ -141,14 +141,14 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
         Kind::AAAA => Data::Address(<[u8; 16]>::try_from(data).ok()?.into()),
         Kind::CNAME => Data::Alias(named()?),
         Kind::PTR => Data::Pointer(named()?),
-        Kind::OPT => Data::Options(ttl.to_be_bytes()[0]),
+        Kind::OPT => Data::Options(field.to_be_bytes()[0]),
         _ => Data::Other,
     };
-    Some((Record { owner, class, lifetime: lifetime(ttl), data }, end))
+    Some((Record { owner, class, ttl: ttl(field), data }, end))
 }
 
 /// A TTL with the most significant bit set counts as 0 (RFC 2181, 8).
-fn lifetime(seconds: u32) -> Span {
+fn ttl(seconds: u32) -> Span {
     i32::try_from(seconds).map_or(Span::ZERO, |_| Span::from_secs(seconds.into()))
 }
 
@@ -165,7 +165,7 @@ fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
                 let label = bytes.get(here + 1..)?.get(..usize::from(first))?;
                 here += 1 + label.len();
                 wire += 1 + label.len();
-                if wire > WIRE_LIMIT {
+                if wire > MAX_NAME_BYTES {
                     return None;
                 }
                 if !text.is_empty() {
@@ -176,7 +176,7 @@ fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
             3 => {
                 let target = usize::from(number(bytes, here)? & 0x3fff);
                 jumps += 1;
-                if target < HEADER || target >= begin || jumps > JUMP_LIMIT {
+                if target < HEADER || target >= begin || jumps > MAX_POINTERS {
                     return None;
                 }
                 end.get_or_insert(here + 2);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-use super::Answered;
+use super::Answer;
 use crate::HostName;
 
 /// Memory limits and durations of [`Names`] and [`super::Resolutions`].
@@ -17,9 +17,9 @@ pub struct Limits {
     pub names: usize,
     /// Minimum time for which a name is kept, even if its TTL is shorter: applications keep
     /// addresses beyond the TTL.
-    pub shortest: Span,
+    pub min_retention: Span,
     /// Maximum time for which a name is kept; overrides `shortest`.
-    pub longest: Span,
+    pub max_retention: Span,
 }
 
 impl Default for Limits {
@@ -28,8 +28,8 @@ impl Default for Limits {
         Self {
             addresses: 4096,
             names: 4,
-            shortest: Span::from_secs(5 * 60),
-            longest: Span::from_secs(24 * 60 * 60),
+            min_retention: Span::from_secs(5 * 60),
+            max_retention: Span::from_secs(24 * 60 * 60),
         }
     }
 }
@@ -41,15 +41,15 @@ pub struct Names {
     limits: Limits,
     addresses: HashMap<IpAddr, Entry>,
     /// Addresses in the order of their last response.
-    heard: BTreeMap<u64, IpAddr>,
+    by_age: BTreeMap<u64, IpAddr>,
     /// Number of responses so far; the next key in `heard`.
-    count: u64,
+    response_count: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Key in [`Names::heard`].
-    heard: u64,
+    /// Key in [`Names::by_age`].
+    sequence: u64,
     /// Names with their expiry times, the most recent first.
     names: Vec<(HostName, Time)>,
 }
@@ -62,26 +62,27 @@ impl Names {
 
     /// Stores the names of a response received at `now`. A known name of an address becomes its
     /// most recent one.
-    pub fn learn(&mut self, now: Time, answered: &Answered) {
+    pub fn learn(&mut self, now: Time, answered: &Answer) {
         if self.addresses.len() + answered.addresses.len() > self.limits.addresses {
             self.forget_expired(now);
         }
         for (address, lifetime) in &answered.addresses {
-            let lifetime = (*lifetime).max(self.limits.shortest).min(self.limits.longest);
-            self.count += 1;
+            let lifetime =
+                (*lifetime).max(self.limits.min_retention).min(self.limits.max_retention);
+            self.response_count += 1;
             let entry = self
                 .addresses
                 .entry(*address)
-                .or_insert_with(|| Entry { heard: self.count, names: Vec::new() });
-            self.heard.remove(&entry.heard);
-            self.heard.insert(self.count, *address);
-            entry.heard = self.count;
+                .or_insert_with(|| Entry { sequence: self.response_count, names: Vec::new() });
+            self.by_age.remove(&entry.sequence);
+            self.by_age.insert(self.response_count, *address);
+            entry.sequence = self.response_count;
             entry.names.retain(|(name, expiry)| *name != answered.name && *expiry > now);
             entry.names.insert(0, (answered.name.clone(), now + lifetime));
             entry.names.truncate(self.limits.names);
         }
         while self.addresses.len() > self.limits.addresses {
-            let Some((_, address)) = self.heard.pop_first() else { break };
+            let Some((_, address)) = self.by_age.pop_first() else { break };
             self.addresses.remove(&address);
         }
     }
@@ -107,11 +108,11 @@ impl Names {
     }
 
     fn forget_expired(&mut self, now: Time) {
-        let heard = &mut self.heard;
+        let heard = &mut self.by_age;
         self.addresses.retain(|_, entry| {
             let holds = entry.names.iter().any(|(_, expiry)| *expiry > now);
             if !holds {
-                heard.remove(&entry.heard);
+                heard.remove(&entry.sequence);
             }
             holds
         });
@@ -123,8 +124,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn answered(name: &str, addresses: &[u8], lifetime: u64) -> Answered {
-        Answered {
+    fn answered(name: &str, addresses: &[u8], lifetime: u64) -> Answer {
+        Answer {
             id: 1,
             name: HostName::parse(name.as_bytes()).unwrap(),
             addresses: addresses.iter().map(|n| (at(*n), Span::from_secs(lifetime))).collect(),
@@ -145,7 +146,12 @@ mod tests {
 
     fn small() -> Names {
         let [shortest, longest] = [10, 100].map(Span::from_secs);
-        Names::new(Limits { addresses: 3, names: 2, shortest, longest })
+        Names::new(Limits {
+            addresses: 3,
+            names: 2,
+            min_retention: shortest,
+            max_retention: longest,
+        })
     }
 
     #[test]
@@ -217,7 +223,7 @@ mod tests {
                 now += wait;
                 names.learn(seconds(now), &answered(&name, &addresses, lifetime));
                 prop_assert!(names.len() <= 3 && !names.is_empty());
-                prop_assert_eq!(names.heard.len(), names.len());
+                prop_assert_eq!(names.by_age.len(), names.len());
                 for n in addresses {
                     let newest = names.newest(seconds(now), at(n)).map(HostName::to_string);
                     prop_assert_eq!(newest.as_ref(), Some(&name));

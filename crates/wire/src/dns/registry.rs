@@ -8,7 +8,7 @@ pub struct Kind(pub u16);
 
 /// The rcode of a response, with its extension if present (RFC 6891, 6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Code(pub u16);
+pub struct Rcode(pub u16);
 
 impl Kind {
     /// IPv4 address.
@@ -85,11 +85,11 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Code {
+impl Rcode {
     /// The name exists, even if it has no record of the queried type.
     pub const NO_ERROR: Self = Self(0);
     /// NXDOMAIN: the name does not exist.
-    pub const NO_NAME: Self = Self(3);
+    pub const NXDOMAIN: Self = Self(3);
 
     /// Name in the registry.
     pub fn name(self) -> Option<&'static str> {
@@ -115,7 +115,7 @@ impl Code {
     }
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for Rcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),

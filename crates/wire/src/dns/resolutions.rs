@@ -5,16 +5,16 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-use super::{Limits, Resolved};
+use super::{Limits, Resolution};
 use crate::HostName;
 use manyways_unit::LruMap;
 
 /// The host that resolved a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AskedBy {
+pub enum QueriedBy {
     Client,
     /// Another client, or the same client from another address.
-    Another,
+    OtherClient,
 }
 
 /// Keeps, from responses of name servers, the names that each client resolved to an address, and
@@ -22,8 +22,8 @@ pub enum AskedBy {
 /// began.
 #[derive(Clone, Debug)]
 pub struct Resolutions {
-    own: History<(IpAddr, IpAddr)>,
-    any: History<IpAddr>,
+    by_client: History<(IpAddr, IpAddr)>,
+    by_address: History<IpAddr>,
     pointers: History<IpAddr>,
 }
 
@@ -31,14 +31,14 @@ pub struct Resolutions {
 struct History<K> {
     limits: Limits,
     /// Names for each key, the most recent first.
-    entries: LruMap<K, Vec<Held>>,
+    entries: LruMap<K, Vec<NameEntry>>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct NameEntry {
     name: HostName,
-    since: Time,
-    until: Time,
+    valid_from: Time,
+    valid_until: Time,
 }
 
 impl Default for Resolutions {
@@ -55,22 +55,22 @@ impl Resolutions {
     /// At the limit, entries not seen for the longest time are removed first.
     pub fn new(limits: Limits) -> Self {
         Self {
-            own: History::new(limits),
-            any: History::new(limits),
+            by_client: History::new(limits),
+            by_address: History::new(limits),
             pointers: History::new(limits),
         }
     }
 
     /// Stores the names of a response received at `now`.
-    pub fn learn(&mut self, now: Time, resolved: &Resolved) {
+    pub fn learn(&mut self, now: Time, resolved: &Resolution) {
         match resolved {
-            Resolved::Addresses { client, answered } => {
+            Resolution::Addresses { client, answered } => {
                 for (address, lifetime) in &answered.addresses {
-                    self.own.learn(now, (*client, *address), &answered.name, *lifetime);
-                    self.any.learn(now, *address, &answered.name, *lifetime);
+                    self.by_client.learn(now, (*client, *address), &answered.name, *lifetime);
+                    self.by_address.learn(now, *address, &answered.name, *lifetime);
                 }
             }
-            Resolved::Pointer { address, name, lifetime } => {
+            Resolution::Pointer { address, name, lifetime } => {
                 self.pointers.learn(now, *address, name, *lifetime);
             }
         }
@@ -83,20 +83,23 @@ impl Resolutions {
         then: Time,
         client: IpAddr,
         address: IpAddr,
-    ) -> Option<(&HostName, AskedBy)> {
-        let own = self.own.newest(then, (client, address)).map(|name| (name, AskedBy::Client));
-        own.or_else(|| self.any.newest(then, address).map(|name| (name, AskedBy::Another)))
+    ) -> Option<(&HostName, QueriedBy)> {
+        let own =
+            self.by_client.newest(then, (client, address)).map(|name| (name, QueriedBy::Client));
+        own.or_else(|| {
+            self.by_address.newest(then, address).map(|name| (name, QueriedBy::OtherClient))
+        })
     }
 
     /// The most recent name from a PTR lookup of the address, at any time, because networks rarely
     /// rename their addresses.
     pub fn reverse(&self, address: IpAddr) -> Option<&HostName> {
-        self.pointers.entries.get(&address)?.first().map(|held| &held.name)
+        self.pointers.entries.get(&address)?.first().map(|entry| &entry.name)
     }
 
     /// Number of pairs of client and address, and number of addresses with a PTR name.
     pub fn len(&self) -> (usize, usize) {
-        (self.own.entries.len(), self.pointers.entries.len())
+        (self.by_client.entries.len(), self.pointers.entries.len())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -110,14 +113,15 @@ impl<K: Copy + Eq + Hash> History<K> {
     }
 
     fn learn(&mut self, now: Time, key: K, name: &HostName, lifetime: Span) {
-        let until = now + lifetime.max(self.limits.shortest).min(self.limits.longest);
-        let names = self.entries.renew(key, || Vec::with_capacity(1));
+        let until = now + lifetime.max(self.limits.min_retention).min(self.limits.max_retention);
+        let names = self.entries.refresh_or_insert_with(key, || Vec::with_capacity(1));
         match names.first_mut() {
             // The name was valid without interruption; its validity is extended.
-            Some(last) if last.name == *name && last.until >= now => {
-                last.until = last.until.max(until);
+            Some(last) if last.name == *name && last.valid_until >= now => {
+                last.valid_until = last.valid_until.max(until);
             }
-            _ => names.insert(0, Held { name: name.clone(), since: now, until }),
+            _ => names
+                .insert(0, NameEntry { name: name.clone(), valid_from: now, valid_until: until }),
         }
         names.truncate(self.limits.names);
         while self.entries.len() > self.limits.addresses {
@@ -127,14 +131,17 @@ impl<K: Copy + Eq + Hash> History<K> {
 
     fn newest(&self, then: Time, key: K) -> Option<&HostName> {
         let names = self.entries.get(&key)?;
-        names.iter().find(|held| held.since <= then && then < held.until).map(|held| &held.name)
+        names
+            .iter()
+            .find(|entry| entry.valid_from <= then && then < entry.valid_until)
+            .map(|entry| &entry.name)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::Answered;
+    use crate::dns::Answer;
 
     fn at(n: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, n])
@@ -150,16 +157,16 @@ mod tests {
 
     fn learn(memory: &mut Resolutions, now: u64, client: u8, name: &str, address: u8, life: u64) {
         let addresses = vec![(at(address), Span::from_secs(life))];
-        let answered = Answered { id: 1, name: host(name), addresses };
-        memory.learn(seconds(now), &Resolved::Addresses { client: at(client), answered });
+        let answered = Answer { id: 1, name: host(name), addresses };
+        memory.learn(seconds(now), &Resolution::Addresses { client: at(client), answered });
     }
 
-    fn name(memory: &Resolutions, then: u64, client: u8, address: u8) -> Option<(&str, AskedBy)> {
+    fn name(memory: &Resolutions, then: u64, client: u8, address: u8) -> Option<(&str, QueriedBy)> {
         let found = memory.name(seconds(then), at(client), at(address));
         found.map(|(name, by)| (name.as_str(), by))
     }
 
-    use AskedBy::{Another, Client};
+    use QueriedBy::{Client, OtherClient};
 
     #[test]
     fn a_clients_own_lookup_has_precedence_over_others() {
@@ -168,7 +175,7 @@ mod tests {
         learn(&mut memory, 20, 2, "b.example", 9, 60);
         assert_eq!(name(&memory, 30, 1, 9), Some(("a.example", Client)));
         assert_eq!(name(&memory, 30, 2, 9), Some(("b.example", Client)));
-        assert_eq!(name(&memory, 30, 3, 9), Some(("b.example", Another)));
+        assert_eq!(name(&memory, 30, 3, 9), Some(("b.example", OtherClient)));
         assert_eq!(name(&memory, 30, 1, 8), None);
         assert_eq!(memory.len(), (2, 0));
     }
@@ -208,7 +215,7 @@ mod tests {
         let mut memory = Resolutions::default();
         for (now, name) in [(1, "one.example"), (2, "two.example")] {
             let (name, lifetime) = (host(name), Span::ZERO);
-            memory.learn(seconds(now), &Resolved::Pointer { address: at(9), name, lifetime });
+            memory.learn(seconds(now), &Resolution::Pointer { address: at(9), name, lifetime });
         }
         assert_eq!(memory.reverse(at(9)), Some(&host("two.example")));
         assert_eq!((memory.reverse(at(8)), memory.len()), (None, (0, 1)));
@@ -223,9 +230,9 @@ mod tests {
             learn(&mut memory, 1, client, "a.example", 200, 60);
             learn(&mut memory, 1, 250, &format!("{client}.example"), 201, 60);
             assert!(memory.len().0 <= 3);
-            assert!(memory.own.entries.get(&(at(250), at(201))).unwrap().len() <= 2);
+            assert!(memory.by_client.entries.get(&(at(250), at(201))).unwrap().len() <= 2);
         }
-        assert_eq!(name(&memory, 2, 97, 200), Some(("a.example", Another)));
+        assert_eq!(name(&memory, 2, 97, 200), Some(("a.example", OtherClient)));
         assert_eq!(name(&memory, 2, 98, 200), Some(("a.example", Client)));
     }
 }

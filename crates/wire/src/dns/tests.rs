@@ -4,7 +4,7 @@ use simple_dns::{CLASS, Name, Packet, Question, ResourceRecord, TYPE};
 
 use super::*;
 
-fn query(name: &str, kind: TYPE) -> Packet<'_> {
+fn query_packet(name: &str, kind: TYPE) -> Packet<'_> {
     let mut packet = Packet::new_query(7);
     let name = Name::new_unchecked(name);
     packet.questions.push(Question::new(name, kind.into(), CLASS::IN.into(), false));
@@ -13,7 +13,7 @@ fn query(name: &str, kind: TYPE) -> Packet<'_> {
 
 fn reply<'a>(name: &'a str, answers: Vec<(&'a str, u32, RData<'a>)>) -> Packet<'a> {
     let mut packet = Packet::new_reply(7);
-    packet.questions = query(name, TYPE::A).questions;
+    packet.questions = query_packet(name, TYPE::A).questions;
     packet.answers = answers
         .into_iter()
         .map(|(of, ttl, data)| ResourceRecord::new(Name::new_unchecked(of), CLASS::IN, ttl, data))
@@ -33,23 +33,23 @@ fn cname(target: &str) -> RData<'_> {
     RData::CNAME(CNAME(Name::new_unchecked(target)))
 }
 
-fn answered(name: &str, addresses: &[(&str, u64)]) -> Option<Answered> {
+fn answered(name: &str, addresses: &[(&str, u64)]) -> Option<Answer> {
     let addresses = addresses
         .iter()
         .map(|(address, seconds)| (address.parse().unwrap(), Span::from_secs(*seconds)));
     let name = HostName::parse(name.as_bytes()).unwrap();
-    Some(Answered { id: 7, name, addresses: addresses.collect() })
+    Some(Answer { id: 7, name, addresses: addresses.collect() })
 }
 
 #[test]
 fn a_query_has_its_id_name_and_type() {
     for (kind, number) in [(TYPE::A, 1), (TYPE::AAAA, 28), (TYPE::HTTPS, 65)] {
         let name = HostName::parse(b"www.example.com").unwrap();
-        let bytes = bytes(&query("WWW.example.com", kind));
-        assert_eq!(question(&bytes), Some(Asked { id: 7, name, kind: number }));
+        let bytes = bytes(&query_packet("WWW.example.com", kind));
+        assert_eq!(query(&bytes), Some(Query { id: 7, name, kind: number }));
         assert_eq!(answer(&bytes), None);
     }
-    assert_eq!(question(&bytes(&reply("a.example", Vec::new()))), None);
+    assert_eq!(query(&bytes(&reply("a.example", Vec::new()))), None);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn aliases_in_a_circle_end() {
 fn the_number_of_addresses_is_limited() {
     let packet = reply("a.example", (0..200).map(|n| ("a.example", 60, a(n))).collect());
     let addresses = answer(&bytes(&packet)).unwrap().addresses;
-    assert_eq!(addresses.len(), ADDRESS_LIMIT);
+    assert_eq!(addresses.len(), MAX_ADDRESSES);
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn errors_and_other_messages_yield_no_answer() {
         bad[at] = value;
         assert_eq!(answer(&bad), None, "{value} at {at}");
     }
-    let mut two = query("a.example", TYPE::A);
-    two.questions.extend(query("b.example", TYPE::A).questions);
-    assert_eq!(question(&bytes(&two)), None);
+    let mut two = query_packet("a.example", TYPE::A);
+    two.questions.extend(query_packet("b.example", TYPE::A).questions);
+    assert_eq!(query(&bytes(&two)), None);
     // Another class, of the question and of the record.
     let class = 12 + "a.example".len() + 2 + 2;
     let mut bad = good.clone();
@@ -139,23 +139,23 @@ fn names_that_are_not_host_names_are_rejected() {
 
 #[test]
 fn a_name_that_points_to_itself_is_refused() {
-    let mut bytes = bytes(&query("a.example", TYPE::A));
+    let mut bytes = bytes(&query_packet("a.example", TYPE::A));
     bytes[12..14].copy_from_slice(&[0xc0, 12]);
-    assert_eq!(question(&bytes), None);
+    assert_eq!(query(&bytes), None);
 }
 
 #[test]
 fn a_stream_has_lengths_between_its_messages() {
-    let message = bytes(&query("a.example", TYPE::A));
+    let message = bytes(&query_packet("a.example", TYPE::A));
     let mut stream = (message.len() as u16).to_be_bytes().to_vec();
     stream.extend_from_slice(&message);
     stream.extend_from_slice(b"\0");
-    assert_eq!(framed(&stream), Peek::Complete(&message[..]));
+    assert_eq!(tcp_message(&stream), Peek::Complete(&message[..]));
     let whole = stream.len() - 1;
-    assert_eq!(framed(&stream[..whole - 1]), Peek::More(whole));
-    assert_eq!(framed(&stream[..2]), Peek::More(whole));
-    assert_eq!(framed(&stream[..1]), Peek::More(2));
-    assert_eq!(framed(&[0, 0, 1]), Peek::No);
+    assert_eq!(tcp_message(&stream[..whole - 1]), Peek::More(whole));
+    assert_eq!(tcp_message(&stream[..2]), Peek::More(whole));
+    assert_eq!(tcp_message(&stream[..1]), Peek::More(2));
+    assert_eq!(tcp_message(&[0, 0, 1]), Peek::No);
 }
 
 proptest! {
@@ -176,7 +176,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = to;
         let _ = answer(&bytes);
-        let _ = question(&bytes);
+        let _ = query(&bytes);
     }
 }
 

@@ -5,34 +5,34 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-use super::{Datagram, Fragment};
+use super::{Fragment, IpPacket};
 
 /// Maximum number of incomplete packets; the oldest is forgotten first.
-const INCOMPLETE: usize = 1_024;
+const MAX_INCOMPLETE_PACKETS: usize = 1_024;
 /// Maximum number of fragments of a packet.
-const PARTS: usize = 64;
+const MAX_FRAGMENTS: usize = 64;
 /// Time after which an incomplete packet is discarded, as in Linux.
-const PATIENCE: Span = Span::from_secs(30);
+const REASSEMBLY_TIMEOUT: Span = Span::from_secs(30);
 /// Maximum length of a packet.
-const LONGEST: usize = 65_535;
+const MAX_PACKET_LENGTH: usize = 65_535;
 
 /// Fragments of packets that are not complete yet.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    packets: HashMap<Key, Packet>,
+    packets: HashMap<Key, PartialPacket>,
     /// Oldest first; packets that are complete by now may remain in the queue.
     order: VecDeque<(Time, Key)>,
 }
 
 /// A reassembled packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct Reassembled {
     /// The payload up to the first byte that was not captured.
     pub payload: Vec<u8>,
     /// Number of payload bytes, captured or not.
-    pub carried: usize,
+    pub payload_length: usize,
     /// Number of fragments.
-    pub parts: usize,
+    pub fragments: usize,
     /// Number of bytes of all fragments, with their headers.
     pub length: usize,
 }
@@ -45,49 +45,55 @@ struct Key {
 }
 
 #[derive(Debug, Default)]
-struct Packet {
-    parts: Vec<Part>,
+struct PartialPacket {
+    fragments: Vec<StoredFragment>,
     /// Payload length; `None` until the last fragment has arrived.
     length: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Part {
-    begin: usize,
+struct StoredFragment {
+    offset: usize,
     length: usize,
     /// Length with the IP headers.
-    whole: usize,
+    packet_length: usize,
     /// The captured bytes.
     bytes: Vec<u8>,
 }
 
 impl Fragments {
     /// Adds a fragment. Returns the packet if the fragment completes it.
-    pub fn add(&mut self, now: Time, datagram: &Datagram<'_>, part: Fragment) -> Option<Whole> {
-        self.forget(now);
-        let (begin, length) = (part.offset as usize, datagram.carried);
-        if begin + length > LONGEST {
+    pub fn add(
+        &mut self,
+        now: Time,
+        datagram: &IpPacket<'_>,
+        part: Fragment,
+    ) -> Option<Reassembled> {
+        self.remove_old(now);
+        let (begin, length) = (part.offset as usize, datagram.payload_length);
+        if begin + length > MAX_PACKET_LENGTH {
             return None;
         }
-        let Datagram { source, destination, .. } = *datagram;
+        let IpPacket { source, destination, .. } = *datagram;
         let key = Key { source, destination, id: part.id };
         let packet = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((now, key));
-            Packet::default()
+            PartialPacket::default()
         });
         if !part.has_more {
             packet.length = Some(begin + length);
         }
         let bytes = datagram.payload.to_vec();
-        packet.add(Part { begin, length, whole: datagram.length, bytes });
-        let whole = packet.whole()?;
+        packet.add(StoredFragment { offset: begin, length, packet_length: datagram.length, bytes });
+        let whole = packet.reassemble()?;
         self.packets.remove(&key);
         Some(whole)
     }
 
-    fn forget(&mut self, now: Time) {
+    fn remove_old(&mut self, now: Time) {
         while let Some((since, key)) = self.order.front() {
-            let is_old = now.since(*since) > PATIENCE || self.order.len() > INCOMPLETE;
+            let is_old =
+                now.since(*since) > REASSEMBLY_TIMEOUT || self.order.len() > MAX_INCOMPLETE_PACKETS;
             if self.packets.contains_key(key) && !is_old {
                 break;
             }
@@ -97,37 +103,42 @@ impl Fragments {
     }
 }
 
-impl Packet {
+impl PartialPacket {
     /// Adds a fragment; of fragments with the same offset, the first is kept.
-    fn add(&mut self, part: Part) {
-        let place = self.parts.partition_point(|other| other.begin < part.begin);
-        let is_here = self.parts.get(place).is_some_and(|other| other.begin == part.begin);
-        if !is_here && self.parts.len() < PARTS {
-            self.parts.insert(place, part);
+    fn add(&mut self, part: StoredFragment) {
+        let offset = self.fragments.partition_point(|other| other.offset < part.offset);
+        let is_here = self.fragments.get(offset).is_some_and(|other| other.offset == part.offset);
+        if !is_here && self.fragments.len() < MAX_FRAGMENTS {
+            self.fragments.insert(offset, part);
         }
     }
 
-    fn whole(&self) -> Option<Whole> {
+    fn reassemble(&self) -> Option<Reassembled> {
         let carried = self.length?;
         let mut reached = 0;
-        for part in &self.parts {
-            if part.begin > reached {
+        for part in &self.fragments {
+            if part.offset > reached {
                 return None;
             }
-            reached = reached.max(part.begin + part.length);
+            reached = reached.max(part.offset + part.length);
         }
         if reached < carried {
             return None;
         }
         let mut payload = Vec::new();
-        for part in &self.parts {
+        for part in &self.fragments {
             // After a truncated fragment, later bytes would have a wrong offset.
-            let Some(overlap) = payload.len().checked_sub(part.begin) else { break };
+            let Some(overlap) = payload.len().checked_sub(part.offset) else { break };
             payload.extend_from_slice(part.bytes.get(overlap..).unwrap_or_default());
         }
         payload.truncate(carried);
-        let length = self.parts.iter().map(|part| part.whole).sum();
-        Some(Whole { payload, carried, parts: self.parts.len(), length })
+        let length = self.fragments.iter().map(|part| part.packet_length).sum();
+        Some(Reassembled {
+            payload,
+            payload_length: carried,
+            fragments: self.fragments.len(),
+            length,
+        })
     }
 }
 
@@ -135,13 +146,13 @@ impl Packet {
 mod tests {
     use super::*;
 
-    fn part(payload: &[u8], carried: usize) -> Datagram<'_> {
-        Datagram {
+    fn part(payload: &[u8], carried: usize) -> IpPacket<'_> {
+        IpPacket {
             source: [192, 0, 2, 1].into(),
             destination: [192, 0, 2, 2].into(),
             protocol: 17,
             payload,
-            carried,
+            payload_length: carried,
             length: carried + 20,
             fragment: None,
             ecn: 0,
@@ -165,13 +176,14 @@ mod tests {
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]] {
             let mut fragments = Fragments::default();
             let mut whole = None;
-            for (index, place) in order.into_iter().enumerate() {
-                let (bytes, fragment) = parts[place];
+            for (index, offset) in order.into_iter().enumerate() {
+                let (bytes, fragment) = parts[offset];
                 whole = fragments.add(Time::ZERO, &part(bytes, bytes.len()), fragment);
                 assert_eq!(whole.is_some(), index == 2);
             }
             let payload = b"abcdefghijklmnopq".to_vec();
-            let expected = Whole { payload, carried: 17, parts: 3, length: 17 + 3 * 20 };
+            let expected =
+                Reassembled { payload, payload_length: 17, fragments: 3, length: 17 + 3 * 20 };
             assert_eq!(whole, Some(expected));
             assert!(fragments.packets.is_empty());
         }
@@ -183,7 +195,10 @@ mod tests {
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcd", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 8), at(8, false));
         let payload = b"abcd".to_vec();
-        assert_eq!(whole, Some(Whole { payload, carried: 16, parts: 2, length: 16 + 2 * 20 }));
+        assert_eq!(
+            whole,
+            Some(Reassembled { payload, payload_length: 16, fragments: 2, length: 16 + 2 * 20 })
+        );
     }
 
     #[test]
@@ -197,7 +212,7 @@ mod tests {
         assert_eq!(fragments.add(Time::ZERO, &part(&[1; 16], 16), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(&[2; 16], 16), at(8, false)).unwrap();
         assert_eq!(whole.payload, [[1; 16], [2; 16]].concat()[..24]);
-        assert_eq!((whole.carried, whole.parts), (24, 2));
+        assert_eq!((whole.payload_length, whole.fragments), (24, 2));
     }
 
     #[test]
@@ -210,9 +225,9 @@ mod tests {
         for id in 100..5_000 {
             let fragment = Fragment { id, offset: 0, has_more: true };
             assert_eq!(fragments.add(late, &part(b"abcdefgh", 8), fragment), None);
-            assert!(fragments.packets.len() <= INCOMPLETE + 1);
+            assert!(fragments.packets.len() <= MAX_INCOMPLETE_PACKETS + 1);
         }
-        assert!(fragments.order.len() <= INCOMPLETE + 1);
+        assert!(fragments.order.len() <= MAX_INCOMPLETE_PACKETS + 1);
         // Too long a packet, and too many fragments.
         assert_eq!(
             fragments.add(late, &part(&[0; 8], 8), Fragment { id: 1, ..at(65_528, false) }),
@@ -222,6 +237,6 @@ mod tests {
             let fragment = Fragment { id: 9_999, ..at(8 * offset, true) };
             assert_eq!(fragments.add(late, &part(&[0; 8], 8), fragment), None);
         }
-        assert!(fragments.packets.values().all(|packet| packet.parts.len() <= PARTS));
+        assert!(fragments.packets.values().all(|packet| packet.fragments.len() <= MAX_FRAGMENTS));
     }
 }

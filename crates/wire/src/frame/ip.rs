@@ -5,10 +5,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Datagram, Fragment, Rest};
+use super::{Cursor, Fragment, IpPacket};
 
 /// Maximum number of extension headers.
-const EXTENSIONS: usize = 8;
+const MAX_EXTENSION_HEADERS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -20,7 +20,7 @@ const HOST_IDENTITY: u8 = 139;
 const SHIM6: u8 = 140;
 
 /// Reads an IP packet of either version; `None` if the header is invalid or incomplete.
-pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
+pub(super) fn ip_packet(rest: Cursor<'_>) -> Option<IpPacket<'_>> {
     match rest.u8(0)? >> 4 {
         4 => v4(rest),
         6 => v6(rest),
@@ -30,7 +30,7 @@ pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
 
 /// Reads an IPv4 packet.
 #[inline(always)]
-pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
+pub(super) fn v4(rest: Cursor<'_>) -> Option<IpPacket<'_>> {
     let fixed: &[u8; 20] = rest.bytes.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
     let address = |at: usize| {
@@ -47,7 +47,7 @@ pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         offset: u32::from(part & 0x1fff) * 8,
         has_more: part & 0x2000 != 0,
     };
-    let packet = Packet {
+    let packet = FixedHeader {
         source: address(12),
         destination: address(16),
         length: match usize::from(declared) {
@@ -60,18 +60,18 @@ pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         hop_limit: fixed[8],
     };
     if fixed[9] == AUTHENTICATION {
-        return Some(packet.carrying(rest, AUTHENTICATION, header));
+        return Some(packet.skip_extensions(rest, AUTHENTICATION, header));
     }
-    Some(packet.with(rest, fixed[9], header))
+    Some(packet.into_packet(rest, fixed[9], header))
 }
 
-fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
+fn v6(rest: Cursor<'_>) -> Option<IpPacket<'_>> {
     const HEADER: usize = 40;
     let address = |at: usize| -> Option<IpAddr> {
         let bytes: [u8; 16] = *rest.bytes.get(at..)?.first_chunk()?;
         Some(Ipv6Addr::from(bytes).into())
     };
-    let packet = Packet {
+    let packet = FixedHeader {
         source: address(8)?,
         destination: address(24)?,
         length: match rest.u16(4)? {
@@ -83,11 +83,11 @@ fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
         id: 0,
         hop_limit: rest.u8(7)?,
     };
-    Some(packet.carrying(rest, rest.u8(6)?, HEADER))
+    Some(packet.skip_extensions(rest, rest.u8(6)?, HEADER))
 }
 
 /// Fields of the fixed IP header.
-struct Packet {
+struct FixedHeader {
     source: IpAddr,
     destination: IpAddr,
     length: usize,
@@ -97,11 +97,16 @@ struct Packet {
     hop_limit: u8,
 }
 
-impl Packet {
+impl FixedHeader {
     /// Skips extension headers and returns the datagram; `protocol` is the type of the header at
     /// `at`.
-    fn carrying(mut self, rest: Rest<'_>, mut protocol: u8, mut at: usize) -> Datagram<'_> {
-        for _ in 0..EXTENSIONS {
+    fn skip_extensions(
+        mut self,
+        rest: Cursor<'_>,
+        mut protocol: u8,
+        mut at: usize,
+    ) -> IpPacket<'_> {
+        for _ in 0..MAX_EXTENSION_HEADERS {
             // The payload of a later fragment does not start with a header.
             if self.fragment.is_some_and(|part| part.offset > 0) {
                 break;
@@ -127,20 +132,20 @@ impl Packet {
             }
             protocol = next;
         }
-        self.with(rest, protocol, at)
+        self.into_packet(rest, protocol, at)
     }
 
     /// Returns the datagram whose payload begins at `at`.
     #[inline]
-    fn with(self, rest: Rest<'_>, protocol: u8, at: usize) -> Datagram<'_> {
+    fn into_packet(self, rest: Cursor<'_>, protocol: u8, at: usize) -> IpPacket<'_> {
         let length = self.length.max(at);
         let end = rest.bytes.len().min(length);
-        Datagram {
+        IpPacket {
             source: self.source,
             destination: self.destination,
             protocol,
             payload: rest.bytes.get(at..end).unwrap_or_default(),
-            carried: length - at,
+            payload_length: length - at,
             length,
             fragment: self.fragment,
             ecn: self.ecn,

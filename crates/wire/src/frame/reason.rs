@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Opaque;
+use super::SkipReason;
 use crate::capture::LinkType;
 
 /// EtherTypes: IEEE values, and below 0x0600 those that Linux defines for cooked headers
@@ -65,7 +65,7 @@ const LINKS: [(u16, &str); 20] = [
     (256, "Bluetooth LE"),
 ];
 
-impl Opaque {
+impl SkipReason {
     /// Stable name of the reason: `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
     pub fn kind(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Opaque {
         }
     }
 
-    /// The name of [`Opaque::number`]; `None` if unknown.
+    /// The name of [`SkipReason::number`]; `None` if unknown.
     pub fn name(self) -> Option<&'static str> {
         let (names, number): (&[(u16, &str)], u16) = match self {
             Self::Link(LinkType(number)) => (&LINKS, number),
@@ -96,7 +96,7 @@ impl Opaque {
     }
 }
 
-impl fmt::Display for Opaque {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.name()) {
             (Self::Link(LinkType(number)), Some(name)) => write!(f, "link type {number} ({name})"),
@@ -116,13 +116,13 @@ mod tests {
 
     #[test]
     fn a_frame_without_ip_is_named_by_its_link_type_or_ethertype() {
-        let words = |opaque: Opaque| opaque.to_string();
-        assert_eq!(words(Opaque::Protocol(0x00f9)), "Qualcomm MAP (0x00f9)");
-        assert_eq!(words(Opaque::Protocol(0x0806)), "ARP (0x0806)");
-        assert_eq!(words(Opaque::Protocol(0x1234)), "ethertype 0x1234");
-        assert_eq!(words(Opaque::Link(LinkType(239))), "link type 239 (NFLOG)");
-        assert_eq!(words(Opaque::Link(LinkType(147))), "link type 147");
-        assert_eq!(Opaque::Protocol(0x00f9).number(), Some(249));
-        assert_eq!((Opaque::Broken.number(), Opaque::Broken.name()), (None, None));
+        let words = |opaque: SkipReason| opaque.to_string();
+        assert_eq!(words(SkipReason::Protocol(0x00f9)), "Qualcomm MAP (0x00f9)");
+        assert_eq!(words(SkipReason::Protocol(0x0806)), "ARP (0x0806)");
+        assert_eq!(words(SkipReason::Protocol(0x1234)), "ethertype 0x1234");
+        assert_eq!(words(SkipReason::Link(LinkType(239))), "link type 239 (NFLOG)");
+        assert_eq!(words(SkipReason::Link(LinkType(147))), "link type 147");
+        assert_eq!(SkipReason::Protocol(0x00f9).number(), Some(249));
+        assert_eq!((SkipReason::Broken.number(), SkipReason::Broken.name()), (None, None));
     }
 }

@@ -33,19 +33,19 @@ fn ethernet(protocol: u16, content: &[u8]) -> Vec<u8> {
     [&[1; 6][..], &[2; 6], &protocol.to_be_bytes(), content].concat()
 }
 
-fn read(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Opaque> {
-    datagram(link, frame, frame.len())
+fn read(link: LinkType, frame: &[u8]) -> Result<IpPacket<'_>, SkipReason> {
+    ip_packet(link, frame, frame.len())
 }
 
 /// Checks that the frame contains the IP packet used by most of these tests.
 fn is_the_packet(link: LinkType, frame: &[u8]) {
-    let found = read(link, frame).unwrap_or_else(|why| panic!("{link:?}: {why:?}"));
-    let expected = Datagram {
+    let found = read(link, frame).unwrap_or_else(|reason| panic!("{link:?}: {reason:?}"));
+    let expected = IpPacket {
         source: ALICE.into(),
         destination: BOB.into(),
         protocol: 6,
         payload: b"payload",
-        carried: 7,
+        payload_length: 7,
         length: 27,
         fragment: None,
         ecn: 2,
@@ -56,13 +56,13 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
     assert_eq!(found, expected, "{link:?}");
     // A shorter part of the frame contains the same packet or none.
     for end in 0..frame.len() {
-        match datagram(link, &frame[..end], frame.len()) {
+        match ip_packet(link, &frame[..end], frame.len()) {
             Ok(cut) if !found.is_tunnelled || cut.is_tunnelled => {
-                assert_eq!(Datagram { payload: found.payload, ..cut }, found);
+                assert_eq!(IpPacket { payload: found.payload, ..cut }, found);
                 assert!(found.payload.starts_with(cut.payload));
             }
             Ok(outer) => assert!(matches!(outer.protocol, 4 | 17 | 41 | 47), "{outer:?}"),
-            Err(why) => assert_eq!(why, Opaque::Broken, "{link:?} {end}"),
+            Err(reason) => assert_eq!(reason, SkipReason::Broken, "{link:?} {end}"),
         }
     }
 }
@@ -175,7 +175,7 @@ fn tunnels_end() {
     for _ in 0..20 {
         vlans.extend([0, 5, 0x81, 0]);
     }
-    assert_eq!(read(LinkType::ETHERNET, &ethernet(0x8100, &vlans)), Err(Opaque::Broken));
+    assert_eq!(read(LinkType::ETHERNET, &ethernet(0x8100, &vlans)), Err(SkipReason::Broken));
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn extension_headers_and_fragments() {
     .concat();
     let packet = v6(0, &chain);
     let found = read(LinkType::RAW, &packet).unwrap();
-    assert_eq!((found.protocol, found.payload, found.carried), (6, &b"payload"[..], 7));
+    assert_eq!((found.protocol, found.payload, found.payload_length), (6, &b"payload"[..], 7));
     assert_eq!((found.ecn, found.hop_limit, found.length), (3, 63, packet.len()));
     for end in 0..packet.len() {
-        let cut = datagram(LinkType::RAW, &packet[..end], packet.len());
+        let cut = ip_packet(LinkType::RAW, &packet[..end], packet.len());
         assert_eq!(cut.is_ok(), end >= 40);
     }
 
@@ -206,14 +206,14 @@ fn extension_headers_and_fragments() {
     assert_eq!(fragment(&part(0, 1)), expected(0, true));
     assert_eq!(fragment(&part(64, 0)), expected(64, false));
     assert_eq!(fragment(&part(0, 0)), None, "not a fragment");
-    assert_eq!(read(LinkType::RAW, &part(64, 1)).unwrap().carried, 8);
+    assert_eq!(read(LinkType::RAW, &part(64, 1)).unwrap().payload_length, 8);
 
     let mut packet = v4(51, &[&[6, 1][..], &[0; 10], b"payload"].concat());
     assert_eq!(read(LinkType::RAW, &packet).unwrap().payload, b"payload");
     [packet[6], packet[7]] = [0x20, 3];
     let found = read(LinkType::RAW, &packet).unwrap();
     assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true }));
-    assert_eq!((found.protocol, found.carried), (51, 19), "a later fragment has no header");
+    assert_eq!((found.protocol, found.payload_length), (51, 19), "a later fragment has no header");
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn merged_packets_have_no_length() {
         let field = if packet[0] >> 4 == 4 { 2..4 } else { 4..6 };
         packet[field].fill(0);
         let header = packet.len() - 90;
-        let found = datagram(LinkType::RAW, &packet, 70_000 + header).unwrap();
-        assert_eq!((found.carried, found.payload.len()), (70_000, 90));
+        let found = ip_packet(LinkType::RAW, &packet, 70_000 + header).unwrap();
+        assert_eq!((found.payload_length, found.payload.len()), (70_000, 90));
     }
 }
 
@@ -233,20 +233,20 @@ fn frames_without_ip_have_a_reason() {
     let null = [0x48, 1, 0, 0];
     let protected = [0x08, 0x41, 0, 0];
     let cooked = [&[0; 14][..], &[0, 0xf9], &[0; 20]].concat();
-    for (link, frame, why) in [
-        (LinkType(147), b"x".to_vec(), Opaque::Link(LinkType(147))),
-        (LinkType::ETHERNET, ethernet(0x0806, &[0; 28]), Opaque::Protocol(0x0806)),
-        (LinkType::SLL, cooked, Opaque::Protocol(0x00f9)),
-        (LinkType::ETHERNET, ethernet(38, &[0x42, 0x42, 3, 0]), Opaque::Control),
-        (LinkType::WIFI, beacon.to_vec(), Opaque::Control),
-        (LinkType::WIFI, null.to_vec(), Opaque::Control),
-        (LinkType::WIFI, protected.to_vec(), Opaque::Encrypted),
-        (LinkType::PPP, vec![0xc0, 0x21, 1], Opaque::Control),
-        (LinkType::RAW, vec![0x55; 40], Opaque::Broken),
-        (LinkType::RAW, vec![0x44; 40], Opaque::Broken),
-        (LinkType::RAW, Vec::new(), Opaque::Broken),
+    for (link, frame, reason) in [
+        (LinkType(147), b"x".to_vec(), SkipReason::Link(LinkType(147))),
+        (LinkType::ETHERNET, ethernet(0x0806, &[0; 28]), SkipReason::Protocol(0x0806)),
+        (LinkType::SLL, cooked, SkipReason::Protocol(0x00f9)),
+        (LinkType::ETHERNET, ethernet(38, &[0x42, 0x42, 3, 0]), SkipReason::Control),
+        (LinkType::WIFI, beacon.to_vec(), SkipReason::Control),
+        (LinkType::WIFI, null.to_vec(), SkipReason::Control),
+        (LinkType::WIFI, protected.to_vec(), SkipReason::Encrypted),
+        (LinkType::PPP, vec![0xc0, 0x21, 1], SkipReason::Control),
+        (LinkType::RAW, vec![0x55; 40], SkipReason::Broken),
+        (LinkType::RAW, vec![0x44; 40], SkipReason::Broken),
+        (LinkType::RAW, Vec::new(), SkipReason::Broken),
     ] {
-        assert_eq!(read(link, &frame), Err(why), "{link:?} {frame:x?}");
+        assert_eq!(read(link, &frame), Err(reason), "{link:?} {frame:x?}");
     }
 }
 
@@ -269,9 +269,9 @@ proptest! {
         more in 0_usize..100_000,
     ) {
         let frame = [beginning, bytes].concat();
-        if let Ok(found) = datagram(LinkType(link), &frame, frame.len() + more) {
-            prop_assert!(found.payload.len() <= found.carried);
-            prop_assert!(found.carried <= found.length);
+        if let Ok(found) = ip_packet(LinkType(link), &frame, frame.len() + more) {
+            prop_assert!(found.payload.len() <= found.payload_length);
+            prop_assert!(found.payload_length <= found.length);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! VLAN tags of a frame.
 
-use super::{DEPTH, Rest};
+use super::{Cursor, MAX_DEPTH};
 use crate::capture::LinkType;
 
 /// The VLAN IDs (IEEE 802.1Q), outermost first; empty if the link type has no tags. Tags inside
 /// tunnels are ignored.
 pub fn vlans(link: LinkType, frame: &[u8]) -> impl Iterator<Item = u16> + '_ {
-    let rest = Rest { bytes: frame, length: frame.len() };
+    let rest = Cursor { bytes: frame, length: frame.len() };
     let mut next = match link {
-        LinkType::ETHERNET => rest.u16(12).zip(rest.after(14)),
-        LinkType::SLL => rest.u16(14).zip(rest.after(16)),
-        LinkType::SLL2 => rest.u16(0).zip(rest.after(20)),
+        LinkType::ETHERNET => rest.u16(12).zip(rest.skip(14)),
+        LinkType::SLL => rest.u16(14).zip(rest.skip(16)),
+        LinkType::SLL2 => rest.u16(0).zip(rest.skip(20)),
         _ => None,
     };
     let tags = std::iter::from_fn(move || {
@@ -19,10 +19,10 @@ pub fn vlans(link: LinkType, frame: &[u8]) -> impl Iterator<Item = u16> + '_ {
             return None;
         }
         let tag = rest.u16(0)?;
-        next = rest.u16(2).zip(rest.after(4));
+        next = rest.u16(2).zip(rest.skip(4));
         Some(tag & 0xfff)
     });
-    tags.take(DEPTH)
+    tags.take(MAX_DEPTH)
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! A chunked body (RFC 9112, 7.1), of which only lengths are kept.
 
-use super::assembly::HEAD_LIMIT;
-use super::rest::Rest;
+use super::cursor::Cursor;
+use super::head_reader::MAX_HEAD_LENGTH;
 
 /// Maximum length of the line before a chunk, including extensions. The size has at most 15 digits.
-const LINE_LIMIT: u32 = 4096;
-const DIGIT_LIMIT: u8 = 15;
+const MAX_LINE_LENGTH: u32 = 4096;
+const MAX_SIZE_DIGITS: u8 = 15;
 
 /// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chunked {
-    part: Part,
+    state: State,
     /// Chunk size as read so far, then the remaining bytes of the chunk.
     size: u64,
     /// Number of bytes of the current line, or of the trailer section.
-    line: u32,
+    line_length: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum State {
     /// The size of a chunk, with the number of digits read.
     Size(u8),
     /// The rest of the line after the size.
@@ -32,7 +32,7 @@ enum Part {
     },
 }
 
-impl Default for Part {
+impl Default for State {
     fn default() -> Self {
         Self::Size(0)
     }
@@ -50,7 +50,7 @@ pub(super) enum Step {
 
 /// Bytes of a piece that belong to the body.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Took {
+pub(super) struct Consumed {
     /// All bytes of the body.
     pub(super) length: u64,
     /// Bytes without chunk framing.
@@ -60,65 +60,66 @@ pub(super) struct Took {
 impl Chunked {
     /// Continues with the rest of a piece. After [`Step::Lost`], the invalid bytes are not
     /// consumed.
-    pub(super) fn take(&mut self, rest: &mut Rest<'_>) -> (Step, Took) {
-        let mut took = Took::default();
+    pub(super) fn read(&mut self, rest: &mut Cursor<'_>) -> (Step, Consumed) {
+        let mut consumed = Consumed::default();
         while !rest.is_empty() {
-            if let Part::Data = self.part {
+            if let State::Data = self.state {
                 let length = rest.skip(self.size);
                 self.size -= length;
-                took.length += length;
-                took.content += length;
+                consumed.length += length;
+                consumed.content += length;
                 if self.size == 0 {
-                    self.part = Part::DataEnd;
-                    self.line = 0;
+                    self.state = State::DataEnd;
+                    self.line_length = 0;
                 }
                 continue;
             }
-            let Some(byte) = rest.bytes.first() else { return (Step::Lost, took) };
-            let step = self.framing(*byte);
+            let Some(byte) = rest.bytes.first() else { return (Step::Lost, consumed) };
+            let step = self.read_framing(*byte);
             if step == Step::Lost {
-                return (Step::Lost, took);
+                return (Step::Lost, consumed);
             }
-            took.length += rest.skip(1);
+            consumed.length += rest.skip(1);
             if step == Step::Done {
-                return (Step::Done, took);
+                return (Step::Done, consumed);
             }
         }
-        (Step::More, took)
+        (Step::More, consumed)
     }
 
-    fn framing(&mut self, byte: u8) -> Step {
-        self.line += 1;
-        let limit = match self.part {
-            Part::Trailer { .. } => HEAD_LIMIT as u32,
-            _ => LINE_LIMIT,
+    fn read_framing(&mut self, byte: u8) -> Step {
+        self.line_length += 1;
+        let limit = match self.state {
+            State::Trailer { .. } => MAX_HEAD_LENGTH as u32,
+            _ => MAX_LINE_LENGTH,
         };
-        if self.line > limit {
+        if self.line_length > limit {
             return Step::Lost;
         }
-        match (self.part, byte) {
-            (Part::Size(0), b'\r' | b'\n' | b' ' | b'\t' | b';') => return Step::Lost,
-            (Part::Size(_) | Part::Extension, b'\n') => {
+        match (self.state, byte) {
+            (State::Size(0), b'\r' | b'\n' | b' ' | b'\t' | b';') => return Step::Lost,
+            (State::Size(_) | State::Extension, b'\n') => {
                 let is_last = self.size == 0;
-                self.part = if is_last { Part::Trailer { is_empty: true } } else { Part::Data };
-                self.line = 0;
+                self.state = if is_last { State::Trailer { is_empty: true } } else { State::Data };
+                self.line_length = 0;
             }
-            (Part::Size(_), b'\r' | b' ' | b'\t' | b';') => self.part = Part::Extension,
-            (Part::Size(digits), byte) => {
-                let Some(digit) = char::from(byte).to_digit(16).filter(|_| digits < DIGIT_LIMIT)
+            (State::Size(_), b'\r' | b' ' | b'\t' | b';') => self.state = State::Extension,
+            (State::Size(digits), byte) => {
+                let Some(digit) =
+                    char::from(byte).to_digit(16).filter(|_| digits < MAX_SIZE_DIGITS)
                 else {
                     return Step::Lost;
                 };
                 self.size = self.size << 4 | u64::from(digit);
-                self.part = Part::Size(digits + 1);
+                self.state = State::Size(digits + 1);
             }
-            (Part::DataEnd, b'\r') if self.line == 1 => {}
-            (Part::DataEnd, b'\n') => *self = Self::default(),
-            (Part::DataEnd, _) => return Step::Lost,
-            (Part::Trailer { is_empty: true }, b'\n') => return Step::Done,
-            (Part::Trailer { .. }, b'\n') => self.part = Part::Trailer { is_empty: true },
-            (Part::Trailer { .. }, b'\r') | (Part::Extension | Part::Data, _) => {}
-            (Part::Trailer { .. }, _) => self.part = Part::Trailer { is_empty: false },
+            (State::DataEnd, b'\r') if self.line_length == 1 => {}
+            (State::DataEnd, b'\n') => *self = Self::default(),
+            (State::DataEnd, _) => return Step::Lost,
+            (State::Trailer { is_empty: true }, b'\n') => return Step::Done,
+            (State::Trailer { .. }, b'\n') => self.state = State::Trailer { is_empty: true },
+            (State::Trailer { .. }, b'\r') | (State::Extension | State::Data, _) => {}
+            (State::Trailer { .. }, _) => self.state = State::Trailer { is_empty: false },
         }
         Step::More
     }
@@ -130,15 +131,15 @@ mod tests {
 
     use super::*;
 
-    /// Reads the bytes in pieces of `most`. Returns the last step, the number of bytes not
+    /// Reads the bytes in pieces of `max`. Returns the last step, the number of bytes not
     /// consumed, and the length of the content.
-    fn follow(bytes: &[u8], most: usize) -> (Step, usize, u64) {
+    fn follow(bytes: &[u8], max: usize) -> (Step, usize, u64) {
         let (mut chunked, mut taken, mut content) = (Chunked::default(), 0, 0);
-        for part in bytes.chunks(most) {
-            let mut rest = Rest { at: Time::ZERO, bytes: part, unknown: 0 };
-            let (step, took) = chunked.take(&mut rest);
-            taken += took.length as usize;
-            content += took.content;
+        for part in bytes.chunks(max) {
+            let mut rest = Cursor { at: Time::ZERO, bytes: part, uncaptured: 0 };
+            let (step, consumed) = chunked.read(&mut rest);
+            taken += consumed.length as usize;
+            content += consumed.content;
             if step != Step::More {
                 return (step, bytes.len() - taken, content);
             }
@@ -166,8 +167,8 @@ mod tests {
             (&extended, (Step::Done, 0, 1)),
             (&extended.replace("xx\r", "xxx\r"), (Step::Lost, 9, 0)),
         ] {
-            for most in 1..=body.len().min(30) {
-                assert_eq!(follow(body.as_bytes(), most), expected, "{body:.30} by {most}");
+            for max in 1..=body.len().min(30) {
+                assert_eq!(follow(body.as_bytes(), max), expected, "{body:.30} by {max}");
             }
         }
     }
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn bytes_may_be_unknown_inside_a_chunk_and_nowhere_else() {
         let mut chunked = Chunked::default();
-        let mut rest = Rest { at: Time::ZERO, bytes: b"100\r\nab", unknown: 200 };
-        assert_eq!(chunked.take(&mut rest).0, Step::More);
-        let mut rest = Rest { at: Time::ZERO, bytes: b"", unknown: 60 };
-        let (step, took) = chunked.take(&mut rest);
-        assert_eq!((step, took.content, rest.unknown), (Step::Lost, 54, 6));
+        let mut rest = Cursor { at: Time::ZERO, bytes: b"100\r\nab", uncaptured: 200 };
+        assert_eq!(chunked.read(&mut rest).0, Step::More);
+        let mut rest = Cursor { at: Time::ZERO, bytes: b"", uncaptured: 60 };
+        let (step, consumed) = chunked.read(&mut rest);
+        assert_eq!((step, consumed.content, rest.uncaptured), (Step::Lost, 54, 6));
     }
 }

@@ -6,20 +6,20 @@ use httparse::{Header, ParserConfig};
 use manyways_unit::Time;
 use sha2::{Digest, Sha256};
 
-use super::assembly::Kind;
+use super::head_reader::Expected;
 use super::range::number;
 use super::{
-    Asked, Authority, ContentRange, FIELD_LIMIT, Framing, METHOD_LIMIT, Request, Response, Seen,
-    absolute, host,
+    Authority, CapturedBody, ContentRange, Framing, MAX_FIELDS, MAX_METHOD_LENGTH, Request,
+    RequestedRange, Response, absolute_authority, host,
 };
 
 /// Maximum number of characters kept of a `User-Agent`.
-pub const AGENT_LIMIT: usize = 256;
+pub const MAX_USER_AGENT_LENGTH: usize = 256;
 /// Maximum length of a content type that is kept. RFC 6838 (4.2) recommends names of at most 64
 /// characters.
-pub const CONTENT_TYPE_LIMIT: usize = 128;
+pub const MAX_CONTENT_TYPE_LENGTH: usize = 128;
 /// Maximum length of a list of content codings that is kept.
-pub const CODING_LIMIT: usize = 64;
+pub const MAX_CONTENT_CODING_LENGTH: usize = 64;
 
 /// Registered methods in use. Only these are accepted if the rest of the line is missing, or at a
 /// position where other data is possible.
@@ -57,29 +57,29 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Message body length (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyLength {
     /// Without a length field.
-    Unsaid,
-    Length(u64),
+    Undeclared,
+    Known(u64),
     Chunked,
     /// With a transfer coding that does not delimit the body.
-    Endless,
+    UntilClose,
     /// With contradictory fields.
-    Broken,
+    Invalid,
 }
 
 /// Whether `bytes` begin a header; `None` if undecided.
-pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
+pub(super) fn is_head_start(kind: Expected, bytes: &[u8]) -> Option<bool> {
     match kind {
-        Kind::Request => {
+        Expected::Request => {
             let end = bytes.iter().position(|byte| !is_method(*byte));
             let length = end.unwrap_or(bytes.len());
-            if length > METHOD_LIMIT {
+            if length > MAX_METHOD_LENGTH {
                 return Some(false);
             }
             bytes.get(end?).map(|byte| *byte == b' ' && length > 0)
         }
-        Kind::LikelyRequest => {
+        Expected::LikelyRequest => {
             let mut is_open = false;
             for method in METHODS {
                 match bytes.strip_prefix(method.as_bytes()) {
@@ -93,7 +93,7 @@ pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
             }
             if is_open { None } else { Some(false) }
         }
-        Kind::Response => {
+        Expected::Response => {
             let fits = |(byte, pattern): (&u8, &u8)| match *pattern {
                 b'd' => byte.is_ascii_digit(),
                 letter => *byte == letter,
@@ -107,50 +107,50 @@ pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
 }
 
 /// Whether `line`, including its line end, is a valid first line.
-pub(super) fn is_first_line(kind: Kind, line: &[u8]) -> bool {
+pub(super) fn is_first_line(kind: Expected, line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     match kind {
-        Kind::Request | Kind::LikelyRequest => {
+        Expected::Request | Expected::LikelyRequest => {
             line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0")
         }
-        Kind::Response => begins(kind, line) == Some(true),
+        Expected::Response => is_head_start(kind, line) == Some(true),
     }
 }
 
 /// Whether the bytes of a client begin like TLS or HTTP/2.
-pub(super) fn is_other(bytes: &[u8]) -> bool {
+pub(super) fn is_other_protocol(bytes: &[u8]) -> bool {
     bytes.first() == Some(&TLS_HANDSHAKE) || bytes.starts_with(b"PRI * ")
 }
 
 /// Reads the header of a request, complete or truncated. The caller sets times and lengths.
-pub(super) fn request(bytes: &[u8], is_whole: bool) -> Option<(Request, Body)> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
-    if let Some(read) = read_request(&with_end(bytes, is_whole)?, &mut fields) {
-        return Some((Request { is_cut: !is_whole, ..read.0 }, read.1));
+pub(super) fn request(bytes: &[u8], is_whole: bool) -> Option<(Request, BodyLength)> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    if let Some(read) = read_request(&terminate_head(bytes, is_whole)?, &mut fields) {
+        return Some((Request { is_truncated: !is_whole, ..read.0 }, read.1));
     }
-    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
-    let (request, _) = read_request(&with_end(first_line(bytes), false)?, &mut fields)
-        .or_else(|| only_method(bytes))?;
-    Some((Request { is_cut: true, ..request }, Body::Broken))
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let (request, _) = read_request(&terminate_head(first_line(bytes), false)?, &mut fields)
+        .or_else(|| parse_method(bytes))?;
+    Some((Request { is_truncated: true, ..request }, BodyLength::Invalid))
 }
 
 /// Reads the header of a response like [`request`].
-pub(super) fn response(bytes: &[u8], is_whole: bool) -> Option<(Response, Body)> {
-    if begins(Kind::Response, bytes) != Some(true) {
+pub(super) fn response(bytes: &[u8], is_whole: bool) -> Option<(Response, BodyLength)> {
+    if is_head_start(Expected::Response, bytes) != Some(true) {
         return None;
     }
-    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
-    if let Some(read) = read_response(&with_end(bytes, is_whole)?, &mut fields) {
-        return Some((Response { is_cut: !is_whole, ..read.0 }, read.1));
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    if let Some(read) = read_response(&terminate_head(bytes, is_whole)?, &mut fields) {
+        return Some((Response { is_truncated: !is_whole, ..read.0 }, read.1));
     }
-    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let status = [bytes.get(..STATUS_LINE.len())?, b"\r\n\r\n"].concat();
     let (response, _) = read_response(&status, &mut fields)?;
-    Some((Response { is_cut: true, ..response }, Body::Broken))
+    Some((Response { is_truncated: true, ..response }, BodyLength::Invalid))
 }
 
 /// Terminates a truncated header after its last complete line.
-fn with_end(bytes: &[u8], is_whole: bool) -> Option<Cow<'_, [u8]>> {
+fn terminate_head(bytes: &[u8], is_whole: bool) -> Option<Cow<'_, [u8]>> {
     if is_whole {
         return Some(bytes.into());
     }
@@ -162,26 +162,26 @@ fn first_line(bytes: &[u8]) -> &[u8] {
     bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-fn only_method(bytes: &[u8]) -> Option<(Request, Body)> {
-    if begins(Kind::LikelyRequest, bytes) != Some(true) {
+fn parse_method(bytes: &[u8]) -> Option<(Request, BodyLength)> {
+    if is_head_start(Expected::LikelyRequest, bytes) != Some(true) {
         return None;
     }
     let end = bytes.iter().position(|byte| *byte == b' ')?;
     let name = std::str::from_utf8(bytes.get(..end)?).ok()?;
-    Some((Request { method: method(name), ..no_request() }, Body::Broken))
+    Some((Request { method: method(name), ..empty_request() }, BodyLength::Invalid))
 }
 
 fn read_request<'b>(
     bytes: &'b [u8],
-    fields: &mut [Header<'b>; FIELD_LIMIT],
-) -> Option<(Request, Body)> {
+    fields: &mut [Header<'b>; MAX_FIELDS],
+) -> Option<(Request, BodyLength)> {
     let mut head = httparse::Request::new(fields);
     let mut config = ParserConfig::default();
     config.ignore_invalid_headers_in_requests(true);
     config.parse_request(&mut head, bytes).ok().filter(httparse::Status::is_complete)?;
     let target = head.path.unwrap_or_default();
     let name = method(head.method?);
-    let authority = match absolute(target) {
+    let authority = match absolute_authority(target) {
         _ if name == "CONNECT" => Authority::parse(target.as_bytes()),
         Some(authority) => Authority::parse(authority),
         None => host(head.headers),
@@ -190,17 +190,18 @@ fn read_request<'b>(
         resource: authority.as_ref().and_then(|authority| resource(authority, target)),
         method: name,
         host: authority,
-        agent: first(head.headers, "user-agent").and_then(|value| text(value, AGENT_LIMIT)),
-        range: first(head.headers, "range").and_then(Asked::read).map(Box::new),
-        ..no_request()
+        user_agent: field_value(head.headers, "user-agent")
+            .and_then(|value| text(value, MAX_USER_AGENT_LENGTH)),
+        range: field_value(head.headers, "range").and_then(RequestedRange::read).map(Box::new),
+        ..empty_request()
     };
     Some((request, body(head.headers)))
 }
 
 fn read_response<'b>(
     bytes: &'b [u8],
-    fields: &mut [Header<'b>; FIELD_LIMIT],
-) -> Option<(Response, Body)> {
+    fields: &mut [Header<'b>; MAX_FIELDS],
+) -> Option<(Response, BodyLength)> {
     let mut head = httparse::Response::new(fields);
     let mut config = ParserConfig::default();
     config
@@ -210,46 +211,46 @@ fn read_response<'b>(
     config.parse_response(&mut head, bytes).ok().filter(httparse::Status::is_complete)?;
     let response = Response {
         status: Some(head.code?),
-        content_type: first(head.headers, "content-type").and_then(content_type),
-        coding: first(head.headers, "content-encoding").and_then(coding),
-        declared: declared(head.headers).ok().flatten(),
-        content_range: first(head.headers, "content-range")
+        content_type: field_value(head.headers, "content-type").and_then(content_type),
+        coding: field_value(head.headers, "content-encoding").and_then(coding),
+        content_length: declared_length(head.headers).ok().flatten(),
+        content_range: field_value(head.headers, "content-range")
             .and_then(ContentRange::read)
             .map(Box::new),
-        ..no_response()
+        ..empty_response()
     };
     Some((response, body(head.headers)))
 }
 
-fn no_request() -> Request {
+fn empty_request() -> Request {
     Request {
         method: Cow::Borrowed(""),
         host: None,
         resource: None,
-        agent: None,
+        user_agent: None,
         range: None,
         first: Time::ZERO,
         last: Time::ZERO,
         length: 0,
-        is_cut: false,
-        is_whole: false,
+        is_truncated: false,
+        is_complete: false,
     }
 }
 
 /// A response without known properties.
-pub(super) fn no_response() -> Response {
+pub(super) fn empty_response() -> Response {
     Response {
         status: None,
         content_type: None,
         coding: None,
-        declared: None,
+        content_length: None,
         framing: None,
-        seen: Seen::Content(0),
+        body: CapturedBody::Content(0),
         content_range: None,
         first: Time::ZERO,
         last: Time::ZERO,
         length: 0,
-        is_cut: true,
+        is_truncated: true,
     }
 }
 
@@ -267,7 +268,7 @@ fn is_method(byte: u8) -> bool {
 /// Computes [`Request::resource`].
 fn resource(authority: &Authority, target: &str) -> Option<u64> {
     let path = match target.split_once("://") {
-        Some((_, rest)) if absolute(target).is_some() => {
+        Some((_, rest)) if absolute_authority(target).is_some() => {
             rest.find(['/', '?']).map_or("", |at| &rest[at..])
         }
         _ => target,
@@ -278,54 +279,54 @@ fn resource(authority: &Authority, target: &str) -> Option<u64> {
     sum.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-fn all<'f>(fields: &'f [Header<'_>], name: &str) -> impl Iterator<Item = &'f [u8]> {
+fn field_values<'f>(fields: &'f [Header<'_>], name: &str) -> impl Iterator<Item = &'f [u8]> {
     fields
         .iter()
         .filter(move |field| field.name.eq_ignore_ascii_case(name))
         .map(|field| field.value.trim_ascii())
 }
 
-fn first<'f>(fields: &'f [Header<'_>], name: &str) -> Option<&'f [u8]> {
-    all(fields, name).next()
+fn field_value<'f>(fields: &'f [Header<'_>], name: &str) -> Option<&'f [u8]> {
+    field_values(fields, name).next()
 }
 
-fn body(fields: &[Header<'_>]) -> Body {
+fn body(fields: &[Header<'_>]) -> BodyLength {
     // A transfer coding overrides `Content-Length` (RFC 9112, 6.3).
-    if let Some(codings) = all(fields, "transfer-encoding").last() {
+    if let Some(codings) = field_values(fields, "transfer-encoding").last() {
         let last = codings.rsplit(|byte| *byte == b',').next().unwrap_or_default();
         let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
-        return if is_chunked { Body::Chunked } else { Body::Endless };
+        return if is_chunked { BodyLength::Chunked } else { BodyLength::UntilClose };
     }
-    match declared(fields) {
-        Ok(None) => Body::Unsaid,
-        Ok(Some(length)) => Body::Length(length),
-        Err(Contradiction) => Body::Broken,
+    match declared_length(fields) {
+        Ok(None) => BodyLength::Undeclared,
+        Ok(Some(length)) => BodyLength::Known(length),
+        Err(InvalidLength) => BodyLength::Invalid,
     }
 }
 
 /// An invalid length, or two different lengths.
-struct Contradiction;
+struct InvalidLength;
 
-fn declared(fields: &[Header<'_>]) -> Result<Option<u64>, Contradiction> {
-    let mut lengths = all(fields, "content-length")
+fn declared_length(fields: &[Header<'_>]) -> Result<Option<u64>, InvalidLength> {
+    let mut lengths = field_values(fields, "content-length")
         .flat_map(|value| value.split(|byte| *byte == b','))
-        .map(|value| number(value.trim_ascii()).ok_or(Contradiction));
+        .map(|value| number(value.trim_ascii()).ok_or(InvalidLength));
     let Some(length) = lengths.next().transpose()? else { return Ok(None) };
     for other in lengths {
         if other? != length {
-            return Err(Contradiction);
+            return Err(InvalidLength);
         }
     }
     Ok(Some(length))
 }
 
-/// At most `most` characters; unprintable bytes become `?`.
-fn text(value: &[u8], most: usize) -> Option<Box<str>> {
+/// At most `max` characters; unprintable bytes become `?`.
+fn text(value: &[u8], max: usize) -> Option<Box<str>> {
     let printed = |byte: &u8| match byte {
         b' '..=b'~' => char::from(*byte),
         _ => '?',
     };
-    let text: String = value.iter().take(most).map(printed).collect();
+    let text: String = value.iter().take(max).map(printed).collect();
     (!text.is_empty()).then(|| text.into())
 }
 
@@ -334,14 +335,14 @@ fn content_type(value: &[u8]) -> Option<Box<str>> {
     let name = value.split(|byte| *byte == b';').next()?.trim_ascii();
     let at = name.iter().position(|byte| *byte == b'/')?;
     let (kind, subtype) = (name.get(..at)?, name.get(at + 1..)?);
-    if name.len() > CONTENT_TYPE_LIMIT || !is_token(kind) || !is_token(subtype) {
+    if name.len() > MAX_CONTENT_TYPE_LENGTH || !is_token(kind) || !is_token(subtype) {
         return None;
     }
     lower(name)
 }
 
 fn coding(value: &[u8]) -> Option<Box<str>> {
-    let is_list = value.len() <= CODING_LIMIT
+    let is_list = value.len() <= MAX_CONTENT_CODING_LENGTH
         && value.split(|byte| *byte == b',').all(|name| is_token(name.trim_ascii()));
     if is_list { lower(value) } else { None }
 }
@@ -357,14 +358,18 @@ fn is_token(bytes: &[u8]) -> bool {
 }
 
 /// How the body of a response is delimited (RFC 9112, 6.3); `None` if unknown.
-pub(super) fn framing(method: Option<&str>, status: Option<u16>, body: Body) -> Option<Framing> {
+pub(super) fn framing(
+    method: Option<&str>,
+    status: Option<u16>,
+    body: BodyLength,
+) -> Option<Framing> {
     if method == Some("HEAD") || matches!(status, Some(100..=199 | 204 | 304)) {
-        return Some(Framing::Bodiless);
+        return Some(Framing::NoBody);
     }
     match body {
-        Body::Unsaid | Body::Endless => Some(Framing::Close),
-        Body::Length(_) => Some(Framing::Length),
-        Body::Chunked => Some(Framing::Chunked),
-        Body::Broken => None,
+        BodyLength::Undeclared | BodyLength::UntilClose => Some(Framing::Close),
+        BodyLength::Known(_) => Some(Framing::Length),
+        BodyLength::Chunked => Some(Framing::Chunked),
+        BodyLength::Invalid => None,
     }
 }

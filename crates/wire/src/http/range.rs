@@ -2,41 +2,41 @@
 
 /// The value of a `Range` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestedRange {
     /// From `first` to `last`, or to the end.
-    From {
+    Range {
         /// Offset of the first byte.
         first: u64,
         /// Offset of the last byte; `None` for the end.
         last: Option<u64>,
     },
     /// A suffix range: this number of bytes at the end.
-    Last(u64),
-    Several,
+    Suffix(u64),
+    Multiple,
 }
 
 /// The value of a `Content-Range` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
     /// Offsets of the first and the last byte; `None` if the range was not satisfiable.
-    pub part: Option<(u64, u64)>,
+    pub range: Option<(u64, u64)>,
     /// Complete length; `None` if unknown.
-    pub whole: Option<u64>,
+    pub complete_length: Option<u64>,
 }
 
-impl Asked {
+impl RequestedRange {
     /// Reads the value of a `Range` field; `None` if the unit is not bytes.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
-        let ranges = unit(value, b'=')?;
+        let ranges = strip_unit(value, b'=')?;
         if ranges.contains(&b',') {
-            return Some(Self::Several);
+            return Some(Self::Multiple);
         }
         match split(ranges, b'-')? {
-            (b"", last) => number(last).map(Self::Last),
-            (first, b"") => number(first).map(|first| Self::From { first, last: None }),
+            (b"", last) => number(last).map(Self::Suffix),
+            (first, b"") => number(first).map(|first| Self::Range { first, last: None }),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Self::From { first, last: Some(last) })
+                (first <= last).then_some(Self::Range { first, last: Some(last) })
             }
         }
     }
@@ -45,7 +45,7 @@ impl Asked {
 impl ContentRange {
     /// Reads the value of a `Content-Range` field; `None` if the unit is not bytes.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
-        let (part, whole) = split(unit(value, b' ')?, b'/')?;
+        let (part, whole) = split(strip_unit(value, b' ')?, b'/')?;
         let whole = match whole {
             b"*" => None,
             digits => Some(number(digits)?),
@@ -65,7 +65,7 @@ impl ContentRange {
             Some((_, last)) => whole.is_none_or(|whole| last < whole),
             None => whole.is_some(),
         };
-        is_sound.then_some(Self { part, whole })
+        is_sound.then_some(Self { range: part, complete_length: whole })
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Skips the unit, which must be `bytes`.
-fn unit(value: &[u8], between: u8) -> Option<&[u8]> {
+fn strip_unit(value: &[u8], between: u8) -> Option<&[u8]> {
     let (unit, rest) = split(value, between)?;
     unit.eq_ignore_ascii_case(b"bytes").then_some(rest)
 }
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn a_range_field_has_one_range_or_several() {
-        let from = |first, last| Some(Asked::From { first, last });
+        let from = |first, last| Some(RequestedRange::Range { first, last });
         for (value, expected) in [
             ("bytes=0-499", from(0, Some(499))),
             ("Bytes = 500 - 500", from(500, Some(500))),
             ("bytes=500-", from(500, None)),
-            ("bytes=-200", Some(Asked::Last(200))),
-            ("bytes=0-1,5-", Some(Asked::Several)),
+            ("bytes=-200", Some(RequestedRange::Suffix(200))),
+            ("bytes=0-1,5-", Some(RequestedRange::Multiple)),
             ("bytes=5-4", None),
             ("bytes=-", None),
             ("bytes=+1-2", None),
@@ -111,13 +111,13 @@ mod tests {
             ("bytes", None),
             ("", None),
         ] {
-            assert_eq!(Asked::read(value.as_bytes()), expected, "{value}");
+            assert_eq!(RequestedRange::read(value.as_bytes()), expected, "{value}");
         }
     }
 
     #[test]
     fn a_content_range_gives_the_part_and_the_complete_length() {
-        let range = |part, whole| Some(ContentRange { part, whole });
+        let range = |part, whole| Some(ContentRange { range: part, complete_length: whole });
         for (value, expected) in [
             ("bytes 0-499/1234", range(Some((0, 499)), Some(1234))),
             ("bytes 42-1233/*", range(Some((42, 1233)), None)),

@@ -126,13 +126,13 @@ fn other_protocols_are_rejected_early() {
 #[test]
 fn heads_have_limits() {
     let many = |count| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
-    assert_eq!(head(many(FIELD_LIMIT).as_bytes()), Peek::Complete(Head::Request(None)));
-    assert_eq!(head(many(FIELD_LIMIT + 1).as_bytes()), Peek::No);
+    assert_eq!(head(many(MAX_FIELDS).as_bytes()), Peek::Complete(Head::Request(None)));
+    assert_eq!(head(many(MAX_FIELDS + 1).as_bytes()), Peek::No);
     let long = |cookie| format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "c".repeat(cookie));
-    assert!(head(long(LIMIT - 28).as_bytes()).complete().is_some());
-    assert_eq!(head(long(LIMIT - 27).as_bytes()), Peek::No);
-    assert_eq!(head(&long(LIMIT).as_bytes()[..LIMIT]), Peek::No);
-    assert_eq!(head("\r\n".repeat(LIMIT).as_bytes()), Peek::No);
+    assert!(head(long(MAX_PEEK_LENGTH - 28).as_bytes()).complete().is_some());
+    assert_eq!(head(long(MAX_PEEK_LENGTH - 27).as_bytes()), Peek::No);
+    assert_eq!(head(&long(MAX_PEEK_LENGTH).as_bytes()[..MAX_PEEK_LENGTH]), Peek::No);
+    assert_eq!(head("\r\n".repeat(MAX_PEEK_LENGTH).as_bytes()), Peek::No);
 }
 
 proptest! {

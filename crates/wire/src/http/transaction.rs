@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-use super::{Asked, Authority, ContentRange};
+use super::{Authority, ContentRange, RequestedRange};
 
 /// A request and its response, as far as captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Transaction {
     pub is_pipelined: Option<bool>,
     /// Whether an interim response preceded: 100 (Continue), 103 (Early Hints).
     pub has_interim: bool,
-    pub ending: Ending,
+    pub outcome: Outcome,
 }
 
 /// A request. Values missing from a truncated header are `None`.
@@ -37,10 +37,11 @@ pub struct Request {
     /// requested range are not included. The hash protects a URL only against readers that cannot
     /// try all likely URLs.
     pub resource: Option<u64>,
-    /// The `User-Agent` field, at most [`AGENT_LIMIT`](super::AGENT_LIMIT) characters.
-    pub agent: Option<Box<str>>,
+    /// The `User-Agent` field, at most [`MAX_USER_AGENT_LENGTH`](super::MAX_USER_AGENT_LENGTH)
+    /// characters.
+    pub user_agent: Option<Box<str>>,
     /// The requested range.
-    pub range: Option<Box<Asked>>,
+    pub range: Option<Box<RequestedRange>>,
     /// Time of the first byte.
     pub first: Time,
     /// Time of the last byte captured before the response was complete.
@@ -48,9 +49,9 @@ pub struct Request {
     /// Bytes of header and body up to that time.
     pub length: u64,
     /// Whether the header was truncated or could not be read.
-    pub is_cut: bool,
+    pub is_truncated: bool,
     /// Whether the end of the request was captured; never true for a truncated header.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }
 
 /// A response. Values missing from a truncated header are `None`.
@@ -59,17 +60,17 @@ pub struct Response {
     /// Status code; `None` if bytes without a known header were captured.
     pub status: Option<u16>,
     /// Type and subtype in lower case, without parameters: at most
-    /// [`CONTENT_TYPE_LIMIT`](super::CONTENT_TYPE_LIMIT) characters.
+    /// [`MAX_CONTENT_TYPE_LENGTH`](super::MAX_CONTENT_TYPE_LENGTH) characters.
     pub content_type: Option<Box<str>>,
     /// Content codings in lower case, for example `gzip`: at most
-    /// [`CODING_LIMIT`](super::CODING_LIMIT) characters.
+    /// [`MAX_CONTENT_CODING_LENGTH`](super::MAX_CONTENT_CODING_LENGTH) characters.
     pub coding: Option<Box<str>>,
     /// The value of `Content-Length`, even if the response has no body.
-    pub declared: Option<u64>,
+    pub content_length: Option<u64>,
     /// How the body is delimited; `None` if unknown.
     pub framing: Option<Framing>,
     /// Captured part of the body.
-    pub seen: Seen,
+    pub body: CapturedBody,
     /// The range that the body contains.
     pub content_range: Option<Box<ContentRange>>,
     /// Time of the first byte of the final response.
@@ -79,14 +80,14 @@ pub struct Response {
     /// Number of bytes, including headers, interim responses and framing.
     pub length: u64,
     /// Whether the header was truncated or could not be read.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// How a body is delimited (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
     /// No body, because of the method or the status code.
-    Bodiless,
+    NoBody,
     Length,
     /// By chunks.
     Chunked,
@@ -96,33 +97,33 @@ pub enum Framing {
 
 /// Number of counted bytes of a body, and what they include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum CapturedBody {
     /// Content, still coded.
     Content(u64),
     /// Content and chunk framing, which could not be followed.
     Framed(u64),
     /// Body and header, because the end of the header is unknown.
-    WithHead(u64),
+    WithHeader(u64),
 }
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ending {
+pub enum Outcome {
     /// The complete response was captured.
-    Whole,
+    Complete,
     /// The end of the response is unknown; it is taken to be the start of the next response or the
     /// end of the connection.
-    Guessed,
+    Inferred,
     /// The response ended HTTP on the connection: an upgrade or a tunnel.
     Switched,
     /// The server closed the connection before the end of the response.
-    Early,
+    ClosedEarly,
     /// The connection was reset before the end of the response.
     Reset,
     /// The connection was still open at the end of the capture.
     Open,
     /// No byte of the server was captured.
-    Unseen,
+    ServerNotCaptured,
 }
 
 /// Statistics of the ended exchanges of a connection.
@@ -134,11 +135,11 @@ pub struct Summary {
     pub answered: u64,
     /// Total time from a request to the end of its response: the sum of t′ᵢ − tᵢ. Time in which
     /// several requests were open counts once.
-    pub downloading: Span,
+    pub download_time: Span,
     /// Bytes of the responses.
     pub downloaded: Size,
     /// Total time between the end of a response and the next request, without an open request: T_G.
-    pub between: Span,
+    pub idle_time: Span,
     /// Start of the first request, t₁, with or without a response.
     pub first_request: Option<Time>,
     /// Time of the last byte of a response, t′ₙ.
@@ -154,24 +155,24 @@ impl Transaction {
     }
 
     /// From the first byte of the request to the last byte of the response.
-    pub fn downloading(&self) -> Option<Span> {
+    pub fn download_time(&self) -> Option<Span> {
         let (request, response) = (self.request.as_ref()?, self.response.as_ref()?);
         Some(response.last.since(request.first))
     }
 }
 
-impl Seen {
+impl CapturedBody {
     /// Length of the content; `None` if unknown.
     pub fn content(self) -> Option<u64> {
         match self {
             Self::Content(length) => Some(length),
-            Self::Framed(_) | Self::WithHead(_) => None,
+            Self::Framed(_) | Self::WithHeader(_) => None,
         }
     }
 
     /// Number of counted bytes of any kind.
-    pub fn counted(self) -> u64 {
-        let (Self::Content(length) | Self::Framed(length) | Self::WithHead(length)) = self;
+    pub fn byte_count(self) -> u64 {
+        let (Self::Content(length) | Self::Framed(length) | Self::WithHeader(length)) = self;
         length
     }
 }
@@ -179,7 +180,7 @@ impl Seen {
 impl Summary {
     /// Servicing rate: downloaded bytes divided by the download time. `None` without a download.
     pub fn servicing_rate(&self) -> Option<Rate> {
-        (!self.downloading.is_zero()).then(|| Rate::of(self.downloaded, self.downloading))
+        (!self.download_time.is_zero()).then(|| Rate::of(self.downloaded, self.download_time))
     }
 
     /// Counts an ended exchange.
@@ -191,8 +192,8 @@ impl Summary {
         let Some(request) = request else { return };
         let from = before.map_or(request.first, |before| before.max(request.first));
         self.answered += 1;
-        self.between += before.map_or(Span::ZERO, |before| request.first.since(before));
-        self.downloading += last.since(from);
+        self.idle_time += before.map_or(Span::ZERO, |before| request.first.since(before));
+        self.download_time += last.since(from);
         let downloaded = self.downloaded.as_bytes().saturating_add(response.length);
         self.downloaded = Size::from_bytes(downloaded);
     }

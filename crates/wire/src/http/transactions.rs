@@ -5,19 +5,19 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use super::assembly::Assembly;
 use super::chunked::Chunked;
-use super::rest::Rest;
-use super::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
-use crate::stream::{End, Piece};
+use super::cursor::Cursor;
+use super::head_reader::HeadReader;
+use super::{CapturedBody, Framing, Outcome, Request, Response, Summary, Transaction};
+use crate::stream::{Endpoint, Piece};
 use manyways_unit::ThinVec;
 
 /// Maximum number of requests that wait for responses. Further requests are not kept, so that their
 /// responses have no request. Pipelining clients have a handful.
-pub const OUTSTANDING: usize = 64;
+pub const MAX_PENDING_REQUESTS: usize = 64;
 /// Number of positions without HTTP, at which HTTP could have begun, after which the connection is
 /// taken for another protocol. A capture that begins within a body needs two.
-const MISS_LIMIT: u8 = 3;
+const MAX_MISSES: u8 = 3;
 
 /// Follows the HTTP/1 exchanges of one connection.
 ///
@@ -25,40 +25,40 @@ const MISS_LIMIT: u8 = 3;
 /// response. Missing bytes are handled as far as possible: a body of known length continues by its
 /// length; after a truncated header or broken chunk framing, all bytes of the server belong to the
 /// response until the next request. Memory: between exchanges only this value, otherwise at most
-/// one header of [`HEAD_LIMIT`](super::HEAD_LIMIT) bytes in each direction and [`OUTSTANDING`]
-/// requests.
+/// one header of [`MAX_HEAD_LENGTH`](super::MAX_HEAD_LENGTH) bytes in each direction and
+/// [`MAX_PENDING_REQUESTS`] requests.
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
-    client: Reading,
-    server: Reading,
+    client: ParseState,
+    server: ParseState,
     /// Exchanges that have not ended, the oldest first.
-    open: ThinVec<Box<Exchange>>,
+    open: ThinVec<Box<OpenTransaction>>,
     /// Number of later requests that were not kept.
-    unkept: u64,
+    untracked: u64,
     /// Whether the request being sent was kept.
-    is_kept: bool,
+    is_tracked: bool,
     ended: ThinVec<Box<Transaction>>,
     count: u64,
     /// The endpoint that sent last.
-    last: Option<End>,
+    last_sender: Option<Endpoint>,
     /// Whether the client has sent data since the latest response began.
-    has_asked: bool,
-    has_server: bool,
+    has_request_data: bool,
+    has_server_data: bool,
     is_http: Option<bool>,
     misses: u8,
-    is_over: bool,
+    is_finished: bool,
     summary: Summary,
 }
 
 /// Position of one direction within its messages.
 #[derive(Clone, Debug)]
-enum Reading {
-    Head(Assembly),
+enum ParseState {
+    Head(HeadReader),
     /// A body with this number of remaining bytes.
-    Left(u64),
+    Remaining(u64),
     Chunked(Chunked),
     /// A body that ends with the connection.
-    Endless,
+    UntilClose,
     /// Data whose end is unknown.
     Lost {
         /// Whether a header may begin with the next byte: after missing bytes, or after data of the
@@ -71,88 +71,90 @@ enum Reading {
 
 /// An exchange that has not ended.
 #[derive(Clone, Debug, Default)]
-struct Exchange {
+struct OpenTransaction {
     request: Option<Request>,
-    is_behind: bool,
+    is_pipelined: bool,
     response: Option<Response>,
     has_interim: bool,
     /// Bytes of interim responses, later of all headers.
-    heads: u64,
+    header_bytes: u64,
     /// Bytes of content in chunks.
-    content: u64,
+    content_bytes: u64,
     /// Whether the chunk framing was lost.
-    is_lost: bool,
+    is_framing_lost: bool,
 }
 
-impl Default for Reading {
+impl Default for ParseState {
     fn default() -> Self {
-        Self::Head(Assembly::default())
+        Self::Head(HeadReader::default())
     }
 }
 
 impl Transactions {
     /// Processes the next bytes of one direction. [`Self::poll`] returns the exchanges that ended.
-    pub fn handle(&mut self, from: End, piece: &Piece<'_>) {
-        let mut rest = Rest::new(piece);
-        if rest.is_empty() || self.is_over {
+    pub fn handle(&mut self, from: Endpoint, piece: &Piece<'_>) {
+        let mut rest = Cursor::new(piece);
+        if rest.is_empty() || self.is_finished {
             return;
         }
-        let has_turned = self.last.replace(from) != Some(from);
-        let reading = match from {
-            End::Client => &mut self.client,
-            End::Server => &mut self.server,
+        let has_turned = self.last_sender.replace(from) != Some(from);
+        let state = match from {
+            Endpoint::Client => &mut self.client,
+            Endpoint::Server => &mut self.server,
         };
-        if let Reading::Lost { is_place } = reading {
+        if let ParseState::Lost { is_place } = state {
             *is_place |= has_turned;
         }
         match from {
-            End::Client => {
-                self.has_asked = true;
-                while !rest.is_empty() && !self.is_over {
-                    self.client(&mut rest);
+            Endpoint::Client => {
+                self.has_request_data = true;
+                while !rest.is_empty() && !self.is_finished {
+                    self.read_client(&mut rest);
                 }
             }
-            End::Server => {
-                self.has_server = true;
-                while !rest.is_empty() && !self.is_over {
-                    self.server(&mut rest);
+            Endpoint::Server => {
+                self.has_server_data = true;
+                while !rest.is_empty() && !self.is_finished {
+                    self.read_server(&mut rest);
                 }
             }
         }
     }
 
     /// Ends one direction: all bytes and the FIN were processed.
-    pub fn closed(&mut self, from: End) {
-        if self.is_over {
+    pub fn on_fin(&mut self, from: Endpoint) {
+        if self.is_finished {
             return;
         }
         match from {
-            End::Client => {
-                self.cut_client();
-                self.client = Reading::Closed;
+            Endpoint::Client => {
+                self.end_client_head();
+                self.client = ParseState::Closed;
             }
-            End::Server => {
-                self.cut_server();
+            Endpoint::Server => {
+                self.end_server_head();
                 match self.server {
-                    Reading::Endless => self.end(Ending::Whole),
-                    Reading::Left(_) | Reading::Chunked(_) => self.end(Ending::Early),
-                    Reading::Lost { .. } if self.is_guessing() => self.end(Ending::Guessed),
-                    Reading::Lost { .. } | Reading::Head(_) | Reading::Closed => {}
+                    ParseState::UntilClose => self.end(Outcome::Complete),
+                    ParseState::Remaining(_) | ParseState::Chunked(_) => {
+                        self.end(Outcome::ClosedEarly)
+                    }
+                    ParseState::Lost { .. } if self.is_end_unknown() => self.end(Outcome::Inferred),
+                    ParseState::Lost { .. } | ParseState::Head(_) | ParseState::Closed => {}
                 }
-                self.server = Reading::Closed;
+                self.server = ParseState::Closed;
             }
         }
     }
 
     /// Ends the connection because of a reset.
-    pub fn reset(&mut self) {
-        self.end_all(Ending::Reset);
+    pub fn on_reset(&mut self) {
+        self.end_all(Outcome::Reset);
     }
 
     /// Ends the connection because it is forgotten or the capture ends.
     pub fn finish(&mut self) {
-        let is_closed = matches!(self.server, Reading::Closed);
-        self.end_all(if is_closed { Ending::Early } else { Ending::Open });
+        let is_closed = matches!(self.server, ParseState::Closed);
+        self.end_all(if is_closed { Outcome::ClosedEarly } else { Outcome::Open });
     }
 
     /// Returns the next ended exchange. Call this until it returns `None`, after each call of the
@@ -170,8 +172,8 @@ impl Transactions {
 
     /// Whether no further exchange will end, except those that [`Self::poll`] still returns: the
     /// connection is or has become another protocol, was reset, or was finished.
-    pub fn is_over(&self) -> bool {
-        self.is_over
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
     }
 
     /// Statistics of the ended exchanges.
@@ -180,89 +182,89 @@ impl Transactions {
     }
 
     /// Whether a message that begins now begins before an earlier response is complete.
-    fn is_behind(&self) -> bool {
-        let is_idle = self.open.is_empty() && self.unkept == 0;
-        !is_idle && !self.is_last_guessed()
+    fn is_pipelined(&self) -> bool {
+        let is_idle = self.open.is_empty() && self.untracked == 0;
+        !is_idle && !self.is_only_end_unknown()
     }
 
     /// Whether the only open exchange is a response of unknown end, so that a new request ends it.
-    fn is_last_guessed(&self) -> bool {
-        self.open.len() == 1 && self.unkept == 0 && self.is_guessing()
+    fn is_only_end_unknown(&self) -> bool {
+        self.open.len() == 1 && self.untracked == 0 && self.is_end_unknown()
     }
 
     /// Whether the current response has an unknown end.
-    fn is_guessing(&self) -> bool {
+    fn is_end_unknown(&self) -> bool {
         let is_lost = match &self.server {
-            Reading::Lost { .. } => true,
-            Reading::Head(assembly) => assembly.is_guess,
+            ParseState::Lost { .. } => true,
+            ParseState::Head(assembly) => assembly.is_resync,
             _ => false,
         };
         is_lost && self.open.first().is_some_and(|open| open.response.is_some())
     }
 
     /// Counts a position at which a message could have begun but did not.
-    fn miss(&mut self, is_other: bool) {
+    fn count_miss(&mut self, is_other: bool) {
         if self.is_http.is_some() {
             return;
         }
         self.misses += 1;
-        if is_other || self.misses >= MISS_LIMIT {
+        if is_other || self.misses >= MAX_MISSES {
             self.is_http = Some(false);
-            self.over();
+            self.stop();
         }
     }
 
-    fn over(&mut self) {
-        self.is_over = true;
-        (self.client, self.server) = (Reading::Closed, Reading::Closed);
+    fn stop(&mut self) {
+        self.is_finished = true;
+        (self.client, self.server) = (ParseState::Closed, ParseState::Closed);
     }
 
     /// Ends the exchange whose response is current.
-    fn end(&mut self, ending: Ending) {
-        self.server = Reading::default();
+    fn end(&mut self, ending: Outcome) {
+        self.server = ParseState::default();
         if let Some(open) = self.open.remove(0) {
             self.close(*open, ending);
         }
     }
 
-    fn end_all(&mut self, ending: Ending) {
-        if self.is_over {
+    fn end_all(&mut self, ending: Outcome) {
+        if self.is_finished {
             return;
         }
-        self.cut_client();
-        self.cut_server();
-        if self.is_guessing() {
-            self.end(Ending::Guessed);
+        self.end_client_head();
+        self.end_server_head();
+        if self.is_end_unknown() {
+            self.end(Outcome::Inferred);
         }
-        self.close_all(if self.has_server { ending } else { Ending::Unseen });
-        self.over();
+        self.close_all(if self.has_server_data { ending } else { Outcome::ServerNotCaptured });
+        self.stop();
     }
 
-    fn close_all(&mut self, ending: Ending) {
+    fn close_all(&mut self, ending: Outcome) {
         while let Some(open) = self.open.remove(0) {
             self.close(*open, ending);
         }
     }
 
-    fn close(&mut self, open: Exchange, ending: Ending) {
-        let is_pipelined = open.request.is_some() && self.has_server;
+    fn close(&mut self, open: OpenTransaction, ending: Outcome) {
+        let is_pipelined = open.request.is_some() && self.has_server_data;
         let transaction = Transaction {
             index: self.count,
-            is_pipelined: is_pipelined.then_some(open.is_behind),
+            is_pipelined: is_pipelined.then_some(open.is_pipelined),
             has_interim: open.has_interim,
             response: open.response.map(|response| {
-                let body = response.length.saturating_sub(open.heads);
+                let body = response.length.saturating_sub(open.header_bytes);
                 let seen = match response.framing {
-                    Some(Framing::Bodiless) => Seen::Content(0),
-                    _ if response.is_cut => Seen::WithHead(response.length),
-                    Some(Framing::Chunked) if open.is_lost => Seen::Framed(body),
-                    Some(Framing::Chunked) => Seen::Content(open.content),
-                    _ => Seen::Content(body),
+                    Some(Framing::NoBody) => CapturedBody::Content(0),
+                    _ if response.is_truncated => CapturedBody::WithHeader(response.length),
+                    Some(Framing::Chunked) if open.is_framing_lost => CapturedBody::Framed(body),
+                    Some(Framing::Chunked) => CapturedBody::Content(open.content_bytes),
+                    _ => CapturedBody::Content(body),
                 };
-                Response { seen, ..response }
+                Response { body: seen, ..response }
             }),
             request: open.request,
-            ending,
+            outcome: ending,
         };
         self.count += 1;
         self.summary.add(transaction.request.as_ref(), transaction.response.as_ref());

@@ -10,7 +10,7 @@ pub enum Subtype<'a> {
     /// MP_JOIN: adds a subflow to a connection.
     Join(Join),
     /// DSS: maps sequence numbers of a subflow to data sequence numbers.
-    Sequence(Sequence),
+    Dss(Dss),
     /// ADD_ADDR: announces an address of the sender.
     AddAddress(AddAddress<'a>),
     /// REMOVE_ADDR: the address IDs that the sender no longer has.
@@ -55,7 +55,7 @@ pub struct Capable {
 
 impl Capable {
     /// Whether the sender requires checksums.
-    pub fn wants_checksums(&self) -> bool {
+    pub fn requires_checksums(&self) -> bool {
         self.flags & 0x80 != 0
     }
 
@@ -69,7 +69,7 @@ impl Capable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// The option in a SYN.
-    Ask {
+    Syn {
         /// Whether the subflow is a backup.
         is_backup: bool,
         /// ID of the sender's address.
@@ -80,7 +80,7 @@ pub enum Join {
         nonce: u32,
     },
     /// The option in a SYN/ACK.
-    Answer {
+    SynAck {
         /// Whether the subflow is a backup.
         is_backup: bool,
         /// ID of the sender's address.
@@ -91,30 +91,30 @@ pub enum Join {
         nonce: u32,
     },
     /// The option in the third segment of the handshake: the HMAC.
-    Confirm([u8; 20]),
+    Ack([u8; 20]),
 }
 
 /// The content of DSS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sequence {
+pub struct Dss {
     /// Data ACK: the next data sequence number that the sender expects.
-    pub ack: Option<Number>,
+    pub ack: Option<DataSequence>,
     /// `None` if the option maps no bytes.
     pub mapping: Option<Mapping>,
     /// DATA_FIN: the sender has no more data.
-    pub is_last: bool,
+    pub is_data_fin: bool,
 }
 
 /// A data sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Number {
+pub enum DataSequence {
     /// The lower 32 bits.
     Short(u32),
     /// All 64 bits.
     Long(u64),
 }
 
-impl Number {
+impl DataSequence {
     /// The lower 32 bits.
     pub fn low(self) -> u32 {
         match self {
@@ -128,7 +128,7 @@ impl Number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Data sequence number of the first byte.
-    pub data: Number,
+    pub data: DataSequence,
     /// Relative sequence number of the first byte in the subflow; the byte after the SYN has number
     /// 1. 0 for a DATA_FIN without data.
     pub subflow: u32,
@@ -161,15 +161,15 @@ impl<'a> Subtype<'a> {
         let read = match first >> 4 {
             0 => capable(low, rest).map(Self::Capable),
             1 => join(low, rest).map(Self::Join),
-            2 => sequence(rest).map(Self::Sequence),
+            2 => dss(rest).map(Self::Dss),
             3 => add_address(low, rest).map(Self::AddAddress),
             4 => (!rest.is_empty()).then_some(Self::RemoveAddress(rest)),
             5 => (rest.len() <= 1).then(|| Self::Priority {
                 is_backup: low & 1 != 0,
                 address: rest.first().copied(),
             }),
-            6 => eight(rest, 1).filter(|_| rest.len() == 9).map(Self::Fail),
-            7 => eight(rest, 1).filter(|_| rest.len() == 9).map(Self::FastClose),
+            6 => u64_at(rest, 1).filter(|_| rest.len() == 9).map(Self::Fail),
+            7 => u64_at(rest, 1).filter(|_| rest.len() == 9).map(Self::FastClose),
             8 => match rest {
                 [reason] => Some(Self::Reset { is_transient: low & 1 != 0, reason: *reason }),
                 _ => None,
@@ -184,9 +184,9 @@ fn capable(version: u8, rest: &[u8]) -> Option<Capable> {
     let said = Capable {
         version,
         flags: *rest.first()?,
-        key: eight(rest, 1),
-        peer_key: eight(rest, 9),
-        length: two(rest, 17),
+        key: u64_at(rest, 1),
+        peer_key: u64_at(rest, 9),
+        length: u16_at(rest, 17),
     };
     // A checksum may follow the length.
     matches!(rest.len(), 1 | 9 | 17 | 19 | 21).then_some(said)
@@ -195,22 +195,27 @@ fn capable(version: u8, rest: &[u8]) -> Option<Capable> {
 fn join(low: u8, rest: &[u8]) -> Option<Join> {
     let (is_backup, address) = (low & 1 != 0, *rest.first()?);
     match rest.len() {
-        9 => Some(Join::Ask { is_backup, address, token: four(rest, 1)?, nonce: four(rest, 5)? }),
-        13 => {
-            Some(Join::Answer { is_backup, address, hmac: eight(rest, 1)?, nonce: four(rest, 9)? })
+        9 => {
+            Some(Join::Syn { is_backup, address, token: u32_at(rest, 1)?, nonce: u32_at(rest, 5)? })
         }
-        21 => rest.get(1..)?.first_chunk().copied().map(Join::Confirm),
+        13 => Some(Join::SynAck {
+            is_backup,
+            address,
+            hmac: u64_at(rest, 1)?,
+            nonce: u32_at(rest, 9)?,
+        }),
+        21 => rest.get(1..)?.first_chunk().copied().map(Join::Ack),
         _ => None,
     }
 }
 
-fn sequence(rest: &[u8]) -> Option<Sequence> {
+fn dss(rest: &[u8]) -> Option<Dss> {
     let (flags, mut rest) = rest.split_first()?;
     let has = |bit: u8| flags & bit != 0;
     let mut number = |is_long: bool| {
         let (read, length) = match is_long {
-            true => (eight(rest, 0).map(Number::Long), 8),
-            false => (four(rest, 0).map(Number::Short), 4),
+            true => (u64_at(rest, 0).map(DataSequence::Long), 8),
+            false => (u32_at(rest, 0).map(DataSequence::Short), 4),
         };
         rest = rest.get(length..)?;
         read
@@ -220,13 +225,13 @@ fn sequence(rest: &[u8]) -> Option<Sequence> {
     let mapping = match data {
         Some(data) => Some(Mapping {
             data,
-            subflow: four(rest, 0)?,
-            length: two(rest, 4)?,
-            checksum: two(rest, 6),
+            subflow: u32_at(rest, 0)?,
+            length: u16_at(rest, 4)?,
+            checksum: u16_at(rest, 6),
         }),
         None => None,
     };
-    Some(Sequence { ack, mapping, is_last: has(0x10) })
+    Some(Dss { ack, mapping, is_data_fin: has(0x10) })
 }
 
 /// Derives the address family from the length: the field for it in version 0 has become flags in
@@ -244,18 +249,18 @@ fn add_address(low: u8, rest: &[u8]) -> Option<AddAddress<'_>> {
         }
         _ => return None,
     };
-    let port = if rest.len() % 8 == 2 { two(rest, 0) } else { None };
+    let port = if rest.len() % 8 == 2 { u16_at(rest, 0) } else { None };
     Some(AddAddress { is_echo: low == 1, id: *id, address, port, hmac: rest.last_chunk() })
 }
 
-fn two(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().copied().map(u16::from_be_bytes)
 }
 
-fn four(bytes: &[u8], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
 
-fn eight(bytes: &[u8], at: usize) -> Option<u64> {
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_be_bytes)
 }

@@ -140,7 +140,7 @@ fn reading_ends_after_the_maximum_of_datagrams() {
     let hello = message(&[]);
     let mut initials = Initials::new();
     let nothing = one(&crypto(0, &hello[..10]));
-    for _ in 1..DATAGRAM_LIMIT {
+    for _ in 1..MAX_DATAGRAMS {
         more(initials.datagram(&nothing), hello.len());
     }
     assert_eq!(initials.datagram(&nothing), Peek::No);

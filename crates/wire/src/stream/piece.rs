@@ -17,12 +17,12 @@ pub struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     /// A piece captured completely at `at`.
-    pub fn whole(at: Time, bytes: &'a [u8]) -> Self {
+    pub fn captured(at: Time, bytes: &'a [u8]) -> Self {
         Self { at, bytes, length: bytes.len() as u64 }
     }
 
     /// A piece of `length` bytes of which none was captured.
-    pub fn unknown(at: Time, length: u64) -> Self {
+    pub fn uncaptured(at: Time, length: u64) -> Self {
         Self { at, bytes: &[], length }
     }
 }

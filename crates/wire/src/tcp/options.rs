@@ -3,33 +3,33 @@
 use super::Seq;
 
 const END: u8 = 0;
-const NOTHING: u8 = 1;
+const NOP: u8 = 1;
 const MSS: u8 = 2;
-const SCALE: u8 = 3;
+const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
-const STAMPS: u8 = 8;
+const TIMESTAMPS: u8 = 8;
 const MPTCP: u8 = 30;
 
 /// Largest valid window scale; larger values count as this one (RFC 7323, 2.3).
-const MOST_SCALE: u8 = 14;
+const MAX_WINDOW_SCALE: u8 = 14;
 
 /// The options of a segment. Only timestamps are read at once, because most segments have no other
 /// option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a> {
     bytes: &'a [u8],
-    stamps: Option<Stamps>,
-    is_cut: bool,
+    timestamps: Option<Timestamps>,
+    is_truncated: bool,
 }
 
 /// The timestamps option (RFC 7323, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamps {
+pub struct Timestamps {
     /// TSval: the sender's clock.
-    pub value: u32,
+    pub tsval: u32,
     /// TSecr: the most recent TSval received from the peer.
-    pub echo: u32,
+    pub tsecr: u32,
 }
 
 /// The blocks of the SACK option (RFC 2018): at most four ranges, each from its first sequence
@@ -45,17 +45,17 @@ impl<'a> Options<'a> {
     pub(super) fn new(bytes: &'a [u8], is_cut: bool) -> Self {
         // Most senders put the timestamps first, aligned to four bytes.
         let stamps = match bytes {
-            [NOTHING, NOTHING, STAMPS, 10, rest @ ..] => read_stamps(rest),
+            [NOP, NOP, TIMESTAMPS, 10, rest @ ..] => read_timestamps(rest),
             [] => None,
-            _ => find(bytes, STAMPS).and_then(read_stamps),
+            _ => find(bytes, TIMESTAMPS).and_then(read_timestamps),
         };
-        Self { bytes, stamps, is_cut }
+        Self { bytes, timestamps: stamps, is_truncated: is_cut }
     }
 
     /// Whether the segment has timestamps and no space for another option of more than two bytes.
     #[inline]
-    pub fn is_usual(&self) -> bool {
-        self.bytes.len() <= 12 && self.stamps.is_some()
+    pub fn has_only_timestamps(&self) -> bool {
+        self.bytes.len() <= 12 && self.timestamps.is_some()
     }
 
     /// Number of captured option bytes.
@@ -64,8 +64,8 @@ impl<'a> Options<'a> {
     }
 
     /// The timestamps, or `None` if the segment has none.
-    pub fn stamps(&self) -> Option<Stamps> {
-        self.stamps
+    pub fn timestamps(&self) -> Option<Timestamps> {
+        self.timestamps
     }
 
     /// Maximum segment size that the sender accepts; only in a SYN.
@@ -76,8 +76,8 @@ impl<'a> Options<'a> {
 
     /// Shift of the sender's windows in bits, at most 14; only in a SYN.
     pub fn window_scale(&self) -> Option<u8> {
-        match self.find(SCALE)? {
-            [scale] => Some((*scale).min(MOST_SCALE)),
+        match self.find(WINDOW_SCALE)? {
+            [scale] => Some((*scale).min(MAX_WINDOW_SCALE)),
             _ => None,
         }
     }
@@ -101,19 +101,19 @@ impl<'a> Options<'a> {
     }
 
     /// Whether some options were not captured.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Whether the segment has an MPTCP option, or may have one because the options were truncated.
     /// The check is cheap for segments with timestamps only.
     pub fn may_have_mptcp(&self) -> bool {
-        self.is_cut || !self.is_usual() && self.mptcp().next().is_some()
+        self.is_truncated || !self.has_only_timestamps() && self.mptcp().next().is_some()
     }
 
     /// The captured MPTCP options, without kind and length. [`crate::mptcp::Subtype`] reads them.
     pub fn mptcp(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        each(self.bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
+        iterate(self.bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
     }
 
     fn find(&self, wanted: u8) -> Option<&'a [u8]> {
@@ -130,14 +130,14 @@ impl SackBlocks {
 
 #[inline(never)]
 fn find(bytes: &[u8], wanted: u8) -> Option<&[u8]> {
-    each(bytes).find(|(kind, _)| *kind == wanted).map(|(_, content)| content)
+    iterate(bytes).find(|(kind, _)| *kind == wanted).map(|(_, content)| content)
 }
 
 /// Kinds and contents of the options, until the end of the list or the first invalid option.
-fn each(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+fn iterate(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        while let [NOTHING, more @ ..] = rest {
+        while let [NOP, more @ ..] = rest {
             rest = more;
         }
         let [kind, length, more @ ..] = rest else { return None };
@@ -147,9 +147,9 @@ fn each(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-fn read_stamps(content: &[u8]) -> Option<Stamps> {
+fn read_timestamps(content: &[u8]) -> Option<Timestamps> {
     let [a, b, c, d, e, f, g, h, ..] = content else { return None };
     let (value, echo) =
         (u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h]));
-    Some(Stamps { value, echo })
+    Some(Timestamps { tsval: value, tsecr: echo })
 }

@@ -19,20 +19,23 @@ fn options(bytes: &[u8]) -> Options<'_> {
 fn a_segment_is_read_complete_or_truncated() {
     let bytes = [header(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]), b"hello".to_vec()].concat();
     let segment = Segment::read(&bytes, bytes.len()).unwrap();
-    assert_eq!((segment.from, segment.to, segment.window), (8080, 80, 512));
+    assert_eq!((segment.source_port, segment.destination_port, segment.window), (8080, 80, 512));
     assert_eq!((segment.seq, segment.ack), (Seq(9), Seq(256)));
     assert!(segment.flags.has(Flags::ACK) && segment.flags.has(Flags::PSH));
     assert!(!segment.flags.has(Flags::SYN));
-    assert_eq!(segment.options.stamps(), Some(Stamps { value: 1, echo: 2 }));
+    assert_eq!(segment.options.timestamps(), Some(Timestamps { tsval: 1, tsecr: 2 }));
     assert_eq!((segment.payload, segment.length, segment.end()), (&b"hello"[..], 5, Seq(14)));
     for end in 0..bytes.len() {
         match Segment::read(&bytes[..end], bytes.len()) {
             None => assert!(end < 20),
             Some(cut) => {
                 assert_eq!((cut.seq, cut.length), (segment.seq, 5));
-                assert_eq!(cut.options.stamps().is_some(), end >= 32);
+                assert_eq!(cut.options.timestamps().is_some(), end >= 32);
                 let options = cut.options;
-                assert_eq!((options.is_cut(), options.may_have_mptcp()), (end < 32, end < 32));
+                assert_eq!(
+                    (options.is_truncated(), options.may_have_mptcp()),
+                    (end < 32, end < 32)
+                );
                 assert!(segment.payload.starts_with(cut.payload));
             }
         }
@@ -60,13 +63,13 @@ fn syn_and_fin_have_numbers() {
 
 #[test]
 fn numbers_wrap() {
-    assert_eq!(Seq(5).after(Seq(u32::MAX)), 6);
-    assert_eq!(Seq(u32::MAX).after(Seq(5)), -6);
+    assert_eq!(Seq(5).distance_from(Seq(u32::MAX)), 6);
+    assert_eq!(Seq(u32::MAX).distance_from(Seq(5)), -6);
     assert_eq!(Seq(u32::MAX) + 2, Seq(1));
     let near = (7 << 32) + 10;
-    assert_eq!(Seq(20).unwrap(near), near + 10);
-    assert_eq!(Seq(u32::MAX).unwrap(near), near - 11);
-    assert_eq!(Seq(3).unwrap((7 << 32) - 2), (7 << 32) + 3);
+    assert_eq!(Seq(20).to_offset(near), near + 10);
+    assert_eq!(Seq(u32::MAX).to_offset(near), near - 11);
+    assert_eq!(Seq(3).to_offset((7 << 32) - 2), (7 << 32) + 3);
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn the_options_of_a_syn() {
         (read.mss(), read.window_scale(), read.is_sack_permitted()),
         (Some(1460), Some(7), true)
     );
-    assert_eq!(read.stamps(), Some(Stamps { value: 7, echo: 0 }));
+    assert_eq!(read.timestamps(), Some(Timestamps { tsval: 7, tsecr: 0 }));
     assert_eq!(options(&[3, 3, 200]).window_scale(), Some(14));
     let none = options(&[]);
     assert_eq!((none.mss(), none.window_scale(), none.is_sack_permitted()), (None, None, false));
@@ -118,7 +121,7 @@ fn mptcp_options_are_found_among_other_options() {
 fn an_invalid_option_ends_the_list() {
     for broken in [&[8, 0, 2, 4][..], &[8, 1], &[2, 4, 5], &[0, 0, 2, 4, 5, 180], &[3]] {
         let read = options(broken);
-        assert_eq!((read.mss(), read.stamps()), (None, None), "{broken:?}");
+        assert_eq!((read.mss(), read.timestamps()), (None, None), "{broken:?}");
     }
 }
 
@@ -134,6 +137,6 @@ proptest! {
     #[test]
     fn a_wrapped_number_is_restored_near_its_neighbour(near in any::<u64>(), step in -(1_i64 << 31)..1 << 31) {
         let number = near.wrapping_add_signed(step);
-        prop_assert_eq!(Seq(number as u32).unwrap(near), number);
+        prop_assert_eq!(Seq(number as u32).to_offset(near), number);
     }
 }

@@ -1,34 +1,34 @@
 //! Reads a ClientHello, complete or truncated.
 
-use super::fields::{End, Fields};
-use super::{ClientHello, PROTOCOL_LIMIT};
-use crate::{HostName, LIMIT};
+use super::cursor::{Cursor, FieldError};
+use super::{ClientHello, MAX_PROTOCOLS};
+use crate::{HostName, MAX_PEEK_LENGTH};
 
 const CLIENT_HELLO: u8 = 1;
 /// Type and length of a handshake message.
 pub(super) const HEADER: usize = 4;
 /// Length of the shortest body: version, random, empty session ID, one cipher suite, one
 /// compression method.
-const SHORTEST: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
+const MIN_BODY_LENGTH: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
 
 pub(super) const SERVER_NAME: u16 = 0;
 const SIGNATURE_ALGORITHMS: u16 = 13;
 pub(super) const ALPN: u16 = 16;
 pub(super) const SUPPORTED_VERSIONS: u16 = 43;
 /// The only defined type of a server name (RFC 6066, 3).
-const HOST_NAME: u8 = 0;
+const HOST_NAME_TYPE: u8 = 0;
 
 /// Reason why a ClientHello could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// The message is incomplete and has at least `whole` bytes.
-    Short { whole: usize },
+pub(crate) enum HelloError {
+    /// The message is incomplete and has at least `message_length` bytes.
+    Incomplete { message_length: usize },
     /// The message is not a ClientHello, or is invalid or too long.
-    Broken,
+    Invalid,
 }
 
 /// Length of the handshake message including its header; `None` if the header is incomplete.
-pub(crate) fn whole(message: &[u8]) -> Option<usize> {
+pub(crate) fn message_length(message: &[u8]) -> Option<usize> {
     let [_, length @ ..] = message.first_chunk::<HEADER>()?;
     let [high, middle, low] = length.map(usize::from);
     Some(HEADER + (high << 16 | middle << 8 | low))
@@ -44,10 +44,10 @@ pub(super) enum Depth {
 
 /// The values read from a ClientHello. A value is `None` or empty if it is missing or not yet read.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct HelloValues {
     pub(super) version: u16,
-    pub(super) session: Option<Vec<u8>>,
-    pub(super) suites: Vec<u16>,
+    pub(super) session_id: Option<Vec<u8>>,
+    pub(super) cipher_suites: Vec<u16>,
     /// Types in the order of the message.
     pub(super) extensions: Vec<u16>,
     pub(super) name: Option<Option<HostName>>,
@@ -58,68 +58,76 @@ pub(super) struct Draft {
 
 /// Reads a handshake message that may be truncated. Stops as soon as the name and the protocols are
 /// known, because key shares are long and may be in another packet.
-pub(crate) fn read(message: &[u8]) -> Result<ClientHello, Stop> {
-    let mut draft = Draft::default();
-    walk(message, Depth::Name, &mut draft)?;
-    let Draft { name, protocols, .. } = draft;
+pub(crate) fn read(message: &[u8]) -> Result<ClientHello, HelloError> {
+    let mut draft = HelloValues::default();
+    parse(message, Depth::Name, &mut draft)?;
+    let HelloValues { name, protocols, .. } = draft;
     Ok(ClientHello { server_name: name.flatten(), protocols: protocols.unwrap_or_default() })
 }
 
 /// Reads a handshake message that may be truncated; `draft` keeps the values read before the end.
-pub(super) fn walk(message: &[u8], depth: Depth, draft: &mut Draft) -> Result<(), Stop> {
+pub(super) fn parse(
+    message: &[u8],
+    depth: Depth,
+    draft: &mut HelloValues,
+) -> Result<(), HelloError> {
     if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
-        return Err(Stop::Broken);
+        return Err(HelloError::Invalid);
     }
-    let Some(whole) = whole(message) else {
-        return Err(Stop::Short { whole: HEADER + SHORTEST });
+    let Some(whole) = message_length(message) else {
+        return Err(HelloError::Incomplete { message_length: HEADER + MIN_BODY_LENGTH });
     };
-    if !(HEADER + SHORTEST..=LIMIT).contains(&whole) {
-        return Err(Stop::Broken);
+    if !(HEADER + MIN_BODY_LENGTH..=MAX_PEEK_LENGTH).contains(&whole) {
+        return Err(HelloError::Invalid);
     }
     let there = message.len().min(whole);
-    let body = Fields { there: &message[HEADER..there], length: whole - HEADER };
-    hello(body, depth, draft).map_err(|end| match end {
-        End::Missing => Stop::Short { whole },
-        End::Broken => Stop::Broken,
+    let body = Cursor { captured: &message[HEADER..there], length: whole - HEADER };
+    parse_body(body, depth, draft).map_err(|end| match end {
+        FieldError::Truncated => HelloError::Incomplete { message_length: whole },
+        FieldError::Overlong => HelloError::Invalid,
     })
 }
 
-fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), End> {
+fn parse_body(
+    mut body: Cursor<'_>,
+    depth: Depth,
+    draft: &mut HelloValues,
+) -> Result<(), FieldError> {
     let is_all = depth == Depth::All;
     let version = body.number(2)?;
     if version >> 8 != 3 {
-        return Err(End::Broken);
+        return Err(FieldError::Overlong);
     }
     draft.version = version as u16;
-    body.part(32)?;
-    let session = body.sized(1)?;
+    body.take(32)?;
+    let session = body.prefixed(1)?;
     if session.length > 32 {
-        return Err(End::Broken);
+        return Err(FieldError::Overlong);
     }
     if is_all {
-        draft.session = Some(session.bytes()?.to_vec());
+        draft.session_id = Some(session.bytes()?.to_vec());
     }
-    let suites = body.sized(2)?;
+    let suites = body.prefixed(2)?;
     if suites.length == 0 || suites.length % 2 != 0 {
-        return Err(End::Broken);
+        return Err(FieldError::Overlong);
     }
     if is_all {
-        draft.suites = suites.numbers();
+        draft.cipher_suites = suites.numbers();
     }
-    let methods = body.sized(1)?;
+    let methods = body.prefixed(1)?;
     if methods.length == 0 {
-        return Err(End::Broken);
+        return Err(FieldError::Overlong);
     }
 
     // Extensions are optional before TLS 1.3.
     let length = if body.length == 0 { 0 } else { body.number(2)? };
-    let mut extensions = body.part(length)?;
+    let mut extensions = body.take(length)?;
     if body.length != 0 {
-        return Err(End::Broken);
+        return Err(FieldError::Overlong);
     }
     while extensions.length > 0 && (is_all || draft.name.is_none() || draft.protocols.is_none()) {
         let kind = extensions.number(2)? as u16;
-        let value = extensions.sized(2)?;
+        let value = extensions.prefixed(2)?;
         if is_all {
             draft.extensions.push(kind);
         }
@@ -143,30 +151,30 @@ fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), En
 }
 
 /// A list of 16-bit numbers after its length.
-fn number_list(mut value: Fields<'_>, width: usize) -> Result<Vec<u16>, End> {
-    let list = value.sized(width)?;
+fn number_list(mut value: Cursor<'_>, width: usize) -> Result<Vec<u16>, FieldError> {
+    let list = value.prefixed(width)?;
     let numbers = list.numbers();
     list.bytes()?;
     Ok(numbers)
 }
 
-fn server_name(mut value: Fields<'_>) -> Result<Option<HostName>, End> {
-    let mut list = value.sized(2)?;
+fn server_name(mut value: Cursor<'_>) -> Result<Option<HostName>, FieldError> {
+    let mut list = value.prefixed(2)?;
     while list.length > 0 {
         let kind = list.number(1)?;
-        let name = list.sized(2)?.bytes()?;
-        if kind == usize::from(HOST_NAME) {
+        let name = list.prefixed(2)?.bytes()?;
+        if kind == usize::from(HOST_NAME_TYPE) {
             return Ok(HostName::parse(name));
         }
     }
     Ok(None)
 }
 
-pub(super) fn protocol_list(mut value: Fields<'_>) -> Result<Vec<Vec<u8>>, End> {
-    let mut list = value.sized(2)?;
+pub(super) fn protocol_list(mut value: Cursor<'_>) -> Result<Vec<Vec<u8>>, FieldError> {
+    let mut list = value.prefixed(2)?;
     let mut protocols = Vec::new();
-    while list.length > 0 && protocols.len() < PROTOCOL_LIMIT {
-        protocols.push(list.sized(1)?.bytes()?.to_vec());
+    while list.length > 0 && protocols.len() < MAX_PROTOCOLS {
+        protocols.push(list.prefixed(1)?.bytes()?.to_vec());
     }
     Ok(protocols)
 }

@@ -8,20 +8,20 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use super::hello::{ALPN, Draft, SERVER_NAME};
-use super::{Carrier, Version, is_grease};
+use super::hello::{ALPN, HelloValues, SERVER_NAME};
+use super::{Transport, Version, is_grease};
 
 /// Number of hexadecimal digits of a hash.
-const SHOWN: usize = 12;
+const HASH_DIGITS: usize = 12;
 
 /// The fingerprint of a complete ClientHello.
-pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
-    let mut suites = known(&hello.suites);
-    let mut extensions = known(&hello.extensions);
-    let signatures = known(&hello.signatures);
+pub(super) fn fingerprint(hello: &HelloValues, carrier: Transport) -> String {
+    let mut suites = without_grease(&hello.cipher_suites);
+    let mut extensions = without_grease(&hello.extensions);
+    let signatures = without_grease(&hello.signatures);
     let carrier = match carrier {
-        Carrier::Tcp => 't',
-        Carrier::Quic => 'q',
+        Transport::Tcp => 't',
+        Transport::Quic => 'q',
     };
     let newest = hello.versions.iter().flatten().copied().filter(|version| !is_grease(*version));
     let version = version(Version(newest.max().unwrap_or(hello.version)));
@@ -29,8 +29,12 @@ pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
     let name = if extensions.contains(&SERVER_NAME) { 'd' } else { 'i' };
     let protocol = hello.protocols.iter().flatten().next().map_or(&[][..], Vec::as_slice);
     let counts = [suites.len(), extensions.len()].map(|count| count.min(99));
-    let start =
-        format!("{carrier}{version}{name}{:02}{:02}{}", counts[0], counts[1], ends(protocol));
+    let start = format!(
+        "{carrier}{version}{name}{:02}{:02}{}",
+        counts[0],
+        counts[1],
+        first_and_last(protocol)
+    );
 
     extensions.retain(|kind| ![SERVER_NAME, ALPN].contains(kind));
     suites.sort_unstable();
@@ -43,7 +47,7 @@ pub(super) fn of(hello: &Draft, carrier: Carrier) -> String {
 }
 
 /// The numbers without GREASE values.
-fn known(numbers: &[u16]) -> Vec<u16> {
+fn without_grease(numbers: &[u16]) -> Vec<u16> {
     numbers.iter().copied().filter(|number| !is_grease(*number)).collect()
 }
 
@@ -60,7 +64,7 @@ fn version(version: Version) -> &'static str {
 
 /// The first and the last character of a protocol name, or of its hexadecimal form if one of the
 /// two is neither a letter nor a digit.
-fn ends(name: &[u8]) -> String {
+fn first_and_last(name: &[u8]) -> String {
     let (Some(first), Some(last)) = (name.first(), name.last()) else { return "00".to_owned() };
     if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() {
         return [*first, *last].map(char::from).iter().collect();
@@ -70,9 +74,9 @@ fn ends(name: &[u8]) -> String {
 
 fn list(numbers: &[u16]) -> String {
     let mut text = String::with_capacity(numbers.len() * 5);
-    for (place, number) in numbers.iter().enumerate() {
+    for (offset, number) in numbers.iter().enumerate() {
         // Writing to a `String` never fails.
-        let _ = write!(text, "{}{number:04x}", if place == 0 { "" } else { "," });
+        let _ = write!(text, "{}{number:04x}", if offset == 0 { "" } else { "," });
     }
     text
 }
@@ -80,8 +84,8 @@ fn list(numbers: &[u16]) -> String {
 /// The beginning of the hash of a text; zeros for an empty text.
 fn hash(text: &str) -> String {
     if text.is_empty() {
-        return "0".repeat(SHOWN);
+        return "0".repeat(HASH_DIGITS);
     }
     let hash = Sha256::digest(text.as_bytes());
-    hash.iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }

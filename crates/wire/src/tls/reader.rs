@@ -15,13 +15,13 @@ const HEARTBEAT: u8 = 24;
 /// Type, version and length of a record.
 pub(super) const HEADER: usize = 5;
 /// Maximum length of a record; TLS 1.2 allows an expansion of 2,048 bytes.
-const LENGTH_LIMIT: u16 = (1 << 14) + 2048;
+const MAX_RECORD_LENGTH: u16 = (1 << 14) + 2048;
 
 /// The next part of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum RecordPart<'a> {
     /// A record with a complete header.
-    Record(Record),
+    Record(RecordHeader),
     /// A number of bytes of the current record, of which `bytes` were captured.
     Body { at: Time, bytes: &'a [u8], length: u64 },
     /// A number of bytes whose record is unknown.
@@ -30,11 +30,11 @@ pub(super) enum Part<'a> {
 
 /// The header of a TLS record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct RecordHeader {
     /// Time of the first byte.
-    pub(super) at: Time,
+    pub(super) start: Time,
     /// Time of the last byte of the header.
-    pub(super) known: Time,
+    pub(super) end: Time,
     pub(super) kind: u8,
     pub(super) length: u16,
 }
@@ -46,9 +46,9 @@ pub(super) struct Record {
 pub(super) struct Reader {
     header: [u8; HEADER],
     filled: u8,
-    began: Time,
+    start: Time,
     /// Remaining bytes of the current record.
-    left: u16,
+    remaining: u16,
     is_lost: bool,
     /// One more than the minor version of the last header; compact, because each connection has two
     /// readers.
@@ -56,9 +56,9 @@ pub(super) struct Reader {
     /// How often the record boundary was lost.
     losses: u32,
     /// Whether bytes were found that cannot be a record.
-    is_wrong: bool,
+    is_invalid: bool,
     /// Number of pieces, after a loss, that did not begin with a header.
-    tries: u8,
+    failed_resyncs: u8,
 }
 
 impl Reader {
@@ -67,13 +67,13 @@ impl Reader {
         Self {
             header: [0; HEADER],
             filled: 0,
-            began: Time::ZERO,
-            left: 0,
+            start: Time::ZERO,
+            remaining: 0,
             is_lost: is_midway,
             minor: None,
             losses: 0,
-            is_wrong: false,
-            tries: 0,
+            is_invalid: false,
+            failed_resyncs: 0,
         }
     }
 
@@ -81,53 +81,54 @@ impl Reader {
         self.losses.into()
     }
 
-    pub(super) fn tries(&self) -> u8 {
-        self.tries
+    pub(super) fn failed_resyncs(&self) -> u8 {
+        self.failed_resyncs
     }
 
     /// Whether the stream began with bytes that cannot be a record.
-    pub(super) fn is_wrong_from_start(&self) -> bool {
-        self.is_wrong && self.minor.is_none()
+    pub(super) fn is_not_tls(&self) -> bool {
+        self.is_invalid && self.minor.is_none()
     }
 
     /// Reads the next piece and calls `tell` for each part.
-    pub(super) fn handle<'a>(&mut self, piece: &Piece<'a>, mut tell: impl FnMut(Part<'a>)) {
+    pub(super) fn handle<'a>(&mut self, piece: &Piece<'a>, mut tell: impl FnMut(RecordPart<'a>)) {
         let at = piece.at;
         let mut length = piece.length;
         let known = piece.bytes.len().min(usize::try_from(length).unwrap_or(usize::MAX));
         let mut bytes = piece.bytes.get(..known).unwrap_or_default();
         if self.is_lost && !bytes.is_empty() {
-            self.look(bytes);
+            self.resync(bytes);
         }
         while length > 0 {
             if self.is_lost {
-                tell(Part::Stray { at, length });
+                tell(RecordPart::Stray { at, length });
                 return;
             }
-            if self.left > 0 {
-                let taken = u16::try_from(length).map_or(self.left, |length| self.left.min(length));
+            if self.remaining > 0 {
+                let taken = u16::try_from(length)
+                    .map_or(self.remaining, |length| self.remaining.min(length));
                 let here = bytes.len().min(taken.into());
                 let (body, rest) = bytes.split_at(here);
-                tell(Part::Body { at, bytes: body, length: taken.into() });
-                self.left -= taken;
+                tell(RecordPart::Body { at, bytes: body, length: taken.into() });
+                self.remaining -= taken;
                 length -= u64::from(taken);
                 bytes = rest;
                 continue;
             }
             let Some((byte, rest)) = bytes.split_first() else {
-                self.lose();
+                self.lose_boundary();
                 continue;
             };
             if self.filled == 0 {
-                self.began = at;
+                self.start = at;
             }
             if let Some(place) = self.header.get_mut(usize::from(self.filled)) {
                 *place = *byte;
             }
             let there = self.header.get(..=usize::from(self.filled)).unwrap_or_default();
             if !may_begin(there, HEARTBEAT) {
-                self.is_wrong = true;
-                self.lose();
+                self.is_invalid = true;
+                self.lose_boundary();
                 continue;
             }
             self.filled += 1;
@@ -138,20 +139,25 @@ impl Reader {
                 let [kind, _, minor, high, low] = self.header;
                 self.minor = Some(NonZeroU8::MIN.saturating_add(minor));
                 let size = u16::from_be_bytes([high, low]);
-                self.left = size;
-                tell(Part::Record(Record { at: self.began, known: at, kind, length: size }));
+                self.remaining = size;
+                tell(RecordPart::Record(RecordHeader {
+                    start: self.start,
+                    end: at,
+                    kind,
+                    length: size,
+                }));
             }
         }
     }
 
-    fn lose(&mut self) {
+    fn lose_boundary(&mut self) {
         self.is_lost = true;
         self.filled = 0;
         self.losses = self.losses.saturating_add(1);
     }
 
     /// Checks whether a piece begins with a complete header.
-    fn look(&mut self, bytes: &[u8]) {
+    fn resync(&mut self, bytes: &[u8]) {
         let header = bytes.first_chunk::<HEADER>();
         // Minor version 3 since TLS 1.2; earlier versions repeat their own number.
         self.is_lost = !header.is_some_and(|header| {
@@ -160,7 +166,7 @@ impl Reader {
             is_same && may_begin(header, APPLICATION_DATA)
         });
         if self.is_lost {
-            self.tries = self.tries.saturating_add(1);
+            self.failed_resyncs = self.failed_resyncs.saturating_add(1);
         }
     }
 }
@@ -175,6 +181,6 @@ fn may_begin(header: &[u8], last_kind: u8) -> bool {
         _ => true,
     }) && header.get(3..HEADER).is_none_or(|length| {
         let length = length.iter().fold(0, |number, byte| number << 8 | u16::from(*byte));
-        (1..=LENGTH_LIMIT).contains(&length)
+        (1..=MAX_RECORD_LENGTH).contains(&length)
     })
 }

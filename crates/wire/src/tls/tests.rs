@@ -156,13 +156,13 @@ fn another_record_type_ends_the_hello() {
 fn the_number_of_protocols_is_limited() {
     let bytes = records(&message(&[alpn(&["x"; 500]), sni(b"a.example")]), 1 << 14);
     let hello = client_hello(&bytes).complete().unwrap();
-    assert_eq!(hello, expected(Some("a.example"), &["x"; PROTOCOL_LIMIT]));
+    assert_eq!(hello, expected(Some("a.example"), &["x"; MAX_PROTOCOLS]));
 }
 
 #[test]
 fn records_of_one_byte_are_not_waited_for_beyond_the_limit() {
     let bytes = records(&message(&[extension(51, &[1; 4000]), sni(b"a.example")]), 1);
-    assert!(bytes.len() > LIMIT);
+    assert!(bytes.len() > MAX_PEEK_LENGTH);
     assert_eq!(client_hello(&bytes), Peek::No);
 }
 

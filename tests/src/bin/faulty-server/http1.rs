@@ -4,37 +4,37 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::answer::{CHUNKED, Reply, Then};
-use crate::{Desk, Door};
+use crate::answer::{Action, CHUNKED, Reply};
+use crate::{ConnectionInfo, Server};
 
 /// Size of a chunk of a chunked body.
 const CHUNK: usize = 64 * 1024;
 /// Maximum length of a request head.
-const MOST_HEAD: usize = 16 * 1024;
+const MAX_HEAD: usize = 16 * 1024;
 
 /// Closes a connection with a TCP reset.
-pub trait Aborts {
+pub trait Abort {
     fn abort(self);
 }
 
-impl Aborts for TcpStream {
+impl Abort for TcpStream {
     fn abort(self) {
         // If this fails, the peer sees a normal close, which is a fault too.
         let _ = self.set_zero_linger();
     }
 }
 
-impl Aborts for TlsStream<TcpStream> {
+impl Abort for TlsStream<TcpStream> {
     fn abort(self) {
         self.into_inner().0.abort();
     }
 }
 
 /// Answers requests until one side closes the connection.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin + Aborts>(
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin + Abort>(
     mut stream: S,
-    door: Door,
-    desk: &Desk,
+    door: ConnectionInfo,
+    server: &Server,
 ) {
     while let Some(head) = head(&mut stream).await {
         let mut lines = head.lines();
@@ -43,33 +43,33 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin + Aborts>(
             let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
             fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
         };
-        let range = header("range").and_then(span);
-        let reply = desk.reply(door, target, range, header("if-range"));
+        let range = header("range").and_then(parse_range);
+        let reply = server.reply(door, target, range, header("if-range"));
         if send(&mut stream, &reply).await.is_err() {
             return;
         }
-        match reply.then {
-            Then::Go => {}
-            Then::Close | Then::GoAway | Then::Retire => {
+        match reply.action {
+            Action::Continue => {}
+            Action::Close | Action::GoAway | Action::GoAwayGracefully => {
                 let _ = stream.shutdown().await;
                 return;
             }
-            Then::Reset(_) => return stream.abort(),
-            Then::Hold => return std::future::pending().await,
+            Action::Reset(_) => return stream.abort(),
+            Action::Stall => return std::future::pending().await,
         }
     }
 }
 
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") && head.len() < MOST_HEAD {
+    while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_HEAD {
         head.push(stream.read_u8().await.ok()?);
     }
     String::from_utf8(head).ok()
 }
 
 /// Parses the value of a `Range` header.
-pub fn span(value: &str) -> Option<(u64, Option<u64>)> {
+pub fn parse_range(value: &str) -> Option<(u64, Option<u64>)> {
     let (from, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let to = match last {
         "" => None,
@@ -79,10 +79,10 @@ pub fn span(value: &str) -> Option<(u64, Option<u64>)> {
 }
 
 async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> std::io::Result<()> {
-    if let Some(words) = reply.words {
+    if let Some(words) = reply.raw_head {
         return stream.write_all(words).await;
     }
-    if reply.headless {
+    if reply.is_headless {
         return Ok(());
     }
     let mut head = format!("HTTP/1.1 {} As it is\r\n", reply.status);
@@ -92,12 +92,12 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> std::io:
     if let Some(length) = reply.length {
         head.push_str(&format!("content-length: {length}\r\n"));
     }
-    if reply.then == Then::Retire {
+    if reply.action == Action::GoAwayGracefully {
         head.push_str("connection: close\r\n");
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await?;
-    let body = &reply.body[..reply.upto];
+    let body = &reply.body[..reply.sent_length];
     if !reply.headers.iter().any(|(name, _)| *name == CHUNKED) {
         stream.write_all(body).await?;
         return stream.flush().await;

@@ -10,9 +10,9 @@ use h2::{Reason, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-use crate::answer::{CHUNKED, Reply, Then};
-use crate::http1::span;
-use crate::{Desk, Door, Manner};
+use crate::answer::{Action, CHUNKED, Reply};
+use crate::http1::parse_range;
+use crate::{ConnectionInfo, PortMode, Server};
 
 /// Length of the connection preface before the client's first frame (RFC 9113, 3.4).
 const PREFACE: usize = 24;
@@ -23,50 +23,50 @@ const PING: u8 = 6;
 /// An undefined frame type, which every peer must ignore (RFC 9113, 4.1).
 const UNKNOWN: u8 = 0xfa;
 /// Number of the PING that ends the connection.
-const MOST_PINGS: u32 = 3;
+const MAX_PINGS: u32 = 3;
 
 /// How the server ends a connection.
-enum Farewell {
+enum Goaway {
     /// GOAWAY with this code and nothing else.
-    Now(Reason),
+    Immediate(Reason),
     /// GOAWAY; open streams continue.
-    Later,
+    Graceful,
 }
 
 /// Answers requests until one side closes the connection.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    door: Door,
-    manner: Manner,
-    desk: &Desk,
+    door: ConnectionInfo,
+    manner: PortMode,
+    server: &Server,
 ) {
     let (farewell, mut told) = mpsc::unbounded_channel();
-    let pings = Pings {
+    let pings = PingFilter {
         stream,
         manner,
         skip: PREFACE,
-        at: 0,
+        header_offset: 0,
         length: 0,
-        seen: 0,
-        farewell: farewell.clone(),
+        count: 0,
+        goaway: farewell.clone(),
     };
     let mut builder = h2::server::Builder::new();
-    if manner == Manner::OneStream {
+    if manner == PortMode::OneStream {
         builder.max_concurrent_streams(1);
     }
     let Ok(mut connection) = builder.handshake::<_, Bytes>(pings).await else { return };
     loop {
         let accepted = tokio::select! {
             accepted = connection.accept() => accepted,
-            Some(how) = told.recv() => {
-                match how {
-                    Farewell::Now(reason) => {
+            Some(goaway) = told.recv() => {
+                match goaway {
+                    Goaway::Immediate(reason) => {
                         if reason == Reason::ENHANCE_YOUR_CALM {
-                            desk.note(&format!("{} {} calm", door.port, door.link));
+                            server.log_line(&format!("{} {} calm", door.port, door.link));
                         }
                         connection.abrupt_shutdown(reason);
                     }
-                    Farewell::Later => connection.graceful_shutdown(),
+                    Goaway::Graceful => connection.graceful_shutdown(),
                 }
                 continue;
             }
@@ -74,7 +74,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         let Some(Ok((request, respond))) = accepted else { return };
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-        let reply = desk.reply(door, target, header("range").and_then(span), header("if-range"));
+        let reply =
+            server.reply(door, target, header("range").and_then(parse_range), header("if-range"));
         tokio::spawn(send(respond, reply, farewell.clone()));
     }
 }
@@ -82,13 +83,13 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 async fn send(
     mut respond: SendResponse<Bytes>,
     reply: Reply,
-    farewell: mpsc::UnboundedSender<Farewell>,
+    farewell: mpsc::UnboundedSender<Goaway>,
 ) {
-    if reply.headless {
-        match reply.then {
-            Then::Reset(reason) => respond.send_reset(reason),
-            Then::Hold => std::future::pending().await,
-            _ => drop(farewell.send(Farewell::Now(Reason::NO_ERROR))),
+    if reply.is_headless {
+        match reply.action {
+            Action::Reset(reason) => respond.send_reset(reason),
+            Action::Stall => std::future::pending().await,
+            _ => drop(farewell.send(Goaway::Immediate(Reason::NO_ERROR))),
         }
         return;
     }
@@ -101,25 +102,27 @@ async fn send(
     }
     let head = response.body(()).expect("the table has only fields that can be sent");
     let Ok(mut body) = respond.send_response(head, false) else { return };
-    if reply.then == Then::Retire {
+    if reply.action == Action::GoAwayGracefully {
         // The receiver is dropped once the connection is closed.
-        let _ = farewell.send(Farewell::Later);
+        let _ = farewell.send(Goaway::Graceful);
     }
-    if !bring(&mut body, reply.body.slice(..reply.upto)).await {
+    if !send_body(&mut body, reply.body.slice(..reply.sent_length)).await {
         return;
     }
-    match reply.then {
-        Then::Go | Then::Close | Then::Retire => drop(body.send_data(Bytes::new(), true)),
-        Then::Reset(reason) => body.send_reset(reason),
-        Then::GoAway => {
-            let _ = farewell.send(Farewell::Now(Reason::ENHANCE_YOUR_CALM));
+    match reply.action {
+        Action::Continue | Action::Close | Action::GoAwayGracefully => {
+            drop(body.send_data(Bytes::new(), true))
+        }
+        Action::Reset(reason) => body.send_reset(reason),
+        Action::GoAway => {
+            let _ = farewell.send(Goaway::Immediate(Reason::ENHANCE_YOUR_CALM));
             std::future::pending().await
         }
-        Then::Hold => std::future::pending().await,
+        Action::Stall => std::future::pending().await,
     }
 }
 
-async fn bring(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
+async fn send_body(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
         let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
@@ -133,47 +136,47 @@ async fn bring(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
 }
 
 /// A connection that counts or changes the PINGs that the client sends.
-struct Pings<S> {
+struct PingFilter<S> {
     stream: S,
-    manner: Manner,
+    manner: PortMode,
     /// Bytes before the next frame header.
     skip: usize,
     /// Position in the frame header.
-    at: usize,
+    header_offset: usize,
     /// Length of the frame's payload.
     length: usize,
-    seen: u32,
-    farewell: mpsc::UnboundedSender<Farewell>,
+    count: u32,
+    goaway: mpsc::UnboundedSender<Goaway>,
 }
 
-impl<S> Pings<S> {
-    fn look(&mut self, byte: &mut u8) {
+impl<S> PingFilter<S> {
+    fn on_byte(&mut self, byte: &mut u8) {
         if self.skip > 0 {
             self.skip -= 1;
             return;
         }
-        match self.at {
+        match self.header_offset {
             0..=2 => self.length = (self.length << 8) | usize::from(*byte),
             3 if *byte == PING => {
-                self.seen += 1;
-                if self.manner == Manner::CountsPings && self.seen == MOST_PINGS {
-                    let _ = self.farewell.send(Farewell::Now(Reason::ENHANCE_YOUR_CALM));
+                self.count += 1;
+                if self.manner == PortMode::CountsPings && self.count == MAX_PINGS {
+                    let _ = self.goaway.send(Goaway::Immediate(Reason::ENHANCE_YOUR_CALM));
                 }
-                if self.manner == Manner::IgnoresPings {
+                if self.manner == PortMode::IgnoresPings {
                     *byte = UNKNOWN;
                 }
             }
             _ => {}
         }
-        self.at += 1;
-        if self.at == FRAME_HEAD {
+        self.header_offset += 1;
+        if self.header_offset == FRAME_HEAD {
             self.skip = std::mem::take(&mut self.length);
-            self.at = 0;
+            self.header_offset = 0;
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Pings<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PingFilter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -182,13 +185,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Pings<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         for byte in buffer.filled_mut().get_mut(before..).unwrap_or_default() {
-            self.look(byte);
+            self.on_byte(byte);
         }
         polled
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Pings<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PingFilter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

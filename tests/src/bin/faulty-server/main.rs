@@ -25,11 +25,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use answer::{Ask, Reply, Span};
+use answer::{Reply, Request, Span};
 
 /// Treatment of the connections to a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum PortMode {
     Plain,
     /// `https://` with HTTP/2 or HTTP/1.1.
     Secure,
@@ -44,62 +44,63 @@ enum Manner {
     /// Accepts connections and sends nothing.
     Silent,
     /// Negotiates HTTP/2 and sends HTTP/1.1.
-    Babbles,
+    WrongProtocol,
 }
 
-const PORTS: [(u16, Manner); 8] = [
-    (80, Manner::Plain),
-    (443, Manner::Secure),
-    (444, Manner::SecureHttp1),
-    (445, Manner::CountsPings),
-    (446, Manner::IgnoresPings),
-    (447, Manner::OneStream),
-    (448, Manner::Silent),
-    (449, Manner::Babbles),
+const PORTS: [(u16, PortMode); 8] = [
+    (80, PortMode::Plain),
+    (443, PortMode::Secure),
+    (444, PortMode::SecureHttp1),
+    (445, PortMode::CountsPings),
+    (446, PortMode::IgnoresPings),
+    (447, PortMode::OneStream),
+    (448, PortMode::Silent),
+    (449, PortMode::WrongProtocol),
 ];
 
 /// State that all connections share.
-struct Desk {
+struct Server {
     object: Bytes,
     other: Bytes,
     healed: PathBuf,
-    asked: Mutex<HashMap<(u16, String), u32>>,
+    request_counts: Mutex<HashMap<(u16, String), u32>>,
     log: Mutex<File>,
 }
 
 /// The port and the link of a connection.
 #[derive(Clone, Copy)]
-struct Door {
+struct ConnectionInfo {
     port: u16,
     link: u16,
 }
 
-impl Desk {
+impl Server {
     fn reply(
         &self,
-        door: Door,
+        door: ConnectionInfo,
         target: &str,
         range: Option<Span>,
         if_range: Option<&str>,
     ) -> Reply {
         let nth = {
-            let mut asked = self.asked.lock().expect("nobody panics with it");
+            let mut asked = self.request_counts.lock().expect("nobody panics with it");
             let count = asked.entry((door.port, target.to_owned())).or_default();
             *count += 1;
             *count
         };
-        let ask = Ask { link: door.link, nth, target, range, if_range };
-        let reply = answer::answer(&ask, &self.object, &self.other, self.healed.exists());
+        let request = Request { link: door.link, number: nth, target, range, if_range };
+        let reply = answer::answer(&request, &self.object, &self.other, self.healed.exists());
         let range = range.map(|(from, to)| match to {
             Some(to) => format!("{from}-{to}"),
             None => format!("{from}-"),
         });
-        let (Door { port, link }, range) = (door, range.unwrap_or_else(|| "all".to_owned()));
-        self.note(&format!("{port} {link} {nth} {target} {range} {}", reply.status));
+        let (ConnectionInfo { port, link }, range) =
+            (door, range.unwrap_or_else(|| "all".to_owned()));
+        self.log_line(&format!("{port} {link} {nth} {target} {range} {}", reply.status));
         reply
     }
 
-    fn note(&self, line: &str) {
+    fn log_line(&self, line: &str) {
         let mut log = self.log.lock().expect("nobody panics with it");
         writeln!(log, "{line}").expect("room for a log");
     }
@@ -108,11 +109,11 @@ impl Desk {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("which folder?")?);
-    let desk = Arc::new(Desk {
+    let server = Arc::new(Server {
         object: fs::read(folder.join("root/object"))?.into(),
         other: fs::read(folder.join("root/other"))?.into(),
         healed: folder.join("out/healed"),
-        asked: Mutex::default(),
+        request_counts: Mutex::default(),
         log: Mutex::new(File::create(folder.join("faulty.log"))?),
     });
     let mut listeners = Vec::new();
@@ -121,24 +122,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
         listeners.push((TcpListener::bind(("::", port)).await?, port, manner, tls));
     }
     for (listener, port, manner, tls) in listeners {
-        let desk = Arc::clone(&desk);
+        let server = Arc::clone(&server);
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let door = Door { port, link: link(peer.ip()) };
-                tokio::spawn(serve(stream, door, manner, tls.clone(), Arc::clone(&desk)));
+                let door = ConnectionInfo { port, link: link(peer.ip()) };
+                tokio::spawn(serve(stream, door, manner, tls.clone(), Arc::clone(&server)));
             }
         });
     }
     std::future::pending().await
 }
 
-fn tls(folder: &Path, manner: Manner) -> Result<Arc<rustls::ServerConfig>, Box<dyn Error>> {
+fn tls(folder: &Path, manner: PortMode) -> Result<Arc<rustls::ServerConfig>, Box<dyn Error>> {
     let chain = CertificateDer::pem_file_iter(folder.join("server.pem"))?;
     let chain = chain.collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_file(folder.join("server.key"))?;
     let mut config =
         rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
-    if manner != Manner::SecureHttp1 {
+    if manner != PortMode::SecureHttp1 {
         config.alpn_protocols.push(b"h2".to_vec());
     }
     config.alpn_protocols.push(b"http/1.1".to_vec());
@@ -153,25 +154,31 @@ fn link(peer: IpAddr) -> u16 {
     }
 }
 
-async fn serve(stream: TcpStream, door: Door, manner: Manner, tls: TlsAcceptor, desk: Arc<Desk>) {
+async fn serve(
+    stream: TcpStream,
+    door: ConnectionInfo,
+    manner: PortMode,
+    tls: TlsAcceptor,
+    server: Arc<Server>,
+) {
     // An error means that the client has closed the connection.
     let _ = stream.set_nodelay(true);
     match manner {
-        Manner::Plain => return http1::serve(stream, door, &desk).await,
-        Manner::Silent => {
+        PortMode::Plain => return http1::serve(stream, door, &server).await,
+        PortMode::Silent => {
             let _open = stream;
             return std::future::pending().await;
         }
         _ => {}
     }
     let Ok(mut stream) = tls.accept(stream).await else { return };
-    if manner == Manner::Babbles {
+    if manner == PortMode::WrongProtocol {
         use tokio::io::AsyncWriteExt;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwords").await;
         let _ = stream.shutdown().await;
     } else if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        http2::serve(stream, door, manner, &desk).await;
+        http2::serve(stream, door, manner, &server).await;
     } else {
-        http1::serve(stream, door, &desk).await;
+        http1::serve(stream, door, &server).await;
     }
 }

@@ -27,7 +27,7 @@ const PORT: u16 = 443;
 /// Length of a request with its headers, which is longer than an acknowledgement.
 const REQUEST: usize = 300;
 /// Receive window of a stream, small enough that no long queue forms.
-const WINDOW: u32 = 60_000;
+const STREAM_WINDOW: u32 = 60_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Done {
@@ -98,7 +98,7 @@ async fn connect(folder: &Path, server: IpAddr, name: &str) -> Done<(Endpoint, C
     let mut endpoint = Endpoint::client(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?;
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut transport = TransportConfig::default();
-    transport.stream_receive_window(VarInt::from_u32(WINDOW));
+    transport.stream_receive_window(VarInt::from_u32(STREAM_WINDOW));
     config.transport_config(Arc::new(transport));
     endpoint.set_default_client_config(config);
     let connection = endpoint.connect(SocketAddr::new(server, PORT), name)?.await?;

@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 
-use manyways_net::bond::gateway_status::GatewayStatus;
-use manyways_net::bond::status::{PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
-use manyways_unit::human::{counted, printable, quoted};
+use manyways_net::bond::{
+    GatewayStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
+};
+use manyways_unit::human::{count_with_noun, printable, quoted};
 use manyways_unit::{Size, Span};
 
 /// Maximum shown streams, in the order of their bytes.
-const STREAMS: usize = 10;
+const MAX_STREAMS: usize = 10;
 /// Maximum characters of a cell. Longer cells are truncated, so that most lines fit 80 columns.
-const WIDEST: usize = 32;
-const WIDEST_APPLICATION: usize = 19;
+const MAX_CELL_WIDTH: usize = 32;
+const MAX_APPLICATION_WIDTH: usize = 19;
 
 /// Formats the status of a client.
 pub fn client(status: &Status) -> String {
@@ -29,24 +30,24 @@ pub fn client(status: &Status) -> String {
     text.push('\n');
     let head =
         ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "CAPACITY", "RTT", "LOSS", "QUEUE"];
-    let paths = columns(head, status.paths.iter().map(path));
+    let paths = align_columns(head, status.paths.iter().map(path));
     let _ = writeln!(text, "{}", paths.join("\n"));
     if !status.paths.is_empty() {
-        let months: Vec<String> = status.paths.iter().map(month).collect();
+        let months: Vec<String> = status.paths.iter().map(usage).collect();
         let months = months.join(", ");
         let _ = writeln!(text, "rates in Mbit/s; this month: {}", printable(&months));
     }
     let mut streams: Vec<&StreamStatus> = status.streams.iter().collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.up_bytes + stream.down_bytes));
-    let more = status.stream_count.saturating_sub(streams.len().min(STREAMS));
-    streams.truncate(STREAMS);
+    let more = status.stream_count.saturating_sub(streams.len().min(MAX_STREAMS));
+    streams.truncate(MAX_STREAMS);
     if !streams.is_empty() {
         text.push('\n');
         // Two lines for each stream, because one line would be too long.
         let head = ["DESTINATION", "APPLICATION", "DOWN", "UP", "AGE"];
-        let first = columns(head, streams.iter().map(|one| stream(one)));
+        let first = align_columns(head, streams.iter().map(|one| stream(one)));
         let second =
-            columns(["RULE", "SCHEDULER", "SHARES"], streams.iter().map(|one| decided(one)));
+            align_columns(["RULE", "SCHEDULER", "SHARES"], streams.iter().map(|one| decision(one)));
         for (first, second) in first.iter().zip(second) {
             let _ = writeln!(text, "{first}\n  {second}");
         }
@@ -60,7 +61,7 @@ pub fn client(status: &Status) -> String {
 
 /// Formats the status of a gateway.
 pub fn gateway(status: &GatewayStatus) -> String {
-    let sessions = counted(status.sessions.len(), "session");
+    let sessions = count_with_noun(status.sessions.len(), "session");
     let mut text = format!("manyways bond gateway, {sessions}\n\n");
     let head = ["CLIENT", "STREAMS", "PATH", "STATE", "FROM IT", "TO IT", "RTT"];
     let lines = status.sessions.iter().flat_map(|session| {
@@ -69,14 +70,14 @@ pub fn gateway(status: &GatewayStatus) -> String {
                 quoted(&session.client),
                 session.stream_count.to_string(),
                 path.path.to_string(),
-                path.state.clone(),
+                path.state.to_string(),
                 bytes(path.received_bytes),
                 bytes(path.sent_bytes),
                 path.rtt_seconds.map_or_else(unknown, millis),
             ]
         })
     });
-    let _ = writeln!(text, "{}", columns(head, lines).join("\n"));
+    let _ = writeln!(text, "{}", align_columns(head, lines).join("\n"));
     text
 }
 
@@ -84,7 +85,7 @@ fn path(path: &PathStatus) -> [String; 10] {
     [
         path.name.clone(),
         path.kind.clone(),
-        path.state.clone(),
+        path.state.to_string(),
         path.carrier.clone().unwrap_or_else(unknown),
         megabits(path.down_bps),
         megabits(path.up_bps),
@@ -96,9 +97,9 @@ fn path(path: &PathStatus) -> [String; 10] {
 }
 
 /// Formats the bytes and the cost of a network: `lte 888 KB (metered, 999 MB left)`.
-fn month(path: &PathStatus) -> String {
+fn usage(path: &PathStatus) -> String {
     let metered = path.metered.then(|| "metered".to_owned());
-    let left = path.plan_remaining_bytes.map(|left| format!("{} left", bytes(left)));
+    let left = path.plan_remaining_bytes.map(|remaining| format!("{} left", bytes(remaining)));
     let cost: Vec<String> = metered.into_iter().chain(left).collect();
     let carried = format!("{} {}", path.name, bytes(path.plan_used_bytes));
     if cost.is_empty() { carried } else { format!("{carried} ({})", cost.join(", ")) }
@@ -114,9 +115,12 @@ fn stream(stream: &StreamStatus) -> [String; 5] {
         },
         None => stream.destination.clone(),
     };
-    let application = |name: &str| cut(quoted(name), WIDEST_APPLICATION);
+    let application = |name: &str| truncate(quoted(name), MAX_APPLICATION_WIDTH);
     [
-        cut(format!("{to}{}", if stream.protocol == "udp" { " udp" } else { "" }), WIDEST),
+        truncate(
+            format!("{to}{}", if stream.protocol == "udp" { " udp" } else { "" }),
+            MAX_CELL_WIDTH,
+        ),
         stream.process.as_deref().map_or_else(unknown, application),
         bytes(stream.down_bytes),
         bytes(stream.up_bytes),
@@ -124,15 +128,15 @@ fn stream(stream: &StreamStatus) -> [String; 5] {
     ]
 }
 
-/// Formats the second line of a stream: rule, treatment and the shares of its paths.
-fn decided(stream: &StreamStatus) -> [String; 3] {
+/// Formats the second line of a stream: rule, policy and the shares of its paths.
+fn decision(stream: &StreamStatus) -> [String; 3] {
     let how = match (&stream.scheduler, stream.waiting_for_path) {
         _ if stream.delayed => "delayed".to_owned(),
         (_, true) => "waits for a path".to_owned(),
         (Some(scheduler), _) => scheduler.clone(),
         (None, _) => stream.decision.clone(),
     };
-    let rule = |rule: &str| cut(quoted(rule), WIDEST);
+    let rule = |rule: &str| truncate(quoted(rule), MAX_CELL_WIDTH);
     [stream.rule.as_deref().map_or("(default)".to_owned(), rule), how, shares(stream)]
 }
 
@@ -159,7 +163,7 @@ fn totals(totals: &Totals) -> String {
         bytes(totals.received_bytes),
         bytes(totals.duplicate_bytes),
         bytes(totals.header_bytes),
-        counted(totals.dropped_datagrams as usize, "datagram"),
+        count_with_noun(totals.dropped_datagrams as usize, "datagram"),
     )
 }
 
@@ -169,7 +173,7 @@ fn unknown() -> String {
 
 fn bytes(bytes: u64) -> String {
     // Three digits suffice.
-    Size::from_bytes(leading(bytes)).to_string()
+    Size::from_bytes(round_down(bytes)).to_string()
 }
 
 /// Formats a rate in Mbit/s with three digits, at most three of them after the point.
@@ -184,7 +188,7 @@ fn megabits(bps: u64) -> String {
 }
 
 /// Replaces all digits except the first three by zeros.
-fn leading(number: u64) -> u64 {
+fn round_down(number: u64) -> u64 {
     let unit = 10u64.pow(number.checked_ilog10().unwrap_or_default().saturating_sub(2));
     number / unit * unit
 }
@@ -202,7 +206,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn cut(text: String, widest: usize) -> String {
+fn truncate(text: String, widest: usize) -> String {
     match text.chars().count() > widest {
         true => text.chars().take(widest - 1).chain(['…']).collect(),
         false => text,
@@ -210,7 +214,7 @@ fn cut(text: String, widest: usize) -> String {
 }
 
 /// Aligns cells in columns. The first line contains the heads.
-fn columns<const N: usize>(
+fn align_columns<const N: usize>(
     heads: [&str; N],
     lines: impl Iterator<Item = [String; N]>,
 ) -> Vec<String> {
@@ -230,111 +234,4 @@ fn columns<const N: usize>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one() -> StreamStatus {
-        StreamStatus {
-            stream: Some(3),
-            protocol: "tcp".into(),
-            destination: "[2001:db8::1]:443".into(),
-            domain: Some("www.example.com".into()),
-            process: Some("fire\x1bfox".into()),
-            user: None,
-            rule: None,
-            decision: "bond".into(),
-            scheduler: Some("buffer-aware".into()),
-            waiting_for_path: false,
-            delayed: false,
-            age_seconds: 130.0,
-            up_bytes: 1_234,
-            down_bytes: 9_876_543,
-            paths: [("wifi", 900), ("lte", 100)]
-                .map(|(name, received_bytes)| {
-                    (name.to_owned(), PathBytesStatus { sent_bytes: 0, received_bytes })
-                })
-                .into(),
-        }
-    }
-
-    fn wlan() -> PathStatus {
-        PathStatus {
-            name: "wlp3s0".into(),
-            kind: "cellular".into(),
-            state: "suspect".into(),
-            carrier: Some("quic".into()),
-            metered: true,
-            down_bps: 123_456_789,
-            up_bps: 34_100,
-            capacity_bps: Some(19_250_000),
-            load: None,
-            rtt_seconds: Some(0.140),
-            loss: Some(0.012),
-            queue_bytes: 999_000,
-            in_flight_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            plan_used_bytes: 888_123,
-            plan_remaining_bytes: Some(999_123_456),
-        }
-    }
-
-    #[test]
-    fn a_network_says_what_carries_it_and_two_of_them_fit_eighty_columns() {
-        let streams = vec![one(), StreamStatus { rule: Some("r".repeat(60)), ..one() }];
-        let status = Status {
-            schema: String::new(),
-            name: "default".into(),
-            version: String::new(),
-            uptime_seconds: 4.0,
-            policy: None,
-            no_path_action: None,
-            paths: vec![wlan(), PathStatus { name: "wwan0".into(), carrier: None, ..wlan() }],
-            stream_count: 2,
-            streams,
-            totals: Totals::default(),
-        };
-        let text = client(&status);
-        // The line with the data plans may be longer.
-        for line in text.lines().filter(|line| !line.starts_with("rates")) {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-        let cells = ["wlp3s0", "cellular", "suspect", "quic", "123", "0.034", "19.2", "140 ms"];
-        assert_eq!(path(&wlan())[..8], cells);
-        assert!(text.contains("\nwwan0   cellular  suspect  -        123 "), "{text}");
-        assert_eq!(month(&wlan()), "wlp3s0 888 KB (metered, 999 MB left)");
-        let no_path_action = Some("no network leads to the gateway".to_owned());
-        let text = client(&Status { no_path_action, ..status });
-        assert!(text.contains("no policy\nno network leads to the gateway\n\nPATH"), "{text}");
-    }
-
-    #[test]
-    fn a_rate_has_three_digits() {
-        let rates = [0, 400, 34_100, 7_080_000, 15_120_000, 999_900_000].map(megabits);
-        assert_eq!(rates, ["0", "0.000", "0.034", "7.08", "15.1", "1000"]);
-    }
-
-    #[test]
-    fn a_stream_is_two_lines_and_no_escape_of_a_strange_name_gets_out() {
-        let cells = stream(&one());
-        assert_eq!(cells[0], "www.example.com:443");
-        assert!(!cells[1].contains('\x1b'), "{:?}", cells[1]);
-        assert_eq!(cells[2..], ["9.87 MB", "1.23 KB", "2 min"]);
-        assert_eq!(decided(&one()), ["(default)", "buffer-aware", "lte 10 %, wifi 90 %"]);
-    }
-
-    #[test]
-    fn one_that_waits_says_so() {
-        assert_eq!(
-            decided(&StreamStatus { waiting_for_path: true, ..one() })[1],
-            "waits for a path"
-        );
-        let delayed = StreamStatus { delayed: true, waiting_for_path: true, ..one() };
-        assert_eq!(decided(&delayed)[1], "delayed");
-    }
-
-    #[test]
-    fn three_digits_are_left() {
-        assert_eq!([0, 7, 999, 1_234, 9_876_543].map(leading), [0, 7, 999, 1_230, 9_870_000]);
-    }
-}
+mod tests;

@@ -1,48 +1,51 @@
 //! Result of an alignment as JSON; docs/align.md documents the fields.
 
 use manyways_capture::Alignment;
-use manyways_flows::align::report::Paired;
-use manyways_flows::align::{Carries, Difference, How, Pair, Part, Point, Summary, Trust, Way};
+use manyways_flows::align::{
+    Accuracy, ChainDirection, Difference, MatchEvidence, Pair, PairedStream, Part, Point, Summary,
+    TrackContent,
+};
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 #[derive(Serialize)]
 pub struct Document {
-    schema: &'static str,
-    points: Vec<At>,
-    pairs: Vec<Two>,
+    points: Vec<PointDocument>,
+    pairs: Vec<PairDocument>,
     parts: Vec<Delay>,
 }
 
+manyways_record::document!(Document, "manyways-align/2");
+
 #[derive(Serialize)]
-struct At {
+struct PointDocument {
     capture: String,
-    place: &'static str,
+    role: &'static str,
     clock: u32,
     packets: u64,
     followed: u64,
     streams: usize,
-    left_out: u64,
+    skipped: u64,
     first: Option<f64>,
     last: Option<f64>,
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Two {
+struct PairDocument {
     points: [usize; 2],
     streams: Vec<Stream>,
     ambiguous: Vec<String>,
-    left_out: usize,
+    skipped: usize,
     clock: Option<Clock>,
 }
 
 #[derive(Serialize)]
 struct Stream {
     names: [String; 2],
-    way: &'static str,
+    direction: &'static str,
     carries: &'static str,
-    how: &'static str,
+    matched_by: &'static str,
     bytes: u64,
     agreeing: u64,
     differing: u64,
@@ -63,9 +66,9 @@ struct Clock {
 #[derive(Serialize)]
 struct Delay {
     name: &'static str,
-    way: &'static str,
+    direction: &'static str,
     points: [usize; 2],
-    trust: &'static str,
+    accuracy: &'static str,
     bound: Option<f64>,
     all: Figures,
     sent_once: Option<Figures>,
@@ -83,72 +86,71 @@ struct Figures {
 
 pub fn document(alignment: &Alignment) -> Document {
     let Alignment { captures, points, report } = alignment;
-    let at = captures.iter().zip(points).map(|(capture, point)| At {
+    let at = captures.iter().zip(points).map(|(capture, point)| PointDocument {
         capture: capture.name.clone(),
-        place: super::text::place(point.place),
+        role: super::text::role_name(point.location),
         clock: point.clock,
         packets: capture.packets,
         followed: capture.followed,
         streams: super::text::streams(point),
-        left_out: capture.left_out,
-        first: capture.times.map(|times| secs(times.0)),
-        last: capture.times.map(|times| secs(times.1)),
-        fault: capture.fault.clone(),
+        skipped: capture.skipped,
+        first: capture.times.map(|times| seconds(times.0)),
+        last: capture.times.map(|times| seconds(times.1)),
+        error: capture.error.clone(),
     });
     Document {
-        schema: "manyways-align/1",
         points: at.collect(),
-        pairs: report.pairs.iter().map(|pair| Two::of(pair, points)).collect(),
+        pairs: report.pairs.iter().map(|pair| PairDocument::of(pair, points)).collect(),
         parts: report.parts.iter().map(Delay::of).collect(),
     }
 }
 
-pub fn way(way: Way) -> &'static str {
-    match way {
-        Way::Along => "along",
-        Way::Against => "against",
+pub fn direction_name(direction: ChainDirection) -> &'static str {
+    match direction {
+        ChainDirection::Forward => "along",
+        ChainDirection::Reverse => "against",
     }
 }
 
 /// Name of a stream at a point.
-pub fn name(points: &[Point], point: usize, track: usize) -> String {
+pub fn stream_name(points: &[Point], point: usize, track: usize) -> String {
     let track = points.get(point).and_then(|point| point.tracks.get(track));
     track.map(|track| track.name().to_owned()).unwrap_or_default()
 }
 
-pub fn bytes(stream: &Paired) -> u64 {
-    stream.found.same.iter().map(|same| same.length).sum()
+pub fn matched_bytes(stream: &PairedStream) -> u64 {
+    stream.matched.common.iter().map(|same| same.length).sum()
 }
 
-impl Two {
+impl PairDocument {
     fn of(pair: &Pair, points: &[Point]) -> Self {
         let [one, other] = pair.points;
         let streams = pair.streams.iter().map(|stream| Stream {
             names: [
-                name(points, one, stream.found.first),
-                name(points, other, stream.found.second),
+                stream_name(points, one, stream.matched.first),
+                stream_name(points, other, stream.matched.second),
             ],
-            way: way(stream.way),
-            carries: match stream.carries {
-                Carries::Bytes => "bytes",
-                Carries::Acknowledgements => "acknowledgements",
+            direction: direction_name(stream.direction),
+            carries: match stream.content {
+                TrackContent::Bytes => "bytes",
+                TrackContent::Acknowledgements => "acknowledgements",
             },
-            how: match stream.found.how {
-                How::Ends => "ends",
-                How::Numbers => "numbers",
-                How::EndsOnly => "ends-only",
-                How::NumberOnly => "number-only",
-                How::Content => "content",
+            matched_by: match stream.matched.evidence {
+                MatchEvidence::TupleAndIsns => "ends",
+                MatchEvidence::BothIsns => "numbers",
+                MatchEvidence::Tuple => "ends-only",
+                MatchEvidence::OneIsn => "number-only",
+                MatchEvidence::Content => "content",
             },
-            bytes: bytes(stream),
-            agreeing: stream.found.agreeing,
-            differing: stream.found.differing,
+            bytes: matched_bytes(stream),
+            agreeing: stream.matched.agreeing,
+            differing: stream.matched.differing,
             delay: stream.delays.as_ref().map(Figures::of),
         });
         let clock = pair.clock.map(|clock| Clock {
-            at: secs(clock.at),
+            at: seconds(clock.at),
             offset: clock.offset.map(Difference::as_secs_f64),
-            bound: clock.bound.map(Span::as_secs_f64),
+            bound: clock.max_error.map(Span::as_secs_f64),
             drift_ppm: clock.drift.map(|drift| drift.0),
             residual: clock.residual.map(Span::as_secs_f64),
             is_steady: clock.is_steady,
@@ -157,8 +159,12 @@ impl Two {
         Self {
             points: pair.points,
             streams: streams.collect(),
-            ambiguous: pair.ambiguous.iter().map(|track| name(points, other, *track)).collect(),
-            left_out: pair.left_out,
+            ambiguous: pair
+                .ambiguous
+                .iter()
+                .map(|track| stream_name(points, other, *track))
+                .collect(),
+            skipped: pair.skipped,
             clock,
         }
     }
@@ -168,11 +174,11 @@ impl Delay {
     fn of(part: &Part) -> Self {
         Self {
             name: part.name.name(),
-            way: way(part.way),
+            direction: direction_name(part.direction),
             points: part.points,
-            trust: part.trust.name(),
-            bound: match part.trust {
-                Trust::Within(span) => Some(span.as_secs_f64()),
+            accuracy: part.accuracy.name(),
+            bound: match part.accuracy {
+                Accuracy::ErrorBound(span) => Some(span.as_secs_f64()),
                 _ => None,
             },
             all: Figures::of(&part.all),
@@ -183,12 +189,12 @@ impl Delay {
 
 impl Figures {
     fn of(summary: &Summary) -> Self {
-        let Summary { count, bytes, least, median, p95, most } = *summary;
+        let Summary { count, bytes, min: least, median, p95, max: most } = *summary;
         let [min, median, p95, max] = [least, median, p95, most].map(Difference::as_secs_f64);
         Self { count, bytes, min, median, p95, max }
     }
 }
 
-fn secs(time: Time) -> f64 {
+fn seconds(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e9
 }

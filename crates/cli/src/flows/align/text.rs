@@ -4,24 +4,25 @@ use std::fmt::Write;
 
 use manyways_capture::Alignment;
 use manyways_flows::align::{
-    Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
+    Accuracy, ChainDirection, ClockAlignment, Difference, MatchEvidence, Pair, Part, PartName,
+    Point, PointLocation, TrackContent,
 };
 use manyways_unit::Span;
 use manyways_unit::human::printable;
 
-use super::document::{bytes, name};
+use super::document::{matched_bytes, stream_name};
 
 /// Maximum number of streams per pair, longest first.
-const STREAMS: usize = 8;
+const MAX_STREAMS: usize = 8;
 
 pub fn text(alignment: &Alignment) -> String {
     let Alignment { captures, points, report } = alignment;
     let mut text = String::new();
     let label = |number: usize| {
-        let place = points.get(number).map_or(Place::Other, |point| point.place);
-        match place {
-            Place::Other => format!("point {}", number + 1),
-            place => self::place(place).to_owned(),
+        let location = points.get(number).map_or(PointLocation::Other, |point| point.location);
+        match location {
+            PointLocation::Other => format!("point {}", number + 1),
+            location => role_name(location).to_owned(),
         }
     };
     for (number, (capture, point)) in captures.iter().zip(points).enumerate() {
@@ -36,14 +37,14 @@ pub fn text(alignment: &Alignment) -> String {
                 count => format!("{count} streams"),
             }
         );
-        if capture.left_out > 0 {
-            let _ = writeln!(text, "{:<12} {} more were left out", "", capture.left_out);
+        if capture.skipped > 0 {
+            let _ = writeln!(text, "{:<12} {} more were skipped", "", capture.skipped);
         }
     }
     for pair in &report.pairs {
         let [one, other] = pair.points.map(label);
         let _ = writeln!(text, "\n{one} to {other}");
-        matched(&mut text, pair, points);
+        matched_streams(&mut text, pair, points);
         if let Some(clock) = &pair.clock {
             clocks(&mut text, clock, &one, &other);
         }
@@ -61,74 +62,78 @@ pub fn text(alignment: &Alignment) -> String {
     }
     text.push('\n');
     for part in &report.parts {
-        let _ = writeln!(text, "{}: {}", heading(part, &part.points.map(label)), believed(part));
+        let _ =
+            writeln!(text, "{}: {}", heading(part, &part.points.map(label)), accuracy_text(part));
     }
     text
 }
 
-/// The name of a place in arguments.
-pub fn place(place: Place) -> &'static str {
-    match place {
-        Place::Server => "server",
-        Place::PhoneIn => "phone-in",
-        Place::PhoneOut => "phone-out",
-        Place::Wearable => "wearable",
-        Place::Other => "other",
+/// The name of a location in arguments.
+pub fn role_name(location: PointLocation) -> &'static str {
+    match location {
+        PointLocation::Server => "server",
+        PointLocation::PhoneIn => "phone-in",
+        PointLocation::PhoneOut => "phone-out",
+        PointLocation::Wearable => "wearable",
+        PointLocation::Other => "other",
     }
 }
 
 /// Number of streams with bytes at a point.
 pub fn streams(point: &Point) -> usize {
-    let has_bytes = |origin: &manyways_flows::align::Origin| origin.carries == Carries::Bytes;
-    point.tracks.iter().filter(|track| track.origin().is_none_or(has_bytes)).count()
+    let has_bytes =
+        |origin: &manyways_flows::align::SequenceSource| origin.content == TrackContent::Bytes;
+    point.tracks.iter().filter(|track| track.source().is_none_or(has_bytes)).count()
 }
 
-fn matched(text: &mut String, pair: &Pair, points: &[Point]) {
+fn matched_streams(text: &mut String, pair: &Pair, points: &[Point]) {
     let [one, other] = pair.points;
     let mut found: Vec<_> =
-        pair.streams.iter().filter(|stream| stream.carries == Carries::Bytes).collect();
-    found.sort_by_key(|stream| std::cmp::Reverse(bytes(stream)));
+        pair.streams.iter().filter(|stream| stream.content == TrackContent::Bytes).collect();
+    found.sort_by_key(|stream| std::cmp::Reverse(matched_bytes(stream)));
     if found.is_empty() {
-        text.push_str("  no stream was recognised\n");
+        text.push_str("  no stream was matched\n");
     }
-    for stream in found.iter().take(STREAMS) {
-        let names =
-            [name(points, one, stream.found.first), name(points, other, stream.found.second)];
+    for stream in found.iter().take(MAX_STREAMS) {
+        let names = [
+            stream_name(points, one, stream.matched.first),
+            stream_name(points, other, stream.matched.second),
+        ];
         let names = match &names {
             [one, other] if one == other => one.clone(),
             [one, other] => format!("{one} is {other}"),
         };
-        let how = match stream.found.how {
-            How::Ends => "same ends and first numbers",
-            How::Numbers => "same first numbers",
-            How::EndsOnly => "same ends, and numbers that overlap",
-            How::NumberOnly => "same first number one way",
-            How::Content => "same bytes",
+        let how = match stream.matched.evidence {
+            MatchEvidence::TupleAndIsns => "same addresses, ports and initial sequence numbers",
+            MatchEvidence::BothIsns => "same initial sequence numbers",
+            MatchEvidence::Tuple => "same addresses and ports, overlapping sequence numbers",
+            MatchEvidence::OneIsn => "same initial sequence number in one direction",
+            MatchEvidence::Content => "same bytes",
         };
-        let _ = writeln!(text, "  {names}: {} bytes ({how})", bytes(stream));
+        let _ = writeln!(text, "  {names}: {} bytes ({how})", matched_bytes(stream));
     }
-    if let Some(more @ 1..) = found.len().checked_sub(STREAMS) {
+    if let Some(more @ 1..) = found.len().checked_sub(MAX_STREAMS) {
         let _ = writeln!(text, "  and {more} more");
     }
     for track in &pair.ambiguous {
-        let name = name(points, other, *track);
+        let name = stream_name(points, other, *track);
         let _ = writeln!(
             text,
-            "  {name}: its bytes are in several streams or too few, so it is left out"
+            "  {name}: skipped, because its bytes are too few or occur in several streams"
         );
     }
 }
 
-fn clocks(text: &mut String, clock: &Clock, one: &str, other: &str) {
+fn clocks(text: &mut String, clock: &ClockAlignment, one: &str, other: &str) {
     let mut said = match clock.offset {
         Some(offset) => format!(
             "the clock of {other} is {} {} that of {one}",
-            span(offset.size()),
+            span(offset.abs()),
             if offset < Difference::default() { "behind" } else { "ahead of" }
         ),
-        None => "bytes went one way only, so the clocks' offset is not known".to_owned(),
+        None => "bytes went in one direction only, so the clock offset is unknown".to_owned(),
     };
-    if let Some(bound) = clock.bound {
+    if let Some(bound) = clock.max_error {
         let _ = write!(said, ", within {}", span(bound));
     }
     if let Some(drift) = clock.drift {
@@ -138,25 +143,25 @@ fn clocks(text: &mut String, clock: &Clock, one: &str, other: &str) {
         let _ = write!(said, "; residual {}", span(residual));
     }
     if !clock.is_steady {
-        said.push_str("; a clock was set in between, or is not steady");
+        said.push_str("; a clock was set during the capture, or is not steady");
     }
     let _ = writeln!(text, "  {said}");
 }
 
 fn heading(part: &Part, [one, other]: &[String; 2]) -> String {
-    let (from, to) = match part.way {
-        Way::Along => (one, other),
-        Way::Against => (other, one),
+    let (from, to) = match part.direction {
+        ChainDirection::Forward => (one, other),
+        ChainDirection::Reverse => (other, one),
     };
     match part.name {
-        Name::Other => format!("{from} to {to}"),
+        PartName::Other => format!("{from} to {to}"),
         name => format!("{} {from} to {to}", name.name()),
     }
 }
 
 fn line(part: &Part, labels: &[String; 2]) -> String {
     let all = &part.all;
-    let [least, median, p95, most] = [all.least, all.median, all.p95, all.most].map(millis);
+    let [least, median, p95, most] = [all.min, all.median, all.p95, all.max].map(millis);
     format!(
         "{:<34} {:>8} {least:>10} {median:>10} {p95:>10} {most:>10}",
         heading(part, labels),
@@ -165,18 +170,18 @@ fn line(part: &Part, labels: &[String; 2]) -> String {
 }
 
 /// Explanation of the accuracy.
-fn believed(part: &Part) -> String {
-    match part.trust {
-        Trust::OneClock => "both times are of one clock: exact".to_owned(),
-        Trust::Within(bound) => format!(
-            "of two clocks: all of these may be too long or too short by the same time, up to {}; \
-             differences among them are right",
+fn accuracy_text(part: &Part) -> String {
+    match part.accuracy {
+        Accuracy::OneClock => "exact: both times are from one clock".to_owned(),
+        Accuracy::ErrorBound(bound) => format!(
+            "from two clocks: all values may be wrong by one common offset of up to {}; \
+             differences between values are exact",
             span(bound)
         ),
-        Trust::AboveLeast => {
-            "of two clocks and one direction only: each is relative to the shortest".to_owned()
+        Accuracy::RelativeToMin => {
+            "from two clocks and one direction: each value is relative to the minimum".to_owned()
         }
-        Trust::Unsteady => "a clock is not steady: do not rely on these".to_owned(),
+        Accuracy::Unsteady => "a clock is not steady: do not use these values".to_owned(),
     }
 }
 

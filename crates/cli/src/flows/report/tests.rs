@@ -1,11 +1,14 @@
 use std::path::{Path, PathBuf};
 
-use manyways_capture::{Outcome, Plan, Progress, Sources};
-use manyways_flows::analysis::Settings;
-use manyways_unit::Time;
+use manyways_capture::{CaptureStats, Document, Progress, RunOptions, RunReport, Sources};
+use manyways_flows::analysis::{Histogram, Settings};
+use manyways_flows::flow::LimitedBy;
+use manyways_record::document;
+use manyways_unit::{Span, Time};
 use tempfile::TempDir;
 
 use super::super::summary;
+use super::tables::reason;
 use super::*;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
@@ -47,10 +50,10 @@ fn capture(flows: u8, host: &str) -> Vec<u8> {
     bytes
 }
 
-fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]) -> Vec<u8> {
+fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 12];
     bytes.extend([0x08, 0x00, 0x45, 0]);
-    bytes.extend((40 + carried.len() as u16).to_be_bytes());
+    bytes.extend((40 + payload.len() as u16).to_be_bytes());
     bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
     let (client, server) = ([10, 0, 0, flow], [192, 0, 2, 77]);
     let (from, to) = if is_up { (client, server) } else { (server, client) };
@@ -59,14 +62,14 @@ fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]) ->
     bytes.extend(ports.map(u16::to_be_bytes).concat());
     bytes.extend(numbers.map(u32::to_be_bytes).concat());
     bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    bytes.extend(carried);
+    bytes.extend(payload);
     bytes
 }
 
-fn look(file: &Path, threads: u8, settings: &Settings) -> Outcome {
+fn analyse(file: &Path, threads: u8, settings: &Settings) -> RunReport {
     let sources = Sources::find(&[file.to_owned()]).unwrap();
-    let settings = Settings { overview: true, ..settings.clone() };
-    let plan = Plan { settings, threads };
+    let mut plan = RunOptions::new(settings.clone(), threads);
+    plan.settings.overview = true;
     manyways_capture::run(&sources.captures, &plan, None, &Progress::default()).unwrap()
 }
 
@@ -77,12 +80,12 @@ fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-const PLAIN: About<'_> = About { filter: None, is_anonymous: false, is_stopped: false };
+const PLAIN: RunInfo<'_> = RunInfo { filter: None, is_anonymous: false, is_stopped: false };
 
 #[test]
 fn the_numbers_are_those_of_the_summary() {
     let (_folder, file) = file("office.pcap", &capture(6, "www.example.net"));
-    let outcome = look(&file, 1, &Settings::default());
+    let outcome = analyse(&file, 1, &Settings::default());
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let overview = summary.overview.as_deref().unwrap();
     assert_eq!((summary.flows, summary.valid), (6, 6));
@@ -95,14 +98,14 @@ fn the_numbers_are_those_of_the_summary() {
     assert_eq!(*carried[0].0, ("tcp", "http"));
     assert_eq!((carried[0].1.flows, carried[0].1.bytes), (6, summary.bytes));
     let (servers, others) = overview.servers(15);
-    assert_eq!((servers.len(), servers[0].0, others.carried.flows), (1, "example.net", 0));
+    assert_eq!((servers.len(), servers[0].0, others.traffic.flows), (1, "example.net", 0));
     assert_eq!(servers[0].1.local_rtt.median(), summary.local_rtt.median());
     let (clients, others) = overview.clients(4);
-    assert_eq!((clients.len(), others.carried.flows), (4, 2));
+    assert_eq!((clients.len(), others.traffic.flows), (4, 2));
     assert_eq!(overview.losses, [[6, 0, 0, 0, 0]; 2]);
     assert_eq!(overview.responses.median(), Some(Span::from_millis(50)));
     assert_eq!(overview.servicing_rate.count(), 6);
-    assert_eq!(overview.slow().len(), 6);
+    assert_eq!(overview.slow_transfers().len(), 6);
 
     let page = html(&outcome, &PLAIN);
     let median = summary.local_rtt.median().unwrap();
@@ -116,7 +119,7 @@ fn the_numbers_are_those_of_the_summary() {
         "<dt>TCP flows</dt><dd>6</dd>".to_owned(),
         "<th scope=\"row\">example.net</th>".to_owned(),
         "<th scope=\"row\">http over TCP</th><td class=\"figure\">6</td>".to_owned(),
-        "counts no packet that it lost".to_owned(),
+        "reports no lost packets".to_owned(),
     ] {
         assert!(page.contains(&words), "{words}");
     }
@@ -126,15 +129,15 @@ fn the_numbers_are_those_of_the_summary() {
 }
 
 /// A run over this number of captures, each one minute after the previous one.
-fn of_captures(number: u64) -> Outcome {
+fn analyse_captures(number: u64) -> RunReport {
     let at = |millis| Time::from_millis(1_700_000_000_000 + millis);
-    let captures = (0..number).map(|index| Capture {
+    let captures = (0..number).map(|index| CaptureStats {
         name: format!("/captures/{index}.pcap"),
         packets: 7,
         times: Some((at(index * 60_000), at(index * 60_000 + 1_500))),
-        ..Capture::default()
+        ..CaptureStats::default()
     });
-    let mut outcome = Outcome { captures: captures.collect(), ..Outcome::default() };
+    let mut outcome = RunReport { captures: captures.collect(), ..RunReport::default() };
     outcome.counters.packets = 7 * number;
     outcome.counters.first = Some(at(0));
     outcome.counters.last = Some(at((number - 1) * 60_000 + 1_500));
@@ -143,25 +146,25 @@ fn of_captures(number: u64) -> Outcome {
 
 #[test]
 fn every_capture_has_a_line_or_is_counted_among_those_that_have_none() {
-    let page = html(&of_captures(24), &PLAIN);
+    let page = html(&analyse_captures(24), &PLAIN);
     for index in 0..24 {
         assert!(page.contains(&format!("<th scope=\"row\">{index}.pcap</th>")), "{index}: {page}");
     }
     assert!(!page.contains(" more</th>"), "{page}");
     assert!(page.contains("168 packets and 0 B in 36 s recorded within 23 min"), "{page}");
-    let page = html(&of_captures(70), &PLAIN);
+    let page = html(&analyse_captures(70), &PLAIN);
     assert_eq!(page.matches(".pcap</th>").count(), 50);
     let line = "<tr class=\"faint\"><th scope=\"row\">20 more</th>";
     assert!(page.contains(line) && page.contains("<td class=\"figure\">140</td>"), "{page}");
-    let about = About { is_anonymous: true, ..PLAIN };
-    assert!(!html(&of_captures(3), &about).contains(".pcap"));
+    let about = RunInfo { is_anonymous: true, ..PLAIN };
+    assert!(!html(&analyse_captures(3), &about).contains(".pcap"));
 }
 
 #[test]
 fn a_median_says_how_many_flows_it_is_of() {
     let (_folder, file) = file("a.pcap", &capture(6, "www.example.net"));
-    let mut outcome = look(&file, 1, &Settings::default());
-    outcome.summary.rtt = Distribution::default();
+    let mut outcome = analyse(&file, 1, &Settings::default());
+    outcome.summary.rtt = Histogram::default();
     for millis in [20, 30, 40] {
         outcome.summary.rtt.push(Span::from_millis(millis));
     }
@@ -175,26 +178,31 @@ fn a_median_says_how_many_flows_it_is_of() {
 #[test]
 fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
     let (_folder, file) = file("a.pcap", &capture(6, "www.example.net"));
-    let mut outcome = look(&file, 1, &Settings::default());
+    let mut outcome = analyse(&file, 1, &Settings::default());
     let limited_by = &mut outcome.summary.limited_by;
     *limited_by = LimitedBy::default();
-    for (limit, seconds) in Limit::ALL.into_iter().zip([53, 6, 2, 2, 1, 36]) {
+    for (limit, seconds) in SenderLimit::ALL.into_iter().zip([53, 6, 2, 2, 1, 36]) {
         limited_by.add(limit, Span::from_secs(seconds));
     }
     let (page, text) = (html(&outcome, &PLAIN), summary::text(&outcome, &[], None));
-    let card = "<dt>Servers limited by application, then start up</dt><dd>53 %, 36 %</dd>";
+    let card = "<dt>Servers limited by application, then slow start</dt><dd>53 %, 36 %</dd>";
     assert!(page.contains(card), "{page}");
-    for limit in Limit::ALL {
-        let words = summary::words(limit);
+    for limit in SenderLimit::ALL {
+        let words = summary::limit_name(limit);
         assert_eq!(words, limit.name().replace('_', " "));
         assert!(text.contains(&format!("{words} ")), "{words}: {text}");
         assert!(page.contains(&format!("<li>{words}: ")), "{words} is not explained: {page}");
     }
     // The limit of the slowest flows is one of these, for any round-trip time.
-    for limit in [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp] {
+    for limit in [
+        SenderLimit::Congestion,
+        SenderLimit::Loss,
+        SenderLimit::ReceiverWindow,
+        SenderLimit::SlowStart,
+    ] {
         let (mut limited_by, busy) = (LimitedBy::default(), Span::from_secs(4));
         limited_by.add(limit, Span::from_secs(3));
-        assert_eq!(reason(&limited_by, busy), format!("{} 75 %", summary::words(limit)));
+        assert_eq!(reason(&limited_by, busy), format!("{} 75 %", summary::limit_name(limit)));
     }
     let slow = page.split("The slowest flows").nth(1).unwrap();
     let slow = slow.split("</table>").next().unwrap();
@@ -205,24 +213,24 @@ fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
 fn it_is_the_same_however_many_cores_look() {
     let (_folder, file) = file("a.pcap", &capture(20, "www.example.net"));
     let settings = Settings::default();
-    let page = html(&look(&file, 1, &settings), &PLAIN);
-    assert_eq!(html(&look(&file, 3, &settings), &PLAIN), page);
+    let page = html(&analyse(&file, 1, &settings), &PLAIN);
+    assert_eq!(html(&analyse(&file, 3, &settings), &PLAIN), page);
 }
 
 #[test]
 fn of_an_empty_capture_it_says_so() {
     let (_folder, file) = file("a.pcap", &capture(0, ""));
-    let page = html(&look(&file, 2, &Settings::default()), &PLAIN);
-    assert!(page.contains("There is no packet in it.") && page.contains("0 TCP flows"), "{page}");
+    let page = html(&analyse(&file, 2, &Settings::default()), &PLAIN);
+    assert!(page.contains("There are no packets.") && page.contains("0 TCP flows"), "{page}");
     assert!(!page.contains("<svg") && !page.contains("NaN") && !page.contains(">inf<"), "{page}");
 }
 
 #[test]
 fn names_of_others_cannot_become_markup() {
     let (_folder, file) = file("<img src=x onerror=alert(1)>.pcap", &capture(2, HOSTILE));
-    let mut outcome = look(&file, 1, &Settings::default());
-    outcome.captures[0].fault = Some(HOSTILE.to_owned());
-    let about = About { filter: Some("len > 0 or less <b>"), is_stopped: true, ..PLAIN };
+    let mut outcome = analyse(&file, 1, &Settings::default());
+    outcome.captures[0].error = Some(HOSTILE.to_owned());
+    let about = RunInfo { filter: Some("len > 0 or less <b>"), is_stopped: true, ..PLAIN };
     let page = html(&outcome, &about);
     for word in ["<script", "<img", "<b>", "src=\"", "http:", "https:", "url(", "@import"] {
         assert!(!page.contains(word), "{word}");
@@ -234,17 +242,18 @@ fn names_of_others_cannot_become_markup() {
 #[test]
 fn nothing_of_whom_is_hidden_leaks() {
     let (_folder, file) = file("alice.pcap", &capture(3, "www.example.net"));
-    let settings = Settings { mask: Some([7; 32]), ..Settings::default() };
-    let mut outcome = look(&file, 2, &settings);
-    outcome.captures[0].fault = Some("cannot read alice.pcap".to_owned());
-    let about = About { filter: Some("host 192.0.2.77"), is_anonymous: true, is_stopped: false };
+    let mut settings = Settings::default();
+    settings.pseudonym_key = Some([7; 32]);
+    let mut outcome = analyse(&file, 2, &settings);
+    outcome.captures[0].error = Some("cannot read alice.pcap".to_owned());
+    let about = RunInfo { filter: Some("host 192.0.2.77"), is_anonymous: true, is_stopped: false };
     let page = html(&outcome, &about);
     for word in ["alice", "example", "10.0.0.", "192.0.2."] {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("match a filter") && page.contains("could not be read"), "{page}");
     // Nor in the names of the summary.
-    let document = serde_json::to_string(&summary::document(&outcome, &[], false)).unwrap();
+    let document = document::to_json(&Document::new(&outcome, &[], false)).unwrap();
     assert!(!document.contains("example") && !document.contains("192.0.2."), "{document}");
     assert!(!summary::text(&outcome, &[], None).contains("example"));
 }

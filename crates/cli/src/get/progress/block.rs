@@ -8,37 +8,37 @@ use std::fmt::Write as _;
 #[derive(Default)]
 pub struct Block {
     /// Number of characters of each line.
-    drawn: Vec<usize>,
+    widths: Vec<usize>,
 }
 
 impl Block {
     /// Returns the text that draws these lines over the previous ones, on a terminal of this width.
     pub fn draw(&mut self, lines: &[String], width: usize) -> String {
-        let mut text = self.to_its_start(width);
+        let mut text = self.move_to_start(width);
         for (number, line) in lines.iter().enumerate() {
             let feed = if number == 0 { "" } else { "\n" };
             // Writing to a String does not fail. A terminal in raw mode also needs the `\r`.
             let _ = write!(text, "{feed}\r{line}\x1b[K");
         }
         text.push_str("\x1b[J");
-        self.drawn = lines.iter().map(|line| line.chars().count()).collect();
+        self.widths = lines.iter().map(|line| line.chars().count()).collect();
         text
     }
 
     /// Returns the text that removes the lines; empty if there are none.
     pub fn erase(&mut self, width: usize) -> String {
-        let mut text = self.to_its_start(width);
+        let mut text = self.move_to_start(width);
         if !text.is_empty() {
             text.push_str("\x1b[J");
         }
-        self.drawn.clear();
+        self.widths.clear();
         text
     }
 
     /// Moves the cursor to the first line. A terminal that became narrower has wrapped the lines.
-    fn to_its_start(&self, width: usize) -> String {
+    fn move_to_start(&self, width: usize) -> String {
         let rows = |length: &usize| length.div_ceil(width.max(1)).max(1);
-        match self.drawn.iter().map(rows).sum::<usize>() {
+        match self.widths.iter().map(rows).sum::<usize>() {
             0 => String::new(),
             1 => "\r".to_owned(),
             rows => format!("\r\x1b[{}A", rows - 1),

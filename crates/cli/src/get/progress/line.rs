@@ -3,13 +3,13 @@
 use manyways_unit::{Rate, Size, Span};
 
 /// Longer names are shortened to this number of characters.
-const LONGEST_NAME: usize = 10;
+const MAX_NAME_LENGTH: usize = 10;
 /// Maximum length of a bar; a longer one shows no more detail.
-const LONGEST_BAR: usize = 40;
+const MAX_BAR_LENGTH: usize = 40;
 /// Width of all numbers after a bar.
-const NUMBERS: usize = 51;
+const NUMBERS_WIDTH: usize = 51;
 /// Minimum length of a bar with all numbers after it. With less room, some numbers are omitted.
-const LEAST_BAR: usize = 8;
+const MIN_BAR_LENGTH: usize = 8;
 
 /// Layout of the lines of a display.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct PathLine<'a> {
 }
 
 /// Progress of the whole transfer.
-pub struct WholeLine {
+pub struct TotalLine {
     pub done: Size,
     pub length: Option<Size>,
     pub rate: Rate,
@@ -44,28 +44,28 @@ impl Layout {
     /// Creates the layout for paths with these names and lines of at most `width` characters.
     pub fn new<'a>(width: usize, names: impl Iterator<Item = &'a str>) -> Self {
         let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-        let name = longest.clamp(3, LONGEST_NAME);
-        let bar = width.checked_sub(name + 4 + NUMBERS).filter(|bar| *bar >= LEAST_BAR);
-        Self { width, name, bar: bar.map(|bar| bar.min(LONGEST_BAR)) }
+        let name = longest.clamp(3, MAX_NAME_LENGTH);
+        let bar = width.checked_sub(name + 4 + NUMBERS_WIDTH).filter(|bar| *bar >= MIN_BAR_LENGTH);
+        Self { width, name, bar: bar.map(|bar| bar.min(MAX_BAR_LENGTH)) }
     }
 
     /// Right-aligned, and shortened if too long.
     fn name(self, name: &str) -> String {
-        format!("{:>width$}", cut(name, self.name), width = self.name)
+        format!("{:>width$}", truncate(name, self.name), width = self.name)
     }
 
-    fn end(self, line: &str) -> String {
-        cut(line.trim_end(), self.width)
+    fn trim_end(self, line: &str) -> String {
+        truncate(line.trim_end(), self.width)
     }
 }
 
 impl PathLine<'_> {
-    pub fn fit(&self, layout: Layout) -> String {
+    pub fn render(&self, layout: Layout) -> String {
         let name = layout.name(self.name);
         let part = fraction(self.bytes, self.length);
         let rate = self.rate.map_or_else(|| "waiting".to_owned(), short_rate);
         let rtt = self.rtt.map_or_else(String::new, |rtt| short_span(rtt, "ms"));
-        layout.end(&match layout.bar {
+        layout.trim_end(&match layout.bar {
             Some(width) => {
                 let (share, bytes) = (share(self.bytes, self.done), short_size(self.bytes));
                 let bar = bar(part, width);
@@ -74,19 +74,19 @@ impl PathLine<'_> {
             None => {
                 let numbers = format!("{rate:>11} {rtt:>6}");
                 let taken = name.chars().count() + numbers.chars().count() + 4;
-                let bar = bar(part, layout.width.saturating_sub(taken).min(LONGEST_BAR));
+                let bar = bar(part, layout.width.saturating_sub(taken).min(MAX_BAR_LENGTH));
                 format!("{name} [{bar}] {numbers}")
             }
         })
     }
 }
 
-impl WholeLine {
-    pub fn fit(&self, layout: Layout) -> String {
+impl TotalLine {
+    pub fn render(&self, layout: Layout) -> String {
         let name = layout.name("all");
         let (done, rate) = (short_size(self.done), short_rate(self.rate));
         let Some(length) = self.length else {
-            return layout.end(&format!("{name} {done}  {rate}"));
+            return layout.trim_end(&format!("{name} {done}  {rate}"));
         };
         let (percent, of) = (share(self.done, length), short_size(length));
         let left = match self.rate.is_zero() {
@@ -103,17 +103,17 @@ impl WholeLine {
         if let Some(width) = layout.bar {
             let bar = bar(fraction(self.done, self.length), width);
             let line = format!("{name} [{bar}] {percent:>5}  {bytes:<18}  {rate:<11}  {words}");
-            return layout.end(&line);
+            return layout.trim_end(&line);
         }
         let line = format!("{name} {percent:>5}  {bytes}  {rate}  {words}");
         if line.trim_end().chars().count() <= layout.width {
-            return layout.end(&line);
+            return layout.trim_end(&line);
         }
         let line = format!("{percent} {done}/{of} {rate} {left}");
         if line.trim_end().chars().count() <= layout.width {
-            return layout.end(&line);
+            return layout.trim_end(&line);
         }
-        layout.end(&format!("{percent} {done}/{of} {rate}"))
+        layout.trim_end(&format!("{percent} {done}/{of} {rate}"))
     }
 }
 
@@ -136,7 +136,7 @@ fn fraction(part: Size, whole: Option<Size>) -> f64 {
     whole.map_or(0.0, |whole| part.as_bytes() as f64 / whole.as_bytes() as f64)
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn truncate(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -206,9 +206,9 @@ mod tests {
     fn numbers_stand_below_each_other_where_there_is_room() {
         let fast = path(Some(Rate::from_kbps(9_534)));
         let silent = PathLine { name: "lte", rtt: None, ..path(None) };
-        let whole = WholeLine { done: mb(4), length: Some(mb(8)), rate: Rate::from_mbps(12) };
+        let whole = TotalLine { done: mb(4), length: Some(mb(8)), rate: Rate::from_mbps(12) };
         let layout = layout(79);
-        let lines = [fast.fit(layout), silent.fit(layout), whole.fit(layout)];
+        let lines = [fast.render(layout), silent.render(layout), whole.render(layout)];
         let expected = [
             "wifi [█████···············]  50 %  2.00 MB             9.53 Mbit/s  28 ms",
             " lte [█████···············]  50 %  2.00 MB             waiting",
@@ -220,18 +220,18 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_rate_and_round_trip_and_the_whole() {
         let fast = path(Some(Rate::from_kbps(9_534)));
-        assert_eq!(fast.fit(layout(37)), "wifi [███········] 9.53 Mbit/s  28 ms");
+        assert_eq!(fast.render(layout(37)), "wifi [███········] 9.53 Mbit/s  28 ms");
         let long = PathLine { name: "wlxf4f26d0e", rtt: None, ..path(None) };
         let narrow = Layout::new(37, [long.name].into_iter());
-        assert_eq!(long.fit(narrow), "wlxf4f26d… [█▌···]     waiting");
-        let whole = WholeLine { done: mb(2), length: Some(mb(8)), rate: Rate::from_mbps(12) };
+        assert_eq!(long.render(narrow), "wlxf4f26d… [█▌···]     waiting");
+        let whole = TotalLine { done: mb(2), length: Some(mb(8)), rate: Rate::from_mbps(12) };
         let bare = " all  25 %  2.00 of 8.00 MB  12.0 Mbit/s  4 s left";
-        assert_eq!(whole.fit(layout(55)), bare);
-        assert_eq!(whole.fit(layout(37)), "25 % 2.00/8.00 MB 12.0 Mbit/s 4 s");
-        let stuck = WholeLine { rate: Rate::ZERO, ..whole };
-        assert_eq!(stuck.fit(layout(30)), "25 % 2.00/8.00 MB 0 bit/s");
-        let unknown = WholeLine { length: None, ..stuck };
-        assert_eq!(unknown.fit(layout(37)), " all 2.00 MB  0 bit/s");
+        assert_eq!(whole.render(layout(55)), bare);
+        assert_eq!(whole.render(layout(37)), "25 % 2.00/8.00 MB 12.0 Mbit/s 4 s");
+        let stuck = TotalLine { rate: Rate::ZERO, ..whole };
+        assert_eq!(stuck.render(layout(30)), "25 % 2.00/8.00 MB 0 bit/s");
+        let unknown = TotalLine { length: None, ..stuck };
+        assert_eq!(unknown.render(layout(37)), " all 2.00 MB  0 bit/s");
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
             let layout = Layout::new(width, std::iter::once(name.as_str()));
             let rtt = rtt.map(Span::from_nanos);
             let path = PathLine { name: &name, bytes, done: bytes, length, rate: Some(rate), rtt };
-            prop_assert!(path.fit(layout).chars().count() <= width);
-            let whole = WholeLine { done: bytes, length, rate }.fit(layout);
+            prop_assert!(path.render(layout).chars().count() <= width);
+            let whole = TotalLine { done: bytes, length, rate }.render(layout);
             prop_assert!(whole.chars().count() <= width);
         }
 
@@ -276,9 +276,15 @@ mod tests {
             let rtt = Some(Span::from_nanos(rtt));
             let path = PathLine { name: "wlan0", bytes: done, done, length, rate: Some(rate), rtt };
             let layout = Layout::new(37, ["wlan0"].into_iter());
-            for line in [path.fit(layout), WholeLine { done, length, rate }.fit(layout)] {
+            for line in [path.render(layout), TotalLine { done, length, rate }.render(layout)] {
                 prop_assert!(!line.contains('…'), "{}", line);
             }
         }
+    }
+
+    #[test]
+    fn nothing_has_no_share() {
+        assert_eq!(share(Size::from_bytes(2), Size::from_bytes(3)), "67 %");
+        assert_eq!(share(Size::ZERO, Size::ZERO), "-");
     }
 }

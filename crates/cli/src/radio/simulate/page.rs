@@ -1,23 +1,23 @@
 //! The results as an HTML page.
 
-use std::collections::BTreeMap;
+use manyways_model::radio::compare::Sum;
+use manyways_net::radio::runs::Results;
 
+use super::charts::{bars, delays, swept};
 use super::text::cells;
-use super::{Results, Sum};
-use manyways_report::bars::{Bar, Bars};
 use manyways_report::curves::{Axis, Curves, Line};
-use manyways_report::number::{count, digits, percent, seconds};
+use manyways_report::number::{count, digits, percent};
 use manyways_report::svg::Drawing;
 use manyways_report::{self as report, Column, Page};
 
 /// Maximum number of traces with separate rows.
-const TRACES: usize = 40;
+const MAX_TRACES: usize = 40;
 /// Minimum number of traces for charts across traces.
-const MANY: usize = 4;
+const MIN_CHARTED_TRACES: usize = 4;
 
 pub fn html(results: &Results) -> String {
     let variants = &results.variants;
-    let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
+    let packets: u64 = results.traces.iter().map(|trace| trace.trace_stats.packets).sum();
     let lead = format!(
         "Policies for the radio's idle state, over {} of {} packets.",
         match results.traces.len() {
@@ -73,11 +73,11 @@ pub fn html(results: &Results) -> String {
         if let Some(drawing) = delays(results, profile) {
             page.figure(&drawing, "Delays of sessions (as figure 4-15).");
         }
-        all(&mut page, results, profile);
-        if results.traces.len() >= MANY {
-            across(&mut page, results, profile);
+        policy_table(&mut page, results, profile);
+        if results.traces.len() >= MIN_CHARTED_TRACES {
+            trace_charts(&mut page, results, profile);
         }
-        if (2..=TRACES).contains(&results.traces.len()) {
+        if (2..=MAX_TRACES).contains(&results.traces.len()) {
             traces(&mut page, results, profile);
         }
     }
@@ -87,7 +87,7 @@ pub fn html(results: &Results) -> String {
     decisions(&mut page, results);
     page.heading("How to read this");
     page.notes(&[
-        "Sums over all traces are divided, not shares averaged. The network's timers alone are 100 %."
+        "Ratios are computed from sums over all traces; they are not averages of ratios. The network's timers alone are 100 %."
             .to_owned(),
         "The oracle knows the next gap and does not delay sessions: no policy without delays saves more."
             .to_owned(),
@@ -98,112 +98,45 @@ pub fn html(results: &Results) -> String {
     page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
 }
 
-/// The policy that decides when to go idle, and the one that delays sessions.
-fn split(policy: &str) -> (String, String) {
-    match policy.split_once('+') {
-        Some((sleeps, holds)) => (sleeps.to_owned(), format!("+ {holds}")),
-        None => (policy.to_owned(), String::new()),
-    }
-}
-
-fn bars(
-    results: &Results,
-    profile: usize,
-    title: &str,
-    axis: &str,
-    value: impl Fn(&Sum) -> (f64, String, String),
-) -> Drawing {
-    let variants = &results.variants;
-    let bar = |run: usize| {
-        let (value, words, about) = value(&results.sum(run));
-        let name = split(&variants.policies[run]);
-        Bar {
-            label: name.0,
-            about: name.1,
-            value: value.is_finite().then_some(value),
-            words: (words, about),
-            parts: vec![1.0],
-            strong: false,
-        }
-    };
-    Bars {
-        title: title.to_owned(),
-        description: "A bar for each policy.".to_owned(),
-        axis: axis.to_owned(),
-        mark: None,
-        legend: Vec::new(),
-        bars: variants.runs(profile).into_iter().map(bar).collect(),
-    }
-    .draw()
-}
-
-fn delays(results: &Results, profile: usize) -> Option<Drawing> {
-    let variants = &results.variants;
-    let runs: Vec<usize> =
-        variants.runs(profile).into_iter().filter(|run| variants.jobs[*run].plan.holds()).collect();
-    if runs.is_empty() {
-        return None;
-    }
-    let bar = |run: usize| {
-        let name = split(&variants.policies[run]);
-        let mean = results.sum(run).delay();
-        let median = results.delay(run, 0.5);
-        let words = median.map_or(String::new(), |median| format!("median {}", seconds(median)));
-        Bar {
-            label: name.0,
-            about: name.1,
-            value: mean.is_finite().then_some(mean),
-            words: (seconds(mean), words),
-            parts: vec![1.0],
-            strong: false,
-        }
-    };
-    let chart = Bars {
-        title: "Delays".to_owned(),
-        description: "Mean delay of the delayed sessions, by policy.".to_owned(),
-        axis: "seconds".to_owned(),
-        mark: None,
-        legend: Vec::new(),
-        bars: runs.into_iter().map(bar).collect(),
-    };
-    Some(chart.draw())
-}
-
-fn all(page: &mut Page, results: &Results, profile: usize) {
-    let columns = [
-        ("Policy", Column::Words),
-        ("Saved", Column::Figures),
-        ("Of the tail", Column::Figures),
-        ("Of the oracle", Column::Figures),
-        ("Switches", Column::Figures),
-        ("By the oracle's", Column::Figures),
-        ("J a switch", Column::Figures),
-        ("False", Column::Figures),
-        ("Missed", Column::Figures),
-        ("Mean wait", Column::Figures),
-    ];
+fn policy_table(page: &mut Page, results: &Results, profile: usize) {
+    let columns = Column::of(
+        [
+            "Policy",
+            "Saved",
+            "Of the tail",
+            "Of the oracle",
+            "Switches",
+            "By the oracle's",
+            "J a switch",
+            "False",
+            "Missed",
+            "Mean wait",
+        ],
+        &[0],
+    );
     let line = |run: usize| {
         let mut line = vec![results.variants.policies[run].clone()];
         line.extend(cells(&results.sum(run)));
-        report::Line {
+        report::TableRow {
             cells: line,
             strong: false,
             faint: results.variants.jobs[run].plan.is_oracle(),
         }
     };
-    let lines: Vec<report::Line> = results.variants.runs(profile).into_iter().map(line).collect();
+    let lines: Vec<report::TableRow> =
+        results.variants.runs(profile).into_iter().map(line).collect();
     page.table("All traces together", &columns, &lines);
 }
 
 /// Charts of savings and switches by trace.
-fn across(page: &mut Page, results: &Results, profile: usize) {
+fn trace_charts(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
     /// Title, axis, value of a sum, caption.
     type Chart = (&'static str, Axis, fn(&Sum) -> f64, &'static str);
     let charts: [Chart; 3] = [
         (
             "Energy saved by trace",
-            Axis { to: None, ..Axis::parts("saved") },
+            Axis { min_end: None, ..Axis::percent("saved") },
             |sum| sum.saved().max(0.0),
             "Energy saved over the network's timers, trace by trace in the order of the table (as \
              figures 4-10a and 4-11a).",
@@ -212,7 +145,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
             "Switches by trace",
             Axis::linear("ratio of switches"),
             Sum::switches,
-            "Switches, by those under the network's timers, trace by trace (as figures 4-10b and \
+            "Switches, divided by those under the network's timers, trace by trace (as figures 4-10b and \
              4-11b).",
         ),
         (
@@ -224,7 +157,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
     ];
     for (title, up, value, caption) in charts {
         let line = |run: usize| {
-            let values = results.traces.iter().map(|trace| value(&results.one(trace, run)));
+            let values = results.traces.iter().map(|trace| value(&results.trace_sum(trace, run)));
             let mut points: Vec<(f64, f64)> = (0..).map(f64::from).zip(values).collect();
             // The last step is as wide as the others.
             points.extend(points.last().copied().map(|(at, value)| (at + 1.0, value)));
@@ -234,8 +167,8 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
         let chart = Curves {
             title: title.to_owned(),
             description: "A line for each policy, a step for each trace.".to_owned(),
-            across: Axis::linear("traces"),
-            up,
+            x_axis: Axis::linear("traces"),
+            y_axis: up,
             lines: variants.runs(profile).into_iter().map(line).collect(),
         };
         page.figure(&chart.draw(), caption);
@@ -254,92 +187,19 @@ fn traces(page: &mut Page, results: &Results, profile: usize) {
         }),
     ];
     for (caption, cell) in tables {
-        let mut columns = vec![("Trace", Column::Words)];
-        columns.extend(runs.iter().map(|run| (variants.policies[*run].as_str(), Column::Figures)));
-        let lines: Vec<report::Line> = results
+        let mut columns = vec![("Trace", Column::Text)];
+        columns.extend(runs.iter().map(|run| (variants.policies[*run].as_str(), Column::Numbers)));
+        let lines: Vec<report::TableRow> = results
             .traces
             .iter()
             .map(|trace| {
-                let each = runs.iter().map(|run| cell(&results.one(trace, *run)));
+                let each = runs.iter().map(|run| cell(&results.trace_sum(trace, *run)));
                 let cells = std::iter::once(trace.trace.clone()).chain(each).collect();
-                report::Line { cells, strong: false, faint: false }
+                report::TableRow::plain(cells)
             })
             .collect();
         page.table(caption, &columns, &lines);
     }
-}
-
-/// Charts for each swept parameter of a policy or radio: savings and errors (figure 4-13 of Deng's
-/// thesis).
-fn swept(results: &Results) -> Vec<(Drawing, String)> {
-    let variants = &results.variants;
-    let mut charts = Vec::new();
-    for sweep in variants.sweeps.iter().filter(|sweep| sweep.values.len() > 1) {
-        // Grouped by policy with a line for each radio; for parameters of radios, the other way
-        // round.
-        let mut groups: BTreeMap<String, BTreeMap<String, Vec<(f64, Sum)>>> = BTreeMap::new();
-        for run in (0..variants.jobs.len()).filter(|run| !variants.hidden[*run]) {
-            let (name, tried) = &variants.names[variants.jobs[run].profile];
-            let policy = &variants.policies[run];
-            let sum = results.sum(run);
-            if let Some((value, rest)) = without(policy, &format!(":{}=", sweep.key), &[':', '+']) {
-                let radio = variants.name(variants.jobs[run].profile);
-                groups.entry(rest).or_default().entry(radio).or_default().push((value, sum));
-            } else if let Some((value, rest)) = without(tried, &format!("{}=", sweep.key), &[' ']) {
-                let radio = format!("{name} {rest}").trim().to_owned();
-                groups
-                    .entry(radio)
-                    .or_default()
-                    .entry(policy.clone())
-                    .or_default()
-                    .push((value, sum));
-            }
-        }
-        for (group, lines) in groups {
-            let points = |values: &[(f64, Sum)], value: fn(&Sum) -> f64| {
-                let points = values.iter().map(|(at, sum)| (*at, value(sum)));
-                let mut points: Vec<(f64, f64)> =
-                    points.filter(|(_, value)| value.is_finite()).collect();
-                points.sort_by(|one, other| one.0.total_cmp(&other.0));
-                points
-            };
-            let line = |name: String, points| Line { name, points, is_filled: false };
-            let saved = lines
-                .iter()
-                .map(|(name, values)| line(name.clone(), points(values, Sum::saved)))
-                .collect();
-            let wrong = lines.iter().flat_map(|(name, values)| {
-                [
-                    line(format!("{name} false"), points(values, Sum::false_switches)),
-                    line(format!("{name} missed"), points(values, Sum::missed_switches)),
-                ]
-            });
-            let captions = [
-                format!("{group}: energy saved, by {}.", sweep.key),
-                format!("{group}: wrong decisions, by {} (as figure 4-13).", sweep.key),
-            ];
-            for (lines, caption) in [saved, wrong.collect::<Vec<Line>>()].into_iter().zip(captions)
-            {
-                let chart = Curves {
-                    title: caption.clone(),
-                    description: "Each value holds until the next one.".to_owned(),
-                    across: Axis::linear(&sweep.key),
-                    up: Axis { to: None, ..Axis::parts("share") },
-                    lines,
-                };
-                charts.push((chart.draw(), caption));
-            }
-        }
-    }
-    charts
-}
-
-/// The number after a mark, up to one of the end characters, and the text without both.
-fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
-    let (before, rest) = text.split_once(mark)?;
-    let end = rest.find(ends).unwrap_or(rest.len());
-    let value = rest[..end].parse().ok()?;
-    Some((value, format!("{before}{}", &rest[end..]).trim().to_owned()))
 }
 
 /// Waits and delays over time, of the first trace.
@@ -347,33 +207,34 @@ fn decisions(page: &mut Page, results: &Results) {
     let variants = &results.variants;
     let Some(trace) = results.traces.first() else { return };
     let released = |profile: usize| {
-        manyways_model::radio::Choice::of(&variants.profiles[profile]).stay.released()
+        let tradeoff = manyways_model::radio::SleepTradeoff::of(&variants.profiles[profile]);
+        tradeoff.stay.idle_after().as_secs_f64()
     };
     let mut wait: Option<(usize, Drawing)> = None;
     let mut hold: Option<(usize, Drawing)> = None;
     for run in 0..variants.jobs.len() {
         let job = &variants.jobs[run];
-        let ran = &trace.ran[run];
+        let ran = &trace.runs[run];
         let curve = |title: &str, up: &str, points: Vec<(f64, f64)>| {
             Curves {
                 title: title.to_owned(),
                 description: "Changes over the trace.".to_owned(),
-                across: Axis::linear("hours since the first packet"),
-                up: Axis::linear(up),
+                x_axis: Axis::linear("hours since the first packet"),
+                y_axis: Axis::linear(up),
                 lines: vec![Line { name: String::new(), points, is_filled: false }],
             }
             .draw()
         };
-        let hours = |points: &[(f64, f64)], most: f64| -> Vec<(f64, f64)> {
-            points.iter().map(|(at, value)| (at / 3_600.0, value.min(most))).collect()
+        let hours = |points: &[(f64, f64)], max: f64| -> Vec<(f64, f64)> {
+            points.iter().map(|(at, value)| (at / 3_600.0, value.min(max))).collect()
         };
         let changes = |points: &[(f64, f64)]| points.windows(2).any(|pair| pair[0].1 != pair[1].1);
         if wait.is_none() && changes(&ran.waits) {
             let points = hours(&ran.waits, released(job.profile));
             wait = Some((run, curve("Waits", "wait in seconds", points)));
         }
-        if hold.is_none() && changes(&ran.holds) {
-            let points = hours(&ran.holds, f64::INFINITY);
+        if hold.is_none() && changes(&ran.delays) {
+            let points = hours(&ran.delays, f64::INFINITY);
             hold = Some((run, curve("Holds", "delay in seconds", points)));
         }
     }
@@ -393,23 +254,5 @@ fn decisions(page: &mut Page, results: &Results) {
     if let Some((run, drawing)) = hold {
         page.heading("Learned delays");
         page.figure(&drawing, &format!("{} (as figure 4-16).", name(run)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_separated_from_the_text() {
-        let of = |text: &str, mark: &str| without(text, mark, &[':', '+', ' ']);
-        let both = "makeidle:n=50+makeactive:experts=20";
-        let rest = "makeidle+makeactive:experts=20".to_owned();
-        assert_eq!(of(both, ":n="), Some((50.0, rest)));
-        assert_eq!(
-            of("e-switch=0.5 turn-off=0.1", "e-switch="),
-            Some((0.5, "turn-off=0.1".to_owned()))
-        );
-        assert_eq!(of("makeidle", ":n="), None);
     }
 }

@@ -2,37 +2,26 @@
 
 use manyways_unit::human::printable;
 
-use super::{Results, Sum};
-use manyways_report::number::{digits, percent, seconds};
+use manyways_model::radio::compare::Sum;
+use manyways_net::radio::runs::Results;
+use manyways_report::number::{digits, percent, seconds, span};
 use manyways_report::text::table;
 
 pub fn text(results: &Results, each: bool) -> String {
     let mut text = String::new();
     let variants = &results.variants;
-    let holds = variants.jobs.iter().any(|job| job.plan.holds());
+    let holds = variants.jobs.iter().any(|job| job.plan.delays_sessions());
     for profile in 0..variants.profiles.len() {
         if profile > 0 {
             text.push('\n');
         }
-        let mut head = vec![
-            variants.name(profile).as_str(),
-            "saved",
-            "of tail",
-            "of oracle",
-            "switches",
-            "/ oracle",
-            "J/switch",
-            "false",
-            "missed",
-            "wait",
-        ]
-        .into_iter()
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
+        let name = variants.name(profile);
+        let mut head = vec![&*name, "saved", "of tail", "of oracle", "switches", "/ oracle"];
+        head.extend(["J/switch", "false", "missed", "wait"]);
         if holds {
-            head.extend(["held", "delay", "median", "95 %"].map(str::to_owned));
+            head.extend(["held", "delay", "median", "95 %"]);
         }
-        let mut rows = vec![head];
+        let mut rows = Vec::new();
         for run in variants.runs(profile) {
             let mut row = vec![variants.policies[run].clone()];
             row.extend(cells(&results.sum(run)));
@@ -43,14 +32,14 @@ pub fn text(results: &Results, each: bool) -> String {
             if each && results.traces.len() > 1 {
                 for trace in &results.traces {
                     let mut row = vec![format!("  {}", trace.trace)];
-                    row.extend(cells(&results.one(trace, run)));
+                    row.extend(cells(&results.trace_sum(trace, run)));
                     rows.push(row);
                 }
             }
         }
-        text.push_str(&table(&rows));
+        text.push_str(&table(&head, rows));
     }
-    let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
+    let packets: u64 = results.traces.iter().map(|trace| trace.trace_stats.packets).sum();
     text.push_str(&format!(
         "\n{}, {} packets. saved: share of the energy under the network's timers; switches: \
          ratio to those under these timers.\n",
@@ -71,7 +60,7 @@ pub fn cells(sum: &Sum) -> Vec<String> {
     vec![
         percent(sum.saved()),
         percent(sum.saved_of_tail()),
-        percent(sum.of_oracle()),
+        percent(sum.share_of_oracle()),
         number(sum.switches()),
         number(sum.switches_of_oracle()),
         if sum.switches > 0 { digits(sum.saved_per_switch()) } else { "–".to_owned() },
@@ -83,12 +72,12 @@ pub fn cells(sum: &Sum) -> Vec<String> {
 
 fn delays(results: &Results, run: usize) -> Vec<String> {
     let sum = results.sum(run);
-    if sum.held == 0 {
+    if sum.delayed == 0 {
         return vec!["–".to_owned(); 4];
     }
-    let quantile = |share| results.delay(run, share).map_or("–".to_owned(), seconds);
+    let quantile = |share| results.delay(run, share).map_or("–".to_owned(), span);
     vec![
-        percent(sum.held as f64 / sum.sessions as f64),
+        percent(sum.delayed as f64 / sum.sessions as f64),
         seconds(sum.delay()),
         quantile(0.5),
         quantile(0.95),

@@ -2,13 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Said = (Option<System>, Option<bool>, Option<(u16, u16)>);
+type Observed = (Option<System>, Option<bool>, Option<(u16, u16)>);
 
-type Told = (&'static str, Option<System>, Option<bool>, Option<(u16, u16)>);
+type Expected = (&'static str, Option<System>, Option<bool>, Option<(u16, u16)>);
 
 /// Public user agents with the expected system, handheld flag and version.
 #[rustfmt::skip]
-const AGENTS: &[Told] = {
+const AGENTS: &[Expected] = {
     use System::*;
     const YES: Option<bool> = Some(true);
     const NO: Option<bool> = Some(false);
@@ -123,30 +123,33 @@ const ROBOTS: &[&str] = &[
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/119.0 Safari/537.36",
 ];
 
-fn said(text: &str) -> Option<Said> {
-    user_agent(text).map(|sight| (sight.system, sight.handheld, sight.version))
+fn observed(text: &str) -> Option<Observed> {
+    user_agent(text).map(|properties| (properties.system, properties.handheld, properties.version))
 }
 
 #[test]
 fn agents_tell_what_they_run_on() {
     assert!(AGENTS.len() >= 60);
     for (text, system, handheld, version) in AGENTS {
-        assert_eq!(said(text), Some((*system, *handheld, *version)), "{text}");
+        assert_eq!(observed(text), Some((*system, *handheld, *version)), "{text}");
     }
 }
 
 #[test]
 fn what_tells_nothing_is_nothing() {
     for text in SILENT {
-        assert_eq!(said(text), None, "{text}");
+        assert_eq!(observed(text), None, "{text}");
     }
 }
 
 #[test]
 fn a_robot_is_no_device() {
     for text in ROBOTS {
-        let sight = user_agent(text).unwrap();
-        assert!(sight.robot && sight.system.is_none() && sight.handheld.is_none(), "{text}");
+        let properties = user_agent(text).unwrap();
+        assert!(
+            properties.robot && properties.system.is_none() && properties.handheld.is_none(),
+            "{text}"
+        );
     }
 }
 
@@ -185,9 +188,9 @@ proptest! {
             let (from, to) = (from as usize % agent.len(), to as usize % agent.len());
             text += &agent[from.min(to)..from.max(to)];
         }
-        if let Some(sight) = user_agent(&text) {
-            prop_assert!((0.0..=1.0).contains(&sight.confidence));
-            prop_assert!(sight.robot || sight.system.is_some() || sight.handheld.is_some());
+        if let Some(properties) = user_agent(&text) {
+            prop_assert!((0.0..=1.0).contains(&properties.confidence));
+            prop_assert!(properties.robot || properties.system.is_some() || properties.handheld.is_some());
         }
     }
 }

@@ -64,7 +64,7 @@ fn read(mut file: &[u8]) -> Vec<Message> {
     messages
 }
 
-fn whole(values: &Values, element: u16, is_reverse: bool) -> u64 {
+fn unsigned(values: &Values, element: u16, is_reverse: bool) -> u64 {
     values[&(element, is_reverse)].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
@@ -77,29 +77,33 @@ fn ip(values: &Values, four: u16, six: u16) -> IpAddr {
 
 /// Returns the flow of a record.
 fn flow(values: &Values) -> Biflow {
-    let sent = |is_reverse| Sent {
-        packets: whole(values, 2, is_reverse),
-        octets: whole(values, 1, is_reverse),
-        payload: whole(values, 401, is_reverse),
+    let sent = |is_reverse| EndpointCounters {
+        packets: unsigned(values, 2, is_reverse),
+        octets: unsigned(values, 1, is_reverse),
+        payload: unsigned(values, 401, is_reverse),
     };
     let time = |element| {
-        let stamp = whole(values, element, false);
+        let stamp = unsigned(values, element, false);
         let seconds = (stamp >> 32) - 2_208_988_800;
         Time::from_nanos(seconds * 1_000_000_000 + (((stamp & 0xffff_ffff) * 1_000_000_000) >> 32))
     };
     let (started, ended) = (time(156), time(157));
-    assert_eq!(whole(values, 152, false), started.as_nanos() / 1_000_000);
-    assert_eq!(whole(values, 153, false), ended.as_nanos() / 1_000_000);
-    assert_eq!(whole(values, 239, false), 1);
+    assert_eq!(unsigned(values, 152, false), started.as_nanos() / 1_000_000);
+    assert_eq!(unsigned(values, 153, false), ended.as_nanos() / 1_000_000);
+    assert_eq!(unsigned(values, 239, false), 1);
     Biflow {
-        id: whole(values, 148, false),
+        id: unsigned(values, 148, false),
         protocol: values[&(4, false)][0],
-        client: (ip(values, 8, 27), whole(values, 7, false) as u16),
-        server: (ip(values, 12, 28), whole(values, 11, false) as u16),
+        client: (ip(values, 8, 27), unsigned(values, 7, false) as u16),
+        server: (ip(values, 12, 28), unsigned(values, 11, false) as u16),
         started,
         ended,
         forward: sent(false),
-        reverse: if values.contains_key(&(2, true)) { sent(true) } else { Sent::default() },
+        reverse: if values.contains_key(&(2, true)) {
+            sent(true)
+        } else {
+            EndpointCounters::default()
+        },
         application: String::from_utf8(values[&(96, false)].clone()).unwrap(),
     }
 }
@@ -117,9 +121,13 @@ fn any_flow() -> impl Strategy<Value = Biflow> {
         any::<[[u8; 16]; 2]>().prop_map(|both| both.map(IpAddr::from)),
     ];
     let sent = || {
-        any::<[u64; 3]>().prop_map(|[packets, octets, payload]| Sent { packets, octets, payload })
+        any::<[u64; 3]>().prop_map(|[packets, octets, payload]| EndpointCounters {
+            packets,
+            octets,
+            payload,
+        })
     };
-    let reverse = prop_oneof![Just(Sent::default()), sent()];
+    let reverse = prop_oneof![Just(EndpointCounters::default()), sent()];
     // Up to the wrap of NTP's seconds.
     let times = (0_u64..2_000_000_000_000_000_000, 0_u64..80_000_000_000_000);
     (addresses, any::<[u16; 2]>(), any::<(u64, u8)>(), times, sent(), reverse, "[a-zé]{0,9}")
@@ -158,8 +166,12 @@ fn a_flow(number: u64) -> Biflow {
         server: ([198, 51, 100, 1].into(), 443),
         started: Time::from_millis(1_000),
         ended: Time::from_millis(1_001 + number),
-        forward: Sent { packets: 1, octets: 60, payload: 0 },
-        reverse: Sent { packets: u64::from(!number.is_multiple_of(3)), octets: 0, payload: 0 },
+        forward: EndpointCounters { packets: 1, octets: 60, payload: 0 },
+        reverse: EndpointCounters {
+            packets: u64::from(!number.is_multiple_of(3)),
+            octets: 0,
+            payload: 0,
+        },
         application: "tls".to_owned(),
     }
 }
@@ -210,12 +222,12 @@ fn a_row_is_a_flow_where_it_says_enough() {
         ]
     };
     let flow = Biflow::of(6, row("192.0.2.1", 80)).unwrap();
-    assert_eq!(flow.forward, Sent { packets: 3, octets: 180, payload: 20 });
-    assert_eq!(flow.reverse, Sent { packets: 2, octets: 120, payload: 0 });
+    assert_eq!(flow.forward, EndpointCounters { packets: 3, octets: 180, payload: 20 });
+    assert_eq!(flow.reverse, EndpointCounters { packets: 2, octets: 120, payload: 0 });
     assert_eq!((flow.id, flow.application.as_str()), (9, "http"));
     assert_eq!(Biflow::of(6, row("nobody", 80)), None);
     assert_eq!(Biflow::of(6, row("2001:db8::1", 80)), None);
     assert_eq!(Biflow::of(6, row("192.0.2.1", 1 << 16)), None);
     assert_eq!(Biflow::of(6, row("192.0.2.1", 80)[..13].to_vec()), None);
-    assert_eq!(cut(&"é".repeat(40)).len(), NAME);
+    assert_eq!(truncate(&"é".repeat(40)).len(), MAX_NAME_LEN);
 }

@@ -5,7 +5,7 @@ use super::*;
 /// The line of a flow, by the names of its columns.
 fn line(log: Log, values: &[(&str, Value<'static>)]) -> Option<Vec<(String, String)>> {
     for (name, _) in values {
-        assert!(log.takes().contains(name), "{name}");
+        assert!(log.input_columns().contains(name), "{name}");
     }
     let value = |name: &&str| {
         let known = values.iter().find(|(known, _)| known == name);
@@ -13,7 +13,7 @@ fn line(log: Log, values: &[(&str, Value<'static>)]) -> Option<Vec<(String, Stri
     };
     let (mut header, mut line) = (String::new(), String::new());
     log.header(&mut header);
-    let is_its = log.line(log.takes().iter().map(value).collect(), true, &mut line);
+    let is_its = log.line(log.input_columns().iter().map(value).collect(), true, &mut line);
     assert_eq!(is_its, !line.is_empty());
     let names = header.trim_end().trim_start_matches("#15").trim_start_matches('#').split(' ');
     let cells: Vec<(String, String)> =
@@ -43,8 +43,8 @@ fn complete() -> Vec<(&'static str, Value<'static>)> {
         ("up_packets", Value::Count(7)),
         ("down_bytes", Value::Count(1_100)),
         ("down_unique_bytes", Value::Count(1_000)),
-        ("down_again_fast", Value::Count(2)),
-        ("down_again_probe", Value::Count(1)),
+        ("down_retransmitted_fast", Value::Count(2)),
+        ("down_retransmitted_probe", Value::Count(1)),
         ("local_rtt", Value::Number(0.008)),
         ("remote_rtt", Value::Number(0.02)),
         ("up_remote_rtt", Value::Number(0.021)),
@@ -177,7 +177,7 @@ fn a_udp_flow_is_a_line_and_a_text_one_field() {
 #[test]
 fn the_document_lists_what_is_unknown() {
     for log in Log::ALL {
-        let unknown = log.unknown();
+        let unknown = log.unknown_columns();
         let words = unknown.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
         let text = include_str!("../../../../../docs/flows-export.md");
         assert!(text.contains(&words), "{}: docs/flows-export.md lacks\n{words}", log.name());

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use manyways_wire::mptcp::{Capable, Join, Mapping, Number, Sequence, Subtype};
+use manyways_wire::mptcp::{Capable, DataSequence, Dss, Join, Mapping, Subtype};
 
 use super::*;
 
@@ -23,50 +23,50 @@ fn a_connection_begins_in_both_versions() {
     let summed = [&[30, 24], &summed[2..]].concat();
     assert_eq!(read(&summed), said(1, client, server, Some(99)));
     let Subtype::Capable(flags) = read(&[30, 4, 0x01, 0xa1]) else { panic!() };
-    assert!(flags.wants_checksums() && flags.forbids_joins());
+    assert!(flags.requires_checksums() && flags.forbids_joins());
     let Subtype::Capable(flags) = read(&[30, 4, 0x01, 0x41]) else { panic!() };
-    assert!(!flags.wants_checksums() && !flags.forbids_joins());
+    assert!(!flags.requires_checksums() && !flags.forbids_joins());
 }
 
 #[test]
 fn a_join_has_three_parts() {
     let [asked, answered] = NONCES;
-    let join = Join::Ask { is_backup: false, address: 7, token: 0x0506_0708, nonce: asked };
-    assert_eq!(read(&ask(0x0506_0708)), Subtype::Join(join));
+    let join = Join::Syn { is_backup: false, address: 7, token: 0x0506_0708, nonce: asked };
+    assert_eq!(read(&join_syn(0x0506_0708)), Subtype::Join(join));
     let answer = option(0x11, &[&[9], &KEYS[1].to_be_bytes(), &answered.to_be_bytes()]);
-    let join = Join::Answer { is_backup: true, address: 9, hmac: KEYS[1], nonce: answered };
+    let join = Join::SynAck { is_backup: true, address: 9, hmac: KEYS[1], nonce: answered };
     assert_eq!(read(&answer), Subtype::Join(join));
     let confirm = option(0x10, &[&[0], &[5; 20]]);
-    assert_eq!(read(&confirm), Subtype::Join(Join::Confirm([5; 20])));
+    assert_eq!(read(&confirm), Subtype::Join(Join::Ack([5; 20])));
 }
 
 #[test]
 fn numbers_are_short_or_long_and_not_all_there() {
     let said = |bytes: &[u8]| match read(bytes) {
-        Subtype::Sequence(said) => said,
+        Subtype::Dss(said) => said,
         other => panic!("{other:?}"),
     };
     let [four, eight] = [&[0, 0, 0, 4][..], &[0, 0, 0, 8, 0, 0, 0, 9]];
     let rest = [0, 0, 0, 5, 0, 6];
     let ack = said(&option(0x20, &[&[0x01], four]));
-    assert_eq!(ack, Sequence { ack: Some(Number::Short(4)), mapping: None, is_last: false });
+    assert_eq!(ack, Dss { ack: Some(DataSequence::Short(4)), mapping: None, is_data_fin: false });
     let ack = said(&option(0x20, &[&[0x03], eight]));
-    assert_eq!(ack.ack, Some(Number::Long((8 << 32) + 9)));
+    assert_eq!(ack.ack, Some(DataSequence::Long((8 << 32) + 9)));
     // Bytes without a flag are ignored.
-    assert_eq!(said(&option(0x20, &[&[0x0a], eight])), Sequence::default());
+    assert_eq!(said(&option(0x20, &[&[0x0a], eight])), Dss::default());
     for (flags, data, number) in
-        [(0x05, four, Number::Short(4)), (0x0d, eight, Number::Long((8 << 32) + 9))]
+        [(0x05, four, DataSequence::Short(4)), (0x0d, eight, DataSequence::Long((8 << 32) + 9))]
     {
         let mut mapping = Mapping { data: number, subflow: 5, length: 6, checksum: None };
         let both = said(&option(0x20, &[&[flags], four, data, &rest]));
         let expected =
-            Sequence { ack: Some(Number::Short(4)), mapping: Some(mapping), is_last: false };
+            Dss { ack: Some(DataSequence::Short(4)), mapping: Some(mapping), is_data_fin: false };
         assert_eq!(both, expected);
         mapping.checksum = Some(0x0102);
         let summed = said(&option(0x20, &[&[flags | 0x10], four, data, &rest, &[1, 2]]));
-        assert_eq!((summed.mapping, summed.is_last), (Some(mapping), true));
+        assert_eq!((summed.mapping, summed.is_data_fin), (Some(mapping), true));
     }
-    assert_eq!(Number::Long((8 << 32) + 9).low(), 9);
+    assert_eq!(DataSequence::Long((8 << 32) + 9).low(), 9);
     let short = option(0x20, &[&[0x0d], four, eight, &rest[..5]]);
     assert_eq!(read(&short), Subtype::Other(2));
 }

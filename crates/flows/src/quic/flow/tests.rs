@@ -1,10 +1,10 @@
-use End::{Client, Server};
+use Endpoint::{Client, Server};
 use proptest::prelude::*;
 use rustls::Side;
 use rustls::quic::Version;
 
 use super::*;
-use crate::quic::CONFIRMS;
+use crate::quic::MAX_ACK_ONLY_LEN;
 use crate::sample::{ID, crypto, hello, sealed_by};
 use crate::sample::{alpn, extension, sized, sni};
 
@@ -39,7 +39,7 @@ fn answer(version: Version, from: &[u8]) -> Vec<u8> {
 
 /// A packet with a long header and `sealed` encrypted bytes.
 fn long(version: Version, kind: u8, [to, from]: [&[u8]; 2], sealed: u16) -> Vec<u8> {
-    let wire = if matches!(version, Version::V2) { TWO } else { ONE };
+    let wire = if matches!(version, Version::V2) { VERSION_2 } else { VERSION_1 };
     let mut bytes = [&[0xc3 | kind << 4][..], &wire.to_be_bytes()].concat();
     for id in [to, from] {
         bytes.push(id.len() as u8);
@@ -64,7 +64,7 @@ fn finished(version: Version) -> Vec<u8> {
 }
 
 /// State of a connection after these datagrams, and the exchanges that it returned.
-fn after(datagrams: &[(u64, End, &[u8])]) -> (Flow, Vec<Exchange>) {
+fn after(datagrams: &[(u64, Endpoint, &[u8])]) -> (Flow, Vec<Exchange>) {
     let mut flow = Flow::new();
     let mut exchanges = Vec::new();
     for (at, from, bytes) in datagrams {
@@ -74,30 +74,40 @@ fn after(datagrams: &[(u64, End, &[u8])]) -> (Flow, Vec<Exchange>) {
     (flow, exchanges)
 }
 
-fn is_shop(flow: &Flow) {
-    let hello = flow.hello().expect("the hello was read");
+fn assert_shop_hello(flow: &Flow) {
+    let hello = flow.client_hello().expect("the hello was read");
     assert_eq!(hello.server_name.as_ref().unwrap().as_str(), "shop.example.com");
     assert_eq!(*hello.protocols, [b"h3"]);
 }
 
 #[test]
 fn a_handshake_tells_all_that_is_not_secret() {
-    for (version, wire) in [(Version::V1, ONE), (Version::V2, TWO)] {
+    for (version, wire) in [(Version::V1, VERSION_1), (Version::V2, VERSION_2)] {
         let (flow, _) = after(&[
             (100, Client, &initial(version, ID, &crypto(0, &hello(version)))),
             (140, Server, &answer(version, SITE)),
-            (141, Server, &long(version, if wire == TWO { 3 } else { 2 }, [PHONE, SITE], 900)),
+            (
+                141,
+                Server,
+                &long(version, if wire == VERSION_2 { 3 } else { 2 }, [PHONE, SITE], 900),
+            ),
             (150, Client, &finished(version)),
             (190, Server, &short(PHONE, 300)),
         ]);
         assert_eq!(flow.is_quic(), Some(true));
         assert_eq!([Client, Server].map(|end| flow.version(end)), [Some(wire); 2]);
         assert_eq!([Client, Server].map(|end| flow.id_length(end)), [Some(2), Some(8)]);
-        is_shop(&flow);
-        assert!(matches!(flow.hello, Hello::Read(_)));
+        assert_shop_hello(&flow);
+        assert!(matches!(flow.hello, HelloState::Read(_)));
         let handshake = flow.handshake();
-        assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(10)));
-        let Handshake { began, answer, reply, done, .. } = *handshake;
+        assert_eq!((handshake.server_rtt(), handshake.client_rtt()), (span(40), span(10)));
+        let Handshake {
+            client_initial: began,
+            server_initial: answer,
+            client_reply: reply,
+            completed: done,
+            ..
+        } = *handshake;
         assert_eq!([began, answer, reply, done], [100, 140, 150, 150].map(|at| Some(ms(at))));
         assert_eq!(flow.long_headers(), 5);
         assert!(!flow.was_retried() && !flow.was_negotiated() && !flow.has_early_data());
@@ -114,9 +124,9 @@ fn a_hello_in_two_datagrams_is_one_flight() {
         (44, Server, &answer(Version::V1, SITE)),
         (50, Client, &finished(Version::V1)),
     ]);
-    is_shop(&flow);
+    assert_shop_hello(&flow);
     let handshake = flow.handshake();
-    assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(7)));
+    assert_eq!((handshake.server_rtt(), handshake.client_rtt()), (span(40), span(7)));
 }
 
 /// A ClientHello with extensions 0, 0x10, 0x0d, 0x2b, a GREASE value and 0x39 (QUIC transport
@@ -148,18 +158,18 @@ fn the_fingerprint_waits_for_the_whole_hello_and_the_name_does_not() {
         .map(|(at, part)| initial(Version::V1, ID, &crypto(at, part)));
     let mut flow = Flow::new();
     flow.handle(ms(0), Client, &first, first.len());
-    is_shop(&flow);
-    assert_eq!(flow.hello().unwrap().ja4, None);
+    assert_shop_hello(&flow);
+    assert_eq!(flow.client_hello().unwrap().ja4, None);
     // A copy of the known part, and then the rest.
     flow.handle(ms(1), Client, &first, first.len());
     flow.handle(ms(2), Client, &second, second.len());
-    is_shop(&flow);
-    assert!(matches!(flow.hello, Hello::Read(_)), "nothing is held for what will not come");
-    assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
+    assert_shop_hello(&flow);
+    assert!(matches!(flow.hello, HelloState::Read(_)), "nothing is held for what will not come");
+    assert_eq!(flow.client_hello().unwrap().ja4.as_deref(), Some(JA4));
 
     // In reverse order the ClientHello is complete at once or not at all.
     let (flow, _) = after(&[(0, Client, &second), (1, Client, &first)]);
-    assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
+    assert_eq!(flow.client_hello().unwrap().ja4.as_deref(), Some(JA4));
 }
 
 #[test]
@@ -169,19 +179,19 @@ fn where_the_end_of_a_hello_did_not_pass_its_name_stays() {
     let finished = finished(Version::V1);
     for last in [answered, (50, Client, &finished)] {
         let (flow, _) = after(&[(0, Client, &part), last]);
-        is_shop(&flow);
-        assert!(matches!(flow.hello, Hello::Read(_)));
-        let hello = flow.hello().unwrap();
-        assert!(!hello.is_whole && hello.ja4.is_none());
+        assert_shop_hello(&flow);
+        assert!(matches!(flow.hello, HelloState::Read(_)));
+        let hello = flow.client_hello().unwrap();
+        assert!(!hello.is_complete && hello.ja4.is_none());
     }
     // The wait ends after this many datagrams.
     let mut flow = Flow::new();
-    for at in 0..=manyways_wire::quic::DATAGRAM_LIMIT as u64 {
-        assert!(!matches!(flow.hello, Hello::Read(_)));
+    for at in 0..=manyways_wire::quic::MAX_DATAGRAMS as u64 {
+        assert!(!matches!(flow.hello, HelloState::Read(_)));
         flow.handle(ms(at), Client, &part, part.len());
     }
-    is_shop(&flow);
-    assert!(matches!(flow.hello, Hello::Read(_)));
+    assert_shop_hello(&flow);
+    assert!(matches!(flow.hello, HelloState::Read(_)));
 }
 
 #[test]
@@ -193,8 +203,8 @@ fn nobody_knows_which_copy_is_answered() {
         (940, Server, &answer),
         (950, Client, &finished(Version::V1)),
     ]);
-    assert_eq!((flow.handshake().to_server(), flow.handshake().initials), (None, 2));
-    assert_eq!(flow.handshake().to_client(), span(10));
+    assert_eq!((flow.handshake().server_rtt(), flow.handshake().client_flights), (None, 2));
+    assert_eq!(flow.handshake().client_rtt(), span(10));
 
     let (flow, _) = after(&[
         (0, Client, &hello),
@@ -203,8 +213,8 @@ fn nobody_knows_which_copy_is_answered() {
         (940, Server, &answer),
         (950, Client, &finished(Version::V1)),
     ]);
-    assert_eq!(flow.handshake().to_server(), span(40));
-    assert_eq!((flow.handshake().to_client(), flow.handshake().answers), (None, 2));
+    assert_eq!(flow.handshake().server_rtt(), span(40));
+    assert_eq!((flow.handshake().client_rtt(), flow.handshake().server_flights), (None, 2));
 }
 
 #[test]
@@ -217,7 +227,7 @@ fn what_is_only_an_acknowledgement_gets_no_reply() {
         (97, Client, &finished(Version::V1)),
     ]);
     let handshake = flow.handshake();
-    assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(7)));
+    assert_eq!((handshake.server_rtt(), handshake.client_rtt()), (span(40), span(7)));
 }
 
 #[test]
@@ -226,13 +236,13 @@ fn who_uses_the_servers_id_has_read_its_answer() {
         sealed_by(Side::Client, Version::V1, [to, PHONE], 1, &[], &[2, 0, 0, 0, 0], 1_162)
     };
     let replied = |id: &[u8]| {
-        let datagrams: [(u64, End, &[u8]); 4] = [
+        let datagrams: [(u64, Endpoint, &[u8]); 4] = [
             (0, Client, &first()),
             (40, Server, &answer(Version::V1, id)),
             (50, Client, &reply(id)),
             (55, Client, &finished(Version::V1)),
         ];
-        after(&datagrams).0.handshake().to_client()
+        after(&datagrams).0.handshake().client_rtt()
     };
     assert_eq!(replied(SITE), span(10));
     assert_eq!(replied(b""), span(10));
@@ -243,17 +253,17 @@ fn who_uses_the_servers_id_has_read_its_answer() {
 #[test]
 fn half_a_capture_tells_half() {
     let (flow, _) = after(&[(0, Client, &first()), (90, Client, &finished(Version::V1))]);
-    is_shop(&flow);
+    assert_shop_hello(&flow);
     assert_eq!(flow.is_quic(), Some(true));
-    assert_eq!((flow.handshake().to_server(), flow.handshake().to_client()), (None, None));
+    assert_eq!((flow.handshake().server_rtt(), flow.handshake().client_rtt()), (None, None));
     let (flow, _) =
         after(&[(0, Server, &answer(Version::V1, SITE)), (9, Server, &short(PHONE, 90))]);
-    assert_eq!((flow.is_quic(), flow.version(Server)), (Some(true), Some(ONE)));
-    assert_eq!((flow.handshake().to_server(), flow.handshake().began), (None, None));
-    assert!(flow.hello().is_none());
+    assert_eq!((flow.is_quic(), flow.version(Server)), (Some(true), Some(VERSION_1)));
+    assert_eq!((flow.handshake().server_rtt(), flow.handshake().client_initial), (None, None));
+    assert!(flow.client_hello().is_none());
     // A clock that steps back.
     let (flow, _) = after(&[(50, Client, &first()), (40, Server, &answer(Version::V1, SITE))]);
-    assert_eq!(flow.handshake().to_server(), None);
+    assert_eq!(flow.handshake().server_rtt(), None);
 }
 
 #[test]
@@ -268,9 +278,9 @@ fn cut_datagrams_have_times_but_no_hello() {
         flow.handle(ms(at), from, &bytes[..bytes.len().min(54)], bytes.len());
     }
     assert_eq!(flow.is_quic(), Some(true));
-    assert!(flow.hello().is_none());
+    assert!(flow.client_hello().is_none());
     let handshake = flow.handshake();
-    assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(10)));
+    assert_eq!((handshake.server_rtt(), handshake.client_rtt()), (span(40), span(10)));
 }
 
 #[test]
@@ -290,8 +300,8 @@ fn a_retry_begins_it_anew() {
     ]);
     assert!(flow.was_retried() && !flow.was_negotiated());
     let handshake = flow.handshake();
-    assert_eq!((handshake.began, handshake.initials), (Some(ms(0)), 1));
-    assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(20)));
+    assert_eq!((handshake.client_initial, handshake.client_flights), (Some(ms(0)), 1));
+    assert_eq!((handshake.server_rtt(), handshake.client_rtt()), (span(40), span(20)));
 }
 
 #[test]
@@ -303,8 +313,8 @@ fn what_stands_behind_a_packet_may_be_none() {
     let begun = [first(), short(b"other id", 90)].concat();
     for up in [padded, stray, begun] {
         let (flow, _) = after(&[(0, Client, &up), (40, Server, &answer)]);
-        is_shop(&flow);
-        assert_eq!((flow.handshake().done, flow.long_headers()), (None, 3));
+        assert_shop_hello(&flow);
+        assert_eq!((flow.handshake().completed, flow.long_headers()), (None, 3));
     }
 }
 
@@ -312,7 +322,7 @@ fn what_stands_behind_a_packet_may_be_none() {
 fn early_data_may_overtake_the_hello() {
     let (flow, _) =
         after(&[(0, Client, &long(Version::V1, 1, [ID, PHONE], 300)), (1, Client, &first())]);
-    is_shop(&flow);
+    assert_shop_hello(&flow);
 }
 
 #[test]
@@ -320,7 +330,7 @@ fn versions_are_negotiated() {
     let unknown = 0x1a2a_3a4a_u32.to_be_bytes();
     let mut greased = first();
     greased[1..5].copy_from_slice(&unknown);
-    let list = [&[0xff, 0, 0, 0, 0, 2][..], PHONE, &[8], ID, &ONE.to_be_bytes()].concat();
+    let list = [&[0xff, 0, 0, 0, 0, 2][..], PHONE, &[8], ID, &VERSION_1.to_be_bytes()].concat();
     let (flow, _) = after(&[(0, Client, &greased)]);
     assert_eq!((flow.is_quic(), flow.version(Client)), (None, Some(0x1a2a_3a4a)));
     let (flow, _) = after(&[
@@ -332,15 +342,15 @@ fn versions_are_negotiated() {
     ]);
     assert!(flow.was_negotiated() && !flow.was_retried());
     assert_eq!(flow.is_quic(), Some(true));
-    assert_eq!((flow.version(Client), flow.version(Server)), (Some(0x1a2a_3a4a), Some(ONE)));
-    is_shop(&flow);
-    assert_eq!(flow.handshake().to_server(), span(40));
+    assert_eq!((flow.version(Client), flow.version(Server)), (Some(0x1a2a_3a4a), Some(VERSION_1)));
+    assert_shop_hello(&flow);
+    assert_eq!(flow.handshake().server_rtt(), span(40));
     // The client may choose another ID for itself then.
     let renamed = sealed_by(Side::Client, Version::V1, [ID, b"new"], 0, &[], &[1], 1_162);
     let (flow, _) = after(&[(0, Client, &greased), (30, Server, &list), (35, Client, &renamed)]);
     assert_eq!(flow.id_length(Client), Some(3));
     // A Version Negotiation for another client.
-    let other = [&[0xff, 0, 0, 0, 0, 2][..], b"no", &[8], ID, &ONE.to_be_bytes()].concat();
+    let other = [&[0xff, 0, 0, 0, 0, 2][..], b"no", &[8], ID, &VERSION_1.to_be_bytes()].concat();
     let (flow, _) = after(&[(0, Client, &greased), (30, Server, &other)]);
     assert_eq!((flow.is_quic(), flow.was_negotiated()), (None, false));
 }
@@ -355,8 +365,8 @@ fn a_version_that_nobody_knows_is_quic_where_both_speak_it() {
     let (flow, _) = after(&[(0, Client, &up), (30, Server, &down)]);
     assert_eq!((flow.is_quic(), flow.version(Server)), (Some(true), Some(0xface_b00c)));
     down[6] ^= 1;
-    let mut datagrams: Vec<(u64, End, &[u8])> = vec![(0, Client, &up)];
-    datagrams.resize(usize::try_from(UNDECIDED).unwrap(), (30, Server, &down));
+    let mut datagrams: Vec<(u64, Endpoint, &[u8])> = vec![(0, Client, &up)];
+    datagrams.resize(usize::try_from(MAX_UNDECIDED).unwrap(), (30, Server, &down));
     assert_eq!(after(&datagrams).0.is_quic(), None);
     datagrams.push((31, Server, &down));
     assert_eq!(after(&datagrams).0.is_quic(), Some(false));
@@ -392,7 +402,7 @@ fn what_is_not_quic_is_dropped() {
         (40, Server, &answer(Version::V1, SITE)),
         (60, Client, &reply),
     ]);
-    assert_eq!((flow.is_quic(), flow.handshake().to_client()), (Some(true), span(20)));
+    assert_eq!((flow.is_quic(), flow.handshake().client_rtt()), (Some(true), span(20)));
 }
 
 #[test]
@@ -408,7 +418,7 @@ fn early_data_is_seen_and_is_a_request() {
     assert_eq!(exchange.response.as_bytes(), 500);
     // A later connection ID, without its Initial packet.
     let (flow, _) = after(&[(0, Client, &long(Version::V1, 1, [ID, PHONE], 300))]);
-    assert!(flow.has_early_data() && flow.handshake().began.is_none());
+    assert!(flow.has_early_data() && flow.handshake().client_initial.is_none());
 }
 
 /// A connection whose handshake ends at 150, 40 from the server.
@@ -423,7 +433,7 @@ fn established() -> Flow {
 }
 
 /// Times of requests and responses.
-fn exchanges(datagrams: &[(u64, End, usize)]) -> Vec<[u64; 4]> {
+fn exchanges(datagrams: &[(u64, Endpoint, usize)]) -> Vec<[u64; 4]> {
     let mut flow = established();
     let mut all = Vec::new();
     for (at, from, length) in datagrams {
@@ -431,7 +441,8 @@ fn exchanges(datagrams: &[(u64, End, usize)]) -> Vec<[u64; 4]> {
     }
     all.extend(flow.end());
     assert_eq!(flow.inferred_response_times().count(), all.len() as u64);
-    let times = |it: &Exchange| [it.asked, it.answered].map(|at| at.as_nanos() / 1_000_000);
+    let times =
+        |it: &Exchange| [it.request_end, it.response_start].map(|at| at.as_nanos() / 1_000_000);
     let sizes = |it: &Exchange| [it.request.as_bytes(), it.response.as_bytes()];
     all.iter().map(|it| [times(it), sizes(it)].concat().try_into().unwrap()).collect()
 }
@@ -441,13 +452,13 @@ fn requests_are_told_from_acknowledgements_by_their_size() {
     let told = exchanges(&[
         (200, Client, 300),
         (202, Client, 100),
-        (242, Server, CONFIRMS),
+        (242, Server, MAX_ACK_ONLY_LEN),
         (262, Server, 1_000),
         (263, Client, 35),
         (264, Server, 1_200),
-        (265, Client, CONFIRMS),
+        (265, Client, MAX_ACK_ONLY_LEN),
         (300, Server, 200),
-        (400, Client, CONFIRMS + 1),
+        (400, Client, MAX_ACK_ONLY_LEN + 1),
         (450, Server, 90),
     ]);
     assert_eq!(told, [[202, 262, 400, 2_400], [400, 450, 81, 90]]);
@@ -485,9 +496,9 @@ fn a_hello_that_did_not_pass_is_not_waited_for() {
     let part = initial(Version::V1, ID, &crypto(0, &hello(Version::V1)[..60]));
     let mut flow = Flow::new();
     flow.handle(ms(0), Client, &part, part.len());
-    assert!(matches!(flow.hello, Hello::Coming(_)));
+    assert!(matches!(flow.hello, HelloState::Partial(_)));
     flow.handle(ms(9), Client, &short(SITE, 40), 40);
-    assert!(matches!(flow.hello, Hello::Missing));
+    assert!(matches!(flow.hello, HelloState::Missing));
 }
 
 #[test]
@@ -506,10 +517,10 @@ fn the_spin_bit_is_read_where_a_version_has_one() {
             }
         }
         let spin = flow.spin()?;
-        Some([spin.to_server().median()?, spin.to_client().median()?])
+        Some([spin.server_rtt().median()?, spin.client_rtt().median()?])
     };
     // Medians have an error of at most 0.8 %.
-    let halves = spun(Some(ONE)).unwrap().map(|half| half.as_millis_f64());
+    let halves = spun(Some(VERSION_1)).unwrap().map(|half| half.as_millis_f64());
     assert!((halves[0] / 40.0 - 1.0).abs() < 0.008, "{halves:?}");
     assert!((halves[1] / 10.0 - 1.0).abs() < 0.008, "{halves:?}");
     assert_eq!(spun(Some(0x5130_3433)), None);
@@ -522,11 +533,11 @@ fn a_new_initial_after_the_handshake_is_another_connection() {
     let other = initial(Version::V1, b"another id", &[1]);
     let answered = initial(Version::V1, SITE, &[2, 0, 0, 0, 0]);
     for (bytes, expected) in [(&first(), false), (&answered, false), (&other, true)] {
-        assert_eq!(flow.is_another(bytes, bytes.len()), expected);
+        assert_eq!(flow.is_new_connection(bytes, bytes.len()), expected);
     }
-    assert!(!flow.is_another(&other[..900], 900), "a client fills it");
-    assert!(!after(&[(0, Client, &first())]).0.is_another(&other, other.len()));
-    assert!(after(&[(0, Client, &short(SITE, 30))]).0.is_another(&other, other.len()));
+    assert!(!flow.is_new_connection(&other[..900], 900), "a client fills it");
+    assert!(!after(&[(0, Client, &first())]).0.is_new_connection(&other, other.len()));
+    assert!(after(&[(0, Client, &short(SITE, 30))]).0.is_new_connection(&other, other.len()));
 }
 
 #[test]
@@ -549,13 +560,13 @@ proptest! {
         let mut flow = Flow::new();
         for (is_up, bytes, length, at) in &parts {
             let from = if *is_up { Client } else { Server };
-            flow.is_another(bytes, *length);
-            Flow::begins_with(bytes, *length);
+            flow.is_new_connection(bytes, *length);
+            Flow::is_start(bytes, *length);
             flow.handle(Time::from_nanos(*at), from, bytes, *length);
         }
         flow.end();
         let handshake = flow.handshake();
-        prop_assert!(handshake.to_server().is_none() || handshake.initials == 1);
+        prop_assert!(handshake.server_rtt().is_none() || handshake.client_flights == 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use End::{Client, Server};
+use Endpoint::{Client, Server};
 
 use super::*;
 
@@ -14,7 +14,7 @@ enum Bit {
 
 /// A download, with a capture point between its endpoints.
 #[derive(Clone, Copy)]
-struct World {
+struct Simulation {
     /// Round-trip time between the capture point and the client, and the server.
     near: u64,
     far: u64,
@@ -22,9 +22,9 @@ struct World {
     /// Lost packets, per thousand, on each of the four sections.
     lost: u64,
     /// Packets delayed by 1 ms, per thousand, on each of the four sections.
-    late: u64,
+    delayed: u64,
     /// Microseconds between two packets of the server.
-    pace: u64,
+    packet_interval: u64,
     /// Packets of the server per ACK.
     acks: u64,
     /// Captured directions.
@@ -35,51 +35,51 @@ struct World {
 
 #[derive(Clone, Copy)]
 struct Packet {
-    from: End,
+    from: Endpoint,
     number: u64,
     bit: bool,
 }
 
 enum Event {
-    Sends,
-    Passes(Packet),
-    Comes(Packet),
+    Sent,
+    Captured(Packet),
+    Received(Packet),
 }
 
-const WORLD: World = World {
+const SIMULATION: Simulation = Simulation {
     near: 20_000,
     far: 80_000,
     bits: [Bit::Spins; 2],
     lost: 0,
-    late: 0,
-    pace: 100,
+    delayed: 0,
+    packet_interval: 100,
     acks: 2,
     captured: [true; 2],
     has_handshake: true,
 };
 
-impl World {
+impl Simulation {
     /// Returns the measurements of 10 s.
     fn run(self) -> Spin {
         self.read(&self.packets())
     }
 
-    fn read(self, packets: &[(u64, End, bool)]) -> Spin {
+    fn read(self, packets: &[(u64, Endpoint, bool)]) -> Spin {
         let mut spin = Spin::default();
-        let least = self.has_handshake.then(|| Span::from_micros((self.near + self.far) / 2));
+        let min = self.has_handshake.then(|| Span::from_micros((self.near + self.far) / 2));
         for (now, from, bit) in packets {
             if self.captured[*from as usize] {
-                spin.handle(time(*now), *from, *bit, least);
+                spin.handle(time(*now), *from, *bit, min);
             }
         }
         spin
     }
 
     /// Returns the packets at the capture point.
-    fn packets(self) -> Vec<(u64, End, bool)> {
+    fn packets(self) -> Vec<(u64, Endpoint, bool)> {
         let mut packets = Vec::new();
-        let mut random = Random(7);
-        let mut events = BTreeMap::from([((0, 0), Event::Sends)]);
+        let mut random = Rng(7);
+        let mut events = BTreeMap::from([((0, 0), Event::Sent)]);
         let mut order = 0;
         // Highest packet number that each endpoint has received, and its bit.
         let mut seen = [(0, true), (0, false)];
@@ -93,18 +93,18 @@ impl World {
                 events.insert((at, order), event);
             };
             let sender = match event {
-                Event::Sends => {
-                    then(now + self.pace, Event::Sends);
+                Event::Sent => {
+                    then(now + self.packet_interval, Event::Sent);
                     Some(Server)
                 }
-                Event::Passes(packet) => {
+                Event::Captured(packet) => {
                     packets.push((now, packet.from, packet.bit));
-                    if let Some(wait) = self.way(&mut random, packet.from.other()) {
-                        then(now + wait, Event::Comes(packet));
+                    if let Some(wait) = self.one_way_delay(&mut random, packet.from.other()) {
+                        then(now + wait, Event::Received(packet));
                     }
                     None
                 }
-                Event::Comes(packet) => {
+                Event::Received(packet) => {
                     let end = packet.from.other();
                     let seen = &mut seen[end as usize];
                     *seen =
@@ -120,24 +120,24 @@ impl World {
             };
             numbers[from as usize] += 1;
             let packet = Packet { from, number: numbers[from as usize], bit };
-            if let Some(wait) = self.way(&mut random, from) {
-                then(now + wait, Event::Passes(packet));
+            if let Some(wait) = self.one_way_delay(&mut random, from) {
+                then(now + wait, Event::Captured(packet));
             }
         }
         packets
     }
 
     /// Time between an endpoint and the capture point. `None` for a lost packet.
-    fn way(self, random: &mut Random, end: End) -> Option<u64> {
+    fn one_way_delay(self, random: &mut Rng, end: Endpoint) -> Option<u64> {
         let both = if end == Client { self.near } else { self.far };
-        let late = if random.below(1_000) < self.late { 1_000 } else { 0 };
+        let late = if random.below(1_000) < self.delayed { 1_000 } else { 0 };
         (random.below(1_000) >= self.lost).then_some(both / 2 + late)
     }
 }
 
-struct Random(u64);
+struct Rng(u64);
 
-impl Random {
+impl Rng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
         (self.0 >> 33) % bound
@@ -149,57 +149,60 @@ fn time(micros: u64) -> Time {
 }
 
 /// Asserts that the median is within 1 %.
-fn is_about(samples: &Samples, micros: u64) {
+fn assert_median(samples: &Samples, micros: u64) {
     let median = samples.median().expect("there are samples").as_nanos() as f64 / 1_000.0;
     assert!((median / micros as f64 - 1.0).abs() < 0.01, "{median} for {micros}");
 }
 
-fn tells_both_halves(world: World, many: u64) {
-    let spin = world.run();
+fn assert_partial_rtts(simulation: Simulation, many: u64) {
+    let spin = simulation.run();
     assert!(spin.is_plausible());
-    assert!(spin.to_server().count() >= many && spin.to_client().count() >= many);
-    is_about(spin.to_server(), world.far);
-    is_about(spin.to_client(), world.near);
-    is_about(spin.whole(), world.near + world.far);
+    assert!(spin.server_rtt().count() >= many && spin.client_rtt().count() >= many);
+    assert_median(spin.server_rtt(), simulation.far);
+    assert_median(spin.client_rtt(), simulation.near);
+    assert_median(spin.full_rtt(), simulation.near + simulation.far);
 }
 
 #[test]
 fn each_half_is_told_by_edges() {
-    tells_both_halves(WORLD, 95);
-    tells_both_halves(World { near: 60_000, far: 10_000, ..WORLD }, 130);
-    let spin = WORLD.run();
+    assert_partial_rtts(SIMULATION, 95);
+    assert_partial_rtts(Simulation { near: 60_000, far: 10_000, ..SIMULATION }, 130);
+    let spin = SIMULATION.run();
     let exact = |half: &Samples, micros| {
-        let least = half.least().unwrap();
-        assert!(least >= Span::from_micros(micros) && least <= Span::from_micros(micros + 200));
+        let min = half.min().unwrap();
+        assert!(min >= Span::from_micros(micros) && min <= Span::from_micros(micros + 200));
     };
-    exact(spin.to_server(), WORLD.far);
-    exact(spin.to_client(), WORLD.near);
+    exact(spin.server_rtt(), SIMULATION.far);
+    exact(spin.client_rtt(), SIMULATION.near);
     assert!((98..=101).contains(&spin.edges(Server)), "{}", spin.edges(Server));
 }
 
 #[test]
 fn loss_and_disorder_change_no_median() {
     for has_handshake in [true, false] {
-        let world = World { has_handshake, ..WORLD };
-        tells_both_halves(World { lost: 30, ..world }, 90);
-        tells_both_halves(World { late: 50, ..world }, 85);
-        tells_both_halves(World { lost: 20, late: 200, ..world }, 80);
+        let simulation = Simulation { has_handshake, ..SIMULATION };
+        assert_partial_rtts(Simulation { lost: 30, ..simulation }, 90);
+        assert_partial_rtts(Simulation { delayed: 50, ..simulation }, 85);
+        assert_partial_rtts(Simulation { lost: 20, delayed: 200, ..simulation }, 80);
     }
     // No sample is due to reordering.
-    let spin = World { lost: 20, late: 200, ..WORLD }.run();
-    assert!(spin.to_client().least().unwrap() >= Span::from_micros(WORLD.near - 1_000));
-    assert!(spin.to_server().least().unwrap() >= Span::from_micros(WORLD.far - 1_000));
-    assert!(spin.whole().least().unwrap() >= Span::from_micros(WORLD.near + WORLD.far - 2_000));
+    let spin = Simulation { lost: 20, delayed: 200, ..SIMULATION }.run();
+    assert!(spin.client_rtt().min().unwrap() >= Span::from_micros(SIMULATION.near - 1_000));
+    assert!(spin.server_rtt().min().unwrap() >= Span::from_micros(SIMULATION.far - 1_000));
+    assert!(
+        spin.full_rtt().min().unwrap()
+            >= Span::from_micros(SIMULATION.near + SIMULATION.far - 2_000)
+    );
 }
 
 #[test]
 fn one_direction_tells_the_whole() {
     for captured in [[true, false], [false, true]] {
         for has_handshake in [true, false] {
-            let spin = World { captured, has_handshake, late: 20, ..WORLD }.run();
+            let spin = Simulation { captured, has_handshake, delayed: 20, ..SIMULATION }.run();
             assert!(spin.is_plausible());
-            is_about(spin.whole(), WORLD.near + WORLD.far);
-            assert_eq!((spin.to_server().count(), spin.to_client().count()), (0, 0));
+            assert_median(spin.full_rtt(), SIMULATION.near + SIMULATION.far);
+            assert_eq!((spin.server_rtt().count(), spin.client_rtt().count()), (0, 0));
         }
     }
 }
@@ -207,10 +210,10 @@ fn one_direction_tells_the_whole() {
 #[test]
 fn a_half_that_is_shorter_than_the_silences_in_it_is_not_told() {
     // Next to the client, which acknowledges each tenth packet.
-    let spin = World { near: 500, acks: 10, ..WORLD }.run();
+    let spin = Simulation { near: 500, acks: 10, ..SIMULATION }.run();
     assert!(spin.is_plausible());
-    assert_eq!(spin.to_client().count(), 0);
-    is_about(spin.to_server(), WORLD.far);
+    assert_eq!(spin.client_rtt().count(), 0);
+    assert_median(spin.server_rtt(), SIMULATION.far);
 }
 
 #[test]
@@ -228,10 +231,11 @@ fn bits_that_nobody_turns_tell_nothing() {
     ] {
         // From dense traffic to one packet per round trip.
         for pace in [500, 2_000, 5_000, 20_000, 100_000, 300_000] {
-            let packets = World { bits, pace, acks: 1, ..WORLD }.packets();
+            let packets =
+                Simulation { bits, packet_interval: pace, acks: 1, ..SIMULATION }.packets();
             for captured in [[true, true], [true, false], [false, true]] {
                 for has_handshake in [true, false] {
-                    let spin = World { captured, has_handshake, ..WORLD }.read(&packets);
+                    let spin = Simulation { captured, has_handshake, ..SIMULATION }.read(&packets);
                     let what = (bits.map(|bit| bit as u8), pace, captured, has_handshake);
                     assert!(!spin.is_plausible(), "{what:?} {spin:?}");
                 }
@@ -264,7 +268,7 @@ fn turned_at(turns: &[u64]) -> Spin {
 fn an_edge_that_was_missed_is_in_no_sample() {
     let samples = |turns: &[u64]| {
         let spin = turned_at(turns);
-        (spin.edges(Client), spin.whole().count(), spin.whole().median())
+        (spin.edges(Client), spin.full_rtt().count(), spin.full_rtt().median())
     };
     assert_eq!(samples(&[100, 200, 300]), (3, 2, Some(Span::from_millis(100))));
     // The change at 120 is too early; the time from it to 200 is not a spin.

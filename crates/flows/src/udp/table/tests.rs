@@ -6,13 +6,13 @@ use crate::udp::Protocol;
 use rustls::quic::Version;
 
 const PHONE: [u8; 4] = [192, 0, 2, 9];
-const SITE: [u8; 4] = [192, 0, 2, 1];
+const SERVER: [u8; 4] = [192, 0, 2, 1];
 /// A DNS query whose ID looks like the first byte of a QUIC header, followed by bytes like an
 /// unknown version.
 const DNS: &[u8] = b"\xc7\x1d\x01\0\0\x01\0\0\0\0\0\0\x04test\0\0\x01\0\x01";
 
 /// Passes a datagram between a port of the client and a port of the server.
-fn carry(
+fn handle_datagram(
     table: &mut Table,
     millis: u64,
     [port, service]: [u16; 2],
@@ -20,15 +20,15 @@ fn carry(
     payload: &[u8],
 ) -> Option<Exchange> {
     let ((from, source), (to, destination)) = match is_up {
-        true => ((port, PHONE), (service, SITE)),
-        false => ((service, SITE), (port, PHONE)),
+        true => ((port, PHONE), (service, SERVER)),
+        false => ((service, SERVER), (port, PHONE)),
     };
-    let packet = frame::Datagram {
+    let packet = frame::IpPacket {
         source: source.into(),
         destination: destination.into(),
         protocol: 17,
         payload: &[],
-        carried: payload.len() + 8,
+        payload_length: payload.len() + 8,
         length: payload.len() + 28,
         fragment: None,
         ecn: if is_up { 2 } else { 7 },
@@ -36,15 +36,16 @@ fn carry(
         hop_limit: 64,
         is_tunnelled: false,
     };
-    let datagram = Datagram { from, to, payload, length: payload.len() };
+    let datagram =
+        Datagram { source_port: from, destination_port: to, payload, length: payload.len() };
     table.handle(Time::from_millis(millis), &packet, &datagram, payload == DNS).exchange
 }
 
 fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool) {
-    carry(table, secs * 1_000, [port, 53], is_up, b"what");
+    handle_datagram(table, secs * 1_000, [port, 53], is_up, b"what");
 }
 
-fn ended(table: &mut Table) -> Vec<Ended> {
+fn ended(table: &mut Table) -> Vec<EndedFlow> {
     std::iter::from_fn(|| table.poll()).collect()
 }
 
@@ -59,16 +60,19 @@ fn both_directions_are_one_flow_with_counts_of_each() {
         pass(&mut table, secs, 5_000, is_up);
     }
     table.finish();
-    let [Ended { client, server, flow, exchange }] = &ended(&mut table)[..] else {
+    let [EndedFlow { client, server, flow, exchange }] = &ended(&mut table)[..] else {
         panic!("one flow");
     };
-    assert_eq!((*client, *server), ((PHONE, 5_000).into(), (SITE, 53).into()));
+    assert_eq!((*client, *server), ((PHONE, 5_000).into(), (SERVER, 53).into()));
     assert_eq!((flow.protocol(), *exchange, table.len()), (Protocol::Unknown, None, 0));
     let seconds = |secs| Time::ZERO + Span::from_secs(secs);
     assert_eq!((flow.started(), flow.last()), (seconds(1), seconds(9)));
     assert_eq!(flow.longest_gap(), Span::from_secs(4));
-    let (up, down) = (flow.sent(End::Client).unwrap(), flow.sent(End::Server).unwrap());
-    assert_eq!((up.packets, up.payload, up.whole), (2, Size::from_bytes(8), Size::from_bytes(64)));
+    let (up, down) = (flow.sent(Endpoint::Client).unwrap(), flow.sent(Endpoint::Server).unwrap());
+    assert_eq!(
+        (up.packets, up.payload, up.ip_size),
+        (2, Size::from_bytes(8), Size::from_bytes(64))
+    );
     assert_eq!((up.ecn, down.ecn), ([0, 0, 2, 0], [0, 0, 0, 3]));
     assert_eq!((up.longest_gap, down.longest_gap), (Span::from_secs(6), Span::from_secs(6)));
     assert_eq!((down.first, down.last), (seconds(2), seconds(9)));
@@ -77,15 +81,15 @@ fn both_directions_are_one_flow_with_counts_of_each() {
 #[test]
 fn who_begins_is_the_client_but_not_a_service() {
     let mut table = Table::new(Limits::default());
-    carry(&mut table, 0, [5_000, 443], false, b"answer");
-    carry(&mut table, 0, [5_001, 9_000], false, b"peer");
-    carry(&mut table, 0, [123, 123], false, b"time");
+    handle_datagram(&mut table, 0, [5_000, 443], false, b"answer");
+    handle_datagram(&mut table, 0, [5_001, 9_000], false, b"peer");
+    handle_datagram(&mut table, 0, [123, 123], false, b"time");
     table.finish();
-    for Ended { client, server, flow, .. } in ended(&mut table) {
+    for EndedFlow { client, server, flow, .. } in ended(&mut table) {
         let is_service = server.port() == 443;
         assert_eq!(client.ip() == IpAddr::from(PHONE), is_service, "{client} to {server}");
-        assert_eq!(flow.sent(End::Server).is_some(), is_service);
-        assert_eq!(flow.sent(End::Client).is_some(), !is_service);
+        assert_eq!(flow.sent(Endpoint::Server).is_some(), is_service);
+        assert_eq!(flow.sent(Endpoint::Client).is_some(), !is_service);
     }
 }
 
@@ -115,7 +119,7 @@ fn there_is_a_limit() {
     }
     assert_eq!(table.evicted(), 989);
     assert_eq!(ports(&mut table).len(), 989);
-    assert!(table.turns.len() <= 11);
+    assert!(table.examinations.len() <= 11);
 }
 
 /// The first datagram of a QUIC client, with the given connection ID of the server.
@@ -130,17 +134,23 @@ fn a_port_that_is_used_again_is_another_flow() {
     for round in 0..1_000_u64 {
         let at = round * 100;
         let id = [ID, &round.to_be_bytes()].concat();
-        carry(&mut table, at, ports, true, &initial(&id));
-        carry(&mut table, at + 30, ports, true, &initial(&id));
-        carry(&mut table, at + 60, ports, true, &[0x40; 40]);
+        handle_datagram(&mut table, at, ports, true, &initial(&id));
+        handle_datagram(&mut table, at + 30, ports, true, &initial(&id));
+        handle_datagram(&mut table, at + 60, ports, true, &[0x40; 40]);
         assert_eq!(ended(&mut table).len(), usize::from(round > 0));
-        assert!(table.turns.len() <= SPARE + 3, "{}", table.turns.len());
+        assert!(table.examinations.len() <= MAX_STALE_ENTRIES + 3, "{}", table.examinations.len());
     }
     // A late copy does not begin a flow.
-    carry(&mut table, 99_999, ports, true, &initial(&[ID, &999_u64.to_be_bytes()].concat()));
+    handle_datagram(
+        &mut table,
+        99_999,
+        ports,
+        true,
+        &initial(&[ID, &999_u64.to_be_bytes()].concat()),
+    );
     table.finish();
     let [last] = &ended(&mut table)[..] else { panic!("one is left") };
-    assert_eq!(last.flow.sent(End::Client).unwrap().packets, 4);
+    assert_eq!(last.flow.sent(Endpoint::Client).unwrap().packets, 4);
 }
 
 #[test]
@@ -162,7 +172,7 @@ fn quic_is_found_by_what_it_says() {
     ] {
         let mut table = Table::new(Limits::default());
         for n in 0..times {
-            carry(&mut table, n, [5_000, service], true, payload);
+            handle_datagram(&mut table, n, [5_000, service], true, payload);
         }
         table.finish();
         let [ended] = &ended(&mut table)[..] else { panic!("one flow") };
@@ -172,11 +182,11 @@ fn quic_is_found_by_what_it_says() {
     }
     // After another protocol on the same ports.
     let mut table = Table::new(Limits::default());
-    carry(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
-    carry(&mut table, 1, [5_000, 8_443], true, &first);
+    handle_datagram(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
+    handle_datagram(&mut table, 1, [5_000, 8_443], true, &first);
     table.finish();
     let flow = table.poll().unwrap().flow;
-    let name = flow.quic().and_then(|quic| quic.hello()?.server_name.clone());
+    let name = flow.quic().and_then(|quic| quic.client_hello()?.server_name.clone());
     assert_eq!(name.unwrap().as_str(), "shop.example.com");
 }
 
@@ -186,7 +196,7 @@ fn exchanges_are_given_out_as_they_end() {
     let ports = [5_000, 443];
     let mut all = Vec::new();
     for (at, is_up) in [(0, true), (50, false), (100, true), (170, false)] {
-        all.extend(carry(&mut table, at, ports, is_up, &[0x40; 400]));
+        all.extend(handle_datagram(&mut table, at, ports, is_up, &[0x40; 400]));
     }
     table.finish();
     all.extend(table.poll().unwrap().exchange);

@@ -1,12 +1,15 @@
+use crate::radio::span;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::radio::policy::{Context, Holding, Learn, MakeIdle, StatusQuo, Timer};
-use crate::radio::simulate::{Decides, Delays, Simulation};
-use crate::radio::{Choice, Direction, profiles, workload};
+use crate::radio::policy::{
+    CombinedPolicy, ContextPolicy, LearnedDelay, MakeIdle, StatusQuo, Timer,
+};
+use crate::radio::simulate::{Decider, Delays, Simulation};
+use crate::radio::{Direction, SleepTradeoff, profiles, workload};
 
 fn profile(name: &str) -> Profile {
     profiles::named(name).unwrap().unwrap()
@@ -30,15 +33,15 @@ fn at(millis: u64) -> Time {
 type Make = fn(&Profile) -> Box<dyn Policy>;
 const POLICIES: [Make; 6] = [
     |_| Box::new(StatusQuo),
-    |_| Box::new(Timer { wait: 0.0 }),
-    |_| Box::new(Timer { wait: 0.3 }),
-    |profile| Box::new(Timer { wait: Choice::of(profile).threshold() }),
-    |profile| Box::new(MakeIdle::new(Choice::of(profile), 5)),
-    |profile| Box::new(Context::new(Choice::of(profile))),
+    |_| Box::new(Timer { wait: span(0.0) }),
+    |_| Box::new(Timer { wait: span(0.3) }),
+    |profile| Box::new(Timer { wait: SleepTradeoff::of(profile).threshold() }),
+    |profile| Box::new(MakeIdle::new(SleepTradeoff::of(profile), 5)),
+    |profile| Box::new(ContextPolicy::new(SleepTradeoff::of(profile))),
 ];
 
 fn simulated(profile: &Profile, policy: &mut dyn Policy, packets: &[Packet]) -> Account {
-    let mut simulation = Simulation::new(profile, Decides::Policy(policy), &|_| false);
+    let mut simulation = Simulation::new(profile, Decider::Policy(policy), &|_| false);
     packets.iter().for_each(|packet| simulation.push(*packet));
     simulation.finish().account
 }
@@ -48,12 +51,12 @@ fn controlled<P: Policy>(mut controller: Controller<P>, packets: &[Packet]) -> O
     let until = |controller: &mut Controller<P>, end: Time| {
         while let Some(due) = controller.next_wakeup().filter(|due| *due <= end) {
             let sleep = controller.poll(due).expect("it was asked for");
-            assert!(sleep.idle.as_secs_f64() > sleep.wait);
+            assert!(sleep.gap.as_secs_f64() > sleep.wait.as_secs_f64());
         }
     };
     for packet in packets {
         until(&mut controller, packet.at);
-        controller.packet(packet);
+        controller.on_packet(packet);
     }
     until(&mut controller, Time::MAX);
     controller.finish()
@@ -87,8 +90,8 @@ proptest! {
             let outcome = controlled(controller, &packets);
             let expected = simulated(&profile, &mut make(&profile), &packets);
             prop_assert_eq!(&outcome.account, &expected);
-            prop_assert_eq!(outcome.overtaken, 0);
-            prop_assert!(outcome.false_sleeps <= outcome.account.sleeps);
+            prop_assert_eq!(outcome.late_packets, 0);
+            prop_assert!(outcome.false_switches <= outcome.account.dormancies);
             let expected = simulated(&profile, &mut StatusQuo, &packets);
             prop_assert_eq!(&outcome.status_quo, &expected);
         }
@@ -101,7 +104,7 @@ proptest! {
         let late = Span::from_millis(late);
         let wait = Span::from_millis(700);
         let mut controller =
-            Controller::new(&profile, Timer { wait: wait.as_secs_f64() }, Span::ZERO);
+            Controller::new(&profile, Timer { wait }, Span::ZERO);
         let until = |controller: &mut Controller<Timer>, end: Time| {
             while let Some(due) = controller.next_wakeup().filter(|due| *due + late <= end) {
                 controller.poll(due + late);
@@ -109,13 +112,13 @@ proptest! {
         };
         for packet in &packets {
             until(&mut controller, packet.at);
-            controller.packet(packet);
+            controller.on_packet(packet);
         }
         until(&mut controller, Time::MAX);
         let outcome = controller.finish();
-        let mut timer = Timer { wait: (wait + late).as_secs_f64() };
+        let mut timer = Timer { wait: (wait + late) };
         let expected = simulated(&profile, &mut timer, &packets);
-        prop_assert_eq!(outcome.account.sleeps, expected.sleeps);
+        prop_assert_eq!(outcome.account.dormancies, expected.dormancies);
         prop_assert!((outcome.account.total() - expected.total()).abs() < 1e-6);
     }
 
@@ -128,9 +131,9 @@ proptest! {
         every in 0_u64..5_000,
     ) {
         let profile = profile("verizon-lte");
-        let released = Choice::of(&profile).stay.released();
-        let (wait, every) = (Span::from_millis(wait), Span::from_millis(every));
-        let mut controller = Controller::new(&profile, Timer { wait: wait.as_secs_f64() }, every);
+        let released = SleepTradeoff::of(&profile).stay.idle_after();
+        let (wait, interval) = (Span::from_millis(wait), Span::from_millis(every));
+        let mut controller = Controller::new(&profile, Timer { wait }, interval);
         let (mut now, mut last, mut asleep) = (Time::ZERO, None::<Time>, None::<Time>);
         let (mut sleeps, mut slept) = (0, None::<Time>);
         for (step, is_packet) in steps {
@@ -138,18 +141,18 @@ proptest! {
             if is_packet {
                 // A packet at the time of the dormancy may have passed before it.
                 let woken = asleep.take_if(|asleep| now > *asleep).is_some();
-                prop_assert_eq!(controller.packet(&packet(now.as_nanos())).is_some(), woken);
+                prop_assert_eq!(controller.on_packet(&packet(now.as_nanos())).is_some(), woken);
                 last = Some(now);
             } else if let Some(sleep) = controller.poll(now) {
                 let idle = now.since(last.unwrap());
-                prop_assert_eq!(sleep.idle, idle);
-                prop_assert!(idle > wait && idle.as_secs_f64() < released);
-                prop_assert!(asleep.is_none() && slept.is_none_or(|slept| now.since(slept) >= every));
+                prop_assert_eq!(sleep.gap, idle);
+                prop_assert!(idle > wait && idle.as_secs_f64() < released.as_secs_f64());
+                prop_assert!(asleep.is_none() && slept.is_none_or(|slept| now.since(slept) >= interval));
                 (asleep, slept) = (Some(now), Some(now));
                 sleeps += 1;
             }
         }
-        prop_assert_eq!(controller.finish().account.sleeps, sleeps);
+        prop_assert_eq!(controller.finish().account.dormancies, sleeps);
     }
 }
 
@@ -168,17 +171,17 @@ fn a_day_comes_to_the_same() {
 fn a_dormancy_that_saves_no_energy_is_false() {
     // The threshold is 1.2 s; fast dormancy follows each packet at once.
     let profile = profile("att-hspa");
-    let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.0) }, Span::ZERO);
+    controller.on_packet(&millis(0));
     let mut told = Vec::new();
     for next in [400, 1_400, 3_400] {
         let sleep = controller.poll(controller.next_wakeup().unwrap()).unwrap();
-        assert_eq!((sleep.idle, sleep.wait), (Span::from_nanos(1), 0.0));
-        told.push(controller.packet(&millis(next)).unwrap().is_false);
+        assert_eq!((sleep.gap, sleep.wait), (Span::from_nanos(1), Span::ZERO));
+        told.push(controller.on_packet(&millis(next)).unwrap().is_false_switch);
     }
     // Twice below the threshold, once above it.
     assert_eq!(told, [true, true, false]);
-    assert_eq!(controller.finish().false_sleeps, 2);
+    assert_eq!(controller.finish().false_switches, 2);
 }
 
 #[test]
@@ -186,55 +189,53 @@ fn to_sleep_within_a_transfer_is_false() {
     // In either state the gap takes the energy of a transfer.
     let mut profile = profile("att-hspa");
     profile.transfer.burst_gap = Span::from_secs(9);
-    let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.0) }, Span::ZERO);
+    controller.on_packet(&millis(0));
     controller.poll(at(1));
-    assert!(controller.packet(&millis(8_000)).unwrap().is_false);
+    assert!(controller.on_packet(&millis(8_000)).unwrap().is_false_switch);
 }
 
 #[test]
 fn a_sleep_that_comes_too_soon_is_put_off() {
     let profile = profile("att-hspa");
-    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(4));
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.5) }, Span::from_secs(4));
+    controller.on_packet(&millis(0));
     assert!(controller.poll(at(501)).is_some());
-    controller.packet(&millis(1_000));
+    controller.on_packet(&millis(1_000));
     assert_eq!(controller.next_wakeup(), Some(at(4_501)));
     assert!(controller.poll(at(1_600)).is_none());
     let sleep = controller.poll(at(4_501)).unwrap();
-    assert_eq!((sleep.idle, sleep.wait), (Span::from_millis(3_501), 0.5));
-    let waits = controller.finish().account.waits;
-    assert!((waits - 0.501 - 3.501).abs() < 1e-12, "{waits}");
+    assert_eq!((sleep.gap, sleep.wait), (Span::from_millis(3_501), span(0.5)));
+    let waits = controller.finish().account.wait_time;
+    assert_eq!(waits, span(0.501 + 3.501));
 }
 
 #[test]
 fn a_released_radio_is_not_sent_to_idle() {
     // The timers end 16.6 s after the last packet.
     let profile = profile("att-hspa");
-    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(60));
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.5) }, Span::from_secs(60));
+    controller.on_packet(&millis(0));
     assert!(controller.poll(at(16_700)).is_none());
     assert_eq!(controller.next_wakeup(), None);
     assert!(controller.poll(at(16_800)).is_none());
-    controller.packet(&millis(20_000));
+    controller.on_packet(&millis(20_000));
     assert!(controller.poll(at(21_000)).is_some());
     // The next dormancy would be too soon until after the release.
-    controller.packet(&millis(22_000));
+    controller.on_packet(&millis(22_000));
     assert_eq!(controller.next_wakeup(), None);
-    assert_eq!(controller.finish().account.sleeps, 1);
+    assert_eq!(controller.finish().account.dormancies, 1);
 }
 
 #[test]
-fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
+fn a_wait_that_never_ends_is_left_to_the_network() {
     let mut profile = profile("wifi");
     // This network never releases the radio.
-    profile.states.iter_mut().for_each(|state| state.is_released = false);
-    for wait in [NEVER, f64::NAN] {
-        let mut controller = Controller::new(&profile, Timer { wait }, Span::ZERO);
-        controller.packet(&millis(0));
-        assert_eq!(controller.next_wakeup(), None);
-        assert_eq!(controller.poll(Time::MAX), None);
-    }
+    profile.states.iter_mut().for_each(|state| state.is_idle = false);
+    let mut controller = Controller::new(&profile, Timer { wait: NEVER }, Span::ZERO);
+    controller.on_packet(&millis(0));
+    assert_eq!(controller.next_wakeup(), None);
+    assert_eq!(controller.poll(Time::MAX), None);
 }
 
 /// Heartbeats every 15 s, each answered 80 ms after the radio has carried it.
@@ -245,7 +246,7 @@ fn a_promotion_is_not_interrupted_by_dormancy() {
     assert!(delay > Span::from_secs(1), "otherwise the test has no effect");
     let up = |at| Packet { at, direction: Direction::Up, ..millis(0) };
     let down = |at| Packet { at, direction: Direction::Down, ..millis(0) };
-    let policy = || MakeIdle::new(Choice::of(&profile), 10);
+    let policy = || MakeIdle::new(SleepTradeoff::of(&profile), 10);
     let open = Controller::new(&profile, policy(), Span::ZERO);
     let mut sleeps = Vec::new();
     for mut controller in [open.clone(), open.with_promotions(&profile)] {
@@ -258,15 +259,15 @@ fn a_promotion_is_not_interrupted_by_dormancy() {
         for beat in 0..40 {
             let sent = at(15_000 * beat);
             until(&mut controller, &mut asleep, sent);
-            controller.packet(&up(sent));
+            controller.on_packet(&up(sent));
             let carried = if asleep { sent + delay } else { sent };
             asleep = false;
             let answered = carried + Span::from_millis(80);
             until(&mut controller, &mut asleep, answered);
-            controller.packet(&down(answered));
+            controller.on_packet(&down(answered));
             asleep = false;
         }
-        sleeps.push(controller.finish().account.sleeps);
+        sleeps.push(controller.finish().account.dormancies);
     }
     // After learning one dormancy per heartbeat, and two if the promotion delay counts as a gap.
     assert!(sleeps[0] > 60, "{sleeps:?}");
@@ -279,58 +280,58 @@ fn only_sent_packets_wait_for_a_promotion() {
     let [high, low, idle] = &profile.states[..] else { panic!("it has three states") };
     let wait = 0.25;
     let mut controller =
-        Controller::new(&profile, Timer { wait }, Span::ZERO).with_promotions(&profile);
+        Controller::new(&profile, Timer { wait: span(wait) }, Span::ZERO).with_promotions(&profile);
     let wakes = |controller: &Controller<Timer>, from: Time, delay: Span| {
         let due = from + delay + Span::from_millis(250) + Span::from_nanos(1);
         assert_eq!(controller.next_wakeup(), Some(due));
     };
     let up = |millis| Packet { at: at(millis), direction: Direction::Up, ..packet(0) };
     let down = |millis| Packet { at: at(millis), direction: Direction::Down, ..packet(0) };
-    controller.packet(&up(0));
+    controller.on_packet(&up(0));
     wakes(&controller, at(0), idle.promotion_delay);
     // The packet arrives while the promotion is in progress by the profile: its gap is zero, not
     // negative.
-    controller.packet(&down(100));
+    controller.on_packet(&down(100));
     wakes(&controller, at(0), idle.promotion_delay);
-    controller.packet(&up(9_000));
+    controller.on_packet(&up(9_000));
     wakes(&controller, at(9_000), low.promotion_delay);
     assert!(high.promotion_delay.is_zero());
     controller.poll(at(20_000));
-    controller.packet(&down(60_000));
+    controller.on_packet(&down(60_000));
     wakes(&controller, at(60_000), Span::ZERO);
     controller.poll(at(60_400)).expect("it sleeps");
-    controller.packet(&up(61_000));
+    controller.on_packet(&up(61_000));
     wakes(&controller, at(61_000), profile.states[profile.dormant].promotion_delay);
 }
 
 #[test]
 fn a_packet_reported_after_a_dormancy_counts_before_it() {
     let profile = profile("att-hspa");
-    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.5) }, Span::ZERO);
+    controller.on_packet(&millis(0));
     assert!(controller.poll(at(600)).is_some());
-    assert_eq!(controller.packet(&millis(550)), None);
+    assert_eq!(controller.on_packet(&millis(550)), None);
     assert_eq!(controller.next_wakeup(), None, "it sleeps");
-    let wake = controller.packet(&millis(5_600)).unwrap();
-    assert_eq!(wake, Wake { slept: Span::from_secs(5), is_false: false });
+    let wake = controller.on_packet(&millis(5_600)).unwrap();
+    assert_eq!(wake, Promotion { idle_time: Span::from_secs(5), is_false_switch: false });
     let outcome = controller.finish();
-    assert_eq!((outcome.overtaken, outcome.account.sleeps), (1, 1));
-    assert!((outcome.account.waits - 0.05).abs() < 1e-12);
-    assert_eq!(outcome.lasts, Span::from_millis(5_600));
+    assert_eq!((outcome.late_packets, outcome.account.dormancies), (1, 1));
+    assert!(outcome.account.wait_time == span(0.05));
+    assert_eq!(outcome.duration, Span::from_millis(5_600));
 }
 
 #[test]
 fn a_sleep_that_was_refused_was_none() {
     let profile = profile("att-hspa");
-    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
-    controller.refused();
-    controller.packet(&millis(0));
+    let mut controller = Controller::new(&profile, Timer { wait: span(0.5) }, Span::ZERO);
+    controller.on_dormancy_failure();
+    controller.on_packet(&millis(0));
     assert!(controller.poll(at(600)).is_some());
-    controller.refused();
+    controller.on_dormancy_failure();
     assert_eq!(controller.next_wakeup(), None, "not again before the next packet");
-    assert_eq!(controller.packet(&millis(5_000)), None);
+    assert_eq!(controller.on_packet(&millis(5_000)), None);
     assert!(controller.poll(at(5_600)).is_some());
-    assert_eq!(controller.finish().account.sleeps, 1);
+    assert_eq!(controller.finish().account.dormancies, 1);
 }
 
 #[test]
@@ -345,22 +346,22 @@ fn nothing_passed_and_nothing_was_taken() {
 fn a_wait_ends_with_the_first_nanosecond_behind_it() {
     let origin = at(7_000);
     for nanos in [0, 1, 299_999_999, 300_000_000, 4_500_000_000, 86_400_000_000_001] {
-        let wait = Span::from_nanos(nanos).as_secs_f64();
-        assert_eq!(behind(origin, wait), origin + Span::from_nanos(nanos + 1), "{nanos}");
+        let wait = Span::from_nanos(nanos);
+        assert_eq!(first_time_after(origin, wait), origin + Span::from_nanos(nanos + 1), "{nanos}");
     }
-    assert_eq!(behind(Time::ZERO, 1e300), Time::MAX);
-    assert!(behind(Time::ZERO, 1e9).as_secs_f64() > 1e9);
+    assert_eq!(first_time_after(Time::ZERO, NEVER), Time::MAX);
+    assert!(first_time_after(Time::ZERO, span(1e9)).since(Time::ZERO) > span(1e9));
 }
 
 /// Keeper of the gate: delays the packets of sessions that wait.
 struct Keeper<P> {
     controller: Controller<P>,
-    opened: u64,
-    is_shut: bool,
+    releases: u64,
+    is_closed: bool,
     /// Start of each session, and the delay of its packets; `None` while it waits.
     sessions: BTreeMap<u32, (Time, Option<Span>)>,
     waiting: Vec<Packet>,
-    coming: BinaryHeap<Reverse<(Time, usize, Packet)>>,
+    upcoming: BinaryHeap<Reverse<(Time, usize, Packet)>>,
     delays: Delays,
 }
 
@@ -368,71 +369,71 @@ impl<P: Policy> Keeper<P> {
     fn new(controller: Controller<P>) -> Self {
         Self {
             controller,
-            opened: 0,
-            is_shut: false,
+            releases: 0,
+            is_closed: false,
             sessions: BTreeMap::new(),
             waiting: Vec::new(),
-            coming: BinaryHeap::new(),
+            upcoming: BinaryHeap::new(),
             delays: Delays::default(),
         }
     }
 
-    fn look(&mut self, now: Time) {
+    fn apply_gate(&mut self, now: Time) {
         let gate = self.controller.gate(now);
-        self.is_shut = gate.is_shut;
-        if gate.opened == self.opened {
+        self.is_closed = gate.is_closed;
+        if gate.releases == self.releases {
             return;
         }
-        self.opened = gate.opened;
-        for (begins, later) in self.sessions.values_mut().filter(|(_, later)| later.is_none()) {
-            *later = Some(now.since(*begins));
-            self.delays.push(now.since(*begins));
+        self.releases = gate.releases;
+        for (start, later) in self.sessions.values_mut().filter(|(_, later)| later.is_none()) {
+            *later = Some(now.since(*start));
+            self.delays.push(now.since(*start));
         }
         for packet in std::mem::take(&mut self.waiting) {
-            self.come(packet);
+            self.push_delayed(packet);
         }
     }
 
     /// Adds the packet with the delay of its session.
-    fn come(&mut self, packet: Packet) {
+    fn push_delayed(&mut self, packet: Packet) {
         let later = self.sessions[&packet.session].1.expect("it has passed");
         let at = packet.at + later;
-        self.coming.push(Reverse((at, self.coming.len(), Packet { at, ..packet })));
+        self.upcoming.push(Reverse((at, self.upcoming.len(), Packet { at, ..packet })));
     }
 
-    fn until(&mut self, end: Time, now: Time) {
+    fn advance(&mut self, end: Time, now: Time) {
         let mut now = now;
         loop {
             let due = self.controller.next_wakeup().unwrap_or(Time::MAX);
-            let gate = self.controller.next_gate(now).unwrap_or(Time::MAX);
-            let next = self.coming.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
+            let gate = self.controller.next_gate_change(now).unwrap_or(Time::MAX);
+            let next = self.upcoming.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
             let first = due.min(gate).min(next);
             if first > end || first == Time::MAX {
                 return;
             }
             now = first;
             if first == gate {
-                self.look(now);
+                self.apply_gate(now);
             } else if first == due {
                 self.controller.poll(now).expect("it was asked for");
-                self.look(now);
-            } else if let Some(Reverse((_, _, packet))) = self.coming.pop() {
-                self.controller.packet(&packet);
-                self.look(now);
+                self.apply_gate(now);
+            } else if let Some(Reverse((_, _, packet))) = self.upcoming.pop() {
+                self.controller.on_packet(&packet);
+                self.apply_gate(now);
             }
         }
     }
 
     fn push(&mut self, packet: Packet, before: Time) {
         let now = packet.at;
-        self.until(now, before);
+        self.advance(now, before);
         if !self.sessions.contains_key(&packet.session) {
             let tolerates = packet.app == 1;
             if tolerates {
-                self.controller.begins(now, self.is_shut);
-                self.look(now);
+                self.controller.on_session(now, self.is_closed);
+                self.apply_gate(now);
             }
-            let waits = tolerates && self.is_shut;
+            let waits = tolerates && self.is_closed;
             self.sessions.insert(packet.session, (now, (!waits).then_some(Span::ZERO)));
             if tolerates && !waits {
                 self.delays.push(Span::ZERO);
@@ -441,10 +442,10 @@ impl<P: Policy> Keeper<P> {
         match self.sessions[&packet.session].1 {
             None => self.waiting.push(packet),
             Some(later) if later.is_zero() => {
-                self.controller.packet(&packet);
-                self.look(now);
+                self.controller.on_packet(&packet);
+                self.apply_gate(now);
             }
-            Some(_) => self.come(packet),
+            Some(_) => self.push_delayed(packet),
         }
     }
 }
@@ -459,154 +460,154 @@ proptest! {
     ) {
         let profile = profile("att-hspa");
         let make = || -> Box<dyn Policy> {
-            let sleeps = Timer { wait: if sleeps { 1.3 } else { NEVER } };
+            let idle = Timer { wait: if sleeps { span(1.3) } else { NEVER } };
             match learns {
-                true => Box::new(Holding { sleeps, holds: Learn::new(10, 0.008) }),
-                false => Box::new(Holding { sleeps, holds: 7.5 }),
+                true => Box::new(CombinedPolicy { idle, delay: LearnedDelay::new(10, 0.008) }),
+                false => Box::new(CombinedPolicy { idle, delay: span(7.5) }),
             }
         };
         // Odd times, so that no two events coincide.
         let mut packets = Vec::new();
-        let mut begins = Time::ZERO;
-        for (place, (gap, waits, count)) in sessions.into_iter().enumerate() {
-            begins += Span::from_nanos(gap * 1_000_000 + 7_919 * place as u64);
+        let mut start = Time::ZERO;
+        for (index, (gap, waits, count)) in sessions.into_iter().enumerate() {
+            start += Span::from_nanos(gap * 1_000_000 + 7_919 * index as u64);
             for more in 0..count {
-                let at = begins + Span::from_nanos(more * 813_000_331);
-                packets.push(Packet { at, app: waits.into(), session: place as u32, ..millis(1) });
+                let at = start + Span::from_nanos(more * 813_000_331);
+                packets.push(Packet { at, app: waits.into(), session: index as u32, ..millis(1) });
             }
         }
         packets.sort_by_key(|packet| packet.at);
         let mut policy = make();
         let mut simulation = Simulation::new(
             &profile,
-            Decides::Policy(&mut *policy),
+            Decider::Policy(&mut *policy),
             &|packet| packet.app == 1,
         );
         let mut keeper = Keeper::new(Controller::new(&profile, make(), Span::ZERO));
-        keeper.look(Time::ZERO);
+        keeper.apply_gate(Time::ZERO);
         let mut before = Time::ZERO;
         for packet in &packets {
             simulation.push(*packet);
             keeper.push(*packet, before);
             before = packet.at;
         }
-        keeper.until(Time::MAX, before);
+        keeper.advance(Time::MAX, before);
         let expected = simulation.finish();
         prop_assert_eq!(&keeper.delays, &expected.delays);
         let account = keeper.controller.finish().account;
-        prop_assert_eq!(account.switches, expected.account.switches);
+        prop_assert_eq!(account.promotion_count, expected.account.promotion_count);
         prop_assert!((account.total() - expected.account.total()).abs() < 1e-6);
     }
 }
 
-fn holding(wait: f64, hold: f64) -> Controller<Holding<Timer, f64>> {
-    let policy = Holding { sleeps: Timer { wait }, holds: hold };
+fn delaying(wait: Span, hold: f64) -> Controller<CombinedPolicy<Timer, Span>> {
+    let policy = CombinedPolicy { idle: Timer { wait }, delay: span(hold) };
     Controller::new(&profile("att-hspa"), policy, Span::ZERO)
 }
 
 #[test]
 fn the_gate_is_shut_while_the_radio_is_released() {
-    let shut = |controller: &mut Controller<_>, millis| controller.gate(at(millis)).is_shut;
-    let mut controller = holding(0.5, 5.0);
+    let shut = |controller: &mut Controller<_>, millis| controller.gate(at(millis)).is_closed;
+    let mut controller = delaying(span(0.5), 5.0);
     assert!(shut(&mut controller, 0), "there was no promotion yet");
-    assert_eq!(controller.next_gate(at(0)), None);
-    controller.packet(&millis(100));
+    assert_eq!(controller.next_gate_change(at(0)), None);
+    controller.on_packet(&millis(100));
     assert!(!shut(&mut controller, 100));
     // By fast dormancy, or by the network's timers.
-    let mut left = holding(NEVER, 5.0);
-    left.packet(&millis(100));
-    assert_eq!(left.next_gate(at(100)), Some(at(16_700) + Span::from_nanos(1)));
+    let mut left = delaying(NEVER, 5.0);
+    left.on_packet(&millis(100));
+    assert_eq!(left.next_gate_change(at(100)), Some(at(16_700) + Span::from_nanos(1)));
     assert!(!shut(&mut left, 16_700) && shut(&mut left, 16_701));
-    assert_eq!(left.next_gate(at(16_701)), None);
+    assert_eq!(left.next_gate_change(at(16_701)), None);
     controller.poll(at(601)).expect("it sleeps");
     assert!(shut(&mut controller, 601));
     // The fast dormancy failed.
-    controller.refused();
+    controller.on_dormancy_failure();
     assert!(!shut(&mut controller, 700));
     let mut nothing = Controller::new(&profile("att-hspa"), StatusQuo, Span::ZERO);
-    assert!(!nothing.gate(at(0)).is_shut && nothing.next_gate(at(0)).is_none());
+    assert!(!nothing.gate(at(0)).is_closed && nothing.next_gate_change(at(0)).is_none());
 }
 
 #[test]
 fn waiting_sessions_pass_after_the_delay_and_later_ones_wait() {
-    let mut controller = holding(0.5, 5.0);
-    assert_eq!(controller.begins(at(1_000), true), Some(Span::from_secs(5)));
-    assert_eq!(controller.begins(at(3_000), true), None, "it waits for the same");
-    assert_eq!(controller.next_gate(at(3_000)), Some(at(6_000)));
-    assert_eq!(controller.gate(at(5_999)), Gate { is_shut: true, opened: 0 });
-    assert_eq!(controller.gate(at(6_000)), Gate { is_shut: false, opened: 1 });
+    let mut controller = delaying(span(0.5), 5.0);
+    assert_eq!(controller.on_session(at(1_000), true), Some(Span::from_secs(5)));
+    assert_eq!(controller.on_session(at(3_000), true), None, "it waits for the same");
+    assert_eq!(controller.next_gate_change(at(3_000)), Some(at(6_000)));
+    assert_eq!(controller.gate(at(5_999)), GateState { is_closed: true, releases: 0 });
+    assert_eq!(controller.gate(at(6_000)), GateState { is_closed: false, releases: 1 });
     // A report from before the release that arrives late.
-    assert_eq!(controller.begins(at(6_001), true), None);
+    assert_eq!(controller.on_session(at(6_001), true), None);
     // The released sessions count as passed, because none of their packets was seen.
-    assert_eq!(controller.next_gate(at(6_100)), Some(at(7_000)));
-    assert_eq!(controller.gate(at(7_000)), Gate { is_shut: true, opened: 1 });
-    assert_eq!(controller.begins(at(7_500), true), Some(Span::from_secs(5)));
+    assert_eq!(controller.next_gate_change(at(6_100)), Some(at(7_000)));
+    assert_eq!(controller.gate(at(7_000)), GateState { is_closed: true, releases: 1 });
+    assert_eq!(controller.on_session(at(7_500), true), Some(Span::from_secs(5)));
 }
 
 #[test]
 fn sessions_that_do_not_wait_start_no_delay() {
-    let mut controller = holding(0.5, 5.0);
-    assert_eq!(controller.begins(at(500), false), None, "it has found the gate open");
-    assert_eq!(controller.next_gate(at(500)), None);
+    let mut controller = delaying(span(0.5), 5.0);
+    assert_eq!(controller.on_session(at(500), false), None, "it has found the gate open");
+    assert_eq!(controller.next_gate_change(at(500)), None);
     // The session found the gate shut, but an unreported packet had caused a promotion.
-    controller.packet(&millis(900));
-    assert_eq!(controller.begins(at(1_000), true), None);
-    assert!(!controller.gate(at(1_000)).is_shut);
+    controller.on_packet(&millis(900));
+    assert_eq!(controller.on_session(at(1_000), true), None);
+    assert!(!controller.gate(at(1_000)).is_closed);
 }
 
 #[test]
 fn a_delay_ends_with_the_gate() {
-    let mut controller = holding(0.5, 5.0);
-    controller.begins(at(1_000), true);
-    controller.gate_lost();
-    assert_eq!(controller.next_gate(at(2_000)), None);
-    assert_eq!(controller.begins(at(4_000), true), Some(Span::from_secs(5)), "from now on");
+    let mut controller = delaying(span(0.5), 5.0);
+    controller.on_session(at(1_000), true);
+    controller.on_gate_removed();
+    assert_eq!(controller.next_gate_change(at(2_000)), None);
+    assert_eq!(controller.on_session(at(4_000), true), Some(Span::from_secs(5)), "from now on");
 }
 
 #[test]
 fn waiting_sessions_pass_after_a_failed_dormancy() {
-    let mut controller = holding(0.5, 5.0);
-    controller.packet(&millis(0));
+    let mut controller = delaying(span(0.5), 5.0);
+    controller.on_packet(&millis(0));
     controller.poll(at(600)).expect("it sleeps");
-    assert_eq!(controller.begins(at(700), true), Some(Span::from_secs(5)));
-    controller.refused();
-    assert_eq!(controller.gate(at(800)), Gate { is_shut: false, opened: 1 });
+    assert_eq!(controller.on_session(at(700), true), Some(Span::from_secs(5)));
+    controller.on_dormancy_failure();
+    assert_eq!(controller.gate(at(800)), GateState { is_closed: false, releases: 1 });
 }
 
 #[test]
 fn waiting_sessions_pass_with_a_promotion() {
-    let mut controller = holding(0.1, 5.0);
-    controller.begins(at(1_000), true);
-    controller.packet(&millis(2_000));
-    assert_eq!(controller.gate(at(2_000)), Gate { is_shut: false, opened: 1 });
+    let mut controller = delaying(span(0.1), 5.0);
+    controller.on_session(at(1_000), true);
+    controller.on_packet(&millis(2_000));
+    assert_eq!(controller.gate(at(2_000)), GateState { is_closed: false, releases: 1 });
     // The dormancy would be 100 ms later, but released sessions are on their way.
     assert_eq!(controller.next_wakeup(), Some(at(2_500)));
-    controller.packet(&millis(2_050));
+    controller.on_packet(&millis(2_050));
     controller.poll(at(2_560)).expect("it sleeps");
-    assert!(!controller.gate(at(2_600)).is_shut);
-    assert_eq!(controller.gate(at(3_000)), Gate { is_shut: true, opened: 1 });
+    assert!(!controller.gate(at(2_600)).is_closed);
+    assert_eq!(controller.gate(at(3_000)), GateState { is_closed: true, releases: 1 });
     // Fast dormancy at once: released sessions pass although the gate is shut again.
-    let mut controller = holding(0.0, 5.0);
-    controller.packet(&millis(0));
+    let mut controller = delaying(Span::ZERO, 5.0);
+    controller.on_packet(&millis(0));
     controller.poll(at(1)).expect("it sleeps");
-    controller.begins(at(1_000), true);
-    controller.packet(&millis(2_000));
-    assert_eq!(controller.gate(at(9_000)).opened, 1);
+    controller.on_session(at(1_000), true);
+    controller.on_packet(&millis(2_000));
+    assert_eq!(controller.gate(at(9_000)).releases, 1);
 }
 
 #[test]
 fn a_packet_of_before_the_sleep_lets_nothing_go() {
-    let mut controller = holding(0.5, 5.0);
-    controller.packet(&millis(0));
+    let mut controller = delaying(span(0.5), 5.0);
+    controller.on_packet(&millis(0));
     controller.poll(at(600)).expect("it sleeps");
-    controller.begins(at(700), true);
-    assert_eq!(controller.packet(&millis(550)), None);
-    assert_eq!(controller.gate(at(800)), Gate { is_shut: true, opened: 0 });
+    controller.on_session(at(700), true);
+    assert_eq!(controller.on_packet(&millis(550)), None);
+    assert_eq!(controller.gate(at(800)), GateState { is_closed: true, releases: 0 });
 }
 
 #[test]
 fn sessions_with_a_delay_of_zero_pass() {
-    let mut controller = holding(0.5, 0.0);
-    assert_eq!(controller.begins(at(1_000), true), None);
-    assert_eq!(controller.gate(at(1_000)), Gate { is_shut: false, opened: 1 });
+    let mut controller = delaying(span(0.5), 0.0);
+    assert_eq!(controller.on_session(at(1_000), true), None);
+    assert_eq!(controller.gate(at(1_000)), GateState { is_closed: false, releases: 1 });
 }

@@ -60,7 +60,7 @@ fn columns_may_stand_in_any_order_and_flows_are_sessions() {
 #[test]
 fn errors_name_their_line() {
     let head = "time,bytes,direction\n";
-    for (text, line, sentence) in [
+    for (text, line, message) in [
         ("", 1, "there is no column `time`"),
         ("time,bytes\n", 1, "there is no column `direction`"),
         ("time,bytes,direction,Time\n", 1, "the column `time` occurs twice"),
@@ -84,7 +84,7 @@ fn errors_name_their_line() {
         (&format!("{head}1,60,{}", "u".repeat(MAX_LINE)), 2, "the line has more than 4096 bytes"),
     ] {
         let error = read(text).unwrap_err();
-        assert_eq!((error.line, &*error.sentence), (line, sentence));
+        assert_eq!((error.line, &*error.message), (line, message));
     }
 }
 

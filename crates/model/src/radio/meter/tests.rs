@@ -1,3 +1,4 @@
+use crate::radio::span;
 use manyways_unit::Time;
 use proptest::prelude::*;
 
@@ -21,26 +22,26 @@ fn is_close(seen: f64, wanted: f64) {
 fn spend(profile: &Profile, gaps: &[(f64, Direction)], policy: &mut dyn Policy) -> Account {
     let mut meter = Meter::new(profile);
     let first = packet(Direction::Up, 100);
-    meter.begin(&first);
+    meter.push_first(&first);
     let mut wait = policy.observe(&first, None);
     for (gap, direction) in gaps {
         let packet = packet(*direction, 100);
-        meter.next(&packet, *gap, wait);
-        wait = policy.observe(&packet, Some(*gap));
+        meter.push(&packet, span(*gap), wait);
+        wait = policy.observe(&packet, Some(span(*gap)));
     }
-    meter.end(wait);
+    meter.finish(wait);
     meter.account().clone()
 }
 
 fn oracle(profile: &Profile, gaps: &[(f64, Direction)]) -> Account {
     let mut meter = Meter::new(profile);
     let oracle = Oracle::new(profile);
-    let wait = |gap| if oracle.sleeps(gap) { 0.0 } else { NEVER };
-    meter.begin(&packet(Direction::Up, 100));
+    let wait = |gap| if oracle.goes_idle(gap) { Span::ZERO } else { NEVER };
+    meter.push_first(&packet(Direction::Up, 100));
     for (gap, direction) in gaps {
-        meter.next(&packet(*direction, 100), *gap, wait(Some(*gap)));
+        meter.push(&packet(*direction, 100), span(*gap), wait(Some(span(*gap))));
     }
-    meter.end(wait(None));
+    meter.finish(wait(None));
     meter.account().clone()
 }
 
@@ -51,46 +52,49 @@ fn a_trace_by_hand() {
     // second; one after 30 s in idle.
     let gaps = [(0.4, Down), (5.0, Up), (10.0, Down), (30.0, Up)];
     let account = spend(&two_timers(), &gaps, &mut StatusQuo);
-    is_close(account.transfer[0], 0.0);
-    is_close(account.transfer[1], 0.4 * 1.212);
+    is_close(account.transfer_energy[0], 0.0);
+    is_close(account.transfer_energy[1], 0.4 * 1.212);
     let tail = 6.2 * 0.916 + 10.4 * 0.659;
     let awake = 5.0 * 0.916 + (6.2 * 0.916 + 3.8 * 0.659) + 2.0 * tail;
-    is_close(account.states.iter().sum(), awake);
-    is_close(account.demotions, 2.0 * 0.55);
-    is_close(account.promotions, 2.0 * 0.55);
+    is_close(account.state_energy.iter().sum(), awake);
+    is_close(account.demotion_energy, 2.0 * 0.55);
+    is_close(account.promotion_energy, 2.0 * 0.55);
     is_close(account.total(), 0.4 * 1.212 + awake + 2.0 * 1.1);
-    is_close(account.tail(), awake + 2.0 * 1.1);
-    assert_eq!((account.switches, account.sleeps, account.packets), (2, 0, 5));
+    is_close(account.tail_energy(), awake + 2.0 * 1.1);
+    assert_eq!((account.promotion_count, account.dormancies, account.packets), (2, 0, 5));
     assert_eq!(account.bytes, [300, 200]);
-    is_close(account.state_secs.iter().sum(), 5.0 + 10.0 + 30.0 + 16.6);
+    is_close(
+        account.state_time.iter().copied().sum::<Span>().as_secs_f64(),
+        5.0 + 10.0 + 30.0 + 16.6,
+    );
 }
 
 #[test]
 fn a_timer_by_hand() {
     use Direction::{Down, Up};
     let gaps = [(0.4, Down), (5.0, Up), (3.0, Down)];
-    let account = spend(&two_timers(), &gaps, &mut Timer { wait: 4.5 });
+    let account = spend(&two_timers(), &gaps, &mut Timer { wait: span(4.5) });
     let awake = (4.5 + 3.0 + 4.5) * 0.916;
     is_close(account.total(), 0.4 * 1.212 + awake + 2.0 * 1.1);
-    assert_eq!((account.switches, account.sleeps), (2, 2));
-    is_close(account.waits, 9.0);
+    assert_eq!((account.promotion_count, account.dormancies), (2, 2));
+    is_close(account.wait_time.as_secs_f64(), 9.0);
 }
 
 #[test]
 fn dormancy_in_a_transfer_costs_the_switch_too() {
-    let account = spend(&two_timers(), &[(0.4, Direction::Down)], &mut Timer { wait: 0.1 });
+    let account = spend(&two_timers(), &[(0.4, Direction::Down)], &mut Timer { wait: span(0.1) });
     is_close(account.total(), 0.4 * 1.212 + 0.1 * 0.916 + 2.0 * 1.1);
-    assert_eq!(account.switches, 2);
+    assert_eq!(account.promotion_count, 2);
 }
 
 #[test]
 fn the_energy_of_bits_does_not_depend_on_the_gap() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let mut meter = Meter::new(&profile);
-    meter.begin(&packet(Direction::Up, 1_000));
-    meter.next(&packet(Direction::Down, 1_500), 0.2, NEVER);
-    is_close(meter.account().transfer[0], 8_000.0 * 0.43839e-6);
-    is_close(meter.account().transfer[1], 12_000.0 * 0.05197e-6 + 0.2 * 1.2);
+    meter.push_first(&packet(Direction::Up, 1_000));
+    meter.push(&packet(Direction::Down, 1_500), span(0.2), NEVER);
+    is_close(meter.account().transfer_energy[0], 8_000.0 * 0.43839e-6);
+    is_close(meter.account().transfer_energy[1], 12_000.0 * 0.05197e-6 + 0.2 * 1.2);
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn the_energy_of_pings_equals_the_closed_form() {
         let (t2, p2) = second.map_or((0.0, 0.0), |state| {
             (state.timer.unwrap().as_secs_f64(), state.power.as_watts())
         });
-        let switch = Choice::of(&profile).switch().as_joules();
+        let switch = SleepTradeoff::of(&profile).switch_energy().as_joules();
         for secs in 5..=60 {
             let secs = f64::from(secs);
             let count = 100;
@@ -144,12 +148,12 @@ proptest! {
         gaps in gaps(), profile in paper(), wait in 0.0..20.0, n in 1_usize..30,
     ) {
         let best = oracle(&profile, &gaps).total();
-        let choice = Choice::of(&profile);
+        let tradeoff = SleepTradeoff::of(&profile);
         for policy in [
             &mut StatusQuo as &mut dyn Policy,
-            &mut Timer { wait },
-            &mut Timer { wait: choice.threshold() },
-            &mut MakeIdle::new(choice.clone(), n),
+            &mut Timer { wait: span(wait) },
+            &mut Timer { wait: tradeoff.threshold() },
+            &mut MakeIdle::new(tradeoff.clone(), n),
         ] {
             prop_assert!(best <= spend(&profile, &gaps, policy).total() + 1e-9);
         }
@@ -163,10 +167,10 @@ proptest! {
         let mut joined = one.clone();
         joined.push((1_000.0, Direction::Up));
         joined.extend(&other);
-        let spent = |gaps: &[_]| spend(&profile, gaps, &mut Timer { wait });
+        let spent = |gaps: &[_]| spend(&profile, gaps, &mut Timer { wait: span(wait) });
         let (one, other, both) = (spent(&one), spent(&other), spent(&joined));
         prop_assert!((one.total() + other.total() - both.total()).abs() < 1e-6);
-        prop_assert_eq!(one.switches + other.switches, both.switches);
+        prop_assert_eq!(one.promotion_count + other.promotion_count, both.promotion_count);
     }
 
     /// For the same schedule, more power never means less energy.
@@ -174,13 +178,13 @@ proptest! {
     fn more_power_is_not_less_energy(
         gaps in gaps(), profile in paper(), more in 0.0..1.0, wait in 0.0..20.0,
     ) {
-        let before = spend(&profile, &gaps, &mut Timer { wait }).total();
+        let before = spend(&profile, &gaps, &mut Timer { wait: span(wait) }).total();
         prop_assert!(before >= 0.0);
-        for place in 0..profile.states.len() {
+        for index in 0..profile.states.len() {
             let mut hotter = profile.clone();
-            let watts = hotter.states[place].power.as_watts() + more;
-            hotter.states[place].power = crate::radio::Power::watts(watts);
-            let after = spend(&hotter, &gaps, &mut Timer { wait }).total();
+            let watts = hotter.states[index].power.as_watts() + more;
+            hotter.states[index].power = crate::radio::Power::watts(watts);
+            let after = spend(&hotter, &gaps, &mut Timer { wait: span(wait) }).total();
             prop_assert!(after >= before - 1e-9);
         }
     }

@@ -3,48 +3,50 @@
 
 use std::collections::VecDeque;
 
+use manyways_unit::{Span, Time};
+
 use super::Policy;
 use crate::radio::Packet;
 
 /// How long sessions are delayed.
-pub trait Hold {
+pub trait DelayPolicy {
     /// A delay-tolerant session begins.
-    fn begins(&mut self, now: f64);
-    /// Returns the delay of this session in seconds.
-    fn hold(&mut self, now: f64) -> f64;
+    fn on_session(&mut self, now: Time);
+    /// Returns the delay of this session.
+    fn session_delay(&mut self, now: Time) -> Span;
 }
 
 /// Goes idle by one policy and delays sessions by another.
 #[derive(Clone, Debug)]
-pub struct Holding<P, H> {
-    pub sleeps: P,
-    pub holds: H,
+pub struct CombinedPolicy<P, H> {
+    pub idle: P,
+    pub delay: H,
 }
 
-impl<P: Policy, H: Hold> Policy for Holding<P, H> {
-    fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64 {
-        self.sleeps.observe(packet, gap)
+impl<P: Policy, H: DelayPolicy> Policy for CombinedPolicy<P, H> {
+    fn observe(&mut self, packet: &Packet, gap: Option<Span>) -> Span {
+        self.idle.observe(packet, gap)
     }
 
-    fn holds(&self) -> bool {
+    fn delays_sessions(&self) -> bool {
         true
     }
 
-    fn begins(&mut self, now: f64) {
-        self.holds.begins(now);
+    fn on_session(&mut self, now: Time) {
+        self.delay.on_session(now);
     }
 
-    fn hold(&mut self, now: f64) -> f64 {
-        self.holds.hold(now)
+    fn session_delay(&mut self, now: Time) -> Span {
+        self.delay.session_delay(now)
     }
 }
 
 /// A constant delay: the fixed bound of Deng's thesis (§4.5.1), which is k·(t1 + t2) with k the
 /// mean number of bursts from one release to the next.
-impl Hold for f64 {
-    fn begins(&mut self, _: f64) {}
+impl DelayPolicy for Span {
+    fn on_session(&mut self, _: Time) {}
 
-    fn hold(&mut self, _: f64) -> f64 {
+    fn session_delay(&mut self, _: Time) -> Self {
         *self
     }
 }
@@ -60,11 +62,11 @@ impl Hold for f64 {
 /// values of α has its own weights, and a weight by its own predictions. The thesis does not give a
 /// grid of α; ours is log-spaced from 0.001 to 0.5.
 #[derive(Clone, Debug)]
-pub struct Learn {
+pub struct LearnedDelay {
     gamma: f64,
     /// The weights of each α and of its experts.
     alphas: Vec<Bank>,
-    /// Unfinished rounds: start and sessions since.
+    /// Unfinished rounds: start and sessions since, in seconds.
     rounds: VecDeque<(f64, Vec<f64>)>,
 }
 
@@ -77,26 +79,26 @@ struct Bank {
 
 /// Number of values of α.
 const ALPHAS: usize = 10;
-const LEAST_ALPHA: f64 = 0.001;
-const MOST_ALPHA: f64 = 0.5;
+const MIN_ALPHA: f64 = 0.001;
+const MAX_ALPHA: f64 = 0.5;
 /// Maximum number of stored sessions of a round; more would hardly change the losses.
-const SESSIONS: usize = 10_000;
+const MAX_SESSIONS: usize = 10_000;
 
-impl Learn {
+impl LearnedDelay {
     /// Creates `n` experts, at least one; the thesis uses γ = 0.008.
     pub fn new(n: usize, gamma: f64) -> Self {
         let n = n.max(1);
-        let ratio = MOST_ALPHA / LEAST_ALPHA;
-        let alpha = |place: usize| LEAST_ALPHA * ratio.powf(place as f64 / (ALPHAS - 1) as f64);
-        let bank = |place| Bank {
-            alpha: alpha(place),
+        let ratio = MAX_ALPHA / MIN_ALPHA;
+        let alpha = |place: usize| MIN_ALPHA * ratio.powf(place as f64 / (ALPHAS - 1) as f64);
+        let bank = |index| Bank {
+            alpha: alpha(index),
             weight: 1.0 / ALPHAS as f64,
             experts: vec![1.0 / n as f64; n],
         };
         Self { gamma, alphas: (0..ALPHAS).map(bank).collect(), rounds: VecDeque::new() }
     }
 
-    fn n(&self) -> usize {
+    fn experts(&self) -> usize {
         self.alphas[0].experts.len()
     }
 
@@ -110,18 +112,18 @@ impl Learn {
     }
 
     /// Applies the losses of all rounds that ended before `now`.
-    fn settle(&mut self, now: f64) {
+    fn apply_losses(&mut self, now: f64) {
         while let Some((begin, _)) = self.rounds.front()
-            && begin + (self.n() as f64) < now
+            && begin + (self.experts() as f64) < now
             && let Some((begin, sessions)) = self.rounds.pop_front()
         {
-            self.learn(begin, &sessions);
+            self.update_weights(begin, &sessions);
         }
     }
 
-    fn learn(&mut self, begin: f64, sessions: &[f64]) {
+    fn update_weights(&mut self, begin: f64, sessions: &[f64]) {
         let gamma = self.gamma;
-        let losses: Vec<f64> = (1..=self.n())
+        let losses: Vec<f64> = (1..=self.experts())
             .map(|delay| {
                 let end = begin + delay as f64;
                 let held = sessions.iter().filter(|session| **session <= end);
@@ -133,8 +135,8 @@ impl Learn {
             .collect();
         // A common offset does not change the weights, and its removal prevents an underflow of the
         // exponential.
-        let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
-        let likely: Vec<f64> = losses.iter().map(|loss| (least - loss).exp()).collect();
+        let min = losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let likely: Vec<f64> = losses.iter().map(|loss| (min - loss).exp()).collect();
         let mut all = 0.0;
         for bank in &mut self.alphas {
             // The old weights times exp(−loss) (A.3), applied to A.2…
@@ -157,47 +159,54 @@ impl Learn {
     }
 }
 
-impl Hold for Learn {
-    fn begins(&mut self, now: f64) {
-        self.settle(now);
-        let n = self.n() as f64;
+impl DelayPolicy for LearnedDelay {
+    fn on_session(&mut self, now: Time) {
+        let now = now.as_secs_f64();
+        self.apply_losses(now);
+        let n = self.experts() as f64;
         for (begin, sessions) in &mut self.rounds {
-            if now <= *begin + n && sessions.len() < SESSIONS {
+            if now <= *begin + n && sessions.len() < MAX_SESSIONS {
                 sessions.push(now);
             }
         }
     }
 
-    fn hold(&mut self, now: f64) -> f64 {
-        self.settle(now);
-        // [`Hold::begins`] was called for this session before its round existed.
+    fn session_delay(&mut self, now: Time) -> Span {
+        let now = now.as_secs_f64();
+        self.apply_losses(now);
+        // [`DelayPolicy::on_session`] was called for this session before its round existed.
         self.rounds.push_back((now, vec![now]));
-        self.prediction()
+        Span::from_secs_f64(self.prediction())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::radio::span;
+
+    fn at(secs: f64) -> Time {
+        Time::ZERO + span(secs)
+    }
 
     #[test]
     fn the_first_prediction_is_the_middle() {
-        assert!((Learn::new(10, 0.008).prediction() - 5.5).abs() < 1e-12);
-        assert!((Learn::new(1, 0.008).hold(0.0) - 1.0).abs() < 1e-12);
+        assert!((LearnedDelay::new(10, 0.008).prediction() - 5.5).abs() < 1e-12);
+        assert_eq!(LearnedDelay::new(1, 0.008).session_delay(Time::ZERO), span(1.0));
     }
 
     #[test]
     fn a_round_by_hand() {
         // Two experts, sessions at 0 and 1.5 s: the first expert has one session, the second has
         // both.
-        let mut learn = Learn::new(2, 0.1);
-        learn.begins(0.0);
-        assert_eq!(learn.hold(0.0), 1.5);
-        learn.begins(1.5);
+        let mut learn = LearnedDelay::new(2, 0.1);
+        learn.on_session(at(0.0));
+        assert_eq!(learn.session_delay(at(0.0)), span(1.5));
+        learn.on_session(at(1.5));
         let loss = [0.1 * 1.0 + 1.0, 0.1 * (2.0 + 0.5) + 0.5];
         let likely = loss.map(|loss: f64| (-loss).exp());
         let sum = (likely[0] + likely[1]) / 2.0;
-        learn.begins(2.1);
+        learn.on_session(at(2.1));
         // All values of α start with equal weights and keep them; only their experts differ.
         for bank in &learn.alphas {
             assert!((bank.weight - 0.1).abs() < 1e-12);
@@ -211,13 +220,13 @@ mod tests {
 
     #[test]
     fn unfinished_rounds_are_not_learned_from() {
-        let mut learn = Learn::new(10, 0.008);
-        learn.begins(0.0);
-        learn.hold(0.0);
-        learn.begins(9.9);
+        let mut learn = LearnedDelay::new(10, 0.008);
+        learn.on_session(at(0.0));
+        learn.session_delay(at(0.0));
+        learn.on_session(at(9.9));
         assert_eq!(learn.rounds.len(), 1);
         assert!((learn.prediction() - 5.5).abs() < 1e-12);
-        learn.begins(10.1);
+        learn.on_session(at(10.1));
         assert!(learn.rounds.is_empty());
         assert!((learn.prediction() - 5.5).abs() > 1e-6);
     }
@@ -225,14 +234,14 @@ mod tests {
     #[test]
     fn learned_delays_follow_the_sessions() {
         let rounds = |others: &[f64], gamma: f64| {
-            let mut learn = Learn::new(10, gamma);
+            let mut learn = LearnedDelay::new(10, gamma);
             for round in 0..300 {
                 let begin = f64::from(round) * 100.0;
-                learn.begins(begin);
-                learn.hold(begin);
-                others.iter().for_each(|later| learn.begins(begin + later));
+                learn.on_session(at(begin));
+                learn.session_delay(at(begin));
+                others.iter().for_each(|later| learn.on_session(at(begin + later)));
             }
-            learn.settle(1e9);
+            learn.apply_losses(1e9);
             learn.prediction()
         };
         // No other session: each second of delay is a loss.
@@ -244,13 +253,13 @@ mod tests {
 
     #[test]
     fn weights_stay_weights() {
-        let mut learn = Learn::new(5, 0.008);
+        let mut learn = LearnedDelay::new(5, 0.008);
         for step in 0..5_000_u32 {
             let now = f64::from(step) * 0.7;
-            learn.begins(now);
+            learn.on_session(at(now));
             if step.is_multiple_of(3) {
-                let held = learn.hold(now);
-                assert!((1.0..=5.0).contains(&held), "{held}");
+                let held = learn.session_delay(at(now));
+                assert!((span(1.0)..=span(5.0)).contains(&held), "{held}");
             }
         }
         let sum: f64 = learn.alphas.iter().map(|bank| bank.weight).sum();

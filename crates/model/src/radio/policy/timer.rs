@@ -1,5 +1,7 @@
 //! Policies with a constant wait.
 
+use manyways_unit::Span;
+
 use super::{NEVER, Policy};
 use crate::radio::Packet;
 
@@ -8,7 +10,7 @@ use crate::radio::Packet;
 pub struct StatusQuo;
 
 impl Policy for StatusQuo {
-    fn observe(&mut self, _: &Packet, _: Option<f64>) -> f64 {
+    fn observe(&mut self, _: &Packet, _: Option<Span>) -> Span {
         NEVER
     }
 }
@@ -17,12 +19,11 @@ impl Policy for StatusQuo {
 /// smartphones", IMC 2010; the 95th percentile of a trace's gaps; or the threshold of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// In seconds.
-    pub wait: f64,
+    pub wait: Span,
 }
 
 impl Policy for Timer {
-    fn observe(&mut self, _: &Packet, _: Option<f64>) -> f64 {
+    fn observe(&mut self, _: &Packet, _: Option<Span>) -> Span {
         self.wait
     }
 }
@@ -31,10 +32,10 @@ impl Policy for Timer {
 /// the wait, and the cost of switching grows with the wait, so the best wait is always zero.
 /// Included to show this effect.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Printed;
+pub struct PrintedMakeIdle;
 
-impl Policy for Printed {
-    fn observe(&mut self, _: &Packet, _: Option<f64>) -> f64 {
-        0.0
+impl Policy for PrintedMakeIdle {
+    fn observe(&mut self, _: &Packet, _: Option<Span>) -> Span {
+        Span::ZERO
     }
 }

@@ -2,10 +2,10 @@
 
 use manyways_unit::{Span, Time};
 
-use super::{MAX_WINDOWS, NoPowers};
+use super::{MAX_WINDOWS, PowerFitError};
 
 /// Samples from which the usual interval is derived.
-const HEAD: usize = 1_000;
+const HEAD_SAMPLES: usize = 1_000;
 
 /// Energy that a power monitor measured, in windows that start and end where samples do.
 ///
@@ -27,7 +27,7 @@ pub struct Monitor {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: u64,
-    begins: u64,
+    start: u64,
     watts: f64,
     count: f64,
 }
@@ -35,11 +35,11 @@ struct Sample {
 /// Consecutive samples; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Window {
-    pub begins: u64,
-    pub ends: u64,
+    pub start: u64,
+    pub end: u64,
     pub joules: f64,
     /// Joules subtracted from `joules` for an assumption.
-    pub assumed: f64,
+    pub assumed_joules: f64,
     pub samples: u64,
 }
 
@@ -68,13 +68,13 @@ impl Monitor {
             return;
         }
         self.head.push((at, watts));
-        if self.head.len() >= HEAD {
-            self.learn();
+        if self.head.len() >= HEAD_SAMPLES {
+            self.set_spacing();
         }
     }
 
     /// Derives the usual interval from the first samples.
-    fn learn(&mut self) {
+    fn set_spacing(&mut self) {
         let head = std::mem::take(&mut self.head);
         let gaps = head.windows(2).map(|pair| pair[1].0.since(pair[0].0).as_nanos());
         let mut gaps: Vec<u64> = gaps.filter(|gap| *gap > 0).collect();
@@ -90,7 +90,7 @@ impl Monitor {
 
     fn add(&mut self, at: u64, watts: f64) {
         let spacing = self.spacing.unwrap_or(0);
-        let alone = |begins| Sample { at, begins, watts, count: 1.0 };
+        let alone = |begins| Sample { at, start: begins, watts, count: 1.0 };
         let Some(last) = &mut self.last else {
             self.last = Some(alone(at.saturating_sub(spacing / 2)));
             return;
@@ -105,28 +105,28 @@ impl Monitor {
         let gap = at - last.at;
         let is_next = gap <= spacing.saturating_add(spacing / 2);
         let middle = last.at + gap / 2;
-        let ends = if is_next { middle } else { last.at + spacing / 2 };
+        let end = if is_next { middle } else { last.at + spacing / 2 };
         let next = alone(if is_next { middle } else { at - spacing / 2 });
         let done = std::mem::replace(last, next);
-        self.close(done, ends);
+        self.close_sample(done, end);
     }
 
-    fn close(&mut self, sample: Sample, ends: u64) {
-        let secs = Span::from_nanos(ends - sample.begins).as_secs_f64();
+    fn close_sample(&mut self, sample: Sample, end: u64) {
+        let secs = Span::from_nanos(end - sample.start).as_secs_f64();
         let joules = sample.watts / sample.count * secs;
         let is_full = self.windows.len() == MAX_WINDOWS;
         match self.windows.last_mut() {
-            Some(window) if window.ends == sample.begins && window.samples < self.per_window => {
-                window.ends = ends;
+            Some(window) if window.end == sample.start && window.samples < self.per_window => {
+                window.end = end;
                 window.joules += joules;
                 window.samples += 1;
             }
             _ if is_full => self.is_too_long = true,
             _ => self.windows.push(Window {
-                begins: sample.begins,
-                ends,
+                start: sample.start,
+                end,
                 joules,
-                assumed: 0.0,
+                assumed_joules: 0.0,
                 samples: 1,
             }),
         }
@@ -136,17 +136,17 @@ impl Monitor {
     ///
     /// # Errors
     /// Fails if there are more than [`MAX_WINDOWS`] windows.
-    pub(super) fn windows(mut self) -> Result<(Span, Vec<Window>), NoPowers> {
+    pub(super) fn windows(mut self) -> Result<(Span, Vec<Window>), PowerFitError> {
         if self.spacing.is_none() {
-            self.learn();
+            self.set_spacing();
         }
         let spacing = self.spacing.unwrap_or(0);
         // The length of a single sample is unknown.
         if let Some(last) = self.last.filter(|_| spacing > 0) {
-            self.close(last, last.at.saturating_add(spacing / 2));
+            self.close_sample(last, last.at.saturating_add(spacing / 2));
         }
         match self.is_too_long {
-            true => Err(NoPowers::TooLong),
+            true => Err(PowerFitError::TooLong),
             false => Ok((Span::from_nanos(spacing), self.windows)),
         }
     }
@@ -164,14 +164,14 @@ mod tests {
         let (_, windows) = monitor.windows().unwrap();
         let all = windows.iter().map(|one| {
             let millijoules = (one.joules * 1e3).round();
-            (one.begins / 1_000_000, one.ends / 1_000_000, millijoules)
+            (one.start / 1_000_000, one.end / 1_000_000, millijoules)
         });
         all.collect()
     }
 
     #[test]
     fn windows_begin_and_end_between_samples() {
-        let samples: Vec<(u64, f64)> = (0..6).map(|place| (50 + 100 * place, 2.0)).collect();
+        let samples: Vec<(u64, f64)> = (0..6).map(|index| (50 + 100 * index, 2.0)).collect();
         assert_eq!(windows(300, &samples), [(0, 300, 600.0), (300, 600, 600.0)]);
         // The nearest whole number of samples, at least one.
         assert_eq!(windows(240, &samples).len(), 3);
@@ -198,6 +198,6 @@ mod tests {
         for millis in 0..=MAX_WINDOWS as u64 {
             monitor.sample(Time::from_millis(millis), 1.0);
         }
-        assert_eq!(monitor.windows().unwrap_err(), NoPowers::TooLong);
+        assert_eq!(monitor.windows().unwrap_err(), PowerFitError::TooLong);
     }
 }

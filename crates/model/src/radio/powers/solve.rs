@@ -2,14 +2,14 @@
 
 /// Singular values below this part of the largest one count as zero. Columns have unit length and
 /// times are whole nanoseconds, so smaller values are rounding errors.
-const RANK: f64 = 1e-6;
+const RANK_TOLERANCE: f64 = 1e-6;
 /// A column is determined if at most this part of its unit vector is outside the row space.
-const OUTSIDE: f64 = 1e-4;
+const ROW_SPACE_TOLERANCE: f64 = 1e-4;
 /// Two columns are not distinguishable if their entry in the projector onto the null space exceeds
 /// this.
-const MIXED: f64 = 1e-3;
+const NULL_SPACE_TOLERANCE: f64 = 1e-3;
 /// Negative values above minus this part of the largest one count as zero.
-const DUST: f64 = 1e-9;
+const ZERO_TOLERANCE: f64 = 1e-9;
 
 /// A linear model: design matrix and measured value of each row.
 #[derive(Clone, Debug, Default)]
@@ -17,11 +17,11 @@ pub(super) struct System {
     pub columns: usize,
     /// In row-major order.
     pub design: Vec<f64>,
-    pub seen: Vec<f64>,
+    pub measured: Vec<f64>,
     /// Part that was subtracted from each measured value for an assumption.
     pub assumed: Vec<f64>,
     /// Whether a row follows the previous one without a gap in time.
-    pub follows: Vec<bool>,
+    pub is_consecutive: Vec<bool>,
 }
 
 /// Result for one column.
@@ -30,45 +30,45 @@ pub(super) enum Column {
     /// All cells are zero.
     Absent,
     /// Not in the row space: only combinations with these columns are determined.
-    Mixed(Vec<usize>),
+    Indistinguishable(Vec<usize>),
     /// `value` is not negative, `free` is the result without that bound, `error` the standard
     /// error.
-    Told { value: f64, free: f64, error: f64 },
+    Determined { value: f64, free: f64, error: f64 },
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Solved {
+pub(super) struct Solution {
     pub columns: Vec<Column>,
     /// Residual sum of squares.
-    pub rest: f64,
+    pub residual: f64,
     /// Residual mean squares of rows that start earlier, of these rows, and of later ones, without
     /// the bound at zero.
-    pub left: [f64; 3],
+    pub mean_squares: [f64; 3],
 }
 
 impl System {
     fn rows(&self) -> impl Iterator<Item = (&[f64], f64)> {
-        self.design.chunks_exact(self.columns.max(1)).zip(self.seen.iter().copied())
+        self.design.chunks_exact(self.columns.max(1)).zip(self.measured.iter().copied())
     }
 
     /// Merges pairs of consecutive rows.
-    fn halved(&self) -> Self {
+    fn merge_pairs(&self) -> Self {
         let mut half = Self { columns: self.columns, ..Self::default() };
         let mut first: Option<(&[f64], f64)> = None;
-        for ((row, seen), follows) in self.rows().zip(&self.follows) {
+        for ((row, seen), follows) in self.rows().zip(&self.is_consecutive) {
             let Some((before, sum)) = first.filter(|_| *follows) else {
                 first = Some((row, seen));
                 continue;
             };
             half.design.extend(before.iter().zip(row).map(|(one, other)| one + other));
-            half.seen.push(sum + seen);
+            half.measured.push(sum + seen);
             first = None;
         }
         half
     }
 
     /// Euclidean length of each column.
-    fn lengths(&self) -> Vec<f64> {
+    fn column_lengths(&self) -> Vec<f64> {
         let mut squares = vec![0.0; self.columns];
         for (row, _) in self.rows() {
             for (square, cell) in squares.iter_mut().zip(row) {
@@ -95,54 +95,57 @@ impl System {
 ///   shifted rows do not determine a value, the true one is assumed to lie between zero and twice
 ///   the value.
 /// - The effect of the assumption.
-pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solved {
-    let lengths = system.lengths();
-    let space = Space::of(system, &lengths);
+pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solution {
+    let lengths = system.column_lengths();
+    let space = RowSpace::of(system, &lengths);
     let largest = space.solution.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
-    let told: Vec<usize> = (0..system.columns).filter(|place| space.is_told(*place)).collect();
-    let is_negative = |place: &usize| space.solution[*place] < -DUST * largest;
+    let told: Vec<usize> =
+        (0..system.columns).filter(|index| space.is_determined(*index)).collect();
+    let is_negative = |place: &usize| space.solution[*place] < -ZERO_TOLERANCE * largest;
     let values = match told.iter().any(is_negative) {
-        true => bounded(&space.triangle, &space.right),
+        true => non_negative(&space.triangle, &space.right),
         false => space.solution.clone(),
     };
-    let (errors, rest) = scatter(system, &lengths, &space, &values, &told);
-    let longer = Space::of(&system.halved(), &lengths);
-    let shifted = shifted.each_ref().map(|system| Space::of(system, &lengths));
+    let (errors, rest) = add_errors(system, &lengths, &space, &values, &told);
+    let longer = RowSpace::of(&system.merge_pairs(), &lengths);
+    let shifted = shifted.each_ref().map(|system| RowSpace::of(system, &lengths));
     let mut columns: Vec<Column> = (0..system.columns)
-        .map(|place| match lengths[place] > 0.0 {
-            true => Column::Mixed(space.mixed(place)),
+        .map(|index| match lengths[index] > 0.0 {
+            true => Column::Indistinguishable(space.indistinguishable_from(index)),
             false => Column::Absent,
         })
         .collect();
-    for (place, error) in told.iter().zip(errors) {
-        let value = values[*place].max(0.0);
-        let differs = |other: &Space| {
-            other.is_told(*place).then(|| (other.solution[*place] - space.solution[*place]).abs())
+    for (index, error) in told.iter().zip(errors) {
+        let value = values[*index].max(0.0);
+        let differs = |other: &RowSpace| {
+            other
+                .is_determined(*index)
+                .then(|| (other.solution[*index] - space.solution[*index]).abs())
         };
         let late = shifted.iter().filter_map(differs).reduce(f64::max).unwrap_or(value);
         let short = 2.0 * differs(&longer).unwrap_or(0.0);
         let error = error.hypot(short).hypot(late / 3.0_f64.sqrt());
-        let free = if is_negative(place) { space.solution[*place] } else { value };
-        columns[*place] = Column::Told {
-            value: value / lengths[*place],
-            free: free / lengths[*place],
-            error: error / lengths[*place],
+        let free = if is_negative(index) { space.solution[*index] } else { value };
+        columns[*index] = Column::Determined {
+            value: value / lengths[*index],
+            free: free / lengths[*index],
+            error: error / lengths[*index],
         };
     }
-    let left = [&shifted[0], &space, &shifted[1]].map(Space::left);
-    Solved { columns, rest, left }
+    let left = [&shifted[0], &space, &shifted[1]].map(RowSpace::mean_square);
+    Solution { columns, residual: rest, mean_squares: left }
 }
 
 /// The errors of the determined columns from scatter and assumption, and the residual sum of
 /// squares.
-fn scatter(
+fn add_errors(
     system: &System,
     lengths: &[f64],
-    space: &Space,
+    space: &RowSpace,
     values: &[f64],
     told: &[usize],
 ) -> (Vec<f64>, f64) {
-    let count = system.seen.len();
+    let count = system.measured.len();
     let inverse = space.inverse();
     let reach = ((1.3 * (count as f64).sqrt()).ceil() as usize).clamp(1, count.max(1));
     let mut rest = 0.0;
@@ -159,21 +162,21 @@ fn scatter(
         .map(|((row, seen), assumed)| (scaled(row, lengths), seen, assumed));
     for (number, one) in scaled_rows.map(Some).chain((1..reach).map(|_| None)).enumerate() {
         let pull = one.map(|(row, seen, assumed)| {
-            let left = seen - dot(&row, values);
-            rest += left * left;
+            let remaining = seen - dot(&row, values);
+            rest += remaining * remaining;
             let pulls: Vec<f64> = inverse.iter().map(|line| dot(line, &row)).collect();
             let leverage = dot(&row, &pulls).clamp(0.0, 0.999);
             for (change, column) in changes.iter_mut().zip(told) {
                 *change += pulls[*column] * assumed;
             }
-            (pulls, left / (1.0 - leverage))
+            (pulls, remaining / (1.0 - leverage))
         });
         let slot = number % reach * told.len();
-        for (place, column) in told.iter().enumerate() {
-            let new = pull.as_ref().map_or(0.0, |(pulls, left)| pulls[*column] * left);
-            sums[place] += new - added[slot + place];
-            added[slot + place] = new;
-            squares[place] += sums[place] * sums[place];
+        for (index, column) in told.iter().enumerate() {
+            let new = pull.as_ref().map_or(0.0, |(pulls, remaining)| pulls[*column] * remaining);
+            sums[index] += new - added[slot + index];
+            added[slot + index] = new;
+            squares[index] += sums[index] * sums[index];
         }
     }
     let free = count.saturating_sub(space.rank).max(1);
@@ -194,7 +197,7 @@ fn scaled(row: &[f64], lengths: &[f64]) -> Vec<f64> {
 }
 
 /// Row space of a design with scaled columns.
-struct Space {
+struct RowSpace {
     /// Upper triangle of the design, row by row, and the measured values under the same rotations.
     triangle: Vec<Vec<f64>>,
     right: Vec<f64>,
@@ -207,53 +210,53 @@ struct Space {
     solution: Vec<f64>,
     /// Number of rows, and their residual sum of squares.
     count: usize,
-    rest: f64,
+    residual: f64,
 }
 
-impl Space {
+impl RowSpace {
     fn of(system: &System, lengths: &[f64]) -> Self {
         let columns = system.columns;
-        let (triangle, right, mut rest) = triangle(system, lengths);
+        let (triangle, right, mut rest) = triangulate(system, lengths);
         let mut unexplained = right.clone();
-        let all = singular(&triangle);
+        let all = singular_values(&triangle);
         let largest = all.iter().fold(0.0, |most: f64, (value, ..)| most.max(*value));
         let mut solution = vec![0.0; columns];
         let mut null = vec![vec![0.0; columns]; columns];
-        (0..columns).for_each(|place| null[place][place] = 1.0);
+        (0..columns).for_each(|index| null[index][index] = 1.0);
         let mut values = Vec::new();
         for (value, left, vector) in all {
-            if value <= RANK * largest {
+            if value <= RANK_TOLERANCE * largest {
                 continue;
             }
             let along = dot(&left, &right);
             let part = along / value;
             unexplained.iter_mut().zip(&left).for_each(|(cell, turn)| *cell -= along * turn);
-            for (place, cell) in vector.iter().enumerate() {
-                solution[place] += part * cell;
-                for (projected, other) in null[place].iter_mut().zip(&vector) {
+            for (index, cell) in vector.iter().enumerate() {
+                solution[index] += part * cell;
+                for (projected, other) in null[index].iter_mut().zip(&vector) {
                     *projected -= cell * other;
                 }
             }
             values.push((value, vector));
         }
         rest += dot(&unexplained, &unexplained);
-        let (rank, count) = (values.len(), system.seen.len());
-        Self { triangle, right, values, rank, null, solution, count, rest }
+        let (rank, count) = (values.len(), system.measured.len());
+        Self { triangle, right, values, rank, null, solution, count, residual: rest }
     }
 
     /// Residual mean square.
-    fn left(&self) -> f64 {
-        self.rest / self.count.max(1) as f64
+    fn mean_square(&self) -> f64 {
+        self.residual / self.count.max(1) as f64
     }
 
-    fn is_told(&self, place: usize) -> bool {
-        self.null[place][place] < OUTSIDE * OUTSIDE
+    fn is_determined(&self, index: usize) -> bool {
+        self.null[index][index] < ROW_SPACE_TOLERANCE * ROW_SPACE_TOLERANCE
     }
 
     /// The columns from which this one is not distinguishable.
-    fn mixed(&self, place: usize) -> Vec<usize> {
-        let others = (0..self.null.len()).filter(|other| *other != place);
-        others.filter(|other| self.null[place][*other].abs() > MIXED).collect()
+    fn indistinguishable_from(&self, index: usize) -> Vec<usize> {
+        let others = (0..self.null.len()).filter(|other| *other != index);
+        others.filter(|other| self.null[index][*other].abs() > NULL_SPACE_TOLERANCE).collect()
     }
 
     /// Pseudo-inverse of the normal matrix.
@@ -274,26 +277,26 @@ impl Space {
 /// squares of the normal equations would lose.
 ///
 /// Returns the triangle, the rotated measured values, and the residual sum of squares.
-fn triangle(system: &System, lengths: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, f64) {
+fn triangulate(system: &System, lengths: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, f64) {
     let columns = system.columns;
     let mut triangle = vec![vec![0.0; columns]; columns];
     let mut right = vec![0.0; columns];
     let mut rest = 0.0;
     for (row, mut seen) in system.rows() {
         let mut row = scaled(row, lengths);
-        for place in 0..columns {
-            let length = f64::hypot(triangle[place][place], row[place]);
-            if row[place] == 0.0 {
+        for index in 0..columns {
+            let length = f64::hypot(triangle[index][index], row[index]);
+            if row[index] == 0.0 {
                 continue;
             }
-            let (cosine, sine) = (triangle[place][place] / length, row[place] / length);
+            let (cosine, sine) = (triangle[index][index] / length, row[index] / length);
             let turn = |kept: &mut f64, cell: &mut f64| {
                 (*kept, *cell) = (cosine * *kept + sine * *cell, cosine * *cell - sine * *kept);
             };
-            for other in place..columns {
-                turn(&mut triangle[place][other], &mut row[other]);
+            for other in index..columns {
+                turn(&mut triangle[index][other], &mut row[other]);
             }
-            turn(&mut right[place], &mut seen);
+            turn(&mut right[index], &mut seen);
         }
         rest += seen * seen;
     }
@@ -302,7 +305,7 @@ fn triangle(system: &System, lengths: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, f64) 
 
 /// Singular value decomposition of a square matrix by one-sided Jacobi rotations, which are
 /// accurate for small values too. Zero values do not have a left vector.
-fn singular(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
+fn singular_values(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
     const SWEEPS: usize = 60;
     let size = matrix.len();
     let column = |place: usize| matrix.iter().map(|row| row[place]).collect::<Vec<f64>>();
@@ -314,7 +317,7 @@ fn singular(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         for one in 0..size {
             for other in one + 1..size {
                 let [first, second] =
-                    [one, other].map(|place| dot(&columns[place], &columns[place]));
+                    [one, other].map(|index| dot(&columns[index], &columns[index]));
                 let both = dot(&columns[one], &columns[other]);
                 if both.abs() <= f64::EPSILON * (first * second).sqrt() {
                     continue;
@@ -350,47 +353,47 @@ fn singular(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
 
 /// Non-negative least squares (C. Lawson and R. Hanson, Solving Least Squares Problems, chapter
 /// 23); columns may be linearly dependent.
-fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
+fn non_negative(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
     let columns = right.len();
     let gradient = |values: &[f64]| {
         let left: Vec<f64> =
             triangle.iter().zip(right).map(|(row, seen)| seen - dot(row, values)).collect();
         let mut pulls = vec![0.0; columns];
-        for (row, left) in triangle.iter().zip(left) {
-            pulls.iter_mut().zip(row).for_each(|(pull, cell)| *pull += cell * left);
+        for (row, remaining) in triangle.iter().zip(left) {
+            pulls.iter_mut().zip(row).for_each(|(pull, cell)| *pull += cell * remaining);
         }
         pulls
     };
-    let least = f64::EPSILON * columns as f64 * dot(right, right).sqrt();
+    let min = f64::EPSILON * columns as f64 * dot(right, right).sqrt();
     let mut values = vec![0.0; columns];
     let mut is_free = vec![false; columns];
     // Each round frees one column; more rounds than this are caused by rounding errors only.
     for _ in 0..10 * columns {
         let pulls = gradient(&values);
-        let bound = (0..columns).filter(|place| !is_free[*place] && pulls[*place] > least);
+        let bound = (0..columns).filter(|index| !is_free[*index] && pulls[*index] > min);
         let Some(next) = bound.max_by(|one, other| pulls[*one].total_cmp(&pulls[*other])) else {
             break;
         };
         is_free[next] = true;
         loop {
-            let wanted = within(triangle, right, &is_free);
+            let wanted = restricted(triangle, right, &is_free);
             // Step length at which each decreasing value reaches zero.
             let shares: Vec<f64> = (0..columns)
-                .map(|place| match is_free[place] && wanted[place] <= 0.0 {
-                    true => values[place] / (values[place] - wanted[place]).max(f64::MIN_POSITIVE),
+                .map(|index| match is_free[index] && wanted[index] <= 0.0 {
+                    true => values[index] / (values[index] - wanted[index]).max(f64::MIN_POSITIVE),
                     false => f64::INFINITY,
                 })
                 .collect();
             let first = shares.iter().copied().fold(1.0, f64::min);
             let is_bound = shares.iter().any(|share| share.is_finite());
-            for place in 0..columns {
-                if !is_free[place] {
+            for index in 0..columns {
+                if !is_free[index] {
                     continue;
                 }
-                values[place] += first * (wanted[place] - values[place]);
-                if shares[place] <= first {
-                    values[place] = 0.0;
-                    is_free[place] = false;
+                values[index] += first * (wanted[index] - values[index]);
+                if shares[index] <= first {
+                    values[index] = 0.0;
+                    is_free[index] = false;
                 }
             }
             if !is_bound {
@@ -402,15 +405,16 @@ fn bounded(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
 }
 
 /// Minimum-norm solution in which only the free columns differ from zero.
-fn within(triangle: &[Vec<f64>], right: &[f64], is_free: &[bool]) -> Vec<f64> {
+fn restricted(triangle: &[Vec<f64>], right: &[f64], is_free: &[bool]) -> Vec<f64> {
     let only = |row: &Vec<f64>| {
         let cells = row.iter().zip(is_free);
         cells.map(|(cell, is_free)| if *is_free { *cell } else { 0.0 }).collect::<Vec<f64>>()
     };
-    let all = singular(&triangle.iter().map(only).collect::<Vec<_>>());
+    let all = singular_values(&triangle.iter().map(only).collect::<Vec<_>>());
     let largest = all.iter().fold(0.0, |most: f64, (value, ..)| most.max(*value));
     let mut values = vec![0.0; right.len()];
-    for (value, left, vector) in all.iter().filter(|(value, ..)| *value > RANK * largest) {
+    for (value, left, vector) in all.iter().filter(|(value, ..)| *value > RANK_TOLERANCE * largest)
+    {
         let part = dot(left, right) / value;
         for (sum, cell) in values.iter_mut().zip(vector) {
             *sum += part * cell;

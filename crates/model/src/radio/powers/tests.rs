@@ -10,39 +10,39 @@ fn monitor(profile: &Profile, packets: &[Packet], step: u64, origin: u64) -> Vec
     let mut timeline = Timeline::new(profile);
     let mut add = |segment: Segment| {
         let [from, to] =
-            [segment.begins, segment.ends].map(|time| time.as_nanos().saturating_sub(origin));
+            [segment.start, segment.end].map(|time| time.as_nanos().saturating_sub(origin));
         let last = if to > from { (to - 1) / step } else { from / step };
         if joules.len() <= last as usize {
             joules.resize(last as usize + 1, 0.0);
         }
-        for place in from / step..=last {
-            let part = ((place + 1) * step).min(to).saturating_sub((place * step).max(from));
+        for index in from / step..=last {
+            let part = ((index + 1) * step).min(to).saturating_sub((index * step).max(from));
             let share = if to > from { part as f64 / (to - from) as f64 } else { 1.0 };
-            joules[place as usize] += segment.joules * share;
+            joules[index as usize] += segment.joules * share;
         }
     };
-    packets.iter().for_each(|packet| timeline.next(packet, &mut add));
-    timeline.end(&mut add);
-    let sample = |(place, joules): (u64, &f64)| {
-        let at = Time::from_nanos(origin + place * step + step / 2);
+    packets.iter().for_each(|packet| timeline.push(packet, &mut add));
+    timeline.finish(&mut add);
+    let sample = |(index, joules): (u64, &f64)| {
+        let at = Time::from_nanos(origin + index * step + step / 2);
         (at, joules / Span::from_nanos(step).as_secs_f64())
     };
     (0..).zip(&joules).map(sample).collect()
 }
 
-fn fit(profile: &Profile, packets: &[Packet], samples: &[(Time, f64)], window: Span) -> Fit {
+fn fit(profile: &Profile, packets: &[Packet], samples: &[(Time, f64)], window: Span) -> PowerFit {
     let mut monitor = Monitor::new(window);
     samples.iter().for_each(|(at, watts)| monitor.sample(*at, *watts));
-    let mut fit = Fit::new(profile, monitor).unwrap();
-    packets.iter().for_each(|packet| fit.packet(packet));
+    let mut fit = PowerFit::new(profile, monitor).unwrap();
+    packets.iter().for_each(|packet| fit.push_packet(packet));
     fit
 }
 
 /// Whether the rows of a design determine each column, by elimination: the reduced row echelon form
 /// has a row with only that column.
-fn determined(fit: &Fit) -> Vec<bool> {
+fn determined(fit: &PowerFit) -> Vec<bool> {
     let columns = fit.quantities.len();
-    let (system, _) = fit.lanes[0].clone().system(columns, fit.first.unwrap().as_nanos());
+    let (system, _) = fit.shifted[0].clone().system(columns, fit.first_packet.unwrap().as_nanos());
     let rows: Vec<&[f64]> = system.design.chunks_exact(columns).collect();
     let length = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
     let lengths: Vec<f64> = (0..columns).map(length).collect();
@@ -52,10 +52,10 @@ fn determined(fit: &Fit) -> Vec<bool> {
     for row in &rows {
         let cells = row.iter().zip(&lengths).enumerate().filter(|(_, (cell, _))| **cell != 0.0);
         let cells: Vec<(usize, f64)> =
-            cells.map(|(place, (cell, length))| (place, cell / length)).collect();
+            cells.map(|(index, (cell, length))| (index, cell / length)).collect();
         for sum in &mut mixed {
-            let weight = random.unit() - 0.5;
-            cells.iter().for_each(|(place, cell)| sum[*place] += weight * cell);
+            let weight = random.uniform() - 0.5;
+            cells.iter().for_each(|(index, cell)| sum[*index] += weight * cell);
         }
     }
     let (mut pivots, mut next) = (Vec::new(), 0);
@@ -68,7 +68,7 @@ fn determined(fit: &Fit) -> Vec<bool> {
         let Some((row, column)) = best.filter(|best| size(best) > 1e-5) else { break };
         mixed.swap(next, row);
         let pivot = mixed[next].clone();
-        for (_, row) in mixed.iter_mut().enumerate().filter(|(place, _)| *place != next) {
+        for (_, row) in mixed.iter_mut().enumerate().filter(|(index, _)| *index != next) {
             let share = row[column] / pivot[column];
             row.iter_mut().zip(&pivot).for_each(|(cell, other)| *cell -= share * other);
         }
@@ -85,13 +85,13 @@ fn determined(fit: &Fit) -> Vec<bool> {
 }
 
 /// Transfers of many packets, with different intervals and lengths.
-fn bulk(direction: Direction, every: u64) -> Vec<Packet> {
+fn bulk(direction: Direction, interval: u64) -> Vec<Packet> {
     let mut packets = Vec::new();
     for transfer in 0..20_u64 {
         // Each transfer starts at another part of a window.
-        let begins = transfer * 37_000_000_000 + transfer * transfer * 7_654_321;
+        let start = transfer * 37_000_000_000 + transfer * transfer * 7_654_321;
         for number in 0..40 * (transfer % 7 + 1) {
-            let at = Time::from_nanos(begins + number * every * (1 + transfer % 3));
+            let at = Time::from_nanos(start + number * interval * (1 + transfer % 3));
             let bytes = 1_500 - 100 * (number % 5) as u32;
             packets.push(Packet { at, direction, bytes, app: 0, session: transfer as u32 });
         }
@@ -103,9 +103,9 @@ fn heartbeats(secs: u64) -> Vec<Packet> {
     workload::heartbeats(Span::from_secs(secs), 100, Span::from_secs(900)).collect()
 }
 
-fn app(name: &str, seed: u64, lasts: Span) -> Vec<Packet> {
+fn app(name: &str, seed: u64, duration: Span) -> Vec<Packet> {
     let app = workload::apps::APPS.iter().find(|one| one.name == name).unwrap();
-    workload::alone(app, seed, lasts).collect()
+    workload::alone(app, seed, duration).collect()
 }
 
 /// Half an hour of a user's day, from noon.
@@ -116,12 +116,12 @@ fn day() -> Vec<Packet> {
 }
 
 fn traces() -> Vec<(&'static str, Vec<Packet>)> {
-    let lasts = Span::from_secs(900);
+    let duration = Span::from_secs(900);
     vec![
         ("heartbeats", heartbeats(30)),
-        ("im", app("im", 7, lasts)),
-        ("news", app("news", 2, lasts)),
-        ("social", app("social", 4, lasts)),
+        ("im", app("im", 7, duration)),
+        ("news", app("news", 2, duration)),
+        ("social", app("social", 4, duration)),
         ("bulk up", bulk(Direction::Up, 3_000_000)),
         ("bulk down", bulk(Direction::Down, 1_200_000)),
         ("mixed day", day()),
@@ -130,7 +130,7 @@ fn traces() -> Vec<(&'static str, Vec<Packet>)> {
 
 /// Asserts that every quantity that the rows determine is found with its value, and no other one.
 /// Returns the number of determined quantities.
-fn assert_told(
+fn assert_determined(
     what: &str,
     profile: &Profile,
     packets: &[Packet],
@@ -140,14 +140,14 @@ fn assert_told(
     let fit = fit(profile, packets, samples, window);
     let determined = determined(&fit);
     let powers = fit.finish().unwrap_or_else(|error| panic!("{what}: {error}"));
-    for ((quantity, finding), is_determined) in powers.numbers.iter().zip(determined) {
-        let own = profile.number(*quantity);
-        let found = powers.told(*quantity);
+    for ((quantity, finding), is_determined) in powers.findings.iter().zip(determined) {
+        let own = profile.quantity_value(*quantity);
+        let found = powers.determined(*quantity);
         assert_eq!(found.is_some(), is_determined, "{what}: {quantity:?} {finding:?}");
-        let is_near = |found: Fitted| (found.value - own).abs() <= (0.01 * own).max(1e-6);
+        let is_near = |found: FittedValue| (found.value - own).abs() <= (0.01 * own).max(1e-6);
         assert!(found.is_none_or(is_near), "{what}: {quantity:?} {finding:?} and not {own}");
     }
-    powers.numbers.iter().filter(|(quantity, _)| powers.told(*quantity).is_some()).count()
+    powers.findings.iter().filter(|(quantity, _)| powers.determined(*quantity).is_some()).count()
 }
 
 #[test]
@@ -165,7 +165,13 @@ fn every_determined_quantity_is_found_in_every_profile() {
             ] {
                 let what = format!("{trace} on {name}, {step} ms, windows of {window} ms");
                 let samples = monitor(&profile, &packets, step * 1_000_000, origin);
-                told += assert_told(&what, &profile, &packets, &samples, Span::from_millis(window));
+                told += assert_determined(
+                    &what,
+                    &profile,
+                    &packets,
+                    &samples,
+                    Span::from_millis(window),
+                );
             }
             assert!(told > 0, "{trace} on {name}");
         }
@@ -174,14 +180,14 @@ fn every_determined_quantity_is_found_in_every_profile() {
 
 #[test]
 fn a_fast_monitor_determines_every_quantity() {
-    let lasts = Span::from_secs(180);
+    let duration = Span::from_secs(180);
     let short = |packets: Vec<Packet>| -> Vec<Packet> {
-        let end = packets[0].at + lasts;
+        let end = packets[0].at + duration;
         packets.into_iter().take_while(|packet| packet.at < end).collect()
     };
     for (trace, packets) in [
         ("heartbeats", short(heartbeats(30))),
-        ("social", short(app("social", 4, lasts))),
+        ("social", short(app("social", 4, duration))),
         ("bulk up", short(bulk(Direction::Up, 3_000_000))),
     ] {
         for (name, _) in profiles::all() {
@@ -189,7 +195,7 @@ fn a_fast_monitor_determines_every_quantity() {
             let samples = monitor(&profile, &packets, 1_000_000, packets[0].at.as_nanos());
             for window in [50, 1_000] {
                 let what = format!("{trace} on {name}, 1 ms, windows of {window} ms");
-                assert_told(&what, &profile, &packets, &samples, Span::from_millis(window));
+                assert_determined(&what, &profile, &packets, &samples, Span::from_millis(window));
             }
         }
     }
@@ -203,7 +209,7 @@ fn heartbeats_determine_only_states_with_duration() {
     let samples = monitor(&profile, &packets, 100_000_000, 0);
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
     let finding = |wanted: Quantity| {
-        let found = powers.numbers.iter().find(|(quantity, _)| *quantity == wanted);
+        let found = powers.findings.iter().find(|(quantity, _)| *quantity == wanted);
         &found.unwrap().1
     };
     let together = [
@@ -214,12 +220,12 @@ fn heartbeats_determine_only_states_with_duration() {
     ];
     for one in together {
         let others: Vec<Quantity> = together.into_iter().filter(|other| *other != one).collect();
-        assert_eq!(*finding(one), Finding::NotApart(others));
+        assert_eq!(*finding(one), Finding::Indistinguishable(others));
     }
     for never in [Quantity::Transfer(Direction::Up), Quantity::PerMbit(Direction::Down)] {
-        assert_eq!(*finding(never), Finding::NotSeen);
+        assert_eq!(*finding(never), Finding::Unobserved);
     }
-    assert!((powers.told(Quantity::State(2)).unwrap().value - 1.091).abs() < 1e-9);
+    assert!((powers.determined(Quantity::State(2)).unwrap().value - 1.091).abs() < 1e-9);
 }
 
 /// Noise and clock errors do not cause a deviation larger than the reported error.
@@ -238,15 +244,15 @@ fn errors_are_as_large_as_noise_and_clocks_make_them() {
                 let mut noise = 0.0;
                 let mut samples = monitor(&profile, &packets, 100_000_000, 0);
                 for (at, watts) in &mut samples {
-                    noise = drift * noise + white * 12_f64.sqrt() * (random.unit() - 0.5);
+                    noise = drift * noise + white * 12_f64.sqrt() * (random.uniform() - 0.5);
                     *watts += noise;
                     *at += Span::from_millis(late);
                 }
                 let window = Span::from_secs(1);
                 let powers = fit(&profile, &packets, &samples, window).finish().unwrap();
-                for (quantity, finding) in &powers.numbers {
-                    let Finding::Told(found) = finding else { continue };
-                    let off = (found.value - profile.number(*quantity)).abs();
+                for (quantity, finding) in &powers.findings {
+                    let Finding::Determined(found) = finding else { continue };
+                    let off = (found.value - profile.quantity_value(*quantity)).abs();
                     all += 1;
                     far += usize::from(off > 2.0 * found.error + 1e-6);
                     assert!(
@@ -267,12 +273,12 @@ fn nearly_equal_columns_are_vague() {
     let packets = app("im", 7, Span::from_secs(3_600));
     let mut samples = monitor(&profile, &packets, 100_000_000, 0);
     let mut random = Random::new(1);
-    samples.iter_mut().for_each(|(_, watts)| *watts += 0.2 * (random.unit() - 0.5));
+    samples.iter_mut().for_each(|(_, watts)| *watts += 0.2 * (random.uniform() - 0.5));
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
     let is_vague =
-        |quantity| powers.told(quantity).is_some() && profile.is_vague(&powers, quantity);
-    for way in [Direction::Up, Direction::Down] {
-        assert!(is_vague(Quantity::PerMbit(way)), "{powers:#?}");
+        |quantity| powers.determined(quantity).is_some() && profile.is_vague(&powers, quantity);
+    for direction in [Direction::Up, Direction::Down] {
+        assert!(is_vague(Quantity::PerMbit(direction)), "{powers:#?}");
     }
     assert!(is_vague(Quantity::State(1)) && !is_vague(Quantity::State(2)), "{powers:#?}");
     let after = profile.clone().with_powers(&powers, "a monitor").profile;
@@ -303,11 +309,14 @@ fn windows_are_no_shorter_than_samples() {
     let packets = day();
     let samples = monitor(&profile, &packets, 1_000_000_000, 0);
     let powers = fit(&profile, &packets, &samples, Span::from_millis(100)).finish().unwrap();
-    assert_eq!((powers.window, powers.sampled), (Span::from_secs(1), Span::from_secs(1)));
-    for place in 0..3 {
-        let quantity = Quantity::State(place);
-        let found = powers.told(quantity).unwrap();
-        assert!((found.value - profile.number(quantity)).abs() < 1e-6, "{place}: {found:?}");
+    assert_eq!((powers.window, powers.sample_interval), (Span::from_secs(1), Span::from_secs(1)));
+    for index in 0..3 {
+        let quantity = Quantity::State(index);
+        let found = powers.determined(quantity).unwrap();
+        assert!(
+            (found.value - profile.quantity_value(quantity)).abs() < 1e-6,
+            "{index}: {found:?}"
+        );
     }
 }
 
@@ -322,18 +331,18 @@ fn a_promotion_that_lasts_has_an_error() {
     let mut samples = monitor(&without, &packets, 100_000_000, 0);
     let mut timeline = Timeline::new(&profile);
     for packet in &packets {
-        timeline.next(packet, |segment| {
+        timeline.push(packet, |segment| {
             let Phase::Promotion(_) = segment.phase else { return };
             // Over 260 ms after the packet.
             for part in 0..26 {
-                let at = segment.begins.as_nanos() + part * 10_000_000;
+                let at = segment.start.as_nanos() + part * 10_000_000;
                 samples[(at / 100_000_000) as usize].1 += segment.joules / 26.0 / 0.1;
             }
         });
     }
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
-    let found = powers.told(promotion).unwrap();
-    let off = (found.value - profile.number(promotion)).abs();
+    let found = powers.determined(promotion).unwrap();
+    let off = (found.value - profile.quantity_value(promotion)).abs();
     assert!(off > 0.02 && off < 3.0 * found.error, "{found:?}");
 }
 
@@ -343,27 +352,25 @@ fn no_number_is_negative() {
     let packets = day();
     let mut samples = monitor(&profile, &packets, 100_000_000, 0);
     let honest = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
-    assert!(
-        honest.numbers.iter().all(|(quantity, _)| {
-            honest.told(*quantity).is_none_or(|fitted| !fitted.is_bounded())
-        })
-    );
+    assert!(honest.findings.iter().all(|(quantity, _)| {
+        honest.determined(*quantity).is_none_or(|fitted| !fitted.is_bounded())
+    }));
     // As if a promotion released energy.
     let mut timeline = Timeline::new(&profile);
     for packet in &packets {
-        timeline.next(packet, |segment| {
+        timeline.push(packet, |segment| {
             if let Phase::Promotion(_) = segment.phase {
-                samples[(segment.begins.as_nanos() / 100_000_000) as usize].1 -= 8.0;
+                samples[(segment.start.as_nanos() / 100_000_000) as usize].1 -= 8.0;
             }
         });
     }
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
-    for (quantity, finding) in &powers.numbers {
-        let Finding::Told(found) = finding else { continue };
-        assert!(found.value >= 0.0 && found.free <= found.value, "{quantity:?} {found:?}");
+    for (quantity, finding) in &powers.findings {
+        let Finding::Determined(found) = finding else { continue };
+        assert!(found.value >= 0.0 && found.unbounded <= found.value, "{quantity:?} {found:?}");
     }
-    let found = powers.told(Quantity::Promotion(2)).unwrap();
-    assert!(found.value == 0.0 && (found.free + 0.25).abs() < 0.01, "{found:?}");
+    let found = powers.determined(Quantity::Promotion(2)).unwrap();
+    assert!(found.value == 0.0 && (found.unbounded + 0.25).abs() < 0.01, "{found:?}");
 }
 
 #[test]
@@ -373,13 +380,16 @@ fn the_rest_of_the_device_is_in_all_powers() {
     let mut samples = monitor(&profile, &packets, 100_000_000, 0);
     samples.iter_mut().for_each(|(_, watts)| *watts += 0.8);
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
-    for (quantity, finding) in &powers.numbers {
-        let Finding::Told(found) = finding else { continue };
+    for (quantity, finding) in &powers.findings {
+        let Finding::Determined(found) = finding else { continue };
         let rest = match quantity {
             Quantity::Transfer(_) | Quantity::State(_) => 0.8,
             _ => 0.0,
         };
-        assert!((found.value - rest - profile.number(*quantity)).abs() < 1e-6, "{quantity:?}");
+        assert!(
+            (found.value - rest - profile.quantity_value(*quantity)).abs() < 1e-6,
+            "{quantity:?}"
+        );
     }
     let rest = profile.rest_of_device(&powers).unwrap();
     assert!((rest - 0.8).abs() < 1e-6, "{rest}");
@@ -396,7 +406,7 @@ fn windows_are_lost_to_no_rounding() {
         let packets: Vec<Packet> =
             workload::heartbeats(Span::from_secs(3_000), 1, Span::from_secs(3_000)).collect();
         let samples = monitor(&profile, &packets, millis * 1_000_000, 0);
-        let [lane, ..] = fit(&profile, &packets, &samples, Span::from_millis(millis)).lanes;
+        let [lane, ..] = fit(&profile, &packets, &samples, Span::from_millis(millis)).shifted;
         // The first window contains the first packet.
         assert_eq!(lane.system(COLUMNS, 0).1.len() as u64, 3_000_000 / millis - 1, "{millis}");
     }
@@ -414,13 +424,13 @@ fn absent_quantities_are_not_determined() {
     let samples: Vec<(Time, f64)> =
         (0..5_900).map(|tenth| (Time::from_millis(tenth * 100), 0.9)).collect();
     let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
-    for (quantity, finding) in &powers.numbers {
+    for (quantity, finding) in &powers.findings {
         match quantity {
             Quantity::State(0) | Quantity::PerMbit(Direction::Up) => {}
-            _ => assert_eq!(*finding, Finding::NotSeen, "{quantity:?}"),
+            _ => assert_eq!(*finding, Finding::Unobserved, "{quantity:?}"),
         }
     }
-    assert_eq!(powers.explained, 0.0, "nothing varies");
+    assert_eq!(powers.explained_variance, 0.0, "nothing varies");
 }
 
 #[test]
@@ -428,6 +438,6 @@ fn too_few_windows_are_an_error() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let mut monitor = Monitor::new(Span::from_secs(1));
     monitor.sample(Time::ZERO, 1.0);
-    let fit = Fit::new(&profile, monitor).unwrap();
-    assert_eq!(fit.finish(), Err(NoPowers::TooFew(0)));
+    let fit = PowerFit::new(&profile, monitor).unwrap();
+    assert_eq!(fit.finish(), Err(PowerFitError::TooFew(0)));
 }

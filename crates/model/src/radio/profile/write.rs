@@ -24,14 +24,14 @@ pub fn write(profile: &Profile) -> String {
     line("receive-per-mbit = ", energy(transfer.receive_per_mbit));
     line("burst-gap = ", span(transfer.burst_gap));
     line("source = ", quoted(&transfer.source));
-    for (place, state) in profile.states.iter().enumerate() {
-        let State { name, listens, timer, is_released, .. } = state;
+    for (index, state) in profile.states.iter().enumerate() {
+        let State { name, drx: listens, timer, is_idle: is_released, .. } = state;
         line("\n[[state]]", String::new());
         line("name = ", quoted(name));
         line("power = ", power(state.power));
         if let Some(listens) = listens {
             line("listen-every = ", span(listens.cycle));
-            line("listen-for = ", span(listens.lasts));
+            line("listen-for = ", span(listens.on_duration));
             line("listen-power = ", power(listens.power));
         }
         if let Some(timer) = timer {
@@ -43,7 +43,7 @@ pub fn write(profile: &Profile) -> String {
         if *is_released {
             line("released = ", "true".to_owned());
         }
-        if profile.dormant == place {
+        if profile.dormant == index {
             line("dormant = ", "true".to_owned());
         }
         line("source = ", quoted(&state.source));

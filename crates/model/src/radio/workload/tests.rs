@@ -55,7 +55,7 @@ fn a_longer_trace_begins_like_a_shorter_one() {
 
 #[test]
 fn applications_speak_as_often_as_the_study_says() {
-    let waits_of = |app: &App| {
+    let waits_of = |app: &AppModel| {
         let workload = alone(app, 1, THREE_DAYS);
         waits(&begins(&workload.collect::<Vec<_>>(), 0))
     };
@@ -74,17 +74,17 @@ fn an_exchange_is_a_question_and_its_answer() {
     let mut random = Random::new(1);
     let mut packets = Vec::new();
     let exchange = Exchange {
-        connects: 1.0,
-        secures: 0.0,
-        begins: Direction::Up,
-        up: super::super::Draw::Always(2_000.0),
-        thinks: super::super::Draw::Always(0.3),
-        down: super::super::Draw::Always(29_000.0),
-        closes: super::super::Draw::Always(5.0),
+        connect_probability: 1.0,
+        tls_probability: 0.0,
+        first_direction: Direction::Up,
+        up: super::super::Sampler::Constant(2_000.0),
+        think_time: super::super::Sampler::Constant(0.3),
+        down: super::super::Sampler::Constant(29_000.0),
+        close_delay: super::super::Sampler::Constant(5.0),
     };
     let path = Path { round_trip: 0.1, down: 8e6, up: 1e6, loss: 0.0 };
     let emit = |at: f64, direction, bytes: u32| packets.push((at, direction, bytes));
-    Player { now: 10.0, path, random: &mut random, emit }.play(&exchange);
+    PacketGenerator { now: 10.0, path, random: &mut random, emit }.generate(&exchange);
     let data = |wanted: Direction| -> u32 {
         let of = packets.iter().filter(|(_, direction, bytes)| *direction == wanted && *bytes > 60);
         of.map(|(_, _, bytes)| bytes - 52).sum()
@@ -162,5 +162,5 @@ fn heartbeats_are_even() {
 
 #[test]
 fn seeds_are_split() {
-    assert!(!is_held_back(0) && !is_held_back(999) && is_held_back(1_000));
+    assert!(!is_held_out(0) && !is_held_out(999) && is_held_out(1_000));
 }

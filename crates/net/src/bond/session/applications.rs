@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use manyways_proto::bond::rate_limit::Direction;
-use manyways_proto::mux::{Input, ResetCode, StreamId, Target};
+use manyways_proto::mux::{Destination, Input, ResetCode, StreamId};
 use manyways_unit::Time;
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
@@ -33,7 +33,7 @@ pub(super) struct StreamSocket {
     /// Whether the peer has finished its direction of the stream.
     pub(super) peer_finished: bool,
     /// Whether the task waits for data from the socket.
-    pub(super) reads: bool,
+    pub(super) is_reading: bool,
     /// Whether the socket accepts no more data.
     pub(super) is_blocked: bool,
     /// Whether the stream waits for the session's rate limit, by direction.
@@ -48,7 +48,7 @@ impl StreamSocket {
             socket: None,
             unwritten: VecDeque::new(),
             peer_finished: false,
-            reads: true,
+            is_reading: true,
             is_blocked: false,
             rate_limited: [false; 2],
             wake: Rc::new(Notify::new()),
@@ -63,7 +63,7 @@ impl SessionHandle {
     pub(in crate::bond) fn open(
         &self,
         socket: TcpStream,
-        target: Target,
+        target: Destination,
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
@@ -75,7 +75,7 @@ impl SessionHandle {
             let now = session.clock.now();
             let application = StreamSocket::new();
             session.applications.insert(stream, application);
-            session.mux.handle(now, Input::Open { stream, label, target });
+            session.mux.handle(now, Input::Open { stream, label, destination: target });
             if !first.is_empty() {
                 session.mux.handle(now, Input::Write { stream, data: Chunk(first) });
             }
@@ -101,7 +101,7 @@ impl SessionHandle {
             loop {
                 let Some(session) = handle.upgrade() else { return };
                 let interest = session.borrow().applications.get(&id).and_then(|application| {
-                    let reads = application.reads.then_some(Interest::READABLE);
+                    let reads = application.is_reading.then_some(Interest::READABLE);
                     let writes = application.is_blocked.then_some(Interest::WRITABLE);
                     match (reads, writes) {
                         (Some(reads), Some(writes)) => Some(reads | writes),
@@ -118,14 +118,14 @@ impl SessionHandle {
                     () = wake.notified() => continue,
                 };
                 let Some(session) = handle.upgrade() else { return };
-                session.borrow_mut().application_ready(id, ready);
+                session.borrow_mut().on_application_ready(id, ready);
             }
         });
         self.with(|session| {
             if let Some(application) = session.applications.get_mut(&id) {
                 application.task = Some(task.abort_handle());
             }
-            session.write_out(id);
+            session.write_socket(id);
             session.pump();
         });
     }
@@ -146,44 +146,44 @@ impl SessionHandle {
 }
 
 impl Session {
-    fn application_ready(&mut self, id: StreamId, ready: io::Result<Ready>) {
+    fn on_application_ready(&mut self, id: StreamId, ready: io::Result<Ready>) {
         let Ok(ready) = ready else { return self.abort(id) };
         if ready.is_writable() || ready.is_write_closed() {
             if let Some(application) = self.applications.get_mut(&id) {
                 application.is_blocked = false;
             }
-            self.write_out(id);
+            self.write_socket(id);
         }
         if ready.is_readable() || ready.is_read_closed() {
-            self.read_in(id);
+            self.read_socket(id);
         }
         self.pump();
     }
 
-    fn read_in(&mut self, id: StreamId) {
+    fn read_socket(&mut self, id: StreamId) {
         let now = self.clock.now();
         let Some(application) = self.applications.get_mut(&id) else { return };
-        let Some(socket) = application.socket.as_ref().filter(|_| application.reads) else {
+        let Some(socket) = application.socket.as_ref().filter(|_| application.is_reading) else {
             return;
         };
-        let appetite = self.mux.appetite(id);
+        let appetite = self.mux.writable_bytes(id);
         let is_limited = is_limited(self.limit.as_ref(), Direction::Down);
         if appetite == 0 || is_limited {
-            application.reads = false;
+            application.is_reading = false;
             if is_limited {
                 self.queue_for_limit(Direction::Down, id);
             }
             return;
         }
-        let most = self.limit.as_ref().map_or(READ_CHUNK, SharedRateLimit::max_chunk);
-        let most = appetite.min(READ_CHUNK).min(most);
-        if self.scratch.capacity() - self.scratch.len() < most.min(READ_CHUNK / 4) {
+        let max = self.limit.as_ref().map_or(READ_CHUNK, SharedRateLimit::max_chunk);
+        let max = appetite.min(READ_CHUNK).min(max);
+        if self.scratch.capacity() - self.scratch.len() < max.min(READ_CHUNK / 4) {
             self.scratch.reserve(READ_CHUNK);
         }
-        let mut limited = bytes::BufMut::limit(&mut self.scratch, most);
+        let mut limited = bytes::BufMut::limit(&mut self.scratch, max);
         match socket.try_read_buf(&mut limited) {
             Ok(0) => {
-                application.reads = false;
+                application.is_reading = false;
                 self.mux.handle(now, Input::Finish { stream: id });
             }
             Ok(count) => {
@@ -208,7 +208,7 @@ impl Session {
     }
 
     /// Writes received data to the socket.
-    pub(super) fn write_out(&mut self, id: StreamId) {
+    pub(super) fn write_socket(&mut self, id: StreamId) {
         let now = self.clock.now();
         let Some(application) = self.applications.get_mut(&id) else { return };
         let Some(socket) = application.socket.clone() else { return };
@@ -286,11 +286,11 @@ impl Session {
                 let Some(application) = self.applications.get_mut(&id) else { continue };
                 application.rate_limited[direction as usize] = false;
                 match direction {
-                    Direction::Up => self.write_out(id),
+                    Direction::Up => self.write_socket(id),
                     Direction::Down => {
-                        application.reads = true;
+                        application.is_reading = true;
                         application.wake.notify_one();
-                        self.read_in(id);
+                        self.read_socket(id);
                     }
                 }
             }
@@ -337,11 +337,11 @@ fn is_limited(limit: Option<&SharedRateLimit>, direction: Direction) -> bool {
     limit.is_some_and(|limit| limit.wait_time(direction).is_some())
 }
 
-/// Returns the pieces of one write, at most `most` bytes.
-fn slices(unwritten: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
+/// Returns the pieces of one write, at most `max` bytes.
+fn slices(unwritten: &VecDeque<Bytes>, mut max: usize) -> Vec<io::IoSlice<'_>> {
     let slices = unwritten.iter().take(MAX_WRITE_SLICES).map_while(|data| {
-        let part = data.get(..data.len().min(most)).filter(|part| !part.is_empty())?;
-        most -= part.len();
+        let part = data.get(..data.len().min(max)).filter(|part| !part.is_empty())?;
+        max -= part.len();
         Some(io::IoSlice::new(part))
     });
     slices.collect()

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use manyways_proto::bond::carrier::{INITIAL_RTT, is_sample_due};
-use manyways_proto::mux::{CarrierId, Condition, Input, Message};
+use manyways_proto::mux::{CarrierId, Input, Message, TransportInfo};
 use manyways_proto::sched::PathId;
 use manyways_unit::Time;
 use tokio::io::{Interest, Ready};
@@ -45,7 +45,7 @@ impl SessionHandle {
             CarrierIo::Tcp(io) => Ok(Rc::clone(&io.stream)),
             CarrierIo::Quic(io) => Err(io.connection.clone()),
         };
-        let condition = io.condition().unwrap_or_else(|| Condition::fresh(INITIAL_RTT));
+        let info = io.transport_info().unwrap_or_else(|| TransportInfo::initial(INITIAL_RTT));
         let id = self.with(|session| {
             let id = CarrierId(session.next_carrier);
             session.next_carrier += 1;
@@ -60,7 +60,7 @@ impl SessionHandle {
                 task: None,
             };
             session.carriers.insert(id, slot);
-            session.mux.handle(now, Input::Attach { carrier: id, path, condition });
+            session.mux.handle(now, Input::Attach { carrier: id, path, transport_info: info });
             id
         });
         let session = Rc::downgrade(&self.0);
@@ -92,7 +92,7 @@ impl SessionHandle {
 }
 
 impl Session {
-    fn carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
+    fn on_carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
         let Some(slot) = self.carriers.get_mut(&id) else { return };
         let CarrierIo::Tcp(io) = &mut slot.io else { return };
         let mut messages = Vec::new();
@@ -144,8 +144,8 @@ impl Session {
             self.counters.on_received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
-        if let Err(why) = done {
-            self.on_carrier_lost(id, why);
+        if let Err(error) = done {
+            self.on_carrier_lost(id, error);
         }
         self.pump();
     }
@@ -173,17 +173,17 @@ impl Session {
     pub(super) fn report_send_capacity(&mut self, now: Time) {
         for (id, slot) in &mut self.carriers {
             if slot.is_blocked {
-                self.mux.handle(now, Input::Room { carrier: *id, bytes: 0 });
+                self.mux.handle(now, Input::Writable { carrier: *id, bytes: 0 });
                 continue;
             }
             if is_sample_due(now, slot.sampled_at, &self.carrier_config)
-                && let Some(condition) = slot.io.condition()
+                && let Some(info) = slot.io.transport_info()
             {
                 slot.sampled_at = Some(now);
-                self.mux.handle(now, Input::Condition { carrier: *id, condition });
+                self.mux.handle(now, Input::TransportInfo { carrier: *id, transport_info: info });
             }
-            let bytes = slot.io.room();
-            self.mux.handle(now, Input::Room { carrier: *id, bytes });
+            let bytes = slot.io.writable_bytes();
+            self.mux.handle(now, Input::Writable { carrier: *id, bytes });
         }
     }
 
@@ -197,16 +197,19 @@ impl Session {
                     slot.is_blocked = true;
                     slot.wake.notify_one();
                     // The carrier is not sampled again until it accepts more.
-                    if let Some(condition) = slot.io.condition() {
+                    if let Some(info) = slot.io.transport_info() {
                         slot.sampled_at = Some(now);
-                        self.mux.handle(now, Input::Condition { carrier: *id, condition });
+                        self.mux.handle(
+                            now,
+                            Input::TransportInfo { carrier: *id, transport_info: info },
+                        );
                     }
                 }
-                Err(why) => lost.push((*id, why)),
+                Err(error) => lost.push((*id, error)),
             }
         }
-        for (id, why) in lost {
-            self.on_carrier_lost(id, why);
+        for (id, error) in lost {
+            self.on_carrier_lost(id, error);
         }
     }
 }
@@ -234,7 +237,7 @@ async fn drive_tcp(
             () = wake.notified() => continue,
         };
         let Some(alive) = session.upgrade() else { return };
-        alive.borrow_mut().carrier_ready(id, ready);
+        alive.borrow_mut().on_carrier_ready(id, ready);
     }
 }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use manyways_proto::fetch::Ranges;
 
-use super::gather::Gather;
-use super::{Left, SinkError, failed};
-use crate::fetch::digest::of_file;
-use crate::fetch::resume::{MOST_BYTES, Saved};
+use super::write_buffer::WriteBuffer;
+use super::{Leftover, SinkError, write_error};
+use crate::fetch::digest::file_sha256;
+use crate::fetch::resume::{MAX_FILE_SIZE, ResumeState};
 
 /// Suffix of part files.
 pub(in crate::fetch) const PART_SUFFIX: &str = ".manyways-part";
@@ -24,16 +24,16 @@ pub(in crate::fetch) const RESUME_SUFFIX: &str = ".manyways";
 pub(in crate::fetch) struct Files {
     target: PathBuf,
     part: PathBuf,
-    state: PathBuf,
+    resume_path: PathBuf,
     file: Arc<File>,
-    gather: Gather,
+    write_buffer: WriteBuffer,
     /// Whether the output is a device such as `/dev/null`, which is written directly.
-    device: bool,
+    is_device: bool,
     /// Whether a resume file exists.
-    saved: bool,
+    has_resume_file: bool,
     /// Whether the files belong to an earlier download that is not continued. They remain until
     /// there are bytes to replace them.
-    older: bool,
+    is_replaced: bool,
 }
 
 impl Files {
@@ -42,7 +42,7 @@ impl Files {
         target: &Path,
         url: &str,
         resume: bool,
-    ) -> Result<(Self, Left), SinkError> {
+    ) -> Result<(Self, Leftover), SinkError> {
         let (part, state) = (with_suffix(target, PART_SUFFIX), with_suffix(target, RESUME_SUFFIX));
         let device = match std::fs::metadata(target) {
             Ok(metadata) if metadata.is_file() => false,
@@ -52,15 +52,24 @@ impl Files {
         };
         if device {
             let file = OpenOptions::new().write(true).open(target);
-            let file = Arc::new(file.map_err(|error| failed(target, error))?);
+            let file = Arc::new(file.map_err(|error| write_error(target, error))?);
             let (target, saved, older) = (target.to_owned(), false, false);
-            let gather = Gather::default();
-            let sink = Self { target, part, state, file, gather, device, saved, older };
-            return Ok((sink, Left::Nothing));
+            let gather = WriteBuffer::default();
+            let sink = Self {
+                target,
+                part,
+                resume_path: state,
+                file,
+                write_buffer: gather,
+                is_device: device,
+                has_resume_file: saved,
+                is_replaced: older,
+            };
+            return Ok((sink, Leftover::Nothing));
         }
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let file = open.map_err(|error| failed(&part, error))?;
+        let file = open.map_err(|error| write_error(&part, error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
@@ -68,31 +77,31 @@ impl Files {
             Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
         }
         let saved = state.exists();
-        let left = match (saved, resume) {
-            (false, _) => Left::Nothing,
-            (true, true) => Left::Continued(read_state(&state, &part, &file, url)?),
-            (true, false) => Left::Older(read(&state).ok()),
+        let leftover = match (saved, resume) {
+            (false, _) => Leftover::Nothing,
+            (true, true) => Leftover::Resumed(read_matching_state(&state, &part, &file, url)?),
+            (true, false) => Leftover::Replaced(read_resume_file(&state).ok()),
         };
         let mut sink = Self {
             target: target.to_owned(),
             part,
-            state,
+            resume_path: state,
             file: Arc::new(file),
-            gather: Gather::default(),
-            device,
-            saved,
-            older: matches!(left, Left::Older(_)),
+            write_buffer: WriteBuffer::default(),
+            is_device: device,
+            has_resume_file: saved,
+            is_replaced: matches!(leftover, Leftover::Replaced(_)),
         };
         if !saved {
             sink.restart()?;
         }
-        Ok((sink, left))
+        Ok((sink, leftover))
     }
 
     /// Discards the files of an older download, because the object is known. Returns whether there
     /// were any.
     pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
-        let older = self.older;
+        let older = self.is_replaced;
         if older {
             self.restart()?;
         }
@@ -101,45 +110,45 @@ impl Files {
 
     /// Writes or buffers bytes at an offset.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
-        let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
-        let put = self.gather.put(at, bytes, |at, bytes| file.write_all_at(bytes, at));
-        put.map_err(|error| failed(path, error))
+        let (path, file) = (if self.is_device { &self.target } else { &self.part }, &self.file);
+        let put = self.write_buffer.put(at, bytes, |at, bytes| file.write_all_at(bytes, at));
+        put.map_err(|error| write_error(path, error))
     }
 
     /// Writes the buffered bytes.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
-        let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
-        let flushed = self.gather.flush(|at, bytes| file.write_all_at(bytes, at));
-        flushed.map_err(|error| failed(path, error))
+        let (path, file) = (if self.is_device { &self.target } else { &self.part }, &self.file);
+        let flushed = self.write_buffer.flush(|at, bytes| file.write_all_at(bytes, at));
+        flushed.map_err(|error| write_error(path, error))
     }
 
     /// Received bytes that are buffered and not in the file.
     pub(super) fn unwritten(&self) -> Ranges {
-        self.gather.waiting().collect()
+        self.write_buffer.buffered().collect()
     }
 
     /// Discards all written bytes and the resume file.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
-        self.gather.clear();
-        if self.device {
+        self.write_buffer.clear();
+        if self.is_device {
             return Ok(());
         }
-        self.older = false;
-        self.forget();
-        self.file.set_len(0).map_err(|error| failed(&self.part, error))
+        self.is_replaced = false;
+        self.remove_resume_file();
+        self.file.set_len(0).map_err(|error| write_error(&self.part, error))
     }
 
-    /// Like [`Files::forget`], for a resume file that was written in the meantime.
-    pub(super) fn forget_late(&mut self) {
-        self.saved = !self.device;
-        self.forget();
+    /// Like [`Files::remove_resume_file`], for a resume file that was written in the meantime.
+    pub(super) fn remove_stale_resume_file(&mut self) {
+        self.has_resume_file = !self.is_device;
+        self.remove_resume_file();
     }
 
-    fn forget(&mut self) {
-        if std::mem::take(&mut self.saved)
-            && let Err(error) = std::fs::remove_file(&self.state)
+    fn remove_resume_file(&mut self) {
+        if std::mem::take(&mut self.has_resume_file)
+            && let Err(error) = std::fs::remove_file(&self.resume_path)
         {
-            tracing::debug!("{}: {error}", self.state.display());
+            tracing::debug!("{}: {error}", self.resume_path.display());
         }
     }
 
@@ -147,17 +156,17 @@ impl Files {
     /// blocks and owns its data, so that it can run concurrently with the download.
     pub(super) fn checkpoint(
         &mut self,
-        saved: &Saved,
+        saved: &ResumeState,
     ) -> impl FnOnce() -> Result<(), SinkError> + Send + 'static {
-        self.saved |= !self.device;
-        let (file, device) = (Arc::clone(&self.file), self.device);
-        let (part, state) = (self.part.clone(), self.state.clone());
-        let bytes = saved.to_bytes();
+        self.has_resume_file |= !self.is_device;
+        let (file, device) = (Arc::clone(&self.file), self.is_device);
+        let (part, state) = (self.part.clone(), self.resume_path.clone());
+        let text = saved.to_json();
         move || {
             if device {
                 return Ok(());
             }
-            file.sync_data().map_err(|error| failed(&part, error))?;
+            file.sync_data().map_err(|error| write_error(&part, error))?;
             let fresh = with_suffix(&state, "-new");
             let write = || -> io::Result<()> {
                 let file = OpenOptions::new()
@@ -167,13 +176,13 @@ impl Files {
                     // A URL may contain a secret.
                     .mode(0o600)
                     .open(&fresh)?;
-                io::Write::write_all(&mut &file, &bytes)?;
+                io::Write::write_all(&mut &file, text.as_bytes())?;
                 file.sync_data()?;
                 std::fs::rename(&fresh, &state)
             };
             write().map_err(|error| {
                 let _ = std::fs::remove_file(&fresh);
-                failed(&state, error)
+                write_error(&state, error)
             })
         }
     }
@@ -182,7 +191,7 @@ impl Files {
     /// crash leaves no zeros under that name.
     pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         self.flush()?;
-        if self.device {
+        if self.is_device {
             return Ok(());
         }
         let whole = || -> io::Result<()> {
@@ -192,18 +201,18 @@ impl Files {
             }
             std::fs::rename(&self.part, &self.target)
         };
-        whole().map_err(|error| failed(&self.target, error))?;
-        self.forget();
+        whole().map_err(|error| write_error(&self.target, error))?;
+        self.remove_resume_file();
         Ok(())
     }
 
     /// Removes the files of a download that cannot be continued.
     pub(super) fn discard(&mut self) {
-        if self.older {
+        if self.is_replaced {
             return;
         }
-        self.forget();
-        if !self.device
+        self.remove_resume_file();
+        if !self.is_device
             && let Err(error) = std::fs::remove_file(&self.part)
         {
             tracing::debug!("{}: {error}", self.part.display());
@@ -212,40 +221,45 @@ impl Files {
 
     /// The part file; `None` if the output is a device, which cannot be continued.
     pub(super) fn part(&self) -> Option<&Path> {
-        (!self.device).then_some(&self.part)
+        (!self.is_device).then_some(&self.part)
     }
 
     /// Returns the step that computes the SHA-256 of the part file; blocking.
     pub(super) fn sha256(&self) -> impl FnOnce() -> Result<[u8; 32], SinkError> + Send + 'static {
         let path = self.part.clone();
-        let device = self.device;
+        let device = self.is_device;
         let target = self.target.clone();
         move || {
             if device {
                 return Err(SinkError::NotAFile(target));
             }
-            of_file(&path).map_err(|source| SinkError::Write { path, source })
+            file_sha256(&path).map_err(|source| SinkError::Write { path, source })
         }
     }
 }
 
-fn read(state: &Path) -> Result<Saved, SinkError> {
-    let unusable = |why| SinkError::Resume { path: state.to_owned(), why };
+fn read_resume_file(state: &Path) -> Result<ResumeState, SinkError> {
+    let unusable = |why| SinkError::Resume { path: state.to_owned(), error: why };
     let mut bytes = Vec::new();
     File::open(state)
-        .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(state, error))?;
-    Saved::parse(&bytes).map_err(unusable)
+        .and_then(|opened| opened.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| write_error(state, error))?;
+    ResumeState::parse(&bytes).map_err(unusable)
 }
 
-fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved, SinkError> {
-    let saved = read(state)?;
+fn read_matching_state(
+    state: &Path,
+    part: &Path,
+    file: &File,
+    url: &str,
+) -> Result<ResumeState, SinkError> {
+    let saved = read_resume_file(state)?;
     if saved.url != url {
         return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
     }
-    let length = file.metadata().map_err(|error| failed(part, error))?.len();
+    let length = file.metadata().map_err(|error| write_error(part, error))?.len();
     if length < saved.done.end() {
-        return Err(SinkError::Shorter(part.to_owned()));
+        return Err(SinkError::PartFileTooShort(part.to_owned()));
     }
     Ok(saved)
 }

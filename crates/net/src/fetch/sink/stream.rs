@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use super::SinkError;
 
 /// Maximum length of a merged piece.
-const PIECE: usize = 256 << 10;
-/// Maximum number of pieces that wait for the reader, in addition to those in [`Order`].
-const PIECES: usize = 2;
+const MAX_PIECE: usize = 256 << 10;
+/// Maximum number of pieces that wait for the reader, in addition to those in [`ReorderBuffer`].
+const MAX_QUEUED_PIECES: usize = 2;
 
 /// The bytes of an object, in order, from [`Client::stream`].
 ///
@@ -27,15 +27,15 @@ const PIECES: usize = 2;
 pub struct Body {
     pieces: mpsc::Receiver<Bytes>,
     /// Rest of a piece that did not fit into the reader's buffer.
-    rest: Bytes,
+    remainder: Bytes,
 }
 
 impl Body {
     /// Returns the next bytes; `None` after the last ones. Cancel safe.
     pub async fn next(&mut self) -> Option<Bytes> {
-        match self.rest.is_empty() {
+        match self.remainder.is_empty() {
             true => self.pieces.recv().await,
-            false => Some(std::mem::take(&mut self.rest)),
+            false => Some(std::mem::take(&mut self.remainder)),
         }
     }
 
@@ -44,9 +44,9 @@ impl Body {
     /// # Panics
     /// If called in an asynchronous task.
     pub fn blocking_next(&mut self) -> Option<Bytes> {
-        match self.rest.is_empty() {
+        match self.remainder.is_empty() {
             true => self.pieces.blocking_recv(),
-            false => Some(std::mem::take(&mut self.rest)),
+            false => Some(std::mem::take(&mut self.remainder)),
         }
     }
 }
@@ -57,15 +57,15 @@ impl AsyncRead for Body {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.rest.is_empty() {
+        if self.remainder.is_empty() {
             match ready!(self.pieces.poll_recv(context)) {
-                Some(piece) => self.rest = piece,
+                Some(piece) => self.remainder = piece,
                 None => return Poll::Ready(Ok(())),
             }
         }
-        let fits = self.rest.len().min(buffer.remaining());
-        buffer.put_slice(&self.rest[..fits]);
-        self.rest.advance(fits);
+        let fits = self.remainder.len().min(buffer.remaining());
+        buffer.put_slice(&self.remainder[..fits]);
+        self.remainder.advance(fits);
         Poll::Ready(Ok(()))
     }
 }
@@ -73,77 +73,77 @@ impl AsyncRead for Body {
 /// The writing end of a [`Body`].
 #[derive(Debug)]
 pub(in crate::fetch) struct Stream {
-    order: Order,
+    reorder_buffer: ReorderBuffer,
     reader: mpsc::Sender<Bytes>,
-    hash: Option<Sha256>,
+    hasher: Option<Sha256>,
 }
 
 impl Stream {
     pub(in crate::fetch) fn new() -> (Self, Body) {
-        let (reader, pieces) = mpsc::channel(PIECES);
-        let stream = Self { order: Order::default(), reader, hash: None };
-        (stream, Body { pieces, rest: Bytes::new() })
+        let (reader, pieces) = mpsc::channel(MAX_QUEUED_PIECES);
+        let stream = Self { reorder_buffer: ReorderBuffer::default(), reader, hasher: None };
+        (stream, Body { pieces, remainder: Bytes::new() })
     }
 
     /// Hashes all bytes that the reader takes. Without effect after the first byte.
-    pub(in crate::fetch) fn hash(&mut self) {
-        if self.order.next == 0 {
-            self.hash.get_or_insert_default();
+    pub(in crate::fetch) fn enable_hash(&mut self) {
+        if self.reorder_buffer.next == 0 {
+            self.hasher.get_or_insert_default();
         }
     }
 
     /// The SHA-256 of the bytes that the reader has received; `None` if they were not hashed from
     /// the first one.
     pub(super) fn sha256(&self) -> Option<[u8; 32]> {
-        self.hash.clone().map(|hash| hash.finalize().into())
+        self.hasher.clone().map(|hash| hash.finalize().into())
     }
 
     pub(super) fn put(&mut self, at: u64, piece: &[u8]) {
-        self.order.put(at, piece);
+        self.reorder_buffer.put(at, piece);
     }
 
     /// Discards the bytes; fails if the reader has received any.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
-        if self.order.next > 0 {
-            return Err(SinkError::HandedOn);
+        if self.reorder_buffer.next > 0 {
+            return Err(SinkError::AlreadyDelivered);
         }
-        self.order = Order::default();
+        self.reorder_buffer = ReorderBuffer::default();
         Ok(())
     }
 
     /// Whether the reader has received all bytes.
     pub(super) fn is_empty(&self) -> bool {
-        self.order.pieces.is_empty()
+        self.reorder_buffer.pieces.is_empty()
     }
 
     /// Passes the next piece to the reader when it has room. Returns the offset up to which the
     /// reader has received all. Cancel safe.
-    pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
-        if !self.order.is_ready() {
+    pub(super) async fn deliver(&mut self) -> Result<u64, SinkError> {
+        if !self.reorder_buffer.is_ready() {
             self.reader.closed().await;
-            return Err(SinkError::Unread);
+            return Err(SinkError::ReaderClosed);
         }
-        let room = self.reader.reserve().await.map_err(|_| SinkError::Unread)?;
-        if let Some(piece) = self.order.take() {
-            if let Some(hash) = &mut self.hash {
+        let room = self.reader.reserve().await.map_err(|_| SinkError::ReaderClosed)?;
+        if let Some(piece) = self.reorder_buffer.take() {
+            if let Some(hash) = &mut self.hasher {
                 hash.update(&piece);
             }
             room.send(Bytes::from(piece));
         }
-        Ok(self.order.next)
+        Ok(self.reorder_buffer.next)
     }
 }
 
 /// Puts pieces in order. The core bounds the pieces by the requests that it sends.
 #[derive(Debug, Default)]
-struct Order {
+struct ReorderBuffer {
     /// Pieces by their offset, without overlaps.
     pieces: BTreeMap<u64, Vec<u8>>,
     /// All bytes before this offset were taken.
     next: u64,
 }
 
-impl Order {
+impl ReorderBuffer {
     fn put(&mut self, at: u64, piece: &[u8]) {
         if piece.is_empty() {
             return;
@@ -151,7 +151,7 @@ impl Order {
         // Small pieces would have more overhead than content.
         if let Some((start, before)) = self.pieces.range_mut(..at).next_back()
             && start + before.len() as u64 == at
-            && before.len() + piece.len() <= PIECE
+            && before.len() + piece.len() <= MAX_PIECE
         {
             before.extend_from_slice(piece);
         } else {
@@ -195,7 +195,7 @@ mod tests {
             }
             let mut shuffled: Vec<_> = pieces.iter().copied().zip(order).collect();
             shuffled.sort_by_key(|(_, key)| *key);
-            let (mut buffer, mut out) = (Order::default(), Vec::new());
+            let (mut buffer, mut out) = (ReorderBuffer::default(), Vec::new());
             let mut put = vec![false; end as usize];
             for (((at, length), _), take) in shuffled.into_iter().zip(takes) {
                 let bytes: Vec<u8> = (at..at + length as u64).map(byte).collect();
@@ -223,17 +223,17 @@ mod tests {
     async fn a_reader_may_read_little_at_a_time_and_go_away() {
         use tokio::io::AsyncReadExt;
         let (mut stream, mut body) = Stream::new();
-        stream.hash();
+        stream.enable_hash();
         stream.put(3, b"def");
         stream.put(0, b"abc");
-        assert_eq!(stream.hand_on().await.unwrap(), 3);
+        assert_eq!(stream.deliver().await.unwrap(), 3);
         let mut two = [0; 2];
         body.read_exact(&mut two).await.unwrap();
         assert_eq!((&two, body.next().await.as_deref()), (b"ab", Some(&b"c"[..])));
-        assert_eq!(stream.hand_on().await.unwrap(), 6);
+        assert_eq!(stream.deliver().await.unwrap(), 6);
         assert_eq!(stream.sha256().unwrap()[..3], [0xbe, 0xf5, 0x7e]);
-        assert!(matches!(stream.restart(), Err(SinkError::HandedOn)));
+        assert!(matches!(stream.restart(), Err(SinkError::AlreadyDelivered)));
         drop(body);
-        assert!(matches!(stream.hand_on().await, Err(SinkError::Unread)));
+        assert!(matches!(stream.deliver().await, Err(SinkError::ReaderClosed)));
     }
 }

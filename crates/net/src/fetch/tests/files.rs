@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::server::{Reply, Server, Then, good};
+use super::server::{AfterBody, Reply, Server, correct_reply};
 use super::*;
-use crate::fetch::{Cause, Checksum};
+use crate::fetch::{Cause, Checksum, VersionProof};
 
 /// Creates an object, and a server that never sends more than 400 KB of a response.
-async fn stingy() -> (Server, Vec<u8>) {
+async fn limited_server() -> (Server, Vec<u8>) {
     let object = object(1_000_000);
     let served = object.clone();
-    let server = Server::start(move |ask| {
-        let mut reply = good(ask, &served, ETAG);
-        if ask.header("x-stingy").is_some() {
-            (reply.upto, reply.then) = (400_000.min(reply.body.len()), Then::Hold);
+    let server = Server::start(move |request| {
+        let mut reply = correct_reply(request, &served, ETAG);
+        if request.header("x-stingy").is_some() {
+            (reply.sent_length, reply.after_body) =
+                (400_000.min(reply.body.len()), AfterBody::Stall);
         }
         reply
     })
@@ -30,7 +31,7 @@ fn one_path() -> ClientBuilder {
 /// Stops a transfer after 400 KB.
 async fn stopped(server: &Server, target: &Path) -> FetchError {
     let mut client = one_path()
-        .config(Config { stall_alone: Span::from_secs(600), ..quick() })
+        .config(Config { last_path_stall_timeout: Span::from_secs(600), ..quick() })
         .header("X-Stingy: yes")
         .build()
         .unwrap();
@@ -49,29 +50,32 @@ async fn stopped(server: &Server, target: &Path) -> FetchError {
 
 #[tokio::test]
 async fn a_stopped_transfer_goes_on_later() {
-    let (server, object) = stingy().await;
+    let (server, object) = limited_server().await;
     let (_folder, target) = target();
     let error = stopped(&server, &target).await;
     assert!(matches!(error.cause, Cause::Stopped));
-    let kept = error.kept.as_ref().unwrap();
-    assert_eq!(kept.done, Size::from_bytes(400_000));
+    let kept = error.part_file.as_ref().unwrap();
+    assert_eq!(kept.received, Size::from_bytes(400_000));
     assert!(error.hint().unwrap().contains("-c"), "{:?}", error.hint());
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
     // An existing file of that name is unchanged until the end.
     std::fs::write(&target, "older").unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
-    let got = get(&mut one_path().build().unwrap(), &job).await;
-    assert_eq!(got.report().bytes, Size::from_bytes(600_000));
-    assert_eq!(got.report().length, Some(Size::from_bytes(1_000_000)));
-    is_whole(&target, &object);
-    let last = server.asks().pop().unwrap();
-    assert_eq!(last.range, Some((400_000, Some(1_000_000))));
-    assert_eq!(last.header("if-range"), Some(ETAG));
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert_eq!(result.report().bytes, Size::from_bytes(600_000));
+    assert_eq!(result.report().length, Some(Size::from_bytes(1_000_000)));
+    assert_complete(&target, &object);
+    let mut asked = server.requests();
+    for range in [(999_999, Some(1_000_000)), (400_000, Some(1_000_000))] {
+        let last = asked.pop().unwrap();
+        assert_eq!((last.range, last.header("if-range")), (Some(range), Some(ETAG)));
+    }
+    assert_eq!(result.report().version, Some(VersionProof::Verified));
 }
 
 #[tokio::test]
 async fn a_resumed_object_must_be_the_same() {
-    let (server, _) = stingy().await;
+    let (server, _) = limited_server().await;
     let (_folder, target) = target();
     stopped(&server, &target).await;
     let resume_file = target.with_file_name("file.manyways");
@@ -79,8 +83,8 @@ async fn a_resumed_object_must_be_the_same() {
     // The first run is made to look as if it had received another version.
     std::fs::write(&resume_file, saved.replace("\\\"one", "\\\"two")).unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
-    let got = get(&mut one_path().build().unwrap(), &job).await;
-    assert!(got.error().contains("has changed on the server"), "{}", got.error());
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(result.error().contains("has changed on the server"), "{}", result.error());
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
     // Without -c the download begins from the start.
     let job = Job::new(&server.url("/x"), &target).unwrap();
@@ -90,12 +94,12 @@ async fn a_resumed_object_must_be_the_same() {
 
 #[tokio::test]
 async fn a_resume_file_that_does_not_match_is_refused() {
-    let (server, _) = stingy().await;
+    let (server, _) = limited_server().await;
     let (_folder, target) = target();
     stopped(&server, &target).await;
     let resume_file = target.with_file_name("file.manyways");
     let saved = std::fs::read_to_string(&resume_file).unwrap();
-    let asked = server.asks().len();
+    let asked = server.requests().len();
     for (text, words) in [
         (saved.replace("/x", "/y"), "of another URL"),
         (saved.replace("400000", "500000"), "shorter than its resume file states"),
@@ -105,93 +109,95 @@ async fn a_resume_file_that_does_not_match_is_refused() {
     ] {
         std::fs::write(&resume_file, text).unwrap();
         let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
-        let got = get(&mut one_path().build().unwrap(), &job).await;
-        assert!(got.error().contains(words), "{}", got.error());
-        assert!(got.outcome.unwrap_err().hint().unwrap().contains("without -c"));
+        let result = get(&mut one_path().build().unwrap(), &job).await;
+        assert!(result.error().contains(words), "{}", result.error());
+        assert!(result.outcome.unwrap_err().hint().unwrap().contains("without -c"));
         assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
     }
-    assert_eq!(server.asks().len(), asked);
+    assert_eq!(server.requests().len(), asked);
 }
 
 #[tokio::test]
 async fn nothing_to_resume_begins_anew() {
-    let (server, object) = stingy().await;
+    let (server, object) = limited_server().await;
     let (_folder, target) = target();
     let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
-    let got = get(&mut one_path().build().unwrap(), &job).await;
-    got.report();
-    got.notes(&["no unfinished download"]);
-    is_whole(&target, &object);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    result.report();
+    result.notes(&["no unfinished download"]);
+    assert_complete(&target, &object);
 }
 
 #[tokio::test]
 async fn all_paths_gone_leaves_something_to_go_on_with() {
     let object = object(1_000_000);
-    let server = Server::start(move |ask| {
-        let mut reply = good(ask, &object, ETAG);
-        let upto = if ask.range.is_none() { 200_000 } else { 0 };
-        (reply.upto, reply.then) = (upto, Then::Close);
+    let server = Server::start(move |request| {
+        let mut reply = correct_reply(request, &object, ETAG);
+        let upto = if request.range.is_none() { 200_000 } else { 0 };
+        (reply.sent_length, reply.after_body) = (upto, AfterBody::Close);
         reply
     })
     .await;
     let (_folder, target) = target();
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    let got = get(&mut builder().build().unwrap(), &job).await;
-    assert!(got.error().starts_with("every network failed ("), "{}", got.error());
-    let error = got.outcome.unwrap_err();
-    assert_eq!(error.kept.as_ref().unwrap().done, Size::from_bytes(200_000));
+    let config =
+        Config { idle_timeout: Span::from_secs(2), connect_timeout: Span::from_secs(2), ..quick() };
+    let result = get(&mut builder().config(config).build().unwrap(), &job).await;
+    assert!(result.error().starts_with("every network failed ("), "{}", result.error());
+    let error = result.outcome.unwrap_err();
+    assert_eq!(error.part_file.as_ref().unwrap().received, Size::from_bytes(200_000));
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
 }
 
 #[tokio::test]
 async fn a_full_disk() {
-    let (server, _) = stingy().await;
+    let (server, _) = limited_server().await;
     let job = Job::new(&server.url("/x"), "/dev/full").unwrap();
-    let got = get(&mut builder().build().unwrap(), &job).await;
-    assert_eq!(got.error(), "the disk is full: /dev/full cannot grow");
+    let result = get(&mut builder().build().unwrap(), &job).await;
+    assert_eq!(result.error(), "the disk is full: /dev/full cannot grow");
 }
 
 #[tokio::test]
 async fn targets_that_cannot_be_written() {
-    let (server, _) = stingy().await;
+    let (server, _) = limited_server().await;
     let (folder, target) = target();
     for (output, words) in [
-        (folder.path().to_owned(), "is not a file"),
+        (folder.path().to_owned(), "is not a regular file"),
         (folder.path().join("none/file"), "no such file or directory"),
     ] {
         let job = Job::new(&server.url("/x"), &output).unwrap();
-        let got = get(&mut builder().build().unwrap(), &job).await;
-        assert!(got.error().contains(words), "{}", got.error());
+        let result = get(&mut builder().build().unwrap(), &job).await;
+        assert!(result.error().contains(words), "{}", result.error());
     }
-    assert!(server.asks().is_empty());
+    assert!(server.requests().is_empty());
     // Two concurrent downloads to one file.
     let lock = std::fs::File::create(target.with_file_name("file.manyways-part")).unwrap();
     lock.lock().unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    let got = get(&mut builder().build().unwrap(), &job).await;
-    assert!(got.error().contains("another download is writing"), "{}", got.error());
+    let result = get(&mut builder().build().unwrap(), &job).await;
+    assert!(result.error().contains("another download is writing"), "{}", result.error());
 }
 
 #[tokio::test]
 async fn checksums_are_checked_before_the_file_gets_its_name() {
     let served = b"abc".to_vec();
-    let server = Server::start(move |ask| good(ask, &served, ETAG)).await;
+    let server = Server::start(move |request| correct_reply(request, &served, ETAG)).await;
     let (_folder, target) = target();
     let job = Job::new(&server.url("/x"), &target).unwrap();
     let mut client = builder().build().unwrap();
-    let got = get(&mut client, &job.clone().checksum(Checksum::Report)).await;
+    let result = get(&mut client, &job.clone().checksum(Checksum::Report)).await;
     // FIPS 180-2, appendix B.1.
-    let hash = got.report().sha256.unwrap();
+    let hash = result.report().sha256.unwrap();
     assert!(
         super::super::transfer::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
         "{hash:?}"
     );
     get(&mut client, &job.clone().checksum(Checksum::Check(hash))).await.report();
-    is_whole(&target, b"abc");
+    assert_complete(&target, b"abc");
     std::fs::remove_file(&target).unwrap();
-    let got = get(&mut client, &job.checksum(Checksum::Check([0; 32]))).await;
-    assert!(got.error().contains("the checksum is wrong"), "{}", got.error());
-    nothing_is_left(&target);
+    let result = get(&mut client, &job.checksum(Checksum::Check([0; 32]))).await;
+    assert!(result.error().contains("the checksum is wrong"), "{}", result.error());
+    assert_no_files(&target);
 }
 
 #[tokio::test]
@@ -216,13 +222,13 @@ async fn an_object_without_a_version_leaves_nothing_behind() {
     let stop = async { enough.acquire().await.unwrap().forget() };
     let job = Job::new(&server.url("/x"), &target).unwrap();
     let error = client.fetch(&job, &mut listen, stop).await.unwrap_err();
-    assert_eq!(error.kept, None);
-    nothing_is_left(&target);
+    assert_eq!(error.part_file, None);
+    assert_no_files(&target);
 }
 
 #[tokio::test]
 async fn an_older_download_is_thrown_away_only_for_a_new_one_and_that_is_said() {
-    let (server, object) = stingy().await;
+    let (server, object) = limited_server().await;
     let (_folder, target) = target();
     stopped(&server, &target).await;
     let part = target.with_file_name("file.manyways-part");
@@ -230,16 +236,16 @@ async fn an_older_download_is_thrown_away_only_for_a_new_one_and_that_is_said() 
 
     let refusing = Server::start(|_| Reply::plain(404, &[], b"")).await;
     let job = Job::new(&refusing.url("/x"), &target).unwrap();
-    let got = get(&mut one_path().build().unwrap(), &job).await;
-    assert!(got.error().contains("404"), "{}", got.error());
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(result.error().contains("404"), "{}", result.error());
     assert!(std::fs::read(&part).unwrap() == before);
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
 
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    let got = get(&mut one_path().build().unwrap(), &job).await;
-    got.notes(&["(400 KB of 1 MB) is thrown away; -c would have continued it"]);
-    assert_eq!(got.report().bytes, Size::from_bytes(1_000_000));
-    is_whole(&target, &object);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    result.notes(&["(400 KB of 1 MB) is discarded; -c would have continued it"]);
+    assert_eq!(result.report().bytes, Size::from_bytes(1_000_000));
+    assert_complete(&target, &object);
 }
 
 /// If the process is killed at this time, `-c` can continue the download.
@@ -247,15 +253,15 @@ async fn an_older_download_is_thrown_away_only_for_a_new_one_and_that_is_said() 
 async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
     // The server sends the response head, and then no bytes.
     let object = object(1_000_000);
-    let server = Server::start(move |ask| {
-        let mut reply = good(ask, &object, ETAG);
-        (reply.upto, reply.then) = (0, Then::Hold);
+    let server = Server::start(move |request| {
+        let mut reply = correct_reply(request, &object, ETAG);
+        (reply.sent_length, reply.after_body) = (0, AfterBody::Stall);
         reply
     })
     .await;
     let (_folder, target) = target();
     let state = target.with_file_name("file.manyways");
-    let config = Config { stall_alone: Span::from_secs(600), ..quick() };
+    let config = Config { last_path_stall_timeout: Span::from_secs(600), ..quick() };
     let mut client = one_path().config(config).build().unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap();
     // Progress is reported every 100 ms; the transfer itself never ends.
@@ -270,7 +276,7 @@ async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
         permit = seen.acquire() => permit.unwrap().forget(),
     }
     // A dropped transfer leaves the same files as a killed one.
-    let saved = crate::fetch::resume::Saved::parse(&std::fs::read(&state).unwrap()).unwrap();
+    let saved = crate::fetch::resume::ResumeState::parse(&std::fs::read(&state).unwrap()).unwrap();
     assert_eq!((saved.length, saved.done.total()), (1_000_000, 0));
 }
 
@@ -280,19 +286,19 @@ async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
 async fn a_resume_file_contains_only_bytes_that_are_in_the_file() {
     let object = object(1_000_000);
     let served = object.clone();
-    let server = Server::start(move |ask| {
-        let mut reply = good(ask, &served, ETAG);
-        (reply.upto, reply.then) = (20_000, Then::Hold);
+    let server = Server::start(move |request| {
+        let mut reply = correct_reply(request, &served, ETAG);
+        (reply.sent_length, reply.after_body) = (20_000, AfterBody::Stall);
         reply
     })
     .await;
     let (_folder, target) = target();
     let state = target.with_file_name("file.manyways");
     let part = target.with_file_name("file.manyways-part");
-    let config = Config { stall_alone: Span::from_secs(600), ..quick() };
+    let config = Config { last_path_stall_timeout: Span::from_secs(600), ..quick() };
     let mut client = one_path().config(config).build().unwrap();
     let job = Job::new(&server.url("/x"), &target).unwrap();
-    let saved = || crate::fetch::resume::Saved::parse(&std::fs::read(&state).ok()?).ok();
+    let saved = || crate::fetch::resume::ResumeState::parse(&std::fs::read(&state).ok()?).ok();
     let seen = Semaphore::new(0);
     let mut listen = |_: Event<'_>| {
         if saved().is_some_and(|saved| !saved.done.is_empty()) {

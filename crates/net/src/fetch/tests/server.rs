@@ -12,18 +12,18 @@ use tokio_rustls::TlsAcceptor;
 
 /// A request, as received by the server.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ReceivedRequest {
     /// Source address, which identifies the path.
     pub from: IpAddr,
     /// Number of earlier requests from that address.
-    pub nth: usize,
+    pub index: usize,
     pub target: String,
     /// Half-open; `None` as the end means the end of the object.
     pub range: Option<(u64, Option<u64>)>,
     pub headers: Vec<(String, String)>,
 }
 
-impl Ask {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -31,16 +31,16 @@ impl Ask {
 
 /// Action after the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
+pub enum AfterBody {
     /// Wait for the next request.
-    Go,
+    KeepOpen,
     Close,
     /// TCP RST, or RST_STREAM over HTTP/2.
     Reset,
     /// GOAWAY; over HTTP/1.1 the same as `Close`.
     GoAway,
     /// Keep the connection open and send nothing.
-    Hold,
+    Stall,
 }
 
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     /// Number of body bytes that are sent.
-    pub upto: usize,
-    pub then: Then,
+    pub sent_length: usize,
+    pub after_body: AfterBody,
     /// Number of body bytes after which the response waits for this semaphore.
     pub gate: Option<(usize, Arc<Semaphore>)>,
 }
@@ -64,8 +64,8 @@ impl Reply {
                 .chain([("content-length".to_owned(), body.len().to_string())])
                 .collect(),
             body: body.to_vec(),
-            upto: body.len(),
-            then: Then::Go,
+            sent_length: body.len(),
+            after_body: AfterBody::KeepOpen,
             gate: None,
         }
     }
@@ -81,10 +81,10 @@ impl Reply {
 }
 
 /// The response of a correct server.
-pub fn good(ask: &Ask, object: &[u8], etag: &str) -> Reply {
-    let fresh = ask.header("if-range").is_none_or(|wanted| wanted == etag);
+pub fn correct_reply(request: &ReceivedRequest, object: &[u8], etag: &str) -> Reply {
+    let fresh = request.header("if-range").is_none_or(|wanted| wanted == etag);
     let headers = [("accept-ranges", "bytes"), ("etag", etag)];
-    match ask.range {
+    match request.range {
         Some((start, end)) if fresh && (start as usize) < object.len() => {
             let end = end.unwrap_or(u64::MAX).min(object.len() as u64);
             let mut reply = Reply::plain(206, &headers, &object[start as usize..end as usize]);
@@ -95,18 +95,18 @@ pub fn good(ask: &Ask, object: &[u8], etag: &str) -> Reply {
     }
 }
 
-type Script = dyn Fn(&Ask) -> Reply + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Reply + Send + Sync;
 
 /// Runs as long as the test's runtime.
 pub struct Server {
     pub address: SocketAddr,
-    asks: Arc<Mutex<Vec<Ask>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 #[derive(Clone)]
-struct Desk {
+struct RequestHandler {
     script: Arc<Script>,
-    asks: Arc<Mutex<Vec<Ask>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 /// Creates a certificate for `names` with a new authority. Returns the authority's PEM and the
@@ -154,44 +154,44 @@ fn serve(certificate: CertificateDer<'static>, key: &rcgen::KeyPair) -> rustls::
 }
 
 impl Server {
-    pub async fn start(script: impl Fn(&Ask) -> Reply + Send + Sync + 'static) -> Self {
+    pub async fn start(script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at("127.0.0.1:0", None, script).await
     }
 
     pub async fn start_at(
         address: &str,
         tls: Option<Arc<rustls::ServerConfig>>,
-        script: impl Fn(&Ask) -> Reply + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asks = Arc::new(Mutex::new(Vec::new()));
-        let desk = Desk { script: Arc::new(script), asks: Arc::clone(&asks) };
+        let handler = RequestHandler { script: Arc::new(script), requests: Arc::clone(&asks) };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let (desk, tls) = (desk.clone(), tls.clone());
+                let (handler, tls) = (handler.clone(), tls.clone());
                 tokio::spawn(async move {
                     let from = peer.ip();
                     match tls {
-                        None => desk.http1(stream, from).await,
+                        None => handler.http1(stream, from).await,
                         Some(config) => {
                             let accepted = TlsAcceptor::from(config).accept(stream).await;
                             let Ok(stream) = accepted else { return };
                             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                                desk.http2(stream, from).await;
+                                handler.http2(stream, from).await;
                             } else {
-                                desk.http1(stream, from).await;
+                                handler.http1(stream, from).await;
                             }
                         }
                     }
                 });
             }
         });
-        Self { address, asks }
+        Self { address, requests: asks }
     }
 
-    pub fn asks(&self) -> Vec<Ask> {
-        self.asks.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub fn url(&self, target: &str) -> String {
@@ -199,7 +199,7 @@ impl Server {
     }
 }
 
-impl Desk {
+impl RequestHandler {
     fn reply(&self, from: IpAddr, target: &str, headers: Vec<(String, String)>) -> Reply {
         let headers: HashMap<String, String> = headers.into_iter().collect();
         let range = headers.get("range").map(|range| {
@@ -207,15 +207,16 @@ impl Desk {
             let end = (!last.is_empty()).then(|| last.parse::<u64>().unwrap() + 1);
             (start.parse().unwrap(), end)
         });
-        let ask = {
-            let mut asks = self.asks.lock().unwrap();
-            let nth = asks.iter().filter(|ask: &&Ask| ask.from == from).count();
+        let request = {
+            let mut asks = self.requests.lock().unwrap();
+            let nth = asks.iter().filter(|ask: &&ReceivedRequest| ask.from == from).count();
             let headers = headers.into_iter().collect();
-            let ask = Ask { from, nth, target: target.to_owned(), range, headers };
-            asks.push(ask.clone());
-            ask
+            let request =
+                ReceivedRequest { from, index: nth, target: target.to_owned(), range, headers };
+            asks.push(request.clone());
+            request
         };
-        (self.script)(&ask)
+        (self.script)(&request)
     }
 
     async fn http1<S: AsyncRead + AsyncWrite + Unpin + Aborts>(&self, mut stream: S, from: IpAddr) {
@@ -249,11 +250,11 @@ impl Desk {
             if stream.write_all(rest).await.is_err() {
                 return;
             }
-            match reply.then {
-                Then::Go => {}
-                Then::Close | Then::GoAway => return,
-                Then::Reset => return stream.abort(),
-                Then::Hold => std::future::pending().await,
+            match reply.after_body {
+                AfterBody::KeepOpen => {}
+                AfterBody::Close | AfterBody::GoAway => return,
+                AfterBody::Reset => return stream.abort(),
+                AfterBody::Stall => std::future::pending().await,
             }
         }
     }
@@ -291,16 +292,16 @@ impl Desk {
                 if !send(&mut body, rest).await {
                     return;
                 }
-                match reply.then {
-                    Then::Go | Then::Close => {
+                match reply.after_body {
+                    AfterBody::KeepOpen | AfterBody::Close => {
                         let _ = body.send_data(bytes::Bytes::new(), true);
                     }
-                    Then::Reset => body.send_reset(h2::Reason::INTERNAL_ERROR),
-                    Then::GoAway => {
+                    AfterBody::Reset => body.send_reset(h2::Reason::INTERNAL_ERROR),
+                    AfterBody::GoAway => {
                         let _ = goaway.send(());
                         std::future::pending().await
                     }
-                    Then::Hold => std::future::pending().await,
+                    AfterBody::Stall => std::future::pending().await,
                 }
             });
         }
@@ -308,7 +309,7 @@ impl Desk {
 }
 
 fn parts(reply: &Reply) -> (&[u8], &[u8]) {
-    let body = &reply.body[..reply.upto];
+    let body = &reply.body[..reply.sent_length];
     body.split_at(reply.gate.as_ref().map_or(0, |(at, _)| *at).min(body.len()))
 }
 

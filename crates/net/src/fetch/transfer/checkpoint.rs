@@ -1,12 +1,12 @@
 //! Writes the checkpoints of a transfer concurrently with it.
 
-use manyways_proto::fetch::{CheckpointConfig, Checkpoints, Written};
+use manyways_proto::fetch::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 use manyways_unit::Time;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::Transfer;
-use crate::fetch::resume::Saved;
-use crate::fetch::sink::{Save, Sink, SinkError};
+use crate::fetch::resume::ResumeState;
+use crate::fetch::sink::{CheckpointStep, Sink, SinkError};
 
 type Outcome = Result<Result<(), SinkError>, JoinError>;
 
@@ -22,13 +22,13 @@ impl CheckpointWriter {
         Self { core, pending: None }
     }
 
-    fn start(&mut self, work: Save) {
+    fn start(&mut self, work: CheckpointStep) {
         self.pending = Some(tokio::task::spawn_blocking(work));
     }
 
     /// Returns the result of the checkpoint that is being written; never ready without one. Cancel
     /// safe.
-    pub(super) async fn written(&mut self) -> Outcome {
+    pub(super) async fn wait_written(&mut self) -> Outcome {
         let Some(pending) = &mut self.pending else { return std::future::pending().await };
         let outcome = pending.await;
         self.pending = None;
@@ -36,13 +36,13 @@ impl CheckpointWriter {
     }
 
     /// Waits for the checkpoint that is being written: only one task may write the resume file.
-    pub(super) async fn end(&mut self, sink: &mut Sink) {
+    pub(super) async fn finish(&mut self, sink: &mut Sink) {
         let Some(pending) = self.pending.take() else { return };
         if let Ok(Err(error)) = pending.await {
             tracing::warn!("{error}");
         }
         if self.core.is_outdated() {
-            sink.forget_late();
+            sink.remove_stale_resume_file();
         }
     }
 }
@@ -74,19 +74,19 @@ impl Transfer<'_> {
         if let Ok(Err(error)) = written {
             return Err(error);
         }
-        if self.checkpoints.core.on_written(self.now()) == Written::Outdated {
-            sink.forget_late();
+        if self.checkpoints.core.on_written(self.now()) == CheckpointOutcome::Outdated {
+            sink.remove_stale_resume_file();
         }
         Ok(())
     }
 
     /// The state from which a later run could continue; `None` if no run could.
-    pub(super) fn resume_state(&self) -> Option<Saved> {
-        if !self.core.resumable() {
+    pub(super) fn resume_state(&self) -> Option<ResumeState> {
+        if !self.core.is_resumable() {
             return None;
         }
         let object = self.core.object()?;
-        Some(Saved {
+        Some(ResumeState {
             url: self.job.location.to_string(),
             length: object.length?,
             validator: object.validator.clone()?,

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use manyways_proto::fetch::Reason;
+use manyways_proto::fetch::FetchFailure;
 use manyways_unit::Size;
 
 use super::Transfer;
 use crate::fetch::Checksum;
-use crate::fetch::report::{Cause, Kept, Report};
+use crate::fetch::report::{Cause, PartFile, Report};
 use crate::fetch::sink::Sink;
 
 impl Transfer<'_> {
@@ -43,10 +43,10 @@ impl Transfer<'_> {
     }
 
     /// Keeps the files if a later run can continue them, and removes them otherwise.
-    pub(super) fn keep_partial(&mut self, sink: &mut Sink, cause: &Cause) -> Option<Kept> {
+    pub(super) fn keep_part_file(&mut self, sink: &mut Sink, cause: &Cause) -> Option<PartFile> {
         let is_useless = matches!(cause, Cause::Checksum { .. } | Cause::Digest { .. });
-        let is_changed = matches!(cause, Cause::Refused(Reason::Changed, _));
-        let is_untouched = is_changed && self.earlier.bytes > 0;
+        let is_changed = matches!(cause, Cause::Refused(FetchFailure::Changed, _));
+        let is_untouched = is_changed && self.earlier_run.bytes > 0;
         let saved = self.resume_state().filter(|saved| !is_useless && !saved.done.is_empty());
         let Some((mut saved, part)) = saved.zip(sink.part().map(Path::to_owned)) else {
             if !is_untouched {
@@ -65,9 +65,9 @@ impl Transfer<'_> {
             return None;
         }
         // A changed object cannot be continued; its bytes remain until the user decides.
-        (!is_changed).then(|| Kept {
-            part,
-            done: Size::from_bytes(saved.done.total()),
+        (!is_changed).then(|| PartFile {
+            path: part,
+            received: Size::from_bytes(saved.done.total()),
             length: Size::from_bytes(saved.length),
         })
     }

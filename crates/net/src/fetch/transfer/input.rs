@@ -5,39 +5,40 @@ use tokio::sync::oneshot;
 
 use super::Transfer;
 use crate::fetch::dial::Protocol;
+use crate::fetch::event::{PingMethod, RequestOutcome};
 use crate::fetch::location::Location;
 use crate::fetch::report::Event;
 use crate::fetch::sink::Sink;
-use crate::fetch::worker::{Command, Message, Peer, What};
+use crate::fetch::worker::{Command, Message, Peer, WorkerEvent};
 
 impl Transfer<'_> {
-    pub(super) fn on_message(&mut self, Message { path, what }: Message, sink: &mut Sink) {
+    pub(super) fn on_message(&mut self, Message { path, event: what }: Message, sink: &mut Sink) {
         let now = self.now();
         let input = match what {
-            What::Bytes(request, bytes) if !self.core.is_under_way(request) => {
+            WorkerEvent::Bytes(request, bytes) if !self.core.is_under_way(request) => {
                 Input::Late { path, length: bytes.len() as u64 }
             }
-            What::Connected(peer) => {
+            WorkerEvent::Connected(peer) => {
                 self.on_peer(path, peer);
                 Input::Connected { path, multiplexed: peer.protocol == Protocol::Http2 }
             }
-            What::ConnectFailed(fault) => Input::ConnectFailed { path, fault },
-            What::Moved(location) => return self.on_redirect(&location),
-            What::Pong => {
+            WorkerEvent::ConnectFailed(fault) => Input::ConnectFailed { path, error: fault },
+            WorkerEvent::Redirected(location) => return self.on_redirect(&location),
+            WorkerEvent::Pong => {
                 self.core.handle(now, Input::Pong { path });
                 if let Some(rtt) = self.core.last_round_trip(path) {
-                    self.log.journal.ping(now, path, rtt, "h2");
+                    self.log.journal.on_ping(now, path, rtt, PingMethod::H2);
                 }
                 return;
             }
-            What::RoundTrip(rtt) => {
+            WorkerEvent::SmoothedRtt(rtt) => {
                 self.core.handle(now, Input::TransportRtt { path, rtt });
-                self.log.journal.ping(now, path, rtt, "tcp");
+                self.log.journal.on_ping(now, path, rtt, PingMethod::Tcp);
                 return;
             }
-            What::Head(request, head, announced, peer) => {
+            WorkerEvent::Head(request, head, announced, peer) => {
                 self.on_peer(path, peer);
-                self.log.journal.response(now, request, head.status);
+                self.log.journal.on_response(now, request, head.status);
                 if head.length == Some(0) {
                     self.timings.on_first_byte(now);
                 }
@@ -47,17 +48,17 @@ impl Transfer<'_> {
                 self.on_announced_digest(request, announced, was_known, sink);
                 return;
             }
-            What::Bytes(request, bytes) => {
+            WorkerEvent::Bytes(request, bytes) => {
                 self.timings.on_bytes(path, now);
                 let length = bytes.len() as u64;
-                self.log.journal.received(now, request, length);
+                self.log.journal.on_received(now, request, length);
                 self.piece = bytes;
                 Input::Bytes { request, length }
             }
-            What::Finished(request) => Input::Finished { request },
-            What::Failed(request, fault) => {
-                self.log.journal.end(now, request, "failed");
-                Input::Failed { request, fault }
+            WorkerEvent::Finished(request) => Input::Finished { request },
+            WorkerEvent::Failed(request, fault) => {
+                self.log.journal.on_request_end(now, request, RequestOutcome::Failed);
+                Input::Failed { request, error: fault }
             }
         };
         self.report_discarded();
@@ -67,7 +68,7 @@ impl Transfer<'_> {
     fn on_redirect(&mut self, location: &Location) {
         let location = location.to_string();
         if self.log.redirected_to.as_ref() != Some(&location) {
-            (self.log.on_event)(Event::Moved(&location));
+            (self.log.on_event)(Event::Redirected(&location));
             self.log.redirected_to = Some(location);
         }
     }
@@ -88,15 +89,15 @@ impl Transfer<'_> {
         if self.announced_digest.is_some()
             && let Sink::Stream(stream) = sink
         {
-            stream.hash();
+            stream.enable_hash();
         }
     }
 
     /// Reports discarded bytes to the core.
     fn report_discarded(&mut self) {
         let now = self.now();
-        for (id, late) in self.client.late.iter().enumerate() {
-            if let length @ 1.. = late.take() {
+        for (id, discarded) in self.client.discarded.iter().enumerate() {
+            if let length @ 1.. = discarded.take() {
                 self.core.handle(now, Input::Late { path: PathId(id), length });
             }
         }
@@ -113,8 +114,8 @@ impl Transfer<'_> {
         }
         // The task of a closed connection drops the connection with a delay.
         tokio::task::yield_now().await;
-        while let Ok(Message { path, what }) = self.mailbox.messages.try_recv() {
-            if let What::Bytes(_, bytes) = what {
+        while let Ok(Message { path, event: what }) = self.mailbox.messages.try_recv() {
+            if let WorkerEvent::Bytes(_, bytes) = what {
                 let length = bytes.len() as u64;
                 self.core.handle(self.now(), Input::Late { path, length });
             }

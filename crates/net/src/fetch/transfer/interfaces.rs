@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_proto::fetch::{Allowance, Input, PathChange, PathId};
+use manyways_proto::fetch::{Input, MeteredUse, PathChange, PathId};
 
 use super::Transfer;
 use crate::fetch::PathSpec;
@@ -32,9 +32,9 @@ impl Transfer<'_> {
         match change {
             PathChange::Gone { path } => {
                 self.path_down(path);
-                self.note_path(path, "is gone");
+                self.report_path(path, "is gone");
             }
-            PathChange::Back { path, listed } => {
+            PathChange::Returned { path, listed } => {
                 self.update_path(path, listed.and_then(spec));
                 self.path_up(path, "is back");
             }
@@ -46,12 +46,12 @@ impl Transfer<'_> {
             PathChange::Updated { path, listed } => self.update_path(path, spec(listed)),
             PathChange::Joined { listed } => {
                 let Some(spec) = spec(listed) else { return };
-                if spec.metered && self.client.metered == Allowance::Nothing {
+                if spec.metered && self.client.metered == MeteredUse::Forbidden {
                     return;
                 }
                 let path = self.client.paths.len();
-                self.log.journal.join(&spec.name);
-                self.client.join(spec);
+                self.log.journal.add_path(&spec.name);
+                self.client.add_path(spec);
                 self.timings.add_path();
                 self.send(PathId(path), Command::Begin(self.mailbox.sender.clone()));
                 self.path_up(path, "joined");
@@ -65,18 +65,18 @@ impl Transfer<'_> {
 
     fn path_up(&mut self, path: usize, words: &str) {
         let Some(spec) = self.client.paths.get(path) else { return };
-        let (id, metered, known) = (PathId(path), spec.metered, spec.known);
+        let (id, metered, known) = (PathId(path), spec.metered, spec.estimate);
         self.core.handle(self.now(), Input::PathUp { path: id, metered, known });
-        self.note_path(path, words);
+        self.report_path(path, words);
     }
 
     fn update_path(&mut self, path: usize, spec: Option<PathSpec>) {
-        if let Some(updated) = spec.and_then(|spec| self.client.renew(path, spec)) {
+        if let Some(updated) = spec.and_then(|spec| self.client.update_path(path, spec)) {
             self.send(PathId(path), Command::Path(updated));
         }
     }
 
-    fn note_path(&mut self, path: usize, words: &str) {
+    fn report_path(&mut self, path: usize, words: &str) {
         if let Some(path) = self.client.paths.get(path) {
             (self.log.on_event)(Event::Note(&format!("{} {words}", path.name)));
         }

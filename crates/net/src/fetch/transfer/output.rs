@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use manyways_proto::fetch::{Note, Output, PathId, RequestId};
+use manyways_proto::fetch::{Note, Output, PathId, Range, RequestId, Validator};
 use manyways_unit::Size;
 
 use super::{RequestTemplate, Transfer, TransferEnd};
-use crate::fetch::dial::MOST_WINDOW;
+use crate::fetch::dial::MAX_WINDOW;
+use crate::fetch::event::RequestOutcome;
 use crate::fetch::exchange::Credit;
 use crate::fetch::report::{Cause, Event};
 use crate::fetch::sink::{Sink, SinkError};
-use crate::fetch::worker::{Ask, Command};
+use crate::fetch::worker::{Command, RequestParams};
 
 impl Transfer<'_> {
     /// Executes the outputs of the core. Returns whether all bytes are written.
@@ -32,40 +33,55 @@ impl Transfer<'_> {
                         self.send(path, Command::Credit(request, bytes));
                     }
                 }
-                Output::RangeEnd { request, end } => {
-                    self.log.journal.range_end(self.now(), request, end);
+                Output::Cut { request, end } => {
+                    self.log.journal.on_cut(self.now(), request, end);
                 }
                 Output::Ended { request } => {
-                    self.log.journal.end(self.now(), request, "finished");
+                    self.log.journal.on_request_end(self.now(), request, RequestOutcome::Finished);
                 }
                 Output::Request { request, path, range, if_range } => {
-                    let now = self.now();
-                    self.timings.on_request(path, now);
-                    let expected = self.core.expected_delay(request);
-                    self.log.journal.request(now, request, path, range, expected);
-                    let ask = Ask { range, if_range, ..self.requests.ask(self, request) };
-                    self.send(path, Command::Ask(ask));
+                    self.request(request, path, range, if_range);
+                }
+                Output::Check { request, path, range, if_range } => {
+                    self.request(request, path, Some(range), Some(if_range));
                 }
                 Output::Cancel { request } => self.cancel(request),
-                Output::Write { at, skip, length, .. } => self.write(sink, at, skip, length)?,
+                Output::Write { offset: at, skip, length, .. } => {
+                    self.write(sink, at, skip, length)?
+                }
                 Output::Restart => {
                     sink.restart()?;
-                    self.earlier.bytes = 0;
+                    self.earlier_run.bytes = 0;
                     self.checkpoints.core.on_restart();
                 }
-                Output::Sized(_) => {
+                Output::LengthKnown(_) => {
                     if sink.begin()? {
-                        self.note_replaced_download();
+                        self.report_replaced_download();
                     }
                     // From now on a killed run leaves a download that can be continued.
                     self.checkpoints.core.on_object_known(self.now());
                 }
-                Output::Note(note) => self.note(&note),
+                Output::Note(note) => self.report_note(&note),
                 Output::Done => return Ok(true),
                 Output::Failed(reason) => return Err(Cause::Refused(reason, self.names()).into()),
             }
         }
         Ok(false)
+    }
+
+    fn request(
+        &mut self,
+        request: RequestId,
+        path: PathId,
+        range: Option<Range>,
+        if_range: Option<Validator>,
+    ) {
+        let now = self.now();
+        self.timings.on_request(path, now);
+        let expected = self.core.expected_delay(request);
+        self.log.journal.on_request(now, request, path, range, expected);
+        let ask = RequestParams { range, if_range, ..self.requests.request(self, request) };
+        self.send(path, Command::Request(ask));
     }
 
     /// Writes a part of the latest piece.
@@ -87,16 +103,16 @@ impl Transfer<'_> {
         if let Some(path) = self.log.journal.path_of(request) {
             self.send(path, Command::Cancel(request));
         }
-        self.log.journal.cancelled(self.now(), request);
+        self.log.journal.on_cancelled(self.now(), request);
     }
 
     fn names(&self) -> Vec<String> {
         self.client.paths.iter().map(|path| path.name.clone()).collect()
     }
 
-    fn note(&mut self, note: &Note) {
+    fn report_note(&mut self, note: &Note) {
         let text = match note {
-            Note::Dropped { path, fault } => match self.client.paths.get(path.0) {
+            Note::Dropped { path, error: fault } => match self.client.paths.get(path.0) {
                 Some(spec) => format!("{} is no longer used: {fault}", spec.name),
                 None => note.to_string(),
             },
@@ -105,19 +121,19 @@ impl Transfer<'_> {
         (self.log.on_event)(Event::Note(&text));
     }
 
-    fn note_replaced_download(&mut self) {
+    fn report_replaced_download(&mut self) {
         let target = self.job.output.display();
-        let text = match &self.earlier.replaced {
+        let text = match &self.earlier_run.replaced {
             Some(older) if older.url == self.job.location.to_string() => format!(
-                "an unfinished download of {target} ({} of {}) is thrown away; \
+                "an unfinished download of {target} ({} of {}) is discarded; \
                  -c would have continued it",
                 Size::from_bytes(older.done.total()),
                 Size::from_bytes(older.length)
             ),
             Some(older) => {
-                format!("an unfinished download of {} to {target} is thrown away", older.url)
+                format!("an unfinished download of {} to {target} is discarded", older.url)
             }
-            None => format!("an unfinished download of {target} is thrown away"),
+            None => format!("an unfinished download of {target} is discarded"),
         };
         (self.log.on_event)(Event::Note(&text));
     }
@@ -125,20 +141,20 @@ impl Transfer<'_> {
 
 impl RequestTemplate {
     /// A plain GET.
-    fn ask(&self, transfer: &Transfer<'_>, request: RequestId) -> Ask {
-        Ask {
+    fn request(&self, transfer: &Transfer<'_>, request: RequestId) -> RequestParams {
+        RequestParams {
             request,
             location: Arc::clone(&self.original),
             headers: Arc::clone(&self.headers),
-            private: Arc::clone(&transfer.client.private),
-            home: Arc::clone(&self.original),
+            private_headers: Arc::clone(&transfer.client.private_headers),
+            original: Arc::clone(&self.original),
             range: None,
             if_range: None,
-            credit: if self.is_read_limited { Credit::counted() } else { Credit::default() },
+            credit: if self.is_read_limited { Credit::limited() } else { Credit::default() },
         }
     }
 }
 
 fn http2_window(bytes: u64) -> u32 {
-    u32::try_from(bytes).unwrap_or(MOST_WINDOW)
+    u32::try_from(bytes).unwrap_or(MAX_WINDOW)
 }

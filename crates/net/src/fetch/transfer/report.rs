@@ -101,19 +101,23 @@ impl Transfer<'_> {
                     requests: stats.requests,
                     rate,
                     rtt: stats.rtt,
-                    tail: Size::from_bytes(stats.tail),
+                    overshoot: Size::from_bytes(stats.overshoot),
                     duplicate: Size::from_bytes(stats.duplicate),
                     ..empty_path(&path.name, path.metered)
                 }
             })
             .collect();
         let duplicate = paths.iter().map(|path| path.duplicate.as_bytes()).sum();
-        let new = self.core.done().total().saturating_sub(self.earlier.bytes);
+        let new = self.core.done().total().saturating_sub(self.earlier_run.bytes);
         Report {
             bytes: Size::from_bytes(new),
             length: self.length(),
             elapsed: elapsed.since(Time::ZERO),
             first_byte: self.timings.first_byte.map(|at| at.since(Time::ZERO)),
+            validator: self.core.object().and_then(|object| {
+                object.validator.as_ref().map(|validator| validator.as_str().to_owned())
+            }),
+            version: self.core.version_proof(),
             metered: self.core.metered_bytes(),
             duplicate: Size::from_bytes(duplicate),
             paths,
@@ -132,6 +136,8 @@ pub(super) fn empty_report(client: &Client, job: &Job) -> Report {
         elapsed: Span::ZERO,
         first_byte: None,
         sha256: None,
+        validator: None,
+        version: None,
         metered: Size::ZERO,
         duplicate: Size::ZERO,
         paths: paths.collect(),
@@ -148,7 +154,7 @@ fn empty_path(name: &str, metered: bool) -> PathReport {
         requests: 0,
         rate: Rate::ZERO,
         rtt: None,
-        tail: Size::ZERO,
+        overshoot: Size::ZERO,
         duplicate: Size::ZERO,
     }
 }

@@ -5,40 +5,44 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use manyways_model::radio::control::Gate;
+use manyways_model::radio::control::GateState;
 use manyways_unit::{Span, Time};
 
 use crate::bond::control::{self, BondRole, ControlRequest, ControlResponse, ControlSocketError};
-use crate::bond::delay_gate::{DelayRequest, GateCommand, GateEvent};
+use crate::bond::{DelayRequest, GateCommand, GateEvent};
 
 /// Timeout of the client's first answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between connection attempts.
-const AGAIN: Span = Span::from_secs(5);
+const RECONNECT_INTERVAL: Span = Span::from_secs(5);
+/// Time after the maximum delay at which the client itself releases a connection that was not
+/// released.
+const SLACK: Span = Span::from_secs(5);
 /// Bytes of a line from the client.
-const LINE: usize = 64 * 1024;
+const MAX_LINE: usize = 64 * 1024;
 
 /// A running bond client with rules for delay-tolerant connections.
 #[derive(Debug)]
 pub struct Bond {
     name: String,
-    hold: DelayRequest,
-    link: Option<Link>,
+    request: DelayRequest,
+    direct_rules: Vec<String>,
+    connection: Option<Connection>,
     /// Time of the next connection attempt.
-    again: Time,
-    /// [`Gate::opened`] at the last report to the client.
+    next_attempt: Time,
+    /// [`GateState::releases`] at the last report to the client.
     opened: u64,
     /// The last logged reason for a failed reconnection.
-    why: String,
+    last_error: String,
 }
 
 #[derive(Debug)]
-struct Link {
+struct Connection {
     stream: UnixStream,
     /// Received bytes of an incomplete line.
-    said: Vec<u8>,
-    has_answered: bool,
-    is_shut: bool,
+    received: Vec<u8>,
+    is_granted: bool,
+    is_gate_closed: bool,
 }
 
 /// Reason why a bond client cannot delay connections.
@@ -49,127 +53,145 @@ pub enum BondError {
     Control(#[from] ControlSocketError),
     /// An unexpected answer.
     #[error("the bond client does not delay connections")]
-    Answer(ControlResponse),
+    UnexpectedResponse(ControlResponse),
     #[error("the bond client does not answer: {0}")]
     Io(#[source] io::Error),
 }
 
 impl Bond {
-    /// Connects to the client of this name.
+    /// Connects to the client of this name, to delay connections of these rules. No delay of the
+    /// policy exceeds `longest`.
     ///
     /// # Errors
     /// Fails if no client has this name, if the client has no matching rules, or if another process
     /// controls its delays.
-    pub fn open(name: &str, hold: DelayRequest) -> Result<Self, BondError> {
-        let mut link = Link::open(name, &hold)?;
-        let answer = link.stream.set_read_timeout(Some(PATIENCE)).and_then(|()| link.answer());
-        match answer.map_err(BondError::Io)? {
-            ControlResponse::DelayGranted => {}
-            other => return Err(BondError::Answer(other)),
-        }
-        link.has_answered = true;
+    pub fn open(name: &str, rules: Vec<String>, longest: Span) -> Result<Self, BondError> {
+        let request = DelayRequest { rules, max_delay_seconds: (longest + SLACK).as_secs_f64() };
+        let mut link = Connection::open(name, &request)?;
+        let answer = link
+            .stream
+            .set_read_timeout(Some(RESPONSE_TIMEOUT))
+            .and_then(|()| link.read_response());
+        let direct_rules = match answer.map_err(BondError::Io)? {
+            ControlResponse::DelayGranted { direct_rules } => direct_rules,
+            other => return Err(BondError::UnexpectedResponse(other)),
+        };
+        link.is_granted = true;
         link.stream.set_nonblocking(true).map_err(BondError::Io)?;
         let name = name.to_owned();
-        Ok(Self { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() })
+        Ok(Self {
+            name,
+            request,
+            direct_rules,
+            connection: Some(link),
+            next_attempt: Time::ZERO,
+            opened: 0,
+            last_error: String::new(),
+        })
+    }
+
+    /// Those of the rules whose connections bypass the bond, at the time of [`Bond::open`].
+    pub fn direct_rules(&self) -> &[String] {
+        &self.direct_rules
     }
 
     /// Readable when the client has sent an event; `None` while disconnected.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.link.as_ref().map(|link| link.stream.as_fd())
+        self.connection.as_ref().map(|link| link.stream.as_fd())
     }
 
     /// Time of the next connection attempt; `None` while connected.
-    pub(super) fn again(&self) -> Option<Time> {
-        self.link.is_none().then_some(self.again)
+    pub(super) fn next_attempt(&self) -> Option<Time> {
+        self.connection.is_none().then_some(self.next_attempt)
     }
 
     /// Reconnects if due. Returns whether there is a new connection to poll.
-    pub(super) fn seek(&mut self, now: Time) -> bool {
-        if self.link.is_some() || now < self.again {
+    pub(super) fn reconnect(&mut self, now: Time) -> bool {
+        if self.connection.is_some() || now < self.next_attempt {
             return false;
         }
-        self.again = now + AGAIN;
-        let reached = Link::open(&self.name, &self.hold).ok();
-        self.link = reached.filter(|link| link.stream.set_nonblocking(true).is_ok());
-        self.link.is_some()
+        self.next_attempt = now + RECONNECT_INTERVAL;
+        let reached = Connection::open(&self.name, &self.request).ok();
+        self.connection = reached.filter(|link| link.stream.set_nonblocking(true).is_ok());
+        self.connection.is_some()
     }
 
     /// Returns the events of the client, and the error if the connection was lost; delayed
     /// connections have passed then.
-    pub(super) fn take(&mut self, now: Time) -> (Vec<Said>, Option<io::Error>) {
-        let mut said = Vec::new();
-        let Some(link) = &mut self.link else { return (said, None) };
-        let end = link.take(&mut said).err();
-        let was_there = link.has_answered;
-        if said.contains(&Said::Back) {
-            self.why.clear();
+    pub(super) fn read_events(&mut self, now: Time) -> (Vec<BondUpdate>, Option<io::Error>) {
+        let mut updates = Vec::new();
+        let Some(link) = &mut self.connection else { return (updates, None) };
+        let end = link.read_updates(&mut updates).err();
+        let was_there = link.is_granted;
+        if updates.contains(&BondUpdate::Reconnected) {
+            self.last_error.clear();
         }
         if end.is_some() {
-            self.lose(now);
+            self.disconnect(now);
         }
         // A repeated failure to reconnect is logged only if its reason changed.
         let why = end.as_ref().filter(|_| !was_there).map(ToString::to_string);
-        if let Some(why) = why.filter(|why| *why != self.why) {
-            tracing::warn!("bond: connections are not delayed: {why}");
-            self.why = why;
+        if let Some(reason) = why.filter(|reason| *reason != self.last_error) {
+            tracing::warn!("bond: connections are not delayed: {reason}");
+            self.last_error = reason;
         }
-        (said, end.filter(|_| was_there))
+        (updates, end.filter(|_| was_there))
     }
 
-    fn lose(&mut self, now: Time) {
-        self.link = None;
-        self.again = now + AGAIN;
+    fn disconnect(&mut self, now: Time) {
+        self.connection = None;
+        self.next_attempt = now + RECONNECT_INTERVAL;
     }
 
     /// Sends the state of the gate to the client. Fails if the connection was lost.
-    pub(super) fn keep(&mut self, now: Time, gate: Gate) -> io::Result<()> {
-        let lets_go = std::mem::replace(&mut self.opened, gate.opened) != gate.opened;
-        let Some(link) = self.link.as_mut().filter(|link| link.has_answered) else {
+    pub(super) fn sync_gate(&mut self, now: Time, gate: GateState) -> io::Result<()> {
+        let lets_go = std::mem::replace(&mut self.opened, gate.releases) != gate.releases;
+        let Some(link) = self.connection.as_mut().filter(|link| link.is_granted) else {
             return Ok(());
         };
         let mut wished = Ok(());
-        if lets_go || link.is_shut && !gate.is_shut {
-            wished = link.wish(GateCommand::Open);
+        if lets_go || link.is_gate_closed && !gate.is_closed {
+            wished = link.send_command(GateCommand::Open);
         }
-        if wished.is_ok() && gate.is_shut && !link.is_shut {
-            wished = link.wish(GateCommand::Close);
+        if wished.is_ok() && gate.is_closed && !link.is_gate_closed {
+            wished = link.send_command(GateCommand::Close);
         }
         if wished.is_err() {
-            self.lose(now);
+            self.disconnect(now);
         }
         wished
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Said {
+pub(super) enum BondUpdate {
     /// The client accepted the rules again after a reconnection.
-    Back,
+    Reconnected,
     /// The state of a delayed connection.
-    Told(GateEvent),
+    Gate(GateEvent),
 }
 
-impl Link {
-    fn open(name: &str, hold: &DelayRequest) -> Result<Self, ControlSocketError> {
+impl Connection {
+    fn open(name: &str, request: &DelayRequest) -> Result<Self, ControlSocketError> {
         let stream =
-            control::request(BondRole::Client, name, &ControlRequest::Delay(hold.clone()))?;
-        Ok(Self { stream, said: Vec::new(), has_answered: false, is_shut: false })
+            control::request(BondRole::Client, name, &ControlRequest::Delay(request.clone()))?;
+        Ok(Self { stream, received: Vec::new(), is_granted: false, is_gate_closed: false })
     }
 
     /// Blocks until the first line.
-    fn answer(&mut self) -> io::Result<ControlResponse> {
+    fn read_response(&mut self) -> io::Result<ControlResponse> {
         loop {
-            if let Some(line) = self.line()? {
+            if let Some(line) = self.take_line()? {
                 return Ok(serde_json::from_slice(&line)?);
             }
-            self.more()?;
+            self.read_more()?;
         }
     }
 
     /// A complete received line, if any.
-    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some(end) = self.said.iter().position(|byte| *byte == b'\n') else {
-            return match self.said.len() < LINE {
+    fn take_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some(end) = self.received.iter().position(|byte| *byte == b'\n') else {
+            return match self.received.len() < MAX_LINE {
                 true => Ok(None),
                 false => Err(io::Error::new(
                     io::ErrorKind::InvalidData,
@@ -177,11 +199,11 @@ impl Link {
                 )),
             };
         };
-        let rest = self.said.split_off(end + 1);
-        Ok(Some(std::mem::replace(&mut self.said, rest)))
+        let rest = self.received.split_off(end + 1);
+        Ok(Some(std::mem::replace(&mut self.received, rest)))
     }
 
-    fn more(&mut self) -> io::Result<()> {
+    fn read_more(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
         match self.stream.read(&mut piece)? {
             0 => Err(io::Error::new(
@@ -189,29 +211,29 @@ impl Link {
                 "the bond client has closed the connection",
             )),
             count => {
-                self.said.extend(&piece[..count]);
+                self.received.extend(&piece[..count]);
                 Ok(())
             }
         }
     }
 
-    fn take(&mut self, said: &mut Vec<Said>) -> io::Result<()> {
+    fn read_updates(&mut self, updates: &mut Vec<BondUpdate>) -> io::Result<()> {
         loop {
-            while let Some(line) = self.line()? {
-                if self.has_answered {
-                    said.push(Said::Told(serde_json::from_slice(&line)?));
+            while let Some(line) = self.take_line()? {
+                if self.is_granted {
+                    updates.push(BondUpdate::Gate(serde_json::from_slice(&line)?));
                     continue;
                 }
                 match serde_json::from_slice(&line)? {
-                    ControlResponse::DelayGranted => self.has_answered = true,
+                    ControlResponse::DelayGranted { .. } => self.is_granted = true,
                     ControlResponse::Refused { message, .. } => {
                         return Err(io::Error::other(message));
                     }
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
-                said.push(Said::Back);
+                updates.push(BondUpdate::Reconnected);
             }
-            match self.more() {
+            match self.read_more() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 more => more?,
@@ -219,12 +241,12 @@ impl Link {
         }
     }
 
-    fn wish(&mut self, wish: GateCommand) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&wish)?;
+    fn send_command(&mut self, command: GateCommand) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&command)?;
         line.push(b'\n');
         // A write of so few bytes is complete or fails.
         self.stream.write_all(&line)?;
-        self.is_shut = wish == GateCommand::Close;
+        self.is_gate_closed = command == GateCommand::Close;
         Ok(())
     }
 }
@@ -235,20 +257,35 @@ mod tests {
 
     use super::*;
 
+    const GRANTED: &str = "{\"delay-granted\":{\"direct_rules\":[]}}\n";
+
     /// A connected bond, and the client's end of the connection.
     fn pair(has_answered: bool) -> (Bond, UnixStream) {
         let (stream, theirs) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let link = Link { stream, said: Vec::new(), has_answered, is_shut: false };
-        let hold = DelayRequest { rules: vec!["bulk".to_owned()], max_delay_seconds: 1.0 };
+        let link = Connection {
+            stream,
+            received: Vec::new(),
+            is_granted: has_answered,
+            is_gate_closed: false,
+        };
+        let request = DelayRequest { rules: vec!["bulk".to_owned()], max_delay_seconds: 1.0 };
         let name = "no such name is there".to_owned();
         (
-            Bond { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() },
+            Bond {
+                name,
+                request,
+                direct_rules: Vec::new(),
+                connection: Some(link),
+                next_attempt: Time::ZERO,
+                opened: 0,
+                last_error: String::new(),
+            },
             theirs,
         )
     }
 
-    fn heard(theirs: &mut UnixStream) -> Vec<String> {
+    fn received_lines(theirs: &mut UnixStream) -> Vec<String> {
         theirs.set_nonblocking(true).unwrap();
         BufReader::new(theirs).lines().map_while(Result::ok).collect()
     }
@@ -257,8 +294,8 @@ mod tests {
     fn changes_of_the_gate_are_sent() {
         let (mut bond, mut theirs) = pair(true);
         let mut keep = |is_shut, opened| {
-            bond.keep(Time::ZERO, Gate { is_shut, opened }).unwrap();
-            heard(&mut theirs)
+            bond.sync_gate(Time::ZERO, GateState { is_closed: is_shut, releases: opened }).unwrap();
+            received_lines(&mut theirs)
         };
         assert!(keep(false, 0).is_empty());
         assert_eq!(keep(true, 0), ["\"close\""]);
@@ -276,48 +313,50 @@ mod tests {
         theirs
             .write_all(b"{\"started\":{\"is_delayed\":true}}\n{\"released\":{\"waited_sec")
             .unwrap();
-        let (said, end) = bond.take(Time::ZERO);
+        let (updates, end) = bond.read_events(Time::ZERO);
         assert_eq!(
-            (said, end.is_some()),
-            (vec![Said::Told(GateEvent::Started { is_delayed: true })], false)
+            (updates, end.is_some()),
+            (vec![BondUpdate::Gate(GateEvent::Started { is_delayed: true })], false)
         );
         theirs.write_all(b"onds\":1.5}}\n\"abandoned\"\n").unwrap();
         drop(theirs);
-        let (said, end) = bond.take(Time::from_millis(7_000));
-        let told =
-            [GateEvent::Released { waited_seconds: 1.5 }, GateEvent::Abandoned].map(Said::Told);
-        assert_eq!((said.as_slice(), end.is_some()), (&told[..], true));
-        assert_eq!(bond.again(), Some(Time::from_millis(12_000)));
+        let (updates, end) = bond.read_events(Time::from_millis(7_000));
+        let told = [GateEvent::Released { waited_seconds: 1.5 }, GateEvent::Abandoned]
+            .map(BondUpdate::Gate);
+        assert_eq!((updates.as_slice(), end.is_some()), (&told[..], true));
+        assert_eq!(bond.next_attempt(), Some(Time::from_millis(12_000)));
     }
 
     #[test]
     fn a_reconnected_client_receives_the_gate_after_its_answer() {
         let (mut bond, mut theirs) = pair(false);
-        let shut = Gate { is_shut: true, opened: 3 };
-        bond.keep(Time::ZERO, shut).unwrap();
-        assert!(heard(&mut theirs).is_empty());
-        theirs.write_all(b"\"delay-granted\"\n").unwrap();
-        assert_eq!(bond.take(Time::ZERO).0, [Said::Back]);
-        bond.keep(Time::ZERO, shut).unwrap();
-        assert_eq!(heard(&mut theirs), ["\"close\""]);
+        let shut = GateState { is_closed: true, releases: 3 };
+        bond.sync_gate(Time::ZERO, shut).unwrap();
+        assert!(received_lines(&mut theirs).is_empty());
+        theirs.write_all(GRANTED.as_bytes()).unwrap();
+        assert_eq!(bond.read_events(Time::ZERO).0, [BondUpdate::Reconnected]);
+        bond.sync_gate(Time::ZERO, shut).unwrap();
+        assert_eq!(received_lines(&mut theirs), ["\"close\""]);
     }
 
     #[test]
     fn a_client_with_malformed_lines_is_disconnected() {
-        for text in ["nonsense\n", "{\"released\":{}}\n", "\"delay-granted\"\n", &"x".repeat(LINE)]
-        {
+        for text in ["nonsense\n", "{\"released\":{}}\n", GRANTED, &"x".repeat(MAX_LINE)] {
             let (mut bond, mut theirs) = pair(true);
             theirs.write_all(text.as_bytes()).unwrap();
-            let (said, end) = bond.take(Time::ZERO);
-            assert!(said.is_empty() && end.is_some() && bond.fd().is_none(), "{text:.20}");
+            let (updates, end) = bond.read_events(Time::ZERO);
+            assert!(updates.is_empty() && end.is_some() && bond.fd().is_none(), "{text:.20}");
             // There is no client to connect to.
-            assert!(!bond.seek(Time::from_millis(4_999)) && !bond.seek(Time::from_millis(5_000)));
-            assert_eq!(bond.again(), Some(Time::from_millis(10_000)));
+            assert!(
+                !bond.reconnect(Time::from_millis(4_999))
+                    && !bond.reconnect(Time::from_millis(5_000))
+            );
+            assert_eq!(bond.next_attempt(), Some(Time::from_millis(10_000)));
         }
         let (mut bond, mut theirs) = pair(false);
         theirs.write_all(b"{\"refused\":{\"message\":\"No.\",\"hint\":null}}\n").unwrap();
-        let (said, end) = bond.take(Time::ZERO);
-        assert!(said.is_empty() && end.is_none() && bond.again().is_some());
-        assert_eq!(bond.why, "No.");
+        let (updates, end) = bond.read_events(Time::ZERO);
+        assert!(updates.is_empty() && end.is_none() && bond.next_attempt().is_some());
+        assert_eq!(bond.last_error, "No.");
     }
 }

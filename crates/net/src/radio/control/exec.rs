@@ -3,11 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use manyways_model::radio::control::Sleep;
-use manyways_sys::command::Running;
+use manyways_model::radio::control::DormancyRequest;
+use manyways_sys::command::RunningCommand;
 use manyways_unit::{Span, Time};
+
+use crate::radio::event::{CommandEnd, RadioEvent};
 
 /// Runs the command, one process at a time. Its input is empty, and its output goes to standard
 /// error, because standard output is for events.
@@ -16,45 +18,55 @@ pub struct Exec {
     /// Argument of `/bin/sh -c`.
     command: String,
     /// Timeout after which the command is killed.
-    patience: Span,
+    timeout: Span,
     /// Environment variables, in addition to those of each dormancy.
     variables: Vec<(&'static str, String)>,
-    running: Option<(Running, Time)>,
+    running: Option<(RunningCommand, Time)>,
 }
 
 /// Result and duration of a command.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ended {
-    pub how: How,
-    pub lasts: Span,
+#[derive(Debug)]
+pub(super) struct CommandResult {
+    outcome: CommandOutcome,
+    duration: Span,
 }
 
-/// The way in which a command ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
-    /// By itself, with this code.
-    Exit(i32),
-    /// By a signal that is not ours.
-    Signal(i32),
-    /// Killed after the timeout.
+#[derive(Debug)]
+enum CommandOutcome {
+    Exit(ExitStatus),
     TimedOut,
-    /// Killed at the end of the run.
     Stopped,
-    /// Could not be started; the errno value.
-    NotStarted(i32),
+    NotStarted(io::Error),
 }
 
-impl Ended {
+impl CommandResult {
     /// Whether the command reported success.
-    pub fn has_succeeded(&self) -> bool {
-        self.how == How::Exit(0)
+    pub(super) fn has_succeeded(&self) -> bool {
+        matches!(&self.outcome, CommandOutcome::Exit(status) if status.success())
+    }
+}
+
+impl From<CommandResult> for RadioEvent {
+    fn from(CommandResult { outcome: how, duration: lasts }: CommandResult) -> Self {
+        let (ended, exit, signal, reason) = match how {
+            CommandOutcome::Exit(status) => match status.code() {
+                Some(code) => (CommandEnd::Exit, Some(code), None, None),
+                None => (CommandEnd::Signal, None, status.signal().or(Some(0)), None),
+            },
+            CommandOutcome::TimedOut => (CommandEnd::TimedOut, None, None, None),
+            CommandOutcome::Stopped => (CommandEnd::Stopped, None, None, None),
+            CommandOutcome::NotStarted(error) => {
+                (CommandEnd::NotStarted, None, None, Some(error.to_string()))
+            }
+        };
+        Self::RadioCommand { ended, exit, signal, seconds: lasts.as_secs_f64(), reason }
     }
 }
 
 impl Exec {
     /// `command` is the argument of `/bin/sh -c`.
     pub fn new(command: String, patience: Span, variables: Vec<(&'static str, String)>) -> Self {
-        Self { command, patience, variables, running: None }
+        Self { command, timeout: patience, variables, running: None }
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -62,55 +74,56 @@ impl Exec {
     }
 
     /// End of the running command's timeout.
-    pub(super) fn until(&self) -> Option<Time> {
-        self.running.as_ref().map(|(_, began)| *began + self.patience)
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.running.as_ref().map(|(_, began)| *began + self.timeout)
     }
 
     /// Starts the command. The returned descriptor is readable when the command has ended.
-    pub(super) fn start(&mut self, now: Time, sleep: &Sleep) -> Result<BorrowedFd<'_>, Ended> {
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        sleep: &DormancyRequest,
+    ) -> Result<BorrowedFd<'_>, CommandResult> {
         match self.spawn(sleep) {
             Ok(running) => Ok(self.running.insert((running, now)).0.as_fd()),
-            Err(error) => {
-                let how = How::NotStarted(error.raw_os_error().unwrap_or_default());
-                Err(Ended { how, lasts: Span::ZERO })
-            }
+            Err(error) => Err(CommandResult {
+                outcome: CommandOutcome::NotStarted(error),
+                duration: Span::ZERO,
+            }),
         }
     }
 
-    fn spawn(&self, sleep: &Sleep) -> io::Result<Running> {
+    fn spawn(&self, sleep: &DormancyRequest) -> io::Result<RunningCommand> {
         let says = io::stderr().as_fd().try_clone_to_owned()?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.command).stdin(Stdio::null()).stdout(says);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.env("MANYWAYS_IDLE_SECONDS", format!("{:.3}", sleep.idle.as_secs_f64()));
-        command.env("MANYWAYS_WAIT_SECONDS", format!("{:.3}", sleep.wait));
-        Running::start(command)
+        command.env("MANYWAYS_IDLE_SECONDS", format!("{:.3}", sleep.gap.as_secs_f64()));
+        command.env("MANYWAYS_WAIT_SECONDS", format!("{:.3}", sleep.wait.as_secs_f64()));
+        RunningCommand::start(command)
     }
 
     /// Returns the result of an ended command, and kills the command after the timeout.
-    pub(super) fn poll(&mut self, now: Time) -> io::Result<Option<Ended>> {
+    pub(super) fn poll(&mut self, now: Time) -> io::Result<Option<CommandResult>> {
         let Some((running, began)) = &mut self.running else { return Ok(None) };
         let lasts = now.since(*began);
-        let how = match running.ended()? {
-            Some(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => How::Exit(code),
-                (None, signal) => How::Signal(signal.unwrap_or_default()),
-            },
-            None if lasts >= self.patience => {
+        let outcome = match running.try_wait()? {
+            Some(status) => CommandOutcome::Exit(status),
+            None if lasts >= self.timeout => {
                 running.kill()?;
-                How::TimedOut
+                CommandOutcome::TimedOut
             }
             None => return Ok(None),
         };
         // This closes the descriptor that was readable.
         self.running = None;
-        Ok(Some(Ended { how, lasts }))
+        Ok(Some(CommandResult { outcome, duration: lasts }))
     }
 
     /// Kills the running command.
-    pub(super) fn stop(self, now: Time) -> Option<Ended> {
+    pub(super) fn stop(self, now: Time) -> Option<CommandResult> {
         let (running, began) = self.running?;
         drop(running);
-        Some(Ended { how: How::Stopped, lasts: now.since(began) })
+        Some(CommandResult { outcome: CommandOutcome::Stopped, duration: now.since(began) })
     }
 }

@@ -13,17 +13,17 @@ use manyways_unit::{Size, Span, Time};
 use thiserror::Error;
 
 /// Holds more than 10 000 packets while the thread is busy.
-const BUFFER: Size = Size::from_kib(2_048);
+const RING_SIZE: Size = Size::from_kib(2_048);
 /// `PACKET_OTHERHOST` and `PACKET_OUTGOING` (packet(7)).
-const FOR_OTHERS: u8 = 3;
-const OUTGOING: u8 = 4;
+const PACKET_OTHERHOST: u8 = 3;
+const PACKET_OUTGOING: u8 = 4;
 /// Counters of all interfaces in the thread's namespace, and the maximum of bytes read.
-const COUNTERS: &str = "/proc/net/dev";
-const MOST: usize = 1 << 20;
+const COUNTERS_FILE: &str = "/proc/net/dev";
+const MAX_COUNTERS_SIZE: usize = 1 << 20;
 
 /// Source of packet times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Watch {
+pub enum SourceKind {
     /// Each packet individually; requires the right to capture.
     Capture,
     /// The interface's counters at this interval. Of several packets in one interval only the sum
@@ -36,18 +36,18 @@ pub enum Watch {
 pub struct Source {
     name: String,
     index: u32,
-    watched: Watched,
+    backend: Backend,
 }
 
 #[derive(Debug)]
-enum Watched {
+enum Backend {
     /// Packets read from the ring, packets that the kernel reports as put into it, and packets
     /// dropped for lack of space.
     Ring {
         ring: Ring,
-        taken: u64,
+        captured: u64,
         put: u64,
-        missed: u64,
+        dropped: u64,
     },
     Counters {
         file: File,
@@ -111,7 +111,7 @@ impl Source {
     ///
     /// # Errors
     /// Fails if the interface does not exist or is down, or if permission is missing.
-    pub fn open(name: &str, watch: Watch) -> Result<Self, OpenError> {
+    pub fn open(name: &str, watch: SourceKind) -> Result<Self, OpenError> {
         let system = |error| OpenError::System { name: name.to_owned(), error };
         let all = interface::devices().map_err(|error| system(io::Error::other(error)))?;
         let Some(device) = all.iter().find(|device| device.name == name) else {
@@ -122,13 +122,13 @@ impl Source {
             return Err(OpenError::Down(name.to_owned()));
         }
         let watched = match watch {
-            Watch::Capture => {
+            SourceKind::Capture => {
                 let options = Options {
                     interface: Some(device.index),
                     // Lengths are those of IP packets then.
                     cooked: true,
-                    snap: 1,
-                    buffer: BUFFER,
+                    snap_length: 1,
+                    buffer: RING_SIZE,
                     promiscuous: false,
                 };
                 let ring = Ring::open(&options).map_err(|error| match error.kind() {
@@ -136,17 +136,17 @@ impl Source {
                     io::ErrorKind::NetworkDown => OpenError::Down(name.to_owned()),
                     _ => system(error),
                 })?;
-                Watched::Ring { ring, taken: 0, put: 0, missed: 0 }
+                Backend::Ring { ring, captured: 0, put: 0, dropped: 0 }
             }
-            Watch::Counters(step) => {
-                let file = File::open(COUNTERS).map_err(system)?;
+            SourceKind::Counters(step) => {
+                let file = File::open(COUNTERS_FILE).map_err(system)?;
                 let mut text = Vec::new();
-                read(&file, &mut text).map_err(system)?;
-                let last = counters(&text, name).unwrap_or_default();
-                Watched::Counters { file, step, text, last }
+                read_file(&file, &mut text).map_err(system)?;
+                let last = parse_counters(&text, name).unwrap_or_default();
+                Backend::Counters { file, step, text, last }
             }
         };
-        Ok(Self { name: name.to_owned(), index: device.index, watched })
+        Ok(Self { name: name.to_owned(), index: device.index, backend: watched })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -155,40 +155,44 @@ impl Source {
 
     /// Readable when packets can be read; `None` with counters.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.watched {
-            Watched::Ring { ring, .. } => Some(ring.as_fd()),
-            Watched::Counters { .. } => None,
+        match &self.backend {
+            Backend::Ring { ring, .. } => Some(ring.as_fd()),
+            Backend::Counters { .. } => None,
         }
     }
 
     /// Read interval of the counters; `None` with a capture.
-    pub(super) fn step(&self) -> Option<Span> {
-        match &self.watched {
-            Watched::Ring { .. } => None,
-            Watched::Counters { step, .. } => Some(*step),
+    pub(super) fn read_interval(&self) -> Option<Span> {
+        match &self.backend {
+            Backend::Ring { .. } => None,
+            Backend::Counters { step, .. } => Some(*step),
         }
     }
 
     /// Passes all new packets to `each`, in order.
-    pub(super) fn take(&mut self, clock: &Clock, mut each: impl FnMut(&Packet)) -> io::Result<()> {
+    pub(super) fn read_packets(
+        &mut self,
+        clock: &Clock,
+        mut each: impl FnMut(&Packet),
+    ) -> io::Result<()> {
         let now = clock.now();
-        match &mut self.watched {
-            Watched::Ring { ring, taken, .. } => {
+        match &mut self.backend {
+            Backend::Ring { ring, captured: taken, .. } => {
                 // Read each time, because the wall clock can be set.
                 let epoch = clock.epoch();
                 let give = |frame: &Frame<'_>| {
                     *taken += 1;
-                    if frame.kind != FOR_OTHERS {
-                        each(&of(frame, epoch, now));
+                    if frame.kind != PACKET_OTHERHOST {
+                        each(&captured_packet(frame, epoch, now));
                     }
                 };
                 let mut give = give;
-                while ring.take(&mut give) {}
+                while ring.read_block(&mut give) {}
             }
-            Watched::Counters { file, text, last, .. } => {
-                read(file, text)?;
+            Backend::Counters { file, text, last, .. } => {
+                read_file(file, text)?;
                 // A removed interface is reported by [`Source::is_up`].
-                let Some(counters) = counters(text, &self.name) else { return Ok(()) };
+                let Some(counters) = parse_counters(text, &self.name) else { return Ok(()) };
                 // A request is sent before its answer is received.
                 let ways = [
                     (Direction::Up, last.sent, counters.sent),
@@ -196,7 +200,7 @@ impl Source {
                 ];
                 *last = counters;
                 for (direction, before, after) in ways {
-                    passed(direction, before, after, now).for_each(|packet| each(&packet));
+                    counted_packets(direction, before, after, now).for_each(|packet| each(&packet));
                 }
             }
         }
@@ -205,31 +209,31 @@ impl Source {
 
     /// Whether all packets until now were read; if not, the descriptor becomes readable soon.
     pub(super) fn is_current(&mut self) -> io::Result<bool> {
-        match &mut self.watched {
-            Watched::Ring { ring, taken, put, missed } => {
+        match &mut self.backend {
+            Backend::Ring { ring, captured: taken, put, dropped: missed } => {
                 let counts = ring.counts()?;
-                *put += counts.taken;
+                *put += counts.captured;
                 *missed += counts.dropped;
                 Ok(put == taken)
             }
-            Watched::Counters { .. } => Ok(true),
+            Backend::Counters { .. } => Ok(true),
         }
     }
 
     /// Packets dropped for lack of space.
-    pub(super) fn missed(&mut self) -> io::Result<u64> {
+    pub(super) fn dropped(&mut self) -> io::Result<u64> {
         self.is_current()?;
-        match &self.watched {
-            Watched::Ring { missed, .. } => Ok(*missed),
-            Watched::Counters { .. } => Ok(0),
+        match &self.backend {
+            Backend::Ring { dropped: missed, .. } => Ok(*missed),
+            Backend::Counters { .. } => Ok(0),
         }
     }
 
     /// Whether the interface failed; `is_ready` is whether its descriptor was readable.
     pub(super) fn has_failed(&mut self, is_ready: bool) -> io::Result<bool> {
-        match &self.watched {
-            Watched::Ring { ring, .. } => Ok(is_ready && ring.error()?.is_some()),
-            Watched::Counters { text, .. } => Ok(counters(text, &self.name).is_none()),
+        match &self.backend {
+            Backend::Ring { ring, .. } => Ok(is_ready && ring.error()?.is_some()),
+            Backend::Counters { text, .. } => Ok(parse_counters(text, &self.name).is_none()),
         }
     }
 
@@ -241,21 +245,21 @@ impl Source {
     }
 }
 
-fn of(frame: &Frame<'_>, epoch: Span, now: Time) -> Packet {
+fn captured_packet(frame: &Frame<'_>, epoch: Span, now: Time) -> Packet {
     let at = Time::ZERO + frame.at.since(Time::ZERO).saturating_sub(epoch);
-    let direction = if frame.kind == OUTGOING { Direction::Up } else { Direction::Down };
+    let direction = if frame.kind == PACKET_OUTGOING { Direction::Up } else { Direction::Down };
     let bytes = u32::try_from(frame.length).unwrap_or(u32::MAX);
     Packet { at: at.min(now), direction, bytes, app: 0, session: 0 }
 }
 
 /// The packets counted between two reads, with equal lengths. Counters that decreased were reset.
-fn passed(
+fn counted_packets(
     direction: Direction,
     before: [u64; 2],
     after: [u64; 2],
     now: Time,
 ) -> impl Iterator<Item = Packet> {
-    let [bytes, packets] = [0, 1].map(|place| after[place].saturating_sub(before[place]));
+    let [bytes, packets] = [0, 1].map(|index| after[index].saturating_sub(before[index]));
     // More packets in one interval make no difference.
     let packets = packets.min(1 << 16);
     (0..packets).map(move |number| {
@@ -267,10 +271,10 @@ fn passed(
 }
 
 /// Reads the whole file from its start.
-fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
+fn read_file(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     const STEP: usize = 8_192;
     let mut length = 0;
-    while length < MOST {
+    while length < MAX_COUNTERS_SIZE {
         if text.len() < length + STEP {
             text.resize(length + STEP, 0);
         }
@@ -283,8 +287,8 @@ fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Counters of an interface in the text of [`COUNTERS`].
-fn counters(text: &[u8], name: &str) -> Option<Counters> {
+/// Counters of an interface in the text of [`COUNTERS_FILE`].
+fn parse_counters(text: &[u8], name: &str) -> Option<Counters> {
     let rest = text.split(|byte| *byte == b'\n').find_map(|line| {
         line.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b":")
     })?;
@@ -314,14 +318,14 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
     #[test]
     fn the_kernels_counters_are_read() {
         let lo = Counters { received: [1, 2], sent: [9, 10] };
-        assert_eq!(counters(TEXT, "lo"), Some(lo));
+        assert_eq!(parse_counters(TEXT, "lo"), Some(lo));
         let wwan = Counters { received: [1_000, 7], sent: [333, 5] };
-        assert_eq!(counters(TEXT, "wwan0"), Some(wwan));
+        assert_eq!(parse_counters(TEXT, "wwan0"), Some(wwan));
         for name in ["wwan", "eth0", "broken", "short", "", "face |bytes"] {
-            assert_eq!(counters(TEXT, name), None, "{name}");
+            assert_eq!(parse_counters(TEXT, name), None, "{name}");
         }
         let mut text = vec![1; 20_000];
-        read(&File::open(COUNTERS).unwrap(), &mut text).unwrap();
+        read_file(&File::open(COUNTERS_FILE).unwrap(), &mut text).unwrap();
         assert!(text.starts_with(b"Inter-|"));
     }
 
@@ -329,7 +333,7 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
     fn counted_packets_come_with_all_their_bytes() {
         let now = Time::from_millis(5);
         let packets = |before, after| -> Vec<u32> {
-            let all = passed(Direction::Up, before, after, now);
+            let all = counted_packets(Direction::Up, before, after, now);
             all.map(|packet| packet.bytes).collect()
         };
         assert_eq!(packets([100, 1], [450, 4]), [116, 116, 118]);
@@ -349,16 +353,16 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
             protocol: 0x0800,
             interface: 3,
             hardware: 1,
-            kind: OUTGOING,
+            kind: PACKET_OUTGOING,
             address: ([0; 8], 0),
         };
         let (epoch, now) = (Span::from_secs(1), Time::from_millis(3));
-        let sent = of(&frame, epoch, now);
+        let sent = captured_packet(&frame, epoch, now);
         assert_eq!((sent.at, sent.direction, sent.bytes), (Time::from_nanos(7), Direction::Up, 60));
-        let received = of(&Frame { kind: 0, ..frame }, epoch, Time::from_nanos(3));
+        let received = captured_packet(&Frame { kind: 0, ..frame }, epoch, Time::from_nanos(3));
         // Never in the future, and never before the start.
         assert_eq!((received.at, received.direction), (Time::from_nanos(3), Direction::Down));
-        assert_eq!(of(&frame, Span::from_secs(9), now).at, Time::ZERO);
+        assert_eq!(captured_packet(&frame, Span::from_secs(9), now).at, Time::ZERO);
     }
 
     proptest! {
@@ -369,7 +373,7 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
             let mut text = TEXT.to_vec();
             text[at] = byte;
             text.truncate(length);
-            counters(&text, "wwan0");
+            parse_counters(&text, "wwan0");
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::net::TcpListener;
 
-use manyways_model::radio::ladder::{Ladder, Plan};
+use manyways_model::radio::gap_sweep::{GapSweep, ProbeSchedule};
 use proptest::prelude::*;
 
 use super::*;
@@ -14,10 +14,10 @@ Inter-|   Receive                                                |  Transmit
 
 #[test]
 fn packets_are_counted_both_ways() {
-    assert_eq!(counted(DEV, "wwan0"), Some(345));
-    assert_eq!(counted(DEV, "lo"), Some(20));
+    assert_eq!(packet_count(DEV, "wwan0"), Some(345));
+    assert_eq!(packet_count(DEV, "lo"), Some(20));
     assert_eq!(
-        (counted(DEV, "wwan"), counted(DEV, ""), counted("wwan0: 1 2", "wwan0")),
+        (packet_count(DEV, "wwan"), packet_count(DEV, ""), packet_count("wwan0: 1 2", "wwan0")),
         (None, None, None)
     );
 }
@@ -33,10 +33,10 @@ fn a_target_is_a_host_with_or_without_a_port() {
     assert!(host_and_port("example.org:https").is_err() && host_and_port("a:70000").is_err());
 }
 
-fn sample(idle: u64, round_trip: u64) -> Sample {
-    Sample {
-        idle: Span::from_millis(idle),
-        silence: Span::from_millis(idle + 1),
+fn sample(idle: u64, round_trip: u64) -> GapSample {
+    GapSample {
+        planned_gap: Span::from_millis(idle),
+        gap: Span::from_millis(idle + 1),
         round_trip: Span::from_micros(round_trip),
         restarts: 2,
     }
@@ -46,7 +46,7 @@ fn sample(idle: u64, round_trip: u64) -> Sample {
 fn a_record_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe.csv");
-    let mut record = Record::open(&path, false).unwrap();
+    let mut record = ProbeFile::open(&path, false).unwrap();
     record.add(&sample(300, 20_500), Span::from_millis(1_500)).unwrap();
     record.add(&sample(50, 140_000), Span::from_millis(2_500)).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -54,16 +54,16 @@ fn a_record_is_resumed() {
     assert_eq!(text.lines().nth(1), Some(line));
     // The process was killed within a line.
     std::fs::write(&path, format!("{text}0.1,0.1,0.1,0,17")).unwrap();
-    let error = Record::open(&path, false).unwrap_err();
+    let error = ProbeFile::open(&path, false).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    let mut again = Record::open(&path, true).unwrap();
+    let mut again = ProbeFile::open(&path, true).unwrap();
     assert_eq!(again.probes(), record.probes());
-    assert_eq!(again.done(), [Span::from_millis(300), Span::from_millis(50)]);
+    assert_eq!(again.planned_gaps(), [Span::from_millis(300), Span::from_millis(50)]);
     again.add(&sample(100, 30_000), Span::ZERO).unwrap();
-    assert_eq!(Record::open(&path, true).unwrap().probes().len(), 3);
+    assert_eq!(ProbeFile::open(&path, true).unwrap().probes().len(), 3);
     std::fs::write(&path, "something else").unwrap();
-    assert_eq!(Record::open(&path, true).unwrap_err().kind(), io::ErrorKind::InvalidData);
-    assert!(Record::open(&folder.path().join("new.csv"), true).unwrap().probes().is_empty());
+    assert_eq!(ProbeFile::open(&path, true).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    assert!(ProbeFile::open(&folder.path().join("new.csv"), true).unwrap().probes().is_empty());
 }
 
 #[test]
@@ -71,14 +71,14 @@ fn accepted_and_refused_connections_are_answers() {
     let local = IpAddr::from([127, 0, 0, 1]);
     let server = TcpListener::bind((local, 0)).unwrap();
     let port = server.local_addr().unwrap().port();
-    let mut line = Line::open("lo", &[local], local, Some(port)).unwrap();
+    let mut line = Prober::open("lo", &[local], local, Some(port)).unwrap();
     assert_eq!(line.method(), Method::Connect(port));
-    let answer = line.ask().unwrap();
-    assert_eq!((answer.round_trip.is_some(), answer.own), (true, 4));
+    let answer = line.probe().unwrap();
+    assert_eq!((answer.rtt.is_some(), answer.own_packets), (true, 4));
     drop(server);
-    let answer = line.ask().unwrap();
-    assert_eq!((answer.round_trip.is_some(), answer.own), (true, 2));
-    let error = Line::open("no-such-if", &[], local, None).unwrap_err();
+    let answer = line.probe().unwrap();
+    assert_eq!((answer.rtt.is_some(), answer.own_packets), (true, 2));
+    let error = Prober::open("no-such-if", &[], local, None).unwrap_err();
     assert!(matches!(error, ProbeError::NoInterface(_)), "{error}");
 }
 
@@ -87,14 +87,14 @@ fn a_stopped_run_keeps_its_results() {
     let local = IpAddr::from([127, 0, 0, 1]);
     let server = TcpListener::bind((local, 0)).unwrap();
     let port = server.local_addr().unwrap().port();
-    let mut line = Line::open("lo", &[local], local, Some(port)).unwrap();
+    let mut line = Prober::open("lo", &[local], local, Some(port)).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut record = Record::open(&folder.path().join("probe.csv"), false).unwrap();
+    let mut record = ProbeFile::open(&folder.path().join("probe.csv"), false).unwrap();
     let hour = Span::from_secs(3_600);
-    let ladder = Ladder { least: hour, most: hour, step: hour, rounds: 1 };
-    let mut plan = Plan::new(&ladder, 1, &[]).unwrap();
+    let sweep = GapSweep { min: hour, max: hour, step: hour, rounds: 1 };
+    let mut plan = ProbeSchedule::new(&sweep, 1, &[]).unwrap();
     let mut looks = 0;
-    let mut pause = |_: &Plan, _: Span| {
+    let mut pause = |_: &ProbeSchedule, _: Span| {
         looks += 1;
         looks < 3
     };
@@ -105,8 +105,8 @@ fn a_stopped_run_keeps_its_results() {
 proptest! {
     #[test]
     fn no_text_panics(text in "[a-z0-9,.:\n -]{0,80}", name in "[a-z0-9]{0,5}") {
-        let _ = counted(&text, &name);
-        let _ = recorded(&format!("{HEADER}{text}"));
+        let _ = packet_count(&text, &name);
+        let _ = parse_file(&format!("{CSV_HEADER}{text}"));
         let _ = host_and_port(&text);
     }
 }

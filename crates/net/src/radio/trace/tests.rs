@@ -2,14 +2,14 @@ use std::io::Write;
 
 use super::*;
 
-fn read(trace: &mut Trace) -> Result<(Vec<Packet>, Seen), TraceError> {
+fn read(trace: &mut Trace) -> Result<(Vec<Packet>, TraceStats), TraceError> {
     let mut packets = Vec::new();
-    let seen = trace.read(&Progress::default(), |packet| packets.push(*packet))?;
-    Ok((packets, seen))
+    let stats = trace.read(&Progress::default(), |packet| packets.push(*packet))?;
+    Ok((packets, stats))
 }
 
 fn open(path: &Path) -> Result<Trace, TraceError> {
-    Trace::open(path, &Wanted::default(), &Progress::default())
+    Trace::open(path, &PacketSelection::default(), &Progress::default())
 }
 
 /// A pcap file with IP packets at these milliseconds: addresses, ports, payload bytes.
@@ -56,10 +56,10 @@ fn lines_are_read_again_and_again_also_compressed() {
     for path in [plain, packed] {
         let mut trace = open(&path).unwrap();
         for _ in 0..2 {
-            let (packets, seen) = read(&mut trace).unwrap();
+            let (packets, stats) = read(&mut trace).unwrap();
             assert_eq!(packets.len(), 2);
             assert_eq!((packets[1].bytes, packets[1].direction), (1_500, Direction::Down));
-            assert_eq!(seen.last, Some(Time::from_millis(2_500)));
+            assert_eq!(stats.last, Some(Time::from_millis(2_500)));
             assert_eq!(trace.apps(), [App { name: "mail".to_owned(), port: Some(993) }]);
         }
     }
@@ -71,7 +71,10 @@ fn a_capture_is_a_trace_and_leaves_nothing_behind() {
     let path = folder.path().join("a.pcap");
     fs::write(&path, capture(&TALK)).unwrap();
     let mut trace = open(&path).unwrap();
-    let Form::Table { _kept: Kept::Folder(TempFolder(temp)), .. } = &trace.form else { panic!() };
+    let TraceFormat::Table { _kept: TempFiles::Folder(TempFolder(temp)), .. } = &trace.format
+    else {
+        panic!()
+    };
     let temp = temp.clone();
     assert!(temp.is_dir());
     let (packets, _) = read(&mut trace).unwrap();
@@ -103,8 +106,8 @@ fn echo_requests_are_sent_and_replies_are_received() {
     fs::write(&path, file).unwrap();
     let ways = |local: &[&str]| {
         let local = local.iter().map(|prefix| prefix.parse().unwrap()).collect();
-        let wanted = Wanted { local, network: None };
-        let mut trace = Trace::open(&path, &wanted, &Progress::default()).unwrap();
+        let selection = PacketSelection { local, network: None };
+        let mut trace = Trace::open(&path, &selection, &Progress::default()).unwrap();
         read(&mut trace).unwrap().0.iter().map(|packet| packet.direction).collect::<Vec<_>>()
     };
     use Direction::{Down, Up};
@@ -119,11 +122,11 @@ fn folders_of_killed_processes_are_removed() {
     // No process has the number 0.
     let names =
         ["manyways-radio-0-3", "manyways-radio-x", "other-0-3"].map(|name| home.path().join(name));
-    let own = home.path().join(format!("{FOLDER}{}-0", std::process::id()));
+    let own = home.path().join(format!("{TEMP_PREFIX}{}-0", std::process::id()));
     for path in names.iter().chain([&own]) {
         fs::create_dir(path).unwrap();
     }
-    sweep(home.path());
+    remove_stale_folders(home.path());
     assert_eq!(names.map(|path| path.exists()), [false, true, true]);
     assert!(own.exists());
 }
@@ -169,32 +172,40 @@ fn a_truncated_capture_reports_the_fault_and_keeps_its_packets() {
     let whole = capture(&TALK);
     fs::write(&path, &whole[..whole.len() - 10]).unwrap();
     let mut trace = open(&path).unwrap();
-    assert_eq!(trace.faults().len(), 1);
+    assert_eq!(trace.errors().len(), 1);
     assert_eq!(read(&mut trace).unwrap().0.len(), 2);
 }
 
 #[test]
 fn a_trace_from_a_seed_is_the_same_each_time() {
-    let made = |app: &str| Made { app: app.to_owned(), seed: 7, lasts: Span::from_secs(7_200) };
-    let mut trace = Trace::made(made("mixed-day")).unwrap();
+    let made = |app: &str| TraceGenerator {
+        app: app.to_owned(),
+        seed: 7,
+        duration: Span::from_secs(7_200),
+    };
+    let mut trace = Trace::generated(made("mixed-day")).unwrap();
     let first = read(&mut trace).unwrap();
     assert_eq!(first, read(&mut trace).unwrap());
     assert!(trace.apps().len() > 1);
-    assert!(matches!(Trace::made(made("none")), Err(TraceError::Unknown(_))));
+    assert!(matches!(Trace::generated(made("none")), Err(TraceError::UnknownModel(_))));
 }
 
 #[test]
 fn reading_stops_on_request() {
-    let made = Made { app: "mixed-day".to_owned(), seed: 7, lasts: Span::from_secs(30 * 86_400) };
-    let mut trace = Trace::made(made).unwrap();
+    let generator = TraceGenerator {
+        app: "mixed-day".to_owned(),
+        seed: 7,
+        duration: Span::from_secs(30 * 86_400),
+    };
+    let mut trace = Trace::generated(generator).unwrap();
     let progress = Progress::default();
     let mut count = 0;
     let seen = trace.read(&progress, |_| {
         count += 1;
         progress.stop.store(count > 10_000, Ordering::Relaxed);
     });
-    let seen = seen.unwrap();
-    assert!(seen.is_stopped && seen.packets < 10_000 + 2 * LOOK, "{seen:?}");
+    let stats = seen.unwrap();
+    assert!(stats.is_stopped && stats.packets < 10_000 + 2 * STOP_CHECK_INTERVAL, "{stats:?}");
 }
 
 /// A table of packets: milliseconds, network, flow.
@@ -215,7 +226,7 @@ fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>,
         batch.push(&row, None);
     }
     let schema = Schema::of::<FlowPacket>();
-    manyways_capture::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
+    manyways_capture::write_table(path, &schema, "manyways-flows/2", &batch).unwrap();
 }
 
 #[test]
@@ -227,10 +238,10 @@ fn only_packets_of_one_kind_of_network_where_the_table_says_which() {
     for (network, count, left_out) in
         [(None, 3, 0), (Some("cellular"), 2, 1), (Some("bluetooth"), 1, 2)]
     {
-        let wanted = Wanted { network, ..Wanted::default() };
-        let mut trace = Trace::open(&path, &wanted, &Progress::default()).unwrap();
-        let (packets, seen) = read(&mut trace).unwrap();
-        assert_eq!((packets.len(), seen.left_out), (count, left_out), "{network:?}");
+        let selection = PacketSelection { network, ..PacketSelection::default() };
+        let mut trace = Trace::open(&path, &selection, &Progress::default()).unwrap();
+        let (packets, stats) = read(&mut trace).unwrap();
+        assert_eq!((packets.len(), stats.skipped), (count, left_out), "{network:?}");
     }
     let mut trace = open(&path).unwrap();
     read(&mut trace).unwrap();

@@ -6,14 +6,14 @@ use super::*;
 
 /// Reason of a failed attempt in these tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-enum Why {
+enum FailureCause {
     Refused,
     NoAnswer,
     WrongKey,
     UnknownSession,
 }
 
-impl Reason for Why {
+impl Reason for FailureCause {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Refused => FailureKind::Transient,
@@ -24,7 +24,7 @@ impl Reason for Why {
     }
 }
 
-type Said = Output<Why, &'static str>;
+type TestOutput = Output<FailureCause, &'static str>;
 
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);
@@ -39,31 +39,31 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 4433))
 }
 
-fn dial(path: PathId, transport: CarrierTransport) -> Said {
+fn dial(path: PathId, transport: CarrierTransport) -> TestOutput {
     Output::Dial { path, transport }
 }
 
-fn failed(path: PathId, why: Why) -> Said {
-    Output::Event(Event::Failed(path, Failure::Failed(why)))
+fn failed(path: PathId, cause: FailureCause) -> TestOutput {
+    Output::Event(Event::Failed(path, Failure::Failed(cause)))
 }
 
 /// A dialer and the time.
-struct World {
-    dialer: Dialer<Why, &'static str>,
+struct Simulation {
+    dialer: Dialer<FailureCause, &'static str>,
     now: Time,
     /// Outputs and their times in milliseconds.
-    said: Vec<(u64, Said)>,
+    outputs: Vec<(u64, TestOutput)>,
 }
 
-impl World {
+impl Simulation {
     fn new(config: Config, paths: usize) -> Self {
         let mut dialer = Dialer::new(config, vec![address(1)]);
         for _ in 0..paths {
             dialer.add_path();
         }
-        let mut world = Self { dialer, now: Time::ZERO, said: Vec::new() };
-        world.poll();
-        world
+        let mut simulation = Self { dialer, now: Time::ZERO, outputs: Vec::new() };
+        simulation.poll();
+        simulation
     }
 
     fn only(transport: CarrierTransport, paths: usize) -> Self {
@@ -73,7 +73,7 @@ impl World {
 
     fn poll(&mut self) {
         while let Some(output) = self.dialer.poll(self.now) {
-            self.said.push((self.now.as_nanos() / 1_000_000, output));
+            self.outputs.push((self.now.as_nanos() / 1_000_000, output));
         }
         let wakeup = self.dialer.next_wakeup();
         assert!(wakeup.is_none_or(|at| at > self.now), "{wakeup:?} at {}", self.now);
@@ -89,33 +89,33 @@ impl World {
         self
     }
 
-    fn tell(&mut self, input: Input<Why, &'static str>) -> &mut Self {
+    fn input(&mut self, input: Input<FailureCause, &'static str>) -> &mut Self {
         self.dialer.handle(self.now, input);
         self.poll();
         self
     }
 
-    fn fail(&mut self, path: PathId, why: Why) -> &mut Self {
-        self.tell(Input::Failed(path, why))
+    fn fail(&mut self, path: PathId, cause: FailureCause) -> &mut Self {
+        self.input(Input::Failed(path, cause))
     }
 
     /// The attempt of a path succeeds at once.
     fn connect(&mut self, path: PathId, carrier: u64) -> &mut Self {
-        self.tell(Input::Secured(path)).tell(Input::Connected(path, CarrierId(carrier)))
+        self.input(Input::Secured(path)).input(Input::Connected(path, CarrierId(carrier)))
     }
 
     fn lose(&mut self, carrier: u64, idle: bool, in_use: bool) -> &mut Self {
-        self.tell(Input::Lost { carrier: CarrierId(carrier), reason: "ended", idle, in_use })
+        self.input(Input::Lost { carrier: CarrierId(carrier), reason: "ended", idle, in_use })
     }
 
     /// Events since the last call.
-    fn take(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said).into_iter().map(|(_, output)| output).collect()
+    fn take(&mut self) -> Vec<TestOutput> {
+        std::mem::take(&mut self.outputs).into_iter().map(|(_, output)| output).collect()
     }
 
     /// Times at which a path was dialled, and the transports.
     fn dials(&self, path: PathId) -> Vec<(u64, CarrierTransport)> {
-        let dials = self.said.iter().filter_map(|(time, output)| match output {
+        let dials = self.outputs.iter().filter_map(|(time, output)| match output {
             Output::Dial { path: dialled, transport } if *dialled == path => {
                 Some((*time, *transport))
             }
@@ -127,249 +127,260 @@ impl World {
 
 #[test]
 fn pauses_double_up_to_the_longest_and_news_ends_them() {
-    let mut world = World::only(TCP, 1);
+    let mut simulation = Simulation::only(TCP, 1);
     for _ in 0..10 {
-        world.fail(WIFI, Why::Refused);
-        let next = world.dialer.next_wakeup().unwrap();
-        world.until(next.as_nanos() / 1_000_000);
+        simulation.fail(WIFI, FailureCause::Refused);
+        let next = simulation.dialer.next_wakeup().unwrap();
+        simulation.until(next.as_nanos() / 1_000_000);
     }
-    let times: Vec<u64> = world.dials(WIFI).into_iter().map(|(time, _)| time).collect();
+    let times: Vec<u64> = simulation.dials(WIFI).into_iter().map(|(time, _)| time).collect();
     let pauses: Vec<u64> = times.windows(2).map(|two| two[1] - two[0]).collect();
     assert_eq!(pauses, [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
-    assert_eq!(world.take().iter().filter(|said| **said == failed(WIFI, Why::Refused)).count(), 1);
-    world.fail(WIFI, Why::Refused).tell(Input::PathChanged(WIFI));
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
-    let before = world.now.as_nanos() / 1_000_000;
-    world.fail(WIFI, Why::NoAnswer).until(before + 200);
-    assert_eq!(world.take(), [failed(WIFI, Why::NoAnswer), dial(WIFI, TCP)]);
+    assert_eq!(
+        simulation
+            .take()
+            .iter()
+            .filter(|said| **said == failed(WIFI, FailureCause::Refused))
+            .count(),
+        1
+    );
+    simulation.fail(WIFI, FailureCause::Refused).input(Input::PathChanged(WIFI));
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
+    let before = simulation.now.as_nanos() / 1_000_000;
+    simulation.fail(WIFI, FailureCause::NoAnswer).until(before + 200);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::NoAnswer), dial(WIFI, TCP)]);
 }
 
 #[test]
 fn a_success_begins_the_pauses_and_the_messages_again() {
-    let mut world = World::only(TCP, 1);
-    world.fail(WIFI, Why::Refused).until(200).fail(WIFI, Why::Refused).until(600);
-    world.connect(WIFI, 1).lose(1, false, false);
-    world.take();
-    world.fail(WIFI, Why::Refused).until(800);
-    assert_eq!(world.take(), [failed(WIFI, Why::Refused), dial(WIFI, TCP)]);
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation
+        .fail(WIFI, FailureCause::Refused)
+        .until(200)
+        .fail(WIFI, FailureCause::Refused)
+        .until(600);
+    simulation.connect(WIFI, 1).lose(1, false, false);
+    simulation.take();
+    simulation.fail(WIFI, FailureCause::Refused).until(800);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), dial(WIFI, TCP)]);
 }
 
 #[test]
 fn quic_follows_where_tcp_has_no_answer() {
-    let mut world = World::new(Config::default(), 1);
-    world.until(2_999);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
-    world.until(3_000);
-    assert_eq!(world.take(), [Output::Abandon(WIFI), dial(WIFI, QUIC)]);
-    world.connect(WIFI, 7);
-    assert_eq!(world.take(), [Output::Event(Event::Up(WIFI))]);
-    assert!(world.dialer.is_connected() && world.dialer.resumes());
-    assert_eq!(world.dialer.next_wakeup(), None);
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.until(2_999);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
+    simulation.until(3_000);
+    assert_eq!(simulation.take(), [Output::Abandon(WIFI), dial(WIFI, QUIC)]);
+    simulation.connect(WIFI, 7);
+    assert_eq!(simulation.take(), [Output::Event(Event::Up(WIFI))]);
+    assert!(simulation.dialer.is_connected() && simulation.dialer.resumes());
+    assert_eq!(simulation.dialer.next_wakeup(), None);
 }
 
 #[test]
 fn what_tcp_failed_for_is_told_where_quic_has_no_answer_either() {
-    let mut world = World::new(Config::default(), 1);
-    world.fail(WIFI, Why::Refused);
-    assert_eq!(world.take(), [dial(WIFI, TCP), dial(WIFI, QUIC)]);
-    world.until(6_000);
-    assert_eq!(world.take(), [Output::Abandon(WIFI), failed(WIFI, Why::Refused)]);
-    world.until(6_200).fail(WIFI, Why::Refused).fail(WIFI, Why::WrongKey);
-    let all = [dial(WIFI, TCP), dial(WIFI, QUIC), failed(WIFI, Why::WrongKey)];
-    assert_eq!(world.take(), all, "unless QUIC tells what is wrong for good");
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP), dial(WIFI, QUIC)]);
+    simulation.until(6_000);
+    assert_eq!(simulation.take(), [Output::Abandon(WIFI), failed(WIFI, FailureCause::Refused)]);
+    simulation.until(6_200).fail(WIFI, FailureCause::Refused).fail(WIFI, FailureCause::WrongKey);
+    let all = [dial(WIFI, TCP), dial(WIFI, QUIC), failed(WIFI, FailureCause::WrongKey)];
+    assert_eq!(simulation.take(), all, "unless QUIC tells what is wrong for good");
 }
 
 #[test]
 fn where_tcp_got_through_it_may_be_refused_four_times_before_quic_is_tried() {
-    let mut world = World::new(Config::default(), 1);
-    world.connect(WIFI, 1).lose(1, false, false);
-    world.take();
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.connect(WIFI, 1).lose(1, false, false);
+    simulation.take();
     for _ in 0..5 {
-        world.fail(WIFI, Why::Refused);
-        let next = world.dialer.next_wakeup().unwrap();
-        world.until(next.as_nanos() / 1_000_000);
+        simulation.fail(WIFI, FailureCause::Refused);
+        let next = simulation.dialer.next_wakeup().unwrap();
+        simulation.until(next.as_nanos() / 1_000_000);
     }
     let transports: Vec<CarrierTransport> =
-        world.dials(WIFI).into_iter().map(|(_, over)| over).collect();
-    assert_eq!(transports, [TCP, TCP, TCP, TCP, QUIC], "{:?}", world.said);
+        simulation.dials(WIFI).into_iter().map(|(_, over)| over).collect();
+    assert_eq!(transports, [TCP, TCP, TCP, TCP, QUIC], "{:?}", simulation.outputs);
 }
 
 #[test]
 fn a_timeout_of_tcp_that_got_through_before_is_followed_by_quic_at_once() {
-    let mut world = World::new(Config::default(), 1);
-    world.connect(WIFI, 1).lose(1, false, false);
-    world.take();
-    world.fail(WIFI, Why::NoAnswer);
-    assert_eq!(world.take(), [dial(WIFI, QUIC)]);
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.connect(WIFI, 1).lose(1, false, false);
+    simulation.take();
+    simulation.fail(WIFI, FailureCause::NoAnswer);
+    assert_eq!(simulation.take(), [dial(WIFI, QUIC)]);
 }
 
 #[test]
 fn a_failure_for_good_and_one_behind_the_connection_do_not_lead_to_quic() {
-    let mut world = World::new(Config::default(), 1);
-    world.fail(WIFI, Why::WrongKey);
-    assert_eq!(world.take(), [dial(WIFI, TCP), failed(WIFI, Why::WrongKey)]);
-    world.until(200).tell(Input::Secured(WIFI)).fail(WIFI, Why::Refused);
-    assert_eq!(world.take(), [dial(WIFI, TCP), failed(WIFI, Why::Refused)]);
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.fail(WIFI, FailureCause::WrongKey);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP), failed(WIFI, FailureCause::WrongKey)]);
+    simulation.until(200).input(Input::Secured(WIFI)).fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP), failed(WIFI, FailureCause::Refused)]);
 }
 
 #[test]
 fn an_attempt_ends_in_time_whatever_stage_it_is_in() {
-    let mut world = World::new(Config::default(), 1);
-    world.until(2_000).tell(Input::Secured(WIFI)).until(9_999);
-    world.take();
-    world.until(10_000);
+    let mut simulation = Simulation::new(Config::default(), 1);
+    simulation.until(2_000).input(Input::Secured(WIFI)).until(9_999);
+    simulation.take();
+    simulation.until(10_000);
     let late = Output::Event(Event::Failed(WIFI, Failure::TimedOut(Span::from_secs(10))));
-    assert_eq!(world.take(), [Output::Abandon(WIFI), late]);
-    let mut world = World::only(QUIC, 1);
-    world.until(10_000);
-    assert_eq!(world.take().len(), 3);
+    assert_eq!(simulation.take(), [Output::Abandon(WIFI), late]);
+    let mut simulation = Simulation::only(QUIC, 1);
+    simulation.until(10_000);
+    assert_eq!(simulation.take().len(), 3);
 }
 
 #[test]
 fn a_suspect_carrier_gets_a_successor_unless_it_recovers() {
-    let mut world = World::only(TCP, 1);
-    world.connect(WIFI, 1);
-    world.take();
-    world.tell(Input::Suspect(CarrierId(1)));
-    assert_eq!(world.dialer.state(WIFI), PathState::Suspect);
-    assert!(!world.dialer.is_connected());
-    world.until(700).tell(Input::Recovered(CarrierId(1))).until(60_000);
-    assert_eq!(world.take(), []);
-    assert_eq!(world.dialer.state(WIFI), PathState::Up);
-    world.tell(Input::Suspect(CarrierId(1))).until(60_799);
-    assert_eq!(world.take(), []);
-    world.until(60_800);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
-    world.connect(WIFI, 2);
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.connect(WIFI, 1);
+    simulation.take();
+    simulation.input(Input::Suspect(CarrierId(1)));
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Suspect);
+    assert!(!simulation.dialer.is_connected());
+    simulation.until(700).input(Input::Recovered(CarrierId(1))).until(60_000);
+    assert_eq!(simulation.take(), []);
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Up);
+    simulation.input(Input::Suspect(CarrierId(1))).until(60_799);
+    assert_eq!(simulation.take(), []);
+    simulation.until(60_800);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
+    simulation.connect(WIFI, 2);
     let replaced = [Output::Detach(CarrierId(1)), Output::Event(Event::Up(WIFI))];
-    assert_eq!(world.take(), replaced);
-    world.lose(1, false, false);
-    assert_eq!(world.take(), [], "that one was replaced");
+    assert_eq!(simulation.take(), replaced);
+    simulation.lose(1, false, false);
+    assert_eq!(simulation.take(), [], "that one was replaced");
 }
 
 #[test]
 fn suspect_then_dead_then_dialled_again() {
-    let mut world = World::only(TCP, 1);
-    world.connect(WIFI, 1).tell(Input::Suspect(CarrierId(1))).until(300);
-    world.take();
-    world.lose(1, false, true);
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.connect(WIFI, 1).input(Input::Suspect(CarrierId(1))).until(300);
+    simulation.take();
+    simulation.lose(1, false, true);
     let down = Output::Event(Event::Down(WIFI, Loss::Ended("ended")));
-    assert_eq!(world.take(), [down, dial(WIFI, TCP)]);
-    assert_eq!(world.dialer.state(WIFI), PathState::Down);
+    assert_eq!(simulation.take(), [down, dial(WIFI, TCP)]);
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Down);
 }
 
 #[test]
 fn a_suspect_carrier_is_kept_while_its_successor_fails() {
-    let mut world = World::only(TCP, 1);
-    world.connect(WIFI, 1).tell(Input::Suspect(CarrierId(1))).until(800);
-    world.fail(WIFI, Why::NoAnswer).until(900);
-    world.take();
-    world.tell(Input::Recovered(CarrierId(1))).until(60_000);
-    assert_eq!(world.take(), [], "it needs none any more");
-    world.tell(Input::Suspect(CarrierId(1))).until(60_800);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.connect(WIFI, 1).input(Input::Suspect(CarrierId(1))).until(800);
+    simulation.fail(WIFI, FailureCause::NoAnswer).until(900);
+    simulation.take();
+    simulation.input(Input::Recovered(CarrierId(1))).until(60_000);
+    assert_eq!(simulation.take(), [], "it needs none any more");
+    simulation.input(Input::Suspect(CarrierId(1))).until(60_800);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
 }
 
 #[test]
 fn a_link_that_is_down_is_told_to_the_gateway_and_dialled_when_it_works() {
-    let mut world = World::only(TCP, 2);
-    world.connect(WIFI, 1).connect(LTE, 2);
-    world.take();
-    world.tell(Input::LinkDown(WIFI));
+    let mut simulation = Simulation::only(TCP, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2);
+    simulation.take();
+    simulation.input(Input::LinkDown(WIFI));
     let down = Output::Event(Event::Down(WIFI, Loss::LinkDown));
     let said = [Output::Detach(CarrierId(1)), Output::AnnounceLinkDown(WIFI), down];
-    assert_eq!(world.take(), said);
-    world.until(60_000).tell(Input::LinkDown(WIFI));
-    assert_eq!(world.take(), []);
-    world.tell(Input::PathChanged(WIFI)).tell(Input::PathChanged(LTE));
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
+    assert_eq!(simulation.take(), said);
+    simulation.until(60_000).input(Input::LinkDown(WIFI));
+    assert_eq!(simulation.take(), []);
+    simulation.input(Input::PathChanged(WIFI)).input(Input::PathChanged(LTE));
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
 }
 
 #[test]
 fn news_during_an_attempt_counts_when_it_fails() {
-    let mut world = World::only(TCP, 1);
-    world.take();
-    world.tell(Input::PathChanged(WIFI));
-    assert_eq!(world.take(), []);
-    world.fail(WIFI, Why::Refused);
-    assert_eq!(world.take(), [failed(WIFI, Why::Refused), dial(WIFI, TCP)]);
-    world.fail(WIFI, Why::Refused);
-    assert_eq!(world.take(), [], "once");
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.take();
+    simulation.input(Input::PathChanged(WIFI));
+    assert_eq!(simulation.take(), []);
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), dial(WIFI, TCP)]);
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), [], "once");
 }
 
 #[test]
 fn an_idle_path_sleeps_until_there_is_something_to_send() {
-    let mut world = World::only(QUIC, 2);
-    world.connect(WIFI, 1).connect(LTE, 2);
-    world.take();
-    world.lose(1, true, false).lose(2, true, false).until(20_000);
-    assert_eq!(world.take(), []);
-    assert_eq!(world.dialer.state(WIFI), PathState::Asleep);
-    assert!(world.dialer.is_connected() && world.dialer.is_asleep());
-    world.tell(Input::PathChanged(WIFI));
-    assert_eq!(world.take(), [], "that is no reason to wake");
-    world.tell(Input::Demand { in_use: false });
-    assert_eq!(world.take(), [dial(WIFI, QUIC), dial(LTE, QUIC)]);
-    assert!(world.dialer.resumes(), "the gateway still knows the session");
+    let mut simulation = Simulation::only(QUIC, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2);
+    simulation.take();
+    simulation.lose(1, true, false).lose(2, true, false).until(20_000);
+    assert_eq!(simulation.take(), []);
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Asleep);
+    assert!(simulation.dialer.is_connected() && simulation.dialer.is_asleep());
+    simulation.input(Input::PathChanged(WIFI));
+    assert_eq!(simulation.take(), [], "that is no reason to wake");
+    simulation.input(Input::Demand { in_use: false });
+    assert_eq!(simulation.take(), [dial(WIFI, QUIC), dial(LTE, QUIC)]);
+    assert!(simulation.dialer.resumes(), "the gateway still knows the session");
 }
 
 #[test]
 fn one_that_an_application_uses_does_not_sleep() {
-    let mut world = World::only(QUIC, 1);
-    world.connect(WIFI, 1);
-    world.take();
-    world.lose(1, true, true);
+    let mut simulation = Simulation::only(QUIC, 1);
+    simulation.connect(WIFI, 1);
+    simulation.take();
+    simulation.lose(1, true, true);
     let down = Output::Event(Event::Down(WIFI, Loss::Ended("ended")));
-    assert_eq!(world.take(), [down, dial(WIFI, QUIC)]);
+    assert_eq!(simulation.take(), [down, dial(WIFI, QUIC)]);
 }
 
 #[test]
 fn a_client_that_slept_for_long_begins_another_session() {
-    let mut world = World::only(QUIC, 2);
-    world.connect(WIFI, 1).connect(LTE, 2).lose(1, true, false).until(29_000);
-    world.lose(2, true, false).until(59_000).take();
-    world.tell(Input::Demand { in_use: false });
-    assert_eq!(world.take(), [dial(WIFI, QUIC), dial(LTE, QUIC)], "thirty seconds at most");
-    world.connect(WIFI, 3).connect(LTE, 4).lose(3, true, false).lose(4, true, false);
-    world.until(100_000).take();
-    world.tell(Input::Demand { in_use: false });
-    assert_eq!(world.take(), [Output::RenewSession, dial(WIFI, QUIC), dial(LTE, QUIC)]);
-    assert!(!world.dialer.resumes());
+    let mut simulation = Simulation::only(QUIC, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2).lose(1, true, false).until(29_000);
+    simulation.lose(2, true, false).until(59_000).take();
+    simulation.input(Input::Demand { in_use: false });
+    assert_eq!(simulation.take(), [dial(WIFI, QUIC), dial(LTE, QUIC)], "thirty seconds at most");
+    simulation.connect(WIFI, 3).connect(LTE, 4).lose(3, true, false).lose(4, true, false);
+    simulation.until(100_000).take();
+    simulation.input(Input::Demand { in_use: false });
+    assert_eq!(simulation.take(), [Output::RenewSession, dial(WIFI, QUIC), dial(LTE, QUIC)]);
+    assert!(!simulation.dialer.resumes());
 }
 
 #[test]
 fn a_gateway_that_restarted_gets_another_session_on_every_path() {
-    let mut world = World::only(TCP, 2);
-    world.connect(WIFI, 1).connect(LTE, 2).lose(1, false, true).lose(2, false, true);
-    world.take();
-    world.fail(WIFI, Why::UnknownSession);
+    let mut simulation = Simulation::only(TCP, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2).lose(1, false, true).lose(2, false, true);
+    simulation.take();
+    simulation.fail(WIFI, FailureCause::UnknownSession);
     let renewed = Output::Event(Event::Renewed);
     let said = [Output::RenewSession, Output::Abandon(LTE), renewed, dial(LTE, TCP)];
-    assert_eq!(world.take(), said);
-    world.until(50);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
+    assert_eq!(simulation.take(), said);
+    simulation.until(50);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
     // A path that refuses repeatedly is dialled with a backoff.
-    world.fail(WIFI, Why::UnknownSession).until(99);
-    assert_eq!(world.take(), []);
-    world.until(100);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
+    simulation.fail(WIFI, FailureCause::UnknownSession).until(99);
+    assert_eq!(simulation.take(), []);
+    simulation.until(100);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
 }
 
 #[test]
 fn a_session_that_the_gateway_ends_begins_again() {
-    let mut world = World::only(TCP, 2);
-    world.connect(WIFI, 1).connect(LTE, 2).tell(Input::Suspect(CarrierId(2)));
-    world.take();
-    world.tell(Input::SessionEnded);
+    let mut simulation = Simulation::only(TCP, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2).input(Input::Suspect(CarrierId(2)));
+    simulation.take();
+    simulation.input(Input::SessionEnded);
     let renewed = [Output::RenewSession, Output::Event(Event::Renewed)];
-    assert_eq!(world.take(), [&renewed[..], &[dial(WIFI, TCP), dial(LTE, TCP)]].concat());
-    world.tell(Input::SessionEnded);
-    assert_eq!(world.take(), [], "that one never began");
+    assert_eq!(simulation.take(), [&renewed[..], &[dial(WIFI, TCP), dial(LTE, TCP)]].concat());
+    simulation.input(Input::SessionEnded);
+    assert_eq!(simulation.take(), [], "that one never began");
 }
 
 #[test]
 fn the_name_is_looked_up_when_no_path_finds_the_gateway() {
-    let mut world = World::new(
+    let mut simulation = Simulation::new(
         Config {
             transport: TransportChoice::Only(TCP),
             has_name: true,
@@ -378,41 +389,45 @@ fn the_name_is_looked_up_when_no_path_finds_the_gateway() {
         },
         2,
     );
-    world.connect(WIFI, 1);
-    world.take();
-    world.fail(LTE, Why::Refused);
-    assert_eq!(world.take(), [failed(LTE, Why::Refused)], "another path finds it");
-    world.lose(1, false, false).take();
-    world.fail(WIFI, Why::Refused);
-    assert_eq!(world.take(), [failed(WIFI, Why::Refused), Output::LookUp]);
-    world.tell(Input::Resolved(vec![address(1)])).tell(Input::PathChanged(WIFI));
-    world.fail(WIFI, Why::Refused).until(4_999);
-    assert_eq!(world.take(), [dial(WIFI, TCP)]);
-    world.until(5_000);
-    assert_eq!(world.take(), [Output::LookUp], "five seconds later");
-    world.tell(Input::Resolved(Vec::new()));
-    assert_eq!(world.take(), []);
-    world.until(6_000).tell(Input::PathChanged(WIFI)).fail(WIFI, Why::Refused).until(10_000);
-    world.take();
+    simulation.connect(WIFI, 1);
+    simulation.take();
+    simulation.fail(LTE, FailureCause::Refused);
+    assert_eq!(simulation.take(), [failed(LTE, FailureCause::Refused)], "another path finds it");
+    simulation.lose(1, false, false).take();
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), Output::LookUp]);
+    simulation.input(Input::Resolved(vec![address(1)])).input(Input::PathChanged(WIFI));
+    simulation.fail(WIFI, FailureCause::Refused).until(4_999);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
+    simulation.until(5_000);
+    assert_eq!(simulation.take(), [Output::LookUp], "five seconds later");
+    simulation.input(Input::Resolved(Vec::new()));
+    assert_eq!(simulation.take(), []);
+    simulation
+        .until(6_000)
+        .input(Input::PathChanged(WIFI))
+        .fail(WIFI, FailureCause::Refused)
+        .until(10_000);
+    simulation.take();
     let others = vec![address(2), address(1)];
-    world.tell(Input::Resolved(others.clone()));
+    simulation.input(Input::Resolved(others.clone()));
     let moved = Output::Event(Event::Moved(others.clone()));
-    assert_eq!(world.take(), [moved, dial(WIFI, TCP), dial(LTE, TCP)]);
-    assert_eq!(world.dialer.gateway(), others);
+    assert_eq!(simulation.take(), [moved, dial(WIFI, TCP), dial(LTE, TCP)]);
+    assert_eq!(simulation.dialer.gateway(), others);
 }
 
 #[test]
 fn a_connection_that_was_given_up_is_not_used() {
-    let mut world = World::only(TCP, 1);
-    world.until(10_000).take();
-    world.tell(Input::Connected(WIFI, CarrierId(9)));
-    assert_eq!(world.take(), [Output::Detach(CarrierId(9))]);
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.until(10_000).take();
+    simulation.input(Input::Connected(WIFI, CarrierId(9)));
+    assert_eq!(simulation.take(), [Output::Detach(CarrierId(9))]);
 }
 
 /// Events of a client, in any order.
 #[derive(Clone, Copy, Debug)]
-enum Happens {
-    Fail(usize, Why),
+enum RandomEvent {
+    Fail(usize, FailureCause),
     Secure(usize),
     Connect(usize),
     Lose(usize, bool, bool),
@@ -425,33 +440,33 @@ enum Happens {
     Nothing,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn random_event() -> impl Strategy<Value = RandomEvent> {
     let path = || 0_usize..3;
     let why = prop_oneof![
-        Just(Why::Refused),
-        Just(Why::NoAnswer),
-        Just(Why::WrongKey),
-        Just(Why::UnknownSession)
+        Just(FailureCause::Refused),
+        Just(FailureCause::NoAnswer),
+        Just(FailureCause::WrongKey),
+        Just(FailureCause::UnknownSession)
     ];
     prop_oneof![
-        3 => (path(), why).prop_map(|(path, why)| Happens::Fail(path, why)),
-        2 => path().prop_map(Happens::Secure),
-        4 => path().prop_map(Happens::Connect),
+        3 => (path(), why).prop_map(|(path, cause)| RandomEvent::Fail(path, cause)),
+        2 => path().prop_map(RandomEvent::Secure),
+        4 => path().prop_map(RandomEvent::Connect),
         2 => (path(), any::<bool>(), any::<bool>())
-            .prop_map(|(path, idle, used)| Happens::Lose(path, idle, used)),
-        2 => (path(), any::<bool>()).prop_map(|(path, is)| Happens::Suspect(path, is)),
-        1 => path().prop_map(Happens::PathChanged),
-        1 => path().prop_map(Happens::LinkDown),
-        1 => Just(Happens::SessionEnded),
-        2 => any::<bool>().prop_map(Happens::Demand),
-        1 => (0_u8..3).prop_map(Happens::Resolved),
-        2 => Just(Happens::Nothing),
+            .prop_map(|(path, idle, used)| RandomEvent::Lose(path, idle, used)),
+        2 => (path(), any::<bool>()).prop_map(|(path, is)| RandomEvent::Suspect(path, is)),
+        1 => path().prop_map(RandomEvent::PathChanged),
+        1 => path().prop_map(RandomEvent::LinkDown),
+        1 => Just(RandomEvent::SessionEnded),
+        2 => any::<bool>().prop_map(RandomEvent::Demand),
+        1 => (0_u8..3).prop_map(RandomEvent::Resolved),
+        2 => Just(RandomEvent::Nothing),
     ]
 }
 
 /// State of a path in the shell.
 #[derive(Default)]
-struct Seen {
+struct ShellPath {
     /// The running attempt, and whether its peers are authenticated.
     attempt: Option<bool>,
     carrier: Option<CarrierId>,
@@ -471,11 +486,11 @@ proptest! {
             Just(TransportChoice::Only(CarrierTransport::Tcp)),
             Just(TransportChoice::Only(CarrierTransport::Quic)),
         ],
-        events in prop::collection::vec((0_u64..4_000, happens()), 1..120),
+        events in prop::collection::vec((0_u64..4_000, random_event()), 1..120),
     ) {
         let config = Config { transport, has_name: true, ..Config::default() };
-        let mut dialer: Dialer<Why, &str> = Dialer::new(config, vec![address(1)]);
-        let mut seen: Vec<Seen> = (0..3).map(|_| Seen::default()).collect();
+        let mut dialer: Dialer<FailureCause, &str> = Dialer::new(config, vec![address(1)]);
+        let mut seen: Vec<ShellPath> = (0..3).map(|_| ShellPath::default()).collect();
         let mut begun: BTreeMap<usize, Time> = BTreeMap::new();
         for at in 0..seen.len() {
             prop_assert_eq!(dialer.add_path(), PathId(at as u8));
@@ -541,7 +556,7 @@ proptest! {
             }
             let event = events.next().map(|(pause, event)| (now + Span::from_millis(pause), event));
             let (then, event) = match (event, wakeup) {
-                (Some((then, _)), Some(wakeup)) if wakeup < then => (wakeup, Happens::Nothing),
+                (Some((then, _)), Some(wakeup)) if wakeup < then => (wakeup, RandomEvent::Nothing),
                 (Some(event), _) => event,
                 // At most one more round; otherwise the loop is endless.
                 (None, _) => break,
@@ -550,28 +565,28 @@ proptest! {
             let path = |at: usize| PathId(at as u8);
             match event {
                 // Only the gateway can report this, in the handshake.
-                Happens::Fail(at, Why::UnknownSession) if seen[at].attempt != Some(true) => {}
-                Happens::Fail(at, why) if seen[at].attempt.is_some() => {
+                RandomEvent::Fail(at, FailureCause::UnknownSession) if seen[at].attempt != Some(true) => {}
+                RandomEvent::Fail(at, why) if seen[at].attempt.is_some() => {
                     seen[at].attempt = None;
                     dialer.handle(now, Input::Failed(path(at), why));
                 }
-                Happens::Secure(at) if seen[at].attempt.is_some() => {
+                RandomEvent::Secure(at) if seen[at].attempt.is_some() => {
                     seen[at].attempt = Some(true);
                     dialer.handle(now, Input::Secured(path(at)));
                 }
-                Happens::Connect(at) if seen[at].attempt == Some(true) => {
+                RandomEvent::Connect(at) if seen[at].attempt == Some(true) => {
                     seen[at].attempt = None;
                     next_carrier += 1;
                     // The old carrier is detached by its own output.
                     seen[at].carrier = Some(CarrierId(next_carrier));
                     dialer.handle(now, Input::Connected(path(at), CarrierId(next_carrier)));
                 }
-                Happens::Lose(at, idle, in_use) => {
+                RandomEvent::Lose(at, idle, in_use) => {
                     if let Some(carrier) = seen[at].carrier.take() {
                         dialer.handle(now, Input::Lost { carrier, reason: "ended", idle, in_use });
                     }
                 }
-                Happens::Suspect(at, is) => {
+                RandomEvent::Suspect(at, is) => {
                     if let Some(carrier) = seen[at].carrier {
                         dialer.handle(now, match is {
                             true => Input::Suspect(carrier),
@@ -579,11 +594,11 @@ proptest! {
                         });
                     }
                 }
-                Happens::PathChanged(at) => dialer.handle(now, Input::PathChanged(path(at))),
-                Happens::LinkDown(at) => dialer.handle(now, Input::LinkDown(path(at))),
-                Happens::SessionEnded => dialer.handle(now, Input::SessionEnded),
-                Happens::Demand(in_use) => dialer.handle(now, Input::Demand { in_use }),
-                Happens::Resolved(last) if looks_up => {
+                RandomEvent::PathChanged(at) => dialer.handle(now, Input::PathChanged(path(at))),
+                RandomEvent::LinkDown(at) => dialer.handle(now, Input::LinkDown(path(at))),
+                RandomEvent::SessionEnded => dialer.handle(now, Input::SessionEnded),
+                RandomEvent::Demand(in_use) => dialer.handle(now, Input::Demand { in_use }),
+                RandomEvent::Resolved(last) if looks_up => {
                     looks_up = false;
                     let found = (0..last).map(|_| address(last)).collect();
                     dialer.handle(now, Input::Resolved(found));

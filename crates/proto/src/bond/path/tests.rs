@@ -12,7 +12,7 @@ fn carrier(id: u64) -> CarrierSample {
         id: CarrierId(id),
         transport: CarrierTransport::Tcp,
         is_suspect: false,
-        condition: None,
+        transport_info: None,
         stats: Some(TransportStats::default()),
     }
 }
@@ -34,20 +34,20 @@ fn path(carriers: &[CarrierSample], sent: u64, received: u64) -> PathSample {
     }
 }
 
-struct World {
+struct Simulation {
     monitor: PathMonitor,
     policy: Policy,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let monitor = PathMonitor::new(Time::ZERO, Config::default(), Usage::default());
         Self { monitor, policy: Policy::default() }
     }
 
     fn sample(&mut self, millis: u64, path: PathSample) -> PathSnapshot {
-        let (surroundings, mut all) = self.monitor.sample(at(millis), TODAY, &self.policy, &[path]);
-        assert_eq!(surroundings.paths, [all[0].facts.clone()]);
+        let (environment, mut all) = self.monitor.sample(at(millis), TODAY, &self.policy, &[path]);
+        assert_eq!(environment.paths, [all[0].facts.clone()]);
         all.remove(0)
     }
 
@@ -60,49 +60,49 @@ impl World {
 
 #[test]
 fn a_suspect_path_counts_as_down_after_a_second_and_as_up_when_it_recovers() {
-    let mut world = World::new();
-    assert_eq!(world.state(0, path(&[carrier(1)], 0, 0)), (PathState::Up, true));
-    assert_eq!(world.state(500, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
-    assert_eq!(world.state(1_499, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
-    assert_eq!(world.state(1_500, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
-    assert_eq!(world.state(1_600, path(&[carrier(1)], 0, 0)), (PathState::Up, true));
+    let mut simulation = Simulation::new();
+    assert_eq!(simulation.state(0, path(&[carrier(1)], 0, 0)), (PathState::Up, true));
+    assert_eq!(simulation.state(500, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
+    assert_eq!(simulation.state(1_499, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
+    assert_eq!(simulation.state(1_500, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
+    assert_eq!(simulation.state(1_600, path(&[carrier(1)], 0, 0)), (PathState::Up, true));
     // The timeout restarts.
-    assert_eq!(world.state(1_700, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
-    assert_eq!(world.state(2_800, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
+    assert_eq!(simulation.state(1_700, path(&[suspect(1)], 0, 0)), (PathState::Suspect, true));
+    assert_eq!(simulation.state(2_800, path(&[suspect(1)], 0, 0)), (PathState::Suspect, false));
 }
 
 #[test]
 fn a_suspect_carrier_beside_its_successor_is_no_suspect_path() {
-    let mut world = World::new();
-    assert_eq!(world.state(0, path(&[suspect(1), carrier(2)], 0, 0)), (PathState::Up, true));
-    assert_eq!(world.state(9_000, path(&[], 0, 0)), (PathState::Down, false));
+    let mut simulation = Simulation::new();
+    assert_eq!(simulation.state(0, path(&[suspect(1), carrier(2)], 0, 0)), (PathState::Up, true));
+    assert_eq!(simulation.state(9_000, path(&[], 0, 0)), (PathState::Down, false));
 }
 
 #[test]
 fn a_path_that_slept_counts_as_up_while_it_connects() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     let asleep = || PathSample { is_asleep: true, ..path(&[], 0, 0) };
-    assert_eq!(world.state(0, asleep()), (PathState::Asleep, true));
-    assert_eq!(world.state(60_000, asleep()), (PathState::Asleep, true));
-    assert_eq!(world.state(62_999, path(&[], 0, 0)), (PathState::Down, true));
-    assert_eq!(world.state(63_000, path(&[], 0, 0)), (PathState::Down, false));
+    assert_eq!(simulation.state(0, asleep()), (PathState::Asleep, true));
+    assert_eq!(simulation.state(60_000, asleep()), (PathState::Asleep, true));
+    assert_eq!(simulation.state(62_999, path(&[], 0, 0)), (PathState::Down, true));
+    assert_eq!(simulation.state(63_000, path(&[], 0, 0)), (PathState::Down, false));
 }
 
 #[test]
 fn throughput_is_measured_over_most_of_a_second() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     let rates = |snapshot: PathSnapshot| (snapshot.up.as_bps(), snapshot.down.as_bps());
-    assert_eq!(rates(world.sample(0, path(&[carrier(1)], 1_000, 5_000))), (0, 0));
-    assert_eq!(rates(world.sample(899, path(&[carrier(1)], 9_000, 9_000))), (0, 0));
-    let after = world.sample(1_000, path(&[carrier(1)], 2_000, 130_000));
+    assert_eq!(rates(simulation.sample(0, path(&[carrier(1)], 1_000, 5_000))), (0, 0));
+    assert_eq!(rates(simulation.sample(899, path(&[carrier(1)], 9_000, 9_000))), (0, 0));
+    let after = simulation.sample(1_000, path(&[carrier(1)], 2_000, 130_000));
     assert_eq!(rates(after), (8_000, 1_000_000));
     // The carriers' counters never decrease, but a shell may be wrong.
-    assert_eq!(rates(world.sample(2_000, path(&[carrier(1)], 0, 0))), (0, 0));
+    assert_eq!(rates(simulation.sample(2_000, path(&[carrier(1)], 0, 0))), (0, 0));
 }
 
 #[test]
 fn losses_and_the_smallest_round_trip_are_those_of_the_newest_carrier() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     let with = |id, rtt: u64, sent_packets, retransmitted_packets| CarrierSample {
         stats: Some(TransportStats {
             rtt: Some(Span::from_millis(rtt)),
@@ -112,26 +112,26 @@ fn losses_and_the_smallest_round_trip_are_those_of_the_newest_carrier() {
         }),
         ..carrier(id)
     };
-    let facts = world.sample(0, path(&[with(1, 40, 100, 50)], 0, 0)).facts;
+    let facts = simulation.sample(0, path(&[with(1, 40, 100, 50)], 0, 0)).facts;
     assert_eq!((facts.rtt, facts.loss), (Some(Span::from_millis(40)), Some(0.5)));
-    let facts = world.sample(500, path(&[with(2, 90, 100, 0)], 0, 0)).facts;
+    let facts = simulation.sample(500, path(&[with(2, 90, 100, 0)], 0, 0)).facts;
     assert_eq!((facts.rtt, facts.loss), (Some(Span::from_millis(90)), Some(0.0)));
-    assert_eq!(world.monitor.paths[&LTE].min_rtt, Some(Span::from_millis(90)));
+    assert_eq!(simulation.monitor.paths[&LTE].min_rtt, Some(Span::from_millis(90)));
     // A carrier without statistics does not change the known values.
     let silent = CarrierSample { stats: None, ..carrier(3) };
-    let facts = world.sample(1_000, path(&[with(2, 90, 100, 0), silent], 0, 0)).facts;
+    let facts = simulation.sample(1_000, path(&[with(2, 90, 100, 0), silent], 0, 0)).facts;
     assert_eq!(facts.rtt, Some(Span::from_millis(90)));
 }
 
 #[test]
 fn what_is_left_of_a_data_plan_is_told() {
-    let mut world = World::new();
-    assert_eq!(world.sample(0, path(&[], 10, 20)).plan_remaining, None);
-    world.policy = Policy::parse("[paths.wwan0]\nmonthly = \"1KB\"\n").unwrap();
-    let snapshot = world.sample(500, path(&[], 100, 200));
-    assert_eq!(snapshot.facts.used, Some(Size::from_bytes(300)));
+    let mut simulation = Simulation::new();
+    assert_eq!(simulation.sample(0, path(&[], 10, 20)).plan_remaining, None);
+    simulation.policy = Policy::parse("[paths.wwan0]\nmonthly = \"1KB\"\n").unwrap();
+    let snapshot = simulation.sample(500, path(&[], 100, 200));
+    assert_eq!(snapshot.facts.plan_used, Some(Size::from_bytes(300)));
     assert_eq!(snapshot.plan_remaining, Some(Size::from_bytes(700)));
-    let snapshot = world.sample(1_000, path(&[], 1_000, 2_000));
+    let snapshot = simulation.sample(1_000, path(&[], 1_000, 2_000));
     assert_eq!(snapshot.plan_remaining, Some(Size::ZERO));
 }
 
@@ -160,9 +160,9 @@ fn samples_battery_and_usage_are_due_in_time_and_never_at_once_again() {
 
 #[test]
 fn the_battery_is_told_with_the_paths() {
-    let mut world = World::new();
-    world.monitor.set_battery(Battery { level: Some(20), is_charging: Some(false) });
-    let (surroundings, paths) = world.monitor.sample(at(0), TODAY, &world.policy, &[]);
-    assert_eq!((surroundings.battery, surroundings.charging), (Some(20), Some(false)));
+    let mut simulation = Simulation::new();
+    simulation.monitor.set_battery(Battery { level: Some(20), is_charging: Some(false) });
+    let (environment, paths) = simulation.monitor.sample(at(0), TODAY, &simulation.policy, &[]);
+    assert_eq!((environment.battery, environment.charging), (Some(20), Some(false)));
     assert!(paths.is_empty());
 }

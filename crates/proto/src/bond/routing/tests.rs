@@ -7,8 +7,8 @@ use super::*;
 use crate::policy::PathFacts;
 use crate::sched::PathId;
 
-fn target(port: u16) -> Target {
-    Target::Address("192.0.2.1".parse().unwrap(), port)
+fn target(port: u16) -> Destination {
+    Destination::Address("192.0.2.1".parse().unwrap(), port)
 }
 
 fn tcp(port: u16) -> FlowFacts {
@@ -20,12 +20,12 @@ fn policy(text: &str) -> Policy {
 }
 
 /// A table, and the bytes of each stream.
-struct World {
+struct Simulation {
     table: FlowTable,
     bytes: RefCell<HashMap<u64, u64>>,
 }
 
-impl World {
+impl Simulation {
     fn new(text: &str) -> Self {
         Self { table: FlowTable::new(policy(text)), bytes: RefCell::default() }
     }
@@ -48,7 +48,7 @@ impl World {
     /// Decides about the flow, which becomes this stream.
     fn stream(&mut self, id: AppFlowId, number: u64) {
         self.evaluate(id);
-        self.table.carry(id, Carriage::Stream(StreamId(number), number));
+        self.table.set_carriage(id, Carriage::Stream(StreamId(number), number));
         self.bytes.borrow_mut().insert(number, 0);
     }
 
@@ -72,31 +72,31 @@ const WEB: &str = "[[rule]]\nname = \"web\"\nmatch = { port = 80 }\nuse = { prio
 
 #[test]
 fn each_rule_that_carries_something_has_a_label_of_its_own() {
-    let mut world = World::new(WEB);
-    let [web, other, more] = [80, 443, 80].map(|port| world.begin(tcp(port)));
-    assert_eq!(world.table.routing(web), Routing::Block, "nothing is decided yet");
-    assert_eq!(world.evaluate(web), Routing::Bond(1));
-    assert!(define(1, &world.take()));
-    assert_eq!(world.evaluate(other), Routing::Bond(0));
-    assert!(define(0, &world.take()));
-    assert_eq!(world.evaluate(more), Routing::Bond(1));
-    assert_eq!(world.take(), [], "the gateway knows that one");
-    assert_eq!(world.table.treatment(1).map(|treatment| treatment.priority), Some(2));
-    assert_eq!(world.table.get(web).unwrap().rule.as_deref(), Some("web"));
+    let mut simulation = Simulation::new(WEB);
+    let [web, other, more] = [80, 443, 80].map(|port| simulation.begin(tcp(port)));
+    assert_eq!(simulation.table.routing(web), Routing::Block, "nothing is decided yet");
+    assert_eq!(simulation.evaluate(web), Routing::Bond(1));
+    assert!(define(1, &simulation.take()));
+    assert_eq!(simulation.evaluate(other), Routing::Bond(0));
+    assert!(define(0, &simulation.take()));
+    assert_eq!(simulation.evaluate(more), Routing::Bond(1));
+    assert_eq!(simulation.take(), [], "the gateway knows that one");
+    assert_eq!(simulation.table.stream_policy(1).map(|policy| policy.priority), Some(2));
+    assert_eq!(simulation.table.get(web).unwrap().rule.as_deref(), Some("web"));
 }
 
 #[test]
 fn a_stream_changes_its_label_before_the_label_changes_its_meaning() {
-    let mut world = World::new(WEB);
-    let [web, other] = [80, 443].map(|port| world.begin(tcp(port)));
-    world.stream(web, 0);
-    world.stream(other, 1);
-    world.take();
-    world.replace(
+    let mut simulation = Simulation::new(WEB);
+    let [web, other] = [80, 443].map(|port| simulation.begin(tcp(port)));
+    simulation.stream(web, 0);
+    simulation.stream(other, 1);
+    simulation.take();
+    simulation.replace(
         "[[rule]]\nname = \"web\"\nmatch = { port = 443 }\nuse = { priority = 5 }\n\
          [[rule]]\nname = \"old\"\nmatch = { port = 80 }\nuse = { priority = 2 }\n",
     );
-    let outputs = world.take();
+    let outputs = simulation.take();
     let place = |wanted: &dyn Fn(&Output) -> bool| outputs.iter().position(wanted).unwrap();
     let assigned = |stream: u64, to: u8| {
         place(&|one| *one == Output::AssignLabel { stream: StreamId(stream), label: to })
@@ -111,24 +111,28 @@ fn a_stream_changes_its_label_before_the_label_changes_its_meaning() {
 #[test]
 fn what_is_under_way_stays_where_it_is() {
     let direct = "[default]\ndirect = true\n";
-    let mut world = World::new("");
+    let mut simulation = Simulation::new("");
     let [stream, datagrams] =
-        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| world.begin(facts));
-    world.stream(stream, 0);
-    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
-    world.evaluate(datagrams);
-    world.replace(direct);
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| simulation.begin(facts));
+    simulation.stream(stream, 0);
+    simulation.table.set_carriage(datagrams, Carriage::Datagrams(FlowId(0)));
+    simulation.evaluate(datagrams);
+    simulation.replace(direct);
     for id in [stream, datagrams] {
-        assert_eq!(world.table.routing(id), Routing::Bond(0), "the bond carries it already");
+        assert_eq!(simulation.table.routing(id), Routing::Bond(0), "the bond carries it already");
     }
     let fresh =
-        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| world.begin(facts));
-    world.table.carry(fresh[1], Carriage::Datagrams(FlowId(1)));
-    assert_eq!(fresh.map(|id| world.evaluate(id)), [Routing::Direct; 2]);
-    world.replace("");
-    assert_eq!(world.table.routing(fresh[0]), Routing::Direct, "its connection is past the bond");
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| simulation.begin(facts));
+    simulation.table.set_carriage(fresh[1], Carriage::Datagrams(FlowId(1)));
+    assert_eq!(fresh.map(|id| simulation.evaluate(id)), [Routing::Direct; 2]);
+    simulation.replace("");
     assert_eq!(
-        world.table.routing(fresh[1]),
+        simulation.table.routing(fresh[0]),
+        Routing::Direct,
+        "its connection is past the bond"
+    );
+    assert_eq!(
+        simulation.table.routing(fresh[1]),
         Routing::Bond(0),
         "the next datagram may go anywhere"
     );
@@ -136,17 +140,17 @@ fn what_is_under_way_stays_where_it_is() {
 
 #[test]
 fn a_rule_that_blocks_ends_streams_and_stops_datagrams() {
-    let mut world = World::new("");
+    let mut simulation = Simulation::new("");
     let [stream, datagrams] =
-        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| world.begin(facts));
-    world.stream(stream, 0);
-    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
-    world.evaluate(datagrams);
-    world.take();
-    world.replace("[[rule]]\nname = \"no\"\nmatch = { port = 80 }\nuse = { block = true }\n");
-    assert!(world.take().contains(&Output::EndStream(StreamId(0))));
-    assert_eq!(world.table.routing(datagrams), Routing::Block);
-    assert_eq!(world.table.routing(AppFlowId(99)), Routing::Block);
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| simulation.begin(facts));
+    simulation.stream(stream, 0);
+    simulation.table.set_carriage(datagrams, Carriage::Datagrams(FlowId(0)));
+    simulation.evaluate(datagrams);
+    simulation.take();
+    simulation.replace("[[rule]]\nname = \"no\"\nmatch = { port = 80 }\nuse = { block = true }\n");
+    assert!(simulation.take().contains(&Output::EndStream(StreamId(0))));
+    assert_eq!(simulation.table.routing(datagrams), Routing::Block);
+    assert_eq!(simulation.table.routing(AppFlowId(99)), Routing::Block);
 }
 
 const LARGE: &str =
@@ -154,52 +158,55 @@ const LARGE: &str =
 
 #[test]
 fn a_flow_is_decided_about_again_when_it_has_grown() {
-    let mut world = World::new(LARGE);
+    let mut simulation = Simulation::new(LARGE);
     let [stream, datagrams] =
-        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| world.begin(facts));
-    world.stream(stream, 7);
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| simulation.begin(facts));
+    simulation.stream(stream, 7);
     let threshold = |bytes| Output::SetThreshold { stream: StreamId(7), bytes };
-    assert!(world.take().contains(&threshold(Some(1_000))));
-    world.bytes.borrow_mut().insert(7, 1_000);
-    let id = world.table.of_stream(7).unwrap();
-    assert_eq!(world.evaluate(id), Routing::Bond(1));
-    let outputs = world.take();
+    assert!(simulation.take().contains(&threshold(Some(1_000))));
+    simulation.bytes.borrow_mut().insert(7, 1_000);
+    let id = simulation.table.of_stream(7).unwrap();
+    assert_eq!(simulation.evaluate(id), Routing::Bond(1));
+    let outputs = simulation.take();
     assert!(outputs.contains(&threshold(None)) && outputs.contains(&Output::Decided(stream)));
-    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
-    assert_eq!(world.evaluate(datagrams), Routing::Bond(0));
-    assert!(!world.table.count_datagram(datagrams, 600, 399));
-    assert!(world.table.count_datagram(datagrams, 1, 0));
-    assert_eq!(world.table.routing(datagrams), Routing::Bond(1));
-    assert!(!world.table.count_datagram(datagrams, 5_000, 0), "once");
+    simulation.table.set_carriage(datagrams, Carriage::Datagrams(FlowId(0)));
+    assert_eq!(simulation.evaluate(datagrams), Routing::Bond(0));
+    assert!(!simulation.table.count_datagram(datagrams, 600, 399));
+    assert!(simulation.table.count_datagram(datagrams, 1, 0));
+    assert_eq!(simulation.table.routing(datagrams), Routing::Bond(1));
+    assert!(!simulation.table.count_datagram(datagrams, 5_000, 0), "once");
 }
 
 #[test]
 fn a_stream_that_is_over_is_left_alone() {
-    let mut world = World::new("");
-    let id = world.begin(tcp(80));
-    world.stream(id, 0);
-    world.take();
-    world.bytes.borrow_mut().clear();
-    world.replace("[default]\nscheduler = \"redundant\"\n");
-    assert_eq!(world.take(), []);
-    world.table.end(id);
-    assert_eq!((world.table.of_stream(0), world.table.flows().count()), (None, 0));
+    let mut simulation = Simulation::new("");
+    let id = simulation.begin(tcp(80));
+    simulation.stream(id, 0);
+    simulation.take();
+    simulation.bytes.borrow_mut().clear();
+    simulation.replace("[default]\nscheduler = \"redundant\"\n");
+    assert_eq!(simulation.take(), []);
+    simulation.table.end(id);
+    assert_eq!((simulation.table.of_stream(0), simulation.table.flows().count()), (None, 0));
 }
 
 #[test]
 fn a_delayed_flow_is_shown_and_decided_about_when_it_is_released() {
-    let mut world = World::new(WEB);
-    let id = world.begin(tcp(80));
-    assert_eq!(world.table.flows().count(), 0, "nothing is known of it yet");
-    let (decision, rule) = world.table.preview(id);
+    let mut simulation = Simulation::new(WEB);
+    let id = simulation.begin(tcp(80));
+    assert_eq!(simulation.table.flows().count(), 0, "nothing is known of it yet");
+    let (decision, rule) = simulation.table.preview(id);
     assert!(matches!(decision, Decision::Bond(_)));
-    world.table.delay(id, rule);
-    world.replace("[default]\nscheduler = \"single\"\n");
-    assert_eq!(world.take(), [], "the gateway is told nothing of it");
-    assert_eq!(world.table.flows().map(|(_, flow)| flow.is_delayed).collect::<Vec<_>>(), [true]);
-    world.table.release(id);
-    assert_eq!(world.evaluate(id), Routing::Bond(0));
-    assert_eq!(world.table.get(id).unwrap().rule, None);
+    simulation.table.delay(id, rule);
+    simulation.replace("[default]\nscheduler = \"single\"\n");
+    assert_eq!(simulation.take(), [], "the gateway is told nothing of it");
+    assert_eq!(
+        simulation.table.flows().map(|(_, flow)| flow.is_delayed).collect::<Vec<_>>(),
+        [true]
+    );
+    simulation.table.release(id);
+    assert_eq!(simulation.evaluate(id), Routing::Bond(0));
+    assert_eq!(simulation.table.get(id).unwrap().rule, None);
 }
 
 /// More rules than labels, each for one port.
@@ -213,59 +220,59 @@ fn many_rules() -> String {
 
 #[test]
 fn where_all_labels_are_taken_further_rules_are_blocked_until_one_is_free() {
-    let mut world = World::new(&many_rules());
-    let ids: Vec<AppFlowId> = (1..=255).map(|port| world.begin(tcp(port))).collect();
+    let mut simulation = Simulation::new(&many_rules());
+    let ids: Vec<AppFlowId> = (1..=255).map(|port| simulation.begin(tcp(port))).collect();
     for (label, id) in (1..=255).zip(&ids) {
-        assert_eq!(world.evaluate(*id), Routing::Bond(label));
+        assert_eq!(simulation.evaluate(*id), Routing::Bond(label));
     }
-    assert!(!world.take().contains(&Output::LabelsExhausted));
-    let [one, two] = [256, 257].map(|port| world.begin(tcp(port)));
-    assert_eq!([one, two].map(|id| world.evaluate(id)), [Routing::Block; 2]);
-    assert_eq!(world.take(), [Output::LabelsExhausted], "once");
-    let default = world.begin(tcp(9_999));
-    assert_eq!(world.evaluate(default), Routing::Bond(0), "the default has its own");
-    world.table.end(ids[41]);
-    assert_eq!(world.evaluate(one), Routing::Bond(42));
-    assert_eq!(world.evaluate(two), Routing::Block);
+    assert!(!simulation.take().contains(&Output::LabelsExhausted));
+    let [one, two] = [256, 257].map(|port| simulation.begin(tcp(port)));
+    assert_eq!([one, two].map(|id| simulation.evaluate(id)), [Routing::Block; 2]);
+    assert_eq!(simulation.take(), [Output::LabelsExhausted], "once");
+    let default = simulation.begin(tcp(9_999));
+    assert_eq!(simulation.evaluate(default), Routing::Bond(0), "the default has its own");
+    simulation.table.end(ids[41]);
+    assert_eq!(simulation.evaluate(one), Routing::Bond(42));
+    assert_eq!(simulation.evaluate(two), Routing::Block);
 }
 
 #[test]
 fn the_next_look_at_the_paths_is_never_in_the_past() {
     let text =
         "[[rule]]\nname = \"far\"\nwhen = { wifi.rtt = \">100ms\" }\nuse = { block = true }\n";
-    let mut world = World::new(text);
-    let surroundings = |rtt: u64| Surroundings {
+    let mut simulation = Simulation::new(text);
+    let environment = |rtt: u64| Environment {
         paths: vec![PathFacts {
             rtt: Some(Span::from_millis(rtt)),
             ..PathFacts::new(PathId(0), "wlan0", "wifi")
         }],
-        ..Surroundings::default()
+        ..Environment::default()
     };
-    let id = world.begin(tcp(80));
-    let observe = |world: &mut World, millis: u64, rtt| {
+    let id = simulation.begin(tcp(80));
+    let observe = |world: &mut Simulation, millis: u64, rtt| {
         let now = Time::from_millis(millis);
-        world.with(|table, bytes| table.observe(now, &surroundings(rtt), bytes));
+        world.with(|table, bytes| table.observe(now, &environment(rtt), bytes));
         world.table.next_wakeup()
     };
-    assert_eq!(observe(&mut world, 0, 50), None);
-    world.stream(id, 0);
-    let wakeup = observe(&mut world, 1_000, 200).unwrap();
+    assert_eq!(observe(&mut simulation, 0, 50), None);
+    simulation.stream(id, 0);
+    let wakeup = observe(&mut simulation, 1_000, 200).unwrap();
     assert!(wakeup > Time::from_millis(1_000));
     // The value has persisted long enough only after this time.
     let late = wakeup.as_nanos() / 1_000_000;
-    assert_eq!(observe(&mut world, late, 200), None);
-    assert_eq!(world.table.routing(id), Routing::Block);
+    assert_eq!(observe(&mut simulation, late, 200), None);
+    assert_eq!(simulation.table.routing(id), Routing::Block);
 }
 
 /// Labels as known by the session, to check the order of outputs.
 #[derive(Default)]
 struct Session {
-    labels: HashMap<u8, Treatment>,
+    labels: HashMap<u8, StreamPolicy>,
     streams: HashMap<StreamId, u8>,
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+enum RandomEvent {
     Begin(u16, bool),
     End(usize),
     Grow(usize, u64),
@@ -274,22 +281,22 @@ enum Happens {
     Release(usize),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn random_event() -> impl Strategy<Value = RandomEvent> {
     prop_oneof![
-        4 => (1_u16..6, any::<bool>()).prop_map(|(port, udp)| Happens::Begin(port, udp)),
-        1 => (0_usize..20).prop_map(Happens::End),
-        2 => (0_usize..20, 1_u64..3_000).prop_map(|(at, bytes)| Happens::Grow(at, bytes)),
-        2 => (0_usize..4).prop_map(Happens::Replace),
-        1 => (0_usize..20).prop_map(Happens::Delay),
-        1 => (0_usize..20).prop_map(Happens::Release),
+        4 => (1_u16..6, any::<bool>()).prop_map(|(port, udp)| RandomEvent::Begin(port, udp)),
+        1 => (0_usize..20).prop_map(RandomEvent::End),
+        2 => (0_usize..20, 1_u64..3_000).prop_map(|(at, bytes)| RandomEvent::Grow(at, bytes)),
+        2 => (0_usize..4).prop_map(RandomEvent::Replace),
+        1 => (0_usize..20).prop_map(RandomEvent::Delay),
+        1 => (0_usize..20).prop_map(RandomEvent::Release),
     ]
 }
 
 proptest! {
-    /// After any events, every stream has a defined label with the treatment of the policy, and the
-    /// flows of one rule share a label.
+    /// After any events, every stream has a defined label with the stream policy of its rule, and
+    /// the flows of one rule share a label.
     #[test]
-    fn labels_mean_what_the_policy_says(events in prop::collection::vec(happens(), 1..60)) {
+    fn labels_mean_what_the_policy_says(events in prop::collection::vec(random_event(), 1..60)) {
         let rule = |name: &str, port: u16, rest: &str| {
             format!("[[rule]]\nname = \"{name}\"\nmatch = {{ port = {port} }}\n{rest}\n")
         };
@@ -299,57 +306,57 @@ proptest! {
             rule("b", 1, "use = { priority = 5 }") + &rule("a", 2, "use = { block = true }"),
             LARGE.to_owned() + &rule("c", 3, "use = { scheduler = \"redundant\" }"),
         ];
-        let mut world = World::new("");
+        let mut simulation = Simulation::new("");
         let mut session = Session::default();
         let mut flows: Vec<(AppFlowId, Option<u64>)> = Vec::new();
         for (number, event) in (0_u64..).zip(events) {
             match event {
-                Happens::Begin(port, udp) => {
+                RandomEvent::Begin(port, udp) => {
                     let protocol = if udp { Protocol::Udp } else { Protocol::Tcp };
-                    let id = world.begin(FlowFacts::new(protocol, target(port)));
-                    let routing = world.evaluate(id);
+                    let id = simulation.begin(FlowFacts::new(protocol, target(port)));
+                    let routing = simulation.evaluate(id);
                     if udp {
-                        world.table.carry(id, Carriage::Datagrams(FlowId(number as u32)));
+                        simulation.table.set_carriage(id, Carriage::Datagrams(FlowId(number as u32)));
                         flows.push((id, None));
                     } else if let Routing::Bond(label) = routing {
                         session.streams.insert(StreamId(number), label);
-                        world.table.carry(id, Carriage::Stream(StreamId(number), number));
-                        world.bytes.borrow_mut().insert(number, 0);
+                        simulation.table.set_carriage(id, Carriage::Stream(StreamId(number), number));
+                        simulation.bytes.borrow_mut().insert(number, 0);
                         flows.push((id, Some(number)));
                     } else {
-                        world.table.end(id);
+                        simulation.table.end(id);
                     }
                 }
-                Happens::End(at) if at < flows.len() => {
+                RandomEvent::End(at) if at < flows.len() => {
                     let (id, number) = flows.remove(at);
-                    world.table.end(id);
+                    simulation.table.end(id);
                     if let Some(number) = number {
                         session.streams.remove(&StreamId(number));
                     }
                 }
-                Happens::Grow(at, bytes) if at < flows.len() => {
+                RandomEvent::Grow(at, bytes) if at < flows.len() => {
                     match flows[at] {
                         (id, Some(number)) => {
-                            *world.bytes.borrow_mut().entry(number).or_default() += bytes;
-                            world.evaluate(id);
+                            *simulation.bytes.borrow_mut().entry(number).or_default() += bytes;
+                            simulation.evaluate(id);
                         }
-                        (id, None) => drop(world.table.count_datagram(id, bytes as usize, 0)),
+                        (id, None) => drop(simulation.table.count_datagram(id, bytes as usize, 0)),
                     }
                 }
-                Happens::Replace(at) => world.replace(&texts[at]),
-                Happens::Delay(at) if at < flows.len() && flows[at].1.is_none() => {
-                    world.table.delay(flows[at].0, None);
+                RandomEvent::Replace(at) => simulation.replace(&texts[at]),
+                RandomEvent::Delay(at) if at < flows.len() && flows[at].1.is_none() => {
+                    simulation.table.delay(flows[at].0, None);
                 }
-                Happens::Release(at) if at < flows.len() && flows[at].1.is_none() => {
-                    world.table.release(flows[at].0);
-                    world.evaluate(flows[at].0);
+                RandomEvent::Release(at) if at < flows.len() && flows[at].1.is_none() => {
+                    simulation.table.release(flows[at].0);
+                    simulation.evaluate(flows[at].0);
                 }
                 _ => {}
             }
-            for output in world.take() {
+            for output in simulation.take() {
                 match output {
-                    Output::DefineLabel { id, treatment } => {
-                        session.labels.insert(id, treatment);
+                    Output::DefineLabel { id, stream_policy } => {
+                        session.labels.insert(id, stream_policy);
                     }
                     Output::AssignLabel { stream, label } => {
                         prop_assert!(session.labels.contains_key(&label), "{label} means nothing");
@@ -358,14 +365,14 @@ proptest! {
                         }
                     }
                     Output::EndStream(_) | Output::SetThreshold { .. } => {}
-                    Output::Decided(id) => prop_assert!(world.table.get(id).is_some()),
+                    Output::Decided(id) => prop_assert!(simulation.table.get(id).is_some()),
                     Output::LabelsExhausted => prop_assert!(false, "there are enough"),
                 }
             }
             let mut by_rule: HashMap<Option<String>, u8> = HashMap::new();
-            for (_, flow) in world.table.flows().filter(|(_, flow)| !flow.is_delayed) {
+            for (_, flow) in simulation.table.flows().filter(|(_, flow)| !flow.is_delayed) {
                 let Routing::Bond(label) = flow.routing else { continue };
-                prop_assert_eq!(session.labels.get(&label).copied(), world.table.treatment(label));
+                prop_assert_eq!(session.labels.get(&label).copied(), simulation.table.stream_policy(label));
                 if let Carriage::Stream(stream, _) = flow.carriage {
                     prop_assert_eq!(session.streams[&stream], label);
                 }

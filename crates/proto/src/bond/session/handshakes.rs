@@ -76,7 +76,7 @@ impl PendingHandshakes {
         self.next_id += 1;
         self.pending.insert(id, Pending { from, until: now + self.config.timeout });
         if self.pending.len() > self.config.max_pending
-            && let Some(victim) = self.victim()
+            && let Some(victim) = self.oldest()
         {
             self.abandon(victim, Abandonment::TooMany);
         }
@@ -104,13 +104,13 @@ impl PendingHandshakes {
     }
 
     /// Returns the oldest handshake.
-    fn victim(&self) -> Option<HandshakeId> {
+    fn oldest(&self) -> Option<HandshakeId> {
         self.pending.keys().next().copied()
     }
 
-    fn abandon(&mut self, id: HandshakeId, why: Abandonment) {
+    fn abandon(&mut self, id: HandshakeId, reason: Abandonment) {
         if let Some(pending) = self.pending.remove(&id) {
-            self.abandoned.push_back((id, pending.from, why));
+            self.abandoned.push_back((id, pending.from, reason));
         }
     }
 }
@@ -129,13 +129,13 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn some(max_pending: usize) -> PendingHandshakes {
+    fn with_max_pending(max_pending: usize) -> PendingHandshakes {
         PendingHandshakes::new(HandshakeConfig { max_pending, ..HandshakeConfig::default() })
     }
 
     #[test]
     fn a_handshake_that_takes_too_long_is_abandoned() {
-        let mut handshakes = some(256);
+        let mut handshakes = with_max_pending(256);
         let slow = handshakes.begin(at(0), address(1));
         let quick = handshakes.begin(at(1), address(2));
         handshakes.finish(quick);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn however_many_are_silent_the_newest_has_its_time() {
-        let mut handshakes = some(256);
+        let mut handshakes = with_max_pending(256);
         let first = handshakes.begin(at(0), address(1));
         for number in 1..256 {
             assert_eq!(handshakes.needs_address_validation(), number >= 128, "{number}");
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(handshakes.poll(at(256)), oldest);
         for number in 0..255 {
             handshakes.begin(at(257), address(1));
-            let (id, _, why) = handshakes.poll(at(257)).unwrap();
-            assert_eq!((why, id == newest), (Abandonment::TooMany, false), "{number}");
+            let (id, _, reason) = handshakes.poll(at(257)).unwrap();
+            assert_eq!((reason, id == newest), (Abandonment::TooMany, false), "{number}");
         }
     }
 
@@ -170,13 +170,13 @@ mod tests {
         fn they_are_bounded_and_each_ends_once(
             events in prop::collection::vec((0_u64..4_000, prop::option::of(0_usize..6)), 1..200),
         ) {
-            let mut handshakes = some(5);
+            let mut handshakes = with_max_pending(5);
             let mut pending = Vec::new();
             let mut now = at(0);
             for (pause, finish) in events {
                 now += Span::from_millis(pause);
                 match finish.filter(|at| *at < pending.len()) {
-                    Some(place) => handshakes.finish(pending.remove(place)),
+                    Some(index) => handshakes.finish(pending.remove(index)),
                     None => pending.push(handshakes.begin(now, address(1))),
                 }
                 while let Some((id, _, _)) = handshakes.poll(now) {

@@ -16,20 +16,20 @@ fn limits(sessions: u32) -> ClientLimits {
     ClientLimits { sessions, ..ClientLimits::default() }
 }
 
-struct World {
+struct Simulation {
     sessions: Sessions<u8>,
     now: u64,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let mut sessions = Sessions::new(at(0), Config::default());
         assert_eq!(sessions.poll(at(0)), Some(Output::Review));
         Self { sessions, now: 0 }
     }
 
-    fn admit(&mut self, id: Id, resumes: bool, most: u32) -> Admission {
-        self.sessions.admit(at(self.now), id, resumes, limits(most))
+    fn admit(&mut self, id: Id, resumes: bool, max: u32) -> Admission {
+        self.sessions.admit(at(self.now), id, resumes, limits(max))
     }
 
     /// A session with a carrier.
@@ -67,103 +67,103 @@ impl World {
 
 #[test]
 fn carriers_join_their_session_and_an_unknown_one_is_refused() {
-    let mut world = World::new();
-    assert_eq!(world.admit(id(1, 1), false, 4), Admission::Begin);
-    assert_eq!(world.admit(id(1, 1), false, 4), Admission::Resume, "its second path");
-    assert_eq!(world.admit(id(1, 1), true, 4), Admission::Resume);
+    let mut simulation = Simulation::new();
+    assert_eq!(simulation.admit(id(1, 1), false, 4), Admission::Begin);
+    assert_eq!(simulation.admit(id(1, 1), false, 4), Admission::Resume, "its second path");
+    assert_eq!(simulation.admit(id(1, 1), true, 4), Admission::Resume);
     let unknown = Admission::Refuse(Refusal::UnknownSession);
-    assert_eq!(world.admit(id(1, 2), true, 4), unknown, "as after a restart");
-    assert_eq!(world.admit(id(2, 1), true, 4), unknown, "the session of another key");
-    world.handle(Input::Ended(id(1, 1)));
-    assert_eq!(world.admit(id(1, 1), true, 4), unknown);
-    assert!(!world.sessions.contains(id(1, 1)) && world.sessions.keys().is_empty());
+    assert_eq!(simulation.admit(id(1, 2), true, 4), unknown, "as after a restart");
+    assert_eq!(simulation.admit(id(2, 1), true, 4), unknown, "the session of another key");
+    simulation.handle(Input::Ended(id(1, 1)));
+    assert_eq!(simulation.admit(id(1, 1), true, 4), unknown);
+    assert!(!simulation.sessions.contains(id(1, 1)) && simulation.sessions.keys().is_empty());
 }
 
 #[test]
 fn a_session_without_carriers_is_kept_for_a_while() {
-    let mut world = World::new();
-    world.live(id(1, 1));
-    world.handle(Input::Attached(id(1, 1)));
-    world.handle(Input::Detached(id(1, 1)));
-    assert_eq!(world.until(300, &[]), [], "one is left");
-    world.handle(Input::Detached(id(1, 1)));
-    assert_eq!(world.until(340, &[]), []);
-    world.handle(Input::Attached(id(1, 1)));
-    assert_eq!(world.until(400, &[]), []);
-    world.handle(Input::Detached(id(1, 1)));
+    let mut simulation = Simulation::new();
+    simulation.live(id(1, 1));
+    simulation.handle(Input::Attached(id(1, 1)));
+    simulation.handle(Input::Detached(id(1, 1)));
+    assert_eq!(simulation.until(300, &[]), [], "one is left");
+    simulation.handle(Input::Detached(id(1, 1)));
+    assert_eq!(simulation.until(340, &[]), []);
+    simulation.handle(Input::Attached(id(1, 1)));
+    assert_eq!(simulation.until(400, &[]), []);
+    simulation.handle(Input::Detached(id(1, 1)));
     // More than 45 s, plus the delay of the review.
-    assert_eq!(world.until(500, &[]), [(450, Output::End(id(1, 1), EndReason::Absent))]);
+    assert_eq!(simulation.until(500, &[]), [(450, Output::End(id(1, 1), EndReason::Absent))]);
 }
 
 #[test]
 fn a_session_whose_first_carrier_never_came_ends() {
-    let mut world = World::new();
-    world.admit(id(1, 1), false, 4);
-    assert_eq!(world.until(60, &[]), [(50, Output::End(id(1, 1), EndReason::Absent))]);
+    let mut simulation = Simulation::new();
+    simulation.admit(id(1, 1), false, 4);
+    assert_eq!(simulation.until(60, &[]), [(50, Output::End(id(1, 1), EndReason::Absent))]);
 }
 
 #[test]
 fn a_key_that_is_removed_ends_its_sessions_at_the_second_review() {
-    let mut world = World::new();
-    world.live(id(1, 1));
-    world.live(id(2, 1));
-    world.until(7, &[]);
-    assert_eq!(world.until(13, &[1]), []);
-    assert_eq!(world.until(18, &[]), [], "a file that was empty for a moment");
-    let ended = world.until(40, &[1]);
+    let mut simulation = Simulation::new();
+    simulation.live(id(1, 1));
+    simulation.live(id(2, 1));
+    simulation.until(7, &[]);
+    assert_eq!(simulation.until(13, &[1]), []);
+    assert_eq!(simulation.until(18, &[]), [], "a file that was empty for a moment");
+    let ended = simulation.until(40, &[1]);
     assert_eq!(ended, [(25, Output::End(id(1, 1), EndReason::KeyRemoved))]);
-    assert_eq!(world.sessions.keys(), BTreeSet::from([2]));
+    assert_eq!(simulation.sessions.keys(), BTreeSet::from([2]));
 }
 
 #[test]
 fn the_session_that_was_left_first_makes_room() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     for number in 1..=3 {
-        world.live(id(1, number));
+        simulation.live(id(1, number));
     }
-    world.live(id(2, 9));
-    world.handle(Input::Detached(id(2, 9)));
-    world.until(1, &[]);
-    world.handle(Input::Detached(id(1, 2)));
-    world.until(2, &[]);
-    world.handle(Input::Detached(id(1, 1)));
-    assert_eq!(world.admit(id(1, 4), false, 3), Admission::Begin);
-    assert_eq!(world.until(2, &[]), [(2, Output::End(id(1, 2), EndReason::Evicted))]);
-    world.handle(Input::Attached(id(1, 4)));
-    assert_eq!(world.admit(id(1, 5), false, 3), Admission::Begin);
-    assert_eq!(world.until(2, &[]), [(2, Output::End(id(1, 1), EndReason::Evicted))]);
+    simulation.live(id(2, 9));
+    simulation.handle(Input::Detached(id(2, 9)));
+    simulation.until(1, &[]);
+    simulation.handle(Input::Detached(id(1, 2)));
+    simulation.until(2, &[]);
+    simulation.handle(Input::Detached(id(1, 1)));
+    assert_eq!(simulation.admit(id(1, 4), false, 3), Admission::Begin);
+    assert_eq!(simulation.until(2, &[]), [(2, Output::End(id(1, 2), EndReason::Evicted))]);
+    simulation.handle(Input::Attached(id(1, 4)));
+    assert_eq!(simulation.admit(id(1, 5), false, 3), Admission::Begin);
+    assert_eq!(simulation.until(2, &[]), [(2, Output::End(id(1, 1), EndReason::Evicted))]);
 }
 
 #[test]
 fn clients_that_give_no_sign_of_life_make_room() {
-    let mut world = World::new();
-    world.live(id(1, 1));
-    world.live(id(1, 2));
+    let mut simulation = Simulation::new();
+    simulation.live(id(1, 1));
+    simulation.live(id(1, 2));
     let full = Admission::Refuse(Refusal::TooManySessions(2));
-    assert_eq!(world.admit(id(1, 3), false, 2), full);
+    assert_eq!(simulation.admit(id(1, 3), false, 2), full);
     let asked = [1, 2].map(|number| (0, Output::RequestLiveness(id(1, number))));
-    assert_eq!(world.until(0, &[]), asked);
-    world.handle(Input::Received(id(1, 1), 500));
-    world.handle(Input::Received(id(1, 2), 700));
-    world.until(1, &[]);
-    assert_eq!(world.admit(id(1, 3), false, 2), full);
-    assert_eq!(world.until(4, &[]), [], "they were asked already");
+    assert_eq!(simulation.until(0, &[]), asked);
+    simulation.handle(Input::Received(id(1, 1), 500));
+    simulation.handle(Input::Received(id(1, 2), 700));
+    simulation.until(1, &[]);
+    assert_eq!(simulation.admit(id(1, 3), false, 2), full);
+    assert_eq!(simulation.until(4, &[]), [], "they were asked already");
     let counted = [1, 2].map(|number| (5, Output::CountReceived(id(1, number))));
-    assert_eq!(world.until(5, &[]), counted);
-    world.handle(Input::Received(id(1, 1), 500));
-    world.handle(Input::Received(id(1, 2), 701));
-    assert_eq!(world.until(5, &[]), [(5, Output::End(id(1, 1), EndReason::Silent))]);
-    assert_eq!(world.admit(id(1, 3), false, 2), Admission::Begin);
+    assert_eq!(simulation.until(5, &[]), counted);
+    simulation.handle(Input::Received(id(1, 1), 500));
+    simulation.handle(Input::Received(id(1, 2), 701));
+    assert_eq!(simulation.until(5, &[]), [(5, Output::End(id(1, 1), EndReason::Silent))]);
+    assert_eq!(simulation.admit(id(1, 3), false, 2), Admission::Begin);
 }
 
 #[test]
 fn new_limits_hold_for_what_they_can() {
-    let mut world = World::new();
-    world.live(id(1, 1));
+    let mut simulation = Simulation::new();
+    simulation.live(id(1, 1));
     let rate = Some(Rate::from_mbps(8));
     let mut review = |limits: ClientLimits| {
-        world.sessions.review(at(5), |_| Some(limits));
-        std::iter::from_fn(|| world.sessions.poll(at(0))).collect::<Vec<_>>()
+        simulation.sessions.review(at(5), |_| Some(limits));
+        std::iter::from_fn(|| simulation.sessions.poll(at(0))).collect::<Vec<_>>()
     };
     assert_eq!(review(limits(4)), []);
     let faster = ClientLimits { rate, ..limits(4) };
@@ -174,17 +174,17 @@ fn new_limits_hold_for_what_they_can() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Happens {
+enum RandomEvent {
     Hello(u8, u8, bool),
     Lose(u8, u8),
     Bye(u8, u8),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn random_event() -> impl Strategy<Value = RandomEvent> {
     prop_oneof![
-        4 => (0_u8..3, 0_u8..6, any::<bool>()).prop_map(|(key, n, r)| Happens::Hello(key, n, r)),
-        3 => (0_u8..3, 0_u8..6).prop_map(|(key, n)| Happens::Lose(key, n)),
-        1 => (0_u8..3, 0_u8..6).prop_map(|(key, n)| Happens::Bye(key, n)),
+        4 => (0_u8..3, 0_u8..6, any::<bool>()).prop_map(|(key, n, r)| RandomEvent::Hello(key, n, r)),
+        3 => (0_u8..3, 0_u8..6).prop_map(|(key, n)| RandomEvent::Lose(key, n)),
+        1 => (0_u8..3, 0_u8..6).prop_map(|(key, n)| RandomEvent::Bye(key, n)),
     ]
 }
 
@@ -193,7 +193,7 @@ proptest! {
     /// sessions, and no session with a live client is ended.
     #[test]
     fn no_key_has_too_many_sessions_and_none_is_lost(
-        events in prop::collection::vec((0_u64..20, happens()), 1..120),
+        events in prop::collection::vec((0_u64..20, random_event()), 1..120),
     ) {
         let mut sessions: Sessions<u8> = Sessions::new(at(0), Config::default());
         // State of the shell: the carriers of each session.
@@ -237,7 +237,7 @@ proptest! {
             }
             now = then;
             match event {
-                Happens::Hello(key, number, resumes) => {
+                RandomEvent::Hello(key, number, resumes) => {
                     let id = id(key, number);
                     match sessions.admit(at(now), id, resumes, limits(2)) {
                         Admission::Resume => prop_assert!(shell.contains_key(&id)),
@@ -250,14 +250,14 @@ proptest! {
                     *shell.get_mut(&id).unwrap() += 1;
                     sessions.handle(at(now), Input::Attached(id));
                 }
-                Happens::Lose(key, number) => {
+                RandomEvent::Lose(key, number) => {
                     let id = id(key, number);
                     if let Some(carriers) = shell.get_mut(&id).filter(|carriers| **carriers > 0) {
                         *carriers -= 1;
                         sessions.handle(at(now), Input::Detached(id));
                     }
                 }
-                Happens::Bye(key, number) => {
+                RandomEvent::Bye(key, number) => {
                     if shell.remove(&id(key, number)).is_some() {
                         sessions.handle(at(now), Input::Ended(id(key, number)));
                     }

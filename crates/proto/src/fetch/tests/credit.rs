@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use manyways_unit::{Span, Time};
 
-use super::world::Server;
+use super::simulation::Server;
 use crate::fetch::{Config, Fetch, Input, Object, Output, PathId, Range, RequestId};
 
 /// A stream: the unsent bytes, and the offset up to which it has credit.
 struct Stream {
     path: PathId,
-    left: Range,
+    remaining: Range,
     credit: u64,
 }
 
@@ -48,7 +48,11 @@ fn a_server_that_uses_up_its_credit_gets_more() {
                 Output::Request { request, path, range, if_range } => {
                     let (head, left) = server.answer(range, if_range.as_ref());
                     let credit = left.start + windows[&path];
-                    streams.insert(request, Stream { path, left, credit });
+                    streams.insert(request, Stream { path, remaining: left, credit });
+                    fetch.handle(now, Input::Head { request, head });
+                }
+                Output::Check { request, range, if_range, .. } => {
+                    let (head, _) = server.answer(Some(range), Some(&if_range));
                     fetch.handle(now, Input::Head { request, head });
                 }
                 Output::Cancel { request } => {
@@ -62,9 +66,9 @@ fn a_server_that_uses_up_its_credit_gets_more() {
         // 3 and 2 Mbit/s; the next frame is the one that completes first.
         let next = streams
             .iter()
-            .filter(|(_, stream)| stream.left.start < stream.credit.min(stream.left.end))
+            .filter(|(_, stream)| stream.remaining.start < stream.credit.min(stream.remaining.end))
             .map(|(id, stream)| {
-                let piece = stream.credit.min(stream.left.end) - stream.left.start;
+                let piece = stream.credit.min(stream.remaining.end) - stream.remaining.start;
                 (piece * if stream.path == PathId(0) { 2 } else { 3 }, *id, piece)
             })
             .min();
@@ -73,8 +77,8 @@ fn a_server_that_uses_up_its_credit_gets_more() {
         };
         now += Span::from_micros(time);
         let stream = streams.get_mut(&request).expect("it was just seen");
-        stream.left.start += length;
-        let ends = stream.left.is_empty();
+        stream.remaining.start += length;
+        let ends = stream.remaining.is_empty();
         fetch.handle(now, Input::Bytes { request, length });
         if ends && streams.remove(&request).is_some() && fetch.is_under_way(request) {
             fetch.handle(now, Input::Finished { request });

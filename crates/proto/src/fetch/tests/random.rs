@@ -3,8 +3,10 @@
 use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
-use super::world::{End, Link, Server, World};
-use crate::fetch::{Allowance, Config, Fault, FaultClass, PathId, RangeEnd, Reason, Scheduler};
+use super::simulation::{Link, RunOutcome, Server, Simulation};
+use crate::fetch::{
+    Config, CutMethod, FetchFailure, MeteredUse, PathError, PathErrorKind, PathId, Scheduler,
+};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -35,6 +37,7 @@ fn link() -> impl Strategy<Value = Link> {
             rate: Rate::from_kbps(kbps),
             rtt: Span::from_millis(rtt),
             dead_from: dead.map(Time::from_millis),
+            pause: None,
             metered,
             multiplexed,
         }
@@ -49,13 +52,13 @@ fn config() -> impl Strategy<Value = Config> {
         1 => Just(Scheduler::EqualSplit),
         1 => Just(Scheduler::Single),
     ];
-    let range_end = prop_oneof![3 => Just(RangeEnd::Window), 1 => Just(RangeEnd::Reset)];
+    let range_end = prop_oneof![3 => Just(CutMethod::Window), 1 => Just(CutMethod::Reset)];
     let length = prop_oneof![2 => Just(None), 1 => (0u64..200_000).prop_map(Some)];
     (scheduler, prop::bool::weighted(0.8), range_end, length).prop_map(
         |(scheduler, pipelining, range_end, length)| Config {
             scheduler,
             pipelining,
-            range_end,
+            cut_method: range_end,
             length,
             ..Config::default()
         },
@@ -70,19 +73,19 @@ fn server() -> impl Strategy<Value = Server> {
             length,
             ranges: !no_ranges,
             accept_ranges: !says_none,
-            tells_length: !no_length,
+            sends_length: !no_length,
             validator: (!no_validator).then_some("\"v\""),
-            most,
+            max_part: most,
             version: 1,
         },
     )
 }
 
-fn allowance() -> impl Strategy<Value = Allowance> {
+fn allowance() -> impl Strategy<Value = MeteredUse> {
     prop_oneof![
-        3 => Just(Allowance::All),
-        1 => Just(Allowance::Nothing),
-        2 => (0u64..120_000).prop_map(|bytes| Allowance::Limit(Size::from_bytes(bytes))),
+        3 => Just(MeteredUse::Unlimited),
+        1 => Just(MeteredUse::Forbidden),
+        2 => (0u64..120_000).prop_map(|bytes| MeteredUse::Limit(Size::from_bytes(bytes))),
     ]
 }
 
@@ -100,15 +103,15 @@ proptest! {
     ) {
         let length = config.length.map(|wrong| if exact { server.length } else { wrong });
         let config = Config { metered, length, ..config };
-        let mut world = World::new(config, server.clone(), &links);
+        let mut simulation = Simulation::new(config, server.clone(), &links);
         let mut events = events;
         events.sort_by_key(|(at, _)| *at);
         let mut end = None;
         let mut changed = false;
         for (at, event) in events {
             // The simulation checks every write.
-            while end.is_none() && world.now < Time::from_millis(at) {
-                end = world.step(Time::from_millis(at));
+            while end.is_none() && simulation.now < Time::from_millis(at) {
+                end = simulation.step(Time::from_millis(at));
             }
             if end.is_some() {
                 break;
@@ -116,15 +119,15 @@ proptest! {
             let on = |path: usize| PathId(path % links.len());
             match event {
                 Event::Break(path) => {
-                    world.break_off(on(path), Fault::passing(FaultClass::Reset, "broke"));
+                    simulation.fail_request(on(path), PathError::transient(PathErrorKind::Reset, "broke"));
                 }
-                Event::Down(path) => world.set_up(on(path), false),
-                Event::Up(path) => world.set_up(on(path), true),
-                Event::Rate(path, kbps) => world.set_rate(on(path), Rate::from_kbps(kbps.max(1))),
+                Event::Down(path) => simulation.set_up(on(path), false),
+                Event::Up(path) => simulation.set_up(on(path), true),
+                Event::Rate(path, kbps) => simulation.set_rate(on(path), Rate::from_kbps(kbps.max(1))),
                 // Without a validator a change cannot be detected.
                 Event::Change(path) if server.validator.is_some() => {
                     changed = true;
-                    world.servers[on(path).0].version = 2;
+                    simulation.servers[on(path).0].version = 2;
                 }
                 Event::Change(_) => {}
             }
@@ -136,24 +139,24 @@ proptest! {
             }
             steps += 1;
             prop_assert!(steps < 200_000, "it does not end");
-            end = world.step(Time::MAX);
+            end = simulation.step(Time::MAX);
         };
         let healthy = links.iter().all(|link| link.dead_from.is_none());
         match end {
             // The mixture test below covers a version that changes during a fetch.
-            End::Done if !changed => world.check_file(),
-            End::Done => {}
-            End::Failed(Reason::AllowanceSpent) => prop_assert!(links.iter().any(|l| l.metered)),
-            End::Failed(Reason::Changed) => prop_assert!(changed),
-            End::Failed(_) => prop_assert!(!healthy || world.now > Time::ZERO),
+            RunOutcome::Done if !changed => simulation.check_file(),
+            RunOutcome::Done => {}
+            RunOutcome::Failed(FetchFailure::MeteredLimitReached) => prop_assert!(links.iter().any(|l| l.metered)),
+            RunOutcome::Failed(FetchFailure::Changed) => prop_assert!(changed),
+            RunOutcome::Failed(_) => prop_assert!(!healthy || simulation.now > Time::ZERO),
         }
-        if let Allowance::Limit(limit) = metered
+        if let MeteredUse::Limit(limit) = metered
             && server.ranges
             && server.accept_ranges
-            && server.tells_length
+            && server.sends_length
             && !changed
         {
-            prop_assert!(world.fetch.metered_bytes() <= limit + Size::from_bytes(16_000));
+            prop_assert!(simulation.fetch.metered_bytes() <= limit + Size::from_bytes(16_000));
         }
     }
 
@@ -166,8 +169,8 @@ proptest! {
     ) {
         links.iter_mut().for_each(|link| link.dead_from = None);
         let config = Config { length: config.length.filter(|_| !exact).or(exact.then_some(length)), ..config };
-        let mut world = World::new(config, Server::of(length), &links);
-        world.run_to_the_end();
+        let mut simulation = Simulation::new(config, Server::of(length), &links);
+        simulation.run_to_the_end();
     }
 }
 
@@ -177,9 +180,9 @@ fn no_mixture_of_versions() {
     let link = |mbps| Link::new(Rate::from_mbps(mbps), Span::from_millis(30));
     for other in 0..3 {
         let links = [link(8), link(9), link(20)];
-        let mut world = World::new(Config::default(), Server::of(1_500_000), &links);
-        world.servers[other].version = 2;
-        assert_eq!(world.run_unchecked(), End::Done);
-        assert!(world.is_one_version());
+        let mut simulation = Simulation::new(Config::default(), Server::of(1_500_000), &links);
+        simulation.servers[other].version = 2;
+        assert_eq!(simulation.run_unchecked(), RunOutcome::Done);
+        assert!(simulation.is_one_version());
     }
 }

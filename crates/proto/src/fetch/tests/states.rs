@@ -4,14 +4,14 @@
 use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
-use crate::estimate::Conditions;
+use crate::estimate::PathEstimate;
 use crate::fetch::object::{ObjectState, Versions};
 use crate::fetch::path::{Connection, DropCause, PathState};
-use crate::fetch::request::Asked;
+use crate::fetch::request::RequestKind;
 use crate::fetch::transfer::Phase;
 use crate::fetch::{
-    Allowance, Config, ContentRange, Fault, FaultClass, Fetch, Head, Input, Object, Output, PathId,
-    Range, RangeEnd, Ranges, RequestId, Scheduler, Validator,
+    Config, ContentRange, CutMethod, Fetch, Head, Input, MeteredUse, Object, Output, PathError,
+    PathErrorKind, PathId, Range, Ranges, RequestId, Scheduler, Validator,
 };
 
 const LENGTH: u64 = 400_000;
@@ -30,17 +30,17 @@ enum Step {
     ConnectFailed { path: usize, again: bool },
     Pong(usize),
     TransportRtt(usize),
-    Answer { ago: usize, answer: Answer },
+    Response { ago: usize, answer: Response },
     Bytes { ago: usize, length: u64 },
     Finished(usize),
-    Failed { ago: usize, class: FaultClass, again: bool },
+    Failed { ago: usize, class: PathErrorKind, again: bool },
     Late { path: usize, length: u64 },
-    Taken(u64),
+    Consumed(u64),
 }
 
 /// Possible responses of a server.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum Response {
     Asked,
     Short,
     Whole,
@@ -55,30 +55,30 @@ enum Answer {
     Status(u16),
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
+fn response() -> impl Strategy<Value = Response> {
     prop_oneof![
-        12 => Just(Answer::Asked),
-        2 => Just(Answer::Short),
-        2 => Just(Answer::Whole),
-        1 => Just(Answer::WithoutRanges),
-        1 => Just(Answer::WithoutValidator),
-        1 => Just(Answer::WithoutLength),
-        1 => Just(Answer::Encoded),
-        1 => Just(Answer::OtherVersion),
-        1 => Just(Answer::WrongRange),
-        1 => Just(Answer::UnknownWhole),
-        1 => Just(Answer::Empty),
+        12 => Just(Response::Asked),
+        2 => Just(Response::Short),
+        2 => Just(Response::Whole),
+        1 => Just(Response::WithoutRanges),
+        1 => Just(Response::WithoutValidator),
+        1 => Just(Response::WithoutLength),
+        1 => Just(Response::Encoded),
+        1 => Just(Response::OtherVersion),
+        1 => Just(Response::WrongRange),
+        1 => Just(Response::UnknownWhole),
+        1 => Just(Response::Empty),
         1 => prop_oneof![Just(204), Just(404), Just(412), Just(416), Just(429), Just(503)]
-            .prop_map(Answer::Status),
+            .prop_map(Response::Status),
     ]
 }
 
-fn class() -> impl Strategy<Value = FaultClass> {
+fn class() -> impl Strategy<Value = PathErrorKind> {
     prop_oneof![
-        Just(FaultClass::Reset),
-        Just(FaultClass::GoAway),
-        Just(FaultClass::Truncated),
-        Just(FaultClass::Calm),
+        Just(PathErrorKind::Reset),
+        Just(PathErrorKind::GoAway),
+        Just(PathErrorKind::Truncated),
+        Just(PathErrorKind::EnhanceYourCalm),
     ]
 }
 
@@ -97,13 +97,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (path(), flag()).prop_map(|(path, again)| Step::ConnectFailed { path, again }),
         1 => path().prop_map(Step::Pong),
         1 => path().prop_map(Step::TransportRtt),
-        8 => (ago(), answer()).prop_map(|(ago, answer)| Step::Answer { ago, answer }),
+        8 => (ago(), response()).prop_map(|(ago, answer)| Step::Response { ago, answer }),
         12 => (ago(), 1u64..60_000).prop_map(|(ago, length)| Step::Bytes { ago, length }),
         3 => ago().prop_map(Step::Finished),
         2 => (ago(), class(), prop::bool::weighted(0.8))
             .prop_map(|(ago, class, again)| Step::Failed { ago, class, again }),
         1 => (path(), 1u64..50_000).prop_map(|(path, length)| Step::Late { path, length }),
-        1 => (0u64..LENGTH).prop_map(Step::Taken),
+        1 => (0u64..LENGTH).prop_map(Step::Consumed),
     ]
 }
 
@@ -119,23 +119,23 @@ fn config() -> impl Strategy<Value = Config> {
         1 => Just(Scheduler::Single),
     ];
     let metered = prop_oneof![
-        3 => Just(Allowance::All),
-        1 => Just(Allowance::Nothing),
-        2 => (0u64..LENGTH).prop_map(|bytes| Allowance::Limit(Size::from_bytes(bytes))),
+        3 => Just(MeteredUse::Unlimited),
+        1 => Just(MeteredUse::Forbidden),
+        2 => (0u64..LENGTH).prop_map(|bytes| MeteredUse::Limit(Size::from_bytes(bytes))),
     ];
     let length = prop_oneof![3 => Just(None), 1 => Just(Some(LENGTH)), 1 => Just(Some(LENGTH * 2))];
     let ahead = prop_oneof![3 => Just(None), 1 => (1u64..LENGTH).prop_map(Some)];
     let stop = prop_oneof![4 => Just(None), 1 => (1u64..LENGTH).prop_map(Some)];
     let resume = prop_oneof![4 => Just(false), 1 => Just(true)];
-    let end = prop_oneof![3 => Just(RangeEnd::Window), 1 => Just(RangeEnd::Reset)];
+    let end = prop_oneof![3 => Just(CutMethod::Window), 1 => Just(CutMethod::Reset)];
     (scheduler, metered, length, ahead, stop, resume, end, any::<bool>()).prop_map(
         |(scheduler, metered, length, ahead, stop_after, resume, range_end, pipelining)| Config {
             scheduler,
             metered,
             length,
-            ahead,
+            read_ahead: ahead,
             stop_after,
-            range_end,
+            cut_method: range_end,
             pipelining,
             resume: resume.then(|| {
                 let done: Ranges =
@@ -152,14 +152,14 @@ fn version(tag: &str) -> Validator {
 }
 
 /// The head of `answer` to a request for `range`.
-fn head(answer: Answer, range: Option<Range>) -> Head {
+fn head(answer: Response, range: Option<Range>) -> Head {
     let whole = Head {
         status: 200,
         length: Some(LENGTH),
         content_range: None,
         validator: Some(version("\"1\"")),
         refuses_ranges: false,
-        encoded: false,
+        is_encoded: false,
     };
     let part = |range: Range, length: Option<u64>| Head {
         status: 206,
@@ -172,33 +172,34 @@ fn head(answer: Answer, range: Option<Range>) -> Head {
     if asked.is_some_and(Range::is_empty) {
         return Head { status: 416, content_range: Some(Some(unsatisfied)), ..whole };
     }
-    let good = asked.map_or(whole.clone(), |asked| part(asked, Some(LENGTH)));
+    let good = asked.map_or(whole.clone(), |requested| part(requested, Some(LENGTH)));
     match (answer, asked) {
-        (Answer::Asked, _) => good,
-        (Answer::Short, Some(asked)) => {
-            part(Range::new(asked.start, asked.start + asked.len().div_ceil(2)), Some(LENGTH))
+        (Response::Asked, _) => good,
+        (Response::Short, Some(requested)) => part(
+            Range::new(requested.start, requested.start + requested.len().div_ceil(2)),
+            Some(LENGTH),
+        ),
+        (Response::Whole | Response::Short, _) => whole,
+        (Response::WithoutRanges, _) => Head { refuses_ranges: true, ..good },
+        (Response::WithoutValidator, _) => Head { validator: None, ..good },
+        (Response::WithoutLength, _) => Head { length: None, ..whole },
+        (Response::Encoded, _) => Head { is_encoded: true, ..good },
+        (Response::OtherVersion, _) => Head { validator: Some(version("\"2\"")), ..whole },
+        (Response::WrongRange, Some(requested)) => {
+            part(Range::new(requested.start + 1, requested.end), Some(LENGTH))
         }
-        (Answer::Whole | Answer::Short, _) => whole,
-        (Answer::WithoutRanges, _) => Head { refuses_ranges: true, ..good },
-        (Answer::WithoutValidator, _) => Head { validator: None, ..good },
-        (Answer::WithoutLength, _) => Head { length: None, ..whole },
-        (Answer::Encoded, _) => Head { encoded: true, ..good },
-        (Answer::OtherVersion, _) => Head { validator: Some(version("\"2\"")), ..whole },
-        (Answer::WrongRange, Some(asked)) => {
-            part(Range::new(asked.start + 1, asked.end), Some(LENGTH))
-        }
-        (Answer::UnknownWhole, Some(asked)) => part(asked, None),
-        (Answer::WrongRange | Answer::UnknownWhole, None) => {
+        (Response::UnknownWhole, Some(requested)) => part(requested, None),
+        (Response::WrongRange | Response::UnknownWhole, None) => {
             part(Range::new(0, LENGTH), Some(LENGTH))
         }
-        (Answer::Empty, _) => Head { length: Some(0), ..whole },
-        (Answer::Status(status), _) => Head { status, length: None, ..whole },
+        (Response::Empty, _) => Head { length: Some(0), ..whole },
+        (Response::Status(status), _) => Head { status, length: None, ..whole },
     }
 }
 
 /// A sent request.
 #[derive(Debug)]
-struct Sent {
+struct SentRequest {
     id: RequestId,
     range: Option<Range>,
     answered: bool,
@@ -206,14 +207,14 @@ struct Sent {
 
 /// A fetch, and all requests that it has sent.
 #[derive(Debug)]
-struct Driven {
+struct DrivenFetch {
     fetch: Fetch,
     now: Time,
-    requests: Vec<Sent>,
+    requests: Vec<SentRequest>,
     connecting: Vec<PathId>,
 }
 
-impl Driven {
+impl DrivenFetch {
     fn new(config: Config) -> Self {
         let fetch = Fetch::new(config);
         let mut driven =
@@ -229,8 +230,9 @@ impl Driven {
 
     /// The request `ago` before the last one, for a step that fits answered requests or not.
     fn ago(&self, ago: usize, answered: bool) -> Option<(RequestId, Option<Range>)> {
-        let fits =
-            |request: &&Sent| request.answered == answered && self.fetch.is_under_way(request.id);
+        let fits = |request: &&SentRequest| {
+            request.answered == answered && self.fetch.is_under_way(request.id)
+        };
         let found = match ago {
             0 | 1 => self.requests.iter().rev().filter(fits).nth(ago),
             any => self.requests.iter().rev().nth(any - 2),
@@ -239,12 +241,16 @@ impl Driven {
     }
 
     fn input(&self, step: &Step) -> Option<Input> {
-        let fault = |class, again| Fault { class, words: "it broke".to_owned(), again };
+        let fault = |class, again| PathError {
+            kind: class,
+            message: "it broke".to_owned(),
+            is_retryable: again,
+        };
         Some(match *step {
             Step::Wait(_) | Step::Wakeup => return None,
             Step::Up { path, metered, known } => {
                 let conditions =
-                    Conditions { rate: Rate::from_mbps(4), rtt: Span::from_millis(30) };
+                    PathEstimate { rate: Rate::from_mbps(4), rtt: Span::from_millis(30) };
                 Input::PathUp { path: PathId(path), metered, known: known.then_some(conditions) }
             }
             Step::Down(path) => Input::PathDown { path: PathId(path) },
@@ -254,23 +260,23 @@ impl Driven {
             }
             Step::ConnectFailed { path, again } => Input::ConnectFailed {
                 path: PathId(path),
-                fault: fault(FaultClass::Connect, again),
+                error: fault(PathErrorKind::Connect, again),
             },
             Step::Pong(path) => Input::Pong { path: PathId(path) },
             Step::TransportRtt(path) => {
                 Input::TransportRtt { path: PathId(path), rtt: Span::from_millis(20) }
             }
-            Step::Answer { ago, answer } => {
+            Step::Response { ago, answer } => {
                 let (request, range) = self.ago(ago, false)?;
                 Input::Head { request, head: head(answer, range) }
             }
             Step::Bytes { ago, length } => Input::Bytes { request: self.ago(ago, true)?.0, length },
             Step::Finished(ago) => Input::Finished { request: self.ago(ago, true)?.0 },
             Step::Failed { ago, class, again } => {
-                Input::Failed { request: self.ago(ago, true)?.0, fault: fault(class, again) }
+                Input::Failed { request: self.ago(ago, true)?.0, error: fault(class, again) }
             }
             Step::Late { path, length } => Input::Late { path: PathId(path), length },
-            Step::Taken(upto) => Input::Taken { upto },
+            Step::Consumed(upto) => Input::Consumed { end: upto },
         })
     }
 
@@ -297,7 +303,10 @@ impl Driven {
             assert!(outputs < MAX_OUTPUTS, "the outputs do not end at {}", self.now);
             match output {
                 Output::Request { request: id, range, .. } => {
-                    self.requests.push(Sent { id, range, answered: false });
+                    self.requests.push(SentRequest { id, range, answered: false });
+                }
+                Output::Check { request: id, range, .. } => {
+                    self.requests.push(SentRequest { id, range: Some(range), answered: false });
                 }
                 Output::Connect { path, .. } => self.connecting.push(path),
                 _ => {}
@@ -323,7 +332,7 @@ impl Fetch {
                 PathState::Dropped(DropCause::Refused(_)) => load == 0 && self.object.is_unknown(),
                 _ => load == 0,
             };
-            assert!(is_fine || self.is_over(), "{load} requests on {path:?} of {self:#?}");
+            assert!(is_fine || self.is_finished(), "{load} requests on {path:?} of {self:#?}");
         }
         for request in self.requests.values() {
             let is_fine = request.next_offset <= request.requested.end
@@ -336,15 +345,15 @@ impl Fetch {
     fn check_object(&self) {
         let mut requests = self.requests.values();
         let is_fine = match &self.object {
-            _ if self.phase == Phase::Over => requests.next().is_none(),
+            _ if self.phase == Phase::Finished => requests.next().is_none(),
             ObjectState::Unknown { .. } => {
                 self.done.is_empty()
-                    && requests.all(|r| !r.is_answered() && r.asked != Asked::ConditionalRange)
+                    && requests.all(|r| !r.is_answered() && r.kind != RequestKind::ConditionalRange)
             }
             ObjectState::Ranged(_) => true,
             ObjectState::WholeOnly { .. } => {
                 !self.requests.is_empty()
-                    && requests.all(|r| r.asked == Asked::Whole || r.requested.start == 0)
+                    && requests.all(|r| r.kind == RequestKind::Whole || r.requested.start == 0)
             }
         };
         assert!(is_fine, "{self:#?}");
@@ -356,7 +365,7 @@ proptest! {
 
     #[test]
     fn no_input_leads_out_of_the_documented_states(config in config(), steps in steps()) {
-        let mut driven = Driven::new(config);
+        let mut driven = DrivenFetch::new(config);
         for step in &steps {
             driven.take(step);
         }

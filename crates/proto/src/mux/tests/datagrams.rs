@@ -2,85 +2,93 @@
 
 use manyways_unit::{Span, Time};
 
-use super::world::{CLIENT, GATEWAY, Piece, World, link};
-use crate::mux::{CarrierId, FlowId, Input, Message, Role, StreamId, Target};
-use crate::sched::{Kind, PathId, Treatment};
+use super::simulation::{CLIENT, GATEWAY, Piece, Simulation, link};
+use crate::mux::{CarrierId, Destination, FlowId, Input, Message, Role, StreamId};
+use crate::sched::{PathId, SchedulerKind, StreamPolicy};
 
-fn world(scheduler: Kind, links: &[(u64, u64)]) -> (World, Vec<CarrierId>) {
-    let mut world = World::new();
-    world.label(1, Treatment { scheduler, ..Treatment::default() });
+fn simulation(scheduler: SchedulerKind, links: &[(u64, u64)]) -> (Simulation, Vec<CarrierId>) {
+    let mut simulation = Simulation::new();
+    simulation.label(1, StreamPolicy { scheduler, ..StreamPolicy::default() });
     let ids = links.iter().enumerate();
-    let ids = ids.map(|(path, (kbps, rtt))| world.attach(path as u8, link(*kbps, *rtt))).collect();
-    world.run_for(Span::from_millis(500));
-    (world, ids)
+    let ids =
+        ids.map(|(path, (kbps, rtt))| simulation.attach(path as u8, link(*kbps, *rtt))).collect();
+    simulation.run_for(Span::from_millis(500));
+    (simulation, ids)
 }
 
 /// The numbers of the datagrams that an endpoint received, in order.
-fn came(world: &World, end: usize) -> Vec<u64> {
-    world.datagrams[end].iter().map(|(_, _, piece)| piece.at >> 20).collect()
+fn received_numbers(simulation: &Simulation, end: usize) -> Vec<u64> {
+    simulation.datagrams[end].iter().map(|(_, _, piece)| piece.at >> 20).collect()
 }
 
 /// The received datagrams of one flow.
-fn came_of(world: &World, end: usize, flow: u32) -> Vec<u64> {
-    let of_flow = world.datagrams[end].iter().filter(|(_, id, _)| *id == FlowId(flow));
+fn received_of_flow(simulation: &Simulation, end: usize, flow: u32) -> Vec<u64> {
+    let of_flow = simulation.datagrams[end].iter().filter(|(_, id, _)| *id == FlowId(flow));
     of_flow.map(|(_, _, piece)| piece.at >> 20).collect()
 }
 
 /// A call: 200 bytes every 10 ms in both directions.
-fn call(world: &mut World, label: u8, numbers: std::ops::Range<u64>) {
+fn call(simulation: &mut Simulation, label: u8, numbers: std::ops::Range<u64>) {
     for number in numbers {
-        world.datagram(CLIENT, 7, label, number, 200);
-        world.datagram(GATEWAY, 7, label, number, 200);
-        world.run_for(Span::from_millis(10));
+        simulation.datagram(CLIENT, 7, label, number, 200);
+        simulation.datagram(GATEWAY, 7, label, number, 200);
+        simulation.run_for(Span::from_millis(10));
     }
 }
 
 #[test]
 fn a_call_is_never_reordered_and_takes_half_a_round_trip_and_little_more() {
-    for scheduler in [Kind::Single, Kind::BufferAware, Kind::Ecf] {
-        let (mut world, ids) = world(scheduler, &[(8_000, 50), (9_000, 70)]);
-        let bulk = world.open(0, 300, 20_000_000);
-        let begin = world.now;
+    for scheduler in [SchedulerKind::Single, SchedulerKind::BufferAware, SchedulerKind::Ecf] {
+        let (mut simulation, ids) = simulation(scheduler, &[(8_000, 50), (9_000, 70)]);
+        let bulk = simulation.open(0, 300, 20_000_000);
+        let begin = simulation.now;
         // The faster path changes.
-        call(&mut world, 1, 0..100);
-        world.set_rtt(ids[0], Span::from_millis(200));
-        call(&mut world, 1, 100..200);
-        world.set_rtt(ids[1], Span::from_millis(20));
-        call(&mut world, 1, 200..300);
-        world.run_for(Span::from_secs(1));
+        call(&mut simulation, 1, 0..100);
+        simulation.set_rtt(ids[0], Span::from_millis(200));
+        call(&mut simulation, 1, 100..200);
+        simulation.set_rtt(ids[1], Span::from_millis(20));
+        call(&mut simulation, 1, 200..300);
+        simulation.run_for(Span::from_secs(1));
         for end in [CLIENT, GATEWAY] {
-            assert_eq!(came(&world, end), (0..300).collect::<Vec<u64>>(), "{scheduler}");
+            assert_eq!(
+                received_numbers(&simulation, end),
+                (0..300).collect::<Vec<u64>>(),
+                "{scheduler}"
+            );
         }
         // Waits at most for the kernel's part of the download: 16 KiB and one message at 8 Mbit/s.
-        for (at, _, piece) in world.datagrams[CLIENT].iter().take(100) {
+        for (at, _, piece) in simulation.datagrams[CLIENT].iter().take(100) {
             let sent = begin + Span::from_millis((piece.at >> 20) * 10);
             assert!(at.since(sent) < Span::from_millis(25 + 17 + 5), "{:?}", at.since(sent));
         }
-        assert!(world.done_at(bulk).is_none(), "the download was there all the time");
+        assert!(simulation.done_at(bulk).is_none(), "the download was there all the time");
     }
 }
 
 #[test]
 fn a_call_goes_on_over_the_other_path_and_back_to_its_primary() {
-    let (mut world, ids) = world(Kind::Single, &[(8_000, 50), (9_000, 70)]);
-    let treatment =
-        Treatment { scheduler: Kind::Single, primary: Some(PathId(0)), ..Treatment::default() };
-    world.label(1, treatment);
-    call(&mut world, 1, 0..50);
-    world.detach(ids[0], 0);
-    call(&mut world, 1, 50..100);
-    world.attach(0, link(8_000, 50));
-    call(&mut world, 1, 100..150);
-    world.run_for(Span::from_millis(100));
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(8_000, 50), (9_000, 70)]);
+    let policy = StreamPolicy {
+        scheduler: SchedulerKind::Single,
+        primary: Some(PathId(0)),
+        ..StreamPolicy::default()
+    };
+    simulation.label(1, policy);
+    call(&mut simulation, 1, 0..50);
+    simulation.detach(ids[0], 0);
+    call(&mut simulation, 1, 50..100);
+    simulation.attach(0, link(8_000, 50));
+    call(&mut simulation, 1, 100..150);
+    simulation.run_for(Span::from_millis(100));
     // Two or three packets in flight are lost.
-    let came = came(&world, GATEWAY);
+    let came = received_numbers(&simulation, GATEWAY);
     assert!(came.len() >= 147 && came.is_sorted(), "{came:?}");
     let path = |range: std::ops::Range<u64>, carrier: CarrierId| {
         let of_range = |message: &Message<Piece>| match message {
             Message::Datagram { data, .. } => range.contains(&(data.at >> 20)),
             _ => false,
         };
-        let sent = world.sent.iter().filter(|(_, _, message)| of_range(message));
+        let sent = simulation.sent.iter().filter(|(_, _, message)| of_range(message));
         sent.filter(|(_, id, _)| *id == carrier).count()
     };
     assert_eq!((path(0..50, ids[0]), path(50..100, ids[1])), (100, 100));
@@ -89,80 +97,80 @@ fn a_call_goes_on_over_the_other_path_and_back_to_its_primary() {
 
 #[test]
 fn what_waited_too_long_is_dropped_and_no_more_than_half_a_megabyte_waits() {
-    let (mut world, ids) = world(Kind::Single, &[(1_000, 50)]);
-    world.set_silent(ids[0], true);
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(1_000, 50)]);
+    simulation.set_silent(ids[0], true);
     for number in 0..200 {
-        world.datagram(CLIENT, 7, 1, number, 1_000);
+        simulation.datagram(CLIENT, 7, 1, number, 1_000);
     }
     // Seventeen datagrams fill the kernel's buffer.
-    world.run_for(Span::from_millis(151));
-    assert_eq!(world.counters(CLIENT).dropped, 200 - 17);
-    world.set_silent(ids[0], false);
-    world.datagram(CLIENT, 7, 1, 200, 1_000);
-    world.run_for(Span::from_secs(1));
-    assert_eq!(came(&world, GATEWAY), (0..17).chain([200]).collect::<Vec<u64>>());
+    simulation.run_for(Span::from_millis(151));
+    assert_eq!(simulation.counters(CLIENT).dropped, 200 - 17);
+    simulation.set_silent(ids[0], false);
+    simulation.datagram(CLIENT, 7, 1, 200, 1_000);
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(received_numbers(&simulation, GATEWAY), (0..17).chain([200]).collect::<Vec<u64>>());
 
-    world.set_silent(ids[0], true);
-    let before = world.counters(CLIENT).dropped;
+    simulation.set_silent(ids[0], true);
+    let before = simulation.counters(CLIENT).dropped;
     for number in 0..700 {
-        world.datagram(CLIENT, 7, 1, 1_000 + number, 1_000);
+        simulation.datagram(CLIENT, 7, 1, 1_000 + number, 1_000);
     }
-    let waiting = 700 - 17 - (world.counters(CLIENT).dropped - before);
+    let waiting = 700 - 17 - (simulation.counters(CLIENT).dropped - before);
     assert!((400..=524).contains(&waiting), "{waiting}");
 }
 
 #[test]
 fn empty_datagrams_pass_and_do_not_pile_up() {
-    let (mut world, ids) = world(Kind::Single, &[(1_000, 50)]);
-    world.datagram(CLIENT, 7, 1, 0, 0);
-    world.run_for(Span::from_millis(100));
-    assert_eq!(came(&world, GATEWAY), [0]);
-    world.set_silent(ids[0], true);
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(1_000, 50)]);
+    simulation.datagram(CLIENT, 7, 1, 0, 0);
+    simulation.run_for(Span::from_millis(100));
+    assert_eq!(received_numbers(&simulation, GATEWAY), [0]);
+    simulation.set_silent(ids[0], true);
     for number in 1..8_000 {
-        world.datagram(CLIENT, 7, 1, number, 0);
+        simulation.datagram(CLIENT, 7, 1, number, 0);
     }
-    assert!(world.counters(CLIENT).dropped > 2_500);
+    assert!(simulation.counters(CLIENT).dropped > 2_500);
 }
 
 #[test]
 fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
-    let (mut world, ids) = world(Kind::BufferAware, &[(8_000, 50)]);
-    world.limit_datagrams(ids[0], 1_100);
-    world.run_for(Span::from_millis(10));
+    let (mut simulation, ids) = simulation(SchedulerKind::BufferAware, &[(8_000, 50)]);
+    simulation.limit_datagrams(ids[0], 1_100);
+    simulation.run_for(Span::from_millis(10));
     for number in 0..20 {
-        world.datagram(CLIENT, 7, 1, number, 1_200);
+        simulation.datagram(CLIENT, 7, 1, number, 1_200);
     }
     // With long fields.
     for (number, len) in [(0, 1_000), (1, 1_700)] {
-        let data = Piece { of: (StreamId(8), Role::Client), at: number << 20, len };
-        let (flow, peer) = (FlowId(u32::MAX), Target::Name("a".repeat(200), 443));
+        let data = Piece { source: (StreamId(8), Role::Client), at: number << 20, len };
+        let (flow, peer) = (FlowId(u32::MAX), Destination::Name("a".repeat(200), 443));
         let input = Input::Datagram { flow, label: 1, peer, data };
-        world.ends[CLIENT].handle(world.now, input);
+        simulation.endpoints[CLIENT].handle(simulation.now, input);
     }
     // More than two halves is too much.
-    world.datagram(CLIENT, 7, 1, 99, 2_400);
-    world.run_for(Span::from_millis(200));
-    assert_eq!(world.counters(CLIENT).dropped, 1);
-    assert_eq!(came_of(&world, GATEWAY, 7), (0..20).collect::<Vec<u64>>());
-    assert_eq!(came_of(&world, GATEWAY, u32::MAX), [0, 1]);
-    let of_first = world.datagrams[GATEWAY].iter().filter(|(_, flow, _)| *flow == FlowId(7));
+    simulation.datagram(CLIENT, 7, 1, 99, 2_400);
+    simulation.run_for(Span::from_millis(200));
+    assert_eq!(simulation.counters(CLIENT).dropped, 1);
+    assert_eq!(received_of_flow(&simulation, GATEWAY, 7), (0..20).collect::<Vec<u64>>());
+    assert_eq!(received_of_flow(&simulation, GATEWAY, u32::MAX), [0, 1]);
+    let of_first = simulation.datagrams[GATEWAY].iter().filter(|(_, flow, _)| *flow == FlowId(7));
     assert!(of_first.clone().all(|(_, _, piece)| piece.len == 1_200));
 }
 
 #[test]
 fn halves_that_come_mixed_with_others_are_joined() {
     // Round robin over two paths: the halves of two datagrams interleave.
-    for scheduler in [Kind::RoundRobin, Kind::Redundant] {
-        let (mut world, ids) = world(scheduler, &[(500, 50), (500, 50)]);
+    for scheduler in [SchedulerKind::RoundRobin, SchedulerKind::Redundant] {
+        let (mut simulation, ids) = simulation(scheduler, &[(500, 50), (500, 50)]);
         for id in ids {
-            world.limit_datagrams(id, 1_100);
+            simulation.limit_datagrams(id, 1_100);
         }
-        world.run_for(Span::from_millis(10));
+        simulation.run_for(Span::from_millis(10));
         for number in 0..6 {
-            world.datagram(CLIENT, 7, 1, number, 1_200);
+            simulation.datagram(CLIENT, 7, 1, number, 1_200);
         }
-        world.run_for(Span::from_millis(400));
-        let mut came = came(&world, GATEWAY);
+        simulation.run_for(Span::from_millis(400));
+        let mut came = received_numbers(&simulation, GATEWAY);
         came.sort_unstable();
         assert_eq!(came, [0, 1, 2, 3, 4, 5], "{scheduler}");
     }
@@ -170,18 +178,18 @@ fn halves_that_come_mixed_with_others_are_joined() {
 
 #[test]
 fn a_redundant_datagram_comes_once_and_as_soon_as_the_first_copy() {
-    let (mut world, ids) = world(Kind::Redundant, &[(8_000, 150), (8_000, 70)]);
-    let begin = world.now;
+    let (mut simulation, ids) = simulation(SchedulerKind::Redundant, &[(8_000, 150), (8_000, 70)]);
+    let begin = simulation.now;
     for number in 0..100 {
-        world.datagram(CLIENT, 7, 1, number, 200);
-        world.run_for(Span::from_millis(10));
+        simulation.datagram(CLIENT, 7, 1, number, 200);
+        simulation.run_for(Span::from_millis(10));
         if number == 49 {
-            world.set_silent(ids[1], true);
+            simulation.set_silent(ids[1], true);
         }
     }
-    world.run_for(Span::from_secs(1));
-    assert_eq!(came(&world, GATEWAY).len(), 100);
-    for (at, _, piece) in &world.datagrams[GATEWAY] {
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(received_numbers(&simulation, GATEWAY).len(), 100);
+    for (at, _, piece) in &simulation.datagrams[GATEWAY] {
         let number = piece.at >> 20;
         let path = if number < 46 { 35 } else { 75 };
         let took = at.since(begin + Span::from_millis(number * 10));
@@ -191,35 +199,35 @@ fn a_redundant_datagram_comes_once_and_as_soon_as_the_first_copy() {
 
 #[test]
 fn streams_without_credit_do_not_hold_datagrams_up() {
-    let mut world = World::with(|config| {
+    let mut simulation = Simulation::with(|config| {
         config.credit = 50_000;
         config.stream_credit = 50_000;
     });
-    world.attach(0, link(8_000, 50));
+    simulation.attach(0, link(8_000, 50));
     for _ in 0..3 {
-        let stream = world.open(0, 100_000, 10);
-        world.applications[GATEWAY].entry(stream).and_modify(|app| app.takes = false);
+        let stream = simulation.open(0, 100_000, 10);
+        simulation.applications[GATEWAY].entry(stream).and_modify(|app| app.consumes = false);
     }
-    world.run_for(Span::from_secs(1));
-    assert_eq!(world.ends[GATEWAY].held(), 50_000);
-    let begin = world.now;
-    world.datagram(CLIENT, 7, 0, 0, 200);
-    world.run_for(Span::from_secs(1));
-    assert_eq!(came(&world, GATEWAY), [0]);
-    assert!(world.datagrams[GATEWAY][0].0.since(begin) < Span::from_millis(26));
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(simulation.endpoints[GATEWAY].unconsumed_bytes(), 50_000);
+    let begin = simulation.now;
+    simulation.datagram(CLIENT, 7, 0, 0, 200);
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(received_numbers(&simulation, GATEWAY), [0]);
+    assert!(simulation.datagrams[GATEWAY][0].0.since(begin) < Span::from_millis(26));
 }
 
 #[test]
 fn an_answer_whose_treatment_is_not_known_takes_the_path_of_the_question() {
-    let (mut world, ids) = world(Kind::Single, &[(8_000, 20), (8_000, 70)]);
-    let only = Treatment { paths: [PathId(1)].into_iter().collect(), ..Treatment::default() };
-    world.label(2, only);
-    world.set_silent(ids[1], false);
-    world.datagram(CLIENT, 7, 2, 0, 100);
-    world.run_for(Span::from_millis(36));
-    world.datagram(GATEWAY, 7, 9, 0, 100);
-    world.run_for(Span::from_millis(100));
-    let carriers: Vec<CarrierId> = world
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(8_000, 20), (8_000, 70)]);
+    let only = StreamPolicy { paths: [PathId(1)].into_iter().collect(), ..StreamPolicy::default() };
+    simulation.label(2, only);
+    simulation.set_silent(ids[1], false);
+    simulation.datagram(CLIENT, 7, 2, 0, 100);
+    simulation.run_for(Span::from_millis(36));
+    simulation.datagram(GATEWAY, 7, 9, 0, 100);
+    simulation.run_for(Span::from_millis(100));
+    let carriers: Vec<CarrierId> = simulation
         .sent
         .iter()
         .filter(|(_, _, message)| matches!(message, Message::Datagram { .. }))
@@ -230,47 +238,48 @@ fn an_answer_whose_treatment_is_not_known_takes_the_path_of_the_question() {
 
 #[test]
 fn a_flow_that_ends_is_told_once_and_only_to_a_peer_that_knows_it() {
-    let (mut world, ids) = world(Kind::Single, &[(8_000, 50)]);
-    world.datagram(CLIENT, 7, 1, 0, 100);
-    world.run_for(Span::from_millis(100));
-    world.set_silent(ids[0], true);
-    world.sent.clear();
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(8_000, 50)]);
+    simulation.datagram(CLIENT, 7, 1, 0, 100);
+    simulation.run_for(Span::from_millis(100));
+    simulation.set_silent(ids[0], true);
+    simulation.sent.clear();
     for flow in [7, 7, 8] {
-        world.ends[CLIENT].handle(world.now, Input::CloseFlow { flow: FlowId(flow) });
+        simulation.endpoints[CLIENT]
+            .handle(simulation.now, Input::CloseFlow { flow: FlowId(flow) });
     }
-    world.set_silent(ids[0], false);
-    world.run_for(Span::from_millis(100));
+    simulation.set_silent(ids[0], false);
+    simulation.run_for(Span::from_millis(100));
     let closed = |message: &Message<Piece>| matches!(message, Message::CloseFlow { .. });
-    assert_eq!(world.sent.iter().filter(|(_, _, message)| closed(message)).count(), 1);
-    assert!(world.now > Time::ZERO);
+    assert_eq!(simulation.sent.iter().filter(|(_, _, message)| closed(message)).count(), 1);
+    assert!(simulation.now > Time::ZERO);
 }
 
 /// Bytes of `stream` and of flow 9, and the maximum delay of a call. All three share a path of 8
 /// Mbit/s for 4 s, and flow 9 sends twice that rate.
 fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
-    let (mut world, _) = world(Kind::BufferAware, &[(8_000, 50)]);
-    let treatment = |priority| Treatment { priority, ..Treatment::default() };
+    let (mut simulation, _) = simulation(SchedulerKind::BufferAware, &[(8_000, 50)]);
+    let policy = |priority| StreamPolicy { priority, ..StreamPolicy::default() };
     for (label, priority) in [(1, of_stream.max(of_flow)), (2, of_stream), (3, of_flow)] {
-        world.label(label, treatment(priority));
+        simulation.label(label, policy(priority));
     }
-    let stream = world.open(2, 300, 20_000_000);
-    world.run_for(Span::from_millis(500));
-    let (begin, before) = (world.now, world.applications[CLIENT][&stream].received);
+    let stream = simulation.open(2, 300, 20_000_000);
+    simulation.run_for(Span::from_millis(500));
+    let (begin, before) = (simulation.now, simulation.applications[CLIENT][&stream].received);
     for step in 0..400 {
         for packet in 0..20 {
-            world.datagram(GATEWAY, 9, 3, step * 20 + packet, 1_000);
+            simulation.datagram(GATEWAY, 9, 3, step * 20 + packet, 1_000);
         }
-        world.datagram(GATEWAY, 7, 1, step, 200);
-        world.run_for(Span::from_millis(10));
+        simulation.datagram(GATEWAY, 7, 1, step, 200);
+        simulation.run_for(Span::from_millis(10));
     }
-    let flow = came_of(&world, CLIENT, 9);
+    let flow = received_of_flow(&simulation, CLIENT, 9);
     assert!(flow.is_sorted());
     // Except the datagrams in flight.
-    assert!(came_of(&world, CLIENT, 7).len() >= 395, "none is dropped");
-    let calls = world.datagrams[CLIENT].iter().filter(|(_, flow, _)| *flow == FlowId(7));
+    assert!(received_of_flow(&simulation, CLIENT, 7).len() >= 395, "none is dropped");
+    let calls = simulation.datagrams[CLIENT].iter().filter(|(_, flow, _)| *flow == FlowId(7));
     let late =
         calls.map(|(at, _, piece)| at.since(begin + Span::from_millis((piece.at >> 20) * 10)));
-    let received = world.applications[CLIENT][&stream].received - before;
+    let received = simulation.applications[CLIENT][&stream].received - before;
     (received, flow.len() as u64 * 1_000, late.max().unwrap())
 }
 
@@ -295,22 +304,22 @@ fn datagrams_and_streams_go_by_their_priority() {
 /// Only the transport acknowledges datagrams.
 #[test]
 fn a_call_leaves_a_path_that_is_silent() {
-    let schedulers = [Kind::Single, Kind::BufferAware];
+    let schedulers = [SchedulerKind::Single, SchedulerKind::BufferAware];
     for (scheduler, mute) in schedulers.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        let (mut world, ids) = world(scheduler, &[(8_000, 50), (9_000, 70)]);
-        world.mute = mute;
-        call(&mut world, 1, 0..25);
-        world.run_for(Span::from_secs(2));
-        assert_eq!(world.suspects, [], "{scheduler}, {mute}: nothing is missed");
-        call(&mut world, 1, 25..50);
-        world.set_silent(ids[0], true);
-        call(&mut world, 1, 50..150);
-        world.run_for(Span::from_millis(200));
+        let (mut simulation, ids) = simulation(scheduler, &[(8_000, 50), (9_000, 70)]);
+        simulation.hides_in_flight = mute;
+        call(&mut simulation, 1, 0..25);
+        simulation.run_for(Span::from_secs(2));
+        assert_eq!(simulation.suspects, [], "{scheduler}, {mute}: nothing is missed");
+        call(&mut simulation, 1, 25..50);
+        simulation.set_silent(ids[0], true);
+        call(&mut simulation, 1, 50..150);
+        simulation.run_for(Span::from_millis(200));
         for end in [CLIENT, GATEWAY] {
-            let missed = 150 - came(&world, end).len();
+            let missed = 150 - received_numbers(&simulation, end).len();
             // 50 + 4·2 + 10 + 200 ms, and the age of the data in flight.
             assert!((20..=33).contains(&missed), "{scheduler}, {mute}: {missed} are missed");
         }
-        assert_eq!(world.suspects.len(), 2, "both ends have their own call");
+        assert_eq!(simulation.suspects.len(), 2, "both ends have their own call");
     }
 }

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
-use crate::mux::message::MOST_DATA_HEADER;
+use crate::mux::message::MAX_DATA_HEADER;
 use crate::mux::{
-    DecodeError, FlowId, Hello, Label, MOST_MESSAGE, MOST_PAYLOAD, Message, RefuseCode, ResetCode,
-    StreamId, Target, VERSION, Welcome,
+    DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
+    ResetCode, StreamId, VERSION, Welcome,
 };
-use crate::sched::{Kind, PathId, PathSet, Treatment};
+use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 type Owned = Message<Vec<u8>>;
 
@@ -29,27 +29,31 @@ fn stream() -> impl Strategy<Value = StreamId> {
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..64),
-        1 => (0..=MOST_PAYLOAD, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+        1 => (0..=MAX_PAYLOAD, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
     ]
 }
 
-fn words() -> impl Strategy<Value = String> {
+fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9.-]{0,40}", "[a-zäöü€]{0,60}", "[a-z.]{250,255}"]
 }
 
-fn target() -> impl Strategy<Value = Target> {
+fn destination() -> impl Strategy<Value = Destination> {
     prop_oneof![
-        (any::<IpAddr>(), any::<u16>()).prop_map(|(host, port)| Target::Address(host, port)),
-        (words(), any::<u16>()).prop_map(|(host, port)| Target::Name(host, port)),
+        (any::<IpAddr>(), any::<u16>()).prop_map(|(host, port)| Destination::Address(host, port)),
+        (text(), any::<u16>()).prop_map(|(host, port)| Destination::Name(host, port)),
     ]
 }
 
 fn label() -> impl Strategy<Value = Label> {
     let path = prop::option::of((0..PathId::LIMIT).prop_map(PathId));
-    (any::<u8>(), number(), 0..Kind::ALL.len(), any::<u32>(), path, any::<u8>()).prop_map(
+    (any::<u8>(), number(), 0..SchedulerKind::ALL.len(), any::<u32>(), path, any::<u8>()).prop_map(
         |(id, version, kind, paths, primary, priority)| {
-            let (scheduler, paths) = (Kind::ALL[kind], PathSet::from_bits(paths));
-            Label { id, version, treatment: Treatment { scheduler, paths, primary, priority } }
+            let (scheduler, paths) = (SchedulerKind::ALL[kind], PathSet::from_bits(paths));
+            Label {
+                id,
+                version,
+                stream_policy: StreamPolicy { scheduler, paths, primary, priority },
+            }
         },
     )
 }
@@ -61,16 +65,16 @@ fn reset_code() -> impl Strategy<Value = ResetCode> {
         Refused,
         Unreachable,
         Timeout,
-        NoName,
+        NameNotFound,
         Forbidden,
         Limit,
-        Gone,
+        SessionEnded,
     ])
 }
 
-fn greeting() -> BoxedStrategy<Owned> {
+fn handshake() -> BoxedStrategy<Owned> {
     use RefuseCode::*;
-    let refusal = prop::sample::select(vec![Version, Limit, Closing, Unknown]);
+    let refusal = prop::sample::select(vec![Version, Limit, Closing, UnknownSession]);
     prop_oneof![
         (any::<[u8; 16]>(), 0..PathId::LIMIT, any::<bool>(), number(), number()).prop_map(
             |(session, path, resumes, credit, stream_credit)| {
@@ -84,16 +88,18 @@ fn greeting() -> BoxedStrategy<Owned> {
                 Message::Welcome(Welcome { version, credit, stream_credit, streams, v4, v6 })
             }
         ),
-        (refusal, words()).prop_map(|(code, words)| Message::Refuse(code, words)),
+        (refusal, text()).prop_map(|(code, words)| Message::Refuse(code, words)),
     ]
     .boxed()
 }
 
 fn of_a_stream() -> BoxedStrategy<Owned> {
     prop_oneof![
-        (stream(), label(), target(), payload()).prop_map(|(stream, label, target, data)| {
-            Message::Open { stream, label, target, data }
-        }),
+        (stream(), label(), destination(), payload()).prop_map(
+            |(stream, label, destination, data)| {
+                Message::Open { stream, label, destination, data }
+            }
+        ),
         (stream(), number(), any::<bool>(), payload())
             .prop_map(|(stream, offset, fin, data)| Message::Data { stream, offset, fin, data }),
         (stream(), reset_code(), number()).prop_map(|(stream, code, end)| Message::Reset {
@@ -101,7 +107,8 @@ fn of_a_stream() -> BoxedStrategy<Owned> {
             code,
             end
         }),
-        (stream(), number()).prop_map(|(stream, most)| Message::StreamCredit { stream, most }),
+        (stream(), number())
+            .prop_map(|(stream, max_offset)| Message::StreamCredit { stream, max_offset }),
         (stream(), any::<u8>(), small())
             .prop_map(|(stream, label, revision)| { Message::Assign { stream, label, revision } }),
     ]
@@ -111,7 +118,7 @@ fn of_a_stream() -> BoxedStrategy<Owned> {
 fn of_a_flow() -> BoxedStrategy<Owned> {
     let flow = || small().prop_map(FlowId);
     prop_oneof![
-        (flow(), small(), any::<u8>(), target(), payload()).prop_map(
+        (flow(), small(), any::<u8>(), destination(), payload()).prop_map(
             |(flow, number, label, peer, data)| Message::Datagram {
                 flow,
                 number,
@@ -120,11 +127,11 @@ fn of_a_flow() -> BoxedStrategy<Owned> {
                 data
             }
         ),
-        (flow(), small(), any::<bool>(), any::<u8>(), target(), payload()).prop_map(
-            |(flow, number, second, label, peer, data)| Message::Half {
+        (flow(), small(), any::<bool>(), any::<u8>(), destination(), payload()).prop_map(
+            |(flow, number, is_second, label, peer, data)| Message::Half {
                 flow,
                 number,
-                second,
+                is_second,
                 label,
                 peer,
                 data
@@ -138,10 +145,10 @@ fn of_a_flow() -> BoxedStrategy<Owned> {
 
 fn message() -> BoxedStrategy<Owned> {
     prop_oneof![
-        3 => greeting(),
+        3 => handshake(),
         5 => of_a_stream(),
         3 => of_a_flow(),
-        1 => number().prop_map(|most| Message::Credit { most }),
+        1 => number().prop_map(|max_total| Message::Credit { max_total }),
         1 => number().prop_map(|count| Message::Ack { count }),
         1 => label().prop_map(Message::Relabel),
         1 => small().prop_map(|number| Message::Ping { number }),
@@ -170,7 +177,7 @@ proptest! {
     ) {
         let mut bytes = encoded(&message);
         let length = bytes.len();
-        prop_assert!(length <= MOST_MESSAGE);
+        prop_assert!(length <= MAX_MESSAGE);
         bytes.extend(after);
         prop_assert_eq!(decoded(&bytes), Ok(Some((message, length))));
     }
@@ -211,7 +218,7 @@ proptest! {
     fn bulk_costs_less_than_a_hundredth(stream in stream(), offset in number(), fin: bool) {
         let message = Message::Data { stream, offset, fin, data: vec![0; 4_000] };
         let head = encoded(&message).len() - 4_000;
-        prop_assert!(head <= MOST_DATA_HEADER, "{} bytes", head);
+        prop_assert!(head <= MAX_DATA_HEADER, "{} bytes", head);
         prop_assert!(head < 40);
     }
 }
@@ -220,8 +227,8 @@ proptest! {
 fn an_ordinary_bulk_message_costs_a_thousandth() {
     // The first gigabyte of an early stream.
     let (stream, offset) = (StreamId(50), (1 << 30) - 1);
-    let message = Message::Data { stream, offset, fin: false, data: vec![0; MOST_PAYLOAD] };
-    assert_eq!(encoded(&message).len() - MOST_PAYLOAD, 8);
+    let message = Message::Data { stream, offset, fin: false, data: vec![0; MAX_PAYLOAD] };
+    assert_eq!(encoded(&message).len() - MAX_PAYLOAD, 8);
 }
 
 #[test]
@@ -229,19 +236,19 @@ fn what_nobody_says_is_an_error_at_once() {
     use DecodeError::*;
     let long_payload = [0x11, 0, 0, 0x40, 0x01];
     let wrong: [(&[u8], DecodeError); 13] = [
-        (b"GET / HTTP/1.1\r\n", Type(b'G')),
-        (b"mwaz", NotOurs),
-        (b"mw\n", NotOurs),
-        (b"mway\x01\x20\0", Field("path")),
-        (&[0x03], Type(3)),
+        (b"GET / HTTP/1.1\r\n", UnknownType(b'G')),
+        (b"mwaz", WrongProtocol),
+        (b"mw\n", WrongProtocol),
+        (b"mway\x01\x20\0", InvalidField("path")),
+        (&[0x03], UnknownType(3)),
         (&long_payload, TooLong),
-        (&[0x13, 8], Field("reset code")),
-        (&[0x02, 4], Field("refusal")),
-        (&[0x10, 0, 0, 6, 0, 0], Field("scheduler")),
-        (&[0x10, 0, 0, 0, 32, 0], Field("primary path")),
-        (&[0x10, 0, 0, 0, 255, 1, 3, 0, 5, 0, 80], Field("kind of address")),
-        (&[0x02, 0, 3, b'a', 0x1b, b'c'], Field("text")),
-        (&[0x23, 0xc0, 0, 0, 1, 0, 0, 0, 0], Field("number")),
+        (&[0x13, 8], InvalidField("reset code")),
+        (&[0x02, 4], InvalidField("refusal")),
+        (&[0x10, 0, 0, 6, 0, 0], InvalidField("scheduler")),
+        (&[0x10, 0, 0, 0, 32, 0], InvalidField("primary path")),
+        (&[0x10, 0, 0, 0, 255, 1, 3, 0, 5, 0, 80], InvalidField("kind of address")),
+        (&[0x02, 0, 3, b'a', 0x1b, b'c'], InvalidField("text")),
+        (&[0x23, 0xc0, 0, 0, 1, 0, 0, 0, 0], InvalidField("number")),
     ];
     for (bytes, error) in wrong {
         assert_eq!(decoded(bytes), Err(error), "{}", bytes.escape_ascii());
@@ -250,7 +257,7 @@ fn what_nobody_says_is_an_error_at_once() {
 
 #[test]
 fn text_of_no_encoding_is_refused() {
-    assert_eq!(decoded(&[0x02, 0, 2, 0xff, 0xfe]), Err(DecodeError::Field("text")));
+    assert_eq!(decoded(&[0x02, 0, 2, 0xff, 0xfe]), Err(DecodeError::InvalidField("text")));
 }
 
 #[test]

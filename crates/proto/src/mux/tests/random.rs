@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use manyways_unit::{Rate, Span, Time};
 use proptest::prelude::*;
 
-use super::world::{CLIENT, GATEWAY, Link, World};
+use super::simulation::{CLIENT, GATEWAY, Link, Simulation};
 use crate::mux::ResetCode;
-use crate::sched::{Kind, PathId, PathSet, Treatment};
+use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -16,10 +16,10 @@ enum Event {
     Return { path: u8 },
     Silent { carrier: usize, silent: bool },
     Rate { carrier: usize, kbps: u64 },
-    Treat { label: u8, scheduler: usize, paths: u32, primary: Option<u8>, priority: u8 },
+    Relabel { label: u8, scheduler: usize, paths: u32, primary: Option<u8>, priority: u8 },
     Assign { stream: usize, label: u8 },
     Reset { end: usize, stream: usize },
-    Take { end: usize },
+    Consume { end: usize },
     Datagrams { end: usize, flow: u32, label: u8, lengths: Vec<usize> },
     Limit { carrier: usize, datagram: usize },
     Rtt { carrier: usize, millis: u64 },
@@ -36,13 +36,13 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(carrier, silent)| Event::Silent { carrier, silent }),
         1 => (0usize..3, 50u64..20_000).prop_map(|(carrier, kbps)| Event::Rate { carrier, kbps }),
         2 => (0u8..4, 0usize..6, 0u32..8, prop::option::of(0u8..3), 0u8..3).prop_map(
-            |(label, scheduler, paths, primary, priority)| Event::Treat {
+            |(label, scheduler, paths, primary, priority)| Event::Relabel {
                 label, scheduler, paths, primary, priority
             }
         ),
         1 => (0usize..8, 0u8..4).prop_map(|(stream, label)| Event::Assign { stream, label }),
         1 => (0usize..2, 0usize..8).prop_map(|(end, stream)| Event::Reset { end, stream }),
-        1 => (0usize..2).prop_map(|end| Event::Take { end }),
+        1 => (0usize..2).prop_map(|end| Event::Consume { end }),
         2 => (0usize..2, 0u32..3, 0u8..4, prop::collection::vec(0usize..2_500, 1..30)).prop_map(
             |(end, flow, label, lengths)| Event::Datagrams { end, flow, label, lengths }
         ),
@@ -65,48 +65,48 @@ proptest! {
         events in prop::collection::vec((0u64..400, event()), 1..40),
         credit in prop_oneof![Just(64u64 << 10), Just(32 << 20)],
     ) {
-        let mut world = World::with(|config| {
+        let mut simulation = Simulation::with(|config| {
             config.credit = credit.max(32 << 10);
             config.stream_credit = 32 << 10;
-            config.most_stream_credit = 256 << 10;
+            config.max_stream_credit = 256 << 10;
         });
         for (path, link) in links.iter().enumerate() {
-            world.attach(path as u8, *link);
+            simulation.attach(path as u8, *link);
         }
         let mut streams = Vec::new();
         let mut datagrams = [Vec::new(), Vec::new()];
         for (pause, event) in events {
-            let carriers = world.carrier_ids();
+            let carriers = simulation.carrier_ids();
             match event {
                 Event::Open { up, down, label, takes } => {
-                    let stream = world.open(label, up, down);
-                    for applications in &mut world.applications {
-                        applications.get_mut(&stream).unwrap().takes = takes;
+                    let stream = simulation.open(label, up, down);
+                    for applications in &mut simulation.applications {
+                        applications.get_mut(&stream).unwrap().consumes = takes;
                     }
                     streams.push(stream);
                 }
                 Event::Die { carrier, share } => {
                     if let Some(id) = carriers.get(carrier) {
-                        world.detach(*id, share);
+                        simulation.detach(*id, share);
                     }
                 }
                 Event::Return { path } => {
                     if let Some(link) = links.get(usize::from(path)) {
-                        world.attach(path, *link);
+                        simulation.attach(path, *link);
                     }
                 }
                 Event::Silent { carrier, silent } => {
                     if let Some(id) = carriers.get(carrier) {
-                        world.set_silent(*id, silent);
+                        simulation.set_silent(*id, silent);
                     }
                 }
                 Event::Rate { carrier, kbps } => {
                     if let Some(id) = carriers.get(carrier) {
-                        world.set_rate(*id, Rate::from_kbps(kbps));
+                        simulation.set_rate(*id, Rate::from_kbps(kbps));
                     }
                 }
-                Event::Treat { label, scheduler, paths, primary, priority } => world.label(label, Treatment {
-                    scheduler: Kind::ALL[scheduler],
+                Event::Relabel { label, scheduler, paths, primary, priority } => simulation.label(label, StreamPolicy {
+                    scheduler: SchedulerKind::ALL[scheduler],
                     paths: PathSet::from_bits(paths),
                     primary: primary.map(PathId),
                     priority,
@@ -114,83 +114,83 @@ proptest! {
                 Event::Assign { stream, label } => {
                     if let Some(stream) = streams.get(stream) {
                         let input = crate::mux::Input::Assign { stream: *stream, label };
-                        world.ends[CLIENT].handle(world.now, input);
+                        simulation.endpoints[CLIENT].handle(simulation.now, input);
                     }
                 }
                 Event::Reset { end, stream } => {
                     if let Some(stream) = streams.get(stream) {
-                        world.reset(end, *stream);
+                        simulation.reset(end, *stream);
                     }
                 }
                 Event::Datagrams { end, flow, label, lengths } => {
                     for len in lengths {
                         let number = datagrams[end].len() as u64;
-                        world.datagram(end, flow, label, number, len);
+                        simulation.datagram(end, flow, label, number, len);
                         datagrams[end].push((flow, len));
                     }
                 }
                 Event::Limit { carrier, datagram } => {
                     if let Some(id) = carriers.get(carrier) {
-                        world.limit_datagrams(*id, datagram);
+                        simulation.limit_datagrams(*id, datagram);
                     }
                 }
                 Event::Rtt { carrier, millis } => {
                     if let Some(id) = carriers.get(carrier) {
-                        world.set_rtt(*id, Span::from_millis(millis));
+                        simulation.set_rtt(*id, Span::from_millis(millis));
                     }
                 }
-                Event::Take { end } => {
+                Event::Consume { end } => {
                     for stream in &streams {
-                        world.take(end, *stream);
+                        simulation.consume(end, *stream);
                     }
                 }
             }
-            world.run_for(Span::from_millis(pause));
-            for end in &world.ends {
-                prop_assert!(end.held() <= credit.max(32 << 10), "more is held than granted");
+            simulation.run_for(Span::from_millis(pause));
+            for end in &simulation.endpoints {
+                prop_assert!(end.unconsumed_bytes() <= credit.max(32 << 10), "more is held than granted");
             }
         }
         // After all faults have ended, all data is delivered.
-        for id in world.carrier_ids() {
-            world.set_silent(id, false);
+        for id in simulation.carrier_ids() {
+            simulation.set_silent(id, false);
         }
         for label in 0..4 {
-            let scheduler = Kind::ALL[usize::from(label)];
-            world.label(label, Treatment { scheduler, ..Treatment::default() });
+            let scheduler = SchedulerKind::ALL[usize::from(label)];
+            simulation.label(label, StreamPolicy { scheduler, ..StreamPolicy::default() });
         }
         for (path, link) in links.iter().enumerate() {
-            world.attach(path as u8, *link);
+            simulation.attach(path as u8, *link);
         }
         let mut last = Time::ZERO;
         for _ in 0..400 {
             for stream in &streams {
                 for end in [CLIENT, GATEWAY] {
-                    world.applications[end].get_mut(stream).unwrap().takes = true;
-                    world.take(end, *stream);
+                    simulation.applications[end].get_mut(stream).unwrap().consumes = true;
+                    simulation.consume(end, *stream);
                 }
             }
-            world.run_for(Span::from_secs(2));
-            last = world.now;
-            if world.ends.iter().all(|end| end.stream_count() == 0) {
+            simulation.run_for(Span::from_secs(2));
+            last = simulation.now;
+            if simulation.endpoints.iter().all(|end| end.stream_count() == 0) {
                 break;
             }
         }
-        prop_assert_eq!(&world.breaches, &Vec::<&str>::new());
+        prop_assert_eq!(&simulation.violations, &Vec::<&str>::new());
         for stream in &streams {
             for (end, peer) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
                 let (own, other) =
-                    (&world.applications[end][stream], &world.applications[peer][stream]);
+                    (&simulation.applications[end][stream], &simulation.applications[peer][stream]);
                 if own.end == Some(Ok(())) {
                     prop_assert_eq!(own.received, other.to_write);
                 }
                 let was_reset = [own.end, other.end].iter().any(|end| {
                     matches!(end, Some(Err(ResetCode::Aborted)))
                 });
-                prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}\n{}", stream, last, own, world.left());
+                prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}\n{}", stream, last, own, simulation.debug_state());
             }
         }
         // Each datagram arrived complete and once, or not at all.
-        for (sent, came) in datagrams.iter().zip(world.datagrams.iter().rev()) {
+        for (sent, came) in datagrams.iter().zip(simulation.datagrams.iter().rev()) {
             let mut numbers = BTreeSet::new();
             for (_, flow, piece) in came {
                 let number = piece.at >> 20;
@@ -198,9 +198,9 @@ proptest! {
                 prop_assert!(numbers.insert(number), "{} came twice", number);
             }
         }
-        for end in &world.ends {
+        for end in &simulation.endpoints {
             prop_assert_eq!(end.stream_count(), 0, "streams are left");
-            prop_assert_eq!(end.held(), 0);
+            prop_assert_eq!(end.unconsumed_bytes(), 0);
         }
     }
 }

@@ -2,23 +2,23 @@
 
 use manyways_unit::{Span, Time};
 
-use super::world::{World, link};
-use crate::sched::{Kind, Treatment};
+use super::simulation::{Simulation, link};
+use crate::sched::{SchedulerKind, StreamPolicy};
 
-fn treat(scheduler: Kind) -> Treatment {
-    Treatment { scheduler, ..Treatment::default() }
+fn treat(scheduler: SchedulerKind) -> StreamPolicy {
+    StreamPolicy { scheduler, ..StreamPolicy::default() }
 }
 
 /// Duration of a download of `bytes` in milliseconds.
-fn download(scheduler: Kind, links: &[(u64, u64)], bytes: u64) -> f64 {
-    let mut world = World::new();
-    world.label(0, treat(scheduler));
+fn download(scheduler: SchedulerKind, links: &[(u64, u64)], bytes: u64) -> f64 {
+    let mut simulation = Simulation::new();
+    simulation.label(0, treat(scheduler));
     for (path, (kbps, rtt)) in links.iter().enumerate() {
-        world.attach(path as u8, link(*kbps, *rtt));
+        simulation.attach(path as u8, link(*kbps, *rtt));
     }
-    let stream = world.open(0, 300, bytes);
-    world.run_for(Span::from_secs(120));
-    world.done_at(stream).expect("it ends").since(Time::ZERO).as_millis_f64()
+    let stream = simulation.open(0, 300, bytes);
+    simulation.run_for(Span::from_secs(120));
+    simulation.done_at(stream).expect("it ends").since(Time::ZERO).as_millis_f64()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn bulk_takes_all_paths_and_a_slow_one_never_holds_it_back() {
     {
         let bytes = 10_000_000;
         let bound = all_at_full_rate(&links, bytes);
-        let took = download(Kind::BufferAware, &links, bytes);
+        let took = download(SchedulerKind::BufferAware, &links, bytes);
         // Headers of the messages, and the time of the last message.
         assert!(took < bound * 1.01 + 12.0, "{links:?}: {took} ms, bound {bound} ms");
     }
@@ -50,6 +50,6 @@ fn all_at_full_rate(links: &[(u64, u64)], bytes: u64) -> f64 {
 
 #[test]
 fn a_small_answer_takes_the_quick_path_alone() {
-    let took = download(Kind::BufferAware, &[(7_040, 50), (9_185, 70)], 1_000);
+    let took = download(SchedulerKind::BufferAware, &[(7_040, 50), (9_185, 70)], 1_000);
     assert!(took < 53.0, "{took} ms");
 }

@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../../../docs/bond-policy.md");
 #[test]
 fn none_of_them_is_strange() {
     for text in [FOUR_APPS, LTE_WHEN_SLOW, CALLS, NEVER_METERED, OVERFLOW] {
-        let warnings = Policy::parse(text).unwrap().lint(&phone().paths);
+        let warnings = Policy::parse(text).unwrap().lint(&phone_environment().paths);
         assert_eq!(warnings, [], "{text}");
     }
 }
@@ -34,7 +34,7 @@ fn what_the_page_shows_reads() {
 }
 
 fn paths(engine: &Engine, flow: &Flow<'_>) -> PathSet {
-    treatment(engine.decide(flow).decision).paths
+    stream_policy(engine.decide(flow).decision).paths
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn four_apps() {
     for (flow, rule) in single.clone() {
         let verdict = engine.decide(flow);
         assert_eq!(verdict.rule, Some(rule));
-        let treatment = treatment(verdict.decision);
-        assert_eq!((treatment.scheduler, treatment.paths), (Kind::Single, set([WIFI])));
+        let policy = stream_policy(verdict.decision);
+        assert_eq!((policy.scheduler, policy.paths), (SchedulerKind::Single, set([WIFI])));
     }
     let many = [
         (web("rr4---sn-4g5e.googlevideo.com"), "video"),
@@ -62,20 +62,20 @@ fn four_apps() {
     for (flow, rule) in &many {
         let verdict = engine.decide(flow);
         assert_eq!(verdict.rule, Some(*rule));
-        let treatment = treatment(verdict.decision);
-        assert_eq!((treatment.scheduler, treatment.paths), (Kind::BufferAware, PathSet::ALL));
+        let policy = stream_policy(verdict.decision);
+        assert_eq!((policy.scheduler, policy.paths), (SchedulerKind::BufferAware, PathSet::ALL));
     }
     // All other flows use Wi-Fi and move when it disappears; call and messenger wait.
-    let other = treatment(engine.decide(&web("example.com")).decision);
-    assert_eq!((other.scheduler, other.primary), (Kind::Single, Some(WIFI)));
-    assert!(other.paths.has(LTE));
-    let mut world = phone();
-    world.paths[0].up = false;
-    engine.observe(at(1), &world);
+    let other = stream_policy(engine.decide(&web("example.com")).decision);
+    assert_eq!((other.scheduler, other.primary), (SchedulerKind::Single, Some(WIFI)));
+    assert!(other.paths.contains(LTE));
+    let mut environment = phone_environment();
+    environment.paths[0].up = false;
+    engine.observe(at(1), &environment);
     for (flow, _) in single {
-        assert!(engine.explain(flow).waits);
+        assert!(engine.explain(flow).is_waiting);
     }
-    assert!(!engine.explain(&web("example.com")).waits);
+    assert!(!engine.explain(&web("example.com")).is_waiting);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn lte_only_when_wifi_is_slow() {
     let mut engine = engine(LTE_WHEN_SLOW);
     let flow = web("a.example");
     let wifi = |kbps| {
-        let mut world = phone();
-        world.paths[0].rate = Some(Rate::from_kbps(kbps));
-        world
+        let mut environment = phone_environment();
+        environment.paths[0].rate = Some(Rate::from_kbps(kbps));
+        environment
     };
     assert_eq!(paths(&engine, &flow), set([WIFI]));
     // A short dip has no effect.
@@ -95,7 +95,7 @@ fn lte_only_when_wifi_is_slow() {
     assert_eq!(paths(&engine, &flow), set([WIFI]));
     engine.observe(at(10_000), &wifi(999));
     engine.observe(at(13_000), &wifi(999));
-    let slow = treatment(engine.decide(&flow).decision);
+    let slow = stream_policy(engine.decide(&flow).decision);
     assert_eq!((slow.paths, slow.primary), (PathSet::ALL, Some(WIFI)));
     // A little better is not enough.
     engine.observe(at(20_000), &wifi(1_199));
@@ -105,12 +105,12 @@ fn lte_only_when_wifi_is_slow() {
     engine.observe(at(44_000), &wifi(1_200));
     assert_eq!(paths(&engine, &flow), set([WIFI]));
     // A missing path counts as infinitely slow at once.
-    let mut world = wifi(1_200);
-    world.paths[0].up = false;
-    engine.observe(at(45_000), &world);
+    let mut environment = wifi(1_200);
+    environment.paths[0].up = false;
+    engine.observe(at(45_000), &environment);
     assert_eq!(paths(&engine, &flow), PathSet::ALL);
-    world.paths.remove(0);
-    engine.observe(at(46_000), &world);
+    environment.paths.remove(0);
+    engine.observe(at(46_000), &environment);
     assert_eq!(paths(&engine, &flow), PathSet::ALL);
 }
 
@@ -120,39 +120,39 @@ fn calls_on_the_lowest_latency_and_redundant_when_lossy() {
     let zoom = Flow { process: Some("zoom"), ..Flow::new(Protocol::Udp, 8801) };
     let meet = Flow { process: Some("chrome"), ..Flow::new(Protocol::Udp, 19305) };
     let of = |engine: &Engine, flow: &Flow<'_>| {
-        let treatment = treatment(engine.decide(flow).decision);
-        (treatment.scheduler, treatment.primary)
+        let policy = stream_policy(engine.decide(flow).decision);
+        (policy.scheduler, policy.primary)
     };
-    let mut world = phone();
+    let mut environment = phone_environment();
     for flow in [zoom, meet] {
-        assert_eq!(of(&engine, &flow), (Kind::Single, Some(WIFI)));
+        assert_eq!(of(&engine, &flow), (SchedulerKind::Single, Some(WIFI)));
     }
     assert_eq!(engine.decide(&web("zoom.us")).rule, None);
     // Loss on an unused path has no effect.
-    world.paths[1].loss = Some(0.3);
-    engine.observe(at(1_000), &world);
-    engine.observe(at(9_000), &world);
-    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(WIFI)));
-    world.paths[1].loss = Some(0.0);
-    world.paths[0].loss = Some(0.02);
-    engine.observe(at(10_000), &world);
-    engine.observe(at(11_000), &world);
-    assert_eq!(of(&engine, &zoom), (Kind::Redundant, Some(WIFI)));
-    world.paths[0].loss = Some(0.009);
-    engine.observe(at(12_000), &world);
-    engine.observe(at(20_000), &world);
-    assert_eq!(of(&engine, &zoom).0, Kind::Redundant, "within the margin");
-    world.paths[0].loss = Some(0.0);
-    engine.observe(at(21_000), &world);
-    engine.observe(at(22_000), &world);
-    assert_eq!(of(&engine, &zoom).0, Kind::Single);
+    environment.paths[1].loss = Some(0.3);
+    engine.observe(at(1_000), &environment);
+    engine.observe(at(9_000), &environment);
+    assert_eq!(of(&engine, &zoom), (SchedulerKind::Single, Some(WIFI)));
+    environment.paths[1].loss = Some(0.0);
+    environment.paths[0].loss = Some(0.02);
+    engine.observe(at(10_000), &environment);
+    engine.observe(at(11_000), &environment);
+    assert_eq!(of(&engine, &zoom), (SchedulerKind::Redundant, Some(WIFI)));
+    environment.paths[0].loss = Some(0.009);
+    engine.observe(at(12_000), &environment);
+    engine.observe(at(20_000), &environment);
+    assert_eq!(of(&engine, &zoom).0, SchedulerKind::Redundant, "within the margin");
+    environment.paths[0].loss = Some(0.0);
+    engine.observe(at(21_000), &environment);
+    engine.observe(at(22_000), &environment);
+    assert_eq!(of(&engine, &zoom).0, SchedulerKind::Single);
     // Wi-Fi gets crowded, and LTE is clearly quicker for three seconds.
-    world.paths[0].rtt = Some(Span::from_millis(200));
-    engine.observe(at(30_000), &world);
+    environment.paths[0].rtt = Some(Span::from_millis(200));
+    engine.observe(at(30_000), &environment);
     assert_eq!(engine.next_wakeup(), Some(at(33_000)));
-    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(WIFI)));
-    assert!(engine.observe(at(33_000), &world));
-    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(LTE)));
+    assert_eq!(of(&engine, &zoom), (SchedulerKind::Single, Some(WIFI)));
+    assert!(engine.observe(at(33_000), &environment));
+    assert_eq!(of(&engine, &zoom), (SchedulerKind::Single, Some(LTE)));
 }
 
 #[test]
@@ -160,16 +160,16 @@ fn never_on_a_metered_path() {
     let mut engine = engine(NEVER_METERED);
     let flow = web("a.example");
     assert_eq!(paths(&engine, &flow), set([WIFI]));
-    let mut world = phone();
-    world.paths[0].up = false;
-    engine.observe(at(1), &world);
-    assert!(engine.explain(&flow).waits && !paths(&engine, &flow).has(LTE));
+    let mut environment = phone_environment();
+    environment.paths[0].up = false;
+    engine.observe(at(1), &environment);
+    assert!(engine.explain(&flow).is_waiting && !paths(&engine, &flow).contains(LTE));
     // Wi-Fi comes back as a phone's hotspot.
-    world.paths[0].up = true;
-    world.paths[0].metered = true;
-    assert!(engine.observe(at(2), &world));
+    environment.paths[0].up = true;
+    environment.paths[0].metered = true;
+    assert!(engine.observe(at(2), &environment));
     assert_eq!(paths(&engine, &flow), PathSet::NONE);
-    assert!(engine.explain(&flow).waits);
+    assert!(engine.explain(&flow).is_waiting);
 }
 
 #[test]
@@ -177,34 +177,34 @@ fn overflow_to_5g() {
     let mut engine = engine(OVERFLOW);
     let small = web("a.example");
     let bulk = Flow { bytes: Size::from_bytes(5_000_000), ..small };
-    let mut world = phone();
+    let mut environment = phone_environment();
     assert_eq!(paths(&engine, &bulk), set([WIFI]));
-    world.paths[0].load = Some(0.95);
-    engine.observe(at(1_000), &world);
-    engine.observe(at(4_000), &world);
+    environment.paths[0].load = Some(0.95);
+    engine.observe(at(1_000), &environment);
+    engine.observe(at(4_000), &environment);
     assert_eq!(engine.decide(&bulk).rule, Some("wifi is full"));
     assert_eq!(paths(&engine, &bulk), PathSet::ALL);
     assert_eq!(paths(&engine, &small), set([WIFI]));
-    assert_eq!(engine.ask_again_at(&small), Some(Size::from_bytes(1_000_001)));
+    assert_eq!(engine.reevaluate_at(&small), Some(Size::from_bytes(1_000_001)));
     // The plan is nearly used up.
-    world.paths[1].used = Some(Size::from_bytes(45_000_000_000));
-    engine.observe(at(5_000), &world);
+    environment.paths[1].plan_used = Some(Size::from_bytes(45_000_000_000));
+    engine.observe(at(5_000), &environment);
     assert_eq!(paths(&engine, &bulk), set([WIFI]));
-    assert_eq!(engine.ask_again_at(&small), None);
+    assert_eq!(engine.reevaluate_at(&small), None);
     // Not full, but slow.
-    world = phone();
-    world.paths[0].rate = Some(Rate::from_mbps(5));
-    engine.observe(at(10_000), &world);
-    engine.observe(at(13_000), &world);
+    environment = phone_environment();
+    environment.paths[0].rate = Some(Rate::from_mbps(5));
+    engine.observe(at(10_000), &environment);
+    engine.observe(at(13_000), &environment);
     assert_eq!(engine.decide(&bulk).rule, Some("wifi is slow"));
     // Wi-Fi is gone: all flows move at once, and back only after the hold time.
-    world = phone();
-    world.paths[0].up = false;
-    engine.observe(at(20_000), &world);
+    environment = phone_environment();
+    environment.paths[0].up = false;
+    engine.observe(at(20_000), &environment);
     assert_eq!(paths(&engine, &small), PathSet::ALL);
-    world.paths[0].up = true;
-    engine.observe(at(21_000), &world);
+    environment.paths[0].up = true;
+    engine.observe(at(21_000), &environment);
     assert_eq!(engine.decide(&small).rule, Some("no wifi"));
-    engine.observe(at(24_000), &world);
+    engine.observe(at(24_000), &environment);
     assert_eq!(paths(&engine, &small), set([WIFI]));
 }

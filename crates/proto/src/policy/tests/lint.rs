@@ -40,10 +40,10 @@ fn paths_that_this_host_lacks_are_named_unless_it_has_none() {
                 when = { ethernet.rate = '<1mbit' }\nuse = { paths = ['wfi', 'celular'] }\n";
     assert_eq!(warnings(text, &[]), Vec::<String>::new());
     let policy = Policy::parse(text).unwrap();
-    let warnings = policy.lint(&phone().paths);
+    let warnings = policy.lint(&phone_environment().paths);
     let found: Vec<(usize, &str, &str)> = warnings
         .iter()
-        .map(|one| (one.line, one.sentence.as_str(), one.hint.as_deref().unwrap()))
+        .map(|one| (one.line, one.message.as_str(), one.hint.as_deref().unwrap()))
         .collect();
     assert_eq!(
         found,
@@ -65,14 +65,15 @@ fn a_plan_that_is_missing_and_a_primary_path_that_is_not_allowed() {
     let left = "[[rule]]\nname = 'a'\nwhen = { cellular.left = '>1GB' }\nuse = {}\n";
     let expected = "line 2: `cellular.left >1GB` never holds: its path has no data plan";
     assert_eq!(warnings(left, &[]), [expected]);
-    assert_eq!(warnings(left, &phone().paths), [expected]);
-    let hint = Policy::parse(left).unwrap().lint(&phone().paths).remove(0).hint.unwrap();
+    assert_eq!(warnings(left, &phone_environment().paths), [expected]);
+    let hint =
+        Policy::parse(left).unwrap().lint(&phone_environment().paths).remove(0).hint.unwrap();
     assert_eq!(hint, "say how much there is, like monthly = \"10GB\" under [paths.wwan0]");
     let plan = format!("{left}[paths.wwan0]\nmonthly = '10GB'");
-    assert_eq!(warnings(&plan, &phone().paths), Vec::<String>::new());
+    assert_eq!(warnings(&plan, &phone_environment().paths), Vec::<String>::new());
     let primary = "[[rule]]\nname = 'a'\nuse = { paths = 'cellular', primary = 'wlan0' }";
     assert_eq!(
-        warnings(primary, &phone().paths),
+        warnings(primary, &phone_environment().paths),
         ["line 2: the primary path wlan0 is not among the paths of `a`"]
     );
 }
@@ -82,7 +83,7 @@ fn a_program_is_known_by_its_file_name_alone() {
     let of = |selector: &str| {
         let text = format!("[[rule]]\nname = 'a'\n{selector}\nuse = {{}}");
         let warnings = Policy::parse(&text).unwrap().lint(&[]);
-        warnings.into_iter().map(|one| (one.sentence, one.hint.unwrap())).collect::<Vec<_>>()
+        warnings.into_iter().map(|one| (one.message, one.hint.unwrap())).collect::<Vec<_>>()
     };
     assert_eq!(of("match = { process = ['curl', 'team*'] }"), []);
     for selector in ["match", "not"] {
@@ -126,5 +127,8 @@ fn paths_that_take_all_of_them_away_are_told() {
     assert_eq!(warnings(&rule(none), &[]), [format!("line 2: the rule `a` {words}")]);
     let default = format!("[default]\n{none}\n{}", rule(""));
     assert_eq!(warnings(&default, &[]), [format!("the default: it {words}")]);
-    assert_eq!(warnings(&rule("paths = '!wifi'"), &phone().paths), Vec::<String>::new());
+    assert_eq!(
+        warnings(&rule("paths = '!wifi'"), &phone_environment().paths),
+        Vec::<String>::new()
+    );
 }

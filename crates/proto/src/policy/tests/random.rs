@@ -1,4 +1,4 @@
-//! Any policy in any surroundings.
+//! Any policy in any environment.
 
 use proptest::prelude::*;
 
@@ -59,18 +59,18 @@ prop_compose! {
             rtt: rtt.map(Span::from_millis),
             loss: share,
             load: share.map(|share| share / 0.0),
-            used: used.map(Size::from_bytes),
+            plan_used: used.map(Size::from_bytes),
             ..PathFacts::new(PathId(id), format!("p{id}"), ["wifi", "cellular"][usize::from(id % 2)])
         }
     }
 }
 
-fn world() -> impl Strategy<Value = Surroundings> {
+fn environment() -> impl Strategy<Value = Environment> {
     let paths = (path(0), path(1), path(2), path(40));
     (paths, 0_usize..=4, prop::option::of(any::<u8>()), prop::option::of(any::<bool>())).prop_map(
         |((a, b, c, d), count, battery, charging)| {
             let paths = [a, b, c, d].into_iter().take(count).collect();
-            Surroundings { paths, battery, charging }
+            Environment { paths, battery, charging }
         },
     )
 }
@@ -104,7 +104,7 @@ proptest! {
     #[test]
     fn the_first_rule_that_would_match_alone_decides(
         rules in rules(),
-        worlds in prop::collection::vec((0_u64..4_000, world()), 0..20),
+        worlds in prop::collection::vec((0_u64..4_000, environment()), 0..20),
         flow in flow(),
     ) {
         let mut together = Engine::new(whole(&rules));
@@ -132,7 +132,7 @@ proptest! {
     #[test]
     fn decisions_differ_only_when_that_was_said(
         rules in rules(),
-        worlds in prop::collection::vec((0_u64..4_000, world()), 1..20),
+        worlds in prop::collection::vec((0_u64..4_000, environment()), 1..20),
         flows in prop::collection::vec(flow(), 1..5),
     ) {
         let mut engine = Engine::new(whole(&rules));
@@ -158,8 +158,8 @@ proptest! {
     #[test]
     fn in_a_world_that_stays_nothing_changes_but_at_a_wakeup(
         rules in rules(),
-        first in world(),
-        second in world(),
+        first in environment(),
+        second in environment(),
         flow in flow(),
     ) {
         let mut engine = Engine::new(whole(&rules));
@@ -173,21 +173,21 @@ proptest! {
             engine.observe(wakeup, &second);
             prop_assert!(engine.next_wakeup() != Some(wakeup));
         }
-        let settled = engine.decide(&flow).decision;
+        let decision = engine.decide(&flow).decision;
         engine.observe(Time::from_millis(3_600_000), &second);
-        prop_assert_eq!(engine.decide(&flow).decision, settled);
+        prop_assert_eq!(engine.decide(&flow).decision, decision);
     }
 
     #[test]
     fn no_byte_count_changes_a_decision_before_it_was_said(
         rules in rules(),
-        world in world(),
+        world in environment(),
         flow in flow(),
         more in 0_u64..4_000,
     ) {
         let mut engine = Engine::new(whole(&rules));
         engine.observe(Time::ZERO, &world);
-        let next = engine.ask_again_at(&flow);
+        let next = engine.reevaluate_at(&flow);
         prop_assert!(next.is_none_or(|next| next > flow.bytes));
         let later = Flow { bytes: flow.bytes + Size::from_bytes(more), ..flow };
         if next.is_none_or(|next| later.bytes < next) {
@@ -196,12 +196,12 @@ proptest! {
     }
 
     #[test]
-    fn what_is_hidden_never_decides(rules in rules(), world in world(), flow in flow()) {
+    fn what_is_hidden_never_decides(rules in rules(), world in environment(), flow in flow()) {
         let policy = whole(&rules);
         let hidden: Vec<usize> = policy
             .lint(&[])
             .into_iter()
-            .filter(|warning| warning.sentence.contains("never decides"))
+            .filter(|warning| warning.message.contains("never decides"))
             .map(|warning| warning.line)
             .collect();
         let mut engine = Engine::new(policy);
@@ -212,12 +212,12 @@ proptest! {
     }
 
     #[test]
-    fn no_path_that_a_rule_forbids_is_ever_used(world in world(), flow in flow()) {
+    fn no_path_that_a_rule_forbids_is_ever_used(world in environment(), flow in flow()) {
         let mut engine = Engine::new(Policy::parse("[default]\npaths = 'unmetered'").unwrap());
         engine.observe(Time::ZERO, &world);
-        let treatment = treatment(engine.decide(&flow).decision);
+        let policy = stream_policy(engine.decide(&flow).decision);
         for path in world.paths.iter().filter(|path| path.metered) {
-            prop_assert!(!treatment.paths.has(path.id));
+            prop_assert!(!policy.paths.contains(path.id));
         }
     }
 

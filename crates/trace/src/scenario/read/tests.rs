@@ -2,7 +2,7 @@ use super::*;
 use crate::scenario::{CapacitySpec, DelaySpec, Direction, Discipline, LinkState, QueueLimit};
 use manyways_unit::Rate;
 
-const WHOLE: &str = r#"
+const FULL_SCENARIO: &str = r#"
 name = "wifi-lte-outage"
 about = "Wi-Fi dies silently for three seconds"
 seed = 7
@@ -61,7 +61,7 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
 
 #[test]
 fn a_whole_scenario_reads() {
-    let scenario = read(WHOLE).unwrap();
+    let scenario = read(FULL_SCENARIO).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed), ("wifi-lte-outage", 7));
     assert_eq!((scenario.cc.as_str(), scenario.trace_offset), ("reno", Span::from_millis(1500)));
     // wifi before lte: the order of the file, not of the alphabet.
@@ -216,9 +216,9 @@ fn every_error_points_at_its_place() {
         ),
     ];
     for (from, to, expected, hint) in rows {
-        assert!(WHOLE.contains(from), "{from}");
-        let error = read(&WHOLE.replacen(from, to, 1)).unwrap_err();
-        let seen = format!("{}:{} {}", error.line, error.column, error.sentence);
+        assert!(FULL_SCENARIO.contains(from), "{from}");
+        let error = read(&FULL_SCENARIO.replacen(from, to, 1)).unwrap_err();
+        let seen = format!("{}:{} {}", error.line, error.column, error.message);
         assert_eq!((seen.as_str(), error.hint.as_deref()), (expected, hint), "{from} -> {to}");
     }
 }
@@ -230,12 +230,12 @@ fn invalid_toml_is_refused_at_its_position() {
     let error = read("name = 'a'\n[link.w]\nup = '1mbit'\nup = '1mbit'\n").unwrap_err();
     assert_eq!(error.line, 4, "{error}");
     let error = read("name = 'a'").unwrap_err();
-    assert_eq!(error.sentence, "the scenario has no link");
+    assert_eq!(error.message, "the scenario has no link");
     assert!(read(&format!("a = {}", "[".repeat(100_000))).is_err());
     assert!(read(&" ".repeat(MAX_TEXT + 1)).is_err());
     let many: String = (0..17).map(|i| format!("[link.w{i}]\n")).collect();
     let error = read(&format!("name = 'a'\n{many}")).unwrap_err();
-    assert_eq!((error.line, error.sentence.as_str()), (18, "a scenario has at most 16 links"));
+    assert_eq!((error.line, error.message.as_str()), (18, "a scenario has at most 16 links"));
 }
 
 #[test]
@@ -248,18 +248,18 @@ fn a_link_has_a_radio_that_events_send_to_sleep() {
     let radio = scenario.links[1].radio.as_ref().unwrap();
     assert_eq!((radio.source.as_str(), &radio.text), ("lte", &None));
     assert_eq!(scenario.events[0].change, [Change::Dormant]);
-    assert_eq!(place_of_radio(text, "c"), Some((5, 7)));
-    assert_eq!((place_of_radio(text, "w"), place_of_radio("[", "c")), (None, None));
+    assert_eq!(radio_position(text, "c"), Some((5, 7)));
+    assert_eq!((radio_position(text, "w"), radio_position("[", "c")), (None, None));
     let wrong = |from: &str, to: &str| {
         let error = read(&text.replace(from, to)).unwrap_err();
-        (error.line, error.sentence)
+        (error.line, error.message)
     };
-    let (line, sentence) = wrong("link = 'c'", "link = 'w'");
-    assert_eq!((line, sentence.as_str()), (9, "the link `w` has no radio"));
-    let (line, sentence) = wrong("rrc = 'lte'", "rrc = 'dormant'");
-    assert_eq!((line, sentence.as_str()), (5, "a link cannot start with `rrc=dormant`"));
-    let (line, sentence) = wrong("rrc = 'dormant'", "rrc = 'lte'");
-    assert_eq!((line, sentence.as_str()), (9, "`rrc` cannot change while the link runs"));
+    let (line, message) = wrong("link = 'c'", "link = 'w'");
+    assert_eq!((line, message.as_str()), (9, "link `w` has no radio"));
+    let (line, message) = wrong("rrc = 'lte'", "rrc = 'dormant'");
+    assert_eq!((line, message.as_str()), (5, "a link cannot start with `rrc=dormant`"));
+    let (line, message) = wrong("rrc = 'dormant'", "rrc = 'lte'");
+    assert_eq!((line, message.as_str()), (9, "`rrc` cannot change while the link runs"));
     let (line, _) = wrong("'c.promotions'", "'w.promotions'");
     assert_eq!(line, 15);
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use manyways_unit::{Span, Time};
 
 use crate::dns::message::Message;
-use crate::dns::{Code, Kind, resolve};
+use crate::dns::{Kind, Rcode, resolve};
 
 /// Transport of DNS messages in clear text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,38 +41,38 @@ pub struct Lookup {
     /// `None` if neither captured message contains a complete question.
     pub question: Option<Question>,
     /// Time of the first query; `None` if only the response was captured.
-    pub asked: Option<Time>,
+    pub queried_at: Option<Time>,
     /// Number of copies of the query: the same question with the same ID between the same ports.
-    pub times: u32,
+    pub queries: u32,
     /// Whether the query was captured more than once before the response, so that the response may
     /// belong to any copy.
     pub is_ambiguous: bool,
     /// The first response; `None` if none was captured in time.
-    pub reply: Option<Reply>,
+    pub response: Option<Response>,
 }
 
 /// A response, as far as captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct Response {
     /// Time of the first response.
     pub at: Time,
     /// Number of responses. The other fields describe the first.
-    pub times: u32,
+    pub responses: u32,
     /// The rcode. Without the extension if the message was truncated before its OPT record.
-    pub code: Code,
+    pub rcode: Rcode,
     /// Number of answer records in the header; `None` if truncated.
-    pub answers: Option<u16>,
-    /// Distinct addresses of the name; at most [`ADDRESS_LIMIT`](crate::dns::ADDRESS_LIMIT).
+    pub answer_count: Option<u16>,
+    /// Distinct addresses of the name; at most [`MAX_ADDRESSES`](crate::dns::MAX_ADDRESSES).
     pub addresses: Vec<IpAddr>,
     /// The canonical name, after all CNAME records; `None` if the name is not an alias.
-    pub canonical: Option<Box<str>>,
+    pub canonical_name: Option<Box<str>>,
     /// Smallest TTL of the answer records; `None` without answers.
-    pub lifetime: Option<Span>,
+    pub ttl: Option<Span>,
     /// Whether the server truncated the response (TC bit); clients then query over TCP.
     pub is_truncated: bool,
     /// Whether the message was captured or readable only in part: addresses and aliases may be
     /// missing, and the TTL may be shorter.
-    pub is_partial: bool,
+    pub is_incomplete: bool,
 }
 
 impl Question {
@@ -86,18 +86,18 @@ impl Lookup {
     /// retransmission if [`is_ambiguous`](Self::is_ambiguous) is set. `None` if one of the times is
     /// unknown, or if the clock stepped back between them.
     pub fn latency(&self) -> Option<Span> {
-        let (asked, at) = (self.asked?, self.reply.as_ref()?.at);
+        let (asked, at) = (self.queried_at?, self.response.as_ref()?.at);
         (asked <= at).then(|| at.since(asked))
     }
 
-    pub(super) fn ask_again(&mut self, now: Time) {
-        self.asked = Some(self.asked.map_or(now, |asked| asked.min(now)));
-        self.times = self.times.saturating_add(1);
+    pub(super) fn on_repeated_query(&mut self, now: Time) {
+        self.queried_at = Some(self.queried_at.map_or(now, |asked| asked.min(now)));
+        self.queries = self.queries.saturating_add(1);
     }
 
     /// Whether a response to `question` may belong to this lookup. If one of the questions is
     /// unknown, only the ID decides.
-    pub(super) fn may_ask(&self, question: &Option<Question>) -> bool {
+    pub(super) fn matches(&self, question: &Option<Question>) -> bool {
         match (&self.question, question) {
             (Some(asked), Some(answered)) => asked == answered,
             _ => true,
@@ -105,7 +105,7 @@ impl Lookup {
     }
 }
 
-impl Reply {
+impl Response {
     pub(super) fn read(at: Time, message: &Message) -> Self {
         let name = message.question.as_ref().map(|question| &*question.name);
         let (canonical, addresses) = name.map_or((None, Vec::new()), |name| {
@@ -114,14 +114,14 @@ impl Reply {
         });
         Self {
             at,
-            times: 1,
-            code: message.code(),
-            answers: message.counts.map(|[_, answers, ..]| answers),
+            responses: 1,
+            rcode: message.rcode(),
+            answer_count: message.counts.map(|[_, answers, ..]| answers),
             addresses: addresses.into_iter().map(|(address, _)| address).collect(),
-            canonical,
-            lifetime: message.internet().map(|record| record.lifetime).min(),
+            canonical_name: canonical,
+            ttl: message.internet_answers().map(|record| record.ttl).min(),
             is_truncated: message.is_truncated(),
-            is_partial: !message.is_whole,
+            is_incomplete: !message.is_complete,
         }
     }
 }

@@ -4,7 +4,7 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord, TYPE};
 
 use super::*;
 use crate::HostName;
-use crate::dns::{Answered, Code, Kind};
+use crate::dns::{Answer, Kind, Rcode};
 use std::net::IpAddr;
 
 const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 9], 5_000);
@@ -74,9 +74,9 @@ fn pass(
     now: u64,
     ends: (SocketAddr, SocketAddr),
     message: &[u8],
-) -> Option<Resolved> {
-    let heard = lookups.handle(millis(now), Transport::Udp, ends.0, ends.1, message, message.len());
-    heard.resolved
+) -> Option<Resolution> {
+    let info = lookups.handle(millis(now), Transport::Udp, ends.0, ends.1, message, message.len());
+    info.resolution
 }
 
 fn drain(lookups: &mut Lookups) -> Vec<Lookup> {
@@ -114,28 +114,28 @@ fn a_query_is_joined_with_its_response() {
     let resolved = pass(&mut lookups, 1_023, down(), &answer);
     let host = HostName::parse(b"www.example.com").unwrap();
     let addresses = [(1, 20), (2, 30)].map(|(n, ttl)| (address(n), Span::from_secs(ttl)));
-    let answered = Answered { id: 7, name: host, addresses: addresses.to_vec() };
+    let answered = Answer { id: 7, name: host, addresses: addresses.to_vec() };
     let client = IpAddr::from(CLIENT.0);
-    assert_eq!(resolved, Some(Resolved::Addresses { client, answered }));
+    assert_eq!(resolved, Some(Resolution::Addresses { client, answered }));
     let expected = Lookup {
         client: CLIENT.into(),
         server: SERVER.into(),
         transport: Transport::Udp,
         id: 7,
         question: Some(Question { name: "www.example.com".into(), kind: Kind::A, class: 1 }),
-        asked: Some(millis(1_000)),
-        times: 1,
+        queried_at: Some(millis(1_000)),
+        queries: 1,
         is_ambiguous: false,
-        reply: Some(Reply {
+        response: Some(Response {
             at: millis(1_023),
-            times: 1,
-            code: Code::NO_ERROR,
-            answers: Some(4),
+            responses: 1,
+            rcode: Rcode::NO_ERROR,
+            answer_count: Some(4),
             addresses: vec![address(1), address(2)],
-            canonical: Some("shop.cdn.example".into()),
-            lifetime: Some(Span::from_secs(20)),
+            canonical_name: Some("shop.cdn.example".into()),
+            ttl: Some(Span::from_secs(20)),
             is_truncated: false,
-            is_partial: false,
+            is_incomplete: false,
         }),
     };
     assert_eq!(expected.latency(), Some(Span::from_millis(23)));
@@ -154,16 +154,19 @@ fn a_retransmitted_query_makes_the_response_ambiguous() {
     // The client missed the response.
     pass(&mut lookups, 2_000, up(), &question(7, "a.example"));
     let lookup = only(lookups);
-    assert_eq!((lookup.asked, lookup.times, lookup.is_ambiguous), (Some(millis(0)), 3, true));
+    assert_eq!(
+        (lookup.queried_at, lookup.queries, lookup.is_ambiguous),
+        (Some(millis(0)), 3, true)
+    );
     assert_eq!(lookup.latency(), Some(Span::from_millis(1_010)));
-    assert_eq!(lookup.reply.unwrap().times, 2);
+    assert_eq!(lookup.response.unwrap().responses, 2);
     // Retransmitted only after the response: the latency is that of the first query.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     pass(&mut lookups, 10, down(), &answer(7, "a.example"));
     pass(&mut lookups, 1_000, up(), &question(7, "a.example"));
     let lookup = only(lookups);
-    assert_eq!((lookup.times, lookup.is_ambiguous), (2, false));
+    assert_eq!((lookup.queries, lookup.is_ambiguous), (2, false));
     assert_eq!(lookup.latency(), Some(Span::from_millis(10)));
 }
 
@@ -178,7 +181,7 @@ fn an_unanswered_query_ends_after_its_timeout() {
     pass(&mut lookups, 30_001, down(), &answer(3, "c.example"));
     let over = drain(&mut lookups);
     assert_eq!(over.iter().map(name).collect::<Vec<_>>(), ["a.example"]);
-    assert_eq!((over[0].times, &over[0].reply, over[0].latency()), (2, &None, None));
+    assert_eq!((over[0].queries, &over[0].response, over[0].latency()), (2, &None, None));
     // Answered lookups end earlier; unanswered ones at the end of the capture.
     pass(&mut lookups, 35_001, up(), &question(4, "d.example"));
     assert_eq!((drain(&mut lookups).len(), lookups.len()), (0, 3));
@@ -196,9 +199,9 @@ fn an_unsolicited_response_has_no_query_time() {
     assert!(pass(&mut lookups, 6, down(), &answer(7, "a.example")).is_some());
     let lookup = only(lookups);
     assert_eq!((lookup.client, lookup.server), up());
-    assert_eq!((lookup.asked, lookup.times, lookup.latency()), (None, 0, None));
+    assert_eq!((lookup.queried_at, lookup.queries, lookup.latency()), (None, 0, None));
     assert_eq!(name(&lookup), "a.example");
-    assert_eq!(lookup.reply.unwrap().times, 2);
+    assert_eq!(lookup.response.unwrap().responses, 2);
 }
 
 #[test]
@@ -215,11 +218,11 @@ fn a_response_to_another_question_is_not_trusted() {
     pass(&mut lookups, 4, (another, CLIENT.into()), &answer(7, "a.example"));
     let answer = answer(7, "a.example");
     lookups.handle(millis(5), Transport::Tcp, up().1, up().0, &answer, answer.len());
-    assert_eq!(lookups.waiting.len(), 1);
+    assert_eq!(lookups.unanswered.len(), 1);
     pass(&mut lookups, 6, down(), &answer);
     let all = all(lookups);
     assert_eq!(all.len(), 6);
-    let asked: Vec<_> = all.iter().filter(|lookup| lookup.asked.is_some()).collect();
+    let asked: Vec<_> = all.iter().filter(|lookup| lookup.queried_at.is_some()).collect();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].latency(), Some(Span::from_millis(6)));
 }
@@ -274,9 +277,9 @@ fn errors_have_their_codes() {
         packet.name_servers.push(ResourceRecord::new(owner, CLASS::IN, 5, soa));
         let mut lookups = Lookups::default();
         assert_eq!(pass(&mut lookups, 0, down(), &bytes(&packet)), None);
-        let reply = only(lookups).reply.unwrap();
-        assert_eq!((reply.code.to_string().as_str(), reply.is_truncated), (text, true));
-        assert_eq!((reply.answers, reply.is_partial), (Some(1), false));
+        let reply = only(lookups).response.unwrap();
+        assert_eq!((reply.rcode.to_string().as_str(), reply.is_truncated), (text, true));
+        assert_eq!((reply.answer_count, reply.is_incomplete), (Some(1), false));
     }
     // The upper bits of the rcode are in the OPT record.
     let mut packet = reply(7, "a.example", TYPE::A, Vec::new());
@@ -286,11 +289,11 @@ fn errors_have_their_codes() {
     bad[upper] = 1;
     let mut lookups = Lookups::default();
     assert_eq!(pass(&mut lookups, 0, down(), &bad), None);
-    let reply = only(lookups).reply.unwrap();
-    assert_eq!(reply.code.to_string(), "BADVERS");
-    assert_eq!((reply.lifetime, reply.canonical, reply.addresses.len()), (None, None, 0));
+    let reply = only(lookups).response.unwrap();
+    assert_eq!(reply.rcode.to_string(), "BADVERS");
+    assert_eq!((reply.ttl, reply.canonical_name, reply.addresses.len()), (None, None, 0));
     assert_eq!([Kind(65).to_string(), Kind(4_711).to_string()], ["HTTPS", "TYPE4711"]);
-    assert_eq!([Code(23).to_string(), Code(12).to_string()], ["BADCOOKIE", "RCODE12"]);
+    assert_eq!([Rcode(23).to_string(), Rcode(12).to_string()], ["BADCOOKIE", "RCODE12"]);
 }
 
 #[test]
@@ -345,7 +348,7 @@ fn too_long_and_circular_names_are_rejected() {
     ] {
         assert_eq!(pass(&mut lookups, 0, up(), &bad), None);
     }
-    assert_eq!((lookups.unread(), lookups.len()), (6, 0));
+    assert_eq!((lookups.unparsed(), lookups.len()), (6, 0));
     // A name may have as many pointers as labels, but not more.
     for (pointers, is_read) in [(127, true), (128, false)] {
         // A record whose owner is the end of the chain, after a record that contains the chain.
@@ -360,7 +363,7 @@ fn too_long_and_circular_names_are_rejected() {
         }
         message.extend((0xc000_u16 | target).to_be_bytes());
         message.extend([0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 1, 2, 3, 4]);
-        assert_eq!(Message::read(&message).unwrap().is_whole, is_read, "{pointers}");
+        assert_eq!(Message::read(&message).unwrap().is_complete, is_read, "{pointers}");
     }
 }
 
@@ -373,15 +376,19 @@ fn a_broken_record_ends_the_message() {
     ];
     let good = bytes(&reply(7, "a.example", TYPE::A, records));
     let whole = Message::read(&good).unwrap();
-    assert_eq!((whole.answers.len(), whole.is_whole), (3, true));
+    assert_eq!((whole.answers.len(), whole.is_complete), (3, true));
     // The alias ends before its record, an address has three bytes, or more than present.
     let alias = 12 + 9 + 2 + 4 + 16 + 12;
     assert_eq!(good[alias..alias + 3], *b"\x02bc");
-    for (at, value, left) in [(alias, 0, 1), (alias - 12 - 5, 3, 0), (good.len() - 5, 5, 2)] {
+    for (at, value, remaining) in [(alias, 0, 1), (alias - 12 - 5, 3, 0), (good.len() - 5, 5, 2)] {
         let mut bad = good.clone();
         bad[at] = value;
         let broken = Message::read(&bad).unwrap();
-        assert_eq!((broken.answers.len(), broken.is_whole), (left, false), "{value} at {at}");
+        assert_eq!(
+            (broken.answers.len(), broken.is_complete),
+            (remaining, false),
+            "{value} at {at}"
+        );
     }
 }
 
@@ -404,7 +411,7 @@ fn addresses_have_names() {
     ] {
         let target = RData::PTR(PTR(Name::new_unchecked("Host.Example")));
         let packet = reply(7, asked, TYPE::PTR, vec![(asked, 60, target)]);
-        let expected = is.map(|address| Resolved::Pointer {
+        let expected = is.map(|address| Resolution::Pointer {
             address: address.parse().unwrap(),
             name: HostName::parse(b"host.example").unwrap(),
             lifetime: Span::from_secs(60),
@@ -430,17 +437,17 @@ fn a_truncated_message_is_read_as_far_as_possible() {
         lookups.handle(millis(0), Transport::Udp, up().0, up().1, asked, query.len());
         lookups.handle(millis(9), Transport::Udp, up().1, up().0, &answer[..cut], answer.len());
         if cut < 4 {
-            assert_eq!((lookups.unread(), lookups.len()), (2, 0));
+            assert_eq!((lookups.unparsed(), lookups.len()), (2, 0));
             continue;
         }
         let lookup = only(lookups);
         assert_eq!(lookup.latency(), Some(Span::from_millis(9)), "{cut}");
         assert_eq!(lookup.question.is_some(), cut >= query.len(), "{cut}");
-        let reply = lookup.reply.unwrap();
-        assert_eq!(reply.answers, (cut >= 12).then_some(3));
-        assert_eq!(reply.is_partial, cut < answer.len());
+        let reply = lookup.response.unwrap();
+        assert_eq!(reply.answer_count, (cut >= 12).then_some(3));
+        assert_eq!(reply.is_incomplete, cut < answer.len());
         // A longer beginning contains at least the records of a shorter one.
-        let now = (reply.canonical.is_some(), reply.addresses.len());
+        let now = (reply.canonical_name.is_some(), reply.addresses.len());
         assert!(now >= last && now.1 <= last.1 + 1, "{now:?} after {last:?}");
         last = now;
     }
@@ -461,7 +468,7 @@ fn the_response_completes_a_truncated_query() {
     pass(&mut lookups, 9, down(), &[0, 7, 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0]);
     let lookup = only(lookups);
     assert_eq!(name(&lookup), "a.example");
-    assert_eq!(lookup.reply.unwrap().code, Code(1));
+    assert_eq!(lookup.response.unwrap().rcode, Rcode(1));
 }
 
 #[test]
@@ -473,7 +480,7 @@ fn other_messages_yield_no_lookup() {
     pass(&mut lookups, 0, ends(5_000, 5_353), &query);
     pass(&mut lookups, 0, ends(5_000, 5_355), &query);
     pass(&mut lookups, 0, ends(5_000, 443), &query);
-    assert_eq!((lookups.multicast(), lookups.unread(), lookups.len()), (2, 0, 0));
+    assert_eq!((lookups.multicast(), lookups.unparsed(), lookups.len()), (2, 0, 0));
     // A query from port 53, a response to it, an incomplete message, and an update.
     pass(&mut lookups, 0, ends(53, 5_000), &query);
     pass(&mut lookups, 0, ends(5_000, 53), &answer(7, "a.example"));
@@ -481,10 +488,10 @@ fn other_messages_yield_no_lookup() {
     let mut update = query.clone();
     update[2] |= 5 << 3;
     pass(&mut lookups, 0, up(), &update);
-    assert_eq!((lookups.unread(), lookups.len()), (4, 0));
+    assert_eq!((lookups.unparsed(), lookups.len()), (4, 0));
     // A name server may query another one from port 53.
     pass(&mut lookups, 0, ends(53, 53), &query);
-    assert_eq!((lookups.unread(), lookups.len()), (4, 1));
+    assert_eq!((lookups.unparsed(), lookups.len()), (4, 1));
 }
 
 #[test]
@@ -514,8 +521,11 @@ fn the_number_of_records_read_is_limited() {
     let packet = bytes(&reply(7, "a.example", TYPE::A, records));
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, down(), &packet);
-    let reply = only(lookups).reply.unwrap();
-    assert_eq!((reply.answers, reply.is_partial, reply.addresses.len()), (Some(600), true, 1));
+    let reply = only(lookups).response.unwrap();
+    assert_eq!(
+        (reply.answer_count, reply.is_incomplete, reply.addresses.len()),
+        (Some(600), true, 1)
+    );
     assert_eq!(Message::read(&packet).unwrap().answers.len(), 512);
 }
 
@@ -537,13 +547,13 @@ proptest! {
             }
             let cut = cut.index(message.len() + 1);
             let ends = if is_up { up() } else { down() };
-            let before = lookups.unread();
+            let before = lookups.unparsed();
             lookups.handle(millis(now), Transport::Udp, ends.0, ends.1, &message[..cut], message.len());
-            passed += 1 - (lookups.unread() - before);
+            passed += 1 - (lookups.unparsed() - before);
             prop_assert!(lookups.len() <= 4);
         }
         let rows = all(lookups);
-        let times = |row: &Lookup| u64::from(row.times + row.reply.as_ref().map_or(0, |r| r.times));
+        let times = |row: &Lookup| u64::from(row.queries + row.response.as_ref().map_or(0, |r| r.responses));
         prop_assert_eq!(rows.iter().map(times).sum::<u64>(), passed);
     }
 
@@ -558,7 +568,7 @@ proptest! {
         lookups.handle(millis(1), Transport::Udp, ends.0, ends.1, &bytes, bytes.len() + more);
         for lookup in all(lookups) {
             let names = lookup.question.iter().map(|question| &question.name);
-            let canonical = lookup.reply.iter().filter_map(|reply| reply.canonical.as_ref());
+            let canonical = lookup.response.iter().filter_map(|reply| reply.canonical_name.as_ref());
             prop_assert!(names.chain(canonical).all(|name| name.len() <= 1_016));
         }
     }

@@ -2,21 +2,21 @@ use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::{Asked, Authority, ContentRange, HEAD_LIMIT};
+use crate::http::{Authority, ContentRange, MAX_HEAD_LENGTH, RequestedRange};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
 
 /// The data of a packet: its sender, its time in milliseconds, the captured bytes, and the number
 /// of bytes after them that were not captured.
-type Packet<'a> = (End, u64, &'a [u8], u64);
+type Packet<'a> = (Endpoint, u64, &'a [u8], u64);
 
 fn c(at: u64, bytes: &[u8]) -> Packet<'_> {
-    (End::Client, at, bytes, 0)
+    (Endpoint::Client, at, bytes, 0)
 }
 
 fn s(at: u64, bytes: &[u8]) -> Packet<'_> {
-    (End::Server, at, bytes, 0)
+    (Endpoint::Server, at, bytes, 0)
 }
 
 /// The packet with at most `there` captured bytes.
@@ -60,13 +60,13 @@ fn response(transaction: &Transaction) -> &Response {
 }
 
 /// Status, captured part of the body, and ending of each exchange.
-fn answers(packets: &[Packet<'_>]) -> Vec<(Option<u16>, Seen, Ending)> {
-    let short = |t: &Transaction| (response(t).status, response(t).seen, t.ending);
+fn answers(packets: &[Packet<'_>]) -> Vec<(Option<u16>, CapturedBody, Outcome)> {
+    let short = |t: &Transaction| (response(t).status, response(t).body, t.outcome);
     all(packets).iter().map(short).collect()
 }
 
-fn content(status: u16, length: u64) -> (Option<u16>, Seen, Ending) {
-    (Some(status), Seen::Content(length), Ending::Whole)
+fn content(status: u16, length: u64) -> (Option<u16>, CapturedBody, Outcome) {
+    (Some(status), CapturedBody::Content(length), Outcome::Complete)
 }
 
 #[test]
@@ -85,35 +85,38 @@ fn an_exchange_has_the_values_of_its_headers() {
     ]);
     let [one] = &all[..] else { panic!("{all:?}") };
     assert_eq!((one.index, one.is_pipelined, one.has_interim), (0, Some(false), false));
-    assert_eq!(one.ending, Ending::Whole);
+    assert_eq!(one.outcome, Outcome::Complete);
     assert_eq!(one.response_time(), Some(Span::from_millis(20)));
-    assert_eq!(one.downloading(), Some(Span::from_millis(35)));
+    assert_eq!(one.download_time(), Some(Span::from_millis(35)));
     let host = Authority::parse(b"v.example:8080");
     let expected = Request {
         method: "GET".into(),
         resource: request(one).resource,
         host,
-        agent: Some("Player/1 (x?)".into()),
-        range: Some(Box::new(Asked::From { first: 100, last: Some(299) })),
+        user_agent: Some("Player/1 (x?)".into()),
+        range: Some(Box::new(RequestedRange::Range { first: 100, last: Some(299) })),
         first: ms(10),
         last: ms(12),
         length: asked.len() as u64,
-        is_cut: false,
-        is_whole: true,
+        is_truncated: false,
+        is_complete: true,
     };
     assert_eq!(request(one), &expected);
     let expected = Response {
         status: Some(206),
         content_type: Some("video/mp4".into()),
         coding: Some("gzip, br".into()),
-        declared: Some(200),
+        content_length: Some(200),
         framing: Some(Framing::Length),
-        seen: Seen::Content(200),
-        content_range: Some(Box::new(ContentRange { part: Some((100, 299)), whole: Some(1000) })),
+        body: CapturedBody::Content(200),
+        content_range: Some(Box::new(ContentRange {
+            range: Some((100, 299)),
+            complete_length: Some(1000),
+        })),
         first: ms(30),
         last: ms(45),
         length: head.len() as u64 + 200,
-        is_cut: false,
+        is_truncated: false,
     };
     assert_eq!(response(one), &expected);
 }
@@ -146,9 +149,9 @@ fn the_summary_of_a_persistent_connection_has_the_times_of_the_paper() {
     let expected = Summary {
         requests: 2,
         answered: 2,
-        downloading: Span::from_millis(50),
+        download_time: Span::from_millis(50),
         downloaded: Size::from_bytes(2 * OK.len() as u64),
-        between: Span::from_millis(100),
+        idle_time: Span::from_millis(100),
         first_request: Some(ms(10)),
         last_data: Some(ms(160)),
     };
@@ -160,7 +163,7 @@ fn the_summary_of_a_persistent_connection_has_the_times_of_the_paper() {
     assert_eq!(all.iter().map(|t| t.index).collect::<Vec<_>>(), [0, 1]);
     assert!(all.iter().all(|t| t.is_pipelined == Some(false)));
     transactions.finish();
-    assert_eq!((transactions.poll(), transactions.is_over()), (None, true));
+    assert_eq!((transactions.poll(), transactions.is_finished()), (None, true));
     assert_eq!(transactions.summary(), &expected);
 }
 
@@ -171,7 +174,7 @@ fn the_body_of_a_request_counts_for_the_request() {
     let all = all(&[c(0, post), c(1, body), c(2, GET), s(3, OK), s(3, OK)]);
     assert_eq!(all.len(), 2);
     assert_eq!((request(&all[0]).last, request(&all[0]).length), (ms(1), post.len() as u64 + 30));
-    assert!(request(&all[0]).is_whole);
+    assert!(request(&all[0]).is_complete);
 }
 
 #[test]
@@ -192,8 +195,8 @@ fn responses_without_a_body_precede_the_next_response() {
     let expected = [content(200, 0), content(304, 0), content(204, 0), content(200, 3)];
     assert_eq!(answers(&packets), expected);
     let all = all(&packets);
-    assert_eq!(response(&all[0]).declared, Some(1000));
-    assert_eq!(response(&all[0]).framing, Some(Framing::Bodiless));
+    assert_eq!(response(&all[0]).content_length, Some(1000));
+    assert_eq!(response(&all[0]).framing, Some(Framing::NoBody));
 }
 
 #[test]
@@ -205,14 +208,15 @@ fn a_body_in_chunks_ends_with_them() {
         let packets = [c(0, GET), s(1, one), s(1, two), c(2, GET), s(3, OK)];
         assert_eq!(answers(&packets), [content(200, 21), content(200, 3)], "cut at {cut}");
     }
-    let packets = [c(0, GET), s(1, &body[..80]), (End::Server, 2, b"", 500), c(3, GET), s(4, OK)];
-    let framed = (Some(200), Seen::Framed(80 - 72 + 500), Ending::Guessed);
+    let packets =
+        [c(0, GET), s(1, &body[..80]), (Endpoint::Server, 2, b"", 500), c(3, GET), s(4, OK)];
+    let framed = (Some(200), CapturedBody::Framed(80 - 72 + 500), Outcome::Inferred);
     assert_eq!(answers(&packets), [framed, content(200, 3)]);
     let post = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
     let both = [post, GET].concat();
     let all = all(&[c(0, &both), s(1, OK), s(2, OK)]);
     assert_eq!(request(&all[0]).length, post.len() as u64);
-    assert!(all.iter().all(|t| request(t).is_whole && t.ending == Ending::Whole));
+    assert!(all.iter().all(|t| request(t).is_complete && t.outcome == Outcome::Complete));
 }
 
 #[test]
@@ -226,9 +230,9 @@ fn interim_responses_precede_the_final_one() {
         s(40, OK),
     ]);
     let [one] = &all[..] else { panic!("{all:?}") };
-    assert!(one.has_interim && request(one).is_whole);
+    assert!(one.has_interim && request(one).is_complete);
     assert_eq!((request(one).last, response(one).first), (ms(20), ms(40)));
-    assert_eq!(response(one).seen, Seen::Content(3));
+    assert_eq!(response(one).body, CapturedBody::Content(3));
     assert_eq!(response(one).length, 25 + 40 + OK.len() as u64);
 }
 
@@ -240,8 +244,8 @@ fn a_truncated_interim_response_does_not_hide_the_final_one() {
     assert_eq!(all.len(), 1);
     assert!(all[0].has_interim);
     assert_eq!((response(&all[0]).status, response(&all[0]).first), (Some(200), ms(3)));
-    let packets = [c(0, GET), (End::Server, 1, &hints[..30], 40_000), s(2, b"more")];
-    assert_eq!(answers(&packets), [(None, Seen::WithHead(40_034), Ending::Guessed)]);
+    let packets = [c(0, GET), (Endpoint::Server, 1, &hints[..30], 40_000), s(2, b"more")];
+    assert_eq!(answers(&packets), [(None, CapturedBody::WithHeader(40_034), Outcome::Inferred)]);
 }
 
 #[test]
@@ -260,23 +264,23 @@ fn pipelined_responses_are_assigned_in_order() {
     let mut transactions = follow(&packets);
     transactions.finish();
     // Time with several open requests counts once.
-    assert_eq!(transactions.summary().downloading, Span::from_millis(20));
-    assert_eq!(transactions.summary().between, Span::ZERO);
+    assert_eq!(transactions.summary().download_time, Span::from_millis(20));
+    assert_eq!(transactions.summary().idle_time, Span::ZERO);
 }
 
 #[test]
 fn responses_to_requests_beyond_the_limit_have_no_request() {
-    let asked = GET.repeat(OUTSTANDING + 3);
+    let asked = GET.repeat(MAX_PENDING_REQUESTS + 3);
     let mut transactions =
-        follow(&[c(0, GET), s(0, OK), c(0, &asked), s(1, &OK.repeat(OUTSTANDING))]);
+        follow(&[c(0, GET), s(0, OK), c(0, &asked), s(1, &OK.repeat(MAX_PENDING_REQUESTS))]);
     tell(&mut transactions, c(2, b"HEAD / HTTP/1.1\r\n\r\n"));
     tell(&mut transactions, s(3, &OK.repeat(3)));
     tell(&mut transactions, s(3, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
     tell(&mut transactions, c(4, GET));
     tell(&mut transactions, s(5, OK));
     let all = ended(&mut transactions);
-    assert_eq!(transactions.summary().requests, OUTSTANDING as u64 + 6);
-    assert_eq!(all.len(), OUTSTANDING + 6);
+    assert_eq!(transactions.summary().requests, MAX_PENDING_REQUESTS as u64 + 6);
+    assert_eq!(all.len(), MAX_PENDING_REQUESTS + 6);
     let without = all.iter().filter(|t| t.request.is_none()).count();
     assert_eq!((without, all.last().unwrap().request.is_some()), (4, true));
 }
@@ -285,20 +289,23 @@ fn responses_to_requests_beyond_the_limit_have_no_request() {
 fn a_body_without_a_length_ends_with_the_connection() {
     let head = b"HTTP/1.0 200 OK\r\n\r\nabc";
     let close = |how: fn(&mut Transactions)| {
-        let mut transactions = follow(&[c(0, GET), s(1, head), (End::Server, 2, b"", 10)]);
+        let mut transactions = follow(&[c(0, GET), s(1, head), (Endpoint::Server, 2, b"", 10)]);
         assert_eq!(transactions.poll(), None);
         how(&mut transactions);
         transactions.finish();
         let all = ended(&mut transactions);
         assert_eq!(all.len(), 1);
         assert_eq!(response(&all[0]).framing, Some(Framing::Close));
-        assert_eq!((response(&all[0]).seen, response(&all[0]).last), (Seen::Content(13), ms(2)));
-        all[0].ending
+        assert_eq!(
+            (response(&all[0]).body, response(&all[0]).last),
+            (CapturedBody::Content(13), ms(2))
+        );
+        all[0].outcome
     };
-    assert_eq!(close(|transactions| transactions.closed(End::Server)), Ending::Whole);
-    assert_eq!(close(|transactions| transactions.closed(End::Client)), Ending::Open);
-    assert_eq!(close(Transactions::reset), Ending::Reset);
-    assert_eq!(close(|_| {}), Ending::Open);
+    assert_eq!(close(|transactions| transactions.on_fin(Endpoint::Server)), Outcome::Complete);
+    assert_eq!(close(|transactions| transactions.on_fin(Endpoint::Client)), Outcome::Open);
+    assert_eq!(close(Transactions::on_reset), Outcome::Reset);
+    assert_eq!(close(|_| {}), Outcome::Open);
 }
 
 #[test]
@@ -308,18 +315,27 @@ fn the_ending_shows_the_missing_part() {
         how(&mut transactions);
         transactions.finish();
         let all = ended(&mut transactions);
-        all.iter().map(|t| (t.response.is_some(), t.ending)).collect::<Vec<_>>()
+        all.iter().map(|t| (t.response.is_some(), t.outcome)).collect::<Vec<_>>()
     };
     let half = [c(0, GET), s(1, &OK[..OK.len() - 1]), c(2, GET)];
-    let closed: fn(&mut Transactions) = |t| t.closed(End::Server);
-    assert_eq!(ending(&half, closed), [(true, Ending::Early), (false, Ending::Early)]);
-    assert_eq!(ending(&half, Transactions::reset), [(true, Ending::Reset), (false, Ending::Reset)]);
-    assert_eq!(ending(&half, |_| {}), [(true, Ending::Open), (false, Ending::Open)]);
+    let closed: fn(&mut Transactions) = |t| t.on_fin(Endpoint::Server);
+    assert_eq!(
+        ending(&half, closed),
+        [(true, Outcome::ClosedEarly), (false, Outcome::ClosedEarly)]
+    );
+    assert_eq!(
+        ending(&half, Transactions::on_reset),
+        [(true, Outcome::Reset), (false, Outcome::Reset)]
+    );
+    assert_eq!(ending(&half, |_| {}), [(true, Outcome::Open), (false, Outcome::Open)]);
     // A truncated header is read as far as possible.
     let some = [c(0, GET), s(1, &OK[..20])];
-    assert_eq!(ending(&some, closed), [(true, Ending::Guessed)]);
-    assert_eq!(answers(&some), [(Some(200), Seen::WithHead(20), Ending::Guessed)]);
-    assert_eq!(ending(&[c(0, &GET[..20])], |t| t.closed(End::Client)), [(false, Ending::Unseen)]);
+    assert_eq!(ending(&some, closed), [(true, Outcome::Inferred)]);
+    assert_eq!(answers(&some), [(Some(200), CapturedBody::WithHeader(20), Outcome::Inferred)]);
+    assert_eq!(
+        ending(&[c(0, &GET[..20])], |t| t.on_fin(Endpoint::Client)),
+        [(false, Outcome::ServerNotCaptured)]
+    );
 }
 
 #[test]
@@ -327,8 +343,8 @@ fn an_upgrade_ends_http() {
     let upgrade = b"GET /chat HTTP/1.1\r\nHost: a.example\r\nUpgrade: websocket\r\n\r\n";
     let switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
     let packets = [c(0, upgrade), s(1, switch), c(2, GET), s(3, OK)];
-    assert_eq!(answers(&packets), [(Some(101), Seen::Content(0), Ending::Switched)]);
-    assert!(follow(&packets[..2]).is_over() && !follow(&packets[..1]).is_over());
+    assert_eq!(answers(&packets), [(Some(101), CapturedBody::Content(0), Outcome::Switched)]);
+    assert!(follow(&packets[..2]).is_finished() && !follow(&packets[..1]).is_finished());
     assert_eq!(follow(&packets).is_http(), Some(true));
     assert_eq!(follow(&packets).summary().downloaded, Size::from_bytes(switch.len() as u64));
     // A server may ignore an upgrade.
@@ -340,18 +356,18 @@ fn a_tunnel_ends_http_unless_it_is_refused() {
     let connect = b"CONNECT b.example:443 HTTP/1.1\r\nHost: b.example:443\r\n\r\n";
     let opened = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let packets = [c(0, connect), s(1, opened), c(2, b"\x16\x03\x01"), s(3, OK)];
-    assert_eq!(answers(&packets), [(Some(200), Seen::Content(0), Ending::Switched)]);
+    assert_eq!(answers(&packets), [(Some(200), CapturedBody::Content(0), Outcome::Switched)]);
     let all = all(&packets);
     assert_eq!(request(&all[0]).host, Authority::parse(b"b.example:443"));
-    assert!(request(&all[0]).is_whole);
+    assert!(request(&all[0]).is_complete);
     let refused = b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n";
     let packets =
         [c(0, connect), c(0, b"\x16\x03\x01 "), s(1, refused), c(2, connect), s(3, opened)];
     let ends = answers(&packets);
-    assert_eq!(ends, [content(407, 0), (Some(200), Seen::Content(0), Ending::Switched)]);
+    assert_eq!(ends, [content(407, 0), (Some(200), CapturedBody::Content(0), Outcome::Switched)]);
     let cut = [snap(c(0, connect), 12), snap(s(1, opened), 16)];
-    assert_eq!(answers(&cut), [(Some(200), Seen::Content(0), Ending::Switched)]);
-    assert!(follow(&cut).is_over());
+    assert_eq!(answers(&cut), [(Some(200), CapturedBody::Content(0), Outcome::Switched)]);
+    assert!(follow(&cut).is_finished());
 }
 
 #[test]
@@ -371,28 +387,28 @@ fn truncated_packets_are_read_as_far_as_possible() {
     assert_eq!(all.len(), 3);
     for (one, round) in all.iter().zip(0..) {
         let (asked_, said) = (request(one), response(one));
-        assert!(asked_.is_cut && said.is_cut && !asked_.is_whole);
+        assert!(asked_.is_truncated && said.is_truncated && !asked_.is_complete);
         // The request line and a part of the `Host` field were captured.
         assert_eq!((&*asked_.method, &asked_.host), ("GET", &None));
         assert_eq!(asked_.length, asked.len() as u64);
-        assert_eq!((said.status, said.declared, said.framing), (Some(200), None, None));
-        assert_eq!(said.seen, Seen::WithHead(answered.len() as u64));
+        assert_eq!((said.status, said.content_length, said.framing), (Some(200), None, None));
+        assert_eq!(said.body, CapturedBody::WithHeader(answered.len() as u64));
         assert_eq!((said.first, said.last), (ms(round * 100 + 20), ms(round * 100 + 23)));
-        assert_eq!((one.ending, one.is_pipelined), (Ending::Guessed, Some(false)));
+        assert_eq!((one.outcome, one.is_pipelined), (Outcome::Inferred, Some(false)));
     }
     let summary = *follow(&packets).summary();
     assert_eq!((summary.requests, summary.answered), (3, 2));
-    assert_eq!(summary.between, Span::from_millis(77));
+    assert_eq!(summary.idle_time, Span::from_millis(77));
 }
 
 #[test]
 fn complete_lines_of_a_truncated_header_are_read() {
     let cut = [snap(c(0, GET), 34), snap(s(1, OK), 36)];
     assert_eq!(request(&all(&cut)[0]).host, Authority::parse(b"a.example"));
-    assert_eq!(response(&all(&cut)[0]).declared, Some(3));
-    assert_eq!(answers(&cut), [(Some(200), Seen::WithHead(41), Ending::Guessed)]);
+    assert_eq!(response(&all(&cut)[0]).content_length, Some(3));
+    assert_eq!(answers(&cut), [(Some(200), CapturedBody::WithHeader(41), Outcome::Inferred)]);
     let head = snap(c(0, b"HEAD / HTTP/1.1\r\nHost: a.example\r\n\r\n"), 20);
-    let bodiless = (Some(200), Seen::Content(0), Ending::Guessed);
+    let bodiless = (Some(200), CapturedBody::Content(0), Outcome::Inferred);
     assert_eq!(answers(&[head, cut[1], cut[0], s(2, OK)])[0], bodiless);
     for there in 1..GET.len() {
         let all = all(&[snap(c(0, GET), there), s(1, OK)]);
@@ -408,12 +424,12 @@ fn status_lines_separate_truncated_pipelined_responses() {
     let asked = [GET, GET, GET].concat();
     let packets = [
         c(0, &asked),
-        (End::Server, 1, &OK[..30], 1000),
-        (End::Server, 2, b"other", 1000),
-        (End::Server, 3, b"HTTP/1.1 404 Not", 1000),
-        (End::Server, 4, &OK[..17], 500),
+        (Endpoint::Server, 1, &OK[..30], 1000),
+        (Endpoint::Server, 2, b"other", 1000),
+        (Endpoint::Server, 3, b"HTTP/1.1 404 Not", 1000),
+        (Endpoint::Server, 4, &OK[..17], 500),
     ];
-    let with = |status, length| (Some(status), Seen::WithHead(length), Ending::Guessed);
+    let with = |status, length| (Some(status), CapturedBody::WithHeader(length), Outcome::Inferred);
     assert_eq!(answers(&packets), [with(200, 2035), with(404, 1016), with(200, 517)]);
     // If only one response is due, a status line may be part of its body.
     let packets = [c(0, GET), packets[1], packets[3]];
@@ -422,8 +438,8 @@ fn status_lines_separate_truncated_pipelined_responses() {
 
 #[test]
 fn a_missing_request_does_not_hide_its_response() {
-    let cut = (End::Server, 1, &OK[..30], 1000);
-    let packets = [c(0, GET), cut, (End::Client, 2, &b""[..], 300), cut, c(4, GET), s(5, OK)];
+    let cut = (Endpoint::Server, 1, &OK[..30], 1000);
+    let packets = [c(0, GET), cut, (Endpoint::Client, 2, &b""[..], 300), cut, c(4, GET), s(5, OK)];
     let all = all(&packets);
     assert_eq!(all.len(), 3);
     assert_eq!(all.iter().map(|t| t.request.is_some()).collect::<Vec<_>>(), [true, false, true]);
@@ -432,15 +448,16 @@ fn a_missing_request_does_not_hide_its_response() {
 
 #[test]
 fn missing_headers_and_body_bytes_are_tolerated() {
-    let packets = [c(0, GET), (End::Server, 1, &b""[..], 1460), s(2, b"body"), c(3, GET), s(4, OK)];
-    let lost = (None, Seen::WithHead(1464), Ending::Guessed);
+    let packets =
+        [c(0, GET), (Endpoint::Server, 1, &b""[..], 1460), s(2, b"body"), c(3, GET), s(4, OK)];
+    let lost = (None, CapturedBody::WithHeader(1464), Outcome::Inferred);
     assert_eq!(answers(&packets), [lost, content(200, 3)]);
     let long = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
-    let packets = [c(0, GET), s(1, long), (End::Server, 2, b"x", 4999), c(3, GET), s(4, OK)];
+    let packets = [c(0, GET), s(1, long), (Endpoint::Server, 2, b"x", 4999), c(3, GET), s(4, OK)];
     assert_eq!(answers(&packets), [content(200, 5000), content(200, 3)]);
     // The end of one body and the next header are in the same gap.
-    let packets = [c(0, GET), c(0, GET), s(1, long), (End::Server, 2, b"", 6000), s(3, b"x")];
-    let lost = (None, Seen::WithHead(1001), Ending::Guessed);
+    let packets = [c(0, GET), c(0, GET), s(1, long), (Endpoint::Server, 2, b"", 6000), s(3, b"x")];
+    let lost = (None, CapturedBody::WithHeader(1001), Outcome::Inferred);
     assert_eq!(answers(&packets), [content(200, 5000), lost]);
 }
 
@@ -453,9 +470,9 @@ fn a_capture_may_begin_in_the_middle() {
     assert_eq!(asked, [false, true]);
     // The rest of an earlier response follows the first request.
     let late = [c(0, GET), s(1, b"late"), s(2, b"later"), c(3, GET), s(4, OK)];
-    let lost = (None, Seen::WithHead(9), Ending::Guessed);
+    let lost = (None, CapturedBody::WithHeader(9), Outcome::Inferred);
     assert_eq!(answers(&late), [lost, content(200, 3)]);
-    let late = [c(0, GET), (End::Server, 1, b"late", 10), s(2, OK)];
+    let late = [c(0, GET), (Endpoint::Server, 1, b"late", 10), s(2, OK)];
     assert_eq!(answers(&late), [content(200, 3)]);
     let interim = s(2, b"HTTP/1.1 100 Continue\r\n\r\n");
     let one = &all(&[late[0], late[1], interim])[0];
@@ -466,14 +483,14 @@ fn a_capture_may_begin_in_the_middle() {
 fn one_direction_is_enough_for_its_half() {
     let clients: Vec<_> = (0..100).map(|at| c(at, GET)).collect();
     let mut transactions = follow(&clients);
-    assert!(transactions.open.len() <= OUTSTANDING);
+    assert!(transactions.open.len() <= MAX_PENDING_REQUESTS);
     transactions.finish();
     let all = ended(&mut transactions);
     assert_eq!(all.len(), 100);
     for (one, at) in all.iter().zip(0..) {
         assert_eq!((one.index, request(one).first), (at, ms(at)));
-        let said = (one.ending, one.is_pipelined, one.response.is_some());
-        assert_eq!(said, (Ending::Unseen, None, false));
+        let said = (one.outcome, one.is_pipelined, one.response.is_some());
+        assert_eq!(said, (Outcome::ServerNotCaptured, None, false));
     }
     let servers = [s(0, OK), s(1, OK), s(2, b"HTTP/1.1 204 No\r\n\r\n")];
     assert_eq!(answers(&servers), [content(200, 3), content(200, 3), content(204, 0)]);
@@ -492,9 +509,9 @@ fn contradictions_about_a_length_leave_the_end_open() {
     ] {
         let said = format!("HTTP/1.1 200 OK\r\n{fields}\r\nabcd");
         let packets = [c(0, GET), s(1, said.as_bytes()), c(2, GET), s(3, OK)];
-        let open = (Some(200), Seen::Content(4), Ending::Guessed);
+        let open = (Some(200), CapturedBody::Content(4), Outcome::Inferred);
         assert_eq!(answers(&packets), [open, content(200, 3)], "{fields}");
-        assert_eq!(response(&all(&packets)[0]).declared, None);
+        assert_eq!(response(&all(&packets)[0]).content_length, None);
     }
     let same = b"HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\ncontent-length: 3\r\n\r\nabc";
     assert_eq!(answers(&[c(0, GET), s(1, same)]), [content(200, 3)]);
@@ -508,10 +525,10 @@ fn other_protocols_are_recognized_soon() {
     assert_eq!(http(&[c(0, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]), Some(false));
     let mail = [s(0, b"220 a"), c(1, b"EHLO b\r\n"), s(2, b"250 a\r\n")];
     assert_eq!((http(&mail[..2]), http(&mail)), (None, Some(false)));
-    assert!(follow(&mail).is_over());
+    assert!(follow(&mail).is_finished());
     let phone = [c(0, b"OPTIONS sip:a SIP/2.0\r\n\r\n"), s(1, b"SIP/2.0 200 OK\r\n\r\n")];
     assert_eq!(http(&[phone[0], phone[1], phone[0]]), Some(false));
-    assert_eq!(http(&[(End::Client, 0, b"", 100), (End::Server, 0, b"", 100)]), None);
+    assert_eq!(http(&[(Endpoint::Client, 0, b"", 100), (Endpoint::Server, 0, b"", 100)]), None);
     assert_eq!(http(&[c(0, &GET[..20])]), None);
     assert_eq!(http(&[c(0, GET)]), Some(true));
     assert_eq!(http(&[s(0, OK)]), Some(true));
@@ -521,32 +538,32 @@ fn other_protocols_are_recognized_soon() {
 #[test]
 fn headers_beyond_the_limit_are_truncated() {
     let long = |length| [&GET[..GET.len() - 2], b"C: ", &vec![b'c'; length], b"\r\n\r\n"].concat();
-    let most = HEAD_LIMIT - GET.len() - 5;
-    let fits = all(&[c(0, &long(most)), s(1, OK)]);
-    assert!(request(&fits[0]).is_whole && !request(&fits[0]).is_cut);
-    let above = long(most + 1);
+    let max = MAX_HEAD_LENGTH - GET.len() - 5;
+    let fits = all(&[c(0, &long(max)), s(1, OK)]);
+    assert!(request(&fits[0]).is_complete && !request(&fits[0]).is_truncated);
+    let above = long(max + 1);
     for size in [above.len(), 1000] {
         let mut packets: Vec<_> = above.chunks(size).map(|part| c(0, part)).collect();
         packets.extend([s(1, OK), c(2, GET), s(3, OK)]);
         let all = all(&packets);
         assert_eq!(all.len(), 2);
-        assert!(request(&all[0]).is_cut && request(&all[0]).host.is_some());
+        assert!(request(&all[0]).is_truncated && request(&all[0]).host.is_some());
         assert_eq!(request(&all[0]).length, above.len() as u64);
     }
     let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 3\r\n\r\n", "A: b\r\n".repeat(128));
     let said = all(&[c(0, GET), s(1, many.as_bytes())]);
-    assert_eq!((response(&said[0]).status, response(&said[0]).is_cut), (Some(200), true));
+    assert_eq!((response(&said[0]).status, response(&said[0]).is_truncated), (Some(200), true));
     let agent = format!("GET / HTTP/1.1\r\nUser-Agent: {}\r\n\r\n", "a".repeat(1000));
-    let agent = request(&all(&[c(0, agent.as_bytes())])[0]).agent.clone().unwrap();
-    assert_eq!(agent.len(), crate::http::AGENT_LIMIT);
+    let agent = request(&all(&[c(0, agent.as_bytes())])[0]).user_agent.clone().unwrap();
+    assert_eq!(agent.len(), crate::http::MAX_USER_AGENT_LENGTH);
 }
 
 #[test]
 fn nothing_is_held_between_transactions() {
     let transactions = follow(&[c(0, &GET[..9]), c(0, &GET[9..]), s(0, &OK[..9]), s(1, &OK[9..])]);
     assert!(transactions.open.is_empty());
-    for reading in [&transactions.client, &transactions.server] {
-        assert!(matches!(reading, Reading::Head(assembly) if assembly.held().is_empty()));
+    for state in [&transactions.client, &transactions.server] {
+        assert!(matches!(state, ParseState::Head(assembly) if assembly.buffered().is_empty()));
     }
     assert!(size_of::<Transactions>() < 400, "{}", size_of::<Transactions>());
 }
@@ -575,13 +592,13 @@ const PARTS: [&[u8]; 20] = [
     b"GE",
 ];
 
-fn a_packet() -> impl Strategy<Value = (End, u64, Vec<u8>, u64)> {
+fn a_packet() -> impl Strategy<Value = (Endpoint, u64, Vec<u8>, u64)> {
     let bytes = prop_oneof![
         8 => prop::sample::select(PARTS.to_vec()).prop_map(<[u8]>::to_vec),
         1 => prop::collection::vec(any::<u8>(), 0..40),
         1 => Just(Vec::new()),
     ];
-    let from = prop_oneof![Just(End::Client), Just(End::Server)];
+    let from = prop_oneof![Just(Endpoint::Client), Just(Endpoint::Server)];
     let unknown = prop_oneof![4 => Just(0), 1 => 0_u64..200, 1 => Just(u64::MAX / 2)];
     (from, 0_u64..50, bytes, unknown, any::<bool>(), any::<prop::sample::Index>()).prop_map(
         |(from, step, bytes, unknown, is_cut, there)| {
@@ -627,16 +644,16 @@ proptest! {
             prop_assert!(one.request.is_some() || one.response.is_some() || one.has_interim);
             if let Some(request) = &one.request {
                 prop_assert!(request.first <= request.last && request.length > 0);
-                prop_assert!(!(request.is_cut && request.is_whole));
+                prop_assert!(!(request.is_truncated && request.is_complete));
             }
             if let Some(response) = &one.response {
                 prop_assert!(response.first <= response.last && response.length > 0);
-                prop_assert!(response.seen.counted() <= response.length);
+                prop_assert!(response.body.byte_count() <= response.length);
             }
         }
         prop_assert!(all.is_empty() || is_http == Some(true));
         if let (Some(first), Some(last)) = (summary.first_request, summary.last_data) {
-            prop_assert!(summary.downloading.as_nanos() <= last.since(first).as_nanos());
+            prop_assert!(summary.download_time.as_nanos() <= last.since(first).as_nanos());
         }
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use End::{Client, Server};
+use Endpoint::{Client, Server};
 use manyways_unit::Size;
 use proptest::prelude::*;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,7 +16,7 @@ use super::*;
 use crate::sample::{extension, message, records, sized, sni};
 
 /// One-way delay between the endpoints.
-const TRIP: Span = Span::from_millis(20);
+const ONE_WAY_DELAY: Span = Span::from_millis(20);
 
 /// A verifier that accepts every certificate.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ fn without_tickets() -> ServerConfig {
 }
 
 /// Data captured at the client, with sender and time.
-type Passed = Vec<(End, Time, Vec<u8>)>;
+type Passed = Vec<(Endpoint, Time, Vec<u8>)>;
 
 /// A client and a server with a one-way delay of 20 ms. Consecutive data of an endpoint is one
 /// part.
@@ -142,7 +142,7 @@ impl Pair {
             if !asked.is_empty() {
                 self.passed.push((Client, self.now, asked));
             }
-            self.now += TRIP * 2;
+            self.now += ONE_WAY_DELAY * 2;
             let answered = carry(&mut self.server, &mut self.client);
             if answered.is_empty() {
                 return;
@@ -198,7 +198,7 @@ fn talk(pair: &mut Pair) {
         pair.client_says(request);
         let asked = carry(&mut pair.client, &mut pair.server);
         pair.passed.push((Client, pair.now, asked));
-        pair.now += TRIP * 5;
+        pair.now += ONE_WAY_DELAY * 5;
         pair.server_says(response);
         let answered = carry(&mut pair.server, &mut pair.client);
         pair.passed.push((Server, pair.now, answered));
@@ -207,7 +207,7 @@ fn talk(pair: &mut Pair) {
     pair.client.send_close_notify();
     let closed = carry(&mut pair.client, &mut pair.server);
     pair.passed.push((Client, pair.now, closed));
-    pair.now += TRIP * 2;
+    pair.now += ONE_WAY_DELAY * 2;
     pair.server.send_close_notify();
     let closed = carry(&mut pair.server, &mut pair.client);
     pair.passed.push((Server, pair.now, closed));
@@ -238,11 +238,12 @@ impl Followed {
     /// All public results of the session as text.
     fn told(&self) -> String {
         let session = &self.session;
-        let (offer, choice) = (session.offer(), session.choice());
-        let said = (session.is_tls(), session.version(), session.asks_again());
-        let rest = (session.is_resumed(), session.times(), session.closed(), session.losses());
+        let (client_hello, server_hello) = (session.client_hello(), session.server_hello());
+        let said = (session.is_tls(), session.version(), session.has_retry_request());
+        let rest =
+            (session.is_resumed(), session.times(), session.closed(), session.boundary_losses());
         format!(
-            "{offer:?} {choice:?} {said:?} {rest:?} {:?} {:?}",
+            "{client_hello:?} {server_hello:?} {said:?} {rest:?} {:?} {:?}",
             session.alerts(),
             self.exchanges
         )
@@ -251,8 +252,8 @@ impl Followed {
     /// Checks the requests of 300 and of 100 bytes.
     fn check_talk(&self) {
         let [.., first, second] = self.exchanges.as_slice() else { panic!("{:?}", self.exchanges) };
-        assert_eq!(first.response_time(), TRIP * 5);
-        assert_eq!(second.response_time(), TRIP * 5);
+        assert_eq!(first.response_time(), ONE_WAY_DELAY * 5);
+        assert_eq!(second.response_time(), ONE_WAY_DELAY * 5);
         let sizes = |one: &Exchange| (one.request.as_bytes(), one.response.as_bytes());
         // Two records for 20,000 bytes; each has a header and an authentication tag.
         assert!((321..=330).contains(&sizes(first).0), "{first:?}");
@@ -272,24 +273,35 @@ fn a_new_session_of_tls_1_3() {
     let all = follow(Session::default(), &pair.passed, 1448, usize::MAX);
     let session = &all.session;
     assert_eq!(session.is_tls(), Some(true));
-    let offer = session.offer().unwrap();
-    assert!(offer.is_whole && !offer.encrypts_hello && !offer.has_key && !offer.sends_early);
-    assert_eq!(offer.server_name.as_ref().unwrap().as_str(), "shop.example.com");
-    assert_eq!(*offer.protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    assert_eq!(*offer.versions, [Version::TLS_1_3, Version::TLS_1_2]);
-    assert_eq!(offer.newest_version(), Some(Version::TLS_1_3));
-    assert!(offer.ja4.as_ref().unwrap().starts_with("t13d"), "{offer:?}");
-    let choice = session.choice().unwrap();
-    assert!(choice.is_whole);
-    assert_eq!((choice.version, choice.protocol.as_ref()), (Some(Version::TLS_1_3), None));
-    assert_eq!(choice.suite, Some(0x1302));
-    assert_eq!((session.is_resumed(), session.asks_again()), (Some(false), Some(false)));
+    let client_hello = session.client_hello().unwrap();
+    assert!(
+        client_hello.is_complete
+            && !client_hello.has_ech
+            && !client_hello.has_psk
+            && !client_hello.has_early_data
+    );
+    assert_eq!(client_hello.server_name.as_ref().unwrap().as_str(), "shop.example.com");
+    assert_eq!(*client_hello.protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    assert_eq!(*client_hello.versions, [Version::TLS_1_3, Version::TLS_1_2]);
+    assert_eq!(client_hello.newest_version(), Some(Version::TLS_1_3));
+    assert!(client_hello.ja4.as_ref().unwrap().starts_with("t13d"), "{client_hello:?}");
+    let server_hello = session.server_hello().unwrap();
+    assert!(server_hello.is_complete);
+    assert_eq!(
+        (server_hello.version, server_hello.protocol.as_ref()),
+        (Some(Version::TLS_1_3), None)
+    );
+    assert_eq!(server_hello.cipher_suite, Some(0x1302));
+    assert_eq!((session.is_resumed(), session.has_retry_request()), (Some(false), Some(false)));
     let times = session.times();
     assert_eq!((times.client_hello, times.server_hello), (ms(1000), ms(1040)));
-    assert_eq!((times.over, session.handshake_time()), (ms(1040), Some(TRIP * 2)));
+    assert_eq!(
+        (times.handshake_end, session.handshake_time()),
+        (ms(1040), Some(ONE_WAY_DELAY * 2))
+    );
     // The server sends only session tickets before the first request.
     assert_eq!((times.server_data, times.client_data), (ms(1080), ms(2120)));
-    assert_eq!((session.losses(), session.alerts()), (0, &[][..]));
+    assert_eq!((session.boundary_losses(), session.alerts()), (0, &[][..]));
     assert_eq!(session.closed().map(|closed| closed.1), Some(Client));
     assert_eq!(all.exchanges.len(), 2);
     all.check_talk();
@@ -300,16 +312,19 @@ fn a_new_session_of_tls_1_2() {
     let pair = conversation(client(OLD), usual());
     let all = follow(Session::default(), &pair.passed, 1448, usize::MAX);
     let session = &all.session;
-    let offer = session.offer().unwrap();
-    assert!(offer.ja4.as_ref().unwrap().starts_with("t12d"), "{offer:?}");
-    let choice = session.choice().unwrap();
-    assert_eq!(choice.version, Some(Version::TLS_1_2));
-    assert_eq!(choice.protocol.as_deref(), Some(&b"h2"[..]));
-    assert_eq!((session.is_resumed(), session.asks_again()), (Some(false), Some(false)));
+    let client_hello = session.client_hello().unwrap();
+    assert!(client_hello.ja4.as_ref().unwrap().starts_with("t12d"), "{client_hello:?}");
+    let server_hello = session.server_hello().unwrap();
+    assert_eq!(server_hello.version, Some(Version::TLS_1_2));
+    assert_eq!(server_hello.protocol.as_deref(), Some(&b"h2"[..]));
+    assert_eq!((session.is_resumed(), session.has_retry_request()), (Some(false), Some(false)));
     let times = session.times();
     // ClientHello at 1000 ms, ServerHello and client keys at 1040 ms, then the server's Finished.
     assert_eq!((times.client_hello, times.server_hello), (ms(1000), ms(1040)));
-    assert_eq!((times.over, session.handshake_time()), (ms(1080), Some(TRIP * 4)));
+    assert_eq!(
+        (times.handshake_end, session.handshake_time()),
+        (ms(1080), Some(ONE_WAY_DELAY * 4))
+    );
     assert_eq!(session.closed().map(|closed| closed.1), Some(Client));
     assert_eq!(all.exchanges.len(), 2);
     all.check_talk();
@@ -344,14 +359,14 @@ fn resumed_sessions_are_recognized() {
     assert_eq!(all.session.version(), Some(Version::TLS_1_2));
     assert_eq!(all.session.is_resumed(), Some(true));
     // The client's Finished is the last handshake message.
-    assert_eq!(all.session.times().over, ms(1040));
+    assert_eq!(all.session.times().handshake_end, ms(1040));
     all.check_talk();
 
     let all = follow(Session::default(), &resumed(ALL, 0).passed, 1448, usize::MAX);
     assert_eq!(all.session.version(), Some(Version::TLS_1_3));
     assert_eq!(all.session.is_resumed(), Some(true));
-    assert!(all.session.offer().unwrap().has_key);
-    assert_eq!(all.session.times().over, ms(1040));
+    assert!(all.session.client_hello().unwrap().has_psk);
+    assert_eq!(all.session.times().handshake_end, ms(1040));
     all.check_talk();
 }
 
@@ -367,9 +382,9 @@ fn early_data_does_not_end_the_handshake() {
         late.insert(2, (Client, Time::from_millis(1040), rest));
         for passed in [&pair.passed, &late] {
             let all = follow(Session::default(), passed, 1448, usize::MAX);
-            assert!(all.session.offer().unwrap().sends_early);
+            assert!(all.session.client_hello().unwrap().has_early_data);
             let times = all.session.times();
-            assert_eq!((times.over, times.client_data), (ms(1040), ms(2120)), "{early}");
+            assert_eq!((times.handshake_end, times.client_data), (ms(1040), ms(2120)), "{early}");
             all.check_talk();
         }
     }
@@ -380,12 +395,12 @@ fn a_hello_retry_request_precedes_a_second_hello() {
     let pair = conversation(client(ALL), server(ring::kx_group::SECP256R1, 500));
     let all = follow(Session::default(), &pair.passed, 1448, usize::MAX);
     let session = &all.session;
-    assert_eq!(session.asks_again(), Some(true));
+    assert_eq!(session.has_retry_request(), Some(true));
     assert_eq!(session.version(), Some(Version::TLS_1_3));
     assert_eq!(session.is_resumed(), Some(false));
     let times = session.times();
     assert_eq!((times.client_hello, times.server_hello), (ms(1000), ms(1040)));
-    assert_eq!(times.over, ms(1080));
+    assert_eq!(times.handshake_end, ms(1080));
     all.check_talk();
 }
 
@@ -397,29 +412,36 @@ fn truncated_packets_yield_all_that_headers_show() {
         let all = follow(Session::default(), &pair.passed, 1448, snap);
         let session = &all.session;
         assert_eq!(session.is_tls(), Some(true));
-        let offer = session.offer().unwrap();
-        assert!(!offer.is_whole && offer.ja4.is_none() && offer.server_name.is_none());
-        assert_eq!((offer.newest_version(), offer.legacy_version), (None, Version::TLS_1_2));
-        assert_eq!(session.choice().unwrap().suite, None);
-        assert_eq!((session.is_resumed(), session.asks_again()), (None, Some(false)));
+        let client_hello = session.client_hello().unwrap();
+        assert!(
+            !client_hello.is_complete
+                && client_hello.ja4.is_none()
+                && client_hello.server_name.is_none()
+        );
+        assert_eq!(
+            (client_hello.newest_version(), client_hello.legacy_version),
+            (None, Version::TLS_1_2)
+        );
+        assert_eq!(session.server_hello().unwrap().cipher_suite, None);
+        assert_eq!((session.is_resumed(), session.has_retry_request()), (None, Some(false)));
         // Recognized because everything after the ServerHello is encrypted.
         assert_eq!(session.version(), Some(Version::TLS_1_3));
         assert_eq!(session.times().client_hello, ms(1000));
-        assert_eq!(session.times().over, ms(1040));
+        assert_eq!(session.times().handshake_end, ms(1040));
         // After the ServerHello, and within the long response.
-        assert!(session.losses() >= 2, "{}", session.losses());
+        assert!(session.boundary_losses() >= 2, "{}", session.boundary_losses());
         all.check_talk();
 
         for server in [usual(), without_tickets()] {
             let pair = conversation(client(OLD), server);
             let all = follow(Session::default(), &pair.passed, 1448, snap);
             assert_eq!(all.session.version(), None);
-            assert_eq!(all.session.times().over, ms(1080));
+            assert_eq!(all.session.times().handshake_end, ms(1080));
             all.check_talk();
         }
         let pair = resumed(OLD, 0);
         let all = follow(Session::default(), &pair.passed, 1448, snap);
-        assert_eq!(all.session.times().over, ms(1040));
+        assert_eq!(all.session.times().handshake_end, ms(1040));
         all.check_talk();
     }
     // Not even a header is captured.
@@ -443,16 +465,19 @@ fn a_session_is_followed_from_its_middle() {
         passed.insert(0, (Server, Time::from_millis(1900), vec![0x55; 700]));
         let all = follow(Session::midway(), &passed, 1448, usize::MAX);
         assert_eq!(all.session.is_tls(), Some(true));
-        assert_eq!((all.session.offer(), all.session.choice()), (None, None));
+        assert_eq!((all.session.client_hello(), all.session.server_hello()), (None, None));
         assert_eq!(all.session.version(), None);
         let times = all.session.times();
-        assert_eq!((times.client_hello, times.server_hello, times.over), (None, None, None));
+        assert_eq!(
+            (times.client_hello, times.server_hello, times.handshake_end),
+            (None, None, None)
+        );
         assert_eq!(all.session.handshake_time(), None);
         all.check_talk();
         // The capture missed the first packets of the connection.
         let mut torn = Session::default();
-        torn.handle(Client, &Piece::unknown(Time::ZERO, 517));
-        torn.handle(Server, &Piece::unknown(Time::ZERO, 3000));
+        torn.handle(Client, &Piece::uncaptured(Time::ZERO, 517));
+        torn.handle(Server, &Piece::uncaptured(Time::ZERO, 3000));
         let torn = follow(torn, &passed, 1448, usize::MAX);
         assert_eq!(torn.session.is_tls(), Some(true));
         torn.check_talk();
@@ -464,12 +489,12 @@ fn a_missing_packet_of_the_handshake_leaves_its_end_unknown() {
     let pair = conversation(client(ALL), usual());
     let mut session = Session::default();
     let mut exchanges = Vec::new();
-    for (place, (from, at, bytes)) in pair.passed.iter().enumerate() {
+    for (offset, (from, at, bytes)) in pair.passed.iter().enumerate() {
         let bytes = bytes.as_slice();
-        let piece = match place {
+        let piece = match offset {
             // The client's Finished message.
-            2 => Piece::unknown(*at, bytes.len() as u64),
-            _ => Piece::whole(*at, bytes),
+            2 => Piece::uncaptured(*at, bytes.len() as u64),
+            _ => Piece::captured(*at, bytes),
         };
         session.handle(*from, &piece);
         exchanges.extend(session.poll());
@@ -477,7 +502,7 @@ fn a_missing_packet_of_the_handshake_leaves_its_end_unknown() {
     session.end();
     exchanges.extend(session.poll());
     assert_eq!(session.version(), Some(Version::TLS_1_3));
-    assert_eq!((session.times().over, session.losses()), (None, 1));
+    assert_eq!((session.times().handshake_end, session.boundary_losses()), (None, 1));
     let all = Followed { session, exchanges };
     all.check_talk();
 }
@@ -492,19 +517,19 @@ fn a_lost_boundary_is_found_at_the_beginning_of_a_packet_only() {
         session.handle(from, &Piece { at: Time::from_millis(at), bytes, length });
     };
     say(&mut session, Client, &record(100), 105);
-    assert_eq!((session.is_tls(), session.losses()), (Some(true), 0));
+    assert_eq!((session.is_tls(), session.boundary_losses()), (Some(true), 0));
     // A record of 1,000 bytes, of which 50 are captured; the next header is missing.
     let long = record(1000);
     say(&mut session, Server, &long[..50], 1200);
-    assert_eq!(session.losses(), 1);
+    assert_eq!(session.boundary_losses(), 1);
     // A header in the middle of a packet does not count.
     let inside = [&[0; 3][..], &record(30)].concat();
     say(&mut session, Server, &inside, inside.len() as u64);
     say(&mut session, Server, &record(200), 205);
-    assert_eq!(session.losses(), 1);
+    assert_eq!(session.boundary_losses(), 1);
     // Record boundaries are known again: an invalid header is a new loss.
     say(&mut session, Server, b"GET / HTTP/1.1", 14);
-    assert_eq!(session.losses(), 2);
+    assert_eq!(session.boundary_losses(), 2);
     session.end();
     let one = session.poll().unwrap();
     assert_eq!((one.request, one.response_time()), (Size::from_bytes(105), Span::from_millis(10)));
@@ -532,26 +557,26 @@ fn other_protocols_are_recognized_at_once() {
         (Client, b"\x16\x03\x03\0\x7a\x02\0\0\x76"),
     ] {
         let mut session = Session::default();
-        session.handle(from, &Piece::whole(Time::ZERO, bytes));
+        session.handle(from, &Piece::captured(Time::ZERO, bytes));
         assert_eq!(session.is_tls(), Some(false), "{bytes:02x?}");
         // The result is final.
         let hello = records(&message(&[sni(b"a.example")]), 600);
-        session.handle(Client, &Piece::whole(Time::ZERO, &hello));
-        assert_eq!((session.is_tls(), session.offer()), (Some(false), None));
+        session.handle(Client, &Piece::captured(Time::ZERO, &hello));
+        assert_eq!((session.is_tls(), session.client_hello()), (Some(false), None));
     }
     let mut session = Session::default();
     assert_eq!(session.is_tls(), None);
-    session.handle(Server, &Piece::whole(Time::ZERO, b"\x16\x03\x03"));
+    session.handle(Server, &Piece::captured(Time::ZERO, b"\x16\x03\x03"));
     assert_eq!(session.is_tls(), None);
 }
 
 #[test]
 fn a_connection_midway_without_records_is_not_tls() {
     let mut session = Session::midway();
-    for packet in 0..TRIES {
+    for packet in 0..MAX_FAILED_RESYNCS {
         assert_eq!(session.is_tls(), None, "{packet}");
-        session.handle(Server, &Piece::unknown(Time::ZERO, 1448));
-        session.handle(Client, &Piece::whole(Time::ZERO, b"\x17\x03\x05\0\x20 and more"));
+        session.handle(Server, &Piece::uncaptured(Time::ZERO, 1448));
+        session.handle(Client, &Piece::captured(Time::ZERO, b"\x17\x03\x05\0\x20 and more"));
     }
     assert_eq!(session.is_tls(), Some(false));
 }
@@ -568,13 +593,13 @@ fn answer(random: [u8; 32], is_new: bool) -> Vec<u8> {
 }
 
 /// Time at which the handshake ended, with parts 10 ms apart.
-fn over(parts: &[(End, Vec<u8>)]) -> Option<Time> {
+fn over(parts: &[(Endpoint, Vec<u8>)]) -> Option<Time> {
     let mut session = Session::default();
-    for (place, (from, bytes)) in parts.iter().enumerate() {
-        session.handle(*from, &Piece::whole(Time::from_millis(place as u64 * 10), bytes));
+    for (offset, (from, bytes)) in parts.iter().enumerate() {
+        session.handle(*from, &Piece::captured(Time::from_millis(offset as u64 * 10), bytes));
     }
     assert_eq!(session.is_tls(), Some(true));
-    session.times().over
+    session.times().handshake_end
 }
 
 #[test]
@@ -628,56 +653,60 @@ fn early_data_around_a_hello_retry_request_ends_no_handshake() {
 fn alerts_in_the_clear() {
     let hello = records(&message(&[sni(b"a.example")]), 600);
     let mut session = Session::default();
-    session.handle(Client, &Piece::whole(Time::from_millis(5), &hello));
+    session.handle(Client, &Piece::captured(Time::from_millis(5), &hello));
     // One alert in two pieces, and one with its header only.
     let at = Time::from_millis(9);
-    session.handle(Server, &Piece::whole(at, b"\x15\x03\x03\0\x02\x02"));
-    session.handle(Server, &Piece::whole(Time::from_millis(10), b"\x28"));
+    session.handle(Server, &Piece::captured(at, b"\x15\x03\x03\0\x02\x02"));
+    session.handle(Server, &Piece::captured(Time::from_millis(10), b"\x28"));
     session.handle(Server, &Piece { at, bytes: b"\x15\x03\x03\0\x02\x02", length: 7 });
     let alert = Alert { at, from: Server, level: 2, description: 40 };
     assert_eq!((session.alerts(), session.closed()), (&[alert][..], None));
-    for _ in 0..ALERT_LIMIT {
-        session.handle(Client, &Piece::whole(at, b"\x15\x03\x03\0\x02\x01\0"));
+    for _ in 0..MAX_ALERTS {
+        session.handle(Client, &Piece::captured(at, b"\x15\x03\x03\0\x02\x01\0"));
     }
-    assert_eq!(session.alerts().len(), ALERT_LIMIT);
+    assert_eq!(session.alerts().len(), MAX_ALERTS);
     assert_eq!(session.closed(), Some((at, Client)));
 }
 
 #[test]
 fn a_hello_may_be_spread_over_records_and_end_early() {
     let message = message(&[extension(0xfe0d, &[2; 300]), sni(b"a.example")]);
-    let expected = Offer::read(&message, crate::tls::Carrier::Tcp);
-    assert!(expected.as_ref().is_some_and(|offer| offer.is_whole && offer.encrypts_hello));
+    let expected = ClientHelloDetails::read(&message, crate::tls::Transport::Tcp);
+    assert!(
+        expected
+            .as_ref()
+            .is_some_and(|client_hello| client_hello.is_complete && client_hello.has_ech)
+    );
     for size in [1, 3, 4, 50, 1000] {
         let mut session = Session::default();
-        for (place, byte) in records(&message, size).chunks(1).enumerate() {
-            session.handle(Client, &Piece::whole(Time::from_millis(place as u64), byte));
+        for (offset, byte) in records(&message, size).chunks(1).enumerate() {
+            session.handle(Client, &Piece::captured(Time::from_millis(offset as u64), byte));
         }
-        assert_eq!(session.offer(), expected.as_ref(), "{size}");
+        assert_eq!(session.client_hello(), expected.as_ref(), "{size}");
         assert_eq!(session.times().client_hello, Some(Time::ZERO), "{size}");
     }
     // The hello is read when the connection ends, or when another record follows.
     let cut = &records(&message, 1000)[..100];
     let mut session = Session::default();
-    session.handle(Client, &Piece::whole(Time::ZERO, cut));
-    assert_eq!(session.offer(), None);
+    session.handle(Client, &Piece::captured(Time::ZERO, cut));
+    assert_eq!(session.client_hello(), None);
     session.end();
-    assert_eq!(session.offer().map(|offer| offer.is_whole), Some(false));
+    assert_eq!(session.client_hello().map(|client_hello| client_hello.is_complete), Some(false));
     let mut session = Session::default();
-    session.handle(Client, &Piece::whole(Time::ZERO, &records(&message[..90], 1000)));
-    session.handle(Client, &Piece::whole(Time::ZERO, b"\x15\x03\x03\0\x02\x02\x28"));
-    assert_eq!(session.offer().map(|offer| offer.is_whole), Some(false));
+    session.handle(Client, &Piece::captured(Time::ZERO, &records(&message[..90], 1000)));
+    session.handle(Client, &Piece::captured(Time::ZERO, b"\x15\x03\x03\0\x02\x02\x28"));
+    assert_eq!(session.client_hello().map(|client_hello| client_hello.is_complete), Some(false));
 }
 
 #[test]
 fn a_hello_that_is_too_long_is_not_kept() {
     let mut session = Session::default();
-    session.handle(Client, &Piece::whole(Time::ZERO, b"\x16\x03\x01\x40\0\x01\xff\xff\xff"));
+    session.handle(Client, &Piece::captured(Time::ZERO, b"\x16\x03\x01\x40\0\x01\xff\xff\xff"));
     for _ in 0..100 {
-        session.handle(Client, &Piece::whole(Time::ZERO, &[3; 1000]));
+        session.handle(Client, &Piece::captured(Time::ZERO, &[3; 1000]));
     }
     assert_eq!(session.client.sender.message, None);
-    assert_eq!((session.is_tls(), session.offer()), (Some(true), None));
+    assert_eq!((session.is_tls(), session.client_hello()), (Some(true), None));
 }
 
 proptest! {
@@ -698,7 +727,7 @@ proptest! {
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
                 let (piece, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
-                session.handle(*from, &Piece::whole(*at, piece));
+                session.handle(*from, &Piece::captured(*at, piece));
                 exchanges.extend(session.poll());
                 rest = after;
             }
@@ -727,7 +756,7 @@ proptest! {
         let mut session = if is_midway { Session::midway() } else { Session::default() };
         if begins {
             let hello = records(&message(&[sni(b"a.example")]), 40);
-            session.handle(Client, &Piece::whole(Time::ZERO, &hello));
+            session.handle(Client, &Piece::captured(Time::ZERO, &hello));
         }
         let mut exchanges = 0;
         for (asks, bytes, more, at) in parts {
@@ -739,6 +768,6 @@ proptest! {
         session.end();
         exchanges += u64::from(session.poll().is_some());
         prop_assert_eq!(exchanges, session.exchanges());
-        prop_assert!(session.alerts().len() <= ALERT_LIMIT);
+        prop_assert!(session.alerts().len() <= MAX_ALERTS);
     }
 }

@@ -7,9 +7,9 @@ fn system(columns: usize, rows: &[Vec<f64>], seen: &[f64]) -> System {
     System {
         columns,
         design: rows.concat(),
-        seen: seen.to_vec(),
+        measured: seen.to_vec(),
         assumed: vec![0.0; seen.len()],
-        follows: (0..seen.len()).map(|row| row > 0).collect(),
+        is_consecutive: (0..seen.len()).map(|row| row > 0).collect(),
     }
 }
 
@@ -20,7 +20,7 @@ fn solved(system: &System) -> Vec<Column> {
 
 fn value(column: &Column) -> Option<f64> {
     match column {
-        Column::Told { value, .. } => Some(*value),
+        Column::Determined { value, .. } => Some(*value),
         _ => None,
     }
 }
@@ -31,17 +31,17 @@ fn of_columns_that_are_not_apart_only_those_are_named() {
     // last is zero.
     let mut random = Random::new(2);
     let mut row = || {
-        let [one, other, third] = [random.unit(), random.unit(), random.unit()];
+        let [one, other, third] = [random.uniform(), random.uniform(), random.uniform()];
         vec![one, 2.0 * one, other, one + third, third, 0.0]
     };
     let rows: Vec<Vec<f64>> = (0..40).map(|_| row()).collect();
     let seen: Vec<f64> = rows.iter().map(|row| 3.0 * row[2] + row[0] + 2.0 * row[4]).collect();
     let columns = solved(&system(6, &rows, &seen));
-    assert_eq!(columns[0], Column::Mixed(vec![1, 3, 4]));
-    assert_eq!(columns[1], Column::Mixed(vec![0, 3, 4]));
+    assert_eq!(columns[0], Column::Indistinguishable(vec![1, 3, 4]));
+    assert_eq!(columns[1], Column::Indistinguishable(vec![0, 3, 4]));
     assert!((value(&columns[2]).unwrap() - 3.0).abs() < 1e-12, "{columns:?}");
-    assert_eq!(columns[3], Column::Mixed(vec![0, 1, 4]));
-    assert_eq!(columns[4], Column::Mixed(vec![0, 1, 3]));
+    assert_eq!(columns[3], Column::Indistinguishable(vec![0, 1, 4]));
+    assert_eq!(columns[4], Column::Indistinguishable(vec![0, 1, 3]));
     assert_eq!(columns[5], Column::Absent);
 }
 
@@ -51,7 +51,8 @@ fn negative_values_become_zero_and_the_others_are_fitted_again() {
     let rows: Vec<Vec<f64>> = (0..8).map(|row| vec![1.0, f64::from(row)]).collect();
     let seen: Vec<f64> = (0..8).map(|row| 7.0 - f64::from(row)).collect();
     let columns = solved(&system(2, &rows, &seen));
-    let [Column::Told { value: mean, .. }, Column::Told { value: slope, free, .. }] = columns[..]
+    let [Column::Determined { value: mean, .. }, Column::Determined { value: slope, free, .. }] =
+        columns[..]
     else {
         panic!("{columns:?}")
     };
@@ -67,10 +68,10 @@ fn a_row_that_is_explained_by_one_column_alone_is_not_certain() {
     let mut random = Random::new(4);
     let mut rows: Vec<Vec<f64>> = vec![vec![1.0, 0.0]; 60];
     rows.push(vec![1.0, 1.0]);
-    let mut noise = || random.unit() - 0.5;
+    let mut noise = || random.uniform() - 0.5;
     let mut seen: Vec<f64> = (0..60).map(|_| 5.0 + noise()).collect();
     seen.push(9.0);
-    let Column::Told { error, .. } = solved(&system(2, &rows, &seen))[1] else { panic!() };
+    let Column::Determined { error, .. } = solved(&system(2, &rows, &seen))[1] else { panic!() };
     assert!((0.2..0.5).contains(&error), "{error}");
 }
 
@@ -79,7 +80,7 @@ fn the_assumption_is_part_of_the_error() {
     let rows = vec![vec![1.0]; 20];
     let mut system = system(1, &rows, &[5.0; 20]);
     system.assumed = vec![0.3; 20];
-    let Column::Told { value, error, .. } = solved(&system)[0] else { panic!() };
+    let Column::Determined { value, error, .. } = solved(&system)[0] else { panic!() };
     assert!((value - 5.0).abs() < 1e-12 && (error - 0.3).abs() < 1e-12, "{value} {error}");
 }
 
@@ -89,8 +90,8 @@ proptest! {
     fn units_do_not_matter(seed in any::<u64>(), scale in -9..9_i32) {
         let mut random = Random::new(seed);
         let mut row = || {
-            let [one, other] = [random.unit(), random.unit()];
-            vec![one, other, one + other, random.unit()]
+            let [one, other] = [random.uniform(), random.uniform()];
+            vec![one, other, one + other, random.uniform()]
         };
         let rows: Vec<Vec<f64>> = (0..30).map(|_| row()).collect();
         let seen: Vec<f64> = rows.iter().map(|row| row.iter().sum()).collect();
@@ -109,18 +110,18 @@ proptest! {
     #[test]
     fn bounded_solutions_are_optimal(seed in any::<u64>(), size in 1..6_usize) {
         let mut random = Random::new(seed);
-        let mut cells = |count: usize| -> Vec<f64> { (0..count).map(|_| random.unit() - 0.5).collect() };
+        let mut cells = |count: usize| -> Vec<f64> { (0..count).map(|_| random.uniform() - 0.5).collect() };
         let mut triangle: Vec<Vec<f64>> = (0..size).map(|_| cells(size)).collect();
         if size > 2 {
             // One column depends on another.
             triangle.iter_mut().for_each(|row| row[1] = 2.0 * row[0]);
         }
         let right = cells(size);
-        let values = bounded(&triangle, &right);
+        let values = non_negative(&triangle, &right);
         let left: Vec<f64> =
             triangle.iter().zip(&right).map(|(row, seen)| seen - dot(row, &values)).collect();
-        for (place, value) in values.iter().enumerate() {
-            let pull: f64 = triangle.iter().zip(&left).map(|(row, left)| row[place] * left).sum();
+        for (index, value) in values.iter().enumerate() {
+            let pull: f64 = triangle.iter().zip(&left).map(|(row, remaining)| row[index] * remaining).sum();
             prop_assert!(*value >= 0.0 && pull < 1e-9, "{values:?} {pull}");
             prop_assert!(*value == 0.0 || pull.abs() < 1e-9, "{values:?} {pull}");
         }

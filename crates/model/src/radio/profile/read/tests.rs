@@ -19,10 +19,10 @@ promotion = "300mJ"
 source = "a meter"
 "#;
 
-fn fault(good: &str, bad: &str) -> (usize, String, Option<String>) {
+fn error(good: &str, bad: &str) -> (usize, String, Option<String>) {
     assert_eq!(GOOD.matches(good).count(), 1, "{good}");
     let error = parse(&GOOD.replace(good, bad)).unwrap_err();
-    (error.line, error.sentence, error.hint)
+    (error.line, error.message, error.hint)
 }
 
 #[test]
@@ -30,14 +30,14 @@ fn a_profile_reads() {
     let profile = parse(GOOD).unwrap();
     assert_eq!(profile.transfer.burst_gap, Span::from_millis(500));
     assert_eq!(profile.states[1].promotion, Energy::joules(0.3));
-    assert!(!profile.states[0].is_released && profile.states[1].is_released);
+    assert!(!profile.states[0].is_idle && profile.states[1].is_idle);
     assert_eq!(profile.dormant, 1);
     assert_eq!(profile.states[0].timer, Some(Span::from_secs(10)));
 }
 
 #[test]
 fn errors_name_their_line() {
-    for (good, bad, line, sentence) in [
+    for (good, bad, line, message) in [
         ("power = \"1W\"\n", "", 7, "a state needs `power`"),
         ("timer = \"10s\"\n", "", 7, "a state needs `timer`"),
         ("send = \"2W\"", "send = 2", 4, "send: a string in quotes was expected, not a number"),
@@ -66,24 +66,24 @@ fn errors_name_their_line() {
         ),
         ("receive =", "recieve =", 5, "the transfer has no `recieve`"),
     ] {
-        let (at, said, _) = fault(good, bad);
-        assert!(said.starts_with(sentence), "{said}");
+        let (at, said, _) = error(good, bad);
+        assert!(said.starts_with(message), "{said}");
         assert_eq!(at, line, "{said}");
     }
-    assert_eq!(fault("\"lte\"", "\"lt\"").2.as_deref(), Some("did you mean `lte`?"));
+    assert_eq!(error("\"lte\"", "\"lt\"").2.as_deref(), Some("did you mean `lte`?"));
 }
 
 #[test]
 fn too_few_and_too_many_states_are_refused() {
     let few = GOOD.split("[[state]]\nname = \"off\"").next().unwrap();
-    assert!(parse(few).unwrap_err().sentence.contains("2 to 8 states"));
+    assert!(parse(few).unwrap_err().message.contains("2 to 8 states"));
     let state = |number| {
         format!("[[state]]\nname = \"s{number}\"\npower = \"0\"\ntimer = \"1s\"\nsource = \"x\"\n")
     };
     let many: String = (0..8).map(state).collect();
     let many =
         GOOD.replace("[[state]]\nname = \"off\"", &format!("{many}[[state]]\nname = \"off\""));
-    assert!(parse(&many).unwrap_err().sentence.contains("2 to 8 states"));
+    assert!(parse(&many).unwrap_err().message.contains("2 to 8 states"));
     assert!(parse(&" ".repeat(MAX_TEXT + 1)).is_err());
 }
 

@@ -1,0 +1,74 @@
+//! Captures that cannot be read, and folders that cannot be written.
+
+use std::process::ExitCode;
+
+use manyways_capture::{CaptureStats, FolderError, RunReport};
+use manyways_report::number::plural;
+use manyways_wire::frame::SkipReason;
+
+use crate::failure::Failure;
+
+/// The error if no capture is readable: a summary of zeros would look like a result.
+pub fn unreadable_failure(outcome: &RunReport) -> Option<Failure> {
+    const HINT: &str =
+        "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd";
+    let why = |capture: &CaptureStats| {
+        let fault = capture.error.as_ref().filter(|_| capture.packets == 0)?;
+        Some(format!("{}: {fault}", capture.name))
+    };
+    let all: Option<Vec<String>> = outcome.captures.iter().map(why).collect();
+    match &all?[..] {
+        [] => None,
+        [only] => Some(Failure::new(only).hint(HINT)),
+        all => {
+            all.iter().for_each(|why| eprintln!("manyways: {why}"));
+            Some(Failure::new(format!("none of {} captures can be read", all.len())).hint(HINT))
+        }
+    }
+}
+
+/// Reports the captures that could not be read to their end.
+pub fn report(outcome: &RunReport) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for capture in &outcome.captures {
+        let Some(fault) = &capture.error else { continue };
+        eprintln!("manyways: {}: {fault}", capture.name);
+        code = ExitCode::FAILURE;
+    }
+    if code == ExitCode::FAILURE {
+        eprintln!("hint: the results cover the packets before this error");
+    }
+    for (opaque, packets) in &outcome.counters.undecoded {
+        let packets_are = plural(*packets, "packet");
+        match opaque {
+            SkipReason::Link(_) => {
+                eprintln!("manyways: cannot decode {packets_are}: {opaque}");
+                eprintln!("hint: capture on an Ethernet interface, or on Linux's `any`");
+                code = ExitCode::FAILURE;
+            }
+            // Truncated or malformed frames are in nearly every capture.
+            SkipReason::Broken if *packets > outcome.counters.packets / 2 => {
+                eprintln!("manyways: {packets_are}, more than half, are {opaque}");
+                eprintln!("hint: is the link type right, and the snap length at least 96 bytes?");
+            }
+            _ => {}
+        }
+    }
+    code
+}
+
+/// The failure of a folder for tables, with its hint.
+pub fn of_folder(error: FolderError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        FolderError::HasResults(_) => {
+            failure.hint("name another folder, or replace them with --force")
+        }
+        FolderError::Busy(_) => failure.hint("name another folder, or stop the other capture"),
+        FolderError::Sets(_) => {
+            failure.hint("name another folder: queries of this one would miss its sets")
+        }
+        FolderError::Input(_) => failure.code(2).hint("name another folder for the results"),
+        _ => failure,
+    }
+}

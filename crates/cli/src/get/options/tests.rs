@@ -1,0 +1,35 @@
+use super::*;
+
+#[test]
+fn values_are_checked() {
+    assert_eq!(allowance("500MB"), Ok(MeteredUse::Limit(Size::from_bytes(500_000_000))));
+    assert_eq!(allowance("1000000"), Ok(MeteredUse::Limit(Size::from_bytes(1_000_000))));
+    assert_eq!(allowance("no"), Ok(MeteredUse::Forbidden));
+    assert!(allowance("maybe").is_err());
+    let hash = "ab".repeat(32);
+    assert_eq!(checksum(&format!("sha256:{hash}")).map(|hash| hash.0), Ok([0xab; 32]));
+    for wrong in [hash.as_str(), "sha256:ab", &format!("md5:{hash}")] {
+        assert!(checksum(wrong).is_err());
+    }
+}
+
+#[test]
+fn name_servers_are_addresses() {
+    let read = dns("wlan0=192.0.2.1, fd00::1").map(|dns| (dns.network, dns.servers.len()));
+    assert_eq!(read, Ok(("wlan0".to_owned(), 2)));
+    for wrong in ["192.0.2.1", "=192.0.2.1", "wlan0=", "wlan0=a.example", "wlan0=192.0.2.1:53"] {
+        assert!(dns(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_chunk_has_a_size_and_the_others_have_none() {
+    assert_eq!(scheduler("mp-h2"), Ok(Scheduler::MpH2));
+    assert_eq!(scheduler("fixed-chunk"), Ok(Scheduler::FixedChunk(Size::from_mib(1))));
+    let half = Scheduler::FixedChunk(Size::from_kib(512));
+    assert_eq!(scheduler("fixed-chunk=512KiB"), Ok(half));
+    assert_eq!(scheduler("fixed-chunk=524288"), Ok(half));
+    for wrong in ["fixed-chunk=1KB", "fixed-chunk=", "single=1MB", "mptcp", ""] {
+        assert!(scheduler(wrong).is_err(), "{wrong}");
+    }
+}

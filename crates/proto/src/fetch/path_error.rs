@@ -1,0 +1,77 @@
+//! Faults of a path.
+
+use std::fmt;
+
+/// Kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PathErrorKind {
+    /// The name could not be resolved.
+    Dns,
+    /// The name does not exist.
+    NoSuchName,
+    /// The connection could not be established.
+    Connect,
+    /// The server refused the connection.
+    Refused,
+    /// The TLS handshake failed.
+    Tls,
+    /// The server does not speak TLS.
+    NotTls,
+    /// The TLS handshake failed because of a certificate.
+    Certificate,
+    /// The connection broke.
+    Reset,
+    /// The body ended before its announced length.
+    Truncated,
+    /// The server takes no more requests on this connection (GOAWAY).
+    GoAway,
+    /// The server objects to the load (ENHANCE_YOUR_CALM).
+    EnhanceYourCalm,
+    /// The received bytes violate the protocol.
+    Protocol,
+    /// Nothing was received until the idle timeout.
+    Stalled,
+    /// The path's interface is down.
+    LinkDown,
+    /// A redirect from `https` to `http`.
+    Downgrade,
+    /// The response cannot be used; see [`UnusableResponse`](super::UnusableResponse).
+    UnusableResponse,
+}
+
+impl PathErrorKind {
+    /// Whether nothing was reached: the server is down, or the network is without connectivity. A
+    /// server or a middlebox that responds may cause the other kinds.
+    pub(super) fn is_unreachability(self) -> bool {
+        matches!(self, Self::Dns | Self::Connect | Self::Refused | Self::Stalled | Self::LinkDown)
+    }
+}
+
+/// A fault of a path, with a text for users.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathError {
+    pub kind: PathErrorKind,
+    /// One clause without a full stop, for example "connection refused by 192.0.2.1".
+    pub message: String,
+    /// Whether a retry may succeed.
+    pub is_retryable: bool,
+}
+
+impl PathError {
+    /// Creates a fault after which the path may be retried.
+    pub fn transient(class: PathErrorKind, words: impl Into<String>) -> Self {
+        Self { kind: class, message: words.into(), is_retryable: true }
+    }
+
+    /// Creates a fault that a retry cannot solve.
+    pub fn permanent(class: PathErrorKind, words: impl Into<String>) -> Self {
+        Self { kind: class, message: words.into(), is_retryable: false }
+    }
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,247 @@
+//! Description of the object in a response, and whether its bytes may be combined with other
+//! responses.
+
+use std::fmt;
+
+use super::{ContentRange, Range};
+
+/// Proof that two responses carry bytes of the same object (RFC 9110 §8.8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Validator {
+    /// A strong entity tag, with its quotes.
+    Etag(String),
+    /// A `Last-Modified` date, in the server's spelling.
+    LastModified(String),
+}
+
+impl Validator {
+    /// Selects the validator from the headers of a response.
+    ///
+    /// A weak tag (`W/"…"`) proves nothing about bytes. A `Last-Modified` that equals `Date` is not
+    /// used either, because the object may still change within the same second (RFC 9110 §8.8.2.2).
+    pub fn choose(
+        etag: Option<&str>,
+        last_modified: Option<&str>,
+        date: Option<&str>,
+    ) -> Option<Self> {
+        if let Some(tag) = etag
+            && tag.len() >= 2
+            && tag.starts_with('"')
+            && tag.ends_with('"')
+        {
+            return Some(Self::Etag(tag.to_owned()));
+        }
+        let modified = last_modified?;
+        (!modified.is_empty() && date != Some(modified))
+            .then(|| Self::LastModified(modified.to_owned()))
+    }
+
+    /// The value for `If-Range`.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Etag(text) | Self::LastModified(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etag(tag) => write!(f, "ETag {tag}"),
+            Self::LastModified(date) => write!(f, "Last-Modified {date}"),
+        }
+    }
+}
+
+/// The fields of a response head that a fetch uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub status: u16,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// `Content-Range`; `Some(None)` if it cannot be parsed.
+    pub content_range: Option<Option<ContentRange>>,
+    pub validator: Option<Validator>,
+    /// Whether the server sent `Accept-Ranges: none`.
+    pub refuses_ranges: bool,
+    /// Whether the body has a content coding although the request asked for none.
+    pub is_encoded: bool,
+}
+
+impl Head {
+    /// Length of the whole object; `None` if the head does not contain it.
+    pub(super) fn total_length(&self) -> Option<u64> {
+        match self.status {
+            200 => self.length,
+            _ => self.content_range.flatten()?.length,
+        }
+    }
+}
+
+/// Known properties of the object, with which all responses must agree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// `None` if the server sent no length.
+    pub length: Option<u64>,
+    /// `None` if no validator identifies this version.
+    pub validator: Option<Validator>,
+}
+
+/// Why a response to a range request cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum UnusableResponse {
+    /// The whole object instead of the range, with the same validator: the server ignores ranges.
+    NoRanges,
+    /// Another version of the object, or another object.
+    Changed,
+    /// A 206 whose `Content-Range` is missing.
+    NoContentRange,
+    /// A 206 whose `Content-Range` cannot be parsed or is not within the requested range.
+    WrongContentRange,
+    /// Another status.
+    Status(u16),
+}
+
+impl fmt::Display for UnusableResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRanges => {
+                f.write_str("the server answered a range request with the whole object")
+            }
+            Self::Changed => f.write_str("the server has another version of the object there"),
+            Self::NoContentRange => {
+                f.write_str("the server sent a part of the object without Content-Range")
+            }
+            Self::WrongContentRange => {
+                f.write_str("the server sent another part of the object than was asked for")
+            }
+            Self::Status(status) => write!(f, "the server answered with status {status}"),
+        }
+    }
+}
+
+/// Checks the response to a request for `requested`. Returns the range that the body will contain.
+///
+/// A server may send less than the requested range, but no byte outside it.
+pub(super) fn check_range_response(
+    head: &Head,
+    requested: Range,
+    object: &Object,
+) -> Result<Range, UnusableResponse> {
+    let same = match (&head.validator, &object.validator) {
+        (Some(theirs), Some(ours)) => Some(theirs == ours),
+        _ => None,
+    };
+    match head.status {
+        206 => {}
+        200 => {
+            let same = same == Some(true) && head.length == object.length;
+            return Err(if same { UnusableResponse::NoRanges } else { UnusableResponse::Changed });
+        }
+        412 | 416 => return Err(UnusableResponse::Changed),
+        status => return Err(UnusableResponse::Status(status)),
+    }
+    let content_range = head.content_range.ok_or(UnusableResponse::NoContentRange)?;
+    let content_range = content_range.ok_or(UnusableResponse::WrongContentRange)?;
+    let range = content_range.range.ok_or(UnusableResponse::WrongContentRange)?;
+    let other_length = matches!(
+        (content_range.length, object.length),
+        (Some(theirs), Some(ours)) if theirs != ours
+    );
+    if other_length || same == Some(false) {
+        return Err(UnusableResponse::Changed);
+    }
+    let fits = range.start == requested.start && range.end <= requested.end;
+    let agrees = head.length.is_none_or(|length| length == range.len());
+    if !fits || !agrees || head.is_encoded {
+        return Err(UnusableResponse::WrongContentRange);
+    }
+    Ok(range)
+}
+
+/// Checks the response to a plain GET when another response has already described the object.
+pub(super) fn check_whole_response(head: &Head, object: &Object) -> Result<(), UnusableResponse> {
+    match head.status {
+        200 => {}
+        206 | 412 | 416 => return Err(UnusableResponse::Changed),
+        status => return Err(UnusableResponse::Status(status)),
+    }
+    let same = head.validator.is_some()
+        && head.validator == object.validator
+        && head.length == object.length
+        && !head.is_encoded;
+    if same { Ok(()) } else { Err(UnusableResponse::Changed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_strong_validators_count() {
+        let choose = Validator::choose;
+        assert_eq!(choose(Some("\"a\""), Some("x"), None), Some(Validator::Etag("\"a\"".into())));
+        assert_eq!(choose(Some("W/\"a\""), None, None), None);
+        assert_eq!(choose(Some("\""), None, None), None);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(
+            choose(Some("W/\"a\""), Some(date), Some("Sun, 06 Nov 1994 08:49:38 GMT")),
+            Some(Validator::LastModified(date.into()))
+        );
+        assert_eq!(choose(None, Some(date), Some(date)), None);
+    }
+
+    #[test]
+    fn judges_answers_to_a_range() {
+        let object = Object { length: Some(100), validator: Some(Validator::Etag("\"a\"".into())) };
+        let requested = Range::new(10, 20);
+        let good = Head {
+            status: 206,
+            length: Some(10),
+            content_range: Some(ContentRange::parse(b"bytes 10-19/100")),
+            validator: object.validator.clone(),
+            refuses_ranges: false,
+            is_encoded: false,
+        };
+        let judged = |change: &dyn Fn(&mut Head)| {
+            let mut head = good.clone();
+            change(&mut head);
+            check_range_response(&head, requested, &object)
+        };
+        let says = |text: &str| Some(ContentRange::parse(text.as_bytes()));
+        assert_eq!(judged(&|_| {}), Ok(requested));
+        assert_eq!(judged(&|h| h.validator = None), Ok(requested));
+        assert_eq!(
+            judged(&|h| (h.content_range, h.length) = (says("bytes 10-14/100"), Some(5))),
+            Ok(Range::new(10, 15))
+        );
+        assert_eq!(judged(&|h| h.content_range = None), Err(UnusableResponse::NoContentRange));
+        for wrong in ["bytes 11-20/100", "bytes 9-18/100", "bytes 10-20/100", "bytes */100", "x"] {
+            assert_eq!(
+                judged(&|h| h.content_range = says(wrong)),
+                Err(UnusableResponse::WrongContentRange),
+                "{wrong}"
+            );
+        }
+        assert_eq!(judged(&|h| h.length = Some(9)), Err(UnusableResponse::WrongContentRange));
+        assert_eq!(judged(&|h| h.is_encoded = true), Err(UnusableResponse::WrongContentRange));
+        assert_eq!(
+            judged(&|h| h.content_range = says("bytes 10-19/101")),
+            Err(UnusableResponse::Changed)
+        );
+        let other = Some(Validator::Etag("\"b\"".into()));
+        assert_eq!(judged(&|h| h.validator = other.clone()), Err(UnusableResponse::Changed));
+        assert_eq!(judged(&|h| h.status = 416), Err(UnusableResponse::Changed));
+        assert_eq!(judged(&|h| h.status = 403), Err(UnusableResponse::Status(403)));
+        let whole = |h: &mut Head| (h.status, h.length, h.content_range) = (200, Some(100), None);
+        assert_eq!(judged(&whole), Err(UnusableResponse::NoRanges));
+        assert_eq!(
+            judged(&|h| {
+                whole(h);
+                h.validator = other.clone();
+            }),
+            Err(UnusableResponse::Changed)
+        );
+    }
+}

@@ -1,0 +1,625 @@
+//! Servers behind simulated links in virtual time. A link has a fixed rate and no queue. A server
+//! shares the link among its streams and respects the credit of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manyways_unit::{Rate, Size, Span, Time};
+
+use crate::fetch::{
+    Config, ContentRange, Fetch, FetchFailure, Head, Input, Note, Output, PathError, PathErrorKind,
+    PathId, Range, Ranges, RequestId, Validator,
+};
+
+/// A link delivers pieces of this size, or of its bytes in [`PIECE_TIME`].
+const PIECE: u64 = 16_000;
+const PIECE_TIME: Span = Span::from_millis(20);
+/// Minimum size of a piece: one packet.
+const MIN_PIECE: u64 = 1_440;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub rate: Rate,
+    pub rtt: Span,
+    /// From this time on the link delivers nothing, without an error.
+    pub dead_from: Option<Time>,
+    /// Between these times the link delivers nothing; all arrives at the end, as after the recovery
+    /// of a lost burst.
+    pub pause: Option<(Time, Time)>,
+    pub metered: bool,
+    /// Whether the connection is HTTP/2: two concurrent requests, and flow control.
+    pub multiplexed: bool,
+}
+
+impl Link {
+    pub fn new(rate: Rate, rtt: Span) -> Self {
+        Self { rate, rtt, dead_from: None, pause: None, metered: false, multiplexed: true }
+    }
+}
+
+/// The server of a path.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub length: u64,
+    pub ranges: bool,
+    pub accept_ranges: bool,
+    pub sends_length: bool,
+    pub validator: Option<&'static str>,
+    /// Maximum length of the part in a response to a range request.
+    pub max_part: u64,
+    /// Each version has different bytes.
+    pub version: u8,
+}
+
+impl Server {
+    pub fn of(length: u64) -> Self {
+        Self {
+            length,
+            ranges: true,
+            accept_ranges: true,
+            sends_length: true,
+            validator: Some("\"v\""),
+            max_part: u64::MAX,
+            version: 1,
+        }
+    }
+
+    /// The byte at an offset.
+    pub fn byte(&self, at: u64) -> u8 {
+        byte_of(self.version, at)
+    }
+
+    /// Returns the response head and the range of the body.
+    pub fn answer(&self, range: Option<Range>, if_range: Option<&Validator>) -> (Head, Range) {
+        let validator = self.validator.map(|tag| {
+            Validator::Etag(if self.version == 1 {
+                tag.into()
+            } else {
+                format!("\"{}\"", self.version)
+            })
+        });
+        let matches = if_range.is_none_or(|wanted| Some(wanted) == validator.as_ref());
+        let all = Range::new(0, self.length);
+        let mut head = Head {
+            status: 200,
+            length: self.sends_length.then_some(self.length),
+            content_range: None,
+            validator,
+            refuses_ranges: !self.accept_ranges,
+            is_encoded: false,
+        };
+        let Some(requested) = range.filter(|_| self.ranges && matches) else { return (head, all) };
+        let max = requested.start.saturating_add(self.max_part);
+        let requested = Range::new(requested.start, requested.end.min(self.length).min(max));
+        let length = Some(self.length);
+        if requested.is_empty() {
+            head.status = 416;
+            head.content_range = Some(Some(ContentRange { range: None, length }));
+            return (head, Range::new(0, 0));
+        }
+        head.status = 206;
+        head.length = Some(requested.len());
+        head.content_range = Some(Some(ContentRange { range: Some(requested), length }));
+        (head, requested)
+    }
+}
+
+/// The byte of a version at an offset.
+fn byte_of(version: u8, at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ version
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunOutcome {
+    Done,
+    Failed(FetchFailure),
+}
+
+/// An event at one of the endpoints of a path.
+enum LinkEvent {
+    // At the client.
+    Connected,
+    Head(RequestId, Box<Head>),
+    /// With the version of its bytes.
+    Piece(RequestId, Range, u8),
+    Finished(RequestId),
+    Failed(RequestId, PathError),
+    Pong,
+    // At the server.
+    Request(RequestId, Option<Range>, Option<Validator>),
+    Credit(RequestId, u64),
+    Window(u64),
+    Cancel(RequestId),
+    Ping,
+    /// The link can carry the next piece.
+    LinkFree,
+}
+
+struct Stream {
+    request: RequestId,
+    remaining: Range,
+    credit: u64,
+    /// Number of bytes after which the stream fails.
+    fails_after: Option<u64>,
+}
+
+/// A connection, and the messages in flight on it.
+#[derive(Default)]
+struct Lane {
+    due: BTreeMap<(Time, u64), LinkEvent>,
+    streams: Vec<Stream>,
+    window: u64,
+    sending: bool,
+    /// When the link has carried all that was sent.
+    busy_until: Time,
+    /// Index of the stream that sent last.
+    last: usize,
+}
+
+/// A reader that takes the bytes in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    /// Interval between two reads.
+    pub pause: Span,
+    /// Maximum number of bytes per read.
+    pub max_read: u64,
+    pub consumed: u64,
+    pub next: Time,
+}
+
+pub struct Simulation {
+    pub reader: Option<Reader>,
+    /// Maximum of the bytes that waited for the reader.
+    pub max_waiting: u64,
+    /// Lower bound of the first missing offset.
+    first_gap: u64,
+    pub fetch: Fetch,
+    pub now: Time,
+    links: Vec<Link>,
+    /// Server of each path; identical unless a test changes one.
+    pub servers: Vec<Server>,
+    lanes: Vec<Lane>,
+    serial: u64,
+    /// Fails the n-th response of a path after this number of bytes.
+    pub failures: BTreeMap<(PathId, u64), u64>,
+    counts: BTreeMap<PathId, u64>,
+    failing: BTreeMap<RequestId, u64>,
+    file: Vec<Option<u8>>,
+    piece: Option<(u8, Range)>,
+    requests: Vec<(PathId, Option<Range>)>,
+    open: BTreeMap<RequestId, PathId>,
+    cancels: usize,
+    /// Number of checks.
+    pub checks: usize,
+    /// The server does not answer checks.
+    pub drops_checks: bool,
+    check_ids: BTreeSet<RequestId>,
+    notes: Vec<Note>,
+    history: Vec<(Time, u64)>,
+    /// Bytes that arrived for a cancelled request.
+    late: u64,
+    pub restarts: usize,
+}
+
+impl Simulation {
+    pub fn new(config: Config, server: Server, links: &[Link]) -> Self {
+        let mut fetch = Fetch::new(config);
+        for (id, link) in links.iter().enumerate() {
+            let (path, metered) = (PathId(id), link.metered);
+            fetch.handle(Time::ZERO, Input::PathUp { path, metered, known: None });
+        }
+        Self {
+            reader: None,
+            max_waiting: 0,
+            first_gap: 0,
+            fetch,
+            now: Time::ZERO,
+            links: links.to_vec(),
+            lanes: links.iter().map(|_| Lane::default()).collect(),
+            serial: 0,
+            failures: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            failing: BTreeMap::new(),
+            file: vec![None; server.length as usize],
+            servers: vec![server; links.len()],
+            piece: None,
+            requests: Vec::new(),
+            open: BTreeMap::new(),
+            cancels: 0,
+            checks: 0,
+            drops_checks: false,
+            check_ids: BTreeSet::new(),
+            notes: Vec::new(),
+            history: Vec::new(),
+            late: 0,
+            restarts: 0,
+        }
+    }
+
+    /// Writes the bytes of an earlier run.
+    pub fn write_existing(&mut self, done: &Ranges) {
+        for range in done.iter() {
+            for at in range.start..range.end {
+                self.file[at as usize] = Some(self.servers[0].byte(at));
+            }
+        }
+    }
+
+    pub fn run(&mut self) -> RunOutcome {
+        let end = self.run_unchecked();
+        if end == RunOutcome::Done {
+            self.check_file();
+        }
+        end
+    }
+
+    /// As [`Simulation::run`], if the fetched version is not that of the first path.
+    pub fn run_unchecked(&mut self) -> RunOutcome {
+        loop {
+            if let Some(end) = self.step(Time::MAX) {
+                return end;
+            }
+        }
+    }
+
+    /// Whether all bytes belong to the same version.
+    pub fn is_one_version(&self) -> bool {
+        (1..=3).any(|version| {
+            self.file.iter().zip(0..).all(|(byte, at)| *byte == Some(byte_of(version, at)))
+        })
+    }
+
+    pub fn run_to_the_end(&mut self) -> Time {
+        assert_eq!(self.run(), RunOutcome::Done);
+        self.now
+    }
+
+    pub fn run_until(&mut self, until: Time) {
+        while self.now < until && self.step(until).is_none() {}
+    }
+
+    /// Executes the outputs of the core, and then the next event.
+    pub fn step(&mut self, until: Time) -> Option<RunOutcome> {
+        while let Some(output) = self.fetch.poll(self.now) {
+            if let Some(end) = self.execute(output) {
+                assert_eq!(self.fetch.poll(self.now), None, "an output after the end");
+                assert_eq!(self.fetch.next_wakeup(), None);
+                return Some(end);
+            }
+        }
+        self.fetch.check_states();
+        let lanes = self.lanes.iter().enumerate();
+        let event = lanes.filter_map(|(path, lane)| Some((*lane.due.keys().next()?, path))).min();
+        let wakeup = self.fetch.next_wakeup();
+        while self.file.get(self.first_gap as usize).is_some_and(Option::is_some) {
+            self.first_gap += 1;
+        }
+        let reads = self.reader.filter(|reader| self.first_gap > reader.consumed);
+        let reads = reads.map(|reader| reader.next.max(self.now));
+        if let (Some(at), Some(reader)) = (reads, &mut self.reader)
+            && event.is_none_or(|((next, _), _)| at <= next)
+            && wakeup.is_none_or(|next| at <= next)
+        {
+            self.now = at;
+            reader.next = at + reader.pause;
+            reader.consumed = self.first_gap.min(reader.consumed + reader.max_read);
+            self.fetch.handle(at, Input::Consumed { end: reader.consumed });
+            return None;
+        }
+        let next = event.map(|((at, _), _)| at).into_iter().chain(wakeup).min();
+        let next = next.expect("nothing will ever happen again");
+        assert!(
+            next > self.now || event.is_some_and(|((at, _), _)| at <= self.now),
+            "the core spins at {}",
+            self.now
+        );
+        if next >= until {
+            self.now = until;
+            return None;
+        }
+        self.now = self.now.max(next);
+        if let Some((key @ (at, _), path)) = event
+            && at <= self.now
+            && let Some(due) = self.lanes[path].due.remove(&key)
+        {
+            self.process(PathId(path), due);
+        }
+        None
+    }
+
+    /// Half a round trip from now, plus `more`.
+    fn send(&mut self, path: PathId, more: Span, due: LinkEvent) {
+        let half = Span::from_nanos(self.links[path.0].rtt.as_nanos() / 2);
+        self.at(path, self.now + half + more, due);
+    }
+
+    fn at(&mut self, path: PathId, at: Time, due: LinkEvent) {
+        self.serial += 1;
+        self.lanes[path.0].due.insert((at, self.serial), due);
+    }
+
+    fn process(&mut self, path: PathId, due: LinkEvent) {
+        let link = self.links[path.0];
+        if link.dead_from.is_some_and(|dead| self.now >= dead) {
+            return;
+        }
+        if let Some((from, to)) = link.pause
+            && (from..to).contains(&self.now)
+        {
+            return self.at(path, to, due);
+        }
+        let lane = &mut self.lanes[path.0];
+        let stream = |lane: &mut Lane, id: RequestId| {
+            lane.streams.iter().position(|stream| stream.request == id)
+        };
+        let input = match due {
+            LinkEvent::Request(request, range, if_range) => {
+                let window = match (link.multiplexed, self.reader) {
+                    (true, _) => lane.window,
+                    (false, None) => u64::MAX,
+                    (false, Some(_)) => 0,
+                };
+                let breaks = self.failing.remove(&request);
+                let (head, rest) = self.servers[path.0].answer(range, if_range.as_ref());
+                lane.streams.push(Stream {
+                    request,
+                    remaining: rest,
+                    credit: window,
+                    fails_after: breaks,
+                });
+                let waits = lane.busy_until.since(self.now);
+                self.send(path, waits, LinkEvent::Head(request, Box::new(head)));
+                return self.send_next_piece(path);
+            }
+            LinkEvent::Credit(request, bytes) => {
+                if let Some(i) = stream(lane, request) {
+                    let credit = &mut lane.streams[i].credit;
+                    *credit = credit.saturating_add(bytes);
+                }
+                return self.send_next_piece(path);
+            }
+            LinkEvent::Window(bytes) => {
+                let more = bytes.saturating_sub(lane.window);
+                lane.window = bytes;
+                lane.streams.iter_mut().for_each(|stream| stream.credit += more);
+                return self.send_next_piece(path);
+            }
+            LinkEvent::Cancel(request) => {
+                lane.streams.retain(|stream| stream.request != request);
+                return;
+            }
+            LinkEvent::Ping => return self.send(path, Span::ZERO, LinkEvent::Pong),
+            LinkEvent::LinkFree => {
+                lane.sending = false;
+                return self.send_next_piece(path);
+            }
+            LinkEvent::Connected => Input::Connected { path, multiplexed: link.multiplexed },
+            LinkEvent::Failed(request, fault) => {
+                self.open.remove(&request);
+                Input::Failed { request, error: fault }
+            }
+            LinkEvent::Finished(request) => {
+                self.open.remove(&request);
+                Input::Finished { request }
+            }
+            LinkEvent::Head(request, head) => Input::Head { request, head: *head },
+            LinkEvent::Pong => Input::Pong { path },
+            LinkEvent::Piece(request, piece, _) if !self.open.contains_key(&request) => {
+                self.late += piece.len();
+                Input::Late { path, length: piece.len() }
+            }
+            LinkEvent::Piece(request, piece, version) => {
+                self.piece = Some((version, piece));
+                Input::Bytes { request, length: piece.len() }
+            }
+        };
+        self.fetch.handle(self.now, input);
+        if let Some(reader) = self.reader {
+            let waiting = self.fetch.done().total().saturating_sub(reader.consumed);
+            self.max_waiting = self.max_waiting.max(waiting);
+        }
+        self.history.push((self.now, self.fetch.done().total()));
+    }
+
+    /// Sends a server's next piece if the link is free and a stream has credit.
+    fn send_next_piece(&mut self, path: PathId) {
+        let rate = self.links[path.0].rate;
+        let lane = &mut self.lanes[path.0];
+        if lane.sending || lane.streams.is_empty() {
+            return;
+        }
+        let count = lane.streams.len();
+        let turn = (1..=count).map(|i| (lane.last + i) % count).find(|i| {
+            let stream = &lane.streams[*i];
+            stream.credit > 0 || stream.remaining.is_empty()
+        });
+        let Some(turn) = turn else { return };
+        lane.last = turn;
+        let stream = &mut lane.streams[turn];
+        let request = stream.request;
+        let piece = rate.size_in(PIECE_TIME).as_bytes().clamp(MIN_PIECE, PIECE);
+        let mut length = stream.remaining.len().min(piece).min(stream.credit);
+        if let Some(remaining) = &mut stream.fails_after {
+            length = length.min(*remaining);
+            *remaining -= length;
+        }
+        if length == 0 {
+            let broken = stream.fails_after == Some(0) && !stream.remaining.is_empty();
+            lane.streams.remove(turn);
+            let error = PathError::transient(PathErrorKind::Reset, "the connection broke");
+            let due = if broken {
+                LinkEvent::Failed(request, error)
+            } else {
+                LinkEvent::Finished(request)
+            };
+            self.send(path, Span::ZERO, due);
+            return self.send_next_piece(path);
+        }
+        let start = stream.remaining.start;
+        stream.remaining.start += length;
+        stream.credit -= length;
+        lane.sending = true;
+        let time = rate.time_for(Size::from_bytes(length));
+        lane.busy_until = self.now + time;
+        let piece = Range::new(start, start + length);
+        self.send(path, time, LinkEvent::Piece(request, piece, self.servers[path.0].version));
+        self.at(path, self.now + time, LinkEvent::LinkFree);
+    }
+
+    fn execute(&mut self, output: Output) -> Option<RunOutcome> {
+        match output {
+            Output::Connect { path, window } => {
+                self.close_connection(path);
+                self.lanes[path.0].window = window;
+                let at = self.now + self.links[path.0].rtt;
+                self.at(path, at, LinkEvent::Connected);
+            }
+            Output::Disconnect { path } => self.close_connection(path),
+            Output::Request { request, path, range, if_range } => {
+                let max = if self.links[path.0].multiplexed { 2 } else { 1 };
+                let open = self.open.iter();
+                let open = open.filter(|(id, on)| **on == path && !self.check_ids.contains(id));
+                let there = open.count();
+                assert!(there < max, "{} requests on one path", there + 1);
+                self.open.insert(request, path);
+                self.requests.push((path, range));
+                let count = self.counts.entry(path).or_default();
+                if let Some(after) = self.failures.get(&(path, *count)) {
+                    self.failing.insert(request, *after);
+                }
+                *count += 1;
+                self.send(path, Span::ZERO, LinkEvent::Request(request, range, if_range));
+            }
+            Output::Check { request, path, range, if_range } => {
+                self.checks += 1;
+                self.check_ids.insert(request);
+                if !self.drops_checks {
+                    self.open.insert(request, path);
+                    let due = LinkEvent::Request(request, Some(range), Some(if_range));
+                    self.send(path, Span::ZERO, due);
+                }
+            }
+            Output::Cancel { request } => {
+                self.cancels += usize::from(!self.check_ids.contains(&request));
+                if let Some(path) = self.open.remove(&request) {
+                    if self.links[path.0].multiplexed {
+                        self.send(path, Span::ZERO, LinkEvent::Cancel(request));
+                    } else {
+                        self.close_connection(path);
+                    }
+                }
+            }
+            Output::Window { path, bytes } => self.send(path, Span::ZERO, LinkEvent::Window(bytes)),
+            Output::Credit { request, bytes } => {
+                if let Some(path) = self.open.get(&request).copied() {
+                    self.send(path, Span::ZERO, LinkEvent::Credit(request, bytes));
+                }
+            }
+            Output::Ping { path } => {
+                if self.links[path.0].multiplexed {
+                    self.send(path, Span::ZERO, LinkEvent::Ping);
+                } else {
+                    let rtt = self.links[path.0].rtt;
+                    self.fetch.handle(self.now, Input::TransportRtt { path, rtt });
+                }
+            }
+            Output::Cut { .. } | Output::Ended { .. } => {}
+            Output::Write { offset: at, skip, length, .. } => {
+                let (version, piece) = self.piece.expect("a write without a piece");
+                assert_eq!(piece.start + skip, at);
+                assert!(at + length <= piece.end);
+                for at in at..at + length {
+                    let byte = byte_of(version, at);
+                    let before = self.file[at as usize].replace(byte);
+                    assert_eq!(before, None, "byte {at} is written twice");
+                }
+            }
+            Output::Restart => {
+                self.restarts += 1;
+                self.file.fill(None);
+            }
+            Output::LengthKnown(_) => {}
+            Output::Note(note) => self.notes.push(note),
+            Output::Done => return Some(RunOutcome::Done),
+            Output::Failed(reason) => return Some(RunOutcome::Failed(reason)),
+        }
+        None
+    }
+
+    /// Checks that every byte exists and equals the server's.
+    pub fn check_file(&self) {
+        for (at, byte) in self.file.iter().enumerate() {
+            assert_eq!(*byte, Some(self.servers[0].byte(at as u64)), "byte {at}");
+        }
+    }
+
+    /// Discards all messages in flight.
+    fn close_connection(&mut self, path: PathId) {
+        self.lanes[path.0] = Lane::default();
+        self.open.retain(|_, on| *on != path);
+    }
+
+    /// Fails a request on `path`, or its connection attempt.
+    pub fn fail_request(&mut self, path: PathId, fault: PathError) {
+        let requests: Vec<RequestId> =
+            self.open.iter().filter(|(_, on)| **on == path).map(|(id, _)| *id).collect();
+        self.close_connection(path);
+        if requests.is_empty() {
+            self.fetch.handle(self.now, Input::ConnectFailed { path, error: fault.clone() });
+        }
+        for request in requests {
+            self.fetch.handle(self.now, Input::Failed { request, error: fault.clone() });
+        }
+    }
+
+    /// Removes or restores an interface.
+    pub fn set_up(&mut self, path: PathId, up: bool) {
+        if !up {
+            self.close_connection(path);
+            self.fetch.handle(self.now, Input::PathDown { path });
+        } else {
+            let metered = self.links[path.0].metered;
+            self.fetch.handle(self.now, Input::PathUp { path, metered, known: None });
+        }
+    }
+
+    /// Stops or resumes the delivery over a path.
+    pub fn set_dead(&mut self, path: PathId, dead: bool) {
+        self.links[path.0].dead_from = dead.then_some(self.now);
+    }
+
+    /// Adds a path to a server like the first one.
+    pub fn join(&mut self, link: Link) {
+        let path = PathId(self.links.len());
+        self.links.push(link);
+        self.lanes.push(Lane::default());
+        self.servers.push(self.servers[0].clone());
+        self.set_up(path, true);
+    }
+
+    pub fn set_rate(&mut self, path: PathId, rate: Rate) {
+        self.links[path.0].rate = rate;
+    }
+
+    pub fn requests(&self) -> &[(PathId, Option<Range>)] {
+        &self.requests
+    }
+
+    pub fn cancels(&self) -> usize {
+        self.cancels
+    }
+
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Bytes that arrived for cancelled requests.
+    pub fn wasted(&self) -> u64 {
+        (0..self.links.len()).map(|path| self.fetch.stats(self.now, PathId(path)).duplicate).sum()
+    }
+
+    /// Number of received bytes at that time.
+    pub fn done_by(&self, at: Time) -> u64 {
+        let before = self.history.iter().take_while(|(when, _)| *when <= at);
+        before.last().map_or(0, |(_, done)| *done)
+    }
+}

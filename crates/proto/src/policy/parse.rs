@@ -1,0 +1,430 @@
+//! Parser of the policy file (TOML): returns a [`Policy`] or the position of an error.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use manyways_unit::human::{InvalidValue, probability, quoted};
+use manyways_unit::nearest::nearest;
+use manyways_unit::toml::{Entry, Table, TomlError, line_and_column, parse_document, unknown_key};
+use manyways_unit::{Size, Span};
+
+use super::condition::{Condition, HYSTERESIS, MARGIN_PERCENT, Quantity, Subject};
+use super::glob::Glob;
+use super::hysteresis::Comparison;
+use super::paths::PathSelector;
+use super::selector::{Key, Protocol, Selector, User};
+use super::{Action, DataPlan, Network, Policy, Primary, Rule};
+use crate::sched::SchedulerKind;
+
+/// Maximum length of a policy file in bytes.
+pub const MAX_TEXT: usize = 1 << 18;
+/// Maximum number of rules in a policy.
+pub const MAX_RULES: usize = 1_000;
+/// Maximum number of patterns in one list.
+pub const MAX_PATTERNS: usize = 1_000;
+/// Maximum number of networks in a policy.
+const MAX_NETWORKS: usize = 64;
+/// Maximum length of a rule name in characters.
+const MAX_NAME: usize = 64;
+/// Maximum hold time of a measured value.
+const MAX_HYSTERESIS: Span = Span::from_secs(3_600);
+
+const ACTION_KEYS: [&str; 6] = ["scheduler", "paths", "primary", "priority", "direct", "block"];
+
+/// An error in a policy file and its position.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct PolicyError {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// Text of the error.
+    pub message: String,
+    /// Hint for the user. `None` if there is none.
+    pub hint: Option<String>,
+}
+
+impl Policy {
+    /// Parses a policy file.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let read = if text.len() > MAX_TEXT {
+            Err(TomlError::new(0, format!("a policy has at most {MAX_TEXT} bytes")))
+        } else {
+            parse_document(text, "the policy", |root| policy(root, text))
+        };
+        read.map_err(|error| {
+            let (line, column) = line_and_column(text, error.offset);
+            PolicyError { line, column, message: error.message, hint: error.hint }
+        })
+    }
+}
+
+fn policy(root: Table<'_>, text: &str) -> Result<Policy, TomlError> {
+    let root = root.check_keys(&["default", "paths", "rule"])?;
+    let networks = match root.entry("paths") {
+        None => Vec::new(),
+        Some(entry) => networks(&entry, text)?,
+    };
+    let default = match root.entry("default") {
+        None => Action::default(),
+        Some(entry) => action(&entry.table("the default")?, &Action::default())?,
+    };
+    let tables = match root.entry("rule") {
+        None => Vec::new(),
+        Some(entry) => entry.tables("a rule")?,
+    };
+    if let Some(table) = tables.get(MAX_RULES) {
+        return Err(TomlError::new(
+            table.offset,
+            format!("a policy has at most {MAX_RULES} rules"),
+        ));
+    }
+    let mut names = HashSet::new();
+    let mut rules = Vec::with_capacity(tables.len());
+    for table in tables {
+        let name = table.required("name")?;
+        let rule = rule(table, &default, text)?;
+        if !names.insert(rule.name.clone()) {
+            let message = format!("there are two rules `{}`", quoted(&rule.name));
+            return Err(TomlError::new(name.offset(), message)
+                .with_hint("give each its own name: it is how a decision is explained"));
+        }
+        rules.push(rule);
+    }
+    Ok(Policy { rules, default, networks })
+}
+
+fn networks(entry: &Entry<'_>, text: &str) -> Result<Vec<Network>, TomlError> {
+    let all = entry.table("the paths")?;
+    if let Some(entry) = all.entries.get(MAX_NETWORKS) {
+        let message = format!("a policy names at most {MAX_NETWORKS} paths");
+        return Err(TomlError::new(entry.key_offset, message));
+    }
+    all.entries
+        .iter()
+        .map(|entry| {
+            if !Glob::exact(entry.key).is_ok_and(|name| name.is_plain()) {
+                let message = format!("`{}` cannot name a path", quoted(entry.key));
+                return Err(TomlError::new(entry.key_offset, message)
+                    .with_hint("write the name of a path, or a kind like wifi or cellular"));
+            }
+            let table = entry.table("a path")?.check_keys(&["metered", "monthly", "from-day"])?;
+            let from_day = table.entry("from-day");
+            let monthly = table.entry("monthly");
+            let plan = match (monthly, from_day) {
+                (None, None) => None,
+                (None, Some(day)) => {
+                    return Err(TomlError::new(
+                        day.key_offset,
+                        "`from-day` belongs to a data plan",
+                    )
+                    .with_hint("add one, like monthly = \"10GB\""));
+                }
+                (Some(monthly), day) => Some(DataPlan {
+                    monthly: monthly.parse::<Size>()?,
+                    reset_day: day.map_or(Ok(1), |day| month_day(&day))?,
+                }),
+            };
+            Ok(Network {
+                name: entry.key.to_owned(),
+                line: line_and_column(text, entry.key_offset).0,
+                metered: table.entry("metered").map(|entry| entry.boolean()).transpose()?,
+                data_plan: plan,
+            })
+        })
+        .collect()
+}
+
+fn month_day(entry: &Entry<'_>) -> Result<u8, TomlError> {
+    let day = u8::try_from(entry.integer()?).ok().filter(|day| (1..=28).contains(day));
+    day.ok_or_else(|| entry.error("a day from 1 to 28 was expected, which every month has"))
+}
+
+fn rule(table: Table<'_>, default: &Action, text: &str) -> Result<Rule, TomlError> {
+    let table = table.check_keys(&["name", "match", "not", "when", "use"])?;
+    let name = table.required("name")?;
+    let words = name.one_line()?;
+    if words.trim().is_empty() || words.chars().count() > MAX_NAME {
+        return Err(name.error(format!("a name of up to {MAX_NAME} characters was expected")));
+    }
+    let act = table.required("use").map_err(|error| {
+        error.with_hint("add an action, like use = { paths = \"wifi\" } or use = {}")
+    })?;
+    let action = action(&act.table("`use`")?, default)?;
+    let selected = |key: &str, what| match table.entry(key) {
+        None => Ok(Vec::new()),
+        Some(entry) => list(&entry)?.iter().map(|one| selector(one.table(what)?)).collect(),
+    };
+    let mut only: Vec<Selector> = selected("match", "`match`")?;
+    if only.is_empty() {
+        only.push(Selector::default());
+    }
+    let when = match table.entry("when") {
+        None => Vec::new(),
+        Some(entry) => conditions(&entry.table("`when`")?, &action)?,
+    };
+    Ok(Rule {
+        name: words.to_owned(),
+        line: line_and_column(text, name.key_offset).0,
+        included: only,
+        excluded: selected("not", "`not`")?,
+        conditions: when,
+        action,
+    })
+}
+
+fn selector(table: Table<'_>) -> Result<Selector, TomlError> {
+    let table = table.check_keys(&Key::ALL.map(Key::keyword))?;
+    if table.entries.is_empty() {
+        return Err(TomlError::new(table.offset, format!("{} is empty", table.noun))
+            .with_hint("leave it out, or add what flows have to fit, like port = 443"));
+    }
+    Ok(Selector {
+        process: patterns(&table, Key::Process, Glob::ignoring_case)?,
+        user: patterns(&table, Key::User, |text| match text.parse() {
+            Ok(uid) => Ok(User::Uid(uid)),
+            Err(_) => Glob::exact(text).map(User::Name),
+        })?,
+        cgroup: patterns(&table, Key::Cgroup, FromStr::from_str)?,
+        domain: patterns(&table, Key::Domain, FromStr::from_str)?,
+        address: patterns(&table, Key::Address, FromStr::from_str)?,
+        port: patterns(&table, Key::Port, FromStr::from_str)?,
+        protocol: patterns(&table, Key::Protocol, |text| match text {
+            "tcp" => Ok(Protocol::Tcp),
+            "udp" => Ok(Protocol::Udp),
+            _ => Err(InvalidValue::new(text, "a protocol", "tcp or udp")),
+        })?,
+        bytes: patterns(&table, Key::Bytes, FromStr::from_str)?,
+    })
+}
+
+/// Parses one pattern or a list of alternatives.
+fn patterns<T, E: std::fmt::Display>(
+    table: &Table<'_>,
+    key: Key,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<Vec<T>, TomlError> {
+    let Some(entry) = table.entry(key.keyword()) else { return Ok(Vec::new()) };
+    list(&entry)?
+        .into_iter()
+        .map(|item| {
+            // Only numbers are valid without quotes.
+            let text = match key {
+                Key::Port | Key::User => item.scalar_text()?,
+                _ => item.string()?.to_owned(),
+            };
+            read(&text).map_err(|error| item.error(error))
+        })
+        .collect()
+}
+
+/// Parses one value or a list, which must not be empty.
+fn list<'t>(entry: &Entry<'t>) -> Result<Vec<Entry<'t>>, TomlError> {
+    let items = entry.items();
+    match items.len() {
+        0 => Err(entry
+            .error("the list is empty and would fit nothing")
+            .with_hint("leave the key out")),
+        1..=MAX_PATTERNS => Ok(items),
+        _ => Err(entry.error(format!("a list has at most {MAX_PATTERNS} entries"))),
+    }
+}
+
+fn paths(entry: &Entry<'_>) -> Result<PathSelector, TomlError> {
+    let words = list(entry)?.iter().map(Entry::string).collect::<Result<Vec<_>, _>>()?;
+    PathSelector::parse(words).map_err(|error| {
+        entry
+            .error(error)
+            .with_hint("name paths or kinds, or write all, metered, unmetered or !lte")
+    })
+}
+
+/// Parses `use` or the default; missing keys have the value in `base`.
+fn action(table: &Table<'_>, base: &Action) -> Result<Action, TomlError> {
+    if let Some(entry) = table.entries.iter().find(|entry| !ACTION_KEYS.contains(&entry.key)) {
+        return Err(unknown_key(entry, table.noun, &ACTION_KEYS));
+    }
+    for (key, action) in [("direct", Action::Direct), ("block", Action::Block)] {
+        let Some(entry) = table.entry(key) else { continue };
+        if !entry.boolean()? {
+            return Err(entry.error("true was expected").with_hint("leave the key out"));
+        }
+        if let Some(other) = table.entries.iter().find(|other| other.key != key) {
+            let message = format!("`{}` has no effect next to `{key}`", other.key);
+            return Err(
+                TomlError::new(other.key_offset, message).with_hint("leave one of them out")
+            );
+        }
+        return Ok(action);
+    }
+    let (mut scheduler, mut allowed, mut primary, mut priority) = match base.clone() {
+        Action::Bond { scheduler, paths, primary, priority } => {
+            (scheduler, paths, primary, priority)
+        }
+        Action::Direct | Action::Block => (SchedulerKind::default(), PathSelector::all(), None, 1),
+    };
+    if let Some(entry) = table.entry("scheduler") {
+        scheduler = entry.parse().map_err(|fault: TomlError| {
+            let word = entry.string().unwrap_or_default();
+            match nearest(word, SchedulerKind::ALL.map(SchedulerKind::name)) {
+                Some(near) => fault.with_hint(format!("did you mean `{near}`?")),
+                None => fault,
+            }
+        })?;
+    }
+    if let Some(entry) = table.entry("paths") {
+        allowed = paths(&entry)?;
+    }
+    if let Some(entry) = table.entry("primary") {
+        primary = Some(match entry.string()? {
+            "lowest-latency" => Primary::LowestLatency,
+            word => Primary::Paths(PathSelector::parse([word]).map_err(|error| {
+                entry.error(error).with_hint("name a path or a kind, or write lowest-latency")
+            })?),
+        });
+    }
+    if let Some(entry) = table.entry("priority") {
+        priority = match entry.scalar_text()?.as_str() {
+            "low" => 0,
+            "normal" => 1,
+            "high" => 2,
+            text => text.parse().map_err(|_| {
+                entry.error("low, normal, high or a number from 0 to 255 was expected")
+            })?,
+        };
+    }
+    Ok(Action::Bond { scheduler, paths: allowed, primary, priority })
+}
+
+fn conditions(table: &Table<'_>, action: &Action) -> Result<Vec<Condition>, TomlError> {
+    let margin = match table.entry("margin") {
+        None => MARGIN_PERCENT,
+        Some(entry) => {
+            let share = probability(entry.string()?).map_err(|error| entry.error(error))?;
+            if share > 0.9 {
+                return Err(entry.error("a margin of at most 90% was expected"));
+            }
+            (share * 100.0).round() as u64
+        }
+    };
+    let hysteresis = match table.entry("hold") {
+        None => HYSTERESIS,
+        Some(entry) => {
+            let hysteresis = entry.parse()?;
+            if hysteresis > MAX_HYSTERESIS {
+                return Err(entry.error("at most 1h was expected"));
+            }
+            hysteresis
+        }
+    };
+    let mut all = Vec::new();
+    for entry in &table.entries {
+        let mut device = |quantity| {
+            condition(entry, Subject::Device, quantity, "", margin, hysteresis)
+                .map(|one| all.push(one))
+        };
+        match entry.key {
+            "margin" | "hold" => {}
+            "battery" => device(Quantity::Battery)?,
+            "charging" => device(Quantity::Charging)?,
+            _ if !entry.is_table() => {
+                let fault =
+                    unknown_key(entry, table.noun, &["battery", "charging", "hold", "margin"]);
+                return Err(match fault.hint.as_deref() {
+                    Some(hint) if hint.starts_with("did you") => fault,
+                    _ => fault.with_hint(
+                        "the keys are battery, charging, hold, margin, and paths, like \
+                         wifi.rate = \"<1mbit\"",
+                    ),
+                });
+            }
+            word => {
+                let subject = subject(entry, action)?;
+                let facts = entry.table("a path in `when`")?;
+                for fact in &facts.entries {
+                    let known = Quantity::PATH_QUANTITIES;
+                    let quantity = known
+                        .into_iter()
+                        .find(|quantity| quantity.keyword() == fact.key)
+                        .ok_or_else(|| {
+                            unknown_key(fact, facts.noun, &known.map(Quantity::keyword))
+                        })?;
+                    let word = format!("{word}.");
+                    all.push(condition(
+                        fact,
+                        subject.clone(),
+                        quantity,
+                        &word,
+                        margin,
+                        hysteresis,
+                    )?);
+                }
+                if facts.entries.is_empty() {
+                    return Err(TomlError::new(
+                        entry.key_offset,
+                        format!("nothing is asked of `{word}`"),
+                    )
+                    .with_hint("add a condition, like wifi.rate = \"<1mbit\""));
+                }
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(TomlError::new(table.offset, "`when` has no condition").with_hint(
+            "leave it out, or add one, like wifi.rate = \"<1mbit\" or battery = \">20%\"",
+        ));
+    }
+    for key in ["margin", "hold"] {
+        if let Some(entry) = table.entry(key)
+            && !all.iter().any(|condition| condition.quantity.needs_hysteresis())
+        {
+            let message =
+                format!("`{key}` is for up, rate, load, rtt and loss, and none is asked for");
+            return Err(TomlError::new(entry.key_offset, message).with_hint("leave it out"));
+        }
+    }
+    Ok(all)
+}
+
+/// Parses the paths of a key of `when`.
+fn subject(entry: &Entry<'_>, action: &Action) -> Result<Subject, TomlError> {
+    if entry.key != "primary" {
+        let paths = PathSelector::parse([entry.key])
+            .map_err(|error| TomlError::new(entry.key_offset, error.to_string()))?;
+        return Ok(Subject::Paths(paths));
+    }
+    match action {
+        Action::Bond { primary: Some(Primary::Paths(primary)), .. } => {
+            Ok(Subject::Paths(primary.clone()))
+        }
+        Action::Bond { primary: Some(Primary::LowestLatency), paths, .. } => {
+            Ok(Subject::LowestLatency(paths.clone()))
+        }
+        _ => Err(TomlError::new(entry.key_offset, "this rule has no primary path").with_hint(
+            "name it, like use = { primary = \"wifi\" }, or ask about the path by its name",
+        )),
+    }
+}
+
+fn condition(
+    entry: &Entry<'_>,
+    subject: Subject,
+    quantity: Quantity,
+    of: &str,
+    margin: u64,
+    hysteresis: Span,
+) -> Result<Condition, TomlError> {
+    let (test, words) = if quantity.is_boolean() {
+        let yes = entry.boolean()?;
+        let hysteresis = if quantity.needs_hysteresis() { hysteresis } else { Span::ZERO };
+        (Comparison::boolean(yes, hysteresis), yes.to_string())
+    } else {
+        let text = entry.string()?;
+        let test = Comparison::parse(quantity, text, margin, hysteresis)
+            .map_err(|error| entry.error(error))?;
+        (test, text.split_whitespace().collect())
+    };
+    let text = format!("{of}{} {words}", quantity.keyword());
+    Ok(Condition { subject, quantity, comparison: test, text })
+}
