@@ -127,7 +127,8 @@ impl<'a> Keys<'a> {
         self.testbed.device(|| wait_for("the rules are there", || has_rules().then_some(())));
         if more.contains(&"closed") {
             // With this fail mode the rules refuse all traffic until the gateway has answered.
-            end.says("intercepted");
+            // Not "intercepted" alone: the message before the answer contains that word, too.
+            end.says("are intercepted");
         }
         end
     }
