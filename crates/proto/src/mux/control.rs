@@ -103,7 +103,7 @@ impl<P: Payload> Mux<P> {
             }
             _ if class & LABEL_CLASS == 0 => self.fastest_carrier(now, paths(class)),
             // The peer needs this notice, even over another path.
-            _ if !self.carriers.iter().any(|carrier| paths(class).contains(carrier.path)) => {
+            _ if !self.has_reliable_carrier(paths(class)) => {
                 self.fastest_carrier(now, PathSet::ALL)
             }
             _ => self.fastest_carrier(now, paths(class)),
@@ -159,17 +159,26 @@ impl<P: Payload> Mux<P> {
         Label { id, version, stream_policy: policy }
     }
 
-    /// Returns the carrier with room on which a small message arrives first. Carriers that are not
-    /// suspect precede suspect ones; among these, the most recently used carrier precedes the
-    /// others.
+    /// Returns whether a carrier on one of these paths is not suspect.
+    pub(super) fn has_reliable_carrier(&self, paths: PathSet) -> bool {
+        self.carriers.iter().any(|carrier| !carrier.is_suspect && paths.contains(carrier.path))
+    }
+
+    /// Returns the carrier with room on which a small message arrives first; the most recently used
+    /// carrier precedes the others. A suspect carrier is used only if all carriers on these paths
+    /// are suspect: a message on it would be reinjected at once, so that one that was reinjected
+    /// would come again without end.
     pub(super) fn fastest_carrier(&self, now: Time, paths: PathSet) -> Option<usize> {
+        let uses_suspect = !self.has_reliable_carrier(paths);
         let usable = |at: &usize| {
-            self.carriers[*at].writable_bytes > 0 && paths.contains(self.carriers[*at].path)
+            let carrier = &self.carriers[*at];
+            carrier.writable_bytes > 0
+                && paths.contains(carrier.path)
+                && (uses_suspect || !carrier.is_suspect)
         };
         let recent = |at: &usize| Some(self.carriers[*at].id) != self.last_receiver;
-        (0..self.carriers.len()).filter(usable).min_by_key(|at| {
-            let carrier = &self.carriers[*at];
-            (carrier.is_suspect, recent(at), carrier.path_view(now).delivery_time())
-        })
+        (0..self.carriers.len())
+            .filter(usable)
+            .min_by_key(|at| (recent(at), self.carriers[*at].path_view(now).delivery_time()))
     }
 }

@@ -61,7 +61,7 @@ impl<P: Payload> Mux<P> {
             | SentContent::CloseFlow { .. }
             | SentContent::PathDown { .. } => PathSet::ALL,
         };
-        self.carriers.iter().any(|carrier| !carrier.is_suspect && paths.contains(carrier.path))
+        self.has_reliable_carrier(paths)
     }
 
     /// Removes a carrier and retransmits all its unacknowledged messages.

@@ -3,8 +3,10 @@
 use manyways_unit::{Span, Time};
 
 use super::simulation::{CLIENT, GATEWAY, Piece, Simulation, link};
-use crate::mux::{CarrierId, Input, Message, ResetCode, StreamId};
-use crate::sched::{PathId, SchedulerKind, StreamPolicy};
+use crate::mux::{
+    CarrierId, Config, Input, Message, Mux, Output, ResetCode, Role, StreamId, TransportInfo,
+};
+use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 const LINKS: [(u64, u64); 2] = [(7_040, 50), (9_185, 70)];
 
@@ -296,4 +298,49 @@ fn a_bulk_transfer_survives_that_a_fast_path_stalls_with_much_on_its_way() {
     let stall = simulation.longest_stall(CLIENT, stream).as_millis_f64();
     // 1.2 MB were in flight; the other path delivers them within 0.5 s.
     assert!(stall < 1_000.0, "{stall} ms");
+}
+
+/// A message that is reinjected because its carrier is suspect must not return to a suspect carrier:
+/// it would be reinjected again at once, for ever, while the shell polls.
+#[test]
+fn a_notice_of_a_suspect_path_is_sent_over_another_one_and_only_once() {
+    const CARRIERS: [CarrierId; 2] = [CarrierId(0), CarrierId(1)];
+    let only_lte = PathSet::NONE.with(PathId(1));
+    // The other carrier has room, or gets it later.
+    for has_room in [true, false] {
+        let mut now = Time::from_millis(1_000);
+        let mut client: Mux<Piece> = Mux::new(Config::new(Role::Client));
+        let info = TransportInfo::initial(Span::from_millis(20));
+        for (path, carrier) in (0..).zip(CARRIERS) {
+            let path = PathId(path);
+            client.handle(now, Input::Attach { carrier, path, transport_info: info });
+        }
+        client.handle(now, Input::Writable { carrier: CARRIERS[1], bytes: 1 << 20 });
+        let policy = StreamPolicy { paths: only_lte, ..StreamPolicy::default() };
+        client.handle(now, Input::Relabel { id: 3, stream_policy: policy });
+        let poll = |client: &mut Mux<Piece>, now| {
+            let mut sent = Vec::new();
+            while let Some(output) = client.poll(now) {
+                if let Output::Send { carrier, message: Message::Relabel(_) } = output {
+                    sent.push(carrier);
+                }
+                assert!(sent.len() < 10, "it does not end");
+            }
+            sent
+        };
+        assert_eq!(poll(&mut client, now), [CARRIERS[1]]);
+        // No ACK arrives.
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            now += Span::from_millis(20);
+            if has_room {
+                client.handle(now, Input::Writable { carrier: CARRIERS[0], bytes: 1 << 20 });
+            }
+            sent.extend(poll(&mut client, now));
+        }
+        assert_eq!(sent, if has_room { vec![CARRIERS[0]] } else { vec![] });
+        client.handle(now, Input::Writable { carrier: CARRIERS[0], bytes: 1 << 20 });
+        sent.extend(poll(&mut client, now));
+        assert_eq!(sent, [CARRIERS[0]]);
+    }
 }
