@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use manyways_trace::link_text;
-use manyways_trace::scenario::{Change, LinkSpec};
+use manyways_link::schedule::Threshold;
+use manyways_trace::link_text::{self, LinkError, link_index};
+use manyways_trace::scenario::LinkSpec;
+use manyways_unit::Span;
 use serde::{Deserialize, Serialize};
 
 use super::Lab;
 use super::event::LabEvent;
 use super::radio::RadioStats;
-use super::relay::{LaneStats, Relay, Snapshot};
+use super::relay::{Action, LaneStats, Relay, Snapshot};
 use super::timeline::EventSender;
 
 /// Maximum size of a request in bytes.
@@ -34,6 +36,19 @@ pub enum Request {
         link: String,
         /// `key=value` words; files by absolute path.
         settings: Vec<String>,
+        /// A condition like `wifi.down_bytes >= 300KB`, which counts from now; `None` for a change
+        /// at once.
+        #[serde(default)]
+        when: Option<String>,
+        /// Time from now, or from the moment at which the condition holds, like `2s`.
+        #[serde(default)]
+        after: Option<String>,
+        /// A condition that undoes the change, or prevents it if it holds first.
+        #[serde(default)]
+        until: Option<String>,
+        /// Whether changes of this link that have not happened are removed first.
+        #[serde(default)]
+        cancel: bool,
     },
     /// Returns the counters of every link.
     Status,
@@ -43,7 +58,7 @@ pub enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
-    /// The change has been made.
+    /// The change has been made or scheduled.
     Done,
     /// The request failed.
     Refused {
@@ -70,6 +85,10 @@ pub struct LinkStatus {
     pub down: LaneStatus,
     /// From the device.
     pub up: LaneStatus,
+    /// Longest time that a packet was released after it was due, since the start of the lab or of
+    /// the workload.
+    #[serde(default)]
+    pub max_lateness_seconds: f64,
     /// State of the radio; `None` if the link has no radio.
     #[serde(default)]
     pub radio: Option<RadioStatus>,
@@ -224,21 +243,14 @@ fn handle_request(
     marks: Option<&EventSender>,
 ) -> io::Result<Response> {
     Ok(match request {
-        Request::Set { link, settings } => {
-            let Some(index) = known.iter().position(|known| known.name == link) else {
-                let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-                return Ok(Response::Refused {
-                    message: format!("there is no link `{link}`"),
-                    hint: Some(format!("the links are {}", names.join(", "))),
-                });
-            };
-            let mut read = |file: &str| std::fs::read(file).map_err(|error| error.to_string());
-            let changes = link_text::changes(settings.iter().map(String::as_str), &mut read);
-            let allowed = |changes: &Vec<Change>| {
-                changes.iter().try_for_each(|change| known[index].check_change(change))
-            };
-            match changes.and_then(|changes| allowed(&changes).map(|()| changes)) {
-                Ok(changes) => {
+        Request::Set { link, settings, when, after, until, cancel } => {
+            let words = settings.iter().map(String::as_str);
+            let schedule = [when, after, until];
+            match action(known, &link, words, schedule.each_ref().map(Option::as_deref)) {
+                Ok(Action { when: None, after: Span::ZERO, until: None, link: index, changes }) => {
+                    if cancel {
+                        relay.cancel(index);
+                    }
                     relay.change(index, changes);
                     // Commands run in order: after the snapshot, the change has been made.
                     relay.snapshot()?;
@@ -247,7 +259,15 @@ fn handle_request(
                     }
                     Response::Done
                 }
-                Err(error) => Response::Refused { message: error.to_string(), hint: error.hint() },
+                Ok(action) => {
+                    if cancel {
+                        relay.cancel(action.link);
+                    }
+                    relay.schedule(action);
+                    relay.snapshot()?;
+                    Response::Done
+                }
+                Err((message, hint)) => Response::Refused { message, hint },
             }
         }
         Request::Status => {
@@ -266,9 +286,43 @@ fn handle_request(
                             .map(|(radio, stats)| RadioStatus::new(&radio.source, stats)),
                         down: link.down.into(),
                         up: link.up.into(),
+                        max_lateness_seconds: link.max_lateness.as_secs_f64(),
                     })
                     .collect(),
             }
         }
     })
+}
+
+/// Parses a change of a link, now or later, with the texts of `--when`, `--after` and `--until`; the
+/// error is a message and a hint.
+fn action<'t>(
+    known: &[LinkSpec],
+    link: &str,
+    settings: impl Iterator<Item = &'t str>,
+    [when, after, until]: [Option<&str>; 3],
+) -> Result<Action, (String, Option<String>)> {
+    let refuse = |error: LinkError| (error.to_string(), error.hint());
+    let index = link_index(link, known).map_err(refuse)?;
+    let mut read = |file: &str| std::fs::read(file).map_err(|error| error.to_string());
+    let changes = link_text::changes(settings, &mut read).map_err(refuse)?;
+    for change in &changes {
+        known[index].check_change(change).map_err(refuse)?;
+        if until.is_some() {
+            known[index].check_inverse(change).map_err(refuse)?;
+        }
+    }
+    let threshold = |option: &str, text: Option<&str>| {
+        let Some(text) = text else { return Ok(None) };
+        let condition =
+            link_text::condition(text).map_err(|error| (format!("{option}: {error}"), None))?;
+        let link = condition.index(known).map_err(refuse)?;
+        Ok(Some(Threshold { link, counter: condition.counter, least: condition.least }))
+    };
+    let (when, until) = (threshold("--when", when)?, threshold("--until", until)?);
+    let after = match after {
+        None => Span::ZERO,
+        Some(text) => text.parse().map_err(|error| (format!("--after: {error}"), None))?,
+    };
+    Ok(Action { when, after, until, link: index, changes })
 }

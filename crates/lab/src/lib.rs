@@ -34,19 +34,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manyways_link::middlebox;
+use manyways_link::schedule::Threshold;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{
-    Change, DelaySpec, DirectionSpec, Event, HostSpec, LinkSpec, Middlebox,
+    Change, Condition, DelaySpec, DirectionSpec, Event, HostSpec, LinkSpec, Middlebox,
 };
 use manyways_unit::{Span, Time};
 
 use self::pcap::PcapWriter;
 use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
-use self::relay::{HostEnd, Relay, RelayConfig, RelayLink};
+use self::relay::{Action, HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
 
 /// All names below this domain belong to the lab.
@@ -445,11 +446,19 @@ impl Lab {
 
     /// Restarts the traces and schedules events; returns the time from which they count.
     pub fn restart(&self, offset: Span, events: &[Event]) -> Result<Time, LabError> {
-        let events = events
-            .iter()
-            .map(|event| Ok((self.link(&event.link)?, event.clone())))
-            .collect::<Result<_, LabError>>()?;
-        self.relay.restart(offset, events).map_err(system("restart the links"))
+        let action = |event: &Event| {
+            let threshold = |condition: &Option<Condition>| match condition {
+                None => Ok(None),
+                Some(Condition { link, counter, least }) => self
+                    .link(link)
+                    .map(|link| Some(Threshold { link, counter: *counter, least: *least })),
+            };
+            let (when, until) = (threshold(&event.when)?, threshold(&event.until)?);
+            let link = self.link(&event.link)?;
+            Ok(Action { when, after: event.at, until, link, changes: event.change.clone() })
+        };
+        let actions = events.iter().map(action).collect::<Result<_, LabError>>()?;
+        self.relay.restart(offset, actions).map_err(system("restart the links"))
     }
 
     fn listener_count(&self, host: usize) -> Result<usize, LabError> {

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
+use manyways_link::schedule::{Counters, Schedule, Threshold};
 use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
 use manyways_link::{Cause, Output, Packet};
 use manyways_model::radio::Direction;
@@ -24,7 +25,7 @@ use manyways_sys::clock::{Clock, thread_cpu};
 use manyways_sys::poll::{Poller, Waker};
 use manyways_sys::thread::{ThreadPriority, set_realtime};
 use manyways_sys::tun::{HEADER_SIZE, Tun};
-use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
+use manyways_trace::scenario::{Change, LinkSpec, LinkState};
 use manyways_unit::{Rate, Size, Span, Time};
 
 use self::lane::Lane;
@@ -36,6 +37,9 @@ pub use self::lane::LaneStats;
 
 /// Packets read from one device before the relay continues with the next one.
 const READ_BATCH: usize = 16;
+
+/// Number of applied actions that the relay keeps until the timeline takes them.
+pub const MAX_APPLIED: usize = 1_000;
 
 /// Above this total rate, real-time priority would starve the senders under test.
 const REAL_TIME_LIMIT: Rate = Rate::from_mbps(2_000);
@@ -86,6 +90,9 @@ pub struct LinkStats {
     pub down_rate: Option<Rate>,
     /// Current capacity from the device; `None` if unlimited.
     pub up_rate: Option<Rate>,
+    /// Longest time between the due time of a packet and its release, in either direction, since
+    /// the last [`Relay::restart`].
+    pub max_lateness: Span,
     /// Packets dropped by the middlebox.
     pub middlebox_drops: u64,
     /// State of the radio; `None` if the link has no radio.
@@ -107,10 +114,45 @@ pub struct Snapshot {
     pub malformed: u64,
 }
 
+/// Changes of a link, now or later.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Index of the link and the counter that must have increased by this value; `None` for an
+    /// action at a time.
+    pub when: Option<Threshold>,
+    /// Time from now, or from the moment at which the condition holds.
+    pub after: Span,
+    /// The changes are undone when this counter has increased by this value, and not made if it
+    /// has already; `None` for changes that stay.
+    pub until: Option<Threshold>,
+    /// Index of the link that changes.
+    pub link: usize,
+    pub changes: Vec<Change>,
+}
+
+/// Changes that a scheduled action has made.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub at: Time,
+    pub link: usize,
+    pub changes: Vec<Change>,
+}
+
+/// An action that waits for its time or its condition.
+struct Pending {
+    link: usize,
+    changes: Vec<Change>,
+    /// With the absolute value of the counter.
+    until: Option<Threshold>,
+}
+
 enum Command {
     Change { link: usize, changes: Vec<Change> },
-    Restart { offset: Span, events: Vec<(usize, Event)>, done: Sender<Time> },
+    Schedule(Action),
+    Cancel { link: usize },
+    Restart { offset: Span, actions: Vec<Action>, done: Sender<Time> },
     Snapshot(Sender<Snapshot>),
+    TakeApplied(Sender<Vec<Applied>>),
     Stop,
 }
 
@@ -143,12 +185,30 @@ impl Relay {
         self.send(Command::Change { link, changes });
     }
 
-    /// Resets the links to their specification, restarts the traces at `offset` and schedules
-    /// `events` from now. Returns the time that counts as now.
-    pub fn restart(&self, offset: Span, events: Vec<(usize, Event)>) -> io::Result<Time> {
+    /// Changes a running link later. Its condition counts from now.
+    pub fn schedule(&self, action: Action) {
+        self.send(Command::Schedule(action));
+    }
+
+    /// Removes the scheduled actions that change a link.
+    pub fn cancel(&self, link: usize) {
+        self.send(Command::Cancel { link });
+    }
+
+    /// Resets the links to their specification, restarts the traces at `offset` and replaces all
+    /// scheduled actions, which count from now. Returns the time that counts as now.
+    pub fn restart(&self, offset: Span, actions: Vec<Action>) -> io::Result<Time> {
         let (done, answer) = channel();
-        self.send(Command::Restart { offset, events, done });
+        self.send(Command::Restart { offset, actions, done });
         answer.recv().map_err(|_| stopped_error())
+    }
+
+    /// Returns the changes of scheduled actions since the previous call, at most the last
+    /// [`MAX_APPLIED`].
+    pub fn take_applied(&self) -> io::Result<Vec<Applied>> {
+        let (answer, applied) = channel();
+        self.send(Command::TakeApplied(answer));
+        applied.recv().map_err(|_| stopped_error())
     }
 
     /// Returns the current counters.
@@ -197,8 +257,8 @@ struct Worker {
     inbox: Receiver<Command>,
     links: Vec<Link>,
     slab: Slab,
-    /// Future events, sorted by time.
-    events: VecDeque<(Time, usize, Vec<Change>)>,
+    schedule: Schedule<Pending>,
+    applied: VecDeque<Applied>,
     write_errors: u64,
     malformed: u64,
     bare: bool,
@@ -285,7 +345,8 @@ impl Worker {
             inbox,
             links: states,
             slab: Slab::new(),
-            events: VecDeque::new(),
+            schedule: Schedule::default(),
+            applied: VecDeque::new(),
             write_errors: 0,
             malformed: 0,
             bare: config.bare,
@@ -299,7 +360,7 @@ impl Worker {
         let mut ready = Vec::new();
         loop {
             let now = self.clock.now();
-            self.fire_events(now);
+            self.apply_due(now);
             self.emit(now);
             let until = self.next_wakeup();
             self.poller.wait(until, &mut ready)?;
@@ -327,8 +388,14 @@ impl Worker {
     fn execute(&mut self, command: Command) -> bool {
         let now = self.clock.now();
         match command {
-            Command::Change { link, changes } => self.apply(now, link, changes),
-            Command::Restart { offset, events, done } => {
+            Command::Change { link, changes } => self.apply(now, link, &changes),
+            Command::Schedule(action) => {
+                self.emit(now);
+                self.schedule(now, action);
+            }
+            Command::Cancel { link } => self.schedule.retain(|pending| pending.link != link),
+            Command::Restart { offset, actions, done } => {
+                self.emit(now);
                 for link in &mut self.links {
                     link.apply_spec(now, link.initial.clone());
                     link.down.restart(now, offset);
@@ -336,9 +403,10 @@ impl Worker {
                     link.restart_radio(now);
                 }
                 self.update_priority();
-                self.events =
-                    events.into_iter().map(|(link, e)| (now + e.at, link, e.change)).collect();
-                self.events.make_contiguous().sort_by_key(|(at, ..)| *at);
+                self.schedule.retain(|_| false);
+                for action in actions {
+                    self.schedule(now, action);
+                }
                 let _ = done.send(now);
             }
             Command::Snapshot(answer) => {
@@ -355,6 +423,7 @@ impl Worker {
                             up: link.up.stats(),
                             down_rate: link.down.rate(now),
                             up_rate: link.up.rate(now),
+                            max_lateness: link.down.max_lateness().max(link.up.max_lateness()),
                             middlebox_drops: link.middlebox_drops,
                         })
                         .collect(),
@@ -362,6 +431,9 @@ impl Worker {
                     write_errors: self.write_errors,
                     malformed: self.malformed,
                 });
+            }
+            Command::TakeApplied(answer) => {
+                let _ = answer.send(std::mem::take(&mut self.applied).into());
             }
             Command::Stop => return true,
         }
@@ -380,19 +452,60 @@ impl Worker {
         }
     }
 
-    fn fire_events(&mut self, now: Time) {
-        while self.events.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((at, link, changes)) = self.events.pop_front() {
-                // Applied with the scheduled time, so that a late wake-up does not delay it.
-                self.apply(at, link, changes);
+    /// Adds an action that counts from now.
+    fn schedule(&mut self, now: Time, Action { when, after, until, link, changes }: Action) {
+        let [when, until] = [when, until].map(|threshold| {
+            let Threshold { link, counter, least } = threshold?;
+            let least = self.links.get_mut(link)?.counters(now).get(counter).saturating_add(least);
+            Some(Threshold { link, counter, least })
+        });
+        let pending = Pending { link, changes, until };
+        match when {
+            None => self.schedule.at(now + after, pending),
+            Some(threshold) => {
+                self.schedule.when(threshold, after, pending);
+                self.observe(now, threshold.link);
             }
+        }
+        self.apply_due(now);
+    }
+
+    /// Applies the actions that are due.
+    fn apply_due(&mut self, now: Time) {
+        while let Some((at, Pending { link: index, changes, until })) = self.schedule.poll(now) {
+            if let Some(until) = until {
+                let counters = self.links[until.link].counters(now);
+                if counters.get(until.counter) >= until.least {
+                    continue;
+                }
+                let spec = &self.links[index].spec;
+                let inverse = changes.iter().filter_map(|change| change.inverse(spec));
+                let changes = inverse.flatten().collect();
+                let undo = Pending { link: index, changes, until: None };
+                self.schedule.when(until, Span::ZERO, undo);
+            }
+            // Applied with the scheduled time, so that a late wake-up does not delay it.
+            self.apply(at, index, &changes);
+            if self.applied.len() == MAX_APPLIED {
+                self.applied.pop_front();
+            }
+            self.applied.push_back(Applied { at, link: index, changes });
         }
     }
 
-    fn apply(&mut self, now: Time, link: usize, changes: Vec<Change>) {
+    /// Reports the counters of a link to the schedule and applies the actions that are due.
+    fn observe(&mut self, now: Time, link: usize) {
+        if self.schedule.is_waiting() {
+            let counters = self.links[link].counters(now);
+            self.schedule.observe(now, link, &counters);
+            self.apply_due(now);
+        }
+    }
+
+    fn apply(&mut self, now: Time, link: usize, changes: &[Change]) {
         let Some(link) = self.links.get_mut(link) else { return };
         let mut spec = link.spec.clone();
-        for change in &changes {
+        for change in changes {
             spec.apply(change);
         }
         link.apply_spec(now, spec);
@@ -408,13 +521,14 @@ impl Worker {
     }
 
     fn next_wakeup(&self) -> Option<Time> {
-        let event = self.events.front().map(|(at, ..)| *at);
-        self.links.iter().filter_map(Link::next_wakeup).chain(event).min()
+        let action = self.schedule.next_wakeup();
+        self.links.iter().filter_map(Link::next_wakeup).chain(action).min()
     }
 
     /// Writes the packets that are due.
     fn emit(&mut self, now: Time) {
-        for link in &mut self.links {
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
             for host in 0..link.hosts.len() {
                 while let Some(&(at, id)) =
                     link.approaching[host].front().filter(|(t, _)| *t <= now)
@@ -423,70 +537,78 @@ impl Worker {
                     link.enqueue(Direction::Down, at, id, &self.slab);
                 }
             }
-            while let Some(output) = link.down.poll(now) {
-                match output {
-                    Output::Deliver { id, first, count, .. } => {
-                        if let Some(slot) = self.slab.get(id) {
-                            let part = Part::of(slot, first, count);
-                            if let Some(pcap) = &mut link.pcap {
-                                let (header, payload) = part.bytes(slot);
-                                pcap.record_slice(
-                                    now,
-                                    Side::Outside,
-                                    header,
-                                    payload,
-                                    &part.offload,
-                                );
-                            }
-                            self.write_errors += part.write(slot, &link.device);
-                        }
-                        self.slab.release(id, count);
-                    }
-                    Output::Drop { at, id, first, count, cause } => {
-                        capture_drops(
-                            &mut link.pcap,
-                            &self.slab,
-                            at,
-                            Side::Outside,
-                            (id, first, count),
-                            cause,
-                        );
-                        self.slab.release(id, count);
-                    }
-                }
+            while let Some(output) = self.links[index].down.poll(now) {
+                self.emit_down(now, index, output);
             }
-            while let Some(output) = link.up.poll(now) {
-                match output {
-                    Output::Deliver { at, id, first, count } => {
-                        let Some(slot) = self.slab.get(id) else { continue };
-                        let Target::Host(host) = slot.target else { continue };
-                        if link.hosts[host].extra_delay.is_zero() {
-                            let part = Part::of(slot, first, count);
-                            self.write_errors += part.write(slot, &link.hosts[host].tun);
-                            self.slab.release(id, count);
-                        } else {
-                            let at = at + link.hosts[host].extra_delay;
-                            link.departing[host].push_back((at, id, first, count));
-                        }
-                    }
-                    Output::Drop { at, id, first, count, cause } => {
-                        let part = (id, first, count);
-                        capture_drops(&mut link.pcap, &self.slab, at, Side::Inside, part, cause);
-                        self.slab.release(id, count);
-                    }
-                }
+            while let Some(output) = self.links[index].up.poll(now) {
+                self.emit_up(index, output);
             }
+            let link = &mut self.links[index];
             for host in 0..link.hosts.len() {
-                while let Some(&(_, id, first, count)) =
+                while let Some(&(at, id, first, count)) =
                     link.departing[host].front().filter(|(t, ..)| *t <= now)
                 {
                     link.departing[host].pop_front();
                     if let Some(slot) = self.slab.get(id) {
                         let part = Part::of(slot, first, count);
                         self.write_errors += part.write(slot, &link.hosts[host].tun);
+                        link.up.record_release(at, self.clock.now());
                     }
                     self.slab.release(id, count);
                 }
+            }
+        }
+    }
+
+    /// Passes an output of the direction towards the device on.
+    fn emit_down(&mut self, now: Time, index: usize, output: Output) {
+        let link = &mut self.links[index];
+        match output {
+            Output::Deliver { at, id, first, count } => {
+                if let Some(slot) = self.slab.get(id) {
+                    let part = Part::of(slot, first, count);
+                    if let Some(pcap) = &mut link.pcap {
+                        let (header, payload) = part.bytes(slot);
+                        pcap.record_slice(now, Side::Outside, header, payload, &part.offload);
+                    }
+                    self.write_errors += part.write(slot, &link.device);
+                    link.down.record_release(at, self.clock.now());
+                }
+                self.slab.release(id, count);
+                self.observe(at, index);
+            }
+            Output::Drop { at, id, first, count, cause } => {
+                let part = (id, first, count);
+                capture_drops(&mut link.pcap, &self.slab, at, Side::Outside, part, cause);
+                self.slab.release(id, count);
+                self.observe(at, index);
+            }
+        }
+    }
+
+    /// Passes an output of the direction from the device on.
+    fn emit_up(&mut self, index: usize, output: Output) {
+        let link = &mut self.links[index];
+        match output {
+            Output::Deliver { at, id, first, count } => {
+                let Some(slot) = self.slab.get(id) else { return };
+                let Target::Host(host) = slot.target else { return };
+                if link.hosts[host].extra_delay.is_zero() {
+                    let part = Part::of(slot, first, count);
+                    self.write_errors += part.write(slot, &link.hosts[host].tun);
+                    link.up.record_release(at, self.clock.now());
+                    self.slab.release(id, count);
+                } else {
+                    let at = at + link.hosts[host].extra_delay;
+                    link.departing[host].push_back((at, id, first, count));
+                }
+                self.observe(at, index);
+            }
+            Output::Drop { at, id, first, count, cause } => {
+                let part = (id, first, count);
+                capture_drops(&mut link.pcap, &self.slab, at, Side::Inside, part, cause);
+                self.slab.release(id, count);
+                self.observe(at, index);
             }
         }
     }
@@ -608,7 +730,7 @@ impl Link {
     fn enqueue(&mut self, direction: Direction, now: Time, id: u64, slab: &Slab) {
         let Some(slot) = slab.get(id) else { return };
         // A packet that is lost before it reaches the radio causes no promotion.
-        if self.spec.state == LinkState::Up
+        if self.spec.state.accepts()
             && let busy = self.last_busy(now)
             && let Some(radio) = &mut self.radio
         {
@@ -652,6 +774,11 @@ impl Link {
         if let Some(radio) = &mut self.radio {
             radio.request_dormancy(now, busy);
         }
+    }
+
+    fn counters(&mut self, now: Time) -> Counters {
+        let promotions = self.radio_stats(now).map_or(0, |radio| radio.total_promotions());
+        Counters::new(&self.down.stats(), &self.up.stats(), promotions)
     }
 
     fn radio_stats(&mut self, now: Time) -> Option<RadioStats> {

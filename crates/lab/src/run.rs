@@ -64,6 +64,8 @@ pub struct LinkReport {
     pub down_dropped: u64,
     /// Packets from the device that were dropped.
     pub up_dropped: u64,
+    /// Longest time that a packet was released after it was due.
+    pub max_lateness_seconds: f64,
     /// Promotions of the radio; `None` if the link has no radio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotions: Option<u64>,
@@ -153,13 +155,7 @@ fn run_workload(
         // A separate process group, so that descendants of the workload end with it.
         .process_group(0);
     record_event(timeline, LabEvent::WorkloadStart { workload: workload.name.clone() });
-    let zero = lab.restart(scenario.trace_offset, &scenario.events)?;
-    if let Some(timeline) = timeline {
-        timeline.schedule(scenario.events.iter().map(|event| {
-            let set = event.change.iter().map(ToString::to_string).collect();
-            (zero + event.at, LabEvent::LinkChange { link: event.link.clone(), set })
-        }));
-    }
+    lab.restart(scenario.trace_offset, &scenario.events)?;
     let before = lab.relay().snapshot()?;
     let clock = Clock::start();
     let mut child = lab.spawn(Node::Device, command)?;
@@ -212,6 +208,7 @@ fn links(lab: &Lab, before: &Snapshot, after: &Snapshot) -> Vec<LinkReport> {
             ),
             down_dropped: after.down.dropped_packets() - before.down.dropped_packets(),
             up_dropped: after.up.dropped_packets() - before.up.dropped_packets(),
+            max_lateness_seconds: after.max_lateness.as_secs_f64(),
             promotions: before
                 .radio
                 .as_ref()
@@ -295,6 +292,7 @@ mod tests {
                 up_bytes: 10,
                 down_dropped: 1,
                 up_dropped: 0,
+                max_lateness_seconds: 0.0,
                 promotions: None,
             }],
         }

@@ -1,6 +1,5 @@
 //! The timeline of a lab: rates, queues and drops over time, as an event log.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -14,7 +13,7 @@ use manyways_record::event::{Header, Record, line};
 use manyways_unit::Time;
 
 use super::Lab;
-use super::relay::{LaneStats, Relay};
+use super::relay::{Applied, LaneStats, Relay};
 use crate::event::{Drops, LabEvent, LaneDirection, LinkSample};
 
 /// Interval between two samples of the links.
@@ -23,8 +22,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 enum Message {
     /// Something happened just now.
     Event(LabEvent),
-    /// Events at known future times; replaces the previous plan.
-    Schedule(VecDeque<(Time, LabEvent)>),
     Finish,
 }
 
@@ -37,11 +34,6 @@ impl EventSender {
     pub fn record(&self, event: LabEvent) {
         // A writer that failed reports the error at the end.
         let _ = self.0.send(Message::Event(event));
-    }
-
-    /// Schedules future events, each recorded at its time. Replaces the previous plan.
-    pub fn schedule(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
-        let _ = self.0.send(Message::Schedule(events.into_iter().collect()));
     }
 }
 
@@ -62,16 +54,16 @@ impl Timeline {
         out.write_all(header.line().as_bytes())?;
         let (marks, inbox) = channel();
         let thread = std::thread::Builder::new().name("lab-timeline".into()).spawn(move || {
-            let mut planned = VecDeque::new();
             loop {
                 let message = inbox.recv_timeout(SAMPLE_INTERVAL);
                 let now = relay.clock().now();
-                while let Some((time, event)) = planned.pop_front_if(|(time, _)| *time <= now) {
-                    write(&mut out, time, event)?;
+                for Applied { at, link, changes } in relay.take_applied()? {
+                    let set = changes.iter().map(ToString::to_string).collect();
+                    let link = names[link].clone();
+                    write(&mut out, at, LabEvent::LinkChange { link, set })?;
                 }
                 match message {
                     Ok(Message::Event(event)) => write(&mut out, now, event)?,
-                    Ok(Message::Schedule(events)) => planned = events,
                     Err(RecvTimeoutError::Timeout) => sample(&mut out, &relay, &names)?,
                     Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => {
                         sample(&mut out, &relay, &names)?;

@@ -19,6 +19,7 @@ pub mod middlebox;
 mod packet;
 mod pipe;
 mod queue;
+pub mod schedule;
 pub mod segment;
 mod stats;
 

@@ -61,7 +61,11 @@ use crate::{Cause, Output, Packet, Stats};
 /// packets that arrive. A real modem that loses its bearer flushes its buffer. A link that kept its
 /// packets would deliver segments, seconds later, that their sender has already retransmitted.
 ///
-/// Delayed start
+/// # Paused
+/// A paused link starts no packet until its state changes; a packet that is being sent and
+/// packets in flight continue. Arriving packets wait in the queue, within its limit.
+///
+/// # Delayed start
 /// The owner of the pipe may know a reason why the wire cannot start, such as an idle radio:
 /// [`pause_until`](Self::pause_until). Until then all arriving packets wait in the queue, within
 /// its limit.
@@ -185,12 +189,13 @@ impl Pipe {
         let now = self.now;
         let mut train = Train { packet, first: 0, end: packet.segments, arrived: now };
         self.stats.arrived.add(train.count(), train.size());
-        if self.state != LinkState::Up {
+        if !self.state.accepts() {
             self.drops.push(&mut self.stats, Dropped::train(now, train, Cause::Down));
             return;
         }
         while !train.is_empty() && self.is_idle() {
-            if self.paused_until <= now && self.has_uniform_outcome() {
+            let starts = self.paused_until <= now && self.state != LinkState::Paused;
+            if starts && self.has_uniform_outcome() {
                 self.depart(now, train.packet.id, train.first, train.count(), train.size());
                 return;
             }
@@ -315,15 +320,18 @@ impl Pipe {
         self.codel = codel(spec);
     }
 
-    /// Sets the link up or down. [`LinkState::Silent`] and [`LinkState::NoCarrier`] have the same
-    /// effect.
+    /// Sets the link up or down, or pauses it. [`LinkState::Silent`] and [`LinkState::NoCarrier`]
+    /// have the same effect.
     pub fn set_state(&mut self, now: Time, state: LinkState) {
         self.advance(now);
-        self.state = state;
-        if state == LinkState::Up {
+        let now = self.now;
+        if std::mem::replace(&mut self.state, state) == LinkState::Paused {
+            // The capacity until now is unused.
+            self.paused_until = self.paused_until.max(now);
+        }
+        if state.accepts() {
             return;
         }
-        let now = self.now;
         for gone in self.flight.cut(now) {
             self.stats.in_flight.remove(gone.count, gone.size);
             let Arrival { id, first, count, size, .. } = gone;
@@ -366,7 +374,7 @@ impl Pipe {
     fn next_step(&self) -> Option<Time> {
         match &self.service {
             Some(service) => service.done.map(|done| done.at),
-            None if self.queue.is_empty() => None,
+            None if self.queue.is_empty() || self.state == LinkState::Paused => None,
             None => self.capacity.ready(self.clock, self.start()),
         }
     }

@@ -140,8 +140,12 @@ fn arrivals() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let state =
-        prop_oneof![Just(LinkState::Up), Just(LinkState::Silent), Just(LinkState::NoCarrier)];
+    let state = prop_oneof![
+        Just(LinkState::Up),
+        Just(LinkState::Paused),
+        Just(LinkState::Silent),
+        Just(LinkState::NoCarrier)
+    ];
     let action = prop_oneof![
         20 => arrival(),
         1 => micros(0..100_000).prop_map(Action::Restart),

@@ -12,7 +12,7 @@
 //! | `loss` | `none`, `0.1%`, or `ge:P_BAD:P_GOOD[:LOSS_GOOD:LOSS_BAD]` (Gilbert-Elliott; 0 and 100%) | `none` |
 //! | `queue` | a time, a size like `64KB`, packets like `100p`, or `unlimited` | `150ms` |
 //! | `aqm` | `drop-tail`, `drop-head`, or `codel[:target=5ms][:interval=100ms]` | `drop-tail` |
-//! | `state` | `up`, `silent` (swallows everything) or `no-carrier` | `up` |
+//! | `state` | `up`, `paused` (packets wait), `silent` (all packets are dropped) or `no-carrier` | `up` |
 //! | `mtu` | bytes, 1280 to 65535 | `1500` |
 //! | `metered` | `yes` or `no` | `no` |
 //! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
@@ -31,8 +31,8 @@
 //! for UDP.
 
 use crate::scenario::{
-    CapacitySpec, Change, DelaySpec, Direction, Discipline, LinkSpec, LinkState, LossSpec,
-    Middlebox, QueueLimit, RadioSpec,
+    CapacitySpec, Change, Condition, Counter, DelaySpec, Direction, Discipline, LinkSpec,
+    LinkState, LossSpec, Middlebox, QueueLimit, RadioSpec,
 };
 use crate::trace_file::{self, Format, TraceError};
 use manyways_unit::human::{InvalidValue, probability, quoted, yes_or_no};
@@ -109,9 +109,20 @@ pub enum LinkError {
     /// A request of a running device, for a link that does not run yet.
     #[error("a link cannot start with `{0}`")]
     NotRunning(&'static str),
-    /// A request to a radio, for a link without one.
+    /// A request to a radio, or a condition on its counters, for a link without one.
     #[error("link `{0}` has no radio")]
     NoRadio(String),
+    /// A condition names a link that does not exist.
+    #[error("there is no link `{name}`")]
+    UnknownLink {
+        /// As the user wrote it.
+        name: String,
+        /// The names of all links.
+        known: Vec<String>,
+    },
+    /// A request that cannot be undone has a condition for its end.
+    #[error("`{0}` is a request, so it cannot end on a condition")]
+    NotUndone(String),
     /// A restart of a NAT, for a link without one.
     #[error("link `{0}` has no NAT")]
     NoNat(String),
@@ -156,6 +167,12 @@ impl LinkError {
             }
             Self::UnknownKey { nearest: None, .. } => {
                 Some(format!("the keys are {}", KEYS.join(", ")))
+            }
+            Self::UnknownLink { name, known } => {
+                Some(match nearest(name, known.iter().map(String::as_str)) {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None => format!("the links are {}", known.join(", ")),
+                })
             }
             Self::FixedKey("rrc") => {
                 Some("use rrc=dormant to send the radio of a running link to sleep".to_owned())
@@ -204,6 +221,15 @@ impl LinkSpec {
         Ok(link)
     }
 
+    /// Checks that a change can be undone, for a change with a condition for its end.
+    ///
+    /// # Errors
+    /// If it is a request.
+    pub fn check_inverse(&self, change: &Change) -> Result<(), LinkError> {
+        let inverse = change.inverse(self);
+        inverse.map(drop).ok_or_else(|| LinkError::NotUndone(change.to_string()))
+    }
+
     /// Checks that the link has the radio or the NAT to which a change is a request.
     ///
     /// # Errors
@@ -248,6 +274,57 @@ pub fn changes<'t>(
 ) -> Result<Vec<Change>, LinkError> {
     let settings = sorted_settings(key_values(words, read)?);
     settings.into_iter().map(|setting| setting.while_running()).collect()
+}
+
+/// Parses a condition like `wifi.down_bytes >= 300000` or `wifi.down_bytes >= 300KB`.
+pub fn condition(text: &str) -> Result<Condition, InvalidValue> {
+    let parsed = || {
+        let (left, right) = text.split_once(">=")?;
+        let (link, name) = left.trim().split_once('.')?;
+        let (counter, _) = Counter::ALL.into_iter().find(|(_, known)| *known == name)?;
+        let right = right.trim();
+        let is_size = matches!(counter, Counter::DownBytes | Counter::UpBytes);
+        let least = match right.parse() {
+            Ok(number) => number,
+            Err(_) if is_size => right.parse::<Size>().ok()?.as_bytes(),
+            Err(_) => return None,
+        };
+        link_name(link).ok()?;
+        Some(Condition { link: link.to_owned(), counter, least })
+    };
+    parsed().ok_or_else(|| {
+        InvalidValue::new(
+            text,
+            "a condition",
+            "it like `wifi.down_bytes >= 300KB`; the counters are down_bytes, up_bytes, \
+             down_dropped, up_dropped and promotions",
+        )
+    })
+}
+
+impl Condition {
+    /// Returns the index of the link, which must have the counter.
+    ///
+    /// # Errors
+    /// If `links` has no such link, or the link has no radio and the counter is one of a radio.
+    pub fn index(&self, links: &[LinkSpec]) -> Result<usize, LinkError> {
+        let index = link_index(&self.link, links)?;
+        match (self.counter, &links[index].radio) {
+            (Counter::Promotions, None) => Err(LinkError::NoRadio(self.link.clone())),
+            _ => Ok(index),
+        }
+    }
+}
+
+/// Returns the index of the link with this name.
+///
+/// # Errors
+/// [`LinkError::UnknownLink`].
+pub fn link_index(name: &str, links: &[LinkSpec]) -> Result<usize, LinkError> {
+    links.iter().position(|link| link.name == name).ok_or_else(|| {
+        let known = links.iter().map(|link| link.name.clone()).collect();
+        LinkError::UnknownLink { name: quoted(name), known }
+    })
 }
 
 /// Interfaces that may already exist in a namespace, and two names with a special meaning in
@@ -485,9 +562,10 @@ fn discipline(value: &str) -> Result<Discipline, InvalidValue> {
 fn state(value: &str) -> Result<LinkState, InvalidValue> {
     match value {
         "up" => Ok(LinkState::Up),
+        "paused" => Ok(LinkState::Paused),
         "silent" => Ok(LinkState::Silent),
         "no-carrier" => Ok(LinkState::NoCarrier),
-        _ => Err(InvalidValue::new(value, "a state", "up, silent or no-carrier")),
+        _ => Err(InvalidValue::new(value, "a state", "up, paused, silent or no-carrier")),
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// The remote hosts; if empty, one host `origin` without extra delay.
     pub hosts: Vec<HostSpec>,
-    /// Timed events, sorted by time; restarted with each workload.
+    /// Events, sorted by time; restarted with each workload.
     pub events: Vec<Event>,
     /// Workloads, which run one after the other.
     pub workloads: Vec<Workload>,
@@ -189,6 +189,15 @@ pub enum LinkState {
     Silent,
     /// The interface loses its carrier.
     NoCarrier,
+    /// Packets wait in the queue until the state changes.
+    Paused,
+}
+
+impl LinkState {
+    /// Whether packets enter the link: they are not dropped because of its state.
+    pub fn accepts(self) -> bool {
+        matches!(self, Self::Up | Self::Paused)
+    }
 }
 
 /// One remote host.
@@ -204,11 +213,52 @@ pub struct HostSpec {
     pub serve: Vec<String>,
 }
 
-/// A timed change of a link.
+/// A counter of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// IP bytes delivered to the device.
+    DownBytes,
+    /// IP bytes delivered to the far side.
+    UpBytes,
+    /// Packets towards the device that were dropped.
+    DownDropped,
+    /// Packets from the device that were dropped.
+    UpDropped,
+    /// Promotions of the radio.
+    Promotions,
+}
+
+impl Counter {
+    /// All counters with their names.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::DownBytes, "down_bytes"),
+        (Self::UpBytes, "up_bytes"),
+        (Self::DownDropped, "down_dropped"),
+        (Self::UpDropped, "up_dropped"),
+        (Self::Promotions, "promotions"),
+    ];
+}
+
+/// A condition on a counter of a link; counters never decrease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Name of the link.
+    pub link: String,
+    pub counter: Counter,
+    /// The condition holds from this value on.
+    pub least: u64,
+}
+
+/// A change of a link at a time or on a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Time since the start of the workload.
+    /// Counters count from the start of the workload; `None` for an event at a time.
+    pub when: Option<Condition>,
+    /// Time since the start of the workload, or since the condition held.
     pub at: Span,
+    /// The change is undone when this condition holds, and not made if it holds already. `None` for
+    /// a change that stays.
+    pub until: Option<Condition>,
     /// Name of the link.
     pub link: String,
     /// The changes, in order.
@@ -253,6 +303,30 @@ impl Change {
             | Self::Queue(way, _)
             | Self::Discipline(way, _) => Some(*way),
         }
+    }
+
+    /// Returns the changes that restore the settings of a link; `None` for a request, which cannot
+    /// be undone.
+    pub fn inverse(&self, link: &LinkSpec) -> Option<Vec<Self>> {
+        let both = |change: fn(&DirectionSpec, Direction) -> Self| {
+            vec![change(&link.down, Direction::Down), change(&link.up, Direction::Up)]
+        };
+        let mut all = match self {
+            Self::State(_) => vec![Self::State(link.state)],
+            Self::Down(_) => vec![Self::Down(link.down.capacity.clone())],
+            Self::Up(_) => vec![Self::Up(link.up.capacity.clone())],
+            Self::Delay(..) => both(|spec, way| Self::Delay(way, spec.delay.clone())),
+            Self::Jitter(..) => both(|spec, way| Self::Jitter(way, spec.jitter)),
+            Self::Loss(..) => both(|spec, way| Self::Loss(way, spec.loss)),
+            Self::Reorder(..) => both(|spec, way| Self::Reorder(way, spec.reorder)),
+            Self::Queue(..) => both(|spec, way| Self::Queue(way, spec.queue.limit)),
+            Self::Discipline(..) => both(|spec, way| Self::Discipline(way, spec.queue.discipline)),
+            Self::Dormant | Self::NatRestart => return None,
+        };
+        if let Some(way @ (Direction::Down | Direction::Up)) = self.direction() {
+            all.retain(|change| change.direction() == Some(way));
+        }
+        Some(all)
     }
 
     /// Whether the change applies to one direction; it is then applied after the common ones.

@@ -10,6 +10,8 @@ pub(super) const REQUEST_WORDS: &[&str] = &[
     "{\"set\":{\"link\":\"",
     "\"settings\":[\"",
     "\"status\"",
+    "\"when\":\"a.down_bytes >= 1\",",
+    "\"until\":\"",
     "\",\"",
     "rate=",
     "delay=",
@@ -53,7 +55,11 @@ pub(super) fn lab_request(bytes: &[u8]) {
     let text = serde_json::to_string(&request).expect("what was read can be written");
     let again: Request = serde_json::from_str(&text).expect("what was written can be read");
     assert_eq!(format!("{again:?}"), format!("{request:?}"));
-    if let Request::Set { settings, .. } = request {
+    if let Request::Set { settings, when, until, .. } = request {
+        for text in [when, until].into_iter().flatten() {
+            let Ok(condition) = link_text::condition(&text) else { continue };
+            assert_eq!(link_text::condition(&condition.to_string()), Ok(condition));
+        }
         let mut no_file = |_: &str| Err("no such file".to_owned());
         let _ = link_text::changes(settings.iter().map(String::as_str), &mut no_file);
     }

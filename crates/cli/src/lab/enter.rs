@@ -36,18 +36,33 @@ pub struct EnterArgs {
 /// Change a link of a running lab.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  manyways lab set wifi down=2mbit delay=40ms\n  manyways lab set --lab demo lte state=silent"
+    after_help = "Examples:\n  manyways lab set wifi down=2mbit delay=40ms\n  manyways lab set --lab demo lte state=silent\n  manyways lab set --when 'wifi.down_bytes >= 300KB' wifi state=paused"
 )]
 pub struct SetArgs {
     /// Name of the lab; optional if only one lab runs.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
+    /// Make the change when a counter of a link has increased by this value from now on, like
+    /// `wifi.down_bytes >= 300KB`. The counters are down_bytes, up_bytes, down_dropped, up_dropped
+    /// and promotions.
+    #[arg(long, value_name = "CONDITION")]
+    when: Option<String>,
+    /// Make the change this time later, or this time after the condition holds, like 2s.
+    #[arg(long, value_name = "TIME")]
+    after: Option<String>,
+    /// Undo the change when a counter has increased by this value from now on; if that comes first,
+    /// the change is not made.
+    #[arg(long, value_name = "CONDITION")]
+    until: Option<String>,
+    /// Remove changes of this link that have not happened yet.
+    #[arg(long)]
+    cancel: bool,
     /// The link.
     link: String,
     /// Changed settings, with the keys of `lab shell --link`. A running lab cannot change mtu,
     /// metered, middlebox and the radio of a link; rrc=dormant triggers fast dormancy of that
     /// radio, and middlebox=restart removes the mappings of a NAT.
-    #[arg(required = true, value_name = "KEY=VALUE")]
+    #[arg(required_unless_present = "cancel", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
@@ -129,7 +144,14 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
     let record = find(&registry, args.lab.as_deref())?;
     let link = args.link;
     let settings: Vec<String> = args.settings.iter().map(|word| absolute(word)).collect();
-    let request = Request::Set { link: link.clone(), settings: settings.clone() };
+    let request = Request::Set {
+        link: link.clone(),
+        settings: settings.clone(),
+        when: args.when,
+        after: args.after,
+        until: args.until,
+        cancel: args.cancel,
+    };
     let answer = ask(&registry.folder(&record.name), &request)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
     match answer {
@@ -215,6 +237,7 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
                 manyways_unit::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
+        println!("{:10} at most {:.3} ms late", link.name, link.max_lateness_seconds * 1e3);
         if let Some(radio) = &link.radio {
             println!("{:10} {}", link.name, radio_text(radio));
         }

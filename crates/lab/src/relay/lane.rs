@@ -28,6 +28,7 @@ pub struct Lane {
     next_emission: Time,
     /// Whether a packet left since `next_emission` was set.
     has_emitted: bool,
+    max_lateness: Span,
 }
 
 impl Lane {
@@ -39,6 +40,7 @@ impl Lane {
             trace: (now, offset),
             next_emission: Time::ZERO,
             has_emitted: false,
+            max_lateness: Span::ZERO,
         };
         lane.restart(now, offset);
         lane
@@ -46,6 +48,7 @@ impl Lane {
 
     pub fn restart(&mut self, now: Time, offset: Span) {
         self.trace = (now, offset);
+        self.max_lateness = Span::ZERO;
         self.pipe.restart(now, offset);
     }
 
@@ -131,6 +134,16 @@ impl Lane {
                 Time::from_nanos((now.as_nanos() / BATCH_INTERVAL + 1) * BATCH_INTERVAL);
         }
         output
+    }
+
+    /// Records that a packet that was due at `due` was released at `now`.
+    pub fn record_release(&mut self, due: Time, now: Time) {
+        self.max_lateness = self.max_lateness.max(now.since(due));
+    }
+
+    /// Returns the longest time between due and release since the last restart.
+    pub fn max_lateness(&self) -> Span {
+        self.max_lateness
     }
 
     pub fn next_wakeup(&self) -> Option<Time> {

@@ -402,6 +402,39 @@ fn a_link_that_goes_down_drops_its_packets() {
 }
 
 #[test]
+fn a_paused_link_keeps_its_packets_until_it_is_up() {
+    let queue = tail(QueueLimit::Packets(3));
+    let delay = DelaySpec::Constant(ms(15));
+    let mut pipe = Pipe::new(&DirectionSpec { delay, queue, ..spec() }, 0);
+    pipe.handle(at(0), train(1, 4));
+    // At 25 ms one has arrived, one is in flight, one is being sent, one waits.
+    pipe.set_state(at(25), LinkState::Paused);
+    pipe.handle(at(50), train(2, 3));
+    let seen = drain(&mut pipe, at(1_000));
+    let continued = [deliver(at(45), 1, 0, 3), drop(at(50), 2, 2, 1, Cause::Queue)];
+    assert_eq!(seen, continued);
+    assert_eq!((pipe.next_wakeup(), pipe.stats().backlog), (None, packets(3)));
+    pipe.set_state(at(2_000), LinkState::Up);
+    let rest = [(2_025, 1, 3, 1), (2_035, 2, 0, 1), (2_045, 2, 1, 1)];
+    assert_eq!(run(&mut pipe), rest.map(|(time, id, first, n)| deliver(at(time), id, first, n)));
+    // A paused link that goes down drops its packets.
+    pipe.set_state(at(3_000), LinkState::Paused);
+    pipe.handle(at(3_000), packet(3));
+    pipe.set_state(at(3_001), LinkState::Silent);
+    assert_eq!(run(&mut pipe), [drop(at(3_001), 3, 0, 1, Cause::Down)]);
+}
+
+#[test]
+fn a_paused_link_without_limit_keeps_its_packets_too() {
+    let mut pipe = Pipe::new(&unlimited(), 0);
+    pipe.set_state(at(0), LinkState::Paused);
+    pipe.handle(at(1), train(1, 3));
+    assert_eq!((drain(&mut pipe, at(500)), pipe.next_wakeup()), (vec![], None));
+    pipe.set_state(at(600), LinkState::Up);
+    assert_eq!(run(&mut pipe), [deliver(at(600), 1, 0, 3)]);
+}
+
+#[test]
 fn packets_dropped_with_the_link_delay_no_later_ones() {
     let mut pipe =
         Pipe::new(&DirectionSpec { delay: DelaySpec::Constant(ms(100)), ..unlimited() }, 0);

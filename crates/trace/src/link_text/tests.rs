@@ -36,6 +36,70 @@ fn a_plain_link() {
 }
 
 #[test]
+fn a_condition_names_a_counter_of_a_link() {
+    let parse = |text: &str| condition(text).unwrap();
+    let bytes = |least| Condition { link: "wifi".into(), counter: Counter::DownBytes, least };
+    assert_eq!(parse("wifi.down_bytes >= 300000"), bytes(300_000));
+    assert_eq!(parse("wifi.down_bytes>=300KB"), bytes(300_000));
+    for (counter, name) in Counter::ALL {
+        let text = format!("lte.{name} >= 7");
+        let expected = Condition { link: "lte".into(), counter, least: 7 };
+        assert_eq!((parse(&text), expected.to_string()), (expected.clone(), text.clone()));
+    }
+    for wrong in [
+        "",
+        "wifi.down_bytes",
+        "wifi.down_bytes > 3",
+        "down_bytes >= 3",
+        "wifi.bytes >= 3",
+        "wifi.down_bytes >= -3",
+        "wifi.promotions >= 3KB",
+        "WIFI.down_bytes >= 3",
+        "wifi.down_bytes >= 99999999999999999999",
+    ] {
+        let error = condition(wrong).unwrap_err().to_string();
+        assert!(error.contains("wifi.down_bytes >= 300KB"), "{wrong}: {error}");
+    }
+    let links = [link("lte"), link("wifi")];
+    assert_eq!(bytes(1).index(&links), Ok(1));
+    let missing = bytes(1).index(&links[..1]).unwrap_err();
+    assert_eq!(missing.to_string(), "there is no link `wifi`");
+    assert_eq!(missing.hint().as_deref(), Some("the links are lte"));
+    let radio = parse("lte.promotions >= 1").index(&links);
+    assert_eq!(radio, Err(LinkError::NoRadio("lte".into())));
+}
+
+#[test]
+fn a_change_has_an_inverse() {
+    let before = link("wifi:down=10mbit,up=5mbit,down-delay=3ms,up-delay=4ms,loss=1%,queue=64KB");
+    for words in [
+        "state=silent",
+        "down=1mbit",
+        "up=unlimited",
+        "delay=9ms",
+        "up-delay=9ms",
+        "jitter=1ms",
+        "down-loss=2%",
+        "reorder=yes",
+        "queue=9p",
+        "aqm=codel",
+    ] {
+        let [change] = &changes([words], &mut files).unwrap()[..] else { panic!("{words}") };
+        let mut changed = before.clone();
+        changed.apply(change);
+        assert_ne!(changed, before, "{words}");
+        let inverse = change.inverse(&before).unwrap();
+        // A change of one direction leaves the other one as it is meanwhile.
+        let ways = change.direction().filter(|way| *way != Direction::Both);
+        assert!(ways.is_none() || inverse.len() == 1, "{inverse:?}");
+        inverse.iter().for_each(|change| changed.apply(change));
+        assert_eq!(changed, before, "{words}");
+    }
+    let requests = [Change::Dormant, Change::NatRestart];
+    assert!(requests.iter().all(|request| before.check_inverse(request).is_err()));
+}
+
+#[test]
 fn every_key() {
     let lte = link(
         "lte:down=trace:lte.down,up=trace:mahimahi:lte.down,delay=trace:delays,jitter=2ms,\

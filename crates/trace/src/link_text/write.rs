@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Change, DORMANT, LinkSpec, NAT_RESTART};
+use super::{Change, Condition, Counter, DORMANT, LinkSpec, NAT_RESTART};
 use crate::scenario::{
     CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
     QueueLimit,
@@ -86,6 +86,7 @@ impl fmt::Display for Change {
                 "state={}",
                 match state {
                     LinkState::Up => "up",
+                    LinkState::Paused => "paused",
                     LinkState::Silent => "silent",
                     LinkState::NoCarrier => "no-carrier",
                 }
@@ -123,6 +124,15 @@ impl fmt::Display for Change {
                 }
             },
         }
+    }
+}
+
+impl fmt::Display for Condition {
+    /// Formats `LINK.COUNTER >= VALUE` for [`condition`](super::condition).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Counter::ALL.iter().find(|(counter, _)| *counter == self.counter);
+        let name = named.map_or("", |(_, name)| name);
+        write!(f, "{}.{name} >= {}", self.link, self.least)
     }
 }
 

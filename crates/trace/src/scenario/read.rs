@@ -1,7 +1,7 @@
 //! Parses scenario files (TOML): text in, a [`Scenario`] or an error with its position out.
 
-use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
-use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, one_way, setting};
+use super::{Change, Counter, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
+use crate::link_text::{KEYS, LinkError, Reader, Setting, condition, link_name, one_way, setting};
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Table, TomlError, line_and_column, parse_document, unknown_key};
@@ -38,9 +38,9 @@ pub struct ScenarioError {
 /// | `trace-offset` | where traces start | `"0s"` |
 /// | `[link.NAME]` | settings of a link, see [`link_text`](crate::link_text) | at least one link |
 /// | `[host.NAME]` | `names`, `serve`: lists of strings; `extra-delay`: a table of times by link | one host `origin` |
-/// | `[[event]]` | `at`, `link`, and settings that change | none |
+/// | `[[event]]` | `at`, `when` (`"wifi.down_bytes >= 300KB"`) or both, `until`, `link`, and settings that change | none |
 /// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`) | none |
-/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.down_bytes`, `LINK.up_bytes`, with a radio `LINK.promotions`), `is` like `"<= 2.5"` | none |
+/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.` and the name of a [`Counter`]), `is` like `"<= 2.5"` | none |
 ///
 /// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
 /// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
@@ -222,16 +222,31 @@ fn events(
 }
 
 fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result<Event, TomlError> {
-    let at = table.required("at")?.parse()?;
+    let parse = |key| {
+        let Some(entry) = table.entry(key) else { return Ok(None) };
+        let parsed = condition(entry.string()?).map_err(|error| entry.error(error))?;
+        parsed.index(links).map_err(|error| link_error(entry.offset(), &error))?;
+        Ok(Some(parsed))
+    };
+    let (when, until) = (parse("when")?, parse("until")?);
+    let at = match table.entry("at") {
+        Some(entry) => entry.parse()?,
+        None if when.is_some() => Span::ZERO,
+        None => {
+            let hint = "add at = \"2s\", or when = \"wifi.down_bytes >= 300KB\"";
+            return Err(TomlError::new(table.offset, "the event has no time").with_hint(hint));
+        }
+    };
     let link = table.required("link")?;
     let name = link.string()?;
     known_link(name, link.offset(), links)?;
     let mut settings = Vec::new();
     for entry in &table.entries {
         match entry.key {
-            "at" | "link" => continue,
+            "at" | "when" | "until" | "link" => continue,
             key if !KEYS.contains(&key) => {
-                return Err(unknown_key(entry, table.noun, &[&["at", "link"], &KEYS[..]].concat()));
+                let known = [&["at", "when", "until", "link"], &KEYS[..]].concat();
+                return Err(unknown_key(entry, table.noun, &known));
             }
             _ => {}
         }
@@ -240,6 +255,9 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
             .map_err(|error| link_error(entry.key_offset, &error))?;
         if let Some(link) = links.iter().find(|link| link.name == name) {
             link.check_change(&change).map_err(|error| link_error(entry.offset(), &error))?;
+            if until.is_some() {
+                link.check_inverse(&change).map_err(|error| link_error(entry.offset(), &error))?;
+            }
         }
         settings.push(change);
     }
@@ -248,7 +266,7 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
             .with_hint("add a change, like state = \"silent\" or down = \"2mbit\""));
     }
     settings.sort_by_key(Change::is_one_way);
-    Ok(Event { at, link: name.to_owned(), change: settings })
+    Ok(Event { when, at, until, link: name.to_owned(), change: settings })
 }
 
 fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, TomlError> {
@@ -295,10 +313,10 @@ fn expectations(
             let value = table.required("value")?;
             let mut values = vec!["exit".to_owned(), "seconds".to_owned()];
             for link in links {
-                values.push(format!("{}.down_bytes", link.name));
-                values.push(format!("{}.up_bytes", link.name));
-                if link.radio.is_some() {
-                    values.push(format!("{}.promotions", link.name));
+                for (counter, name) in Counter::ALL {
+                    if counter != Counter::Promotions || link.radio.is_some() {
+                        values.push(format!("{}.{name}", link.name));
+                    }
                 }
             }
             let values: Vec<&str> = values.iter().map(String::as_str).collect();

@@ -1,5 +1,7 @@
 use super::*;
-use crate::scenario::{CapacitySpec, DelaySpec, Direction, Discipline, LinkState, QueueLimit};
+use crate::scenario::{
+    CapacitySpec, Condition, Counter, DelaySpec, Direction, Discipline, LinkState, QueueLimit,
+};
 use manyways_unit::Rate;
 
 const FULL_SCENARIO: &str = r#"
@@ -92,6 +94,35 @@ fn little_is_needed() {
     let scenario = read("name = 'a'\n[link.wifi]\n").unwrap();
     assert_eq!((scenario.seed, scenario.cc.as_str()), (1, "cubic"));
     assert_eq!(scenario.links, [LinkSpec::new("wifi")]);
+}
+
+#[test]
+fn an_event_can_wait_for_a_counter() {
+    let parse = |event: &str| {
+        let text = format!(
+            "name = 'a'\n[link.w]\n[link.l]\n[[event]]\n{event}\nlink = 'w'\nstate = 'paused'\n"
+        );
+        parse(&text, &mut |_| Err(String::new()))
+    };
+    let event = |text: &str| parse(text).unwrap().events.remove(0);
+    let when = |least| Condition { link: "l".into(), counter: Counter::UpBytes, least };
+    let seen = event("when = 'l.up_bytes >= 2KB'");
+    assert_eq!((seen.when, seen.at), (Some(when(2_000)), Span::ZERO));
+    assert_eq!(seen.change, [Change::State(LinkState::Paused)]);
+    let seen = event("when = 'l.up_bytes >= 5'\nat = '1s'");
+    assert_eq!((seen.when, seen.at), (Some(when(5)), Span::from_secs(1)));
+    let seen = event("when = 'l.up_bytes >= 5'\nuntil = 'l.up_bytes >= 9'");
+    assert_eq!((seen.when, seen.until), (Some(when(5)), Some(when(9))));
+    for (text, message) in [
+        ("at = '1s'\nuntil = 'x.up_bytes >= 1'", "6:9 there is no link `x`"),
+        ("when = 'l.up_bytes'", "5:8 "),
+        ("when = 'x.up_bytes >= 1'", "5:8 there is no link `x`"),
+        ("when = 'l.promotions >= 1'", "5:8 link `l` has no radio"),
+    ] {
+        let error = parse(text).unwrap_err();
+        let said = format!("{}:{} {}", error.line, error.column, error.message);
+        assert!(said.starts_with(message), "{said}");
+    }
 }
 
 #[test]
@@ -189,7 +220,12 @@ fn every_error_points_at_its_place() {
             "33:1 an event has no `stat`",
             Some("did you mean `state`?"),
         ),
-        ("at = \"2s\"", "", "30:1 an event needs `at`", None),
+        (
+            "at = \"2s\"",
+            "",
+            "30:1 the event has no time",
+            Some("add at = \"2s\", or when = \"wifi.down_bytes >= 300KB\""),
+        ),
         (
             "at = \"2s\"",
             "at = \"2\"",
