@@ -5,24 +5,31 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use manyways_rig::testbed::Namespace;
 use tempfile::TempDir;
 
 use crate::{Finished, Running, finish, folder, manyways};
 
-/// Kernel settings that all labs share; a test that changes them takes the write lock.
-static HOST: RwLock<()> = RwLock::new(());
+/// Locked by tests that have a lab: all labs share some kernel settings of the host. The lock holds
+/// between processes, since each test may have its own, and ends when the file is closed.
+fn host_file() -> File {
+    let path = std::env::temp_dir().join("manyways-tests.lock");
+    File::options().create(true).append(true).open(path).expect("the lock's file can be opened")
+}
 
 /// Other labs of these tests may run concurrently.
-pub fn shared_host() -> RwLockReadGuard<'static, ()> {
-    HOST.read().unwrap_or_else(PoisonError::into_inner)
+pub fn shared_host() -> File {
+    let file = host_file();
+    file.lock_shared().expect("a file can be locked");
+    file
 }
 
 /// No other lab of these tests runs concurrently.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    HOST.write().unwrap_or_else(PoisonError::into_inner)
+pub fn alone() -> File {
+    let file = host_file();
+    file.lock().expect("a file can be locked");
+    file
 }
 
 /// A unique name for a lab.
@@ -36,7 +43,7 @@ pub struct Lab {
     pub name: String,
     pub process: Running,
     log: TempDir,
-    _guard: Option<RwLockReadGuard<'static, ()>>,
+    _guard: Option<File>,
 }
 
 impl Lab {

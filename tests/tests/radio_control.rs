@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use manyways_tests::testbed::{Namespace, TIMEOUT, ip};
+use manyways_tests::testbed::{Namespace, PATIENCE, ip};
 use manyways_tests::{Need, RADIO, Running, finish, folder, manyways, manyways_path, needs};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -85,7 +85,7 @@ impl Control {
     /// The next line as JSON, or as a string if the line is not JSON.
     #[track_caller]
     fn line(&self) -> Value {
-        self.parse(self.lines.recv_timeout(TIMEOUT).expect("it goes on"))
+        self.parse(self.lines.recv_timeout(PATIENCE).expect("it goes on"))
     }
 
     /// Also checks that times do not go back.
@@ -116,7 +116,7 @@ impl Control {
     #[track_caller]
     fn end(mut self, signal: Signal) -> Vec<Value> {
         self.running.signal(signal);
-        let status = self.running.wait(TIMEOUT).expect("it ends");
+        let status = self.running.wait(PATIENCE).expect("it ends");
         assert_eq!(status.code(), Some(0));
         self.remaining_events()
     }
@@ -125,7 +125,7 @@ impl Control {
     fn remaining_events(&self) -> Vec<Value> {
         let mut said = Vec::new();
         loop {
-            match self.lines.recv_timeout(TIMEOUT) {
+            match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => said.push(self.parse(line)),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return said,
                 Err(error) => panic!("the output is still open: {error}, {said:?}"),
@@ -237,7 +237,7 @@ fn time_is_up() {
     needs!(NEEDS);
     let cable = Cable::new();
     let mut control = cable.control(&["--for", "50ms"]);
-    assert_eq!(control.running.wait(TIMEOUT).and_then(|status| status.code()), Some(0));
+    assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(0));
     let last = control.remaining_events();
     assert!(number(&last[0], "seconds") >= 0.05 && last.len() == 1, "{last:?}");
     assert_eq!(last[0]["saved_share"], Value::Null, "nothing passed");
@@ -295,7 +295,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
         "--actuator",
         "exec",
         "--timeout",
-        "100ms",
+        "2s",
         // The command ignores signals, and has a child with the same output.
         "--command",
         "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
@@ -306,7 +306,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
         assert_eq!(control.text(), "began");
         let killed = control.event("radio-command");
         assert_eq!(killed["ended"], "timed-out");
-        assert!(number(&killed, "seconds") >= 0.1, "{killed}");
+        assert!(number(&killed, "seconds") >= 2.0, "{killed}");
     }
     // Waits until the output is closed.
     let last = control.end(Signal::SIGTERM);
@@ -318,6 +318,7 @@ fn no_command_begins_while_another_one_runs() {
     needs!(NEEDS);
     let cable = Cable::new();
     let socket = cable.socket();
+    // Time: of a command during which packets arrive, however long that takes.
     let control = cable.control(&[
         "--policy",
         "fixed:0.02",
@@ -386,7 +387,7 @@ fn an_interface_that_goes_away_ends_it() {
             control.event("radio-down");
         }
         cable.namespace.run(|| ip("link del near"));
-        assert_eq!(control.running.wait(TIMEOUT).and_then(|status| status.code()), Some(1));
+        assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(1));
         let last = control.remaining_events();
         assert_eq!(last[0]["error"], "the interface was removed");
         assert_eq!(last[1], "manyways: near: the interface was removed");

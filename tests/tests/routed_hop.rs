@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use manyways_tests::testbed::{Namespace, ip, wait_for};
+use manyways_tests::testbed::{Namespace, eventually, ip};
 use manyways_tests::{Lab, Need, finish, needs};
 
 #[test]
@@ -27,7 +27,7 @@ fn checksums_are_right_on_a_hop_that_verifies_them() {
         let mut bulk = Command::new("iperf3");
         bulk.args(["-c", "172.30.0.2", "-n", "3M"]).args(direction);
         device.run(|| {
-            wait_for("a transfer", || finish(&mut bulk).status.success().then_some(()));
+            eventually("a transfer", || finish(&mut bulk).status.success().then_some(()));
         });
     }
     for host in [&server, &device] {

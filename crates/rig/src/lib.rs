@@ -3,7 +3,8 @@
 //! - External programs ([`programs`]), web servers with certificates and files to serve ([`Authority`],
 //!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
 //!   requirements of the machine ([`needs!`]).
-//! - Network namespaces with sockets and programs in them, and waits that end ([`testbed`]).
+//! - Network namespaces with sockets and programs in them ([`testbed`]), waits for events, and the
+//!   mark of failures that no busy machine can cause ([`patience`]).
 //! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`]
 //!   builds, or are processes that [`measure`] watches. [`results`] runs the cells, writes the records after each and resumes old runs;
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
@@ -27,6 +28,7 @@ mod object;
 pub mod order;
 mod origin;
 pub mod page;
+pub mod patience;
 mod process;
 mod profile;
 pub mod programs;
@@ -43,6 +45,7 @@ pub use certificate::Authority;
 pub use need::{Need, missing};
 pub use object::{folder, object, same_content};
 pub use origin::{Origin, WARM_UP};
+pub use patience::FAULT;
 pub use process::{Finished, Running, finish};
 pub use profile::radio_profile;
 pub use server::{Server, ServerConfig, ServerError};

@@ -228,12 +228,13 @@ fn next_change(link: &LinkSpec, offset: Span, now: Span) -> Option<Span> {
 /// An event that changes the downlink rate of a link.
 pub fn rate_drop(link: &str, at: Span, to: Rate) -> Event {
     let change = vec![Change::Down(CapacitySpec::Constant(to))];
-    Event { at, link: link.to_owned(), change }
+    Event { when: None, at, until: None, link: link.to_owned(), change }
 }
 
 /// An event after which a link discards all packets silently.
 pub fn blackhole(link: &str, at: Span) -> Event {
-    Event { at, link: link.to_owned(), change: vec![Change::State(LinkState::Silent)] }
+    let change = vec![Change::State(LinkState::Silent)];
+    Event { when: None, at, until: None, link: link.to_owned(), change }
 }
 
 #[cfg(test)]

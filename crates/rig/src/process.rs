@@ -11,8 +11,11 @@ use manyways_sys::signal::with_defaults;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-/// Far above the duration of any test: a process that exceeds this time hangs.
-const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
+use crate::patience::PATIENCE;
+
+/// A process of a test that runs for longer hangs. Scripts of tests wait for events themselves, each
+/// for at most [`PATIENCE`], so that this is the last resort.
+const PROCESS_TIMEOUT: Duration = PATIENCE.saturating_mul(2);
 /// Time between SIGTERM and SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -50,7 +53,7 @@ impl Finished {
 /// Runs a command without input until it ends.
 ///
 /// # Panics
-/// If the command cannot be started or runs for more than 120 s; it is killed then.
+/// If the command cannot be started or runs for twice [`PATIENCE`]; it is killed then.
 #[track_caller]
 pub fn finish(command: &mut Command) -> Finished {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -1,7 +1,7 @@
 //! Network namespaces with programs and sockets in them, and waits that end.
 //!
 //! A [`Namespace`] has no name in the system: it disappears with its value and its processes, also
-//! if the test panics. Every wait panics after [`TIMEOUT`].
+//! if the test panics. Every wait panics after [`PATIENCE`].
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,42 +10,23 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use manyways_sys::netns::NetNs;
 
+pub use crate::patience::{PATIENCE, eventually};
 use crate::process::{Finished, Running, finish};
 
-/// Time limit of each wait, far above the expected times.
-pub const TIMEOUT: Duration = Duration::from_secs(100);
-
-/// Polls until `look` returns a value.
+/// Accepts the next connection, and limits its reads and writes to [`PATIENCE`].
 ///
 /// # Panics
-/// If it returns none within [`TIMEOUT`].
-#[track_caller]
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Accepts the next connection, and limits its reads and writes to [`TIMEOUT`].
-///
-/// # Panics
-/// If no connection comes within [`TIMEOUT`].
+/// If no connection comes within [`PATIENCE`].
 #[track_caller]
 pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     listener.set_nonblocking(true).expect("a socket can be told");
-    let (stream, from) = wait_for("a connection comes", || listener.accept().ok());
+    let (stream, from) = eventually("a connection comes", || listener.accept().ok());
     stream.set_nonblocking(false).expect("a socket can be told");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket can be told");
-    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket can be told");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket can be told");
     (stream, from)
 }
 
@@ -122,12 +103,12 @@ impl Namespace {
     /// A listening TCP socket. Waits until the address is free: a program that another thread
     /// starts holds the previous socket for a short time.
     pub fn listen(&self, address: SocketAddr) -> TcpListener {
-        self.run(|| wait_for("the port is free", || TcpListener::bind(address).ok()))
+        self.run(|| eventually("the port is free", || TcpListener::bind(address).ok()))
     }
 
     /// A UDP socket, as soon as the address is free.
     pub fn bind(&self, address: SocketAddr) -> UdpSocket {
-        self.run(|| wait_for("the port is free", || UdpSocket::bind(address).ok()))
+        self.run(|| eventually("the port is free", || UdpSocket::bind(address).ok()))
     }
 
     /// Connects two namespaces by a veth pair that is up. Each side is the name of the interface
@@ -193,7 +174,7 @@ impl Logged {
     #[track_caller]
     pub fn says_times(&self, words: &str, times: usize) {
         let what = format!("{words:?}, {times} times");
-        wait_for(&what, || (self.times(words) >= times).then_some(()));
+        eventually(&what, || (self.times(words) >= times).then_some(()));
     }
 
     /// Waits until a line contains `words`.
@@ -246,7 +227,7 @@ mod tests {
         // A veth device disappears with its peer's namespace.
         assert!(!path.exists());
         drop((listener, client));
-        wait_for("the peer has gone", || {
+        eventually("the peer has gone", || {
             (!far.run(|| ip("-o link")).stdout.contains(" b@")).then_some(())
         });
     }

@@ -11,12 +11,12 @@ use crate::bond::{Keys, key};
 use crate::impostor::{Impostor, VERSION, hello, receive, send_and_read, welcome};
 use crate::needs_bond;
 use crate::proxy::socks;
-use crate::testbed::{GATEWAY, SERVER, TIMEOUT, TWO_LINKS, Testbed, accept, at};
+use crate::testbed::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, Testbed, accept, at};
 
 /// A connection to the gateway without data.
 fn connection(testbed: &Testbed) -> TcpStream {
     let stream = testbed.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket can be told");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
     stream
 }
 

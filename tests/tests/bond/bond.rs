@@ -11,7 +11,7 @@ use manyways_tests::{finish, manyways};
 use serde_json::Value;
 
 use crate::clock;
-use crate::testbed::{GATEWAY, Testbed, wait_for};
+use crate::testbed::{GATEWAY, Testbed, eventually};
 
 /// Addresses of the client's proxies.
 pub const SOCKS: &str = "127.0.0.1:1080";
@@ -124,7 +124,7 @@ impl<'a> Keys<'a> {
         let end = self.client_at(&format!("{GATEWAY}:4433"), more);
         end.says("wifi is up");
         end.says("lte is up");
-        self.testbed.device(|| wait_for("the rules are there", || has_rules().then_some(())));
+        self.testbed.device(|| eventually("the rules are there", || has_rules().then_some(())));
         if more.contains(&"closed") {
             // With this fail mode the rules refuse all traffic until the gateway has answered.
             // Not "intercepted" alone: the message before the answer contains that word, too.

@@ -7,7 +7,7 @@ use manyways_tests::finish;
 use crate::bond::{Keys, network_fields};
 use crate::links::download_while;
 use crate::needs_bond;
-use crate::testbed::{GATEWAY, SLOW_LINKS, TWO_LINKS, Testbed, nft, wait_for};
+use crate::testbed::{GATEWAY, SLOW_LINKS, TWO_LINKS, Testbed, eventually, nft};
 
 /// A firewall between LTE and the gateway has this verdict on the carriers.
 fn falls_back_to_quic(verdict: &str) {
@@ -64,8 +64,8 @@ fn kernels_look_after_idle_carriers() {
             carriers.filter(|line| line.contains("timer:(keepalive,")).count()
         };
         // The kernel shows another timer while data is in flight.
-        wait_for("the gateway's", || (testbed.host(looked_after) == 2).then_some(()));
-        wait_for("the device's", || (testbed.device(looked_after) == kept).then_some(()));
+        eventually("the gateway's", || (testbed.host(looked_after) == 2).then_some(()));
+        eventually("the device's", || (testbed.device(looked_after) == kept).then_some(()));
     }
 }
 
@@ -80,7 +80,7 @@ fn receiver_notices_silence(carrier: &str) {
     client.says("lte is up");
     download_while(&testbed, |download| {
         testbed.set("wifi", "state=silent");
-        wait_for("it is suspect", || {
+        eventually("it is suspect", || {
             let is_suspect = network_fields(&testbed, "default", "state") == ["suspect", "up"];
             assert!(
                 is_suspect || download.is_under_way(),

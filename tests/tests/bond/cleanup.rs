@@ -54,7 +54,7 @@ fn a_client_that_ends_leaves_the_device_as_it_was() {
         assert!(device_state(&testbed) != before, "the test sees what a client does");
         use_bond(&testbed);
         client.process.signal(signal);
-        let status = client.process.wait(crate::testbed::TIMEOUT).expect("it ends");
+        let status = client.process.wait(crate::testbed::PATIENCE).expect("it ends");
         assert!(status.success(), "{status}\n{}", client.said());
         assert!(device_state(&testbed) == before, "{}", device_state(&testbed));
     }
@@ -70,7 +70,7 @@ fn what_a_killed_client_left_goes_with_the_next_one() {
     let mut client = keys.transparent(&[]);
     use_bond(&testbed);
     client.process.signal(Signal::SIGKILL);
-    client.process.wait(crate::testbed::TIMEOUT).expect("it ends");
+    client.process.wait(crate::testbed::PATIENCE).expect("it ends");
     assert!(device_state(&testbed) != before, "it could not clean up");
     let client = keys.transparent(&["--intercept", "to:203.0.113.0/24"]);
     use_bond(&testbed);
@@ -91,7 +91,7 @@ fn two_clients_do_not_share_a_device() {
     let gateway = format!("{}:4433", crate::testbed::GATEWAY);
     let words = ["client", "--gateway", &gateway, "--gateway-key", &keys.gateway, "--key", &key];
     let mut second = testbed.device(|| crate::bond::start(&testbed, "second", &words));
-    let status = second.process.wait(crate::testbed::TIMEOUT).expect("it ends");
+    let status = second.process.wait(crate::testbed::PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(1));
     second.says(&format!(
         "process {} has already installed interception rules",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::bond::{Keys, network_fields};
 use crate::links::download_while;
 use crate::needs_bond;
-use crate::testbed::{SLOW_LINKS, Testbed, wait_for};
+use crate::testbed::{SLOW_LINKS, Testbed, eventually};
 
 #[test]
 fn a_clock_that_jumps_ends_nothing() {
@@ -23,9 +23,9 @@ fn a_clock_that_jumps_ends_nothing() {
     // All counted bytes belong to this month; at most the bytes since the last count are missing.
     let is_counted = || count("plan_used_bytes") + 50_000 > count("received_bytes");
     download_while(&testbed, |_| {});
-    wait_for("it is counted", || is_counted().then_some(()));
+    eventually("it is counted", || is_counted().then_some(()));
     download_while(&testbed, |_| testbed.set_clock("+400d"));
-    wait_for("another month", || (!is_counted()).then_some(()));
+    eventually("another month", || (!is_counted()).then_some(()));
     download_while(&testbed, |_| testbed.set_clock("-400d"));
     download_while(&testbed, |_| testbed.set_clock("+0"));
     assert_eq!(gateway.times("session started"), 1, "{}", gateway.said());

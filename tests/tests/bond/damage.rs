@@ -3,13 +3,15 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use manyways_tests::fault;
+
 use crate::bond::Keys;
 use crate::datagrams::arrives;
 use crate::links::{download_while, exchange_data, idle};
 use crate::needs_bond;
 use crate::proxy::{Association, socks};
 use crate::relay::{Damage, DatagramRelay, Receiver, Relay};
-use crate::testbed::{GATEWAY, SERVER, SLOW_LINKS, TIMEOUT, TWO_LINKS, Testbed, accept, at};
+use crate::testbed::{GATEWAY, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, Testbed, accept, at};
 
 /// A transfer continues over the remaining carriers and over the successors of the damaged ones.
 #[track_caller]
@@ -53,7 +55,7 @@ fn check_survival_towards(damage: Damage, towards: Receiver) {
             panic!("{error} after {}: {}", came.len(), said());
         }
         assert_eq!(came.len(), long.len(), "{}", said());
-        assert!(came == long, "something else came: {}", said());
+        fault!(came == long, "something else came: {}", said());
         sent.join().expect("all was sent");
     });
     client.says("is down");
@@ -124,7 +126,7 @@ fn a_carrier_that_is_played_again_opens_nothing() {
     let recorded = relay.client_bytes();
     let mut stranger =
         testbed.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
-    stranger.set_read_timeout(Some(TIMEOUT)).expect("a socket can be told");
+    stranger.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
     stranger.write_all(&recorded).expect("it is taken");
     // The gateway closes the connection, with or without unread data.
     match stranger.read_to_end(&mut Vec::new()) {

@@ -11,7 +11,7 @@ use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::Association;
 use crate::resolver::Resolver;
-use crate::testbed::{GATEWAY_OUTSIDE, OTHER_SERVER, SERVER, TWO_LINKS, Testbed, at, wait_for};
+use crate::testbed::{GATEWAY_OUTSIDE, OTHER_SERVER, SERVER, TWO_LINKS, Testbed, at, eventually};
 
 /// Interval after which the test repeats a lost datagram.
 const RESEND_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub fn arrives(
 ) -> SocketAddr {
     server.set_read_timeout(Some(RESEND_INTERVAL)).expect("a socket can be told");
     let mut buffer = [0; 65_536];
-    wait_for("a datagram arrives", || {
+    eventually("a datagram arrives", || {
         send().expect("somebody takes it");
         loop {
             let (length, from) = server.recv_from(&mut buffer).ok()?;
@@ -70,7 +70,7 @@ fn datagrams_of_every_length_go_out_and_back_whole() {
                 .socket()
                 .set_read_timeout(Some(RESEND_INTERVAL))
                 .expect("a socket can be told");
-            wait_for("the answer comes", || {
+            eventually("the answer comes", || {
                 server.send_to(&data, from).expect("the gateway listens");
                 association.receive().ok().filter(|came| *came == (data.clone(), to))
             });
@@ -113,7 +113,7 @@ fn names_resolve_through_the_bond_and_beside_it() {
         let mut getent = Command::new("getent");
         testbed.device(|| {
             let mut asks = testbed.start(log.clone(), getent.args(["ahostsv4", name]));
-            asks.process.wait(crate::testbed::TIMEOUT)
+            asks.process.wait(crate::testbed::PATIENCE)
         })
     };
     assert!(ask("www.example").expect("it ends").success());

@@ -5,12 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use manyways_tests::fault;
+
 use crate::bond::{Keys, SOCKS};
 use crate::needs_bond;
 use crate::proxy::{Association, Destination, socks, socks_at, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
 use crate::testbed::{
-    GATEWAY, GATEWAY_OUTSIDE, PRIVATE, SERVER, TWO_LINKS, Testbed, accept, at, wait_for,
+    GATEWAY, GATEWAY_OUTSIDE, PRIVATE, SERVER, TWO_LINKS, Testbed, accept, at, eventually,
 };
 
 /// Proxy address of another client.
@@ -141,7 +143,7 @@ fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
     // Earlier datagrams would have arrived before this one.
     let server = testbed.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port");
     server.set_nonblocking(true).expect("a socket can be told");
-    wait_for("a datagram comes", || {
+    eventually("a datagram comes", || {
         association.send(at(SERVER[0], 4000), b"hello").expect("it is taken");
         server.recv_from(&mut [0; 9]).ok()
     });
@@ -188,8 +190,9 @@ fn a_client_is_as_fast_as_it_may_be() {
     let hear = |mut to: &TcpStream| {
         let mut came = vec![0; bytes.len()];
         to.read_exact(&mut came).expect("it comes");
-        assert!(came == bytes, "something else came");
+        fault!(came == bytes, "something else came");
     };
+    // Time: a lower bound; a busy machine only adds to it.
     let begun = Instant::now();
     thread::scope(|scope| {
         for (application, server) in &open {
@@ -248,7 +251,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
     is_reset(try_socks(&testbed, &Destination::Address(at(SERVER[0], 7))));
     // A stream that ends makes room for another.
     drop(open.pop());
-    wait_for("there is room again", || {
+    eventually("there is room again", || {
         let mut application = socks(&testbed, at(SERVER[0], 7));
         listener.set_nonblocking(true).expect("a socket can be told");
         application.write_all(b"hello").ok()?;

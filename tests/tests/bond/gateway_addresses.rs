@@ -10,8 +10,8 @@ use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
 use crate::resolver::Resolver;
 use crate::testbed::{
-    GATEWAY, GATEWAY_OUTSIDE, SERVER, SLOW_LINKS, TIMEOUT, TWO_LINKS, Testbed, accept, at, ip, nft,
-    wait_for,
+    GATEWAY, GATEWAY_OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, Testbed, accept, at,
+    eventually, ip, nft,
 };
 
 const NAME: &str = "gateway.example:4433";
@@ -71,7 +71,7 @@ fn a_gateway_whose_name_does_not_exist_ends_its_client() {
     let _resolver = Resolver::start(&testbed);
     let keys = Keys::new(&testbed);
     let mut client = keys.client_at(NAME, &["--intercept", "none"]);
-    assert_eq!(client.process.wait(TIMEOUT).expect("it ends").code(), Some(1));
+    assert_eq!(client.process.wait(PATIENCE).expect("it ends").code(), Some(1));
     assert_eq!(client.times("cannot be resolved:"), 1, "{}", client.said());
 }
 
@@ -96,7 +96,7 @@ fn a_gateway_that_moved_is_found_by_its_name() {
     assert_eq!(accept(&listener).1.ip().to_string(), GATEWAY_OUTSIDE[0]);
     // Traffic to the gateway's new address is not intercepted.
     let direct = || testbed.device(|| nft("list set inet manyways-bond direct4")).stdout;
-    wait_for("it is excepted", || direct().contains(GATEWAY_OUTSIDE[0]).then_some(()));
+    eventually("it is excepted", || direct().contains(GATEWAY_OUTSIDE[0]).then_some(()));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_gateway_that_is_started_anew_is_met_over_tcp_again() {
     // QUIC is not blocked.
     let gateway = keys.gateway(&[]);
     let tried = || client.times("no connection to") + gateway.times("over quic");
-    wait_for("both networks have tried", || (tried() >= 2).then_some(()));
+    eventually("both networks have tried", || (tried() >= 2).then_some(()));
     assert_eq!(gateway.times("over quic"), 0, "{}", gateway.said());
     testbed.host(|| nft("delete table inet wall"));
     client.says_times("is up", 4);

@@ -12,7 +12,7 @@ use crate::datagrams::arrives;
 use crate::links::{exchange_data, idle};
 use crate::needs_bond;
 use crate::proxy::{Association, plain};
-use crate::testbed::{GATEWAY, SERVER, TIMEOUT, TWO_LINKS, Testbed, accept, at, wait_for};
+use crate::testbed::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, Testbed, accept, at, eventually};
 
 /// A public key without a known private key.
 const UNKNOWN_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -177,7 +177,7 @@ fn removed_key_ends_its_sessions(carrier: &str) {
     client.says_times("the gateway does not know this key", 2);
     client.says("hint: add this client's public key");
     // The sockets of its datagrams are closed too.
-    wait_for("all is closed", || (gateway.descriptors() == before).then_some(()));
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
     assert_eq!(gateway.times("other: session closed") + other.times("is down"), 0);
     keys.allow(&format!("{} phone\n", keys.client));
     client.says_times("is up", 3);
@@ -231,6 +231,6 @@ fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
     assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");
     // The client ends on SIGTERM.
     client.process.signal(nix::sys::signal::Signal::SIGTERM);
-    let status = client.process.wait(TIMEOUT).expect("it ends");
+    let status = client.process.wait(PATIENCE).expect("it ends");
     assert!(status.success(), "{status}: {}", client.said());
 }

@@ -5,13 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
+use manyways_tests::fault;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::bond::{Keys, network_fields};
 use crate::needs_bond;
 use crate::proxy::{plain, socks};
-use crate::testbed::{SERVER, SLOW_LINKS, Testbed, accept, at, wait_for};
+use crate::testbed::{SERVER, SLOW_LINKS, Testbed, accept, at, eventually};
 
 /// Data that the links need longer than a second for.
 fn long_data() -> Vec<u8> {
@@ -36,7 +37,7 @@ impl Download<'_> {
     /// Waits until another `count` bytes have arrived; returns whether more follow.
     fn receives(&self, count: usize) -> bool {
         let end = self.received.load(Ordering::Acquire) + count;
-        wait_for("data arrives", || {
+        eventually("data arrives", || {
             let is_there = self.received.load(Ordering::Acquire) >= end;
             (is_there || !self.is_under_way()).then_some(())
         });
@@ -73,7 +74,7 @@ fn download(testbed: &Testbed, long: &[u8], meddle: impl FnOnce(&Download<'_>)) 
         meddle(&download);
         reading.join().expect("the rest came");
     });
-    assert!(came == long, "something else came");
+    fault!(came == long, "something else came");
 }
 
 /// Data in the kernel's send queue can no longer use another network or be overtaken by urgent
@@ -207,7 +208,7 @@ fn links_may_carry_packets_of_different_sizes() {
         scope.spawn(|| application.write_all(&long).expect("the other side listens"));
         let mut came = vec![0; long.len()];
         server.read_exact(&mut came).expect("it comes");
-        assert!(came == long, "something else came");
+        fault!(came == long, "something else came");
     });
 }
 
@@ -257,7 +258,7 @@ fn a_nat_that_forgets_costs_no_connection() {
         exchange_data(&mut application, &mut server);
     }
     // A carrier whose mapping is lost is replaced.
-    wait_for("a carrier is new", || (client.times("is up") >= 3).then_some(()));
+    eventually("a carrier is new", || (client.times("is up") >= 3).then_some(()));
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
@@ -287,7 +288,7 @@ fn a_client_that_slept_goes_on_where_it_was() {
     application.read_exact(&mut heard[..4]).expect("it arrives");
     assert_eq!(&heard[..4], b"I am");
     exchange_data(&mut application, &mut server);
-    wait_for("both networks are used again", || (client.times("is up") >= 4).then_some(()));
+    eventually("both networks are used again", || (client.times("is up") >= 4).then_some(()));
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
     assert_eq!(gateway.times("session started"), 1, "{}", gateway.said());
 }

@@ -9,8 +9,8 @@ use crate::bond::{Keys, has_rules};
 use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
 use crate::testbed::{
-    GATEWAY, GATEWAY_OUTSIDE, SERVER, SLOW_LINKS, TIMEOUT, TWO_LINKS, Testbed, accept, at, nft,
-    wait_for,
+    GATEWAY, GATEWAY_OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, Testbed, accept, at,
+    eventually, nft,
 };
 
 /// Opens a connection over which the server sends continuously.
@@ -61,12 +61,12 @@ pub fn ends_with_a_reset(mut application: TcpStream) {
 #[track_caller]
 pub fn carries(testbed: &Testbed) {
     let listener = testbed.listen(SERVER[0], 8);
-    wait_for("a connection goes through", || {
+    eventually("a connection goes through", || {
         let mut application = socks(testbed, at(SERVER[0], 8));
         application.write_all(b"hello").ok()?;
         listener.set_nonblocking(true).expect("a socket can be told");
         // A connection that was opened while the gateway was down may be reset.
-        let (mut server, _) = wait_for("it comes or is reset", || match listener.accept() {
+        let (mut server, _) = eventually("it comes or is reset", || match listener.accept() {
             Ok(accepted) => Some(Some(accepted)),
             Err(_) => {
                 application.set_nonblocking(true).expect("a socket can be told");
@@ -76,7 +76,7 @@ pub fn carries(testbed: &Testbed) {
             }
         })?;
         server.set_nonblocking(false).expect("a socket can be told");
-        server.set_read_timeout(Some(TIMEOUT)).expect("a socket can be told");
+        server.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
         let mut heard = [0; 5];
         server.read_exact(&mut heard).ok()?;
         (&heard == b"hello").then_some(())
@@ -123,7 +123,7 @@ fn a_gateway_is_killed(carrier: &str) {
     client.says("lte is up");
     let application = streaming_connection(&testbed, socks);
     gateway.process.signal(Signal::SIGKILL);
-    gateway.process.wait(TIMEOUT).expect("it ends");
+    gateway.process.wait(PATIENCE).expect("it ends");
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
     carries(&testbed);
@@ -142,7 +142,7 @@ fn a_client_that_ends_takes_its_connections_along_and_is_gone_at_once() {
     drop(client);
     ends_with_a_reset(application);
     gateway.says("phone: session closed");
-    wait_for("all is closed", || (gateway.descriptors() == before).then_some(()));
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
 }
 
 /// Restarts are faster than the gateway's detection of dead sessions.
@@ -163,7 +163,7 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
         short.says("wifi is up");
         short.says("lte is up");
         short.process.signal(Signal::SIGKILL);
-        short.process.wait(TIMEOUT).expect("it ends");
+        short.process.wait(PATIENCE).expect("it ends");
         gateway.says_times("phone: path 0 closed", kills);
         gateway.says_times("phone: path 1 closed", kills);
     }
@@ -212,7 +212,7 @@ fn vanishes_again_and_again(carrier: &str) {
             }
         });
         vanishing.process.signal(Signal::SIGKILL);
-        vanishing.process.wait(TIMEOUT).expect("it ends");
+        vanishing.process.wait(PATIENCE).expect("it ends");
     }
     keys.client_without_proxies(&more).says("is up");
     assert_eq!(gateway.times("phone: session closed: its client gives no sign of life"), 2);
@@ -241,7 +241,7 @@ fn killed(when_dead: &str, testbed: &Testbed, keys: &Keys<'_>) {
     let application = streaming_connection(testbed, plain);
     client.process.signal(Signal::SIGKILL);
     ends(application);
-    client.process.wait(TIMEOUT).expect("it ends");
+    client.process.wait(PATIENCE).expect("it ends");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_gateway_that_goes_silent_cuts_nobody_off() {
     };
     assert_eq!(comes_from(), "10.64.1.2");
     gateway.process.signal(Signal::SIGCONT);
-    wait_for("the bond is used again", || (comes_from() == GATEWAY_OUTSIDE[0]).then_some(()));
+    eventually("the bond is used again", || (comes_from() == GATEWAY_OUTSIDE[0]).then_some(()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
 use crate::bond::SOCKS;
-use crate::testbed::{TIMEOUT, Testbed};
+use crate::testbed::{PATIENCE, Testbed};
 
 /// Destination of a request: an address or a name.
 pub enum Destination<'a> {
@@ -41,7 +41,7 @@ fn request(
     to: &Destination<'_>,
 ) -> io::Result<(TcpStream, SocketAddr)> {
     let mut stream = testbed.device(|| TcpStream::connect(door))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&[5, 1, 0])?;
     let mut method = [0; 2];
     stream.read_exact(&mut method)?;
@@ -77,8 +77,8 @@ pub fn socks(testbed: &Testbed, to: SocketAddr) -> TcpStream {
 
 /// A connection of an application without a proxy.
 pub fn try_plain(testbed: &Testbed, to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = testbed.device(|| TcpStream::connect_timeout(&to, TIMEOUT))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    let stream = testbed.device(|| TcpStream::connect_timeout(&to, PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use manyways_tests::finish;
+use manyways_tests::{SHELL, fault, finish};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
@@ -15,7 +15,7 @@ use crate::needs_bond;
 use crate::proxy::{plain, try_plain};
 use crate::resolver::Resolver;
 use crate::testbed::{
-    GATEWAY, GATEWAY_OUTSIDE, SERVER, TIMEOUT, TWO_LINKS, Testbed, accept, at, ip, nft, wait_for,
+    GATEWAY, GATEWAY_OUTSIDE, PATIENCE, SERVER, TWO_LINKS, Testbed, accept, at, eventually, ip, nft,
 };
 
 /// Asserts that the device's connections go through the bond.
@@ -28,17 +28,19 @@ fn goes_through(testbed: &Testbed) {
     }
 }
 
-/// All state of clients in the device's kernel.
-fn remaining_state(testbed: &Testbed) -> String {
+/// Clients have left no state in the device's kernel.
+#[track_caller]
+fn assert_nothing_remains(testbed: &Testbed) {
     let show = |words: &str| finish(Command::new("sh").args(["-c", words])).stdout;
-    testbed.device(|| {
+    let left = testbed.device(|| {
         show(
             "nft list ruleset
             for family in -4 -6; do
                 ip $family rule show pref 417; ip $family route show table 4917
             done",
         )
-    })
+    });
+    fault!(left.is_empty(), "rules or routes of a client are left: {left}");
 }
 
 /// As if the host's packet filter were reloaded.
@@ -57,7 +59,7 @@ fn rules_that_are_flushed_come_back() {
     }
     assert_eq!(client.times("and are restored"), 2, "{}", client.said());
     drop(client);
-    assert_eq!(remaining_state(&testbed), "");
+    assert_nothing_remains(&testbed);
 }
 
 /// As systemd-networkd does, which removes foreign rules as leftovers.
@@ -81,7 +83,7 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
     }
     assert_eq!(client.times("and are restored"), 4, "{}", client.said());
     drop(client);
-    assert_eq!(remaining_state(&testbed), "");
+    assert_nothing_remains(&testbed);
 }
 
 /// An `nft` that waits before it removes the rules.
@@ -94,10 +96,11 @@ impl<'a> SlowNft<'a> {
         fs::create_dir(testbed.path("bin")).expect("room for a folder");
         let script = format!(
             "#!/bin/sh
+            {SHELL}
             input=$(cat)
             case $input in 'delete table'*)
                 echo $$ >> {}
-                until [ -e {} ]; do sleep 0.02; done;;
+                eventually test -e {};;
             esac
             PATH={}
             printf '%s\\n' \"$input\" | nft \"$@\"\n",
@@ -121,7 +124,7 @@ impl<'a> SlowNft<'a> {
     /// The process that waits after `others` earlier ones.
     #[track_caller]
     fn waiter(&self, others: usize) -> Pid {
-        wait_for("it waits", || self.waiters().get(others).copied())
+        eventually("it waits", || self.waiters().get(others).copied())
     }
 
     fn release(&self) {
@@ -140,8 +143,8 @@ fn a_client_whose_group_is_told_to_end_leaves_nothing() {
         let mut client = keys.transparent(&[]);
         let group = Pid::from_raw(client.process.pid());
         killpg(group, signal).expect("it is there");
-        client.process.wait(TIMEOUT).expect("it ends");
-        assert_eq!(remaining_state(&testbed), "", "{signal}");
+        client.process.wait(PATIENCE).expect("it ends");
+        assert_nothing_remains(&testbed);
     }
     let slow = SlowNft::new(&testbed);
     let mut client = keys.transparent(&[]);
@@ -151,8 +154,8 @@ fn a_client_whose_group_is_told_to_end_leaves_nothing() {
         killpg(Pid::from_raw(client.process.pid()), signal).expect("it is there");
     }
     slow.release();
-    client.process.wait(TIMEOUT).expect("it ends");
-    assert_eq!(remaining_state(&testbed), "");
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_nothing_remains(&testbed);
     assert_eq!(slow.waiters().len(), 1, "what takes the rules out was ended too");
 }
 
@@ -171,8 +174,8 @@ fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
     }
     slow.waiter(2);
     slow.release();
-    client.process.wait(TIMEOUT).expect("it ends");
-    assert_eq!(remaining_state(&testbed), "");
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_nothing_remains(&testbed);
     assert_eq!(client.times("cannot remove the packet filter rules"), 0, "{}", client.said());
 }
 
@@ -188,7 +191,7 @@ fn a_client_that_cannot_take_its_rules_out_says_so() {
     for others in 0..3 {
         kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
     }
-    client.process.wait(TIMEOUT).expect("it ends");
+    client.process.wait(PATIENCE).expect("it ends");
     client.says("cannot remove the packet filter rules");
     client.says("`nft delete table inet manyways-bond` removes them");
 }
@@ -221,7 +224,7 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     goes_through(&testbed);
     assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
     drop(client);
-    assert_eq!(remaining_state(&testbed), "");
+    assert_nothing_remains(&testbed);
 }
 
 /// The rules of a killed client refuse the DNS query for the gateway's name.
@@ -238,19 +241,19 @@ fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
         let mut client = keys.client_at(NAME, &closed);
         client.says("IPv4 and IPv6 are intercepted");
         client.process.signal(Signal::SIGKILL);
-        client.process.wait(TIMEOUT).expect("it ends");
+        client.process.wait(PATIENCE).expect("it ends");
     }
     let client = keys.client_at(NAME, &closed);
     client.says("trying its last known addresses, 198.18.0.1:4433");
     client.says("IPv4 and IPv6 are intercepted");
     goes_through(&testbed);
     drop(client);
-    assert_eq!(remaining_state(&testbed), "");
+    assert_nothing_remains(&testbed);
     // A client without remembered addresses logs a hint.
     let mut client = keys.client_at(NAME, &closed);
     client.says("IPv4 and IPv6 are intercepted");
     client.process.signal(Signal::SIGKILL);
-    client.process.wait(TIMEOUT).expect("it ends");
+    client.process.wait(PATIENCE).expect("it ends");
     fs::remove_dir_all(testbed.path("state")).expect("it is there");
     let client = keys.client_at(NAME, &closed);
     client.says("the gateway \"gw.example:4433\" cannot be resolved yet");

@@ -12,7 +12,7 @@ use crate::bond::Keys;
 use crate::needs_bond;
 use crate::testbed::{
     GATEWAY, GATEWAY_OUTSIDE, OTHER_SERVER, PRIVATE, SERVER, TWO_LINKS, Testbed, accept, at,
-    wait_for,
+    eventually,
 };
 
 /// User id of `nobody` on almost every system.
@@ -33,7 +33,7 @@ fn check_interception(testbed: &Testbed, through: bool, to: SocketAddr, run: Run
     let server = testbed.udp_server(&to.ip().to_string(), to.port());
     server.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket can be told");
     // The test repeats a lost datagram.
-    let from = wait_for("a datagram comes", || {
+    let from = eventually("a datagram comes", || {
         run(&format!("echo hello > /dev/udp/{}/{}", to.ip(), to.port()));
         server.recv_from(&mut [0; 9]).ok()
     });
@@ -63,7 +63,7 @@ fn who_asks_why_hears_what_is_not_taken_in() {
     };
     // The rules are installed shortly before the client's status changes.
     let loopback = "not intercepted: 127.0.0.1 is loopback (127.0.0.0/8)\n";
-    wait_for("it is said", || why("localhost").starts_with(loopback).then_some(()));
+    eventually("it is said", || why("localhost").starts_with(loopback).then_some(()));
     for (host, words) in [
         (GATEWAY, "is the gateway itself"),
         (PRIVATE, "is private (192.168.0.0/16), and --include-private is not given"),
@@ -95,7 +95,7 @@ fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
     let _nothing = keys.client_without_proxies(&["--intercept", "none", "--name", "nothing"]);
     let depends = "intercepted if user root sends it\nbuffer-aware over all";
     let why = ["why", SERVER[0]];
-    wait_for("it is said", || ask(&why).starts_with(depends).then_some(()));
+    eventually("it is said", || ask(&why).starts_with(depends).then_some(()));
     let asked = ask(&["why", SERVER[0], "--user", "root"]);
     assert!(asked.starts_with("buffer-aware over all, by the default\npaths: "), "{asked}");
     let refused =
@@ -103,13 +103,13 @@ fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
     assert!(ask(&["why", PRIVATE]).contains(&refused), "{}", ask(&["why", PRIVATE]));
     let nothing = ["why", SERVER[0], "--name", "nothing"];
     let words = "not intercepted: the client has neither interception nor a proxy";
-    wait_for("it is said", || ask(&nothing).starts_with(words).then_some(()));
+    eventually("it is said", || ask(&nothing).starts_with(words).then_some(()));
     assert!(!ask(&["status"]).contains("no network leads"), "{}", ask(&["status"]));
     drop(gateway);
     let words = "\nno network leads to the gateway: intercepted traffic goes directly 8 s after the last path \
                  is lost (--fail-mode open), and connections to the proxy wait\n";
-    wait_for("it is said", || ask(&why).contains(words).then_some(()));
-    wait_for("it is said", || ask(&["status"]).contains(words).then_some(()));
+    eventually("it is said", || ask(&why).contains(words).then_some(()));
+    eventually("it is said", || ask(&["status"]).contains(words).then_some(()));
 }
 
 /// The interface may appear later, so the client runs.

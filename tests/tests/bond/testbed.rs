@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use manyways_tests::testbed::{Logged, Namespace};
-pub use manyways_tests::testbed::{TIMEOUT, accept, ip, nft, wait_for};
+pub use manyways_tests::testbed::{PATIENCE, accept, eventually, ip, nft};
 use manyways_tests::{Lab, Running, Server, ServerConfig, folder, object};
 use tempfile::TempDir;
 

@@ -95,16 +95,17 @@ fn what_is_pinned_to_wifi_leaves_nothing_but_signs_of_life_on_lte() {
         .run(
             r#"
             client --policy policy.toml --events events
-            before=$(came lte); wifi=$(came wifi)
+            before=$(came lte); wifi=$(came wifi); begin=$(date +%s)
             fetch -o out http://$G/8M
-            echo $(($(came lte) - before)) $(($(came wifi) - wifi))
+            echo $(($(came lte) - before)) $(($(came wifi) - wifi)) $(($(date +%s) - begin))
             end
             "#,
         )
         .expect_success();
     let counted: Vec<u64> =
         done.stdout.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-    assert!(counted[0] < 2_000, "LTE carried {} bytes", counted[0]);
+    // Signs of life come at intervals, so that a busy machine receives more of them.
+    assert!(counted[0] < 500 + 250 * (counted[2] + 1), "LTE carried {counted:?} bytes");
     assert!(counted[1] > 8_000_000, "Wi-Fi carried {} bytes", counted[1]);
     let [(wifi, lte)] = connection_shares(&testbed.read("events"))[..] else {
         panic!("one connection")
@@ -158,6 +159,8 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
         .run(
             r#"
             client --policy policy.toml --events events
+            # Wi-Fi cannot deliver everything before the policy has changed.
+            "$M" lab set --lab $LAB_NAME --when 'wifi.down_bytes >= 1MB' wifi state=paused
             fetch -o out http://$G/8M &
             FETCH=$!
             wait_for '[ "$(stat -c %s out)" -gt 300000 ]'
@@ -167,6 +170,7 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
             cp lte.toml new.toml && mv new.toml policy.toml
             wait_for 'grep "is in force now" client.log'
             "$M" bond why example.com
+            "$M" lab set --lab $LAB_NAME wifi state=up
             wait $FETCH && cmp out "$LAB_DIR/nginx-origin/www/8M" && echo intact
             end
             "#,

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use manyways_tests::{Finished, finish, folder, manyways, manyways_path};
+use manyways_tests::{Finished, SHELL, finish, folder, manyways, manyways_path};
 use tempfile::TempDir;
 
 /// Definitions for scripts: `$M` is manyways, `$G` the gateway's address; `client ARGS` starts a
@@ -11,18 +11,8 @@ use tempfile::TempDir;
 const PRELUDE: &str = r#"
 cd "$FILES" || exit 1
 G=$(getent ahostsv4 origin.lab | head -1 | cut -d' ' -f1)
-wait_for() {
-    tries=0
-    until eval "$1" > wait.log 2>&1; do
-        tries=$((tries + 1))
-        if [ $tries -ge 600 ]; then
-            echo "never happened: $1" >&2
-            cat wait.log client.log gateway.log >&2
-            exit 9
-        fi
-        sleep 0.1
-    done
-}
+quiet() { eval "$1" > wait.log 2>&1; }
+wait_for() { eventually quiet "$1"; }
 client() {
     # It is made anew behind the shell's back.
     rm -f client.log
@@ -32,7 +22,7 @@ client() {
     wait_for '[ "$(grep -c " is up" client.log)" -ge 2 ]'
 }
 end() { kill $CLIENT; wait $CLIENT; }
-fetch() { curl -sS --max-time 60 -x socks5h://127.0.0.1:1080 "$@"; }
+fetch() { curl -sS --max-time 300 -x socks5h://127.0.0.1:1080 "$@"; }
 # Bytes that came over a network's interface, whoever brought them.
 came() { ip -s -j link show "$1" | sed 's/.*"rx":{"bytes":\([0-9]*\).*/\1/'; }
 "#;
@@ -84,7 +74,7 @@ impl Testbed {
         command.args(["--link", "lte:down=10mbit,up=5mbit,delay=15ms,queue=150ms"]);
         command.args(["--far", &gateway, "--far", &format!("sh {web} origin")]);
         command.env("FILES", &files).env("M", &program);
-        finish(command.args(["--", "sh", "-c", &format!("{PRELUDE}{script}")]))
+        finish(command.args(["--", "sh", "-c", &format!("{SHELL}{PRELUDE}{script}")]))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Requests with known pauses between them.
 
-use manyways_tests::needs;
+use manyways_tests::{conclusive, needs};
 
-use crate::testbed::{NEEDS, Testbed, retry_timing};
+use crate::testbed::{NEEDS, Testbed};
 
 const COLUMNS: [&str; 10] = [
     "requests",
@@ -22,7 +22,7 @@ fn is_near(reported: f64, truth: f64) -> bool {
     (reported - truth).abs() <= (truth * 0.05).max(0.005)
 }
 
-// Slow: six visits of 2 to 4 s; labs that measure time run one at a time.
+// Slow: six visits of 2 to 4 s.
 #[test]
 fn requests_and_the_waits_between_them() {
     needs!(NEEDS);
@@ -35,7 +35,7 @@ fn requests_and_the_waits_between_them() {
         ("net:down=20mbit,delay=15ms", &[][..], 0.030),
         ("net:down=30mbit,delay=20ms", &["near:delay=5ms"][..], 0.040),
     ] {
-        retry_timing(|| {
+        conclusive(|| {
             let server = if near.is_empty() { "198.18.0.1" } else { "198.18.0.2" };
             let mut script = String::new();
             for (first, last, fetched) in &visits {
@@ -94,7 +94,7 @@ fn requests_and_the_waits_between_them() {
                     wrong.push(flow.describe(&COLUMNS));
                 }
             }
-            wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
+            captured.outcome(wrong)
         });
     }
 }

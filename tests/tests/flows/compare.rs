@@ -78,8 +78,10 @@ fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), TsharkCounts>) {
         "analysis.lost_segment",
     ];
     let fields: String = fields.iter().map(|name| format!(" -e tcp.{name}")).collect();
-    let words: Vec<&str> =
-        ["-T", "fields", "-e", "ip.len"].into_iter().chain(fields.split_whitespace()).collect();
+    let words: Vec<&str> = ["-Y", "tcp", "-T", "fields", "-e", "ip.len"]
+        .into_iter()
+        .chain(fields.split_whitespace())
+        .collect();
     let mut ends: BTreeMap<_, TsharkCounts> = BTreeMap::new();
     let mut passed: BTreeMap<_, Vec<bool>> = BTreeMap::new();
     for line in run(&words).lines() {

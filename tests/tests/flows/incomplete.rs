@@ -53,11 +53,16 @@ fn merged_packets_count_as_what_they_were() {
 fn one_direction_and_the_middle_of_a_flow() {
     needs!(NEEDS);
     let links = vec!["net:down=10mbit,delay=10ms,queue=60ms".to_owned()];
+    // The link waits until the last capture has started.
     let script = "dump() { tcpdump -i net -s 128 --immediate-mode -U -w $OUT/$1.pcap $2 2>$OUT/$1.log & ALL=\"$ALL $!\"; \
-                  until grep -q listening $OUT/$1.log; do sleep 0.02; done; }\n\
+                  listening $OUT/$1.log; }\n\
+                  change() { manyways lab set --lab $LAB_NAME \"$@\"; }\n\
+                  is_paused() { [ $(cat /sys/class/net/net/statistics/rx_bytes) -ge 1200000 ]; }\n\
                   dump down 'src host 198.18.0.1'; dump up 'dst host 198.18.0.1'\n\
+                  change --when 'net.down_bytes >= 1200KB' net state=paused\n\
                   $PEER client read bulk 4000000 & ONE=$!\n\
-                  sleep 1; dump late ''; wait $ONE; sleep 0.3; kill -INT $ALL\n";
+                  eventually is_paused; dump late ''; change net state=up; wait $ONE\n\
+                  captured net $OUT/down.pcap $OUT/up.pcap $OUT/late.pcap; kill -INT $ALL\n";
     let captured = Testbed { links, ..Testbed::default() }.run(script);
     let [whole, down, up, late] = ["net", "down", "up", "late"].map(|file| captured.tables(file));
     for tables in [&whole, &down, &up, &late] {

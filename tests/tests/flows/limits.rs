@@ -1,8 +1,8 @@
 //! Sender limits of flows with exactly one known limit.
 
-use manyways_tests::needs;
+use manyways_tests::{conclusive, needs};
 
-use crate::testbed::{Captured, NEEDS, Testbed, retry_timing};
+use crate::testbed::{Captured, NEEDS, Testbed};
 
 /// Columns for the message of a failed assertion.
 const SHARES: [&str; 14] = [
@@ -26,10 +26,9 @@ const SHARES: [&str; 14] = [
 /// seen at the client and at the server.
 fn limited_by(links: &[&str], client: &str, truth: &str) {
     needs!(NEEDS);
-    retry_timing(|| {
-        let wrong = wrong(links, client, truth).1;
-        let all = 2 * links.len();
-        wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}: {} of {all}", wrong.len()))
+    conclusive(|| {
+        let (captured, wrong) = wrong(links, client, truth);
+        captured.outcome(wrong)
     });
 }
 
@@ -59,14 +58,14 @@ fn wrong(links: &[&str], client: &str, truth: &str) -> (Captured, Vec<String>) {
     (captured, wrong)
 }
 
-// Slow: labs that measure time run one at a time.
+// Slow: five flows that send for 2.5 s.
 #[test]
 fn an_application_that_has_little_to_send() {
     let links = ["delay=5ms", "delay=25ms", "delay=50ms", "delay=100ms", "down=20mbit,delay=10ms"];
     limited_by(&links, "read every 0.1 25 20000", "application");
 }
 
-// Slow: ten downloads with small windows; labs that measure time run one at a time.
+// Slow: ten downloads with small windows.
 #[test]
 fn a_receiver_with_a_small_window() {
     let links = ["delay=5ms", "delay=10ms", "delay=25ms", "delay=50ms", "down=50mbit,delay=20ms"];
@@ -74,7 +73,7 @@ fn a_receiver_with_a_small_window() {
     limited_by(&links, "--rcvbuf 50000 read bulk 2000000 reno", "receiver_window");
 }
 
-// Slow: two downloads of 4 MB at 5 to 20 Mbit/s; labs that measure time run one at a time.
+// Slow: two downloads of 4 MB at 5 to 20 Mbit/s.
 #[test]
 fn a_path_that_is_full() {
     let links = [
@@ -89,7 +88,7 @@ fn a_path_that_is_full() {
 }
 
 /// The number of lost packets is known from the captures of dropped packets of the lab.
-// Slow: two downloads of 2.5 MB with losses; labs that measure time run one at a time.
+// Slow: two downloads of 2.5 MB with losses.
 #[test]
 fn losses_without_a_queue() {
     needs!(NEEDS);
@@ -101,7 +100,7 @@ fn losses_without_a_queue() {
         "down-loss=2%,delay=40ms",
     ];
     for client in ["read bulk 2500000", "read bulk 2500000 reno"] {
-        retry_timing(|| {
+        conclusive(|| {
             let (captured, mut wrong) = wrong(&links, client, "loss");
             for index in 0..links.len() {
                 let truth = captured.dropped(&format!("pcap/l{index}"), None);
@@ -120,7 +119,7 @@ fn losses_without_a_queue() {
                     }
                 }
             }
-            wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
+            captured.outcome(wrong)
         });
     }
 }

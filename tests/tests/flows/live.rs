@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manyways_tests::testbed::{Namespace, ip};
-use manyways_tests::{Finished, Need, finish, folder, manyways, manyways_path, needs};
+use manyways_tests::{Finished, Need, SHELL, finish, folder, manyways, manyways_path, needs};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -19,13 +19,15 @@ const HOSTS: &str = r#"
 set -e
 trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT
 far() { nsenter --net=$FAR "$@"; }
-nsenter --net=$FAR python3 $PEERS serve & SERVER=$!
-until python3 $PEERS client --server 192.0.2.2 read bulk 1 >/dev/null 2>&1; do sleep 0.02; done
+far python3 $PEERS serve &
+serves() { far ss -Hltn 'sport = :80' | grep -q .; }
+eventually serves
 PEER="python3 $PEERS client --server"
+begun() { kill -0 $LIVE && grep -qs 'capturing on' $OUT/$1.err; }
 live() {
     name=$1; shift
     $MANYWAYS flows "$@" >$OUT/$name.out 2>$OUT/$name.err & LIVE=$!; LIVES="$LIVES $LIVE"
-    until grep -qs 'capturing on' $OUT/$name.err; do kill -0 $LIVE; sleep 0.01; done
+    eventually begun $name
 }
 "#;
 
@@ -34,7 +36,7 @@ const TAGGED: &str = r#"
 import socket
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 link.bind(("far", 0))
-head = "ffffffffffff 020000000001 81002007 0800 4500001f 00004000 40110000 c0000202 c0000201"
+head = "ffffffffffff 020000000002 81002007 0800 4500001f 00004000 40110000 c0000202 c0000201"
 for _ in range(7):
     link.send(bytes.fromhex(head + "1389 138a 000b 0000 616263"))
 "#;
@@ -53,7 +55,8 @@ const NEEDS: Need = Need::All(&[
 #[track_caller]
 fn hosts(script: &str) -> (TempDir, Finished) {
     let out = folder();
-    fs::write(out.path().join("script"), format!("{HOSTS}{script}")).expect("room for a script");
+    fs::write(out.path().join("script"), format!("{SHELL}{HOSTS}{script}"))
+        .expect("room for a script");
     let (near, far) = (Namespace::new(), Namespace::new());
     for host in [&near, &far] {
         let off = "net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
@@ -61,6 +64,13 @@ fn hosts(script: &str) -> (TempDir, Finished) {
     }
     near.connect(("near", "192.0.2.1/24"), &far, ("far", "192.0.2.2/24"));
     near.run(|| ip("link set lo up"));
+    // Without ARP, only these programs send packets.
+    let addresses = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+    for (host, name, own, other) in [(&near, "near", 1, 2), (&far, "far", 2, 1)] {
+        let (own, mac) = (addresses[own - 1], addresses[other - 1]);
+        host.run(|| ip(&format!("link set {name} address {own}")));
+        host.run(|| ip(&format!("neigh replace 192.0.2.{other} lladdr {mac} dev {name}")));
+    }
     let mut command = Command::new("sh");
     command.arg(out.path().join("script")).env("FAR", far.path());
     command.env("OUT", out.path()).env("MANYWAYS", manyways_path());
@@ -140,13 +150,16 @@ fn a_live_capture_says_what_is_said_of_its_own_file_and_of_tcpdumps() {
         r#"
 live live --live near -o $OUT/live --rotate 24h --packets --save-capture --json
 tcpdump -i near --time-stamp-precision=nano -s 2048 --immediate-mode -B 8192 -U -w $OUT/near.pcap 2>$OUT/dump.log & DUMP=$!
-until grep -qs listening $OUT/dump.log; do sleep 0.01; done
+eventually grep -qs listening $OUT/dump.log
 $PEER 192.0.2.2 read bulk 3000000 & A=$!
 $PEER 192.0.2.2 web 0 0 100000:0.05:0.1 2000:0:0 500:0.02:0
 $PEER 192.0.2.2 put 200000
 wait $A
 printf '%s\n' "$TAGGED" > $OUT/tagged.py
 far python3 $OUT/tagged.py
+# The last packet: nobody answers it, and both captures end after it.
+ping -q -b -n -c 1 -W 0.1 -p 6d616e7977617973 192.0.2.255 >/dev/null 2>&1 || true
+eventually grep -qs manywaysmanyways $OUT/near.pcap
 kill -TERM $LIVE; wait $LIVE
 kill -INT $DUMP; wait $DUMP
 $MANYWAYS flows $OUT/near.pcap -o $OUT/file --packets >/dev/null
@@ -228,13 +241,23 @@ fn what_a_killed_one_left_is_no_hindrance() {
     let (out, _) = hosts(
         r#"
 live first --live near -o $OUT/live --rotate 1 --save-capture
-$PEER 192.0.2.2 read every 0.1 15 1000
+$PEER 192.0.2.2 read every 0.1 10000 1000 & READER=$!
+stopped_between_sets() {
+    kill -STOP $LIVE
+    ls -a $OUT/live > $OUT/left
+    grep -q '^shard=20' $OUT/left && grep -q '^.part=20' $OUT/left && return
+    kill -CONT $LIVE; return 1
+}
+eventually stopped_between_sets
 kill -KILL $LIVE; wait $LIVE || true
-ls -a $OUT/live > $OUT/left
-live live --live near -o $OUT/live --duration 1
+kill $READER; wait $READER || true
+closed() { [ -z "$(ss -Htn; far ss -Htn)" ]; }
+eventually closed
+live live --live near -o $OUT/live
 $PEER 192.0.2.2 read bulk 1000
 $MANYWAYS flows --live near -o $OUT/live 2>$OUT/busy && exit 1
-wait $LIVE
+kill -TERM $LIVE; wait $LIVE
+$MANYWAYS flows --live near -o $OUT/short --duration 1
 "#,
     );
     let left = fs::read_to_string(out.path().join("left")).expect("a list");
@@ -292,7 +315,7 @@ fn an_interface_without_a_header_and_all_of_them() {
 MANYWAYS={}
 for name in l0 any lo; do
     $MANYWAYS flows --live $name --json >$OUT/$name.out 2>$OUT/$name.err & LIVES="$LIVES $!"
-    until grep -qs 'capturing on' $OUT/$name.err; do sleep 0.01; done
+    eventually grep -qs 'capturing on' $OUT/$name.err
 done
 $PEER client read bulk 300000
 kill -TERM $LIVES
@@ -344,7 +367,7 @@ $PEER 192.0.2.2 read bulk 1000
 ip link set near down; ip link set near up
 $PEER 192.0.2.2 read bulk 1000
 ip link set near down
-until grep -qs 'Network is down' $OUT/live.err; do sleep 0.01; done
+eventually grep -qs 'Network is down' $OUT/live.err
 ip link del near
 wait $LIVE && exit 1
 true

@@ -1,8 +1,8 @@
 //! Losses on either side of a capture point, between two links that lose packets.
 
-use manyways_tests::needs;
+use manyways_tests::{conclusive, needs};
 
-use crate::testbed::{NEEDS, Testbed, retry_timing};
+use crate::testbed::{NEEDS, Testbed};
 
 /// Columns for the message of a failed assertion.
 pub const COUNTS: [&str; 11] = [
@@ -27,7 +27,7 @@ pub fn is_right(said: u64, (places, copies): (u64, u64)) -> bool {
     (places - (places / 20).max(1).min(places)..=copies).contains(&said)
 }
 
-// Slow: four downloads with losses; labs that measure time run one at a time.
+// Slow: four downloads with losses.
 #[test]
 fn each_side_has_its_own() {
     needs!(NEEDS);
@@ -37,7 +37,7 @@ fn each_side_has_its_own() {
         "c:delay=2ms",
         "d:delay=8ms,down-loss=1%",
     ];
-    retry_timing(|| {
+    conclusive(|| {
         let mut script = String::new();
         for index in 1..=near.len() {
             let words = format!("--server 198.18.0.2 --bind 10.64.{index}.2 read bulk 3000000");
@@ -82,6 +82,6 @@ fn each_side_has_its_own() {
         if sums[0].abs_diff(sums[1]) * 20 > sums[1] {
             wrong.push(format!("{} of {} losses", sums[0], sums[1]));
         }
-        wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
+        captured.outcome(wrong)
     });
 }

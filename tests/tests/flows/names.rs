@@ -16,7 +16,7 @@ fn tls_by_openssl() {
     let client = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 198.18.0.1:443 \
                   -servername shop.example.test -alpn h2,http/1.1 $WHICH >/dev/null 2>&1\n";
     let script = format!(
-        "tries=0; until openssl s_client -connect 198.18.0.1:443 </dev/null >/dev/null 2>&1; do sleep 0.1; tries=$((tries+1)); [ $tries -lt 50 ]; done\n\
+        "answers() {{ openssl s_client -connect 198.18.0.1:443 </dev/null >/dev/null 2>&1; }}; eventually answers\n\
          WHICH=-tls1_2; {client}WHICH=-tls1_3; {client}"
     );
     let links = vec!["net:delay=20ms".to_owned()];
@@ -74,9 +74,9 @@ fn subflows_of_one_connection() {
     let links =
         vec!["wifi:down=16mbit,delay=10ms".to_owned(), "lte:down=8mbit,delay=25ms".to_owned()];
     let script = "tcpdump -i any -s 128 --immediate-mode -U -w $OUT/any.pcap 2>$OUT/any.log & ONE=$!\n\
-                  until grep -q listening $OUT/any.log; do sleep 0.02; done\n\
+                  listening $OUT/any.log\n\
                   $PEER client --port 8080 --protocol 262 read bulk 6000000\n\
-                  sleep 0.3; kill -INT $ONE\n";
+                  captured wifi $OUT/any.pcap; captured lte $OUT/any.pcap; kill -INT $ONE\n";
     let captured = Testbed { links, serve: "mptcp", ..Testbed::default() }.run(script);
     let tables = captured.tables("any");
     assert_eq!(tables.table("tcp").len(), 2);

@@ -1,3 +1,4 @@
+# Time: pauses and waits are the workload, and what is measured.
 """Both ends of the connections of these tests: plain sockets that do what they are told.
 
 A server does what the first line of a connection says; a client says it, and prints what it

@@ -1,9 +1,9 @@
 //! QUIC between real programs, captured between two links.
 
-use manyways_tests::{Authority, Need, folder, needs};
+use manyways_tests::{Authority, Need, conclusive, folder, needs};
 
 use crate::rows::Row;
-use crate::testbed::{NEEDS, Testbed, retry_timing};
+use crate::testbed::{NEEDS, Testbed};
 
 const COLUMNS: [&str; 12] = [
     "protocol",
@@ -20,14 +20,14 @@ const COLUMNS: [&str; 12] = [
     "early_data",
 ];
 
-// Slow: two labs with downloads at 8 Mbit/s; labs that measure time run one at a time.
+// Slow: two labs with downloads at 8 Mbit/s.
 #[test]
 fn what_is_not_secret_of_quic() {
     needs!(NEEDS, Need::Command("openssl"), Need::Command("ethtool"));
     let peer = env!("CARGO_BIN_EXE_quic-peer");
     // Round-trip times in milliseconds, near and far.
     for (near, far, retry) in [(10.0, 40.0, ""), (30.0, 20.0, "retry")] {
-        retry_timing(|| {
+        conclusive(|| {
             let folder = folder();
             Authority::new(folder.path(), &["shop.example.test"]).expect("a certificate");
             let at = folder.path().display();
@@ -51,7 +51,7 @@ fn what_is_not_secret_of_quic() {
             let ask = format!("{peer} ask {at} 198.18.0.2 shop.example.test");
             let bulk = format!("{ask} 1 0 0 1200000\n");
             let captured = testbed.run(&format!(
-                "until [ -e {at}/ready ]; do sleep 0.02; done\n\
+                "eventually test -e {at}/ready\n\
                  {ask} 0 0 0 0\n{ask} 4 0.15 0.1 20000\n{bulk}{bulk}{bulk}"
             ));
             let tables = captured.tables("net");
@@ -108,7 +108,7 @@ fn what_is_not_secret_of_quic() {
             if !(4..=5).contains(&exchanges) {
                 wrong.push(format!("{exchanges} requests of 4"));
             }
-            wrong.is_empty().then_some(()).ok_or(format!("{near}+{far}: {wrong:#?}"))
+            captured.outcome(wrong)
         });
     }
 }

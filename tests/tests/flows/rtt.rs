@@ -1,8 +1,8 @@
 //! Round-trip times and their parts, at a capture point between two links.
 
-use manyways_tests::needs;
+use manyways_tests::{conclusive, needs};
 
-use crate::testbed::{NEEDS, Testbed, retry_timing};
+use crate::testbed::{NEEDS, Testbed};
 
 const RTT_COLUMNS: [&str; 12] = [
     "rtt",
@@ -26,13 +26,13 @@ fn is_near(reported: f64, truth: f64) -> bool {
 
 /// Each part has a different delay, so that the parts are distinguishable. A flow that the receive
 /// window limits has no queueing delay.
-// Slow: five labs with small windows; labs that measure time run one at a time.
+// Slow: five labs with small windows.
 #[test]
 fn both_halves() {
     needs!(NEEDS);
     // One-way delays, near and far; with and without timestamps.
     for (near, far, stamps) in [(5, 20, 1), (20, 5, 1), (2, 50, 1), (10, 20, 0), (30, 30, 0)] {
-        retry_timing(|| {
+        conclusive(|| {
             let links = vec![format!("net:delay={far}ms")];
             let near_link = format!("near:delay={near}ms");
             // Without a limiting window, slow start sends bursts; and only Reno is simulated.
@@ -96,10 +96,7 @@ fn both_halves() {
             if down.count("rtt_samples") < 20 {
                 wrong.push(format!("only {}", down.describe(&RTT_COLUMNS)));
             }
-            wrong
-                .is_empty()
-                .then_some(())
-                .ok_or(format!("{near}+{far}, stamps {stamps}: {wrong:#?}"))
+            captured.outcome(wrong)
         });
     }
 }

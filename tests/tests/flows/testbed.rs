@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use manyways_tests::{Need, finish, folder, manyways};
+use manyways_tests::{Need, Outcome, SHELL, finish, folder, manyways, max_lateness};
 use tempfile::TempDir;
 
 use crate::rows::Tables;
@@ -45,15 +45,24 @@ impl Default for Testbed<'_> {
     }
 }
 
+/// `listening LOG` waits for tcpdump. `captured LINK FILE...` waits until captures contain a packet
+/// that it sends over a link: everything before is in them, too.
+const CAPTURES: &str = r#"
+listening() { eventually grep -qs listening "$1"; }
+has_sentinel() {
+  ping -q -n -c 1 -W 1 -p 6d616e7977617973 -I "$1" "$SERVER" >/dev/null
+  shift
+  for file in "$@"; do grep -qs manywaysmanyways "$file" || return 1; done
+}
+captured() { eventually has_sentinel "$@"; }
+"#;
+
 /// The captures of a run, and the output of the lab and the programs.
 pub struct Captured {
     folder: TempDir,
     /// Standard output of the script.
     pub stdout: String,
 }
-
-/// Tests that measure time run one at a time.
-static MACHINE: Mutex<()> = Mutex::new(());
 
 /// The programs and rights that a [`Testbed`] needs.
 pub const NEEDS: Need = Need::All(&[
@@ -72,7 +81,6 @@ impl Testbed<'_> {
     /// `198.18.0.1`, or `198.18.0.2` if the capture point is in the middle.
     #[track_caller]
     pub fn run(&self, script: &str) -> Captured {
-        let _guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = folder();
         let out = folder.path().display().to_string();
         let names: Vec<&str> =
@@ -80,7 +88,7 @@ impl Testbed<'_> {
         let dump = |name: &str, file: &str| {
             format!(
                 "tcpdump -i {name} {} --immediate-mode -B 8192 -U -w {out}/{file}.pcap 2>{out}/{file}.log & \
-                 DUMPS=\"$DUMPS $!\"; until grep -q listening {out}/{file}.log; do sleep 0.02; done; ",
+                 DUMPS=\"$DUMPS $!\"; listening {out}/{file}.log; ",
                 self.tcpdump
             )
         };
@@ -89,7 +97,16 @@ impl Testbed<'_> {
             true => names.iter().map(|name| dump(name, &format!("{name}-server"))).collect(),
             false => String::new(),
         };
-        let far = format!("{} ; {at_server} {serve}", self.server_setup);
+        let far = format!("{SHELL}{CAPTURES}{} ; {at_server} {serve}", self.server_setup);
+        // With a lab at the client, its host without a server has the first address.
+        let server = if self.client_links.is_empty() { "198.18.0.1" } else { "198.18.0.2" };
+        let captured: String = names
+            .iter()
+            .map(|name| match self.captures_at_server {
+                true => format!("captured {name} {out}/{name}.pcap {out}/{name}-server.pcap; "),
+                false => format!("captured {name} {out}/{name}.pcap; "),
+            })
+            .collect();
         let near: String = self.client_links.iter().map(|link| format!(" --link {link}")).collect();
         let inner = match self.client_links {
             [] => format!("sh {out}/script"),
@@ -101,11 +118,16 @@ impl Testbed<'_> {
                 self.cc
             ),
         };
-        let head = format!("PEER='python3 {}'; OUT={out}; set -e\n", peer());
+        let head = format!(
+            "{SHELL}{CAPTURES}PEER='python3 {}'; OUT={out}; SERVER={server}; set -e\n",
+            peer()
+        );
         fs::write(folder.path().join("script"), head + script).expect("room for a script");
         let dumps: String = names.iter().map(|name| dump(name, name)).collect();
-        let all =
-            format!("{dumps} {inner}; code=$?; sleep 0.3; kill -INT $DUMPS; wait; exit $code");
+        let all = format!(
+            "{SHELL}{CAPTURES}SERVER={server}\n{dumps} {inner}; code=$?; {captured} \
+                 manyways lab status --json >{out}/status.json; kill -INT $DUMPS; wait; exit $code"
+        );
         let mut command = manyways();
         command.args(["lab", "shell", "--cc", self.cc, "--seed", &self.seed.to_string()]);
         command.args(["--pcap", &format!("{out}/pcap")]);
@@ -140,6 +162,18 @@ impl Drop for Captured {
 impl Captured {
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The result of an experiment, with the lateness of the lab.
+    #[track_caller]
+    pub fn outcome(&self, wrong: Vec<String>) -> Outcome {
+        Outcome { wrong, lateness: self.lateness() }
+    }
+
+    /// Longest time that the lab released a packet too late.
+    #[track_caller]
+    pub fn lateness(&self) -> Duration {
+        max_lateness(&fs::read_to_string(self.path("status.json")).expect("the lab has a status"))
     }
 
     /// The capture of this link.
@@ -182,21 +216,4 @@ pub fn packets(file: &Path, filter: &str) -> u64 {
     let mut tcpdump = std::process::Command::new("tcpdump");
     let done = finish(tcpdump.args(["-nn", "-q", "-r"]).arg(file).arg(filter)).expect_success();
     done.stdout.lines().count() as u64
-}
-
-/// A busy machine delivers late, which is not an error of the analysis: assertions on time are
-/// tried up to three times.
-#[track_caller]
-pub fn retry_timing(mut experiment: impl FnMut() -> Result<(), String>) {
-    let mut all = Vec::new();
-    for _ in 0..3 {
-        match experiment() {
-            Ok(()) => return,
-            Err(reason) => {
-                eprintln!("again, as {reason}");
-                all.push(reason);
-            }
-        }
-    }
-    panic!("three times: {all:#?}");
 }

@@ -45,7 +45,7 @@ fn curl_and_wget_from_nginx() {
     let told = "-w 'curl %{http_code} %{size_download} %{size_header}\\n' -o /dev/null";
     let curl = format!("curl -sS --http1.1 --interface 10.64.1.2 -A '{PHONE}' {told}");
     let script = format!(
-        "until [ -s {at}/pid ]; do sleep 0.02; done\n\
+        "eventually test -s {at}/pid\n\
          {curl} {site}/page.html --next {curl_rest} -r 1000-20999 {site}/film.mp4 \
          --next {curl_rest} -I {site}/film.mp4 --next {curl_rest} --compressed {site}/notes.txt \
          --next {curl_rest} {site}/nothing.html\n\

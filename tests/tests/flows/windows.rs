@@ -1,9 +1,11 @@
 //! Initial windows of servers, and receive windows.
 
-use manyways_tests::needs;
+use std::time::Duration;
+
+use manyways_tests::{Outcome, conclusive, needs};
 
 use crate::rows::Row;
-use crate::testbed::{Captured, NEEDS, Testbed, retry_timing};
+use crate::testbed::{Captured, NEEDS, Testbed};
 
 const INITIAL_WINDOW_COLUMNS: [&str; 6] = [
     "icwnd",
@@ -16,7 +18,7 @@ const INITIAL_WINDOW_COLUMNS: [&str; 6] = [
 
 /// A server with this initial window responds with each congestion control, captured at the client,
 /// at the server and in the middle.
-fn initial_windows(window: u32) -> Vec<(String, String, Row)> {
+fn initial_windows(window: u32) -> (Vec<(String, String, Row)>, Duration) {
     let mut all = Vec::new();
     let change = |from: &str, dev: &str| {
         format!("ip route change 10.64.1.0/24 dev {dev} scope link src {from} initcwnd {window}")
@@ -50,18 +52,20 @@ fn initial_windows(window: u32) -> Vec<(String, String, Row)> {
         server_setup: &before,
         ..Testbed::default()
     };
-    look(&testbed.run(&answers("198.18.0.2")), "net");
-    all
+    let middle = testbed.run(&answers("198.18.0.2"));
+    look(&middle, "net");
+    (all, captured.lateness().max(middle.lateness()))
 }
 
-// Slow: six labs; labs that measure time run one at a time.
+// Slow: six labs.
 #[test]
 fn the_first_window_of_a_server() {
     needs!(NEEDS);
     for window in [10, 32, 4] {
-        retry_timing(|| {
+        conclusive(|| {
             let mut wrong = Vec::new();
-            for (file, cc, flow) in initial_windows(window) {
+            let (windows, lateness) = initial_windows(window);
+            for (file, cc, flow) in windows {
                 eprintln!("{window} {file} {cc}: {}", flow.describe(&INITIAL_WINDOW_COLUMNS));
                 let is_exact =
                     flow.flag("icwnd_is_valid") && flow.count("icwnd") == i64::from(window);
@@ -75,7 +79,7 @@ fn the_first_window_of_a_server() {
                     ));
                 }
             }
-            wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
+            Outcome { wrong, lateness }
         });
     }
 }
@@ -126,8 +130,10 @@ fn what_a_receiver_grants() {
         stalled.describe(&RECEIVE_WINDOW_COLUMNS)
     );
     assert_eq!(stalled.count("down_lost_before") + stalled.count("down_lost_after"), 0);
+    // One a second, and the program may rest for longer than it intends.
+    let rested = captured.outputs()[2]["seconds"].as_f64().expect("a number");
     assert!(
-        (2..=4).contains(&idle.count("up_keep_alives")),
+        (2..=rested as i64 + 1).contains(&idle.count("up_keep_alives")),
         "{}",
         idle.describe(&RECEIVE_WINDOW_COLUMNS)
     );

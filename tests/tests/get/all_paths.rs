@@ -9,7 +9,7 @@ use crate::needs_far;
 use crate::testbed::{TWO_LINKS, Testbed, Transfer};
 
 const ALL: &str =
-    "for url in $URLS; do get --json -O \"$url\" && whole && rm object || exit 1; done";
+    "for url in $URLS; do both get --json -O \"$url\" && whole && rm object || exit 1; done";
 
 #[track_caller]
 fn over_both(testbed: &Testbed, server: &str, urls: &[(&str, &str)]) {
@@ -98,7 +98,7 @@ fn without_any_privilege() {
         .expect("room for the binary");
     let finished = testbed.run(
         &TWO_LINKS,
-        "setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all \
+        "both setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all \
            \"$FILES/manyways\" get --cacert $FILES/authority.pem --json https://origin.lab/object && \
          stat -c %u object >owner && whole",
     );

@@ -29,7 +29,7 @@ fn the_right_one_is_believed() {
     let right = object_digest();
     let testbed = server_with_headers(&[("Repr-Digest", format!("md5=:AAAA:, sha-256=:{right}:"))]);
     let script = "for url in https://origin.lab http://origin.lab; do \
-                    get --json $url/object && whole && rm object || exit 1; \
+                    both get --json $url/object && whole && rm object || exit 1; \
                   done; get -q -o - https://origin.lab/object >object && whole";
     let finished = testbed.run(&TWO_LINKS, script).expect_success();
     for transfer in Transfer::all(&finished.stdout) {
@@ -64,8 +64,9 @@ fn a_wrong_one_is_an_error_and_leaves_nothing() {
 #[test]
 fn a_download_that_goes_on_is_compared_as_a_whole() {
     needs_far!("openssl");
-    let begun = "$GET -q https://origin.lab/object 2>said & pid=$!; come wifi 500000; kill -INT $pid; \
-                 wait $pid; test -e object.manyways || exit 7; ";
+    let begun = "stop_at wifi 500000 lte 500000; $GET -q https://origin.lab/object 2>said & pid=$!; \
+                 come wifi 500000; kill -INT $pid; wait $pid; test -e object.manyways || exit 7; \
+                 go_on wifi lte; ";
     let right = server_with_headers(&[("Repr-Digest", format!("sha-256=:{}:", object_digest()))]);
     right
         .run(&SLOW_LINKS, &format!("{begun} get -q -c https://origin.lab/object && whole"))

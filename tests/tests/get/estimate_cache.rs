@@ -11,7 +11,7 @@ fn a_file_for_each_network_that_brought_enough() {
     let testbed = Testbed::new();
     let finished = testbed.run(
         &TWO_LINKS,
-        "get --json --cache nets https://origin.lab/object && whole; ls nets >files; \
+        "both get --json --cache nets https://origin.lab/object && whole; ls nets >files; \
          cat nets/*-lte-* >lte",
     );
     Transfer::only(&finished.expect_success().stdout).assert_paths(&["wifi", "lte"]);
@@ -30,7 +30,7 @@ fn what_is_kept_is_used_and_what_is_broken_is_harmless() {
     let testbed = Testbed::new();
     let finished = testbed.run(
         &TWO_LINKS,
-        "again() { MANYWAYS_LOG=debug get --json --cache nets https://origin.lab/object 2>$1 && whole; }; \
+        "again() { MANYWAYS_LOG=debug; export MANYWAYS_LOG; both get --json --cache nets https://origin.lab/object 2>$1 && whole; }; \
          again first || exit 1; \
          sed -i 's/\"rtt_seconds\":[^,]*/\"rtt_seconds\":0.025/' nets/*; again known || exit 1; \
          for file in nets/*; do head -c 50 /dev/urandom >$file; done; again broken || exit 1; \
@@ -66,7 +66,7 @@ fn nothing_is_kept_where_that_is_not_wanted() {
         &TWO_LINKS,
         "export XDG_CACHE_HOME=$PWD/cache; \
          get -q --cache off https://origin.lab/object && whole && ! test -e cache && \
-         get -q https://origin.lab/object && whole && find cache -type f",
+         both get -q https://origin.lab/object && whole && find cache -type f",
     );
     let files = finished.expect_success().stdout;
     assert_eq!(files.matches("cache/manyways/networks/").count(), 2, "{files}");

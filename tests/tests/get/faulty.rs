@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use manyways_tests::FAULT;
 use serde_json::Value;
 
 use crate::testbed::{OBJECT_LENGTH, TWO_LINKS, Testbed, Transfer};
@@ -38,6 +39,12 @@ pub fn one_by_one(cases: &[Case]) {
 #[track_caller]
 pub fn at_once(cases: &[Case]) {
     run(cases, "&", "");
+}
+
+/// The same with additional options.
+#[track_caller]
+pub fn at_once_with(options: &str, cases: &[Case]) {
+    run(cases, "&", options);
 }
 
 /// Runs the cases one after the other with additional options.
@@ -110,7 +117,7 @@ fn deviation(testbed: &Testbed, nth: usize, &(url, end, words): &Case) -> Option
         Expected::Whole | Expected::OnlyOver(_) | Expected::Newer | Expected::WholeOrResumable => {
             let right = if matches!(end, Expected::Newer) { "other" } else { "object" };
             if !is(testbed, nth, right) {
-                return wrong("brought another file".into());
+                return wrong(format!("{FAULT}brought another file"));
             }
             let paths = transfer.0["paths"].as_array().map(Vec::as_slice).unwrap_or_default();
             let brought: Vec<&str> = paths

@@ -58,12 +58,10 @@ fn a_disk_or_folder_that_goes_under_way() {
     ] {
         let testbed = Testbed::new();
         let script = format!(
-            "mkdir tiny; export GET; unshare --mount sh -c '\
+            "mkdir tiny; unshare --mount sh -c '. $FILES/preamble; \
                mount -t tmpfs none tiny; mkdir tiny/folder; \
                $GET --json -o tiny/folder/object https://origin.lab/object >json 2>said & pid=$!; \
-               tries=0; while [ $(cat /sys/class/net/wifi/statistics/rx_bytes) -lt 300000 ]; do \
-                 tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 99; sleep 0.01; \
-               done; {harm}; wait $pid; echo $? >code; ! test -e tiny/folder/object'"
+               come wifi 300000; {harm}; wait $pid; echo $? >code; ! test -e tiny/folder/object'"
         );
         testbed.run(&SLOW_LINKS, &script).expect_success();
         let output = testbed.read("said");

@@ -25,8 +25,9 @@ bring_back() {
 /// Starts a download, and runs `then` once both networks have delivered bytes.
 fn under_way(then: &str) -> String {
     format!(
-        "{SAVE_ROUTES} $GET --json https://origin.lab/object >json 2>said & pid=$!; \
-         come wifi 300000; come lte 200000; {then}; wait $pid; echo $? >code; whole"
+        "{SAVE_ROUTES} stop_at wifi 300000 lte 200000; \
+         $GET --json https://origin.lab/object >json 2>said & pid=$!; \
+         come wifi 300000; come lte 200000; {then}; go_on wifi lte; wait $pid; echo $? >code; whole"
     )
 }
 
@@ -55,14 +56,13 @@ fn an_interface_that_is_switched_off_or_removed_under_way() {
 fn an_interface_that_is_switched_off_and_on_again_is_used_again() {
     needs_far!("ip", "awk");
     let testbed = Testbed::new();
-    // Wi-Fi alone is slow enough that LTE can return before the end.
+    // Wi-Fi delivers a part, and the rest after LTE has come back.
     let script = format!(
-        "{SAVE_ROUTES} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
+        "{SAVE_ROUTES} stop_at wifi 300000 lte 300000; keep lte 102; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
          ip link set lte down; eventually grep -q 'lte is gone' said; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
-         bring_back lte 102; come lte 300000 $start; \
-         manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole"
+         bring_back lte 102; go_on lte; come lte 300000 $start; go_on wifi; wait $pid && whole"
     );
     testbed.run(&SLOW_LINKS, &script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
@@ -74,13 +74,13 @@ fn an_interface_that_is_removed_and_returned_is_used_again() {
     needs_far!("ip", "awk");
     let testbed = Testbed::new();
     let script = format!(
-        "{SAVE_ROUTES} manyways lab set --lab $LAB_NAME wifi down=700kbit; keep lte 102; \
+        "{SAVE_ROUTES} stop_at wifi 300000 lte 300000; keep lte 102; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          ip link set lte down; ip link set lte name gone; \
          eventually grep -q 'lte is gone' said; \
-         ip link set gone name lte; bring_back lte 102; come lte 300000 $start; \
-         manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole"
+         ip link set gone name lte; bring_back lte 102; go_on lte; come lte 300000 $start; \
+         go_on wifi; wait $pid && whole"
     );
     testbed.run(&SLOW_LINKS, &script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
@@ -90,11 +90,9 @@ fn an_interface_that_is_removed_and_returned_is_used_again() {
 fn a_network_that_appears_under_way_joins() {
     needs_far!("ip");
     let testbed = Testbed::new();
-    let script = "manyways lab set --lab $LAB_NAME lte state=no-carrier; \
-         manyways lab set --lab $LAB_NAME wifi down=700kbit; \
+    let script = "change lte state=no-carrier; stop_at wifi 300000; \
          $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
-         come wifi 100000; manyways lab set --lab $LAB_NAME lte state=up; come lte 300000; \
-         manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole && \
+         come wifi 300000; change lte state=up; come lte 300000; go_on wifi; wait $pid && whole && \
          grep '\"event\":\"request\"' events | grep -q '\"path\":\"lte\"'";
     testbed.run(&SLOW_LINKS, script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
@@ -106,8 +104,7 @@ fn a_network_that_appears_under_way_joins() {
 fn a_network_that_gets_another_address_is_used_with_that() {
     needs_far!("ip");
     let testbed = Testbed::new();
-    let script = "manyways lab set --lab $LAB_NAME wifi down=700kbit; \
-         ip -6 addr flush dev lte scope global; \
+    let script = "stop_at wifi 300000 lte 300000; ip -6 addr flush dev lte scope global; \
          $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          ip -4 route show dev lte >main; ip -4 route show table 102 >table; \
@@ -117,8 +114,8 @@ fn a_network_that_gets_another_address_is_used_with_that() {
          while read -r route; do ip -4 route replace $route dev lte 2>/dev/null; done <main; \
          while read -r route; do ip -4 route replace $route table 102; done <table; \
          ip rule add from 10.64.2.7 table 102; \
-         eventually grep -q 'lte has another address' said; come lte 300000 $start; \
-         manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole";
+         eventually grep -q 'lte has another address' said; go_on lte; come lte 300000 $start; \
+         go_on wifi; wait $pid && whole";
     testbed.run(&SLOW_LINKS, script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
@@ -128,10 +125,10 @@ fn a_network_that_gets_another_address_is_used_with_that() {
 fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
     needs_far!("ip");
     let testbed = Testbed::new();
-    let script = "manyways lab set --lab $LAB_NAME lte state=no-carrier; \
+    let script = "change lte state=no-carrier; stop_at wifi 100000; \
          before=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          $GET --via wifi --json https://origin.lab/object >json 2>said & pid=$!; come wifi 100000; \
-         manyways lab set --lab $LAB_NAME lte state=up; wait $pid && whole && \
+         change lte state=up; go_on wifi; wait $pid && whole && \
          echo $(($(cat /sys/class/net/lte/statistics/rx_bytes) - before)) >counted";
     testbed.run(&SLOW_LINKS, script).expect_success();
     let transfer = Transfer::only(&testbed.read("json"));
@@ -145,15 +142,10 @@ fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
 fn both_networks_silent_for_a_moment() {
     needs_far!();
     let testbed = Testbed::new();
-    let set = |state: &str| {
-        format!(
-            "manyways lab set --lab $LAB_NAME wifi state={state} && \
-             manyways lab set --lab $LAB_NAME lte state={state}"
-        )
-    };
+    let set = |state: &str| format!("change wifi state={state}; change lte state={state}");
     // Until the first request has failed.
     let script = format!(
-        "MANYWAYS_LOG=debug $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
+        "stop_at wifi 300000 lte 200000; MANYWAYS_LOG=debug $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 300000; come lte 200000; {}; \
          eventually grep -q '\"outcome\":\"\\(failed\\|cancelled\\)\"' events; {}; wait $pid && whole",
         set("silent"),

@@ -10,7 +10,7 @@ fn a_server_that_ends_connections_after_three_requests() {
     let testbed = Testbed::new().with_config("keepalive_requests 3;");
     let script = "for url in http://origin.lab https://origin.lab https://origin.lab:444; do \
                     for how in mp-h2 fixed-chunk=64KiB; do \
-                      get --scheduler $how --json $url/object 2>said && whole && rm object || exit 1; \
+                      both get --scheduler $how --json $url/object 2>said && whole && rm object || exit 1; \
                     done; \
                   done";
     let finished = testbed.run(&TWO_LINKS, script).expect_success();
@@ -25,8 +25,9 @@ fn a_server_that_ends_connections_after_three_requests() {
 fn a_server_that_allows_one_stream_at_a_time() {
     needs_far!();
     let testbed = Testbed::new().with_config("http2_max_concurrent_streams 1;");
-    let finished =
-        testbed.run(&TWO_LINKS, "get --json https://origin.lab/object && whole").expect_success();
+    let finished = testbed
+        .run(&TWO_LINKS, "both get --json https://origin.lab/object && whole")
+        .expect_success();
     Transfer::only(&finished.stdout).assert_paths(&["wifi", "lte"]);
 }
 
@@ -38,7 +39,7 @@ fn a_server_that_takes_few_pings() {
     let server = testbed.faulty();
     let links = ["--link", "wifi:down=3mbit,delay=4ms", "--link", "lte:down=2mbit,delay=9ms"];
     let links = [&links[..], &["--far", &server]].concat();
-    let script = "get --json https://origin.lab:445/always/good/object 2>said && whole";
+    let script = "both get --json https://origin.lab:445/always/good/object 2>said && whole";
     let finished = testbed.run_with(&links, script).expect_success();
     Transfer::only(&finished.stdout).assert_paths(&["wifi", "lte"]);
     let log = std::fs::read_to_string(testbed.path("faulty.log")).expect("the server has a log");
@@ -101,8 +102,8 @@ fn redirects_of_a_real_server() {
          location = /round { return 301 /round; }\n\
          location = /down { return 302 http://origin.lab/object; }",
     );
-    let script = "get --json -o object https://origin.lab/moved && whole && \
-                  get --json -o object http://origin.lab/relative && whole && rm object && \
+    let script = "both get --json -o object https://origin.lab/moved && whole && \
+                  both get --json -o object http://origin.lab/relative && whole && rm object && \
                   ! get -o object https://origin.lab/round 2>round && \
                   ! get -o object https://origin.lab/down 2>down && ls | grep object; true";
     let finished = testbed.run(&TWO_LINKS, script).expect_success();

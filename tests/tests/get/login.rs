@@ -35,7 +35,7 @@ fn whoever_says_who_they_are_gets_it_over_all_networks() {
     fs::write(testbed.path("out/.netrc"), mine).expect("room for a file");
     let script = format!(
         "url=http://origin.lab/closed/object; \
-         fetch() {{ get --json --events log \"$@\" 2>said && whole && rm object || exit 1; }}; \
+         fetch() {{ both get --json --events log \"$@\" 2>said && whole && rm object || exit 1; }}; \
          fetch -u 'me:{PASSWORD}' $url; \
          fetch http://me:open%20sesame%409@origin.lab/closed/object; \
          fetch --netrc=netrc http://me@origin.lab/closed/object; \

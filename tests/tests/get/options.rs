@@ -57,7 +57,7 @@ fn a_warm_up_leaves_its_connections_to_what_follows() {
         &TWO_LINKS,
         &format!(
             "{opened} before=$(opened); \
-             get --json --warm-up https://origin.lab/small https://origin.lab/object && whole; \
+             both get --json --warm-up https://origin.lab/small https://origin.lab/object && whole; \
              echo $(($(opened) - before)) >opened"
         ),
     );
@@ -84,7 +84,7 @@ fn name_servers_can_be_named_for_each_network() {
         &["--scenario", &path.display().to_string()],
         "url=https://www.lab/object; get --via wifi $url 2>without; \
          get --json --via wifi --dns wifi=10.64.2.1 $url && whole && \
-         get --json --dns wifi=10.64.1.2,10.64.2.1 $url && whole && \
+         both get --json --dns wifi=10.64.1.2,10.64.2.1 $url && whole && \
          manyways paths --json >paths && get --dns moon=10.64.2.1 $url 2>moon; echo $? >code",
     );
     let transfers = Transfer::all(&finished.expect_success().stdout);

@@ -4,8 +4,9 @@ use crate::needs_far;
 use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
 
 /// Leaves an unfinished download.
-const UNFINISHED: &str = "$GET https://origin.lab/object 2>said & pid=$!; come wifi 500000; \
-                     kill -INT $pid; wait $pid; test -e object.manyways || exit 7; ";
+const UNFINISHED: &str = "stop_at wifi 500000 lte 500000; \
+                     $GET https://origin.lab/object 2>said & pid=$!; come wifi 500000; \
+                     kill -INT $pid; wait $pid; test -e object.manyways || exit 7; go_on wifi lte; ";
 
 /// `-c` rejects the resume file, changes nothing and prints a hint; without `-c` the file is
 /// discarded.
@@ -196,9 +197,10 @@ fn a_stop_before_the_first_byte() {
 fn a_second_download_to_the_same_file() {
     needs_far!();
     let testbed = Testbed::new();
-    let script = "$GET https://origin.lab/object 2>first & pid=$!; come wifi 300000; \
+    let script = "stop_at wifi 300000 lte 300000; \
+                  $GET https://origin.lab/object 2>first & pid=$!; come wifi 300000; \
                   get https://origin.lab/object 2>second; echo $? >code; \
-                  get -c https://origin.lab/object 2>third; wait $pid && whole";
+                  get -c https://origin.lab/object 2>third; go_on wifi lte; wait $pid && whole";
     testbed.run(&SLOW_LINKS, script).expect_success();
     assert_eq!(testbed.read("code"), "1\n");
     for said in ["second", "third"] {

@@ -5,8 +5,14 @@ use crate::testbed::{SLOW_LINKS, Testbed, Transfer};
 
 /// Starts a download, and changes the links once both have delivered bytes.
 pub fn simulate_change(then: &str) -> String {
+    simulate_change_with("", then)
+}
+
+/// The same with options of the command.
+pub fn simulate_change_with(options: &str, then: &str) -> String {
     format!(
-        "$GET --json https://origin.lab/object >json 2>said & pid=$!; \
+        "stop_at wifi 300000 lte 200000; \
+         $GET {options} --json https://origin.lab/object >json 2>said & pid=$!; \
          come wifi 300000; come lte 200000; {then}; wait $pid; echo $? >code"
     )
 }
@@ -14,10 +20,9 @@ pub fn simulate_change(then: &str) -> String {
 #[test]
 fn a_network_that_goes_silent_or_loses_its_carrier() {
     needs_far!();
-    for (link, state) in [("wifi", "silent"), ("lte", "no-carrier")] {
+    for (link, state, other) in [("wifi", "silent", "lte"), ("lte", "no-carrier", "wifi")] {
         let testbed = Testbed::new();
-        let set =
-            simulate_change(&format!("manyways lab set --lab $LAB_NAME {link} state={state}"));
+        let set = simulate_change(&format!("change {link} state={state}; go_on {other}"));
         testbed.run(&SLOW_LINKS, &format!("{set}; whole")).expect_success();
         assert_eq!(testbed.read("code"), "0\n", "{link} {state}: {}", testbed.read("said"));
         Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
@@ -28,13 +33,12 @@ fn a_network_that_goes_silent_or_loses_its_carrier() {
 fn a_network_that_comes_back_is_used_again() {
     needs_far!();
     let testbed = Testbed::new();
-    let script = "manyways lab set --lab $LAB_NAME wifi down=700kbit; \
-         $GET --json https://origin.lab/object >json 2>said & pid=$!; come lte 100000; \
-         manyways lab set --lab $LAB_NAME lte state=no-carrier; \
-         eventually grep -q 'lte is gone' said; \
+    // Wi-Fi delivers a part, and the rest after LTE has come back.
+    let script = "stop_at wifi 300000; change --when 'lte.down_bytes >= 100KB' lte state=no-carrier; \
+         $GET --json https://origin.lab/object >json 2>said & pid=$!; \
+         eventually grep -q 'lte is gone' said; come wifi 300000; \
          start=$(cat /sys/class/net/lte/statistics/rx_bytes); \
-         manyways lab set --lab $LAB_NAME lte state=up; come lte 300000 $start; \
-         manyways lab set --lab $LAB_NAME wifi down=8mbit; wait $pid && whole";
+         change lte state=up; come lte 300000 $start; go_on wifi; wait $pid && whole";
     testbed.run(&SLOW_LINKS, script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
 }
@@ -54,8 +58,8 @@ fn an_object_that_changes_under_way() {
             // The modification time has a resolution of a second.
             let script = format!(
                 "touch -d 2020-01-01 {root}/object; head -c 2000001 /dev/urandom >{root}/new; \
-                 $GET --json {url} >json 2>said & pid=$!; come wifi 300000; come lte 200000; \
-                 {change}; wait $pid && whole"
+                 stop_at wifi 300000 lte 200000; $GET --json {url} >json 2>said & pid=$!; \
+                 come wifi 300000; come lte 200000; {change}; go_on wifi lte; wait $pid && whole"
             );
             testbed.run(&SLOW_LINKS, &script).expect_success();
             let said = testbed.read("said");

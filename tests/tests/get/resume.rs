@@ -6,9 +6,9 @@ use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, Testbed, Transfer};
 /// Kills a transfer after a number of bytes over Wi-Fi.
 fn killed(signal: &str, bytes: u32) -> String {
     format!(
-        "before=$(cat /sys/class/net/wifi/statistics/rx_bytes); \
+        "before=$(cat /sys/class/net/wifi/statistics/rx_bytes); stop_at wifi {bytes} lte {bytes}; \
          $GET https://origin.lab/object 2>said & pid=$!; come wifi {bytes} $before; \
-         kill -{signal} $pid; wait $pid; echo $? >code; "
+         kill -{signal} $pid; wait $pid; echo $? >code; go_on wifi lte; "
     )
 }
 

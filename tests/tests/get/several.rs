@@ -36,7 +36,8 @@ fn a_url_that_fails_does_not_hold_up_the_others() {
 fn a_stop_ends_the_whole_command() {
     needs_far!();
     let testbed = Testbed::new();
-    let script = "$GET --json http://origin.lab/object http://origin.lab/other >json 2>said & \
+    let script = "stop_at wifi 300000 lte 300000; \
+                  $GET --json http://origin.lab/object http://origin.lab/other >json 2>said & \
                   pid=$!; come wifi 300000; kill -INT $pid; wait $pid; echo $? >code";
     testbed.run(&SLOW_LINKS, script).expect_success();
     let document: Value = serde_json::from_str(&testbed.read("json")).expect("one line of JSON");

@@ -53,7 +53,7 @@ fn each_network_asks_its_own_server() {
     let certificate = Authority::new(&testbed.path("out"), &["www.lab"]).expect("a certificate");
     let near = host("near", "\"www.lab@wifi\"", &testbed.nginx_of("near", &certificate));
     let node = host("node", "\"www.lab@lte\"", &testbed.nginx_of("node", &certificate));
-    let fetch = "manyways get --cacert authority.pem --json https://www.lab/object && whole";
+    let fetch = "both manyways get --cacert authority.pem --json https://www.lab/object && whole";
     let finished = two_hosts(&testbed, &format!("{near}{node}"), fetch).expect_success();
     let transfer = Transfer::only(&finished.stdout);
     transfer.assert_paths(&["wifi", "lte"]);
@@ -83,8 +83,8 @@ fn another_object_behind_each_network() {
              GET='manyways get --cacert authority.pem --json'; \
              $GET https://www.lab/object 2>first && whole && \
              $GET --via lte,wifi https://www.lab/object 2>second && \
-             cmp object $FILES/{name}/object && \
-             $GET --single-server https://www.lab/object 2>single && whole"
+             same object $FILES/{name}/object && \
+             both $GET --single-server https://www.lab/object 2>single && whole"
         );
         let finished = two_hosts(&testbed, &format!("{near}{node}"), &fetch).expect_success();
         let [first, second, single] = &Transfer::all(&finished.stdout)[..] else {
@@ -120,8 +120,8 @@ fn a_redirect_to_another_host() {
     let near = host("near", "\"www.lab@wifi\"", &testbed.nginx_of("near", &certificate));
     let node = host("node", "\"www.lab@lte\"", &testbed.nginx_of("node", &certificate));
     let fetch = "GET='manyways get --cacert authority.pem --json -o object'; \
-                 $GET https://first.lab/film && whole && \
-                 $GET --single-server https://first.lab/film && whole";
+                 both $GET https://first.lab/film && whole && \
+                 both $GET --single-server https://first.lab/film && whole";
     let finished = two_hosts(&testbed, &format!("{door}{near}{node}"), fetch).expect_success();
     let [each, single] = &Transfer::all(&finished.stdout)[..] else {
         panic!("{}", finished.stdout)

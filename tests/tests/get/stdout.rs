@@ -24,7 +24,7 @@ fn in_order_over_both_networks() {
     let urls = ["https://origin.lab/object", "http://origin.lab/object"];
     for (nth, url) in urls.iter().enumerate() {
         testbed
-            .run(&TWO_LINKS, &format!("get -o - {url} >object 2>said-{nth} && whole"))
+            .run(&TWO_LINKS, &format!("both get -o - {url} >object 2>said-{nth} && whole"))
             .expect_success();
         let output = testbed.read(&format!("said-{nth}"));
         assert!(output.contains("standard output: 2 MB in "), "{output}");
@@ -42,7 +42,7 @@ fn several_urls_follow_each_other() {
     object(&testbed.path("root"), "second", 300_001, 12);
     let script = "cat $FILES/root/object $FILES/root/second $FILES/root/object >wanted; \
                   get -q -o - https://origin.lab/object http://origin.lab/second \
-                    https://origin.lab/object >came && cmp came wanted";
+                    https://origin.lab/object >came && same came wanted";
     testbed.run(&TWO_LINKS, script).expect_success();
 }
 
@@ -53,6 +53,8 @@ fn a_reader_that_waits_holds_the_servers_back() {
     let testbed = Testbed::new();
     object(&testbed.path("root"), "large", LARGE, 13);
     for url in ["https://origin.lab/large", "http://origin.lab/large"] {
+        // Time: between two looks at a counter. If a busy machine delivers nothing in between, the
+        // upper bound below is checked too early, and holds all the same.
         let script = format!(
             "rx() {{ cat /sys/class/net/wifi/statistics/rx_bytes \
                          /sys/class/net/lte/statistics/rx_bytes | {{ read a; read b; echo $((a + b)); }}; }}; \
@@ -60,7 +62,7 @@ fn a_reader_that_waits_holds_the_servers_back() {
                         [ $(($(rx) - before)) -lt 20000 ]; }}; \
              rm -f pipe; mkfifo pipe; $GET -q -o - {url} >pipe & pid=$!; exec 3<pipe; \
              head -c 1000000 <&3 >came; eventually quiet; rx >waiting; \
-             cat <&3 >>came; wait $pid && cmp came $FILES/root/large"
+             cat <&3 >>came; wait $pid && same came $FILES/root/large"
         );
         testbed.run(&FAST_LINKS, &script).expect_success();
         let came: u64 = testbed.read("waiting").trim().parse().expect("a number");
@@ -95,7 +97,8 @@ fn a_stop_while_nobody_reads() {
     let testbed = Testbed::new();
     let script = "mkfifo pipe; $GET -q -o - https://origin.lab/object 2>said >pipe & pid=$!; exec 3<pipe; \
                   come wifi 400000; kill -INT $pid; wait $pid; echo $? >code";
-    testbed.run(&SLOW_LINKS, script).expect_success();
+    let script = format!("stop_at wifi 400000 lte 400000; {script}");
+    testbed.run(&SLOW_LINKS, &script).expect_success();
     assert_eq!(testbed.read("code"), "1\n");
     assert!(testbed.read("said").contains("stopped before the end"), "{}", testbed.read("said"));
 }

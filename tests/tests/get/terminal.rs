@@ -79,7 +79,7 @@ impl Screen {
 fn a_line_for_each_network_on_a_terminal() {
     needs_far!("script");
     let testbed = Testbed::new();
-    let script = "TERM=xterm script -qec \"stty cols 100 rows 30; \
+    let script = "TERM=xterm both script -qec \"stty cols 100 rows 30; \
                     $GET --json https://origin.lab/object >json\" typescript >/dev/null && whole";
     testbed.run(&SLOW_LINKS, script).expect_success();
     let seen = testbed.read("typescript");
@@ -97,7 +97,7 @@ fn a_pipe_gets_json_and_nothing_else() {
     let testbed = Testbed::new();
     let finished = testbed.run(
         &TWO_LINKS,
-        "get --json https://origin.lab/object 2>said && get https://origin.lab/object 2>plain && \
+        "both get --json https://origin.lab/object 2>said && get https://origin.lab/object 2>plain && \
          get -q https://origin.lab/object 2>quiet; get --json -q http://origin.lab/none 2>failed",
     );
     assert_eq!(finished.code(), 1);
@@ -166,10 +166,10 @@ fn ctrl_c_leaves_a_clean_screen() {
 fn what_brings_nothing_is_waiting() {
     needs_far!("script");
     let testbed = Testbed::new();
-    let script = "turn() { manyways lab set --lab $LAB_NAME $1 state=$2; }; \
+    // Wi-Fi cannot deliver the rest before the word appears.
+    let script = "stop_at wifi 300000; change --when 'lte.down_bytes >= 200KB' lte state=silent; \
          TERM=xterm script -qefc \"stty cols 90 rows 30; $GET https://origin.lab/object\" typescript \
          >/dev/null & pid=$!; \
-         come wifi 300000; come lte 200000; turn lte silent; \
-         eventually grep -q 'lte.*waiting' typescript; turn lte up; wait $pid && whole";
+         eventually grep -q 'lte.*waiting' typescript; go_on wifi lte; wait $pid && whole";
     testbed.run(&SLOW_LINKS, script).expect_success();
 }

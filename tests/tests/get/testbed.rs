@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use manyways_tests::{Authority, Finished, Server, ServerConfig, finish, folder, manyways, object};
+use manyways_tests::{
+    Authority, Finished, SHELL, Server, ServerConfig, finish, folder, manyways, object,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,22 +22,36 @@ pub const SLOW_LINKS: [&str; 4] =
 /// Length of the object in bytes.
 pub const OBJECT_LENGTH: u64 = 2_000_001;
 
-/// Runs before every script, in a folder that any user can write to.
+/// Runs before every script, in a folder that any user can write to; the file `$FILES/preamble` has
+/// it for shells within a script.
 ///
 /// - `get` is the command with the authority of the server's certificate; `$GET` is the same
 ///   command for scripts that send it a signal, which a shell function would receive instead.
+/// - `change WORDS` changes the links with `manyways lab set`.
+/// - `both COMMAND` runs a command with links `wifi` and `lte`, neither of which delivers more than
+///   200 KB before the other one has delivered 20 KB: both take part, however slow the machine is.
+/// - `stop_at LINK BYTES...` pauses each link after this number of bytes, so that a transfer cannot
+///   end before the script acts; `go_on LINK...` continues.
 /// - `come LINK BYTES` waits until a link has delivered this number of bytes.
 /// - `until_there FILE` waits for a file.
-/// - `whole` checks that the received object is correct.
+/// - `whole` checks that the received object is correct. Wrong bytes are a fault.
 const PREAMBLE: &str = r#"
 cd "$FILES/out"
 GET="manyways get --cacert $FILES/authority.pem"
 get() { $GET "$@"; }
-eventually() { tries=0; until "$@"; do tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 99; sleep 0.01; done; }
+change() { manyways lab set --lab $LAB_NAME "$@" || exit 98; }
+both() {
+  change --when 'wifi.down_bytes >= 200KB' --until 'lte.down_bytes >= 20KB' wifi state=paused
+  change --when 'lte.down_bytes >= 200KB' --until 'wifi.down_bytes >= 20KB' lte state=paused
+  "$@"
+}
+stop_at() { while [ $# -gt 0 ]; do change --when "$1.down_bytes >= $2" $1 state=paused; shift 2; done; }
+go_on() { for link in "$@"; do change --cancel $link state=up; done; }
 has_come() { [ $(($(cat /sys/class/net/$1/statistics/rx_bytes) - start)) -ge $2 ]; }
 come() { start=${3:-0}; eventually has_come $1 $2; }
 until_there() { eventually test -e "$1"; }
-whole() { cmp object "$FILES/root/object"; }
+same() { test -e "$1" || return 1; cmp "$1" "$2" || fault "$1 has wrong bytes"; }
+whole() { same object "$FILES/root/object"; }
 "#;
 
 /// An object on a web server, a certificate for the server, and a folder for downloads.
@@ -60,6 +76,8 @@ impl Testbed {
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(files.path().join("out"), everybody).expect("its permissions");
         object(&files.path().join("root"), "object", OBJECT_LENGTH, 11);
+        fs::write(files.path().join("preamble"), format!("{SHELL}{PREAMBLE}"))
+            .expect("room for a file");
         Self { files, authority, extra_config: String::new() }
     }
 
@@ -137,7 +155,7 @@ impl Testbed {
             manyways()
                 .args(["lab", "shell"])
                 .args(options)
-                .args(["--", "sh", "-c", &format!("{PREAMBLE}{script}")])
+                .args(["--", "sh", "-c", &format!(". \"$FILES/preamble\"\n{script}")])
                 .env("FILES", self.files.path()),
         )
     }

@@ -2,7 +2,7 @@
 
 use manyways_tests::{Need, finish, manyways, needs};
 
-use crate::running::{Lab, TWO_LINKS, name, wait_for};
+use crate::running::{Lab, TWO_LINKS, eventually, name};
 
 /// Whether a packet passes a link in both directions within `timeout` seconds.
 fn ping(lab: &Lab, link: &str, timeout: u32) -> bool {
@@ -42,7 +42,7 @@ fn set_changes_a_link_while_it_runs() {
 
     // The kernel handles a carrier change asynchronously.
     let shows = |state: &str, route: &str| {
-        wait_for(state, || {
+        eventually(state, || {
             let seen = lab.device(link).expect_success().stdout;
             (seen.contains(state) && seen.contains(route)).then_some(())
         });
@@ -70,6 +70,15 @@ fn set_refuses_what_it_cannot_do() {
         (&["wifi", "mtu=1400"], "`mtu` cannot change while the link runs", ""),
         (&["wifi", "down=trace:no-such-file"], "cannot read", "no-such-file"),
         (&["wifi", "loss=2"], "loss", ""),
+        (
+            &["--when", "wlan.down_bytes >= 1KB", "wifi", "state=paused"],
+            "there is no link `wlan`",
+            "",
+        ),
+        (&["--when", "wifi.down >= 1KB", "wifi", "state=paused"], "wifi.down >= 1KB", "down_bytes"),
+        (&["--when", "wifi.down_bytes < 1KB", "wifi", "state=paused"], ">=", ""),
+        (&["--until", "wifi.promotions >= 1", "wifi", "state=paused"], "radio", ""),
+        (&["--cancel", "wlan"], "there is no link `wlan`", ""),
     ] {
         let done = lab.set(words);
         assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
@@ -135,4 +144,53 @@ fn a_name_is_given_once() {
     let message = format!("a lab called `{}` already exists", lab.name);
     assert!(done.stderr.contains(&message), "{}", done.stderr);
     assert!(lab.device("true").status.success(), "and the first one goes on");
+}
+
+/// Both links deliver at once, and each pauses at exactly the packet that reaches the value.
+#[test]
+fn changes_happen_at_a_byte() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
+    let lab = Lab::start(&TWO_LINKS);
+    // The answer to a ping of 972 bytes is 1000 bytes long.
+    let pings = |link: &str, count: u32| {
+        let ping = format!("ping -q -c {count} -i 0.002 -s 972 -W 300 -I {link} 198.18.0.1");
+        lab.device(&format!("{ping} >/dev/null; echo $?")).expect_success()
+    };
+    let delivered = |link: usize| {
+        let status = lab.device("manyways lab status --json").expect_success().stdout;
+        let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+        assert!(status["links"][link]["max_lateness_seconds"].is_f64(), "{status}");
+        status["links"][link]["down"]["delivered_bytes"].as_u64().expect("a number")
+    };
+    // Not from the start of the lab, but from now on.
+    pings("wifi", 3);
+    let before = delivered(0);
+    let set = |words: &[&str]| lab.set(words).expect_success();
+    set(&[
+        "--when",
+        "wifi.down_bytes >= 4500",
+        "--until",
+        "lte.up_bytes >= 2KB",
+        "wifi",
+        "state=paused",
+    ]);
+    set(&["--when", "lte.down_bytes >= 3000", "lte", "state=silent"]);
+    std::thread::scope(|scope| {
+        let wifi = scope.spawn(|| pings("wifi", 8));
+        eventually("five answers", || (delivered(0) == before + 5_000).then_some(()));
+        // The first request over LTE does not release it yet, the second one does.
+        assert_eq!(pings("lte", 1).stdout, "0\n");
+        assert_eq!(delivered(0), before + 5_000);
+        assert_eq!(pings("lte", 1).stdout, "0\n");
+        assert_eq!(wifi.join().expect("it ends").stdout, "0\n");
+    });
+    assert_eq!(delivered(0), before + 8_000);
+    assert_eq!(pings("lte", 1).stdout, "0\n");
+    assert!(is_blocked(&lab, "lte"), "silent after three answers");
+
+    // A planned change can be cancelled.
+    set(&["--when", "wifi.down_bytes >= 100", "wifi", "state=silent"]);
+    set(&["--cancel", "wifi"]);
+    assert!(is_passing(&lab, "wifi"));
+    assert!(is_passing(&lab, "wifi"));
 }

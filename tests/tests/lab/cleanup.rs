@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use manyways_tests::{Need, finish, manyways, needs};
+use manyways_tests::{Need, fault, finish, manyways, needs};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::running::{
-    Lab, TIMEOUT, TWO_LINKS, alone, lab_shell, name, nginx, processes_of, script_in, wait_for,
+    Lab, PATIENCE, TWO_LINKS, alone, eventually, lab_shell, name, nginx, processes_of, script_in,
 };
 
 const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -56,14 +56,15 @@ impl LabState {
         }
     }
 
-    /// Asserts that everything except the folder is removed, at once or within [`TIMEOUT`].
+    /// Asserts that everything except the folder is removed, at once or within [`PATIENCE`].
     fn assert_removed(&self) {
-        wait_for("its processes have gone", || processes_of(&self.name).is_empty().then_some(()));
-        wait_for("its namespaces have gone", || {
+        eventually("its processes have gone", || processes_of(&self.name).is_empty().then_some(()));
+        eventually("its namespaces have gone", || {
             let there = namespaces();
             (!self.namespaces.iter().any(|one| there.contains(one))).then_some(())
         });
-        assert_eq!(host(), self.host);
+        let now = host();
+        fault!(now == self.host, "the host differs:\n{now}\nbefore:\n{}", self.host);
     }
 }
 
@@ -90,7 +91,7 @@ fn after_success_and_failure() {
         // Immediately, because the next command must not meet processes of the previous one.
         assert_eq!(processes_of(&name), "");
         assert!(!Path::new(done.stdout.trim()).exists(), "{}", done.stdout);
-        assert_eq!(host(), before);
+        fault!(host() == before, "the host differs:\n{}\nbefore:\n{before}", host());
     }
 }
 
@@ -102,7 +103,7 @@ fn after_signals_to_the_lab() {
         let mut lab = Lab::start(&TWO_LINKS);
         let traces = LabState::of(&lab, before);
         lab.process.signal(signal);
-        let status = lab.process.wait(TIMEOUT).expect("it ends");
+        let status = lab.process.wait(PATIENCE).expect("it ends");
         assert_eq!(status.code(), Some(128 + signal as i32), "{signal}");
         assert!(!traces.folder.exists(), "{signal}");
         traces.assert_removed();
@@ -110,31 +111,34 @@ fn after_signals_to_the_lab() {
 }
 
 /// The lab cannot clean up; the next lab or `lab gc` does.
+// Alone: it reads kernel settings that all labs share.
 #[test]
 fn after_sigkill_of_the_lab() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("nft"));
     let _guard = alone();
+    // Remains of another killed lab would be removed below, too.
+    finish(manyways().args(["lab", "gc"])).expect_success();
     let before = host();
     let allowed = fs::read_to_string(ALLOWED_CC).expect("a list");
     let mut lab = Lab::start_alone(&TWO_LINKS);
     let traces = LabState::of(&lab, before);
     assert!(fs::read_to_string(ALLOWED_CC).unwrap().contains("cubic"));
     lab.process.signal(Signal::SIGKILL);
-    lab.process.wait(TIMEOUT).expect("it ends");
+    lab.process.wait(PATIENCE).expect("it ends");
     traces.assert_removed();
     assert!(traces.folder.exists(), "a killed lab cannot remove its folder");
     let output = finish(manyways().args(["lab", "gc"])).expect_success().stdout;
     assert!(output.contains(&format!("removed {}", traces.name)), "{output}");
     assert!(!traces.folder.exists());
     // Another running lab may still need it.
-    wait_for("the allowed congestion controls are as before", || {
+    eventually("the allowed congestion controls are as before", || {
         (fs::read_to_string(ALLOWED_CC).unwrap() == allowed).then_some(())
     });
 
     // The name is free, and a starting lab needs no `gc` before it.
     let mut second = Lab::start_alone(&TWO_LINKS);
     second.process.signal(Signal::SIGKILL);
-    second.process.wait(TIMEOUT).expect("it ends");
+    second.process.wait(PATIENCE).expect("it ends");
     let left = second.name.clone();
     let words = ["--name", &left, "--", "true"];
     finish(lab_shell(&TWO_LINKS).args(words)).expect_success();
@@ -148,7 +152,7 @@ fn after_sigkill_of_its_first_process() {
     let traces = LabState::of(&lab, before);
     let init = record_field(&traces.folder, "init");
     kill(Pid::from_raw(init), Signal::SIGKILL).expect("it is there");
-    let status = lab.process.wait(TIMEOUT).expect("its command is gone, so it ends");
+    let status = lab.process.wait(PATIENCE).expect("its command is gone, so it ends");
     assert_eq!(status.code(), Some(137));
     assert!(!traces.folder.exists());
     traces.assert_removed();
@@ -164,11 +168,11 @@ fn after_sigkill_while_somebody_is_in() {
     let mut command = manyways();
     let words = ["lab", "enter", &lab.name, "--host", "origin", "--", "sleep", "1001"];
     let mut guest = manyways_tests::Running::start(command.args(words));
-    wait_for("the guest is in", || processes_of(&lab.name).contains("sleep 1001").then_some(()));
+    eventually("the guest is in", || processes_of(&lab.name).contains("sleep 1001").then_some(()));
     lab.process.signal(Signal::SIGKILL);
-    let status = guest.wait(TIMEOUT).expect("its command is gone, so it ends");
+    let status = guest.wait(PATIENCE).expect("its command is gone, so it ends");
     assert_eq!(status.code(), Some(137));
-    lab.process.wait(TIMEOUT).expect("it ends");
+    lab.process.wait(PATIENCE).expect("it ends");
     traces.assert_removed();
     finish(manyways().args(["lab", "gc"])).expect_success();
     assert!(!traces.folder.exists());
@@ -189,7 +193,7 @@ fn two_labs_at_once() {
 #[test]
 fn orphans_leave_no_zombies() {
     needs!(Need::Root, Need::Command("ip"));
-    // Each inner shell ends before its child, whose parent is then the first process of the lab.
+    // Time: five different ones, of any length. Each inner shell ends before its child, whose parent is then the first process of the lab.
     let script = "for i in 1 2 3 4 5; do sh -c 'sh -c \"sleep 0.0$1\" & exit' - $i; done; \
                   orphans() { grep -l '^PPid:.1$' $(grep -l '^Name:.\\(sleep\\|sh\\)' /proc/[0-9]*/status) 2>/dev/null | grep -v /$$/; }; \
                   while [ -n \"$(orphans)\" ]; do :; done; \

@@ -2,7 +2,7 @@
 
 use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
 
-use crate::running::{Lab, nginx_script, script_in, wait_for};
+use crate::running::{Lab, eventually, nginx_script, script_in};
 
 /// Prints the subflows of a namespace, one line each, as `ss` describes them.
 const SUBFLOWS: &str = "ss -tniH state established | paste -d ' ' - - | grep tcp-ulp-mptcp || true";
@@ -40,15 +40,15 @@ fn every_subflow_has_the_congestion_control_at_both_ends() {
 
     let both = |seen: &str| seen.contains("10.64.1.2") && seen.contains("10.64.2.2");
     let look = |done: Finished| Some(done.expect_success().stdout).filter(|seen| both(seen));
-    let near = wait_for("a subflow on each link", || look(lab.device(SUBFLOWS)));
-    let far = wait_for("the same on the far side", || look(lab.host("origin", SUBFLOWS)));
+    let near = eventually("a subflow on each link", || look(lab.device(SUBFLOWS)));
+    let far = eventually("the same on the far side", || look(lab.host("origin", SUBFLOWS)));
     for seen in [near, far] {
         for subflow in seen.lines() {
             assert!(subflow.contains(" cubic "), "{subflow}");
         }
     }
     // Both subflows carry data in addition to their handshakes.
-    wait_for("a megabyte over each link", || {
+    eventually("a megabyte over each link", || {
         let counters =
             "cat /sys/class/net/wifi/statistics/rx_bytes /sys/class/net/lte/statistics/rx_bytes";
         let seen = lab.device(counters).expect_success().stdout;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use manyways_lab::event::{LabEvent, LaneDirection, LinkSample};
 use manyways_record::event::{self, Log};
-use manyways_tests::{Need, finish, folder, manyways, needs};
+use manyways_tests::{Need, SHELL, finish, folder, manyways, needs};
 
 use crate::running::{nginx, script_in};
 
@@ -130,9 +130,13 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
     let text = "name = \"log\"\n[link.wifi]\ndown = \"5mbit\"\n\
                 [[event]]\nat = \"50ms\"\nlink = \"wifi\"\nloss = \"100%\"\n\
                 [[event]]\nat = \"150ms\"\nlink = \"wifi\"\ndown = \"1mbit\"\nstate = \"silent\"\n\
-                [[workload]]\nname = \"first\"\nrun = \"sleep 0.3; exit 3\"\n";
+                [[workload]]\nname = \"first\"\nrun = \"sh $FILES/workload\"\n";
+    // The workload ends after the events.
+    let workload = format!("{SHELL} eventually grep -qs silent {}; exit 3", file("log").display());
+    fs::write(file("workload"), workload).unwrap();
     fs::write(file("log.toml"), text).unwrap();
     let mut command = manyways();
+    command.env("FILES", files.path());
     command.args(["lab", "run", "--timeline", &log]).arg(file("log.toml"));
     assert_eq!(finish(&mut command).code(), 1);
     let read = timeline(&file("log"));

@@ -86,7 +86,7 @@ fn labs_that_cannot_be_built() {
     assert!(done.stderr.contains(message), "{}", done.stderr);
     let done = shell(&[&TWO_LINKS[..], &["--far", "exit 3"]].concat());
     refused(&done, 1, "the far command `exit 3` ended immediately (exit status: 3)", "/bin/sh -c");
-    let done = shell(&[&TWO_LINKS[..], &["--far", "@nobody sleep 1"]].concat());
+    let done = shell(&[&TWO_LINKS[..], &["--far", "@nobody sleep 1000"]].concat());
     refused(&done, 2, "there is no far host `nobody`", "--host");
     let done = shell(&[&TWO_LINKS[..], &["--timeline", "/nowhere/log"]].concat());
     refused(&done, 1, "cannot write /nowhere/log", "");

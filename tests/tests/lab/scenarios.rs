@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use manyways_tests::{Finished, Need, finish, folder, manyways, needs};
+use manyways_tests::{Finished, Need, SHELL, finish, folder, manyways, needs};
 use serde_json::Value;
 
-use crate::running::{nginx_script, shared_host, wait_for};
+use crate::running::{eventually, nginx_script, shared_host};
 
 fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
@@ -139,19 +139,23 @@ fn traces_of_others() {
 #[test]
 fn an_outage_with_and_without_carrier() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
-    // Each workload starts with the links as specified. The second one ends before the first event.
-    let wait = "until ip link show wifi | grep -q $1; do :; done";
+    // Packets over LTE are the clock of the events: the kernel reports a change of the carrier up
+    // to a second late. Each workload starts with the links as specified; the second one ends
+    // before the first event.
     let report = run_text(&format!(
-        "name = \"outages\"\n[link.wifi]\ndelay = \"1ms\"\n\
-         [[event]]\nat = \"1s\"\nlink = \"wifi\"\nstate = \"no-carrier\"\n\
-         [[event]]\nat = \"1200ms\"\nlink = \"wifi\"\nstate = \"up\"\n\
-         [[event]]\nat = \"1400ms\"\nlink = \"wifi\"\nstate = \"silent\"\n\
-         [[event]]\nat = \"1800ms\"\nlink = \"wifi\"\nloss = \"50%\"\nstate = \"up\"\n\
-         [[workload]]\nname = \"first\"\nrun = '''\nsaw() {{ {wait}; }}\n\
-         saw NO-CARRIER; saw LOWER_UP\n\
-         while ping -q -c 1 -W 1 198.18.0.1 >/dev/null; do :; done\n\
-         until ping -q -c 1 -W 1 198.18.0.1 >/dev/null; do :; done\n'''\n\
-         [[workload]]\nname = \"second\"\nrun = \"ping -q -c 20 -i 0.002 198.18.0.1 | grep -q ' 0% packet loss'\"\n",
+        "name = \"outages\"\n[link.wifi]\ndelay = \"1ms\"\n[link.lte]\n\
+         [[event]]\nwhen = \"lte.up_bytes >= 1\"\nlink = \"wifi\"\nstate = \"no-carrier\"\n\
+         [[event]]\nwhen = \"lte.up_bytes >= 1001\"\nlink = \"wifi\"\nstate = \"up\"\n\
+         [[event]]\nwhen = \"lte.up_bytes >= 2001\"\nlink = \"wifi\"\nstate = \"silent\"\n\
+         [[event]]\nwhen = \"lte.up_bytes >= 3001\"\nlink = \"wifi\"\nloss = \"50%\"\nstate = \"up\"\n\
+         [[workload]]\nname = \"first\"\nrun = '''{SHELL}\n\
+         tick() {{ ping -q -c 1 -s 972 -W 60 -I lte 198.18.0.1 >/dev/null; }}\n\
+         shows() {{ ip link show wifi | grep -q $1; }}\n\
+         passes() {{ ping -q -c 1 -W 1 -I wifi 198.18.0.1 >/dev/null; }}\n\
+         fails() {{ ! passes; }}\n\
+         tick; eventually shows NO-CARRIER; tick; eventually shows LOWER_UP; eventually passes\n\
+         tick; eventually fails; tick; eventually passes\n'''\n\
+         [[workload]]\nname = \"second\"\nrun = \"ping -q -c 20 -i 0.002 -I wifi 198.18.0.1 | grep -q ' 0% packet loss'\"\n",
     ));
     assert!(report["workloads"][0]["links"][0]["up_dropped"].as_u64() > Some(0), "{report:#}");
 }
@@ -286,9 +290,9 @@ fn a_stopped_run_leaves_nothing() {
     let _guard = shared_host();
     let mut command = manyways();
     let mut running = manyways_tests::Running::start(command.args(["lab", "run"]).arg(&file));
-    let lab = wait_for("the workload starts", || fs::read_to_string(&pid).ok());
+    let lab = eventually("the workload starts", || fs::read_to_string(&pid).ok());
     running.signal(nix::sys::signal::Signal::SIGINT);
-    let status = running.wait(crate::running::TIMEOUT).expect("it ends");
+    let status = running.wait(crate::running::PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(130));
     assert_eq!(crate::running::processes_of(lab.trim()), "");
 }

@@ -4,11 +4,10 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use manyways_tests::{Need, Running, finish, folder, manyways_path, needs};
 
-use crate::running::{TIMEOUT, name, shared_host, wait_for};
+use crate::running::{PATIENCE, eventually, name, shared_host};
 
 /// The state of a lab's only process with these arguments, as in `/proc`.
 fn state_of(lab: &str, arguments: &str) -> Option<char> {
@@ -46,25 +45,20 @@ impl Terminal {
 
     #[track_caller]
     fn wait_for_text(&self, text: &str) {
-        self.wait_for(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
-    }
-
-    /// Polls until `look` succeeds; at the deadline it panics with the content of the screen.
-    #[track_caller]
-    fn wait_for(&self, what: &str, mut look: impl FnMut() -> Option<()>) {
-        let deadline = Instant::now() + TIMEOUT;
-        while look().is_none() {
-            assert!(
-                Instant::now() < deadline,
-                "never happened: {what}; shown: {:?}",
-                self.screen()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
     }
 
     fn screen(&self) -> String {
         fs::read_to_string(&self.screen).unwrap_or_default()
+    }
+}
+
+/// A failed test prints the content of the screen.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("shown: {:?}", self.screen());
+        }
     }
 }
 
@@ -88,7 +82,7 @@ fn job_control_works_in_a_lab() {
     terminal.wait_for_text("here 42");
 
     terminal.type_keys("sleep 1001\n");
-    terminal.wait_for("it sleeps", || {
+    eventually("it sleeps", || {
         state_of(&lab, "sleep 1001").filter(|state| *state == 'S').map(drop)
     });
     terminal.type_keys("\x03");
@@ -96,16 +90,16 @@ fn job_control_works_in_a_lab() {
     terminal.wait_for_text("interrupted 130");
 
     terminal.type_keys("sleep 1002\n");
-    terminal.wait_for("it sleeps", || {
+    eventually("it sleeps", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
     });
     terminal.type_keys("\x1a");
-    terminal.wait_for("it is stopped", || {
+    eventually("it is stopped", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'T').map(drop)
     });
     terminal.type_keys("echo shell $((6 * 8)); fg\n");
     terminal.wait_for_text("shell 48");
-    terminal.wait_for("it goes on", || {
+    eventually("it goes on", || {
         state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
     });
     terminal.type_keys("\x1c");
@@ -113,10 +107,10 @@ fn job_control_works_in_a_lab() {
     terminal.wait_for_text("quit 131");
 
     terminal.type_keys("exit\n");
-    wait_for("the lab has gone", || crate::running::processes_of(&lab).is_empty().then_some(()));
+    eventually("the lab has gone", || crate::running::processes_of(&lab).is_empty().then_some(()));
     terminal.type_keys("terminal\n");
     terminal.wait_for_text("after 0 with terminal");
-    let status = terminal.script.wait(TIMEOUT).expect("it ends");
+    let status = terminal.script.wait(PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(5));
 }
 
@@ -139,6 +133,6 @@ fn an_interrupt_is_for_the_command() {
     terminal.type_keys("\x03");
     terminal.wait_for_text("caught");
     terminal.type_keys("on\n");
-    let status = terminal.script.wait(TIMEOUT).expect("it ends");
+    let status = terminal.script.wait(PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(3));
 }

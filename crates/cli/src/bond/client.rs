@@ -57,6 +57,7 @@ async fn serve(
     options.transport = args.carrier;
     options.keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     options.socket_mark = mark;
+    options.session_lifetime = args.session_lifetime.unwrap_or(options.session_lifetime);
     // An address is not resolved again.
     let is_name = args.gateway.parse::<SocketAddr>().is_err();
     options.gateway_name = is_name.then(|| args.gateway.clone());

@@ -12,7 +12,7 @@ use manyways_net::bond::control::{
 use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, StatusHandle, metrics};
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_sys::privilege;
-use manyways_unit::Prefix;
+use manyways_unit::{Prefix, Span};
 
 use super::{keygen, listen};
 use crate::failure::Failure;
@@ -53,6 +53,12 @@ pub struct Args {
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// For tests: end QUIC connections without packets after this time.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    quic_idle_timeout: Option<Span>,
+    /// For tests: keep the session of a client without connections for this time.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    session_linger: Option<Span>,
     /// Print only errors and warnings.
     #[arg(short, long)]
     pub quiet: bool,
@@ -111,6 +117,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let stop = super::stop_signal()?;
         let mut options = GatewayOptions::new(args.listen, key, allow);
         options.egress = EgressFilter::new(args.permit);
+        options.quic_idle_timeout = args.quic_idle_timeout.unwrap_or(options.quic_idle_timeout);
+        options.session.linger = args.session_linger.unwrap_or(options.session.linger);
         let gateway = Gateway::bind(options).map_err(listen_failure)?;
         let control = control(&args.name, args.user.as_deref(), gateway.status_handle())?;
         if let Some(at) = args.metrics {

@@ -7,7 +7,7 @@ use clap::ValueHint;
 use manyways_net::fetch::{
     Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, Scheduler,
 };
-use manyways_unit::{Size, human};
+use manyways_unit::{Size, Span, human};
 
 /// Minimum size of a chunk, which bounds the number of requests.
 const MIN_CHUNK: Size = Size::from_kib(16);
@@ -122,6 +122,9 @@ pub struct Args {
     /// For measurements: stop after this many bytes, but request the whole file.
     #[arg(long, value_name = "BYTES", value_parser = human::bytes, hide = true)]
     pub stop_after: Option<Size>,
+    /// For tests: fail after this time without data over any network.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    pub idle_timeout: Option<Span>,
 
     /// Print one line of JSON at the end, on standard output.
     #[arg(long, help_heading = OUTPUT)]
@@ -199,6 +202,7 @@ impl Args {
 
     /// The configuration of a transfer.
     pub fn config(&self) -> Config {
+        let default = Config::default();
         Config {
             scheduler: self.scheduler,
             pipelining: !self.no_pipelining,
@@ -207,7 +211,8 @@ impl Args {
                 CutArg::Reset => CutMethod::Reset,
             },
             stop_after: self.stop_after.map(Size::as_bytes),
-            ..Config::default()
+            idle_timeout: self.idle_timeout.unwrap_or(default.idle_timeout),
+            ..default
         }
     }
 }

@@ -59,6 +59,9 @@ pub struct ClientOptions {
     pub keepalive: Option<Duration>,
     /// Firewall mark of the client's own sockets.
     pub socket_mark: Option<u32>,
+    /// Time without paths after which the gateway may have ended the session; the next connection
+    /// then starts a new one. At most the time for which the gateway keeps it.
+    pub session_lifetime: Span,
 }
 
 impl ClientOptions {
@@ -73,6 +76,7 @@ impl ClientOptions {
             transport: TransportChoice::default(),
             keepalive: None,
             socket_mark: None,
+            session_lifetime: dial::Config::default().session_lifetime,
         }
     }
 }
@@ -194,6 +198,7 @@ impl Client {
         let mut config = dial::Config::default();
         config.transport = options.transport;
         config.has_name = options.gateway_name.is_some();
+        config.session_lifetime = options.session_lifetime;
         let client = Self(Rc::new(Inner {
             dialer: RefCell::new(Dialer::new(config, options.gateway.clone())),
             config,

@@ -23,8 +23,8 @@ use manyways_proto::mux::{
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
-use manyways_unit::Rate;
 use manyways_unit::human::count_with_noun;
+use manyways_unit::{Rate, Span};
 use rustls::Connection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -61,12 +61,23 @@ pub struct GatewayOptions {
     pub allow: AllowFile,
     /// Destinations to which clients are allowed to connect.
     pub egress: EgressFilter,
+    /// Idle timeout of QUIC connections.
+    pub quic_idle_timeout: Span,
+    /// Timing of sessions.
+    pub session: session::Config,
 }
 
 impl GatewayOptions {
     /// Creates options for a gateway whose clients are allowed to connect to the public internet.
     pub fn new(listen: Vec<SocketAddr>, key: PrivateKey, allow: AllowFile) -> Self {
-        Self { listen, key, allow, egress: EgressFilter::default() }
+        Self {
+            listen,
+            key,
+            allow,
+            egress: EgressFilter::default(),
+            quic_idle_timeout: carrier::Config::default().quic_idle_timeout,
+            session: session::Config::default(),
+        }
     }
 }
 
@@ -221,7 +232,7 @@ impl Gateway {
             let bound = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
             let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
-            let endpoint = quic::gateway_endpoint(socket, &tls);
+            let endpoint = quic::gateway_endpoint(socket, &tls, options.quic_idle_timeout);
             endpoints.push(endpoint.map_err(GatewayError::Quic)?);
         }
         let clock = Clock::start();
@@ -231,7 +242,7 @@ impl Gateway {
             egress: options.egress,
             limits: IoLimits::default(),
             own_addresses: RefCell::new(interface::addresses()?),
-            core: RefCell::new(Sessions::new(clock.now(), session::Config::default())),
+            core: RefCell::new(Sessions::new(clock.now(), options.session)),
             sessions: RefCell::default(),
             rate_limits: RefCell::default(),
             timer: Notify::new(),

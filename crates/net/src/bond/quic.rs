@@ -215,18 +215,15 @@ pub(super) fn datagram(bytes: &Bytes) -> Option<Message<Chunk>> {
     matches!(message, Message::Datagram { .. } | Message::Half { .. }).then_some(message)
 }
 
-fn idle_timeout() -> Option<IdleTimeout> {
-    Duration::from(carrier::Config::default().quic_idle_timeout).try_into().ok()
-}
-
-fn transport() -> Arc<TransportConfig> {
+fn transport(idle_timeout: Span) -> Arc<TransportConfig> {
+    let idle_timeout: Option<IdleTimeout> = Duration::from(idle_timeout).try_into().ok();
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW))
         .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
-        .max_idle_timeout(idle_timeout())
+        .max_idle_timeout(idle_timeout)
         .congestion_controller_factory(Arc::new(CubicConfig::default()));
     Arc::new(config)
 }
@@ -250,18 +247,19 @@ pub enum SetupError {
 pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, SetupError> {
     let tls = QuicClientConfig::try_from(tls.clone())?;
     let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(transport());
+    config.transport_config(transport(carrier::Config::default().quic_idle_timeout));
     Ok(config)
 }
 
-/// Creates a gateway's endpoint on a socket.
+/// Creates a gateway's endpoint on a socket. The shorter idle timeout of both sides counts.
 pub(super) fn gateway_endpoint(
     socket: std::net::UdpSocket,
     tls: &rustls::ServerConfig,
+    idle_timeout: Span,
 ) -> Result<Endpoint, SetupError> {
     let tls = QuicServerConfig::try_from(tls.clone())?;
     let mut config = ServerConfig::with_crypto(Arc::new(tls));
-    config.transport_config(transport());
+    config.transport_config(transport(idle_timeout));
     let runtime = Arc::new(TokioRuntime);
     Ok(Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?)
 }

@@ -5,6 +5,8 @@
 //! `quic-peer ask FOLDER ADDRESS NAME TIMES PAUSE WAIT BYTES` connects to the server NAME. It
 //! requests BYTES bytes TIMES times; each response is delayed by WAIT seconds, and each request is
 //! preceded by a pause of PAUSE seconds.
+//!
+//! Time: the pauses and delays are the workload.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

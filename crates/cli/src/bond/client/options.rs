@@ -9,7 +9,7 @@ use manyways_net::bond::{CarrierTransport, TransportChoice};
 use manyways_proto::sched::SchedulerKind;
 use manyways_sys::privilege;
 use manyways_sys::tproxy::{FailMode, Selection};
-use manyways_unit::PrefixError;
+use manyways_unit::{PrefixError, Span};
 
 use crate::bond::listen;
 
@@ -75,6 +75,9 @@ pub struct Args {
     /// Intercept traffic to private networks too.
     #[arg(long)]
     pub include_private: bool,
+    /// For tests: start a new session after this time without connections to the gateway.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    pub session_lifetime: Option<Span>,
     /// Print only errors and warnings.
     #[arg(short, long)]
     pub quiet: bool,
