@@ -6,7 +6,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 MANYWAYS := $(TARGET)/release/manyways
 
-.PHONY: help release demo test lint bench
+.PHONY: help release demo test check lint bench
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -24,6 +24,11 @@ demo: ## Fetch a file over emulated Wi-Fi and LTE, and write report.html (needs 
 test: ## Run all tests, also those in network namespaces (as root); GROUP=pure|net|root|python: one group
 	@scripts/setup test
 	@scripts/test $(GROUP)
+
+check: ## Check what changed since the last check, in minutes: before each commit
+	@scripts/setup lint
+	@scripts/setup test
+	@scripts/check
 
 lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint

@@ -1,0 +1,1 @@
+"""The parts of `scripts/test` and `scripts/check`."""

@@ -1,0 +1,143 @@
+"""Test binaries of Cargo: how they are built and run, and what their output says."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .processes import MARK, ROOT, end_leftover, execute
+
+PURE = {"unit", "trace", "record", "link", "proto", "wire", "model", "report", "flows"}
+# Test binaries of tests/ that need no namespaces.
+UNPRIVILEGED = {"command_line", "flows_export", "foreign_names", "output"}
+# A binary or a test that takes longer hangs.
+LIMIT = 15 * 60
+
+RESULT = re.compile(r"^test (\S+)(?: - .*)? \.\.\. (ok|FAILED|ignored)(?: <([0-9.]+)s>)?$")
+SKIPPED = "skipped: "
+
+
+@dataclass
+class Test:
+    """One test, and the results of its runs."""
+
+    binary: "Binary"
+    name: str
+    passed: bool = False
+    skipped: str = ""
+    seconds: float = 0.0
+    # Output of each run that failed.
+    texts: list = field(default_factory=list)
+    # What the runner itself found: processes that remained.
+    faults: list = field(default_factory=list)
+    repeatable: bool = True
+    # Number of runs, and how many of them failed.
+    runs: int = 0
+    failures: int = 0
+
+    @property
+    def title(self):
+        return f"{self.binary.name}: {self.name}"
+
+    @property
+    def function(self):
+        return self.name.rpartition("::")[2]
+
+    def run(self):
+        """Runs this test alone in a process."""
+        command = [self.binary.executable, "--exact", self.name, "--nocapture", "--test-threads=1"]
+        environment = self.binary.environment() | {MARK: self.title}
+        status, text, self.seconds = execute(command, LIMIT, environment, self.binary.folder)
+        left = end_leftover(self.title)
+        if left:
+            self.faults.append(f"processes are left over: {'; '.join(left)}")
+        self.record(status == 0 and not left, text)
+        return self
+
+    def record(self, passed, text):
+        """Adds the result of one run."""
+        self.runs += 1
+        self.passed = passed
+        if passed:
+            reasons = [line for line in text.splitlines() if line.startswith(SKIPPED)]
+            self.skipped = reasons[0].removeprefix(SKIPPED) if reasons else ""
+            return
+        self.failures += 1
+        self.texts.append(text)
+
+
+class Binary:
+    """A test binary."""
+
+    def __init__(self, package, target, executable, folder):
+        self.name = package if target in (package, f"manyways_{package}") else f"{package}: {target}"
+        self.package, self.target, self.executable, self.folder = package, target, executable, Path(folder)
+        if package in PURE:
+            self.group = "pure"
+        elif package == "tests" and target != "manyways_tests" and target not in UNPRIVILEGED:
+            self.group = "root"
+        else:
+            self.group = "net"
+
+    def environment(self):
+        # The time of a test is an unstable option, which the first variable permits.
+        return {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": str(self.folder)}
+
+    def list(self, filters):
+        """Returns the tests that match a filter, without those that are ignored."""
+        command = [self.executable, *filters, "--list", "--format", "terse"]
+        listed = subprocess.run(command, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if listed.returncode != 0:
+            sys.exit(f"test: {self.executable} cannot list its tests\n{listed.stderr}")
+        names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
+        return [Test(self, name) for name in names]
+
+    def run(self, filters, threads):
+        """Runs all tests that match in one process; returns them."""
+        command = [self.executable, *filters, "--show-output", f"--test-threads={threads}"]
+        command += ["-Z", "unstable-options", "--report-time"]
+        return self.read(*execute(command, LIMIT, self.environment(), self.folder)[:2])
+
+    def read(self, status, text):
+        """Returns the tests with their results from the output of libtest."""
+        tests, output, current = {}, {}, None
+        for line in text.splitlines():
+            if match := RESULT.match(line):
+                name, result, took = match.groups()
+                if result != "ignored":
+                    tests[name] = Test(self, name, seconds=float(took or 0))
+                    tests[name].passed = result == "ok"
+                current = None
+            elif line.startswith("---- ") and line.endswith(" stdout ----"):
+                current = line.split()[1]
+            elif line in ("successes:", "failures:"):
+                current = None
+            elif current:
+                output.setdefault(current, []).append(line)
+        for name, test in tests.items():
+            test.record(test.passed, "\n".join(output.get(name, [])))
+        found = list(tests.values())
+        if status != 0 and all(test.passed for test in found):
+            ended = Test(self, "(the whole binary)", repeatable=False)
+            ended.record(False, f"{text[-4000:]}\nended with status {status} without a failed test")
+            found.append(ended)
+        return found
+
+
+def build(packages=()):
+    """Builds everything at once, so that features are the same, and returns the test binaries."""
+    which = [word for package in packages for word in ("-p", f"manyways-{package}")] or ["--workspace"]
+    command = ["cargo", "build", *which, "--bins", "--tests", "--examples", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        sys.exit("test: the build failed")
+    binaries = []
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact" and message["profile"]["test"]:
+            folder = Path(message["manifest_path"]).parent
+            binaries.append(Binary(folder.name, message["target"]["name"], message["executable"], folder))
+    return binaries

@@ -1,0 +1,69 @@
+"""Tests that are no test binaries: the examples of the documentation, and the Python package."""
+
+import re
+
+from .libtest import LIMIT, Binary, Test
+from .processes import ROOT, execute
+
+COUNT = re.compile(r"(\d+) (passed|skipped)\b")
+
+
+class Documentation(Binary):
+    """The examples of the documentation."""
+
+    def __init__(self):
+        super().__init__("documentation", "documentation", None, ROOT)
+
+    def run(self, filters):
+        command = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast", "--", *filters]
+        found = self.read(*execute(command, LIMIT)[:2])
+        for test in found:
+            # Nothing in them depends on the machine.
+            test.repeatable = False
+        return found
+
+
+class PythonTest(Test):
+    """A test of the Python package."""
+
+    def run(self):
+        status, text, self.seconds = execute(["scripts/python-test", self.name.removeprefix("tests/")], LIMIT)
+        self.record(status == 0, text)
+        return self
+
+
+class Python(Binary):
+    """The tests of the Python package, on an installed wheel."""
+
+    def __init__(self):
+        super().__init__("python", "python", None, ROOT)
+        self.group = "python"
+
+    def run(self):
+        """Runs all tests; returns those with a name in the output, and adds the others as one."""
+        command = ["scripts/python-test", "--durations=10", "--durations-min=1", "-rfEs"]
+        return self.read(*execute(command, LIMIT)[:2])
+
+    def read(self, status, text):
+        """Returns the tests from the output of pytest; those without a name are numbered."""
+        summary = text.rstrip().rpartition("\n")[2]
+        counts = {word: int(number) for number, word in COUNT.findall(summary)}
+        found = []
+        for name in dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)):
+            found.append(PythonTest(self, name))
+            found[-1].record(False, text)
+        if status != 0 and not found:
+            found.append(Test(self, "(the whole package)", repeatable=False))
+            found[-1].record(False, text)
+        for word, number in counts.items():
+            for index in range(number):
+                test = Test(self, f"({word} {index + 1})", skipped="pytest" if word == "skipped" else "")
+                test.passed, test.runs = True, 1
+                found.append(test)
+        for took, name in re.findall(r"^([0-9.]+)s call +(\S+)", text, re.MULTILINE):
+            test = next((test for test in found if test.name == name), None)
+            if test is None:
+                test = next(test for test in found if test.name.startswith("(passed"))
+                test.name = name
+            test.seconds = float(took)
+        return found
