@@ -12,7 +12,7 @@ from .processes import MARK, ROOT, end_leftover, execute
 
 PURE = {"unit", "trace", "record", "link", "proto", "wire", "model", "report", "flows"}
 # Test binaries of tests/ that need no namespaces.
-UNPRIVILEGED = {"command_line", "flows_export", "foreign_names", "output"}
+UNPRIVILEGED = {"commands"}
 # A binary or a test that takes longer hangs.
 LIMIT = 15 * 60
 

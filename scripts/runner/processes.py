@@ -74,13 +74,16 @@ def marked(name):
 def end_leftover(name):
     """Kills the processes that a test left behind; returns their command lines."""
     deadline = time.monotonic() + GRACE
-    while left := list(marked(name)):
+    killed = {}
+    while left := dict(marked(name)):
+        if time.monotonic() > deadline + GRACE:
+            break
         if time.monotonic() > deadline:
-            for pid, _ in left:
+            killed |= left
+            for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            return [line for _, line in left]
         time.sleep(0.02)
-    return []
+    return list(killed.values())

@@ -15,7 +15,7 @@ pub struct Outcome {
 /// Returns the longest time that any link released a packet too late, from `lab status --json`.
 ///
 /// # Panics
-/// If the text is no status of a lab.
+/// If the text is not the status of a lab.
 #[track_caller]
 pub fn max_lateness(status: &str) -> Duration {
     let status: serde_json::Value = serde_json::from_str(status).expect("it is JSON");

@@ -11,6 +11,7 @@ use manyways_sys::signal::with_defaults;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use crate::fault;
 use crate::patience::PATIENCE;
 
 /// A process of a test that runs for longer hangs. Scripts of tests wait for events themselves, each
@@ -53,7 +54,8 @@ impl Finished {
 /// Runs a command without input until it ends.
 ///
 /// # Panics
-/// If the command cannot be started or runs for twice [`PATIENCE`]; it is killed then.
+/// If the command cannot be started, reports a panic, or runs for twice [`PATIENCE`]; it is killed
+/// then.
 #[track_caller]
 pub fn finish(command: &mut Command) -> Finished {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -68,7 +70,20 @@ pub fn finish(command: &mut Command) -> Finished {
     let said = |reader: thread::JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&reader.join().expect("reading does not panic")).into_owned()
     };
-    Finished { status, stdout: said(stdout), stderr: said(stderr) }
+    let stderr = said(stderr);
+    assert_no_panic(&stderr);
+    Finished { status, stdout: said(stdout), stderr }
+}
+
+/// A panic of the program under test is a fault, also in a test that would not notice it.
+///
+/// # Panics
+/// If the output of a program reports a panic in a crate other than this one.
+#[track_caller]
+pub fn assert_no_panic(output: &str) {
+    let places = output.split("panicked at ").skip(1);
+    let is_ours = |place: &str| place.starts_with("crates/") && !place.starts_with("crates/rig/");
+    fault!(!places.into_iter().any(is_ours), "a program panicked:\n{output}");
 }
 
 fn read_in_thread(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
@@ -161,6 +176,16 @@ mod tests {
     fn an_end_has_a_code_and_words() {
         let done = finish(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]));
         assert_eq!((done.code(), &*done.stdout, &*done.stderr), (3, "out\n", "err\n"));
+    }
+
+    #[test]
+    fn a_program_that_panics_is_a_fault() {
+        assert_no_panic("thread 'main' (7) panicked at crates/rig/src/lib.rs:1:1:\nan expectation");
+        let script = "echo \"thread 'main' (7) panicked at crates/net/src/lib.rs:1:1:\" >&2";
+        let found = std::panic::catch_unwind(|| finish(Command::new("sh").args(["-c", script])));
+        let message = found.expect_err("it panics");
+        let message = message.downcast_ref::<String>().expect("a formatted message");
+        assert!(message.starts_with(crate::FAULT), "{message}");
     }
 
     /// A shell starts a background job with SIGINT ignored, and a shell cannot trap a signal that

@@ -14,7 +14,7 @@ use std::thread;
 use manyways_sys::netns::NetNs;
 
 pub use crate::patience::{PATIENCE, eventually};
-use crate::process::{Finished, Running, finish};
+use crate::process::{Finished, Running, assert_no_panic, finish};
 
 /// Accepts the next connection, and limits its reads and writes to [`PATIENCE`].
 ///
@@ -203,6 +203,8 @@ impl Drop for Logged {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("{}:\n{}", self.log.display(), self.said());
+        } else {
+            assert_no_panic(&self.said());
         }
     }
 }

@@ -24,10 +24,13 @@ use = { direct = true }
 
 /// `control HOLD` starts to control the radio of `lte`, wakes it, and waits until it is idle, a
 /// second after the last packet, so that no traffic of the bond itself wakes it. `held FILE` starts
-/// a delay-tolerant download in the background, and waits until it is delayed.
+/// a delay-tolerant download in the background, and waits until it is delayed. If a packet of the
+/// bond itself woke the radio just before, both begin again. `stay_awake` downloads all the time, until
+/// `kill $AWAKE`.
 const PRELUDE: &str = r#"
 control() {
     rm -f control.log
+    HOLD=$1
     "$M" radio control --interface lte --profile radio.toml --hold backup --json \
         --policy "fixed:1+makeactive-fixed:$1" > control.log 2>&1 &
     CONTROL=$!
@@ -37,10 +40,24 @@ control() {
 }
 now() { fetch -H 'Host: now.example' "http://$G/1M"; }
 backup() { fetch -o "$1" -H 'Host: backup.example' "http://$G/1M"; }
-held() {
-    backup "$1" &
+start() {
+    rm -f ended
+    ( backup "$1"; code=$?; touch ended; exit $code ) &
     FETCH=$!
-    wait_for 'grep radio-hold control.log'
+    wait_for "$2 || test -e ended"
+    quiet "$2"
+}
+held() {
+    until start "$1" 'grep radio-hold control.log'; do
+        wait $FETCH; kill $CONTROL; wait $CONTROL
+        control $HOLD
+    done
+}
+is() { grep -o 'radio-sleep\|radio-wake' control.log | tail -n 1 | grep "radio-$1"; }
+stay_awake() {
+    while now; do :; done > /dev/null &
+    AWAKE=$!
+    wait_for 'is wake'
 }
 "#;
 
@@ -79,8 +96,9 @@ fn what_can_wait_does_until_something_else_wakes_the_radio() {
             now > b || exit 3
             wait $FETCH || exit 4
             wait_for 'grep radio-pass control.log'
-            # The radio is awake.
+            stay_awake
             backup c || exit 5
+            kill $AWAKE; wait $AWAKE
             kill $CONTROL; wait $CONTROL
             end
             cmp a b && cmp b c && wc -c < c
@@ -206,9 +224,9 @@ fn a_bond_that_comes_back_is_found() {
             # own passes any more.
             now > /dev/null
             wait_for 'sed "1,/radio-bond.*true/d" control.log | grep radio-sleep'
-            backup b &
-            FETCH=$!
-            wait_for '"$M" bond status --json | grep ".delayed.:true"'
+            until start b '"$M" bond status --json | grep ".delayed.:true"'; do
+                wait_for 'is sleep'
+            done
             now > c || exit 5
             wait $FETCH || exit 6
             kill $CONTROL; wait $CONTROL

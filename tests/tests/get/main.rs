@@ -20,6 +20,7 @@ mod options;
 mod part_files;
 mod path_failures;
 mod resume;
+mod servers;
 mod several;
 mod single_path;
 mod split_dns;

@@ -11,6 +11,7 @@ mod odd_links;
 mod radio;
 mod records;
 mod refusals;
+mod routed_hop;
 mod running;
 mod scenarios;
 mod terminal;
