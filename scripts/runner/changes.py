@@ -17,8 +17,12 @@ FAMILIES = {
     "get": ("crates/net/src/fetch", "crates/proto/src/fetch", "crates/proto/src/estimate", "crates/cli/src/get"),
     "lab": ("crates/lab", "crates/link", "crates/trace", "crates/cli/src/lab"),
     "radio": ("crates/net/src/radio", "crates/model/src/radio", "crates/cli/src/radio"),
+    "commands": ("crates/cli/src",),
     "demo": ("crates/cli/src/demo",),
 }
+
+# Files on which every package depends.
+EVERYTHING = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "clippy.toml")
 
 
 @dataclass
@@ -39,12 +43,20 @@ class Scope:
 
 
 def changed_files(base):
-    """Returns the files that differ from a commit, also those that are not committed."""
-    listed = subprocess.run(["git", "diff", "--name-only", base], cwd=ROOT, capture_output=True, text=True, check=True)
-    untracked = subprocess.run(
-        ["git", "ls-files", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return sorted({*listed.stdout.splitlines(), *untracked.stdout.splitlines()})
+    """Returns the files that differ from a commit, also those that are not committed. Of a file that
+    was moved, both names."""
+    differ = ["git", "diff", "--name-only", "--no-renames", "-z", base]
+    untracked = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
+    listed = (subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout for words in (differ, untracked))
+    return sorted({file for text in listed for file in text.split("\0") if file})
+
+
+def readers(file):
+    """Returns the folders of the packages whose sources name a file, or the folder that it is in."""
+    folder, _, name = file.rpartition("/")
+    words = [f"/{name}", f'{folder}"'] if folder else [f"/{name}"]
+    command = ["git", "grep", "-lF", *(word for one in words for word in ("-e", one)), "--", "*.rs"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
 
 
 def dependents():
@@ -59,20 +71,32 @@ def dependents():
     return packages
 
 
-def scope(files, packages):
+def scope(files, packages, readers=readers):
     """Returns what changed files touch."""
     found = Scope()
+
+    def owners(file):
+        return {name for name, (folder, _) in packages.items() if file.startswith(f"{folder}/")}
+
+    in_binary = {"cli"}
+    while more := {need for name in in_binary if name in packages for need in packages[name][1]} - in_binary:
+        in_binary |= more
     for file in files:
-        if file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml") or file.startswith("scripts/runner/"):
+        if file in EVERYTHING or file.startswith(("scripts/runner/", ".cargo/")):
             found.everything = True
-        owners = [name for name, (folder, _) in packages.items() if file.startswith(f"{folder}/")]
-        found.changed.update(owners)
-        found.python |= file.startswith("python/") or file.startswith("crates/py/")
+        of = owners(file)
+        if not of and not file.startswith("python/"):
+            of = set().union(*(owners(reader) for reader in readers(file)))
+        found.changed |= of
+        found.python |= file.startswith(("python/", "crates/py/"))
         if file.startswith("tests/tests/"):
             found.families.add(PurePosixPath(file).parts[2].removesuffix(".rs"))
-        found.reached.update(family for family, folders in FAMILIES.items() if file.startswith(folders))
+            continue
+        families = {family for family, folders in FAMILIES.items() if file.startswith(folders)}
+        # All of them run the binary, with the harness.
+        found.reached |= families or (set(FAMILIES) if of & (in_binary | {"tests", "rig"}) else set())
     if found.everything:
-        found.changed = set(packages)
+        found.changed, found.reached = set(packages), set(FAMILIES)
     found.affected = set(found.changed)
     while more := {name for name, (_, needs) in packages.items() if needs & found.affected} - found.affected:
         found.affected |= more

@@ -2,9 +2,10 @@
 
 import json
 import os
-from pathlib import Path
 
-FILE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "manyways" / "durations.json"
+from .processes import CACHE
+
+FILE = CACHE / "durations.json"
 
 
 def load():

@@ -8,16 +8,21 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .processes import MARK, ROOT, end_leftover, execute
+from . import verdict
+from .processes import ROOT, execute
 
 PURE = {"unit", "trace", "record", "link", "proto", "wire", "model", "report", "flows"}
 # Test binaries of tests/ that need no namespaces.
 UNPRIVILEGED = {"commands"}
 # A binary or a test that takes longer hangs.
-LIMIT = 15 * 60
+LIMIT = 11 * 60
 
-RESULT = re.compile(r"^test (\S+)(?: - .*)? \.\.\. (ok|FAILED|ignored)(?: <([0-9.]+)s>)?$")
-SKIPPED = "skipped: "
+RESULT = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*?)?(?: <([0-9.]+)s>)?$")
+OUTPUT = re.compile(r"^---- (.+) stdout ----$")
+SUMMARY = re.compile(r"^test result: .*? (\d+) passed; (\d+) failed;", re.MULTILINE)
+# Of `needs!`; without capture it follows the name of the test.
+SKIPPED = re.compile(r"(?:^|\.\.\. )skipped: (.*)$", re.MULTILINE)
+IGNORED = re.compile(r"^test .* \.\.\. ignored", re.MULTILINE)
 
 
 @dataclass
@@ -49,12 +54,14 @@ class Test:
     def run(self):
         """Runs this test alone in a process."""
         command = [self.binary.executable, "--exact", self.name, "--nocapture", "--test-threads=1"]
-        environment = self.binary.environment() | {MARK: self.title}
-        status, text, self.seconds = execute(command, LIMIT, environment, self.binary.folder)
-        left = end_leftover(self.title)
+        environment = self.binary.environment()
+        status, text, self.seconds, left = execute(command, LIMIT, self.title, environment, self.binary.folder)
         if left:
             self.faults.append(f"processes are left over: {'; '.join(left)}")
-        self.record(status == 0 and not left, text)
+        elif status == 0 and (reason := verdict.reported(text)):
+            # The test has not noticed it.
+            self.faults.append(reason)
+        self.record(status == 0 and not self.faults, text)
         return self
 
     def record(self, passed, text):
@@ -62,8 +69,8 @@ class Test:
         self.runs += 1
         self.passed = passed
         if passed:
-            reasons = [line for line in text.splitlines() if line.startswith(SKIPPED)]
-            self.skipped = reasons[0].removeprefix(SKIPPED) if reasons else ""
+            reason = SKIPPED.search(text)
+            self.skipped = reason[1] if reason else "ignored" if IGNORED.search(text) else ""
             return
         self.failures += 1
         self.texts.append(text)
@@ -99,10 +106,12 @@ class Binary:
         """Runs all tests that match in one process; returns them."""
         command = [self.executable, *filters, "--show-output", f"--test-threads={threads}"]
         command += ["-Z", "unstable-options", "--report-time"]
-        return self.read(*execute(command, LIMIT, self.environment(), self.folder)[:2])
+        status, text, _, left = execute(command, LIMIT, self.name, self.environment(), self.folder, apart=True)
+        return self.read(status, text, left)
 
-    def read(self, status, text):
-        """Returns the tests with their results from the output of libtest."""
+    def read(self, status, text, left=()):
+        """Returns the tests with their results from the output of libtest. What is not explained by
+        them is a test of its own: an abort, processes that are left over, output that cannot be read."""
         tests, output, current = {}, {}, None
         for line in text.splitlines():
             if match := RESULT.match(line):
@@ -111,8 +120,8 @@ class Binary:
                     tests[name] = Test(self, name, seconds=float(took or 0))
                     tests[name].passed = result == "ok"
                 current = None
-            elif line.startswith("---- ") and line.endswith(" stdout ----"):
-                current = line.split()[1]
+            elif match := OUTPUT.match(line):
+                current = match[1]
             elif line in ("successes:", "failures:"):
                 current = None
             elif current:
@@ -120,9 +129,19 @@ class Binary:
         for name, test in tests.items():
             test.record(test.passed, "\n".join(output.get(name, [])))
         found = list(tests.values())
-        if status != 0 and all(test.passed for test in found):
+        summaries = SUMMARY.findall(text)
+        passed, failed = sum(int(one) for one, _ in summaries), sum(int(one) for _, one in summaries)
+        read = (sum(test.passed for test in found), sum(not test.passed for test in found))
+        reason = ""
+        if left:
+            reason = f"{verdict.FAULT}processes are left over: {'; '.join(left)}"
+        elif status not in (0, 101) or (status == 101) != (failed > 0):
+            reason = f"ended with status {status}"
+        elif (passed, failed) != read:
+            reason = f"reports {passed} passed and {failed} failed tests, of which {read} were read"
+        if reason:
             ended = Test(self, "(the whole binary)", repeatable=False)
-            ended.record(False, f"{text[-4000:]}\nended with status {status} without a failed test")
+            ended.record(False, f"{text[-4000:]}\n{reason}")
             found.append(ended)
         return found
 

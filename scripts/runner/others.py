@@ -5,6 +5,7 @@ import re
 from .libtest import LIMIT, Binary, Test
 from .processes import ROOT, execute
 
+SUMMARY = re.compile(r"\d+ (passed|failed|skipped|error).* in [0-9.]+s")
 COUNT = re.compile(r"(\d+) (passed|skipped)\b")
 
 
@@ -16,7 +17,8 @@ class Documentation(Binary):
 
     def run(self, filters):
         command = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast", "--", *filters]
-        found = self.read(*execute(command, LIMIT)[:2])
+        status, text, _, left = execute(command, LIMIT, self.name, apart=True)
+        found = self.read(status, text, left)
         for test in found:
             # Nothing in them depends on the machine.
             test.repeatable = False
@@ -27,7 +29,8 @@ class PythonTest(Test):
     """A test of the Python package."""
 
     def run(self):
-        status, text, self.seconds = execute(["scripts/python-test", self.name.removeprefix("tests/")], LIMIT)
+        command = ["scripts/python-test", self.name.removeprefix("tests/")]
+        status, text, self.seconds, _ = execute(command, LIMIT, self.title)
         self.record(status == 0, text)
         return self
 
@@ -42,17 +45,18 @@ class Python(Binary):
     def run(self):
         """Runs all tests; returns those with a name in the output, and adds the others as one."""
         command = ["scripts/python-test", "--durations=10", "--durations-min=1", "-rfEs"]
-        return self.read(*execute(command, LIMIT)[:2])
+        return self.read(*execute(command, LIMIT, self.name)[:2])
 
     def read(self, status, text):
         """Returns the tests from the output of pytest; those without a name are numbered."""
-        summary = text.rstrip().rpartition("\n")[2]
+        # Other programs may write after it.
+        summary = next((line for line in reversed(text.splitlines()) if SUMMARY.search(line)), "")
         counts = {word: int(number) for number, word in COUNT.findall(summary)}
         found = []
         for name in dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)):
             found.append(PythonTest(self, name))
             found[-1].record(False, text)
-        if status != 0 and not found:
+        if not found and (status != 0 or not counts):
             found.append(Test(self, "(the whole package)", repeatable=False))
             found[-1].record(False, text)
         for word, number in counts.items():
@@ -63,7 +67,9 @@ class Python(Binary):
         for took, name in re.findall(r"^([0-9.]+)s call +(\S+)", text, re.MULTILINE):
             test = next((test for test in found if test.name == name), None)
             if test is None:
-                test = next(test for test in found if test.name.startswith("(passed"))
+                test = next((test for test in found if test.name.startswith("(passed")), None)
+                if test is None:
+                    continue
                 test.name = name
             test.seconds = float(took)
         return found

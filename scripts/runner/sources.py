@@ -44,7 +44,13 @@ def _first_test_line(path):
         lines = (ROOT / path).read_text().splitlines()
     except OSError:
         return 0
-    return next((number for number, line in enumerate(lines, 1) if line.startswith("#[cfg(test)]")), len(lines) + 1)
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#[cfg(test)]"):
+            # Not of a single item: a block of tests ends the file.
+            item = next((other for other in lines[number:] if not other.startswith("#[")), "")
+            if re.match(r"(pub )?mod \w+ \{", item):
+                return number
+    return len(lines) + 1
 
 
 def is_product(path, line):
@@ -53,18 +59,37 @@ def is_product(path, line):
     return path.startswith("crates/") and not path.startswith(HARNESS) and line < _first_test_line(path)
 
 
+def _git(*words):
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
+
+
 @functools.cache
-def added_files(base="origin/main"):
-    """Returns the Rust files that the change since `base` added, with their text."""
-    listed = subprocess.run(
-        ["git", "diff", "--name-only", "--diff-filter=A", f"{base}...HEAD", "--", "*.rs"],
-        cwd=ROOT, capture_output=True, text=True,
-    )
-    paths = [ROOT / path for path in listed.stdout.splitlines()]
-    return {path: path.read_text() for path in paths if path.exists()}
+def base():
+    """Returns the commit from which the change starts; empty if there is none."""
+    found = (_git("merge-base", name, "HEAD").strip() for name in ("origin/main", "main"))
+    return next((commit for commit in found if commit), "")
+
+
+@functools.cache
+def added_files():
+    """Returns the files of tests that the change added, also those that are not committed, with their
+    text. A file that was only moved is not among them."""
+    if not base():
+        return {}
+    listed = _git("diff", "--name-only", "-z", "--diff-filter=A", base()) + _git("ls-files", "-z", "--others", "--exclude-standard")
+    paths = [ROOT / path for path in listed.split("\0") if path.endswith((".rs", ".py"))]
+    return {path: path.read_text(errors="replace") for path in paths if path.exists()}
 
 
 def is_new(test):
     """Whether the file of a test was added by the change since `origin/main`."""
+    if test.binary.name == "python":
+        file = test.name.partition("::")[0]
+        return any(str(path).endswith(f"/{file}") for path in added_files())
     pattern = re.compile(rf"\bfn {re.escape(test.function)}\b")
-    return any(test.binary.folder in path.parents and pattern.search(text) for path, text in added_files().items())
+    modules = {*test.name.split("::")[:-1], test.binary.target, "lib", "main", "mod"}
+    return any(
+        test.binary.folder in path.parents and path.stem in modules and pattern.search(text)
+        for path, text in added_files().items()
+    )

@@ -85,11 +85,11 @@ class Repetition(unittest.TestCase):
             tests, lines = self.run_all(bad="setsid sleep 1000 >/dev/null 2>&1 & true;;true")
         self.assertEqual((tests["bad"].runs, self.red), (1, True))
         self.assertIn("sleep 1000", lines[0])
-        self.assertEqual(list(processes.marked(tests["bad"].title)), [])
+        self.assertEqual(processes.belonging(processes.OURS, -1), {})
 
     def test_a_test_in_a_new_file_must_pass_each_time(self):
-        added = {self.folder / "new.rs": "fn test-bad"}
-        with mock.patch.object(sources, "added_files", lambda: {path: "fn bad() {" for path in added}):
+        added = [self.folder / "module.rs", self.folder / "another.rs"]
+        with mock.patch.object(sources, "added_files", lambda: dict(zip(added, ["fn bad() {", "fn good() {"]))):
             test = Test(self.binary, "module::bad")
             test.record(False, "")
             self.assertIn("new test", verdict.fault(test))
@@ -104,7 +104,43 @@ class Repetition(unittest.TestCase):
         self.assertEqual((len(lines), self.red), (3, True))
 
 
+    def test_a_panic_that_a_test_does_not_notice_is_a_fault(self):
+        tests, _ = self.run_all(bad="echo 'panicked at crates/unit/src/lib.rs:1:5:'")
+        self.assertEqual((tests["bad"].runs, self.red), (1, True))
+
+    def test_a_test_that_hangs_fails_and_leaves_nothing(self):
+        with mock.patch("runner.libtest.LIMIT", 0.3):
+            tests, _ = self.run_all(bad="sleep 1000 & setsid sleep 1000 & wait")
+        self.assertEqual((tests["bad"].passed, self.red, verdict.fault(tests["bad"])), (False, True, ""))
+        self.assertIn("ended after 0.3 s", tests["bad"].texts[0])
+        self.assertEqual(processes.belonging(processes.OURS, -1), {})
+
+    def test_a_repetition_that_is_skipped_is_no_success(self):
+        tests, _ = self.run_all(bad="false;;echo 'test a ... skipped: needs a radio'")
+        self.assertEqual((tests["bad"].passed, self.flaky, self.red), (False, [], True))
+
+
 class Output(unittest.TestCase):
+    def test_what_the_tests_that_were_read_do_not_explain_is_a_failure(self):
+        summary = "test result: FAILED. 0 passed; {} failed; 0 ignored; 0 measured; 0 filtered out"
+        failed = "test a ... FAILED <0.1s>\n"
+        for status, text, left in [
+            (-6, failed, []),
+            (None, failed, []),
+            (101, failed + summary.format(2), []),
+            (0, "test a ... ok\n", []),
+            (101, failed + summary.format(1), ["sleep 1000"]),
+        ]:
+            tests = Binary("net", "net", "x", ROOT).read(status, text, left)
+            self.assertEqual(tests[-1].name, "(the whole binary)", text)
+            self.assertNotEqual(verdict.fault(tests[-1]), "")
+        self.assertEqual(len(Binary("net", "net", "x", ROOT).read(101, failed + summary.format(1))), 1)
+
+    def test_examples_of_one_file_are_apart(self):
+        text = "test a.rs - one (line 1) ... ok\ntest a.rs - two (line 9) - should panic ... ok\n" \
+               "test result: ok. 2 passed; 0 failed; 0 ignored\n"
+        self.assertEqual(len(Binary("net", "net", "x", ROOT).read(0, text)), 2)
+
     def test_the_output_of_many_tests_is_read(self):
         text = (
             "\nrunning 4 tests\ntest a::one ... ok <0.100s>\ntest a::two ... FAILED <2.000s>\n"
@@ -128,7 +164,7 @@ class Output(unittest.TestCase):
         text = (
             "..F.s [100%]\n=== slowest 10 durations ===\n2.01s call     tests/test_command.py::test_figures\n"
             "=== short test summary info ===\nFAILED tests/test_stitch.py::test_cut - AssertionError: no\n"
-            "1 failed, 3 passed, 1 skipped in 31.64s\n"
+            "1 failed, 3 passed, 1 skipped in 31.64s\na late line\n"
         )
         tests = Python().read(1, text)
         self.assertEqual([test.name for test in tests if not test.passed], ["tests/test_stitch.py::test_cut"])
@@ -162,7 +198,8 @@ class Changes(unittest.TestCase):
     }
 
     def scope(self, *files):
-        return changes.scope(files, self.PACKAGES)
+        readers = {"scenarios/a.toml": ["crates/unit/tests/shipped.rs"]}
+        return changes.scope(files, self.PACKAGES, lambda file: readers.get(file, []))
 
     def test_a_package_affects_those_that_depend_on_it(self):
         scope = self.scope("crates/model/src/radio.rs")
@@ -172,12 +209,15 @@ class Changes(unittest.TestCase):
 
     def test_a_test_in_namespaces_runs_if_its_family_changed(self):
         scope = self.scope("tests/tests/get/answers.rs", "tests/tests/demo.rs", "crates/cli/src/get/options.rs")
-        self.assertEqual((scope.families, scope.reached), ({"get", "demo"}, set()))
+        self.assertEqual((scope.families, scope.reached), ({"get", "demo"}, {"commands"}))
+        self.assertEqual(self.scope("crates/unit/src/lib.rs").reached, set(changes.FAMILIES))
+        self.assertEqual(self.scope("tests/src/lab.rs").reached, set(changes.FAMILIES))
         self.assertEqual(scope.affected, {"tests", "cli"})
 
     def test_a_manifest_affects_everything(self):
         self.assertEqual(self.scope("Cargo.lock").affected, set(self.PACKAGES))
         self.assertTrue(self.scope("python/manyways/flows.py").python)
+        self.assertEqual(self.scope("scenarios/a.toml").changed, {"unit"})
 
     def test_the_families_and_folders_exist(self):
         for family, folders in changes.FAMILIES.items():

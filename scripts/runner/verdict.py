@@ -15,16 +15,23 @@ REPETITIONS = 2
 MAX_REPEATED = 12
 
 
-def fault(test):
-    """Returns why a failed test is not repeated; empty if it is."""
-    if test.faults:
-        return test.faults[0]
-    for line in "\n".join(test.texts).splitlines():
+def reported(text):
+    """Returns the fault that the output of a test reports; empty if there is none."""
+    for line in text.splitlines():
         if FAULT in line:
             return line.partition(FAULT)[2].strip()
         match = PANIC.search(line)
         if match and sources.is_product(match[1], int(match[2])):
             return f"a panic at {match[1]}:{match[2]}"
+    return ""
+
+
+def fault(test):
+    """Returns why a failed test is not repeated; empty if it is."""
+    if test.faults:
+        return test.faults[0]
+    if reason := reported("\n".join(test.texts)):
+        return reason
     if not test.repeatable:
         return "it cannot be repeated"
     if sources.is_new(test):
@@ -41,12 +48,16 @@ def repeat(failed, report):
             continue
         while not test.passed and test.runs <= REPETITIONS:
             test.run()
+            if test.passed and test.skipped:
+                # Of a test that was not run nothing is known.
+                test.passed = False
+                break
             if reason := fault(test) if not test.passed else "":
                 report(f"fault: {test.title} ({reason})")
                 break
         if test.passed:
             flaky.append(test)
-        elif test.runs > REPETITIONS:
+        elif not fault(test):
             report(f"failed: {test.title} ({test.failures} of {test.runs})")
     for test in failed[MAX_REPEATED:]:
         report(f"failed: {test.title} (not repeated: {len(failed)} tests failed)")

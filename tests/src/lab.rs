@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use manyways_rig::assert_no_panic;
 use manyways_rig::testbed::Namespace;
 use tempfile::TempDir;
 
@@ -44,6 +45,14 @@ pub struct Lab {
     pub process: Running,
     log: TempDir,
     _guard: Option<File>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_no_panic(&self.stderr());
+        }
+    }
 }
 
 impl Lab {

@@ -46,6 +46,6 @@ pub use need::{Need, missing};
 pub use object::{folder, object, same_content};
 pub use origin::{Origin, WARM_UP};
 pub use patience::FAULT;
-pub use process::{Finished, Running, finish};
+pub use process::{Finished, Running, assert_no_panic, finish};
 pub use profile::radio_profile;
 pub use server::{Server, ServerConfig, ServerError};

@@ -30,7 +30,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 ///
 /// - `eventually COMMAND...` repeats a command until it succeeds; the script ends with code 99 after
 ///   at least [`PATIENCE`].
-/// - `fault WORDS...` fails with the word that [`fault!`](crate::fault!) prints.
+/// - `fault WORDS...` fails with the word that [`fault!`](crate::fault!) prints. The script itself
+///   does not contain this word, since it may be part of a message.
 pub const SHELL: &str = r#"
 eventually() {
   tries=0
@@ -40,7 +41,7 @@ eventually() {
     sleep 0.01
   done
 }
-fault() { echo "manyways-fault: $*" >&2; return 1; }
+fault() { echo "manyways-""fault: $*" >&2; return 1; }
 "#;
 
 /// The word before the message of a failure that no busy machine can cause: wrong, lost or doubled

@@ -4,11 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
 
+use manyways_tests::testbed::PATIENCE;
 use manyways_tests::{Running, finish, folder, manyways};
-
-const EXIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const TRACE: &str = "time,bytes,direction,app\n0,100,up,mail\n900,1000,down,news\n";
 const POLICY: &str =
@@ -86,7 +84,7 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 /// Exit status of a command with this standard output and standard error.
 fn ends(mut command: Command, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> ExitStatus {
     let mut running = Running::start(command.stdout(stdout).stderr(stderr));
-    running.wait(EXIT_TIMEOUT).expect("it ends")
+    running.wait(PATIENCE).expect("it ends")
 }
 
 /// A pipe without a reader.
