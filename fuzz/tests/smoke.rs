@@ -5,6 +5,7 @@ use std::thread;
 
 use manyways_fuzz::{corpus, found_inputs, run, targets};
 
+// Slow: 3,000 inputs for each target.
 #[test]
 fn no_target_finds_a_fault() {
     let next = AtomicUsize::new(0);

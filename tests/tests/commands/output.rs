@@ -137,6 +137,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     }
 }
 
+// Slow: every command, with each combination of closed descriptors.
 #[test]
 fn descriptors_that_are_closed_from_the_start_change_no_exit_code() {
     let folder = files();
