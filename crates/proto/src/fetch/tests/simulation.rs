@@ -46,7 +46,7 @@ pub struct Server {
     pub validator: Option<&'static str>,
     /// Maximum length of the part in a response to a range request.
     pub max_part: u64,
-    /// Each version has different bytes.
+    /// Not zero.
     pub version: u8,
 }
 
@@ -61,11 +61,6 @@ impl Server {
             max_part: u64::MAX,
             version: 1,
         }
-    }
-
-    /// The byte at an offset.
-    pub fn byte(&self, at: u64) -> u8 {
-        byte_of(self.version, at)
     }
 
     /// Returns the response head and the range of the body.
@@ -103,10 +98,8 @@ impl Server {
     }
 }
 
-/// The byte of a version at an offset.
-fn byte_of(version: u8, at: u64) -> u8 {
-    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ version
-}
+/// In place of the version of a byte that is missing.
+const MISSING: u8 = 0;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunOutcome {
@@ -170,7 +163,7 @@ pub struct Simulation {
     pub reader: Option<Reader>,
     /// Maximum of the bytes that waited for the reader.
     pub max_waiting: u64,
-    /// Lower bound of the first missing offset.
+    /// Lower bound of the first missing offset, if there is a reader.
     first_gap: u64,
     pub fetch: Fetch,
     pub now: Time,
@@ -183,7 +176,9 @@ pub struct Simulation {
     pub failures: BTreeMap<(PathId, u64), u64>,
     counts: BTreeMap<PathId, u64>,
     failing: BTreeMap<RequestId, u64>,
-    file: Vec<Option<u8>>,
+    /// The version of each byte. Whole slices are compared and filled, since a test makes thousands
+    /// of transfers.
+    file: Vec<u8>,
     piece: Option<(u8, Range)>,
     requests: Vec<(PathId, Option<Range>)>,
     open: BTreeMap<RequestId, PathId>,
@@ -219,7 +214,7 @@ impl Simulation {
             failures: BTreeMap::new(),
             counts: BTreeMap::new(),
             failing: BTreeMap::new(),
-            file: vec![None; server.length as usize],
+            file: vec![MISSING; server.length as usize],
             servers: vec![server; links.len()],
             piece: None,
             requests: Vec::new(),
@@ -238,9 +233,7 @@ impl Simulation {
     /// Writes the bytes of an earlier run.
     pub fn write_existing(&mut self, done: &Ranges) {
         for range in done.iter() {
-            for at in range.start..range.end {
-                self.file[at as usize] = Some(self.servers[0].byte(at));
-            }
+            self.file[range.start as usize..range.end as usize].fill(self.servers[0].version);
         }
     }
 
@@ -263,9 +256,11 @@ impl Simulation {
 
     /// Whether all bytes belong to the same version.
     pub fn is_one_version(&self) -> bool {
-        (1..=3).any(|version| {
-            self.file.iter().zip(0..).all(|(byte, at)| *byte == Some(byte_of(version, at)))
-        })
+        self.file.first().is_none_or(|version| *version != MISSING && self.is_all_of(*version))
+    }
+
+    fn is_all_of(&self, version: u8) -> bool {
+        self.file == vec![version; self.file.len()]
     }
 
     pub fn run_to_the_end(&mut self) -> Time {
@@ -290,8 +285,10 @@ impl Simulation {
         let lanes = self.lanes.iter().enumerate();
         let event = lanes.filter_map(|(path, lane)| Some((*lane.due.keys().next()?, path))).min();
         let wakeup = self.fetch.next_wakeup();
-        while self.file.get(self.first_gap as usize).is_some_and(Option::is_some) {
-            self.first_gap += 1;
+        if self.reader.is_some() {
+            let rest = &self.file[self.first_gap as usize..];
+            let read = rest.iter().position(|version| *version == MISSING);
+            self.first_gap += read.unwrap_or(rest.len()) as u64;
         }
         let reads = self.reader.filter(|reader| self.first_gap > reader.consumed);
         let reads = reads.map(|reader| reader.next.max(self.now));
@@ -527,15 +524,13 @@ impl Simulation {
                 let (version, piece) = self.piece.expect("a write without a piece");
                 assert_eq!(piece.start + skip, at);
                 assert!(at + length <= piece.end);
-                for at in at..at + length {
-                    let byte = byte_of(version, at);
-                    let before = self.file[at as usize].replace(byte);
-                    assert_eq!(before, None, "byte {at} is written twice");
-                }
+                let part = &mut self.file[at as usize..(at + length) as usize];
+                assert!(*part == vec![MISSING; part.len()], "bytes after {at} are written twice");
+                part.fill(version);
             }
             Output::Restart => {
                 self.restarts += 1;
-                self.file.fill(None);
+                self.file.fill(MISSING);
             }
             Output::LengthKnown(_) => {}
             Output::Note(note) => self.notes.push(note),
@@ -547,9 +542,9 @@ impl Simulation {
 
     /// Checks that every byte exists and equals the server's.
     pub fn check_file(&self) {
-        for (at, byte) in self.file.iter().enumerate() {
-            assert_eq!(*byte, Some(self.servers[0].byte(at as u64)), "byte {at}");
-        }
+        let version = self.servers[0].version;
+        let wrong = || self.file.iter().position(|byte| *byte != version);
+        assert!(self.is_all_of(version), "the first wrong or missing byte is {:?}", wrong());
     }
 
     /// Discards all messages in flight.

@@ -26,7 +26,6 @@ fn an_object_that_changes_in_place_is_fetched_again() {
 }
 
 /// Whenever the object changes, also in the last round trip. The transfers take more than a second.
-// Slow: a transfer for every 7 ms at which the object may change.
 #[test]
 fn no_change_leads_to_a_mixture() {
     const LENGTH: u64 = 400_000;
