@@ -59,16 +59,30 @@ def readers(file):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
 
 
-def dependents():
-    """Returns the packages of the workspace: {name: (folder, names of dependencies)}."""
+def workspace():
+    """Returns the packages of the workspace."""
     command = ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(found.stdout)["packages"]
+
+
+def short(package):
+    return package["name"].removeprefix("manyways-")
+
+
+def dependents(workspace):
+    """Returns {name: (folder, names of dependencies)}."""
     packages = {}
-    for package in json.loads(found.stdout)["packages"]:
+    for package in workspace:
         folder = PurePosixPath(Path(package["manifest_path"]).parent.relative_to(ROOT))
         names = {dependency["name"].removeprefix("manyways-") for dependency in package["dependencies"] if dependency.get("path")}
-        packages[package["name"].removeprefix("manyways-")] = (str(folder), names)
+        packages[short(package)] = (str(folder), names)
     return packages
+
+
+def tested(workspace):
+    """Returns the names of the packages that have test binaries."""
+    return {short(package) for package in workspace if any(target["test"] for target in package["targets"])}
 
 
 def scope(files, packages, readers=readers):

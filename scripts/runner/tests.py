@@ -226,7 +226,9 @@ class Changes(unittest.TestCase):
                 self.assertTrue(list(ROOT.glob(f"{folder}*")), folder)
 
     def test_the_real_workspace_is_read(self):
-        packages = changes.dependents()
+        workspace = changes.workspace()
+        packages = changes.dependents(workspace)
+        self.assertLess(changes.tested(workspace), set(packages))
         self.assertEqual(packages["unit"], ("crates/unit", set()))
         self.assertIn("net", packages["cli"][1])
 
