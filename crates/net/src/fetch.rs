@@ -88,8 +88,8 @@ pub use sink::{Body, SinkError};
 use transfer::Destination;
 use worker::{Command, Worker};
 
+use crate::path::{FirstAnswers, SharedAddresses, tls};
 pub use crate::path::{HostResolver, Lookup, LookupError, Names, PathSpec, Trust, TrustError};
-use crate::path::{SharedAddresses, tls};
 
 /// Default of [`Config::read_ahead`] for a [`Body`]: requested bytes past the ones that were read.
 pub const READ_AHEAD: Size = Size::from_mib(16);
@@ -281,7 +281,9 @@ impl Client {
     fn with_shared_resolver(&self, id: usize, spec: PathSpec) -> PathSpec {
         match self.paths.first() {
             Some(first) if self.worker_config.shares_resolver && id > 0 => {
-                PathSpec { resolver: Arc::clone(&first.resolver), ..spec }
+                let answers = self.worker_config.shared_addresses.clone();
+                let names = FirstAnswers { names: Arc::clone(&first.resolver), answers };
+                PathSpec { resolver: Arc::new(names), ..spec }
             }
             _ => spec,
         }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use manyways_proto::estimate::PathEstimate;
 use manyways_sys::interface::Interface;
 
+pub(crate) use answers::FirstAnswers;
 pub use answers::SharedAddresses;
 pub use connect::{ConnectError, connect};
 pub use happy_eyeballs::{RaceError, race};

@@ -119,9 +119,13 @@ fn a_redirect_to_another_host() {
     let door = host("door", "\"first.lab\"", &testbed.nginx_of("door", &certificate));
     let near = host("near", "\"www.lab@wifi\"", &testbed.nginx_of("near", &certificate));
     let node = host("node", "\"www.lab@lte\"", &testbed.nginx_of("node", &certificate));
+    // The second time LTE begins when Wi-Fi is paused, so that it cannot ask there.
     let fetch = "GET='manyways get --cacert authority.pem --json -o object'; \
                  both $GET https://first.lab/film && whole && \
-                 both $GET --single-server https://first.lab/film && whole";
+                 change --when 'wifi.down_bytes >= 200KB' --until 'lte.down_bytes >= 20KB' \
+                   wifi state=paused && \
+                 change --until 'wifi.down_bytes >= 200KB' lte state=paused && \
+                 $GET --single-server https://first.lab/film && whole";
     let finished = two_hosts(&testbed, &format!("{door}{near}{node}"), fetch).expect_success();
     let [each, single] = &Transfer::all(&finished.stdout)[..] else {
         panic!("{}", finished.stdout)
