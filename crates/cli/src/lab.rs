@@ -10,14 +10,14 @@ use std::process::{Child, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use manyways_lab::control::SOCKET;
+use manyways_lab::control::{SOCKET, WaitingStatus};
 use manyways_lab::registry::{Record, Registry};
 use manyways_lab::warning::LinkWarning;
 use manyways_lab::{Lab, LabError, SERVER_START_TIMEOUT};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::link_text::LinkError;
-use manyways_unit::Span;
+use manyways_unit::{Size, Span};
 
 use crate::failure::Failure;
 
@@ -78,6 +78,20 @@ fn warn_doubts(link: &str, doubts: &[LinkWarning]) {
         eprintln!("manyways: link `{link}`: {doubt}");
         eprintln!("hint: {}", doubt.hint());
     }
+}
+
+/// Formats a change that waits.
+fn waiting_text(change: &WaitingStatus) -> String {
+    let until = if change.made { "is undone" } else { "is made" };
+    let rest = match (&change.counter, change.remaining, change.in_seconds) {
+        (Some(counter), Some(more), _) if counter.ends_with("_bytes") => {
+            format!("after {} more of {counter}", Size::from_bytes(more))
+        }
+        (Some(counter), Some(more), _) => format!("after {more} more of {counter}"),
+        (_, _, Some(seconds)) => format!("in {seconds:.1} s"),
+        _ => String::new(),
+    };
+    format!("{}: {} {until} {rest}", change.link, change.set.join(" "))
 }
 
 /// Starts a command on a far host, and warns if it does not listen on a port.

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use manyways_link::schedule::Threshold;
+use manyways_link::schedule::{Due, Threshold};
 use manyways_trace::link_text::{self, LinkError, link_index};
 use manyways_trace::scenario::LinkSpec;
-use manyways_unit::Span;
+use manyways_unit::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Lab;
 use super::event::LabEvent;
 use super::radio::RadioStats;
-use super::relay::{Action, LaneStats, Relay, Snapshot};
+use super::relay::{Action, LaneStats, Relay, Snapshot, WaitingChange};
 use super::timeline::EventSender;
 
 /// Maximum size of a request in bytes.
@@ -59,7 +59,11 @@ pub enum Request {
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
     /// The change has been made or scheduled.
-    Done,
+    Done {
+        /// Number of scheduled changes that were removed; `None` if that was not asked for.
+        #[serde(default)]
+        cancelled: Option<usize>,
+    },
     /// The request failed.
     Refused {
         /// One sentence.
@@ -73,6 +77,9 @@ pub enum Response {
         seconds: f64,
         /// One entry per link.
         links: Vec<LinkStatus>,
+        /// Changes that wait to be made or undone.
+        #[serde(default)]
+        waiting: Vec<WaitingStatus>,
     },
 }
 
@@ -81,6 +88,9 @@ pub enum Response {
 pub struct LinkStatus {
     /// Name of the link.
     pub name: String,
+    /// `up`, `paused`, `silent` or `no-carrier`.
+    #[serde(default)]
+    pub state: String,
     /// Towards the device.
     pub down: LaneStatus,
     /// From the device.
@@ -92,6 +102,43 @@ pub struct LinkStatus {
     /// State of the radio; `None` if the link has no radio.
     #[serde(default)]
     pub radio: Option<RadioStatus>,
+}
+
+/// A change that waits to be made or undone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WaitingStatus {
+    /// Name of the link that changes.
+    pub link: String,
+    /// `key=value` words.
+    pub set: Vec<String>,
+    /// Whether it is made, and waits to be undone.
+    pub made: bool,
+    /// Seconds until then; `None` if it waits for a counter.
+    pub in_seconds: Option<f64>,
+    /// The counter, like `wifi.down_bytes`; `None` if it waits for a time.
+    pub counter: Option<String>,
+    /// Increase of the counter until then.
+    pub remaining: Option<u64>,
+}
+
+impl WaitingStatus {
+    /// Describes a change; `links` are those of the lab.
+    pub fn new(at: Time, waiting: &WaitingChange, links: &[LinkSpec]) -> Self {
+        let (in_seconds, counter, remaining) = match waiting.due {
+            Due::At(time) => (Some(time.since(at).as_secs_f64()), None, None),
+            Due::When(Threshold { link, counter, least }) => {
+                (None, Some(format!("{}.{}", links[link].name, counter.name())), Some(least))
+            }
+        };
+        Self {
+            link: links[waiting.link].name.clone(),
+            set: waiting.changes.iter().map(ToString::to_string).collect(),
+            made: waiting.is_made,
+            in_seconds,
+            counter,
+            remaining,
+        }
+    }
 }
 
 /// State and counters of a link's radio.
@@ -246,39 +293,48 @@ fn handle_request(
         Request::Set { link, settings, when, after, until, cancel } => {
             let words = settings.iter().map(String::as_str);
             let schedule = [when, after, until];
+            if settings.is_empty() && schedule.iter().any(Option::is_some) {
+                return Ok(Response::Refused {
+                    message: format!("nothing is to be changed on {link}"),
+                    hint: Some("write what, like state=paused or down=1mbit".to_owned()),
+                });
+            }
             match action(known, &link, words, schedule.each_ref().map(Option::as_deref)) {
-                Ok(Action { when: None, after: Span::ZERO, until: None, link: index, changes }) => {
-                    if cancel {
-                        relay.cancel(index);
+                Ok(action) => {
+                    let cancelled = cancel.then(|| relay.cancel(action.link)).transpose()?;
+                    if action.changes.is_empty() {
+                        return Ok(Response::Done { cancelled });
                     }
-                    relay.change(index, changes);
+                    let is_now = action.when.is_none()
+                        && action.until.is_none()
+                        && action.after == Span::ZERO;
+                    if is_now {
+                        relay.change(action.link, action.changes);
+                    } else {
+                        relay.schedule(action);
+                    }
                     // Commands run in order: after the snapshot, the change has been made.
                     relay.snapshot()?;
-                    if let Some(marks) = marks {
+                    if let Some(marks) = marks.filter(|_| is_now) {
                         marks.record(LabEvent::LinkChange { link, set: settings });
                     }
-                    Response::Done
-                }
-                Ok(action) => {
-                    if cancel {
-                        relay.cancel(action.link);
-                    }
-                    relay.schedule(action);
-                    relay.snapshot()?;
-                    Response::Done
+                    Response::Done { cancelled }
                 }
                 Err((message, hint)) => Response::Refused { message, hint },
             }
         }
         Request::Status => {
-            let Snapshot { at, links, .. } = relay.snapshot()?;
+            let Snapshot { at, links, waiting, .. } = relay.snapshot()?;
+            let waiting = waiting.iter().map(|change| WaitingStatus::new(at, change, known));
             Response::Status {
                 seconds: at.as_secs_f64(),
+                waiting: waiting.collect(),
                 links: known
                     .iter()
                     .zip(links)
                     .map(|(spec, link)| LinkStatus {
                         name: spec.name.clone(),
+                        state: link.state.to_string(),
                         radio: spec
                             .radio
                             .as_ref()

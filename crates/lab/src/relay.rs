@@ -5,6 +5,7 @@
 //! of milliseconds when a sender bursts. A packet is released at the first wake-up after its time,
 //! never before.
 
+mod action;
 mod lane;
 mod slab;
 
@@ -17,8 +18,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
-use manyways_link::schedule::{Counters, Schedule, Threshold};
+use manyways_link::schedule::{Counters, Schedule};
 use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
+use manyways_link::settings::Settings;
 use manyways_link::{Cause, Output, Packet};
 use manyways_model::radio::Direction;
 use manyways_sys::clock::{Clock, thread_cpu};
@@ -28,11 +30,13 @@ use manyways_sys::tun::{HEADER_SIZE, Tun};
 use manyways_trace::scenario::{Change, LinkSpec, LinkState};
 use manyways_unit::{Rate, Size, Span, Time};
 
+use self::action::Pending;
 use self::lane::Lane;
 use self::slab::{Slab, Slot, Target};
 use super::pcap::PcapWriter;
 use super::radio::{Radio, RadioStats};
 
+pub use self::action::{Action, Applied, WaitingChange};
 pub use self::lane::LaneStats;
 
 /// Packets read from one device before the relay continues with the next one.
@@ -82,6 +86,7 @@ pub struct RelayConfig {
 /// Counters of one link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkStats {
+    pub state: LinkState,
     /// Towards the device.
     pub down: LaneStats,
     /// From the device.
@@ -106,6 +111,8 @@ pub struct Snapshot {
     pub at: Time,
     /// One entry per link, in the order of [`Relay::start`].
     pub links: Vec<LinkStats>,
+    /// Changes that have not happened, and those that have and will be undone.
+    pub waiting: Vec<WaitingChange>,
     /// Processor time of the relay's thread.
     pub cpu: Span,
     /// Packets that the kernel rejected (`EIO` and the like).
@@ -114,42 +121,10 @@ pub struct Snapshot {
     pub malformed: u64,
 }
 
-/// Changes of a link, now or later.
-#[derive(Clone, Debug)]
-pub struct Action {
-    /// Index of the link and the counter that must have increased by this value; `None` for an
-    /// action at a time.
-    pub when: Option<Threshold>,
-    /// Time from now, or from the moment at which the condition holds.
-    pub after: Span,
-    /// The changes are undone when this counter has increased by this value, and not made if it
-    /// has already; `None` for changes that stay.
-    pub until: Option<Threshold>,
-    /// Index of the link that changes.
-    pub link: usize,
-    pub changes: Vec<Change>,
-}
-
-/// Changes that a scheduled action has made.
-#[derive(Clone, Debug)]
-pub struct Applied {
-    pub at: Time,
-    pub link: usize,
-    pub changes: Vec<Change>,
-}
-
-/// An action that waits for its time or its condition.
-struct Pending {
-    link: usize,
-    changes: Vec<Change>,
-    /// With the absolute value of the counter.
-    until: Option<Threshold>,
-}
-
 enum Command {
     Change { link: usize, changes: Vec<Change> },
     Schedule(Action),
-    Cancel { link: usize },
+    Cancel { link: usize, done: Sender<usize> },
     Restart { offset: Span, actions: Vec<Action>, done: Sender<Time> },
     Snapshot(Sender<Snapshot>),
     TakeApplied(Sender<Vec<Applied>>),
@@ -190,9 +165,12 @@ impl Relay {
         self.send(Command::Schedule(action));
     }
 
-    /// Removes the scheduled actions that change a link.
-    pub fn cancel(&self, link: usize) {
-        self.send(Command::Cancel { link });
+    /// Removes the scheduled actions that would change a link. Returns their number. Changes
+    /// that are made are still undone.
+    pub fn cancel(&self, link: usize) -> io::Result<usize> {
+        let (done, answer) = channel();
+        self.send(Command::Cancel { link, done });
+        answer.recv().map_err(|_| stopped_error())
     }
 
     /// Resets the links to their specification, restarts the traces at `offset` and replaces all
@@ -269,7 +247,8 @@ struct Worker {
 struct Link {
     /// As specified; every restart returns to this.
     initial: LinkSpec,
-    /// Current settings.
+    settings: Settings,
+    /// The settings in effect.
     spec: LinkSpec,
     device: Tun,
     hosts: Vec<HostEnd>,
@@ -323,6 +302,7 @@ impl Worker {
                 approaching: link.hosts.iter().map(|_| VecDeque::new()).collect(),
                 departing: link.hosts.iter().map(|_| VecDeque::new()).collect(),
                 initial: link.spec.clone(),
+                settings: Settings::new(link.spec.clone()),
                 spec: link.spec,
                 device: link.device,
                 hosts: link.hosts,
@@ -393,11 +373,14 @@ impl Worker {
                 self.emit(now);
                 self.schedule(now, action);
             }
-            Command::Cancel { link } => self.schedule.retain(|pending| pending.link != link),
+            Command::Cancel { link, done } => {
+                let _ = done.send(self.schedule.retain(|pending| !pending.would_change(link)));
+            }
             Command::Restart { offset, actions, done } => {
                 self.emit(now);
                 for link in &mut self.links {
-                    link.apply_spec(now, link.initial.clone());
+                    link.settings = Settings::new(link.initial.clone());
+                    link.apply_settings(now);
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
                     link.restart_radio(now);
@@ -414,10 +397,12 @@ impl Worker {
                 self.emit(now);
                 let _ = answer.send(Snapshot {
                     at: now,
+                    waiting: self.waiting_changes(now),
                     links: self
                         .links
                         .iter_mut()
                         .map(|link| LinkStats {
+                            state: link.spec.state,
                             radio: link.radio_stats(now),
                             down: link.down.stats(),
                             up: link.up.stats(),
@@ -450,74 +435,6 @@ impl Worker {
                 tracing::debug!("the relay runs at ordinary priority");
             }
         }
-    }
-
-    /// Adds an action that counts from now.
-    fn schedule(&mut self, now: Time, Action { when, after, until, link, changes }: Action) {
-        let [when, until] = [when, until].map(|threshold| {
-            let Threshold { link, counter, least } = threshold?;
-            let least = self.links.get_mut(link)?.counters(now).get(counter).saturating_add(least);
-            Some(Threshold { link, counter, least })
-        });
-        let pending = Pending { link, changes, until };
-        match when {
-            None => self.schedule.at(now + after, pending),
-            Some(threshold) => {
-                self.schedule.when(threshold, after, pending);
-                self.observe(now, threshold.link);
-            }
-        }
-        self.apply_due(now);
-    }
-
-    /// Applies the actions that are due.
-    fn apply_due(&mut self, now: Time) {
-        while let Some((at, Pending { link: index, changes, until })) = self.schedule.poll(now) {
-            if let Some(until) = until {
-                let counters = self.links[until.link].counters(now);
-                if counters.get(until.counter) >= until.least {
-                    continue;
-                }
-                let spec = &self.links[index].spec;
-                let inverse = changes.iter().filter_map(|change| change.inverse(spec));
-                let changes = inverse.flatten().collect();
-                let undo = Pending { link: index, changes, until: None };
-                self.schedule.when(until, Span::ZERO, undo);
-            }
-            // Applied with the scheduled time, so that a late wake-up does not delay it.
-            self.apply(at, index, &changes);
-            if self.applied.len() == MAX_APPLIED {
-                self.applied.pop_front();
-            }
-            self.applied.push_back(Applied { at, link: index, changes });
-        }
-    }
-
-    /// Reports the counters of a link to the schedule and applies the actions that are due.
-    fn observe(&mut self, now: Time, link: usize) {
-        if self.schedule.is_waiting() {
-            let counters = self.links[link].counters(now);
-            self.schedule.observe(now, link, &counters);
-            self.apply_due(now);
-        }
-    }
-
-    fn apply(&mut self, now: Time, link: usize, changes: &[Change]) {
-        let Some(link) = self.links.get_mut(link) else { return };
-        let mut spec = link.spec.clone();
-        for change in changes {
-            spec.apply(change);
-        }
-        link.apply_spec(now, spec);
-        if changes.contains(&Change::Dormant) {
-            link.request_dormancy(now);
-        }
-        if changes.contains(&Change::NatRestart)
-            && let Some(Middlebox::Nat(nat)) = &mut link.middlebox
-        {
-            nat.restart();
-        }
-        self.update_priority();
     }
 
     fn next_wakeup(&self) -> Option<Time> {
@@ -786,8 +703,9 @@ impl Link {
         Some(self.radio.as_mut()?.stats(now, busy))
     }
 
-    /// Applies the settings that differ in `spec`.
-    fn apply_spec(&mut self, now: Time, spec: LinkSpec) {
+    /// Applies the settings that differ from those in effect.
+    fn apply_settings(&mut self, now: Time) {
+        let spec = self.settings.current();
         if spec.state != self.spec.state {
             self.down.set_state(now, spec.state);
             self.up.set_state(now, spec.state);

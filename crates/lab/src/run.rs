@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::event::LabEvent;
+use manyways_link::schedule::Due;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::{Termination, send};
 use manyways_sys::wait::{Outcome, wait};
@@ -13,6 +14,7 @@ use manyways_trace::scenario::{Expectation, Scenario, Workload};
 use manyways_unit::Span;
 use serde::Serialize;
 
+use super::control::WaitingStatus;
 use super::relay::{LinkStats, Snapshot};
 use super::timeline::EventSender;
 use super::{Lab, LabError, LabSpec, Node};
@@ -50,6 +52,8 @@ pub struct WorkloadReport {
     pub seconds: f64,
     /// Counters of the links during the workload.
     pub links: Vec<LinkReport>,
+    /// Events that waited for a counter when the workload ended.
+    pub missed_events: Vec<WaitingStatus>,
 }
 
 /// Counters of one link during one workload.
@@ -184,6 +188,7 @@ fn run_workload(
         timed_out,
         seconds,
         links: links(lab, &before, &after),
+        missed_events: missed_events(lab, &after),
     })
 }
 
@@ -191,6 +196,13 @@ fn record_event(timeline: Option<&EventSender>, event: LabEvent) {
     if let Some(timeline) = timeline {
         timeline.record(event);
     }
+}
+
+/// Returns the changes that wait for a counter. Those at a time may be meant for longer workloads.
+fn missed_events(lab: &Lab, after: &Snapshot) -> Vec<WaitingStatus> {
+    let missed =
+        after.waiting.iter().filter(|change| !change.is_made && matches!(change.due, Due::When(_)));
+    missed.map(|change| WaitingStatus::new(after.at, change, lab.links())).collect()
 }
 
 fn links(lab: &Lab, before: &Snapshot, after: &Snapshot) -> Vec<LinkReport> {
@@ -253,11 +265,13 @@ fn passed(workloads: &[WorkloadReport], expectations: &[ExpectationReport]) -> b
         && workloads.iter().all(|w| w.exit == Some(0) || (expected(w) && !w.timed_out))
 }
 
-/// Returns a value of a workload by its name: `exit`, `seconds`, `LINK.down_bytes` and so on.
+/// Returns a value of a workload by its name: `exit`, `seconds`, `missed_events`,
+/// `LINK.down_bytes` and so on.
 fn value(workload: &WorkloadReport, name: &str) -> Option<f64> {
     match name.split_once('.') {
         None => match name {
             "exit" => workload.exit.map(f64::from),
+            "missed_events" => Some(workload.missed_events.len() as f64),
             // A workload that was killed has no duration.
             "seconds" if !workload.timed_out => Some(workload.seconds),
             _ => None,
@@ -295,6 +309,7 @@ mod tests {
                 max_lateness_seconds: 0.0,
                 promotions: None,
             }],
+            missed_events: Vec::new(),
         }
     }
 
@@ -311,6 +326,7 @@ mod tests {
         assert!(!expect("seconds", "<", 2.5).held);
         assert!(expect("wifi.down_bytes", ">", 999.0).held);
         assert!(!expect("wifi.up_dropped", ">", 0.0).held);
+        assert!(expect("missed_events", "==", 0.0).held);
         let mut cellular = workload();
         cellular.links[0].promotions = Some(3);
         assert_eq!(value(&cellular, "wifi.promotions"), Some(3.0));

@@ -1,7 +1,9 @@
 //! Detects valid but probably unintended settings of a link.
 
 use manyways_trace::LinkTrace;
-use manyways_trace::scenario::{CapacitySpec, Change, DirectionSpec, LinkSpec, LossSpec};
+use manyways_trace::scenario::{
+    CapacitySpec, Change, Condition, Counter, DirectionSpec, Event, LinkSpec, LinkState, LossSpec,
+};
 use manyways_unit::Rate;
 
 /// Rate that one thread can forward; `docs/benchmarks/lab.md` has the measurement.
@@ -28,6 +30,12 @@ pub enum LinkWarning {
         /// Its rate; for a trace, the maximum.
         rate: Rate,
     },
+    /// An event whose end comes before its beginning.
+    #[error("the event never happens: `{until}` holds no later than `{when}`")]
+    NeverMade { when: Condition, until: Condition },
+    /// An event whose end is a counter that it stops.
+    #[error("`{until}` may never hold, because the link delivers nothing while `state={state}`")]
+    StopsItself { until: Condition, state: LinkState },
 }
 
 impl LinkWarning {
@@ -41,6 +49,10 @@ impl LinkWarning {
             Self::TooFast { .. } => {
                 "`manyways lab bench` measures the maximum rate on this machine"
             }
+            Self::NeverMade { .. } => {
+                "`until` needs a larger value, or the counter of another link"
+            }
+            Self::StopsItself { .. } => "use the counter of another link for `until`",
         }
     }
 }
@@ -64,6 +76,29 @@ pub fn change_warnings(changes: &[Change]) -> Vec<LinkWarning> {
     let mut link = LinkSpec::new("changed");
     changes.iter().for_each(|change| link.apply(change));
     link_warnings(&link)
+}
+
+/// Returns the probably unintended conditions of an event, and settings in its changes.
+pub fn event_warnings(event: &Event) -> Vec<LinkWarning> {
+    let mut found = change_warnings(&event.change);
+    let Some(until) = &event.until else { return found };
+    if let Some(when) = &event.when
+        && (&when.link, when.counter) == (&until.link, until.counter)
+        && when.least >= until.least
+    {
+        found.push(LinkWarning::NeverMade { when: when.clone(), until: until.clone() });
+    }
+    let state = event.change.iter().find_map(|change| match change {
+        Change::State(state) if *state != LinkState::Up => Some(*state),
+        _ => None,
+    });
+    if let Some(state) = state
+        && until.link == event.link
+        && matches!(until.counter, Counter::DownBytes | Counter::UpBytes)
+    {
+        found.push(LinkWarning::StopsItself { until: until.clone(), state });
+    }
+    found
 }
 
 fn capacity_warning((key, direction): (&'static str, &DirectionSpec)) -> Option<LinkWarning> {
@@ -102,8 +137,32 @@ fn loses_all(direction: &DirectionSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use manyways_trace::link_text;
+    use manyways_unit::Span;
 
     use super::*;
+
+    #[test]
+    fn events_that_block_themselves() {
+        let event = |when: &str, until: &str, change: &str| Event {
+            when: link_text::condition(when).ok(),
+            at: Span::ZERO,
+            until: link_text::condition(until).ok(),
+            link: "wifi".into(),
+            change: link_text::changes([change], &mut |_| unreachable!()).unwrap(),
+        };
+        for (when, until, change, count) in [
+            ("wifi.down_bytes >= 3KB", "lte.down_bytes >= 1KB", "state=paused", 0),
+            ("wifi.down_bytes >= 3KB", "wifi.down_bytes >= 5KB", "down=1mbit", 0),
+            ("wifi.down_bytes >= 3KB", "wifi.up_bytes >= 1KB", "down=1mbit", 0),
+            ("", "wifi.down_dropped >= 5", "state=silent", 0),
+            ("wifi.down_bytes >= 3KB", "wifi.down_bytes >= 5KB", "state=paused", 1),
+            ("lte.down_bytes >= 3KB", "lte.down_bytes >= 3KB", "down=1mbit", 1),
+            ("", "", "state=silent", 0),
+        ] {
+            let found = event_warnings(&event(when, until, change));
+            assert_eq!(found.len(), count, "{when}, {until}, {change}: {found:?}");
+        }
+    }
 
     fn warnings(text: &str) -> Vec<LinkWarning> {
         let mut read = |file: &str| match file {

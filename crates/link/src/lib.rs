@@ -21,6 +21,7 @@ mod pipe;
 mod queue;
 pub mod schedule;
 pub mod segment;
+pub mod settings;
 mod stats;
 
 pub use packet::{Cause, Output, Packet};

@@ -56,6 +56,13 @@ pub struct Threshold {
     pub least: u64,
 }
 
+/// A time or a condition for which an event waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    At(Time),
+    When(Threshold),
+}
+
 /// Future events with their content. Events at the same time keep the order of their addition.
 ///
 /// Add events with [`at`](Self::at) and [`when`](Self::when). Report counters with
@@ -95,10 +102,19 @@ impl<T> Schedule<T> {
         self.waiting.push(Waiting { threshold, delay, event });
     }
 
-    /// Removes the events for which `keeps` returns false.
-    pub fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
+    /// Removes the events for which `keeps` returns false. Returns their number.
+    pub fn retain(&mut self, keeps: impl Fn(&T) -> bool) -> usize {
+        let before = self.timed.len() + self.waiting.len();
         self.timed.retain(|_, event| keeps(event));
         self.waiting.retain(|waiting| keeps(&waiting.event));
+        before - self.timed.len() - self.waiting.len()
+    }
+
+    /// Returns the events with what each waits for: those of a time first.
+    pub fn iter(&self) -> impl Iterator<Item = (Due, &T)> {
+        let timed = self.timed.iter().map(|((time, _), event)| (Due::At(*time), event));
+        let waiting = self.waiting.iter();
+        timed.chain(waiting.map(|waiting| (Due::When(waiting.threshold), &waiting.event)))
     }
 
     /// Whether an event waits for a counter.
@@ -157,7 +173,10 @@ mod tests {
         schedule.at(Time::from_millis(10), "e");
         schedule.when(bytes(0, 1), Span::ZERO, "f");
         schedule.when(bytes(0, 1), Span::ZERO, "g");
-        schedule.retain(|event| ["e", "g"].contains(event));
+        let due = [Due::At(Time::from_millis(9)), Due::At(Time::from_millis(10))];
+        let due = due.into_iter().chain([Due::When(bytes(0, 1)); 2]);
+        assert!(schedule.iter().eq(due.zip(&["d", "e", "f", "g"])));
+        assert_eq!(schedule.retain(|event| ["e", "g"].contains(event)), 2);
         schedule.observe(
             Time::from_millis(9),
             0,
@@ -189,7 +208,7 @@ mod tests {
     fn each_counter_has_its_name() {
         let counters =
             Counters { down_bytes: 1, up_bytes: 2, down_dropped: 3, up_dropped: 4, promotions: 5 };
-        let values = Counter::ALL.map(|(counter, _)| counters.get(counter));
+        let values = Counter::ALL.map(|counter| counters.get(counter));
         assert_eq!(values, [1, 2, 3, 4, 5]);
     }
 }

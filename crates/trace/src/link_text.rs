@@ -278,28 +278,32 @@ pub fn changes<'t>(
 
 /// Parses a condition like `wifi.down_bytes >= 300000` or `wifi.down_bytes >= 300KB`.
 pub fn condition(text: &str) -> Result<Condition, InvalidValue> {
-    let parsed = || {
+    let parts = || {
         let (left, right) = text.split_once(">=")?;
         let (link, name) = left.trim().split_once('.')?;
-        let (counter, _) = Counter::ALL.into_iter().find(|(_, known)| *known == name)?;
-        let right = right.trim();
-        let is_size = matches!(counter, Counter::DownBytes | Counter::UpBytes);
-        let least = match right.parse() {
-            Ok(number) => number,
-            Err(_) if is_size => right.parse::<Size>().ok()?.as_bytes(),
-            Err(_) => return None,
-        };
+        let counter = Counter::ALL.into_iter().find(|counter| counter.name() == name)?;
         link_name(link).ok()?;
-        Some(Condition { link: link.to_owned(), counter, least })
+        Some((link, counter, right.trim()))
     };
-    parsed().ok_or_else(|| {
+    let (link, counter, value) = parts().ok_or_else(|| {
         InvalidValue::new(
             text,
             "a condition",
             "it like `wifi.down_bytes >= 300KB`; the counters are down_bytes, up_bytes, \
              down_dropped, up_dropped and promotions",
         )
-    })
+    })?;
+    let number = value.parse().ok();
+    let (least, kind, example) = match counter {
+        Counter::DownBytes | Counter::UpBytes => {
+            let size = || value.parse::<Size>().ok().map(Size::as_bytes);
+            (number.or_else(size), "a size above 0", "one like 300000, 300KB or 1MiB")
+        }
+        _ => (number, "a number above 0", "one like 3"),
+    };
+    let least = least.filter(|least| *least > 0);
+    let least = least.ok_or_else(|| InvalidValue::new(value, kind, example))?;
+    Ok(Condition { link: link.to_owned(), counter, least })
 }
 
 impl Condition {

@@ -181,9 +181,10 @@ pub struct RadioSpec {
 }
 
 /// Whether a link carries packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
     /// Packets pass.
+    #[default]
     Up,
     /// All packets are dropped without notice; the interface stays up.
     Silent,
@@ -229,14 +230,19 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// All counters with their names.
-    pub const ALL: [(Self, &'static str); 5] = [
-        (Self::DownBytes, "down_bytes"),
-        (Self::UpBytes, "up_bytes"),
-        (Self::DownDropped, "down_dropped"),
-        (Self::UpDropped, "up_dropped"),
-        (Self::Promotions, "promotions"),
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::DownBytes, Self::UpBytes, Self::DownDropped, Self::UpDropped, Self::Promotions];
+
+    /// The name in a condition, like `down_bytes`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DownBytes => "down_bytes",
+            Self::UpBytes => "up_bytes",
+            Self::DownDropped => "down_dropped",
+            Self::UpDropped => "up_dropped",
+            Self::Promotions => "promotions",
+        }
+    }
 }
 
 /// A condition on a counter of a link; counters never decrease.

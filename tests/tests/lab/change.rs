@@ -78,6 +78,9 @@ fn set_refuses_what_it_cannot_do() {
         (&["--when", "wifi.down >= 1KB", "wifi", "state=paused"], "wifi.down >= 1KB", "down_bytes"),
         (&["--when", "wifi.down_bytes < 1KB", "wifi", "state=paused"], ">=", ""),
         (&["--until", "wifi.promotions >= 1", "wifi", "state=paused"], "radio", ""),
+        (&["--when", "wifi.down_bytes >= 0", "wifi", "state=paused"], "a size above 0", "300KB"),
+        (&["--cancel", "--after", "2s", "wifi"], "nothing is to be changed", "state=paused"),
+        (&["--after", "-2s", "wifi", "state=paused"], "--after: `-2s`", ""),
         (&["--cancel", "wlan"], "there is no link `wlan`", ""),
     ] {
         let done = lab.set(words);
@@ -190,7 +193,50 @@ fn changes_happen_at_a_byte() {
 
     // A planned change can be cancelled.
     set(&["--when", "wifi.down_bytes >= 100", "wifi", "state=silent"]);
-    set(&["--cancel", "wifi"]);
+    assert_eq!(set(&["--cancel", "wifi"]).stdout, "wifi: 1 waiting change removed\n");
     assert!(is_passing(&lab, "wifi"));
+    assert!(is_passing(&lab, "wifi"));
+}
+
+/// Each ends without a trace, in any order, and the status shows it.
+#[test]
+fn temporary_changes_end_one_by_one() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
+    let lab = Lab::start(&TWO_LINKS);
+    let status = || {
+        let status = lab.device("manyways lab status --json").expect_success().stdout;
+        serde_json::from_str::<serde_json::Value>(&status).expect("it is JSON")
+    };
+    let set = |words: &[&str]| lab.set(words).expect_success();
+    let after_lte = |bytes: &str, settings: &[&str]| {
+        let until = format!("lte.down_bytes >= {bytes}");
+        set(&[&["--until", &until, "wifi"], settings].concat())
+    };
+    after_lte("100", &["state=paused", "up-delay=9ms"]);
+    after_lte("200", &["state=silent", "loss=1%"]);
+    // It lasts.
+    set(&["wifi", "up-delay=7ms"]);
+    assert_eq!(set(&["--cancel", "wifi"]).stdout, "wifi: no waiting changes removed\n");
+    let seen = status();
+    assert_eq!(seen["links"][0]["state"], "silent");
+    let expected = |words: &[&str], more: u64| {
+        serde_json::json!({"link": "wifi", "set": words, "made": true, "in_seconds": null,
+            "counter": "lte.down_bytes", "remaining": more})
+    };
+    let both = [
+        expected(&["state=paused", "up-delay=9ms"], 100),
+        expected(&["state=silent", "loss=0.01"], 200),
+    ];
+    assert_eq!(seen["waiting"], serde_json::Value::from(both.to_vec()));
+    let text = lab.device("manyways lab status").expect_success().stdout;
+    assert!(text.contains("wifi: state=silent loss=0.01 is undone after 200 B more"), "{text}");
+    // 128 bytes: the first one ends, and the second one still covers its state.
+    lab.device("ping -q -c 1 -s 100 -I lte 198.18.0.1").expect_success();
+    let seen = status();
+    assert_eq!(seen["links"][0]["state"], "silent");
+    assert_eq!(seen["waiting"][0]["remaining"], 72, "{seen}");
+    lab.device("ping -q -c 1 -s 100 -I lte 198.18.0.1").expect_success();
+    let seen = status();
+    assert_eq!((&seen["links"][0]["state"], &seen["waiting"]), (&"up".into(), &[0; 0].into()));
     assert!(is_passing(&lab, "wifi"));
 }

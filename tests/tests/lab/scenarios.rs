@@ -53,6 +53,41 @@ fn run_shipped(name: &str) {
 }
 
 #[test]
+fn an_event_that_never_happens_is_reported() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
+    let text = r#"
+        name = "missed"
+        [link.wifi]
+        [link.lte]
+        [[event]]
+        when = "wifi.up_bytes >= 100"
+        link = "lte"
+        state = "paused"
+        [[event]]
+        when = "lte.up_bytes >= 1KB"
+        until = "lte.up_bytes >= 500"
+        link = "wifi"
+        state = "silent"
+        [[workload]]
+        name = "one"
+        run = "ping -q -c 1 -s 100 -I wifi 198.18.0.1"
+        [[expect]]
+        workload = "one"
+        value = "missed_events"
+        is = "== 1"
+    "#;
+    let report = run_text(text);
+    let missed = serde_json::json!([{"link": "wifi", "set": ["state=silent"], "made": false,
+        "in_seconds": null, "counter": "lte.up_bytes", "remaining": 1_000}]);
+    assert_eq!(report["workloads"][0]["missed_events"], missed);
+    let files = folder();
+    let file = files.path().join("missed.toml");
+    fs::write(&file, text).expect("room for a scenario");
+    let done = finish(manyways().args(["lab", "check"]).arg(file)).expect_success();
+    assert!(done.stderr.contains("link `wifi`: the event never happens"), "{}", done.stderr);
+}
+
+#[test]
 fn mptcp_over_two_links() {
     run_shipped("mptcp.toml");
 }

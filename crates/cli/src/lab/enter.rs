@@ -4,12 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_lab::control::{LinkStatus, RadioStatus, Request, Response, ask};
-use manyways_lab::warning::change_warnings;
+use manyways_lab::control::{LinkStatus, RadioStatus, Request, Response, WaitingStatus, ask};
+use manyways_lab::warning::event_warnings;
 use manyways_lab::{Node, registry::Record};
 use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_trace::link_text;
+use manyways_trace::scenario::Event;
+use manyways_unit::Span;
 use manyways_unit::human::count_with_noun;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -48,13 +50,15 @@ pub struct SetArgs {
     #[arg(long, value_name = "CONDITION")]
     when: Option<String>,
     /// Make the change this time later, or this time after the condition holds, like 2s.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     after: Option<String>,
     /// Undo the change when a counter has increased by this value from now on; if that comes first,
-    /// the change is not made.
+    /// the change is not made. The link then has the settings that it would have without the
+    /// change.
     #[arg(long, value_name = "CONDITION")]
     until: Option<String>,
-    /// Remove changes of this link that have not happened yet.
+    /// First remove the changes of this link that have not happened. A change that has happened is
+    /// still undone by its --until.
     #[arg(long)]
     cancel: bool,
     /// The link.
@@ -103,6 +107,7 @@ struct LabStatus {
     lab: String,
     seconds: f64,
     links: Vec<LinkStatus>,
+    waiting: Vec<WaitingStatus>,
 }
 
 document!(LabStatus, "manyways.lab-status/1");
@@ -144,12 +149,13 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
     let record = find(&registry, args.lab.as_deref())?;
     let link = args.link;
     let settings: Vec<String> = args.settings.iter().map(|word| absolute(word)).collect();
+    let (when, until) = (args.when.clone(), args.until.clone());
     let request = Request::Set {
         link: link.clone(),
         settings: settings.clone(),
-        when: args.when,
+        when,
         after: args.after,
-        until: args.until,
+        until,
         cancel: args.cancel,
     };
     let answer = ask(&registry.folder(&record.name), &request)
@@ -159,11 +165,22 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
             let failure = Failure::usage(message);
             Err(hint.into_iter().fold(failure, Failure::hint).into())
         }
-        _ => {
+        answer => {
+            if let Response::Done { cancelled: Some(count) } = answer {
+                println!("{link}: {} removed", count_with_noun(count, "waiting change"));
+            }
             // Files that the lab could read can also be read here.
             let words = settings.iter().map(String::as_str);
             let changes = link_text::changes(words, &mut super::reader(Path::new("")));
-            super::warn_doubts(&link, &change_warnings(&changes.unwrap_or_default()));
+            let condition = |text: Option<String>| link_text::condition(&text?).ok();
+            let event = Event {
+                when: condition(args.when),
+                at: Span::ZERO,
+                until: condition(args.until),
+                link,
+                change: changes.unwrap_or_default(),
+            };
+            super::warn_doubts(&event.link, &event_warnings(&event));
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -214,11 +231,11 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
     let record = find(&registry, args.name.as_deref())?;
     let answer = ask(&registry.folder(&record.name), &Request::Status)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
-    let Response::Status { seconds, links } = answer else {
+    let Response::Status { seconds, links, waiting } = answer else {
         return Err(Failure::new(format!("lab `{}` has no counters", record.name)).into());
     };
     if args.json {
-        print!("{}", document::to_json(&LabStatus { lab: record.name, seconds, links })?);
+        print!("{}", document::to_json(&LabStatus { lab: record.name, seconds, links, waiting })?);
         return Ok(ExitCode::SUCCESS);
     }
     println!("lab `{}`, up for {seconds:.0} s", record.name);
@@ -237,10 +254,14 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
                 manyways_unit::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
-        println!("{:10} at most {:.3} ms late", link.name, link.max_lateness_seconds * 1e3);
+        let late = link.max_lateness_seconds * 1e3;
+        println!("{:10} {}, at most {late:.3} ms late", link.name, link.state);
         if let Some(radio) = &link.radio {
             println!("{:10} {}", link.name, radio_text(radio));
         }
+    }
+    for change in &waiting {
+        println!("waiting: {}", super::waiting_text(change));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use manyways_lab::control::Control;
 use manyways_lab::radio;
 use manyways_lab::run::{RunError, RunReport, lab_spec};
 use manyways_lab::timeline::Timeline;
-use manyways_lab::warning::link_warnings;
+use manyways_lab::warning::{event_warnings, link_warnings};
 use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{self, Scenario};
@@ -65,7 +65,7 @@ pub fn check(args: CheckArgs) -> Result<ExitCode> {
         scenario.workloads.len(),
         scenario.expectations.len(),
     );
-    scenario.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
+    warn(&scenario);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(file) = args.json.as_ref().filter(|file| file.as_os_str() != "-") {
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    scenario.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
+    warn(&scenario);
     let registry = prepare()?;
     let termination = Termination::take().context("cannot watch for signals")?;
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
@@ -144,6 +144,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn warn(scenario: &Scenario) {
+    scenario.links.iter().for_each(|link| warn_doubts(&link.name, &link_warnings(link)));
+    scenario.events.iter().for_each(|event| warn_doubts(&event.link, &event_warnings(event)));
+}
+
 /// Reads a scenario; the paths of its traces are relative to it.
 pub fn read_scenario(file: &Path) -> Result<Scenario> {
     let text = std::fs::read_to_string(file)
@@ -180,6 +185,9 @@ fn print(report: &RunReport) {
             .map(|link| format!("{} {:.2} MB", link.name, link.down_bytes as f64 / 1e6))
             .collect();
         println!("{:16} {exit:>6} {:>9.3}  {}", workload.name, workload.seconds, links.join(", "));
+        for event in &workload.missed_events {
+            println!("{:16} missed event: {}", "", super::waiting_text(event));
+        }
     }
     for expectation in &report.expectations {
         let measured = match expectation.measured {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Change, Condition, Counter, DORMANT, LinkSpec, NAT_RESTART};
+use super::{Change, Condition, DORMANT, LinkSpec, NAT_RESTART};
 use crate::scenario::{
     CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
     QueueLimit,
@@ -72,6 +72,17 @@ impl fmt::Display for LinkSpec {
     }
 }
 
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Paused => "paused",
+            Self::Silent => "silent",
+            Self::NoCarrier => "no-carrier",
+        })
+    }
+}
+
 impl fmt::Display for Change {
     /// Formats `key=value` for `lab set`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,16 +92,7 @@ impl fmt::Display for Change {
             _ => {}
         }
         match self {
-            Self::State(state) => write!(
-                f,
-                "state={}",
-                match state {
-                    LinkState::Up => "up",
-                    LinkState::Paused => "paused",
-                    LinkState::Silent => "silent",
-                    LinkState::NoCarrier => "no-carrier",
-                }
-            ),
+            Self::State(state) => write!(f, "state={state}"),
             Self::Dormant => f.write_str(DORMANT),
             Self::NatRestart => f.write_str(NAT_RESTART),
             Self::Down(spec) => write!(f, "down={}", capacity(spec)),
@@ -130,9 +132,7 @@ impl fmt::Display for Change {
 impl fmt::Display for Condition {
     /// Formats `LINK.COUNTER >= VALUE` for [`condition`](super::condition).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Counter::ALL.iter().find(|(counter, _)| *counter == self.counter);
-        let name = named.map_or("", |(_, name)| name);
-        write!(f, "{}.{name} >= {}", self.link, self.least)
+        write!(f, "{}.{} >= {}", self.link, self.counter.name(), self.least)
     }
 }
 

@@ -40,7 +40,7 @@ pub struct ScenarioError {
 /// | `[host.NAME]` | `names`, `serve`: lists of strings; `extra-delay`: a table of times by link | one host `origin` |
 /// | `[[event]]` | `at`, `when` (`"wifi.down_bytes >= 300KB"`) or both, `until`, `link`, and settings that change | none |
 /// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`) | none |
-/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.` and the name of a [`Counter`]), `is` like `"<= 2.5"` | none |
+/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `missed_events`, `LINK.` and the name of a [`Counter`]), `is` like `"<= 2.5"` | none |
 ///
 /// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
 /// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
@@ -311,11 +311,11 @@ fn expectations(
             let known: Vec<&str> = workloads.iter().map(|one| one.name.as_str()).collect();
             known_name(workload.string()?, "workload", workload.offset(), &known)?;
             let value = table.required("value")?;
-            let mut values = vec!["exit".to_owned(), "seconds".to_owned()];
+            let mut values = ["exit", "seconds", "missed_events"].map(str::to_owned).to_vec();
             for link in links {
-                for (counter, name) in Counter::ALL {
+                for counter in Counter::ALL {
                     if counter != Counter::Promotions || link.radio.is_some() {
-                        values.push(format!("{}.{name}", link.name));
+                        values.push(format!("{}.{}", link.name, counter.name()));
                     }
                 }
             }
@@ -362,7 +362,7 @@ fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), T
     Err(match manyways_unit::nearest::nearest(name, known.iter().copied()) {
         Some(nearest) => error.with_hint(format!("did you mean `{nearest}`?")),
         None if known.is_empty() => error,
-        None => error.with_hint(format!("there is {}", known.join(", "))),
+        None => error.with_hint(format!("the {what}s are {}", known.join(", "))),
     })
 }
 
