@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// Returns the same change for each direction; nothing for a request, which is no setting.
+/// Returns the same change for each direction; nothing for a request.
 fn one_way(change: &Change) -> Vec<Change> {
     let mut changed = LinkSpec::new("");
     changed.apply(change);

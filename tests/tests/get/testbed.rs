@@ -33,7 +33,7 @@ pub const OBJECT_LENGTH: u64 = 2_000_001;
 /// - `stop_at LINK BYTES...` pauses each link after this number of bytes, so that a transfer cannot
 ///   end before the script acts; `go_on LINK...` continues.
 /// - `come LINK BYTES` waits until a link has delivered this number of bytes.
-/// - `until_there FILE` waits for a file.
+/// - `until_kept FILE BYTES` waits until a resume file lists this many bytes.
 /// - `whole` checks that the received object is correct. Wrong bytes are a fault.
 const PREAMBLE: &str = r#"
 cd "$FILES/out"
@@ -49,7 +49,9 @@ stop_at() { while [ $# -gt 0 ]; do change --when "$1.down_bytes >= $2" $1 state=
 go_on() { for link in "$@"; do change --cancel $link state=up; done; }
 has_come() { [ $(($(cat /sys/class/net/$1/statistics/rx_bytes) - start)) -ge $2 ]; }
 come() { start=${3:-0}; eventually has_come $1 $2; }
-until_there() { eventually test -e "$1"; }
+kept() { sed 's/.*"done"://; s/\],\[/\n/g; s/[^0-9,\n]//g' "$1" | awk -F, '{ n += $2 - $1 } END { print n + 0 }'; }
+has_kept() { [ -e "$1" ] && [ $(kept "$1") -ge $2 ]; }
+until_kept() { eventually has_kept "$1" $2; }
 same() { test -e "$1" || return 1; cmp "$1" "$2" || fault "$1 has wrong bytes"; }
 whole() { same object "$FILES/root/object"; }
 "#;

@@ -194,6 +194,8 @@ fn changes_happen_at_a_byte() {
     // A planned change can be cancelled.
     set(&["--when", "wifi.down_bytes >= 100", "wifi", "state=silent"]);
     assert_eq!(set(&["--cancel", "wifi"]).stdout, "wifi: 1 waiting change removed\n");
+    set(&["--when", "wifi.down_bytes >= 100", "wifi", "state=silent"]);
+    assert_eq!(set(&["--cancel", "wifi", "state=up"]).stdout, "");
     assert!(is_passing(&lab, "wifi"));
     assert!(is_passing(&lab, "wifi"));
 }

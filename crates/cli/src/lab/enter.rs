@@ -166,7 +166,10 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
             Err(hint.into_iter().fold(failure, Failure::hint).into())
         }
         answer => {
-            if let Response::Done { cancelled: Some(count) } = answer {
+            // The result of a change is seen on the link.
+            if let Response::Done { cancelled: Some(count) } = answer
+                && settings.is_empty()
+            {
                 println!("{link}: {} removed", count_with_noun(count, "waiting change"));
             }
             // Files that the lab could read can also be read here.

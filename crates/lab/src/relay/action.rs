@@ -38,7 +38,7 @@ pub struct WaitingChange {
     /// Index of the link.
     pub link: usize,
     pub changes: Vec<Change>,
-    /// What they wait for: a time, or the increase of a counter from now on.
+    /// A time, or the increase of a counter from now on.
     pub due: Due,
     /// Whether they are made, and wait to be undone.
     pub is_made: bool,
@@ -157,7 +157,7 @@ impl Worker {
         self.update_priority();
     }
 
-    /// Returns what waits to be made or undone, with the rest of each counter.
+    /// Returns the changes to be made or undone, with the rest of each counter.
     pub(super) fn waiting_changes(&mut self, now: Time) -> Vec<WaitingChange> {
         let links = &mut self.links;
         let waiting = self.schedule.iter().map(|(due, pending)| WaitingChange {
