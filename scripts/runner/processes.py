@@ -18,6 +18,9 @@ OURS = f"{os.getpid()}.{time.time_ns()}:"
 GRACE = 30.0
 # Tests that are asked to end have these seconds.
 END = 15.0
+# While a process starts a program, it has neither a command line nor an environment, for at most these
+# seconds.
+START = 1.0
 
 _running = set()
 _ending = False
@@ -29,7 +32,7 @@ def execute(command, limit, mark="", environment=None, folder=ROOT, apart=False)
     """Runs a command for at most `limit` seconds. Returns its status (None at the limit), output, duration
     and the command lines of processes that it left behind, which are ended. `apart` puts standard error
     behind standard output, so that no line of it is within one."""
-    start = time.monotonic()
+    start, born = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
     mark = f"{OURS}{time.time_ns()}:{mark}"
     environment = {**(environment or os.environ), MARK: mark}
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -48,7 +51,7 @@ def execute(command, limit, mark="", environment=None, folder=ROOT, apart=False)
             end(mark, child.pid)
             child.wait()
         seconds = time.monotonic() - start
-        left = end_leftover(mark, child.pid) if status is not None else []
+        left = end_leftover(mark, child.pid, born) if status is not None else []
         with _lock:
             _running.discard(child)
         text = ""
@@ -62,21 +65,30 @@ def execute(command, limit, mark="", environment=None, folder=ROOT, apart=False)
 
 def belonging(mark, session):
     """Returns the processes with a mark that begins like this or in a session: {pid: command line}."""
+    return _scan(mark, session, 0)[0]
+
+
+def _scan(mark, session, since):
+    """As `belonging`; and whether another process, which exists since a time after boot, just starts a
+    program, so that it may belong to them."""
     wanted = f"{MARK}={mark}".encode()
-    found = {}
+    found, is_any_starting = {}, False
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            # A process without a command line has ended, and its parent has not waited for it yet.
-            if not line or int(folder.name) == os.getpid():
+            environment = (folder / "environ").read_bytes()
+            state, parent, _, of, *rest = (folder / "stat").read_text().rpartition(")")[2].split()
+            # A process that has ended, and for which its parent has not waited, or one of the kernel.
+            if state == "Z" or "2" in (folder.name, parent) or int(folder.name) == os.getpid():
                 continue
             # Some programs write their title over their environment, but remain in the session.
-            is_in_session = session == int((folder / "stat").read_text().rpartition(")")[2].split()[3])
-            if is_in_session or any(one.startswith(wanted) for one in (folder / "environ").read_bytes().split(b"\0")):
+            if session == int(of) or any(one.startswith(wanted) for one in environment.split(b"\0")):
                 found[int(folder.name)] = line
+            is_new = int(rest[15]) / os.sysconf("SC_CLK_TCK") >= since - 0.1
+            is_any_starting |= is_new and not (line and environment)
         except (OSError, IndexError, ValueError):
             pass
-    return found
+    return found, is_any_starting
 
 
 def _signal(pids, number):
@@ -99,15 +111,19 @@ def end(mark, session):
         time.sleep(0.02)
 
 
-def end_leftover(mark, session):
-    """Ends the processes that an ended test left behind; returns their command lines."""
-    deadline = time.monotonic() + GRACE
-    while left := belonging(mark, session):
-        if time.monotonic() > deadline:
+def end_leftover(mark, session, since):
+    """Ends the processes that a test left behind, which began at this time after boot; returns their
+    command lines."""
+    begin = time.monotonic()
+    while True:
+        left, is_any_starting = _scan(mark, session, since)
+        waited = time.monotonic() - begin
+        if left and waited > GRACE:
             end(mark, session)
             return list(left.values())
+        if not left and (not is_any_starting or waited > START):
+            return []
         time.sleep(0.02)
-    return []
 
 
 def end_all():
