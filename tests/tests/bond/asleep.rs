@@ -137,7 +137,7 @@ fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     }
     gateway.says_times("closed: the peer has been silent for too long", 2);
     gateway.says("session closed: its client is gone");
-    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    eventually("all is closed", || (gateway.descriptors() <= before).then_some(()));
     for link in ["wifi", "lte"] {
         testbed.set(link, "state=up");
     }

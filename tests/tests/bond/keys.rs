@@ -177,7 +177,7 @@ fn removed_key_ends_its_sessions(carrier: &str) {
     client.says_times("the gateway does not know this key", 2);
     client.says("hint: add this client's public key");
     // The sockets of its datagrams are closed too.
-    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    eventually("all is closed", || (gateway.descriptors() <= before).then_some(()));
     assert_eq!(gateway.times("other: session closed") + other.times("is down"), 0);
     keys.allow(&format!("{} phone\n", keys.client));
     client.says_times("is up", 3);

@@ -142,7 +142,7 @@ fn a_client_that_ends_takes_its_connections_along_and_is_gone_at_once() {
     drop(client);
     ends_with_a_reset(application);
     gateway.says("phone: session closed");
-    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    eventually("all is closed", || (gateway.descriptors() <= before).then_some(()));
 }
 
 /// Restarts are faster than the gateway's detection of dead sessions.
