@@ -26,7 +26,7 @@ test: ## Run all tests, also those in network namespaces (as root); GROUP=pure|n
 	@scripts/test $(GROUP)
 
 check: ## Check what changed since the last check, in minutes: before each commit
-	@scripts/setup lint
+	@scripts/setup check
 	@scripts/setup test
 	@scripts/check
 

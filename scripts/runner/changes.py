@@ -7,15 +7,18 @@ from pathlib import Path, PurePosixPath
 
 from .processes import ROOT
 
-# Test families of tests/ by the crates that only they exercise. A change of another crate touches
-# the families of all commands that depend on it, which take longer than a check may: `check`
-# names them instead.
+# Test families of tests/ by the sources that only they exercise. A change of another file touches all
+# families, which take longer than a check may: `check` names them instead.
 FAMILIES = {
-    "bond": ("crates/net/src/bond", "crates/proto/src/bond", "crates/proto/src/mux", "crates/proto/src/sched", "crates/cli/src/bond"),
+    "bond": (
+        "crates/net/src/bond", "crates/proto/src/bond", "crates/proto/src/mux", "crates/proto/src/sched",
+        "crates/cli/src/bond",
+    ),
     "bond_policy": ("crates/net/src/bond", "crates/proto/src/policy", "crates/cli/src/bond"),
     "flows": ("crates/flows", "crates/capture", "crates/cli/src/flows"),
     "get": ("crates/net/src/fetch", "crates/proto/src/fetch", "crates/proto/src/estimate", "crates/cli/src/get"),
-    "lab": ("crates/lab", "crates/link", "crates/trace", "crates/cli/src/lab"),
+    # The links of all families are those of the lab: its crates are not listed.
+    "lab": ("crates/model/src/radio", "crates/cli/src/lab"),
     "radio": ("crates/net/src/radio", "crates/model/src/radio", "crates/cli/src/radio"),
     "commands": ("crates/cli/src",),
     "demo": ("crates/cli/src/demo",),
@@ -47,14 +50,17 @@ def changed_files(base):
     was moved, both names."""
     differ = ["git", "diff", "--name-only", "--no-renames", "-z", base]
     untracked = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
-    listed = (subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout for words in (differ, untracked))
+    listed = (
+        subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for words in (differ, untracked)
+    )
     return sorted({file for text in listed for file in text.split("\0") if file})
 
 
 def readers(file):
-    """Returns the folders of the packages whose sources name a file, or the folder that it is in."""
-    folder, _, name = file.rpartition("/")
-    words = [f"/{name}", f'{folder}"'] if folder else [f"/{name}"]
+    """Returns the sources that name a file, or a folder that it is in."""
+    path = PurePosixPath(file)
+    words = [f"/{path.name}", *(f'{folder}"' for folder in path.parents if folder.name)]
     command = ["git", "grep", "-lF", *(word for one in words for word in ("-e", one)), "--", "*.rs"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
 
@@ -75,8 +81,8 @@ def dependents(workspace):
     packages = {}
     for package in workspace:
         folder = PurePosixPath(Path(package["manifest_path"]).parent.relative_to(ROOT))
-        names = {dependency["name"].removeprefix("manyways-") for dependency in package["dependencies"] if dependency.get("path")}
-        packages[short(package)] = (str(folder), names)
+        ours = [dependency for dependency in package["dependencies"] if dependency.get("path")]
+        packages[short(package)] = (str(folder), {dependency["name"].removeprefix("manyways-") for dependency in ours})
     return packages
 
 
@@ -85,7 +91,12 @@ def tested(workspace):
     return {short(package) for package in workspace if any(target["test"] for target in package["targets"])}
 
 
-def scope(files, packages, readers=readers):
+def family_exists(family):
+    """Whether there is a family; one that was moved leaves only names of removed files."""
+    return any((ROOT / "tests/tests" / name).exists() for name in (f"{family}.rs", f"{family}/main.rs"))
+
+
+def scope(files, packages, readers=readers, exists=family_exists):
     """Returns what changed files touch."""
     found = Scope()
 
@@ -96,7 +107,7 @@ def scope(files, packages, readers=readers):
     while more := {need for name in in_binary if name in packages for need in packages[name][1]} - in_binary:
         in_binary |= more
     for file in files:
-        if file in EVERYTHING or file.startswith(("scripts/runner/", ".cargo/")):
+        if file in EVERYTHING or file.startswith(("scripts/runner/", "scripts/test", ".cargo/")):
             found.everything = True
         of = owners(file)
         if not of and not file.startswith("python/"):
@@ -104,7 +115,9 @@ def scope(files, packages, readers=readers):
         found.changed |= of
         found.python |= file.startswith(("python/", "crates/py/"))
         if file.startswith("tests/tests/"):
-            found.families.add(PurePosixPath(file).parts[2].removesuffix(".rs"))
+            family = PurePosixPath(file).parts[2].removesuffix(".rs")
+            if exists(family):
+                found.families.add(family)
             continue
         families = {family for family, folders in FAMILIES.items() if file.startswith(folders)}
         # All of them run the binary, with the harness.

@@ -17,11 +17,13 @@ UNPRIVILEGED = {"commands"}
 # A binary or a test that takes longer hangs.
 LIMIT = 11 * 60
 
-RESULT = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*?)?(?: <([0-9.]+)s>)?$")
+RESULT = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)(?:, .*?)?(?: <([0-9.]+)s>)?$")
 OUTPUT = re.compile(r"^---- (.+) stdout ----$")
 SUMMARY = re.compile(r"^test result: .*? (\d+) passed; (\d+) failed;", re.MULTILINE)
 # Of `needs!`; without capture it follows the name of the test.
 SKIPPED = re.compile(r"(?:^|\.\.\. )skipped: (.*)$", re.MULTILINE)
+# Of `conclusive`, before it repeats an experiment.
+INCONCLUSIVE = re.compile(r"^inconclusive: ", re.MULTILINE)
 IGNORED = re.compile(r"^test .* \.\.\. ignored", re.MULTILINE)
 
 
@@ -42,6 +44,8 @@ class Test:
     # Number of runs, and how many of them failed.
     runs: int = 0
     failures: int = 0
+    # Number of its experiments, in the last run, that a busy machine made inconclusive.
+    inconclusive: int = 0
 
     @property
     def title(self):
@@ -61,6 +65,9 @@ class Test:
         elif status == 0 and (reason := verdict.reported(text)):
             # The test has not noticed it.
             self.faults.append(reason)
+        summaries = SUMMARY.findall(text)
+        if status == 0 and not (summaries and summaries[-1][0] == "1" or IGNORED.search(text)):
+            self.faults.append("the output does not say that it ran")
         self.record(status == 0 and not self.faults, text)
         return self
 
@@ -68,6 +75,7 @@ class Test:
         """Adds the result of one run."""
         self.runs += 1
         self.passed = passed
+        self.inconclusive = len(INCONCLUSIVE.findall(text))
         if passed:
             reason = SKIPPED.search(text)
             self.skipped = reason[1] if reason else "ignored" if IGNORED.search(text) else ""
@@ -94,9 +102,11 @@ class Binary:
         return {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": str(self.folder)}
 
     def list(self, filters):
-        """Returns the tests that match a filter, without those that are ignored."""
+        """Returns the tests that match a filter."""
         command = [self.executable, *filters, "--list", "--format", "terse"]
-        listed = subprocess.run(command, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        listed = subprocess.run(
+            command, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         if listed.returncode != 0:
             sys.exit(f"test: {self.executable} cannot list its tests\n{listed.stderr}")
         names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
@@ -137,6 +147,8 @@ class Binary:
             reason = f"{verdict.FAULT}processes are left over: {'; '.join(left)}"
         elif status not in (0, 101) or (status == 101) != (failed > 0):
             reason = f"ended with status {status}"
+        elif not summaries:
+            reason = "reports no result"
         elif (passed, failed) != read:
             reason = f"reports {passed} passed and {failed} failed tests, of which {read} were read"
         if reason:
@@ -146,10 +158,10 @@ class Binary:
         return found
 
 
-def build(packages=()):
+def build():
     """Builds everything at once, so that features are the same, and returns the test binaries."""
-    which = [word for package in packages for word in ("-p", f"manyways-{package}")] or ["--workspace"]
-    command = ["cargo", "build", *which, "--bins", "--tests", "--examples", "--message-format=json-render-diagnostics"]
+    command = ["cargo", "build", "--workspace", "--bins", "--tests", "--examples"]
+    command.append("--message-format=json-render-diagnostics")
     built = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     if built.returncode != 0:
         sys.exit("test: the build failed")

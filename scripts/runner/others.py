@@ -2,6 +2,7 @@
 
 import re
 
+from . import verdict
 from .libtest import LIMIT, Binary, Test
 from .processes import ROOT, execute
 
@@ -30,8 +31,10 @@ class PythonTest(Test):
 
     def run(self):
         command = ["scripts/python-test", self.name.removeprefix("tests/")]
-        status, text, self.seconds, _ = execute(command, LIMIT, self.title)
-        self.record(status == 0, text)
+        status, text, self.seconds, left = execute(command, LIMIT, self.title)
+        if left:
+            self.faults.append(f"processes are left over: {'; '.join(left)}")
+        self.record(status == 0 and not self.faults, text)
         return self
 
 
@@ -45,10 +48,13 @@ class Python(Binary):
     def run(self):
         """Runs all tests; returns those with a name in the output, and adds the others as one."""
         command = ["scripts/python-test", "--durations=10", "--durations-min=1", "-rfEs"]
-        return self.read(*execute(command, LIMIT, self.name)[:2])
+        # In a clean clone it also installs packages and builds the wheel, beside other tests.
+        status, text, _, left = execute(command, 3 * LIMIT, self.name)
+        return self.read(status, text, left)
 
-    def read(self, status, text):
-        """Returns the tests from the output of pytest; those without a name are numbered."""
+    def read(self, status, text, left=()):
+        """Returns the tests from the output of pytest; those without a name are numbered. What is not
+        explained by them is a test of its own."""
         # Other programs may write after it.
         summary = next((line for line in reversed(text.splitlines()) if SUMMARY.search(line)), "")
         counts = {word: int(number) for number, word in COUNT.findall(summary)}
@@ -56,9 +62,12 @@ class Python(Binary):
         for name in dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)):
             found.append(PythonTest(self, name))
             found[-1].record(False, text)
-        if not found and (status != 0 or not counts):
+        # With status 1 tests have failed. After an error before them, pytest runs no test at all.
+        explained = status == 0 and counts or status == 1 and found and "Interrupted: " not in text
+        if left or not explained:
+            reason = f"{verdict.FAULT}processes are left over: {'; '.join(left)}" if left else f"status {status}"
             found.append(Test(self, "(the whole package)", repeatable=False))
-            found[-1].record(False, text)
+            found[-1].record(False, f"{text}\n{reason}")
         for word, number in counts.items():
             for index in range(number):
                 test = Test(self, f"({word} {index + 1})", skipped="pytest" if word == "skipped" else "")

@@ -77,7 +77,8 @@ def added_files():
     text. A file that was only moved is not among them."""
     if not base():
         return {}
-    listed = _git("diff", "--name-only", "-z", "--diff-filter=A", base()) + _git("ls-files", "-z", "--others", "--exclude-standard")
+    listed = _git("diff", "--name-only", "-z", "--diff-filter=A", base())
+    listed += _git("ls-files", "-z", "--others", "--exclude-standard")
     paths = [ROOT / path for path in listed.split("\0") if path.endswith((".rs", ".py"))]
     return {path: path.read_text(errors="replace") for path in paths if path.exists()}
 

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -21,7 +20,8 @@ if [ "$3" = --list ] || [ "$1" = --list ]; then for name in test-*; do echo "$na
 name=$2
 line=$(head -n 1 "$name")
 [ "$(wc -l <"$name")" = 1 ] || sed -i 1d "$name"
-eval "$line"
+eval "$line" || exit
+echo "test result: ok. 1 passed; 0 failed;"
 """
 
 
@@ -49,6 +49,10 @@ class Repetition(unittest.TestCase):
         self.assertEqual([(test.runs, test.passed) for test in tests.values()], [(1, True)] * 2)
         self.assertEqual((tests["good"].skipped, tests["skip"].skipped), ("", "needs a radio"))
         self.assertEqual((lines, self.flaky, self.red), ([], [], False))
+
+    def test_inconclusive_experiments_are_counted(self):
+        tests, _ = self.run_all(good="echo 'inconclusive: a'; echo 'inconclusive: b'")
+        self.assertEqual((tests["good"].passed, tests["good"].inconclusive), (True, 2))
 
     def test_a_test_that_passes_later_is_flaky_and_keeps_its_first_text(self):
         tests, _ = self.run_all(once="echo first; false;;true", twice="false;;false;;true")
@@ -172,6 +176,16 @@ class Output(unittest.TestCase):
         self.assertEqual(sum(bool(test.skipped) for test in tests), 1)
         self.assertEqual(max(test.seconds for test in tests), 2.01)
 
+    def test_what_the_failed_tests_do_not_explain_is_a_fault(self):
+        failed = "FAILED tests/test_cut.py::test_a\n1 failed, 3 passed in 3.64s\n"
+        collection = "ERROR tests/test_cut.py\n! Interrupted: 1 error during collection !\n1 error in 3.64s\n"
+        for status, text, left, count in [
+            (1, failed, [], 0), (None, failed, [], 1), (1, failed, ["ray"], 1), (2, collection, [], 1), (0, "", [], 1),
+        ]:
+            tests = Python().read(status, text, left)
+            whole = [test for test in tests if test.name == "(the whole package)" and not test.repeatable]
+            self.assertEqual(len(whole), count, text)
+
 
 class Sources(unittest.TestCase):
     def test_a_line_of_the_product_is_told_from_one_of_its_tests(self):
@@ -204,11 +218,12 @@ class Changes(unittest.TestCase):
     def test_a_package_affects_those_that_depend_on_it(self):
         scope = self.scope("crates/model/src/radio.rs")
         self.assertEqual((scope.changed, scope.affected), ({"model"}, {"model", "net", "cli", "tests"}))
-        self.assertEqual((scope.families, scope.reached), (set(), {"radio"}))
+        self.assertEqual((scope.families, scope.reached), (set(), {"radio", "lab"}))
         self.assertEqual(self.scope("docs/get.md").affected, set())
 
     def test_a_test_in_namespaces_runs_if_its_family_changed(self):
-        scope = self.scope("tests/tests/get/answers.rs", "tests/tests/demo.rs", "crates/cli/src/get/options.rs")
+        moved = "tests/tests/moved/left.rs"
+        scope = self.scope("tests/tests/get/answers.rs", "tests/tests/demo.rs", "crates/cli/src/get/options.rs", moved)
         self.assertEqual((scope.families, scope.reached), ({"get", "demo"}, {"commands"}))
         self.assertEqual(self.scope("crates/unit/src/lib.rs").reached, set(changes.FAMILIES))
         self.assertEqual(self.scope("tests/src/lab.rs").reached, set(changes.FAMILIES))
@@ -218,6 +233,7 @@ class Changes(unittest.TestCase):
         self.assertEqual(self.scope("Cargo.lock").affected, set(self.PACKAGES))
         self.assertTrue(self.scope("python/manyways/flows.py").python)
         self.assertEqual(self.scope("scenarios/a.toml").changed, {"unit"})
+        self.assertIn("crates/trace/tests/shipped_scenarios.rs", changes.readers("scenarios/traces/wifi-leaving.mbps"))
 
     def test_the_families_and_folders_exist(self):
         for family, folders in changes.FAMILIES.items():
