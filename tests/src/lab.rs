@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use manyways_rig::assert_no_panic;
 use manyways_rig::testbed::Namespace;
-use tempfile::TempDir;
 
-use crate::{Finished, Running, finish, folder, manyways};
+use crate::{Finished, Folder, Running, finish, folder, manyways};
 
 /// Locked by tests that have a lab: all labs share some kernel settings of the host. The lock holds
 /// between processes, since each test may have its own, and ends when the file is closed.
@@ -43,13 +42,17 @@ pub fn lab_name(what: &str) -> String {
 pub struct Lab {
     pub name: String,
     pub process: Running,
-    log: TempDir,
+    log: Folder,
     _guard: Option<File>,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        // It may panic at its end.
+        self.process.end();
+        if std::thread::panicking() {
+            eprintln!("lab {}:\n{}", self.name, self.stderr());
+        } else {
             assert_no_panic(&self.stderr());
         }
     }
@@ -104,6 +107,13 @@ impl Lab {
     /// Changes a link with `lab set`.
     pub fn set(&self, words: &[&str]) -> Finished {
         finish(manyways().args(["lab", "set", "--lab", &self.name]).args(words))
+    }
+
+    /// The lab's status, from `lab status --json`.
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        let done = finish(manyways().args(["lab", "status", "--json", &self.name]));
+        serde_json::from_str(&done.expect_success().stdout).expect("it is JSON")
     }
 
     /// The lab's folder, which its commands have as `LAB_DIR`.

@@ -43,7 +43,7 @@ pub mod transfer;
 
 pub use certificate::Authority;
 pub use need::{Need, missing};
-pub use object::{folder, object, same_content};
+pub use object::{Folder, folder, object, same_content};
 pub use origin::{Origin, WARM_UP};
 pub use patience::FAULT;
 pub use process::{Finished, Running, assert_no_panic, finish};

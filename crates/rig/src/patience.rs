@@ -15,13 +15,27 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// # Panics
 /// If it returns none within [`PATIENCE`].
 #[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    poll(look).unwrap_or_else(|| panic!("never happened: {what}"))
+}
+
+/// Waits until `is_gone` holds for what must not remain, for example processes.
+///
+/// # Panics
+/// As a [`fault!`](crate::fault!), if it does not hold within [`PATIENCE`].
+#[track_caller]
+pub fn eventually_gone(what: &str, mut is_gone: impl FnMut() -> bool) {
+    let gone = poll(|| is_gone().then_some(()));
+    crate::fault!(gone.is_some(), "{what} remain");
+}
+
+fn poll<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || Instant::now() >= deadline {
             return found;
         }
-        assert!(Instant::now() < deadline, "never happened: {what}");
         thread::sleep(INTERVAL);
     }
 }
@@ -29,19 +43,23 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Functions for shell scripts of tests:
 ///
 /// - `eventually COMMAND...` repeats a command until it succeeds; the script ends with code 99 after
-///   at least [`PATIENCE`].
+///   [`PATIENCE`].
+/// - `same FILE RIGHT` compares files; other bytes are a fault.
+/// - `change WORDS...` changes the links of the lab with `manyways lab set`.
 /// - `fault WORDS...` fails with the word that [`fault!`](crate::fault!) prints. The script itself
 ///   does not contain this word, since it may be part of a message.
 pub const SHELL: &str = r#"
 eventually() {
-  tries=0
+  local last
+  last=$(($(date +%s) + 300))
   until "$@"; do
-    tries=$((tries + 1))
-    [ $tries -lt 30000 ] || { echo "never happened: $*" >&2; exit 99; }
+    [ $(date +%s) -le $last ] || { echo "never happened: $*" >&2; exit 99; }
     sleep 0.01
   done
 }
 fault() { echo "manyways-""fault: $*" >&2; return 1; }
+same() { test -e "$1" || return 1; cmp "$1" "$2" || fault "$1 has wrong bytes"; }
+change() { manyways lab set --lab $LAB_NAME "$@" || exit 98; }
 "#;
 
 /// The word before the message of a failure that no busy machine can cause: wrong, lost or doubled

@@ -15,7 +15,7 @@ use crate::fault;
 use crate::patience::PATIENCE;
 
 /// A process of a test that runs for longer hangs. Scripts of tests wait for events themselves, each
-/// for at most [`PATIENCE`], so that this is the last resort.
+/// for [`PATIENCE`], so that this is the last resort.
 const PROCESS_TIMEOUT: Duration = PATIENCE.saturating_mul(2);
 /// Time between SIGTERM and SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,16 +63,17 @@ pub fn finish(command: &mut Command) -> Finished {
     let stdout = read_in_thread(child.stdout.take().expect("piped above"));
     let stderr = read_in_thread(child.stderr.take().expect("piped above"));
     let status = running.wait(PROCESS_TIMEOUT);
-    let status =
-        status.unwrap_or_else(|| panic!("{command:?} runs for more than {PROCESS_TIMEOUT:?}"));
     // A child process that was left behind would keep the pipes open.
     drop(running);
     let said = |reader: thread::JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&reader.join().expect("reading does not panic")).into_owned()
     };
-    let stderr = said(stderr);
+    let (stdout, stderr) = (said(stdout), said(stderr));
     assert_no_panic(&stderr);
-    Finished { status, stdout: said(stdout), stderr }
+    let status = status.unwrap_or_else(|| {
+        panic!("{command:?} runs for more than {PROCESS_TIMEOUT:?}\n{stdout}{stderr}")
+    });
+    Finished { status, stdout, stderr }
 }
 
 /// A panic of the program under test is a fault, also in a test that would not notice it.
@@ -81,9 +82,13 @@ pub fn finish(command: &mut Command) -> Finished {
 /// If the output of a program reports a panic in a crate other than this one.
 #[track_caller]
 pub fn assert_no_panic(output: &str) {
-    let places = output.split("panicked at ").skip(1);
-    let is_ours = |place: &str| place.starts_with("crates/") && !place.starts_with("crates/rig/");
-    fault!(!places.into_iter().any(is_ours), "a program panicked:\n{output}");
+    fault!(!reports_panic(output), "a program panicked:\n{output}");
+}
+
+/// Whether the output of a program reports a panic in a crate other than this one.
+pub fn reports_panic(output: &str) -> bool {
+    let mut places = output.split("panicked at ").skip(1);
+    places.any(|place| place.starts_with("crates/") && !place.starts_with("crates/rig/"))
 }
 
 fn read_in_thread(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
@@ -94,8 +99,7 @@ fn read_in_thread(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Ve
     })
 }
 
-/// A process in a separate process group. Dropping it ends the group: with SIGTERM, and with
-/// SIGKILL after at most 10 s.
+/// A process in a separate process group. Dropping it ends the group as [`Running::end`] does.
 #[derive(Debug)]
 pub struct Running {
     /// `None` once a thread waits for the process.
@@ -154,10 +158,9 @@ impl Running {
         }
         self.status
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
+    /// Ends the group: with SIGTERM, and with SIGKILL after at most 10 s.
+    pub fn end(&mut self) {
         // Errors mean that the group has no processes left, which is the goal.
         if self.status.is_none() {
             let _ = killpg(self.pid, Signal::SIGTERM);
@@ -165,6 +168,12 @@ impl Drop for Running {
         }
         let _ = killpg(self.pid, Signal::SIGKILL);
         let _ = self.wait(KILL_TIMEOUT);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

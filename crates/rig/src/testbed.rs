@@ -13,7 +13,7 @@ use std::thread;
 
 use manyways_sys::netns::NetNs;
 
-pub use crate::patience::{PATIENCE, eventually};
+pub use crate::patience::{PATIENCE, eventually, eventually_gone};
 use crate::process::{Finished, Running, assert_no_panic, finish};
 
 /// Accepts the next connection, and limits its reads and writes to [`PATIENCE`].
@@ -194,13 +194,19 @@ impl Logged {
     }
 
     /// Number of open file descriptors.
+    #[track_caller]
     pub fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.process.pid())).map_or(0, Iterator::count)
+        let open = fs::read_dir(format!("/proc/{}/fd", self.process.pid()));
+        let count = open.map_or(0, Iterator::count);
+        assert!(count > 0, "it has ended");
+        count
     }
 }
 
 impl Drop for Logged {
     fn drop(&mut self) {
+        // It may panic at its end.
+        self.process.end();
         if thread::panicking() {
             eprintln!("{}:\n{}", self.log.display(), self.said());
         } else {

@@ -29,7 +29,7 @@ fn falls_back_to_quic(verdict: &str) {
     assert_eq!((over("path 0 from", "over tcp"), over("path 0 from", "over quic")), (1, 0));
     assert_eq!((over("path 1 from", "over tcp"), over("path 1 from", "over quic")), (0, 1));
     assert_eq!(network_fields(&testbed, "default", "carrier"), ["tcp", "quic"]);
-    download_while(&testbed, |_| testbed.set("wifi", "state=no-carrier"));
+    download_while(&testbed, || testbed.set("wifi", "state=no-carrier"));
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
@@ -78,16 +78,15 @@ fn receiver_notices_silence(carrier: &str) {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &more);
     client.says("wifi is up");
     client.says("lte is up");
-    download_while(&testbed, |download| {
+    download_while(&testbed, || {
+        // It delivers all the time, but not everything.
+        let slow = ["--cancel", "lte", "state=up", "down=200kbit"];
+        testbed.lab.set(&slow).expect_success();
         testbed.set("wifi", "state=silent");
         eventually("it is suspect", || {
-            let is_suspect = network_fields(&testbed, "default", "state") == ["suspect", "up"];
-            assert!(
-                is_suspect || download.is_under_way(),
-                "{carrier}: it has not seen it in all that time"
-            );
-            is_suspect.then_some(())
+            (network_fields(&testbed, "default", "state") == ["suspect", "up"]).then_some(())
         });
+        testbed.set("lte", "down=4mbit");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use manyways_tests::finish;
+use manyways_tests::{fault, finish};
 use nix::sys::signal::Signal;
 
 use crate::bond::Keys;
@@ -56,7 +56,7 @@ fn a_client_that_ends_leaves_the_device_as_it_was() {
         client.process.signal(signal);
         let status = client.process.wait(crate::testbed::PATIENCE).expect("it ends");
         assert!(status.success(), "{status}\n{}", client.said());
-        assert!(device_state(&testbed) == before, "{}", device_state(&testbed));
+        fault!(device_state(&testbed) == before, "{}", device_state(&testbed));
     }
 }
 
@@ -75,7 +75,7 @@ fn what_a_killed_client_left_goes_with_the_next_one() {
     let client = keys.transparent(&["--intercept", "to:203.0.113.0/24"]);
     use_bond(&testbed);
     drop(client);
-    assert!(device_state(&testbed) == before, "{}", device_state(&testbed));
+    fault!(device_state(&testbed) == before, "{}", device_state(&testbed));
 }
 
 /// The second client names the owner of the rules, and does not change them.
@@ -97,6 +97,6 @@ fn two_clients_do_not_share_a_device() {
         "process {} has already installed interception rules",
         client.process.pid()
     ));
-    assert!(device_state(&testbed) == before, "{}", device_state(&testbed));
+    fault!(device_state(&testbed) == before, "{}", device_state(&testbed));
     use_bond(&testbed);
 }

@@ -22,12 +22,12 @@ fn a_clock_that_jumps_ends_nothing() {
     };
     // All counted bytes belong to this month; at most the bytes since the last count are missing.
     let is_counted = || count("plan_used_bytes") + 50_000 > count("received_bytes");
-    download_while(&testbed, |_| {});
+    download_while(&testbed, || {});
     eventually("it is counted", || is_counted().then_some(()));
-    download_while(&testbed, |_| testbed.set_clock("+400d"));
+    download_while(&testbed, || testbed.set_clock("+400d"));
     eventually("another month", || (!is_counted()).then_some(()));
-    download_while(&testbed, |_| testbed.set_clock("-400d"));
-    download_while(&testbed, |_| testbed.set_clock("+0"));
+    download_while(&testbed, || testbed.set_clock("-400d"));
+    download_while(&testbed, || testbed.set_clock("+0"));
     assert_eq!(gateway.times("session started"), 1, "{}", gateway.said());
     assert_eq!(client.times(" is down"), 0, "{}", client.said());
 }

@@ -155,7 +155,7 @@ fn datagrams_of_a_quic_carrier_that_are_damaged_or_come_again_are_none() {
     client.says("wifi is up");
     client.says("lte is up");
     let before = relay.damaged();
-    download_while(&testbed, |_| {});
+    download_while(&testbed, || {});
     assert!(relay.damaged() > before + 100, "{} were damaged", relay.damaged() - before);
     let server = testbed.udp_server(SERVER[0], 4000);
     let association = Association::new(&testbed);

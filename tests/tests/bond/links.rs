@@ -1,9 +1,10 @@
 //! Networks that fail, return, lose NAT mappings, or have a small MTU.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use manyways_tests::fault;
 use nix::sys::signal::Signal;
@@ -16,65 +17,51 @@ use crate::testbed::{SERVER, SLOW_LINKS, Testbed, accept, at, eventually};
 
 /// Data that the links need longer than a second for.
 fn long_data() -> Vec<u8> {
-    numbers(1_000_000)
+    numbers(0..1_000_000)
 }
 
-fn numbers(count: u32) -> Vec<u8> {
-    (0..count).flat_map(u32::to_be_bytes).collect()
+fn numbers(range: Range<u32>) -> Vec<u8> {
+    range.flat_map(u32::to_be_bytes).collect()
 }
 
-/// A download in progress.
-pub struct Download<'a> {
-    received: &'a AtomicUsize,
-    reading: &'a ScopedJoinHandle<'a, ()>,
-}
-
-impl Download<'_> {
-    pub fn is_under_way(&self) -> bool {
-        !self.reading.is_finished()
-    }
-
-    /// Waits until another `count` bytes have arrived; returns whether more follow.
-    fn receives(&self, count: usize) -> bool {
-        let end = self.received.load(Ordering::Acquire) + count;
-        eventually("data arrives", || {
-            let is_there = self.received.load(Ordering::Acquire) >= end;
-            (is_there || !self.is_under_way()).then_some(())
-        });
-        self.is_under_way()
-    }
-}
-
-/// Downloads the data of [`long_data`], and changes the links while the download is in progress.
+/// Downloads the data of [`long_data`], and changes the links while the download is in progress: until
+/// `meddle` returns, no link delivers more than a part. A link that it pauses delivers again then.
 #[track_caller]
-pub fn download_while(testbed: &Testbed, meddle: impl FnOnce(&Download<'_>)) {
-    download(testbed, &long_data(), meddle);
-}
-
-#[track_caller]
-fn download(testbed: &Testbed, long: &[u8], meddle: impl FnOnce(&Download<'_>)) {
-    const CHUNK: usize = 4 << 10;
+pub fn download_while(testbed: &Testbed, meddle: impl FnOnce()) {
+    let long = long_data();
+    let links = || {
+        let status = testbed.lab.status();
+        let links = status["links"].as_array().expect("a list").clone();
+        links.into_iter().map(|link| (text(&link, "name"), text(&link, "state")))
+    };
+    for (link, _) in links() {
+        let at = format!("{link}.down_bytes >= 1MB");
+        testbed.lab.set(&["--when", &at, &link, "state=paused"]).expect_success();
+    }
     let listener = testbed.listen(SERVER[0], 7);
     let mut application = socks(testbed, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
     let mut came = vec![0; long.len()];
-    let received = AtomicUsize::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| server.write_all(long).expect("the other side listens"));
+        scope.spawn(|| server.write_all(&long).expect("the other side listens"));
         let (first, rest) = came.split_at_mut(100_000);
         application.read_exact(first).expect("it begins to come");
-        let reading = scope.spawn(|| {
-            for chunk in rest.chunks_mut(CHUNK) {
-                application.read_exact(chunk).expect("the rest comes");
-                received.fetch_add(chunk.len(), Ordering::Release);
-            }
-        });
-        let download = Download { received: &received, reading: &reading };
-        assert!(download.is_under_way(), "it was there before anything happened");
-        meddle(&download);
+        let reading = scope.spawn(|| application.read_exact(rest).expect("the rest comes"));
+        meddle();
+        assert!(!reading.is_finished(), "it ended before the change");
+        for (link, _) in links() {
+            testbed.lab.set(&["--cancel", &link]).expect_success();
+        }
+        for (link, _) in links().filter(|(_, state)| state == "paused") {
+            testbed.set(&link, "state=up");
+        }
         reading.join().expect("the rest came");
     });
     fault!(came == long, "something else came");
+}
+
+fn text(object: &Value, field: &str) -> String {
+    object[field].as_str().expect("a text").to_owned()
 }
 
 /// Data in the kernel's send queue can no longer use another network or be overtaken by urgent
@@ -114,7 +101,7 @@ fn download_goes_on(state: &str) {
         let testbed = Testbed::new(&SLOW_LINKS);
         let keys = Keys::new(&testbed);
         let (_gateway, _client) = (keys.gateway(&[]), keys.client());
-        download_while(&testbed, |_| testbed.set(link, &format!("state={state}")));
+        download_while(&testbed, || testbed.set(link, &format!("state={state}")));
     }
 }
 
@@ -143,7 +130,7 @@ fn a_link_that_is_back_is_used_again() {
     // From here on the transfer depends on Wi-Fi.
     testbed.set("lte", "state=no-carrier");
     client.says("lte is down");
-    download_while(&testbed, |_| {});
+    download_while(&testbed, || {});
 }
 
 /// The link goes down and up again each time 64 KiB have arrived.
@@ -151,25 +138,50 @@ fn a_link_that_is_back_is_used_again() {
 #[test]
 fn a_download_survives_a_link_that_flaps() {
     needs_bond!();
-    const FLAPS: usize = 60;
-    const BYTES_BETWEEN: usize = 64 << 10;
+    const BYTES_BETWEEN: u64 = 64 << 10;
     let testbed = Testbed::new(&["wifi:down=4mbit,up=1mbit,delay=4ms", SLOW_LINKS[1]]);
     let keys = Keys::new(&testbed);
     let (_gateway, client) = (keys.gateway(&[]), keys.client());
     testbed.set("lte", "down=3mbit");
-    // Twice as much as two changes a flap need: on a loaded machine, data arrives while a state
-    // changes.
-    let data = numbers((FLAPS * BYTES_BETWEEN) as u32);
-    download(&testbed, &data, |download| {
-        for flap in 0..FLAPS {
+    let listener = testbed.listen(SERVER[0], 7);
+    let mut application = socks(&testbed, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (sent, came) = thread::scope(|scope| {
+        // As long as the link flaps, the download continues.
+        let sending = scope.spawn(|| {
+            let mut sent = 0;
+            while !is_over.load(Ordering::Acquire) {
+                server.write_all(&numbers(sent..sent + 1024)).expect("the other side listens");
+                sent += 1024;
+            }
+            server.shutdown(Shutdown::Write).expect("it is connected");
+            sent
+        });
+        let reading = scope.spawn(|| {
+            let mut came = Vec::new();
+            let mut part = vec![0; 4 << 10];
+            while let count @ 1.. = application.read(&mut part).expect("more comes") {
+                came.extend_from_slice(&part[..count]);
+                received.fetch_add(count as u64, Ordering::Release);
+            }
+            came
+        });
+        for _ in 0..60 {
             for state in ["state=no-carrier", "state=up"] {
                 testbed.set("wifi", state);
-                let more = download.receives(BYTES_BETWEEN);
-                assert!(more || flap >= FLAPS / 2, "the download ended after {flap} flaps");
+                let end = received.load(Ordering::Acquire) + BYTES_BETWEEN;
+                eventually("data arrives", || {
+                    assert!(!reading.is_finished(), "it ended");
+                    (received.load(Ordering::Acquire) >= end).then_some(())
+                });
             }
         }
         testbed.set("wifi", "down=20mbit");
+        is_over.store(true, Ordering::Release);
+        (sending.join().expect("it was sent"), reading.join().expect("it came"))
     });
+    fault!(came == numbers(0..sent), "something else came");
     // The number of up phases in which a carrier connects depends on the load of the machine.
     assert!(client.times("wifi is down") > 0, "{}", client.said());
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
@@ -181,12 +193,12 @@ fn a_download_waits_for_networks_when_there_are_none() {
     let testbed = Testbed::new(&SLOW_LINKS);
     let keys = Keys::new(&testbed);
     let (_gateway, client) = (keys.gateway(&[]), keys.client());
-    download_while(&testbed, |_| {
+    download_while(&testbed, || {
         testbed.set("wifi", "state=no-carrier");
         testbed.set("lte", "state=no-carrier");
         client.says("wifi is down");
         client.says("lte is down");
-        testbed.set("lte", "state=up");
+        testbed.set("lte", "state=paused");
     });
     assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
@@ -199,7 +211,7 @@ fn links_may_carry_packets_of_different_sizes() {
         Testbed::new(&["wifi:down=20mbit,delay=3ms,mtu=1280", "lte:down=20mbit,delay=3ms"]);
     let keys = Keys::new(&testbed);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
-    download_while(&testbed, |_| {});
+    download_while(&testbed, || {});
     let listener = testbed.listen(SERVER[1], 7);
     let mut application = plain(&testbed, at(SERVER[1], 7));
     let (mut server, _) = accept(&listener);

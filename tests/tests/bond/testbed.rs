@@ -8,8 +8,7 @@ use std::process::Command;
 
 use manyways_tests::testbed::{Logged, Namespace};
 pub use manyways_tests::testbed::{PATIENCE, accept, eventually, ip, nft};
-use manyways_tests::{Lab, Running, Server, ServerConfig, folder, object};
-use tempfile::TempDir;
+use manyways_tests::{Folder, Lab, Running, Server, ServerConfig, folder, object};
 
 /// Links without a rate limit.
 pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
@@ -39,7 +38,7 @@ pub struct Testbed {
     host: Namespace,
     internet: Namespace,
     pub lab: Lab,
-    files: TempDir,
+    files: Folder,
 }
 
 impl Testbed {

@@ -25,7 +25,7 @@ use = { direct = true }
 /// `control HOLD` starts to control the radio of `lte`, wakes it, and waits until it is idle, a
 /// second after the last packet, so that no traffic of the bond itself wakes it. `held FILE` starts
 /// a delay-tolerant download in the background, and waits until it is delayed. If a packet of the
-/// bond itself woke the radio just before, both begin again. `stay_awake` downloads all the time, until
+/// bond itself woke the radio just before, both begin again, twice at most. `stay_awake` downloads all the time, until
 /// `kill $AWAKE`.
 const PRELUDE: &str = r#"
 control() {
@@ -41,15 +41,21 @@ control() {
 now() { fetch -H 'Host: now.example' "http://$G/1M"; }
 backup() { fetch -o "$1" -H 'Host: backup.example' "http://$G/1M"; }
 start() {
-    rm -f ended
+    rm -f ended seen
     ( backup "$1"; code=$?; touch ended; exit $code ) &
     FETCH=$!
-    wait_for "$2 || test -e ended"
-    quiet "$2"
+    wait_for "$2 && touch seen || test -e ended"
+    test -e seen
 }
+passed() {
+    wait $FETCH || exit 8
+    PASSED=$((PASSED + 1))
+    [ $PASSED -lt 3 ] || { cat control.log >&2; exit 7; }
+}
+PASSED=0
 held() {
     until start "$1" 'grep radio-hold control.log'; do
-        wait $FETCH; kill $CONTROL; wait $CONTROL
+        passed; kill $CONTROL; wait $CONTROL
         control $HOLD
     done
 }
@@ -101,7 +107,7 @@ fn what_can_wait_does_until_something_else_wakes_the_radio() {
             kill $AWAKE; wait $AWAKE
             kill $CONTROL; wait $CONTROL
             end
-            cmp a b && cmp b c && wc -c < c
+            same a b && same b c && wc -c < c
             "#
         ))
         .expect_success();
@@ -113,12 +119,24 @@ fn what_can_wait_does_until_something_else_wakes_the_radio() {
     assert_eq!((&stream["decision"], &stream["stream"]), (&"bond".into(), &Value::Null));
     assert!(testbed.read("status.txt").contains("delayed"));
     let events = events(&testbed);
-    assert_eq!(only(&events, "radio-hold")["seconds"], 600.0);
-    let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
+    // The radio also sleeps if the download that keeps it awake pauses for a second: then the other
+    // connection is delayed, too.
+    let (mut is_asleep, mut waited) = (false, Vec::new());
+    for event in &events {
+        match event["event"].as_str() {
+            Some("radio-sleep") => is_asleep = true,
+            Some("radio-wake") => is_asleep = false,
+            Some("radio-hold") => assert!(is_asleep && event["seconds"] == 600.0, "{events:?}"),
+            Some("radio-pass") => waited.push(event["waited_seconds"].as_f64().expect("seconds")),
+            _ => {}
+        }
+    }
+    let held = waited.len();
+    assert!((1..=2).contains(&held) && waited.iter().all(|one| (0.0..600.0).contains(one)));
     let summary = only(&events, "radio-summary");
-    assert!(waited > 0.0 && waited < 600.0, "{waited}");
-    assert_eq!((&summary["connections"], &summary["held_connections"]), (&2.into(), &1.into()));
-    assert!((summary["mean_hold_seconds"].as_f64().expect("seconds") - waited).abs() < 1e-6);
+    assert_eq!((&summary["connections"], &summary["held_connections"]), (&2.into(), &held.into()));
+    let mean = waited.iter().sum::<f64>() / held as f64;
+    assert!((summary["mean_hold_seconds"].as_f64().expect("seconds") - mean).abs() < 1e-6);
 }
 
 #[test]
@@ -141,7 +159,9 @@ fn what_can_wait_waits_no_longer_than_the_policy_says_and_wakes_the_radio_itself
     let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
     assert!(waited > 0.9, "{waited}");
     // Its packets were captured, and caused a promotion of the radio.
-    only(&events, "radio-wake");
+    let held = events.iter().position(|event| event["event"] == "radio-hold").expect("it");
+    let mut later = events[held..].iter();
+    assert!(later.any(|event| event["event"] == "radio-wake"), "{events:?}");
 }
 
 #[test]
@@ -225,6 +245,7 @@ fn a_bond_that_comes_back_is_found() {
             now > /dev/null
             wait_for 'sed "1,/radio-bond.*true/d" control.log | grep radio-sleep'
             until start b '"$M" bond status --json | grep ".delayed.:true"'; do
+                passed
                 wait_for 'is sleep'
             done
             now > c || exit 5

@@ -171,7 +171,7 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
             wait_for 'grep "is in force now" client.log'
             "$M" bond why example.com
             "$M" lab set --lab $LAB_NAME wifi state=up
-            wait $FETCH && cmp out "$LAB_DIR/nginx-origin/www/8M" && echo intact
+            wait $FETCH && same out "$LAB_DIR/nginx-origin/www/8M" && echo intact
             end
             "#,
         )

@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use manyways_tests::{Finished, SHELL, finish, folder, manyways, manyways_path};
-use tempfile::TempDir;
+use manyways_tests::{Finished, Folder, SHELL, finish, folder, manyways, manyways_path};
 
 /// Definitions for scripts: `$M` is manyways, `$G` the gateway's address; `client ARGS` starts a
-/// client and waits until both networks are up.
+/// client and waits until both networks are up. A script that fails prints the logs.
 const PRELUDE: &str = r#"
 cd "$FILES" || exit 1
+trap '[ $? = 0 ] || tail -n 40 wait.log client.log gateway.log >&2' EXIT
 G=$(getent ahostsv4 origin.lab | head -1 | cut -d' ' -f1)
 quiet() { eval "$1" > wait.log 2>&1; }
 wait_for() { eventually quiet "$1"; }
@@ -28,7 +28,7 @@ came() { ip -s -j link show "$1" | sed 's/.*"rx":{"bytes":\([0-9]*\).*/\1/'; }
 "#;
 
 /// Files of a test, and keys for both endpoints.
-pub struct Testbed(TempDir);
+pub struct Testbed(Folder);
 
 impl Testbed {
     #[track_caller]

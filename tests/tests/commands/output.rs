@@ -62,7 +62,7 @@ fn stderr_commands() -> Vec<(Vec<&'static str>, i32)> {
 }
 
 /// A folder with the files that the commands name.
-fn files() -> tempfile::TempDir {
+fn files() -> manyways_tests::Folder {
     let folder = folder();
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("room for a file");

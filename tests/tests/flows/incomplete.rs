@@ -56,7 +56,6 @@ fn one_direction_and_the_middle_of_a_flow() {
     // The link waits until the last capture has started.
     let script = "dump() { tcpdump -i net -s 128 --immediate-mode -U -w $OUT/$1.pcap $2 2>$OUT/$1.log & ALL=\"$ALL $!\"; \
                   listening $OUT/$1.log; }\n\
-                  change() { manyways lab set --lab $LAB_NAME \"$@\"; }\n\
                   is_paused() { [ $(cat /sys/class/net/net/statistics/rx_bytes) -ge 1200000 ]; }\n\
                   dump down 'src host 198.18.0.1'; dump up 'dst host 198.18.0.1'\n\
                   change --when 'net.down_bytes >= 1200KB' net state=paused\n\

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manyways_tests::testbed::{Namespace, ip};
-use manyways_tests::{Finished, Need, SHELL, finish, folder, manyways, manyways_path, needs};
+use manyways_tests::{
+    Finished, Folder, Need, SHELL, finish, folder, manyways, manyways_path, needs,
+};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::testbed::Testbed;
 
@@ -53,7 +54,7 @@ const NEEDS: Need = Need::All(&[
 
 /// Runs a script on the first of two hosts with a cable.
 #[track_caller]
-fn hosts(script: &str) -> (TempDir, Finished) {
+fn hosts(script: &str) -> (Folder, Finished) {
     let out = folder();
     fs::write(out.path().join("script"), format!("{SHELL}{HOSTS}{script}"))
         .expect("room for a script");

@@ -52,7 +52,8 @@ fn both_halves() {
             let captured = testbed.run(&script);
             let tables = captured.tables("net");
             let (near, far) = (f64::from(near) * 2.0, f64::from(far) * 2.0);
-            let late = captured.lateness().as_secs_f64() * 1_000.0;
+            // With more, the halves could be taken for each other: the result is inconclusive.
+            let late = (captured.lateness().as_secs_f64() * 1_000.0).min(near.min(far) / 4.0);
             let mut wrong = Vec::new();
             let mut check = |what: &str, reported: f64, truth: f64, is_right: bool| {
                 if !is_right {

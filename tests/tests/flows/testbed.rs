@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use manyways_tests::{Need, Outcome, SHELL, finish, folder, manyways, max_lateness};
-use tempfile::TempDir;
+use manyways_tests::{Folder, Need, Outcome, SHELL, finish, folder, manyways, max_lateness};
 
 use crate::rows::Tables;
 
@@ -50,7 +49,8 @@ impl Default for Testbed<'_> {
 const CAPTURES: &str = r#"
 listening() { eventually grep -qs listening "$1"; }
 has_sentinel() {
-  ping -q -n -c 1 -W 1 -p 6d616e7977617973 -I "$1" "$SERVER" >/dev/null
+  # The answer is the last packet of the other direction.
+  ping -q -n -c 1 -W 1 -p 6d616e7977617973 -I "$1" "$SERVER" >/dev/null || return 1
   shift
   for file in "$@"; do grep -qs manywaysmanyways "$file" || return 1; done
 }
@@ -59,7 +59,7 @@ captured() { eventually has_sentinel "$@"; }
 
 /// The captures of a run, and the output of the lab and the programs.
 pub struct Captured {
-    folder: TempDir,
+    folder: Folder,
     /// Standard output of the script.
     pub stdout: String,
 }
@@ -112,7 +112,7 @@ impl Testbed<'_> {
             [] => format!("sh {out}/script"),
             _ => format!(
                 "{} lab shell --seed {} {near} --internet --cc {} --pcap {out}/pcap-near -- \
-                 sh {out}/script",
+                 sh -c 'sh {out}/script; code=$?; manyways lab status --json >{out}/near.json; exit $code'",
                 manyways_tests::manyways_path().display(),
                 self.seed + 7,
                 self.cc
@@ -170,10 +170,13 @@ impl Captured {
         Outcome { wrong, lateness: self.lateness() }
     }
 
-    /// Longest time that the lab released a packet too late.
+    /// Longest time that a lab released a packet too late.
     #[track_caller]
     pub fn lateness(&self) -> Duration {
-        max_lateness(&fs::read_to_string(self.path("status.json")).expect("the lab has a status"))
+        // The second one, if there is one, is at the client.
+        let labs = [self.path("status.json"), self.path("near.json")];
+        let late = labs.iter().filter_map(|file| fs::read_to_string(file).ok());
+        late.map(|status| max_lateness(&status)).max().expect("the lab has a status")
     }
 
     /// The capture of this link.

@@ -119,7 +119,7 @@ fn a_checksum_decides_over_the_name() {
         &format!(
             "url=http://origin.lab/object-small; echo older >object-small; \
              get --json --checksum sha256:{wrong} $url; echo $? >code; cat object-small >kept; \
-             get --json --checksum sha256:{sum} $url && cmp object-small $FILES/root/object-small"
+             get --json --checksum sha256:{sum} $url && same object-small $FILES/root/object-small"
         ),
     );
     let finished = finished.expect_success();

@@ -9,12 +9,12 @@ use crate::testbed::{SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
 fn a_full_disk() {
     needs_far!("unshare");
     let testbed = Testbed::new();
-    let script = "mkdir tiny; unshare --mount sh -c '\
+    let script = "mkdir tiny; unshare --mount sh -c '. $FILES/preamble; \
                     mount -t tmpfs -o size=1m none tiny; \
                     manyways get --json -o tiny/object http://origin.lab/object; echo $? >code; \
                     test -e tiny/object && exit 1; mount -o remount,size=4m tiny; \
                     manyways get -c --json -o tiny/object http://origin.lab/object && \
-                    cmp tiny/object $FILES/root/object'";
+                    same tiny/object $FILES/root/object'";
     let finished = testbed.run(&TWO_LINKS, script).expect_success();
     let [full, rest] = &Transfer::all(&finished.stdout)[..] else { panic!("{}", finished.stdout) };
     assert_eq!(testbed.read("code"), "1\n");
@@ -60,6 +60,7 @@ fn a_disk_or_folder_that_goes_under_way() {
         let script = format!(
             "mkdir tiny; unshare --mount sh -c '. $FILES/preamble; \
                mount -t tmpfs none tiny; mkdir tiny/folder; \
+               stop_at wifi 300000 lte 300000; \
                $GET --json -o tiny/folder/object https://origin.lab/object >json 2>said & pid=$!; \
                come wifi 300000; {harm}; wait $pid; echo $? >code; ! test -e tiny/folder/object'"
         );

@@ -90,9 +90,11 @@ fn an_interface_that_is_removed_and_returned_is_used_again() {
 fn a_network_that_appears_under_way_joins() {
     needs_far!("ip");
     let testbed = Testbed::new();
-    let script = "change lte state=no-carrier; stop_at wifi 300000; \
+    // LTE joins while Wi-Fi delivers, which takes 17 s.
+    let script = "change lte state=no-carrier; change wifi down=700kbit; stop_at wifi 1500000; \
          $GET --json --events events https://origin.lab/object >json 2>said & pid=$!; \
-         come wifi 300000; change lte state=up; come lte 300000; go_on wifi; wait $pid && whole && \
+         come wifi 100000; change lte state=up; come lte 300000; has_come wifi 1500000 && exit 7; \
+         change wifi down=8mbit; go_on wifi; wait $pid && whole && \
          grep '\"event\":\"request\"' events | grep -q '\"path\":\"lte\"'";
     testbed.run(&SLOW_LINKS, script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
@@ -128,7 +130,8 @@ fn a_network_that_appears_under_way_joins_only_where_it_is_meant() {
     let script = "change lte state=no-carrier; stop_at wifi 100000; \
          before=$(cat /sys/class/net/lte/statistics/rx_bytes); \
          $GET --via wifi --json https://origin.lab/object >json 2>said & pid=$!; come wifi 100000; \
-         change lte state=up; go_on wifi; wait $pid && whole && \
+         change lte state=up; eventually grep -q 1 /sys/class/net/lte/carrier; \
+         go_on wifi; wait $pid && whole && \
          echo $(($(cat /sys/class/net/lte/statistics/rx_bytes) - before)) >counted";
     testbed.run(&SLOW_LINKS, script).expect_success();
     let transfer = Transfer::only(&testbed.read("json"));

@@ -85,7 +85,7 @@ fn objects_of_a_few_bytes() {
                       for how in mp-h2 equal-split fixed-chunk=64KiB; do \
                         for size in '' \"--size $bytes\"; do \
                           get --scheduler $how $size -o object $url/object-$bytes && \
-                          cmp object $FILES/root/object-$bytes && rm object || exit 1; \
+                          same object $FILES/root/object-$bytes && rm object || exit 1; \
                         done; \
                       done; \
                     done; \

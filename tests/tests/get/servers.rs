@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use manyways_tests::{
-    Authority, Finished, Need, Server, ServerConfig, ServerError, finish, folder, needs, object,
-    same_content,
+    Authority, Finished, Need, Server, ServerConfig, ServerError, fault, finish, folder, needs,
+    object, same_content,
 };
 
 /// Two unused addresses on the loopback interface.
@@ -55,7 +55,7 @@ fn serves_what_downloads_need(
     ] {
         let all = curl(&authority, &["-o", &copy_text, "-w", show, option, &url]).stdout;
         assert!(all.starts_with(&format!("200 {version} \"")), "{url} {option}: {all}");
-        assert!(same_content(&original, &copy), "{url} {option}");
+        fault!(same_content(&original, &copy), "{url} {option}");
         let part = ["-r", "1000-1999", "-o", &copy_text, "-w", show, option, &url];
         let part = curl(&authority, &part).stdout;
         assert!(part.starts_with(&format!("206 {version} \"")), "{url} {option}: {part}");

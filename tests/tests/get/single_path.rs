@@ -34,13 +34,13 @@ fn one_network_is_used_and_it_is_said() {
 #[test]
 fn what_has_no_version_is_not_continued() {
     needs_far!("nginx");
-    let testbed = Testbed::new().with_config(
-        "location /bare/ { alias ROOT/; etag off; add_header Last-Modified \"\"; limit_rate 400k; }",
-    );
+    let testbed = Testbed::new()
+        .with_config("location /bare/ { alias ROOT/; etag off; add_header Last-Modified \"\";}");
     let finished = testbed.run(
         &TWO_LINKS,
-        "$GET http://origin.lab/bare/object 2>said & come wifi 300000; kill -INT $!; wait $!; \
-         echo $? >code; ls | grep manyways; get -c --json http://origin.lab/bare/object 2>again && whole",
+        "stop_at wifi 300000; \
+         $GET http://origin.lab/bare/object 2>said & come wifi 300000; kill -INT $!; wait $!; \
+         echo $? >code; go_on wifi; ls | grep manyways; get -c --json http://origin.lab/bare/object 2>again && whole",
     );
     let finished = finished.expect_success();
     Transfer::only(&finished.stdout).assert_paths(&["wifi"]);

@@ -81,8 +81,9 @@ fn another_object_behind_each_network() {
         let fetch = format!(
             "umask 022; {content} >$FILES/{name}/object; touch -d '-2 hours' $FILES/{name}/object; \
              GET='manyways get --cacert authority.pem --json'; \
-             $GET https://www.lab/object 2>first && whole && \
-             $GET --via lte,wifi https://www.lab/object 2>second && \
+             over() {{ said=$1; shift; $GET \"$@\" https://www.lab/object 2>$said; }}; \
+             told first wifi 'lte is no longer used' over first && whole && \
+             told second lte 'wifi is no longer used' over second --via lte,wifi && \
              same object $FILES/{name}/object && \
              both $GET --single-server https://www.lab/object 2>single && whole"
         );

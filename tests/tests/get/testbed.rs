@@ -4,10 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use manyways_tests::{
-    Authority, Finished, SHELL, Server, ServerConfig, finish, folder, manyways, object,
+    Authority, Finished, Folder, SHELL, Server, ServerConfig, finish, folder, manyways, object,
 };
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Links that together deliver the object in less than half a second.
 pub const TWO_LINKS: [&str; 4] = [
@@ -27,9 +26,10 @@ pub const OBJECT_LENGTH: u64 = 2_000_001;
 ///
 /// - `get` is the command with the authority of the server's certificate; `$GET` is the same
 ///   command for scripts that send it a signal, which a shell function would receive instead.
-/// - `change WORDS` changes the links with `manyways lab set`.
 /// - `both COMMAND` runs a command with links `wifi` and `lte`, neither of which delivers more than
 ///   200 KB before the other one has delivered 20 KB: both take part, however slow the machine is.
+/// - `told FILE LINK WORDS COMMAND` runs a command, and pauses a link after 200 KB until a file has words
+///   that the command writes.
 /// - `stop_at LINK BYTES...` pauses each link after this number of bytes, so that a transfer cannot
 ///   end before the script acts; `go_on LINK...` continues.
 /// - `come LINK BYTES` waits until a link has delivered this number of bytes.
@@ -39,11 +39,17 @@ const PREAMBLE: &str = r#"
 cd "$FILES/out"
 GET="manyways get --cacert $FILES/authority.pem"
 get() { $GET "$@"; }
-change() { manyways lab set --lab $LAB_NAME "$@" || exit 98; }
 both() {
   change --when 'wifi.down_bytes >= 200KB' --until 'lte.down_bytes >= 20KB' wifi state=paused
   change --when 'lte.down_bytes >= 200KB' --until 'wifi.down_bytes >= 20KB' lte state=paused
   "$@"
+}
+told() {
+  said=$1 link=$2 words=$3; shift 3
+  change --when "$link.down_bytes >= 200KB" $link state=paused
+  "$@" & told=$!
+  eventually grep -qs "$words" "$said"
+  go_on $link; wait $told
 }
 stop_at() { while [ $# -gt 0 ]; do change --when "$1.down_bytes >= $2" $1 state=paused; shift 2; done; }
 go_on() { for link in "$@"; do change --cancel $link state=up; done; }
@@ -52,13 +58,12 @@ come() { start=${3:-0}; eventually has_come $1 $2; }
 kept() { sed 's/.*"done"://; s/\],\[/\n/g; s/[^0-9,\n]//g' "$1" | awk -F, '{ n += $2 - $1 } END { print n + 0 }'; }
 has_kept() { [ -e "$1" ] && [ $(kept "$1") -ge $2 ]; }
 until_kept() { eventually has_kept "$1" $2; }
-same() { test -e "$1" || return 1; cmp "$1" "$2" || fault "$1 has wrong bytes"; }
 whole() { same object "$FILES/root/object"; }
 "#;
 
 /// An object on a web server, a certificate for the server, and a folder for downloads.
 pub struct Testbed {
-    files: TempDir,
+    files: Folder,
     authority: Authority,
     extra_config: String,
 }

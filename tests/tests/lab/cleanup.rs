@@ -10,7 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::running::{
-    Lab, PATIENCE, TWO_LINKS, alone, eventually, lab_shell, name, nginx, processes_of, script_in,
+    Lab, PATIENCE, TWO_LINKS, alone, eventually, eventually_gone, lab_shell, name, nginx,
+    processes_of, script_in,
 };
 
 const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -58,10 +59,10 @@ impl LabState {
 
     /// Asserts that everything except the folder is removed, at once or within [`PATIENCE`].
     fn assert_removed(&self) {
-        eventually("its processes have gone", || processes_of(&self.name).is_empty().then_some(()));
-        eventually("its namespaces have gone", || {
+        eventually_gone("processes of the lab", || processes_of(&self.name).is_empty());
+        eventually_gone("namespaces of the lab", || {
             let there = namespaces();
-            (!self.namespaces.iter().any(|one| there.contains(one))).then_some(())
+            !self.namespaces.iter().any(|one| there.contains(one))
         });
         let now = host();
         fault!(now == self.host, "the host differs:\n{now}\nbefore:\n{}", self.host);
@@ -89,8 +90,9 @@ fn after_success_and_failure() {
         let done = script_in(&options, &look);
         assert_eq!(done.code(), code, "{}", done.stderr);
         // Immediately, because the next command must not meet processes of the previous one.
-        assert_eq!(processes_of(&name), "");
-        assert!(!Path::new(done.stdout.trim()).exists(), "{}", done.stdout);
+        let left = processes_of(&name);
+        fault!(left.is_empty(), "processes of the lab remain: {left}");
+        fault!(!Path::new(done.stdout.trim()).exists(), "the folder {} remains", done.stdout);
         fault!(host() == before, "the host differs:\n{}\nbefore:\n{before}", host());
     }
 }
@@ -105,7 +107,7 @@ fn after_signals_to_the_lab() {
         lab.process.signal(signal);
         let status = lab.process.wait(PATIENCE).expect("it ends");
         assert_eq!(status.code(), Some(128 + signal as i32), "{signal}");
-        assert!(!traces.folder.exists(), "{signal}");
+        fault!(!traces.folder.exists(), "the folder remains after {signal}");
         traces.assert_removed();
     }
 }
@@ -129,7 +131,7 @@ fn after_sigkill_of_the_lab() {
     assert!(traces.folder.exists(), "a killed lab cannot remove its folder");
     let output = finish(manyways().args(["lab", "gc"])).expect_success().stdout;
     assert!(output.contains(&format!("removed {}", traces.name)), "{output}");
-    assert!(!traces.folder.exists());
+    fault!(!traces.folder.exists(), "the folder remains");
     // Another running lab may still need it.
     eventually("the allowed congestion controls are as before", || {
         (fs::read_to_string(ALLOWED_CC).unwrap() == allowed).then_some(())
@@ -154,7 +156,7 @@ fn after_sigkill_of_its_first_process() {
     kill(Pid::from_raw(init), Signal::SIGKILL).expect("it is there");
     let status = lab.process.wait(PATIENCE).expect("its command is gone, so it ends");
     assert_eq!(status.code(), Some(137));
-    assert!(!traces.folder.exists());
+    fault!(!traces.folder.exists(), "the folder remains");
     traces.assert_removed();
 }
 
@@ -175,7 +177,7 @@ fn after_sigkill_while_somebody_is_in() {
     lab.process.wait(PATIENCE).expect("it ends");
     traces.assert_removed();
     finish(manyways().args(["lab", "gc"])).expect_success();
-    assert!(!traces.folder.exists());
+    fault!(!traces.folder.exists(), "the folder remains");
 }
 
 /// The end of a lab does not affect another lab.
@@ -193,7 +195,8 @@ fn two_labs_at_once() {
 #[test]
 fn orphans_leave_no_zombies() {
     needs!(Need::Root, Need::Command("ip"));
-    // Time: five different ones, of any length. Each inner shell ends before its child, whose parent is then the first process of the lab.
+    // Time: five different ones, of any length. Each inner shell ends before its child, whose parent is then the
+    // first process of the lab.
     let script = "for i in 1 2 3 4 5; do sh -c 'sh -c \"sleep 0.0$1\" & exit' - $i; done; \
                   orphans() { grep -l '^PPid:.1$' $(grep -l '^Name:.\\(sleep\\|sh\\)' /proc/[0-9]*/status) 2>/dev/null | grep -v /$$/; }; \
                   while [ -n \"$(orphans)\" ]; do :; done; \

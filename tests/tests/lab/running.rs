@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-pub use manyways_tests::testbed::{PATIENCE, eventually};
+pub use manyways_tests::testbed::{PATIENCE, eventually, eventually_gone};
 use manyways_tests::{Finished, finish, manyways};
 pub use manyways_tests::{Lab, alone, lab_name as name, shared_host};
 

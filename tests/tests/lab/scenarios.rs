@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use manyways_tests::{Finished, Need, SHELL, finish, folder, manyways, needs};
+use manyways_tests::{Finished, Need, SHELL, fault, finish, folder, manyways, needs};
 use serde_json::Value;
 
 use crate::running::{eventually, nginx_script, shared_host};
@@ -329,5 +329,6 @@ fn a_stopped_run_leaves_nothing() {
     running.signal(nix::sys::signal::Signal::SIGINT);
     let status = running.wait(crate::running::PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(130));
-    assert_eq!(crate::running::processes_of(lab.trim()), "");
+    let left = crate::running::processes_of(lab.trim());
+    fault!(left.is_empty(), "processes remain: {left}");
 }
