@@ -265,7 +265,7 @@ fn statuses_that_bring_nothing() {
         ("https://origin.lab/always/403/object", Fails, &["the server answered 403 Forbidden"]),
         ("https://origin.lab/always/416/object", Fails, &["416 Range Not Satisfiable"]),
         ("https://origin.lab/always/503/object", Fails, &["503 Service Unavailable"]),
-        ("https://origin.lab/always/299/object", Fails, &["status 299"]),
+        ("https://origin.lab/always/202/object", Fails, &["the server answered 202 Accepted"]),
         (
             "https://origin.lab/lte/401/object",
             OnlyOver(WIFI),

@@ -182,9 +182,15 @@ fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
         FetchFailure::Status(status) => {
             let known = http::StatusCode::from_u16(*status).ok();
             let known = known.and_then(|status| status.canonical_reason());
-            match known {
+            let answer = match known {
                 Some(words) => format!("the server answered {status} {words}"),
                 None => format!("the server answered with status {status}"),
+            };
+            match status {
+                202 => answer + ": the object does not exist yet",
+                204 | 205 => answer + ": there is no object at this URL",
+                200..=299 => answer + ", which does not deliver the object",
+                _ => answer,
             }
         }
         FetchFailure::InvalidResponse(words) => {
@@ -276,7 +282,7 @@ impl FetchError {
             Cause::Refused(FetchFailure::Status(401 | 403), _) => {
                 "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
             }
-            Cause::Refused(FetchFailure::Status(429 | 500..=599), _) => "try again later",
+            Cause::Refused(FetchFailure::Status(202 | 429 | 500..=599), _) => "try again later",
             Cause::Refused(FetchFailure::Status(_) | FetchFailure::InvalidResponse(_), _) => {
                 "check the URL; MANYWAYS_LOG=debug shows each step"
             }

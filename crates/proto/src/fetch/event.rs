@@ -137,6 +137,8 @@ pub enum Note {
     NoLength,
     /// Only one path is used: the body has a content coding.
     Encoded,
+    /// Only one path is used: a proxy has changed the body (status 203).
+    Transformed,
     /// The download could not be continued and restarts from the beginning.
     Restarted,
     /// The object changed on the server, and the download restarts with the new version.
@@ -171,6 +173,10 @@ impl fmt::Display for Note {
             Self::Encoded => f.write_str(
                 "the server sends the object with a Content-Encoding, \
                  so only one path is used and the bytes are kept as they came",
+            ),
+            Self::Transformed => f.write_str(
+                "a proxy may have changed the object (203 Non-Authoritative Information), \
+                 so only one path is used",
             ),
             Self::Restarted => {
                 f.write_str("the download could not be continued and begins from its start")

@@ -31,6 +31,8 @@ pub enum WholeOnly {
     NoLength,
     /// The body has a `Content-Encoding`.
     Encoded,
+    /// A proxy has changed the body (status 203).
+    Transformed,
 }
 
 /// Range support that the responses have shown.
@@ -113,6 +115,7 @@ impl From<WholeOnly> for Note {
             WholeOnly::NoValidator => Self::NoValidator,
             WholeOnly::NoLength => Self::NoLength,
             WholeOnly::Encoded => Self::Encoded,
+            WholeOnly::Transformed => Self::Transformed,
         }
     }
 }

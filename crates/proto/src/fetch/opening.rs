@@ -83,8 +83,10 @@ impl Fetch {
         head: &Head,
     ) -> Result<FirstResponse, &'static str> {
         let Some(request) = self.requests.get_mut(&id) else { return Ok(FirstResponse::PastEnd) };
+        if head.is_whole() {
+            return Ok(FirstResponse::Object(head.length));
+        }
         match (head.status, request.is_plain_get(), head.content_range) {
-            (200, ..) => Ok(FirstResponse::Object(head.length)),
             (206, false, Some(Some(content_range))) => {
                 let object = Object { length: content_range.length, validator: None };
                 let Ok(range) = check_range_response(head, request.requested, &object) else {
@@ -112,6 +114,8 @@ impl Fetch {
     fn whole_only_because(&self, head: &Head, length: Option<u64>) -> Option<WholeOnly> {
         if head.is_encoded {
             Some(WholeOnly::Encoded)
+        } else if head.status == 203 {
+            Some(WholeOnly::Transformed)
         } else if length.is_none() {
             Some(WholeOnly::NoLength)
         } else if head.refuses_ranges || self.ranges.is_ignored() {
@@ -134,7 +138,7 @@ impl Fetch {
     ) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let mut why = why;
-        if head.status == 200 {
+        if head.is_whole() {
             // A server that ignores ranges sends the whole object, whatever was requested.
             if !request.is_plain_get() {
                 self.ranges.on_whole_response();

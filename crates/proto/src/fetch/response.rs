@@ -71,10 +71,20 @@ pub struct Head {
 impl Head {
     /// Length of the whole object; `None` if the head does not contain it.
     pub(super) fn total_length(&self) -> Option<u64> {
+        if self.is_whole() { self.length } else { self.content_range.flatten()?.length }
+    }
+
+    /// The status, with 200 in place of a code of its class that is not registered (RFC 9110 §15).
+    pub(super) fn known_status(&self) -> u16 {
         match self.status {
-            200 => self.length,
-            _ => self.content_range.flatten()?.length,
+            209..=225 | 227..=299 => 200,
+            status => status,
         }
+    }
+
+    /// Whether the body is the whole object. A proxy has changed it if the status is 203.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.known_status(), 200 | 203)
     }
 }
 
@@ -133,7 +143,7 @@ pub(super) fn check_range_response(
         (Some(theirs), Some(ours)) => Some(theirs == ours),
         _ => None,
     };
-    match head.status {
+    match head.known_status() {
         206 => {}
         200 => {
             let same = same == Some(true) && head.length == object.length;
@@ -162,7 +172,7 @@ pub(super) fn check_range_response(
 
 /// Checks the response to a plain GET when another response has already described the object.
 pub(super) fn check_whole_response(head: &Head, object: &Object) -> Result<(), UnusableResponse> {
-    match head.status {
+    match head.known_status() {
         200 => {}
         206 | 412 | 416 => return Err(UnusableResponse::Changed),
         status => return Err(UnusableResponse::Status(status)),
@@ -233,9 +243,16 @@ mod tests {
         let other = Some(Validator::Etag("\"b\"".into()));
         assert_eq!(judged(&|h| h.validator = other.clone()), Err(UnusableResponse::Changed));
         assert_eq!(judged(&|h| h.status = 416), Err(UnusableResponse::Changed));
-        assert_eq!(judged(&|h| h.status = 403), Err(UnusableResponse::Status(403)));
+        for status in [203, 403] {
+            assert_eq!(judged(&|h| h.status = status), Err(UnusableResponse::Status(status)));
+        }
         let whole = |h: &mut Head| (h.status, h.length, h.content_range) = (200, Some(100), None);
         assert_eq!(judged(&whole), Err(UnusableResponse::NoRanges));
+        let unknown = |h: &mut Head| {
+            whole(h);
+            h.status = 299;
+        };
+        assert_eq!(judged(&unknown), Err(UnusableResponse::NoRanges));
         assert_eq!(
             judged(&|h| {
                 whole(h);
@@ -243,5 +260,18 @@ mod tests {
             }),
             Err(UnusableResponse::Changed)
         );
+        for (status, expected) in [
+            (200, Ok(())),
+            (299, Ok(())),
+            // A proxy may have changed it without a new validator.
+            (203, Err(UnusableResponse::Status(203))),
+            (204, Err(UnusableResponse::Status(204))),
+            (206, Err(UnusableResponse::Changed)),
+        ] {
+            let mut head = good.clone();
+            whole(&mut head);
+            head.status = status;
+            assert_eq!(check_whole_response(&head, &object), expected, "{status}");
+        }
     }
 }

@@ -87,7 +87,7 @@ enum Verdict {
 /// Judges the head of the response to a conditional request for one byte of this object.
 fn judge(head: &Head, object: &Object) -> Verdict {
     let is_same_length = head.total_length().is_none_or(|length| Some(length) == object.length);
-    match (head.status, &head.validator) {
+    match (head.known_status(), &head.validator) {
         (200 | 206 | 412 | 416, Some(_)) if head.validator != object.validator => Verdict::Other,
         // The range is of the version in `If-Range`, and a whole response is not.
         (200 | 206, Some(_)) | (206, None) if is_same_length => Verdict::Same,
@@ -292,7 +292,7 @@ impl Fetch {
                 if let Some(path) = self.paths.get_mut(&check.path) {
                     path.proved_at = Some(now);
                 }
-                if head.status == 200 {
+                if head.is_whole() {
                     self.cancel_check(id);
                 }
             }
@@ -346,5 +346,27 @@ impl Fetch {
         requests.into_iter().for_each(|id| self.cancel(now, id));
         self.cancel_checks(None);
         self.restart_with_new_version(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_judged_by_the_class_of_an_unknown_status() {
+        let validator = Some(Validator::Etag("\"a\"".into()));
+        let object = Object { length: Some(10), validator: validator.clone() };
+        for (status, same) in [(200, true), (299, true), (203, false), (204, false)] {
+            let head = Head {
+                status,
+                length: Some(10),
+                content_range: None,
+                validator: validator.clone(),
+                refuses_ranges: false,
+                is_encoded: false,
+            };
+            assert_eq!(matches!(judge(&head, &object), Verdict::Same), same, "{status}");
+        }
     }
 }

@@ -9,13 +9,31 @@ use crate::fetch::Trust;
 
 #[tokio::test]
 async fn a_wrong_status() {
-    for (status, words) in [(404, "404 Not Found"), (503, "503"), (299, "299")] {
+    for (status, words) in [
+        (404, "404 Not Found"),
+        (503, "503"),
+        (202, "202 Accepted: the object does not exist yet"),
+        (204, "204 No Content: there is no object at this URL"),
+        (207, "207 Multi-Status, which does not deliver the object"),
+        (206, "a part of the object although all was asked for"),
+    ] {
         let server = Server::start(move |_| Reply::plain(status, &[], b"no")).await;
         let (_folder, target) = target();
         let job = Job::new(&server.url("/x"), &target).unwrap();
         let result = get(&mut builder().build().unwrap(), &job).await;
         assert!(result.error().contains(words), "{}", result.error());
         assert_no_files(&target);
+    }
+}
+
+#[tokio::test]
+async fn a_status_with_the_meaning_of_200() {
+    for status in [203, 299] {
+        let server = Server::start(move |_| Reply::plain(status, &[], b"abc")).await;
+        let (_folder, target) = target();
+        let job = Job::new(&server.url("/x"), &target).unwrap();
+        get(&mut builder().build().unwrap(), &job).await.report();
+        assert_complete(&target, b"abc");
     }
 }
 

@@ -153,11 +153,37 @@ fn last(fetch: &mut Fetch) -> Option<Output> {
 
 #[test]
 fn the_first_status_decides() {
-    for status in [204, 301, 304, 403, 404, 500, 503] {
+    for status in [201, 202, 204, 205, 207, 208, 226, 301, 304, 403, 404, 500, 503] {
         let (mut fetch, request) = asked();
         fetch.handle(Time::ZERO, Input::Head { request, head: head(status, None) });
         assert_eq!(last(&mut fetch), Some(Output::Failed(FetchFailure::Status(status))));
     }
+    for status in [200, 203, 209, 299] {
+        let (mut fetch, request) = asked();
+        fetch.handle(Time::ZERO, Input::Head { request, head: head(status, Some(10)) });
+        fetch.handle(Time::ZERO, Input::Bytes { request, length: 10 });
+        fetch.handle(Time::ZERO, Input::Finished { request });
+        assert_eq!(last(&mut fetch), Some(Output::Done), "{status}");
+    }
+}
+
+/// A proxy may keep the validator of the object that it has changed.
+#[test]
+fn an_object_from_a_transforming_proxy_is_not_combined() {
+    let mut fetch = Fetch::new(Config::default());
+    let paths = [0, 1].map(PathId);
+    for path in paths {
+        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
+    }
+    while fetch.poll(Time::ZERO).is_some() {}
+    for path in paths {
+        fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: true });
+    }
+    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(203, Some(1_000_000)) });
+    let outputs: Vec<Output> = std::iter::from_fn(|| fetch.poll(Time::ZERO)).collect();
+    assert!(outputs.contains(&Output::Note(Note::Transformed)), "{outputs:?}");
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Request { .. })));
 }
 
 /// Another network may reach another server, or a server that decides by country.
