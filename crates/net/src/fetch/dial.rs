@@ -1,16 +1,17 @@
 //! Connections over one path, with the HTTP version that the server selects.
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::Ping;
+use h2::{Ping, Reason};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{PathError, PathErrorKind};
@@ -62,6 +63,7 @@ pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) discarded: DiscardedBytes,
     pub(super) cancelled_streams: CancelledStreams,
+    pub(super) http1_origins: Http1Origins,
     driver: Arc<Driver>,
     /// A duplicated descriptor of the socket, for TCP_INFO.
     socket: Arc<OwnedFd>,
@@ -83,6 +85,26 @@ pub(super) struct DialParams {
     pub(super) pings_disabled: Arc<AtomicBool>,
     /// DNS results of all paths.
     pub(super) shared_addresses: SharedAddresses,
+    pub(super) http1_origins: Http1Origins,
+}
+
+/// Origins whose servers have refused HTTP/2 over a path: the path uses HTTP/1.1 for them.
+#[derive(Clone, Default)]
+pub(super) struct Http1Origins(Arc<Mutex<HashSet<Origin>>>);
+
+impl Http1Origins {
+    pub(super) fn contains(&self, origin: &Origin) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    }
+
+    /// Adds the origin if its server refuses HTTP/2 with this error.
+    pub(super) fn observe(&self, origin: &Origin, error: &h2::Error) {
+        let refuses = [Reason::HTTP_1_1_REQUIRED, Reason::INADEQUATE_SECURITY];
+        if error.is_remote() && error.reason().is_some_and(|reason| refuses.contains(&reason)) {
+            let mut origins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            origins.insert(origin.clone());
+        }
+    }
 }
 
 /// The task that does the I/O of a connection. It ends with the last handle to the connection.
@@ -118,11 +140,14 @@ impl Connection {
         }
     }
 
-    /// Whether the connection belongs to `origin` and is not known to be closed.
+    /// Whether the connection belongs to `origin`, is not known to be closed, and has not been
+    /// refused for its HTTP version.
     pub(super) fn is_usable_for(&self, origin: &Origin) -> bool {
         let open = match &self.sender {
             Sender::Http1(sender) => !sender.is_closed(),
-            Sender::Http2(_) => !self.driver.task.is_finished(),
+            Sender::Http2(_) => {
+                !self.driver.task.is_finished() && !self.http1_origins.contains(origin)
+            }
         };
         open && self.origin == *origin
     }
@@ -136,6 +161,7 @@ impl Connection {
             sender: Sender::Http2(sender.clone()),
             discarded: self.discarded.clone(),
             cancelled_streams: self.cancelled_streams.clone(),
+            http1_origins: self.http1_origins.clone(),
             driver: Arc::clone(&self.driver),
             socket: Arc::clone(&self.socket),
         })
@@ -177,13 +203,18 @@ pub(super) async fn dial(means: &DialParams, origin: &Origin) -> Result<Connecti
     })?;
     let dialled = HttpSetup { params: means, origin, server, socket: Arc::new(socket) };
     let stream = DrainingStream::new(stream, means.discarded.clone());
+    let is_http1 = means.http1_origins.contains(origin);
     if !origin.secure {
-        return match means.prior_knowledge {
+        return match means.prior_knowledge && !is_http1 {
             true => dialled.http2(stream).await,
             false => dialled.http1(stream).await,
         };
     }
-    let stream = tls::handshake(Arc::clone(&means.tls), &origin.host, server, stream).await;
+    let mut tls = Arc::clone(&means.tls);
+    if is_http1 {
+        Arc::make_mut(&mut tls).alpn_protocols = vec![Protocol::Http1.name().into()];
+    }
+    let stream = tls::handshake(tls, &origin.host, server, stream).await;
     let stream = stream.map_err(|error| {
         let again = matches!(error, TlsError::ConnectionLost(..));
         PathError { kind: tls_class(&error), message: error.to_string(), is_retryable: again }
@@ -255,12 +286,14 @@ impl HttpSetup<'_> {
         let (orders, received) = mpsc::unbounded_channel();
         let driven = drive(connection, received, self.params.pongs.clone());
         let calm = Arc::clone(&self.params.pings_disabled);
+        let (http1_origins, origin) = (self.params.http1_origins.clone(), self.origin.clone());
         let driver = tokio::spawn(async move {
             if let Err(error) = driven.await {
                 // The current request may survive this error and fail later without a connection.
-                if error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
+                if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
                     calm.store(true, Ordering::Relaxed);
                 }
+                http1_origins.observe(&origin, &error);
                 tracing::debug!("HTTP/2 connection to {server} ended: {error}");
             }
         });
@@ -296,6 +329,7 @@ impl HttpSetup<'_> {
             sender,
             discarded: self.params.discarded.clone(),
             cancelled_streams: cancelled,
+            http1_origins: self.params.http1_origins.clone(),
             driver: Arc::new(driver),
             socket: self.socket,
         }

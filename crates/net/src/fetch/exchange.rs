@@ -173,8 +173,11 @@ pub(super) async fn send(
         Sender::Http2(_) => Version::HTTP_2,
     };
     let request = request(ask, version)?;
-    let lost =
-        |fault: PathError| RequestError { error: fault, is_retryable: true, connection: None };
+    let lost = |fault: PathError| {
+        // The core connects the path again, with another HTTP version.
+        let is_retryable = fault.kind != PathErrorKind::Http1Required;
+        RequestError { error: fault, is_retryable, connection: None }
+    };
     let (parts, incoming) = match &mut connection.sender {
         Sender::Http1(sender) => {
             sender.ready().await.map_err(|error| lost(http1_error(&error)))?;
@@ -183,12 +186,13 @@ pub(super) async fn send(
             (parts, Stream::Http1(body))
         }
         Sender::Http2(sender) => {
-            let mut ready = sender.clone().ready().await.map_err(|e| lost(http2_error(&e)))?;
-            let (response, stream) = ready
-                .send_request(request.map(|_| ()), true)
-                .map_err(|error| lost(http2_error(&error)))?;
+            let sender = sender.clone();
+            let failed = |error: h2::Error| lost(http2_failure(&connection, &error));
+            let mut ready = sender.ready().await.map_err(failed)?;
+            let (response, stream) =
+                ready.send_request(request.map(|_| ()), true).map_err(failed)?;
             let reset = ResetOnDrop(Some(stream), connection.cancelled_streams.clone());
-            let (parts, body) = response.await.map_err(|e| lost(http2_error(&e)))?.into_parts();
+            let (parts, body) = response.await.map_err(failed)?.into_parts();
             (parts, Stream::Http2(reset, body))
         }
     };
@@ -341,9 +345,13 @@ impl Body {
                         return Ok(None);
                     }
                     Some(Err(error)) => {
-                        let connection = self.connection.take().filter(|_| !error.is_io());
-                        let broken = RequestError::from(http2_error(&error));
-                        return Err(RequestError { connection, ..broken });
+                        let held = self.connection.take();
+                        let fault = match &held {
+                            Some(connection) => http2_failure(connection, &error),
+                            None => http2_error(&error),
+                        };
+                        let connection = held.filter(|_| !error.is_io());
+                        return Err(RequestError { connection, ..RequestError::from(fault) });
                     }
                     Some(Ok(bytes)) => {
                         self.credit.flush_window_update();
@@ -407,6 +415,16 @@ fn http1_error(error: &hyper::Error) -> PathError {
     PathError::transient(class, words)
 }
 
+/// The error of an exchange, which is another one if the server has refused HTTP/2.
+fn http2_failure(connection: &Connection, error: &h2::Error) -> PathError {
+    connection.http1_origins.observe(&connection.origin, error);
+    if connection.http1_origins.contains(&connection.origin) {
+        let words = "the server requires HTTP/1.1 instead of HTTP/2";
+        return PathError::transient(PathErrorKind::Http1Required, words);
+    }
+    http2_error(error)
+}
+
 fn http2_error(error: &h2::Error) -> PathError {
     let reason = error.reason();
     let (class, words) = if error.is_remote() && reason == Some(Reason::ENHANCE_YOUR_CALM) {
@@ -418,6 +436,9 @@ fn http2_error(error: &h2::Error) -> PathError {
         let why = reason.filter(|reason| *reason != Reason::NO_ERROR);
         let why = why.map_or_else(String::new, |reason| format!(": {}", reason.description()));
         (PathErrorKind::GoAway, format!("the server takes no more requests (GOAWAY){why}"))
+    } else if error.is_remote() && reason == Some(Reason::REFUSED_STREAM) {
+        let words = "the server refused to process the request (REFUSED_STREAM)".to_owned();
+        (PathErrorKind::RefusedStream, words)
     } else if let Some(reason) = reason.filter(|_| error.is_remote()) {
         (PathErrorKind::Reset, format!("the server reset the stream: {}", reason.description()))
     } else if error.is_io() {

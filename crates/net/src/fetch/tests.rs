@@ -5,6 +5,7 @@
 
 mod faults;
 mod files;
+mod http2;
 mod server;
 
 use std::collections::HashMap;

@@ -22,11 +22,14 @@ use manyways_proto::fetch::{
 use manyways_unit::Span;
 use tokio::sync::{mpsc, oneshot};
 
-use super::dial::{Connection, DialParams, Protocol, dial};
+use super::dial::{Connection, DialParams, Http1Origins, Protocol, dial};
 use super::discarded::DiscardedBytes;
 use super::exchange::{self, Credit, RequestError};
 use super::location::{Location, Origin};
 use super::{PathSpec, WorkerConfig};
+
+/// How often a request that the server has not processed is repeated at once.
+const MAX_REFUSALS: u32 = 3;
 
 /// A command of the transfer.
 pub(super) enum Command {
@@ -177,6 +180,7 @@ impl Worker {
             pongs: told,
             pings_disabled: Arc::default(),
             shared_addresses: spawner.shared_addresses.clone(),
+            http1_origins: Http1Origins::default(),
         };
         let (state, reports, work) = (SharedState::default(), None, Vec::new());
         let worker = Self { id, params: means, shared: state, commands, reports, pongs, work };
@@ -345,6 +349,7 @@ async fn perform(
         request.location = Arc::new(moved.clone());
     }
     let mut redirects = Redirects::new(RedirectConfig::default());
+    let mut refusals = 0;
     loop {
         let reused = state.take(request.location.origin());
         let fresh = reused.is_none();
@@ -356,6 +361,13 @@ async fn perform(
         let peer = Peer::from(&connection);
         let answer = match exchange::send(connection, &request).await {
             Ok(answer) => answer,
+            Err(refused) if refused.error.kind == PathErrorKind::RefusedStream => {
+                if refusals == MAX_REFUSALS {
+                    return Err(refused);
+                }
+                refusals += 1;
+                continue;
+            }
             // A server may close an idle connection at the time of its reuse.
             Err(broken) if !fresh && broken.is_retryable => {
                 state.lock().connection = None;

@@ -243,6 +243,12 @@ impl Fetch {
         if !path.state.is_alive() {
             return;
         }
+        // Not a failure of the path, and it cannot recur: the next connection is not multiplexed.
+        if fault.kind == PathErrorKind::Http1Required && path.is_multiplexed() {
+            path.state = PathState::Waiting { until: now };
+            path.error = Some(fault.clone());
+            return self.release_requests(id, fault);
+        }
         if path.failures == 0 {
             path.failing_since = now;
             path.attributed_failures = 0;

@@ -28,6 +28,11 @@ pub enum PathErrorKind {
     GoAway,
     /// The server objects to the load (ENHANCE_YOUR_CALM).
     EnhanceYourCalm,
+    /// The server did not process the request (REFUSED_STREAM).
+    RefusedStream,
+    /// The server refuses HTTP/2 for this origin (HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). The next
+    /// connection of the path uses HTTP/1.1.
+    Http1Required,
     /// The received bytes violate the protocol.
     Protocol,
     /// Nothing was received until the idle timeout.

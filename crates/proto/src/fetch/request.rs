@@ -323,9 +323,17 @@ impl Fetch {
     }
 
     pub(super) fn on_request_failed(&mut self, now: Time, id: RequestId, error: PathError) {
-        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
-        // A draining server still answers the other requests on the connection.
-        let drains = error.kind == PathErrorKind::GoAway && self.load_of(path) > 1;
+        use PathErrorKind::{GoAway, Http1Required, RefusedStream, Reset};
+        let Some(request) = self.requests.get(&id) else { return };
+        let path = request.path;
+        let is_complete = request.is_answered() && request.next_offset >= request.requested.end;
+        if is_complete && matches!(error.kind, GoAway | Reset) {
+            // For example a reset with NO_ERROR instead of END_STREAM.
+            return self.on_finished(now, id);
+        }
+        // The server still answers the other requests on the connection.
+        let drains = matches!(error.kind, GoAway | Http1Required | RefusedStream);
+        let drains = drains && self.load_of(path) > 1;
         self.requests.remove(&id);
         if drains { self.drain(path) } else { self.fail_path(now, path, error) }
     }

@@ -29,6 +29,16 @@ impl ReceivedRequest {
     }
 }
 
+/// Action of an HTTP/2 server before the response head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BeforeHead {
+    Nothing,
+    /// Reset the stream, instead of a response.
+    Reset(h2::Reason),
+    /// End the connection, instead of a response.
+    GoAway(h2::Reason),
+}
+
 /// Action after the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterBody {
@@ -47,6 +57,7 @@ pub enum AfterBody {
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
+    pub before_head: BeforeHead,
     pub body: Vec<u8>,
     /// Number of body bytes that are sent.
     pub sent_length: usize,
@@ -63,6 +74,7 @@ impl Reply {
             headers: headers
                 .chain([("content-length".to_owned(), body.len().to_string())])
                 .collect(),
+            before_head: BeforeHead::Nothing,
             body: body.to_vec(),
             sent_length: body.len(),
             after_body: AfterBody::KeepOpen,
@@ -261,12 +273,12 @@ impl RequestHandler {
 
     async fn http2<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, from: IpAddr) {
         let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-        let (goaway, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+        let (goaway, mut told) = tokio::sync::mpsc::unbounded_channel();
         loop {
             let accepted = tokio::select! {
                 accepted = connection.accept() => accepted,
-                Some(()) = told.recv() => {
-                    connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                Some(reason) = told.recv() => {
+                    connection.abrupt_shutdown(reason);
                     continue;
                 }
             };
@@ -277,6 +289,14 @@ impl RequestHandler {
             let reply = self.reply(from, request.uri().path(), headers);
             let goaway = goaway.clone();
             tokio::spawn(async move {
+                match reply.before_head {
+                    BeforeHead::Nothing => {}
+                    BeforeHead::Reset(reason) => return respond.send_reset(reason),
+                    BeforeHead::GoAway(reason) => {
+                        let _ = goaway.send(reason);
+                        return std::future::pending().await;
+                    }
+                }
                 let mut response = http::Response::builder().status(reply.status);
                 for (name, value) in &reply.headers {
                     response = response.header(name, value);
@@ -298,7 +318,7 @@ impl RequestHandler {
                     }
                     AfterBody::Reset => body.send_reset(h2::Reason::INTERNAL_ERROR),
                     AfterBody::GoAway => {
-                        let _ = goaway.send(());
+                        let _ = goaway.send(h2::Reason::ENHANCE_YOUR_CALM);
                         std::future::pending().await
                     }
                     AfterBody::Stall => std::future::pending().await,

@@ -186,6 +186,60 @@ fn an_object_from_a_transforming_proxy_is_not_combined() {
     assert!(!outputs.iter().any(|output| matches!(output, Output::Request { .. })));
 }
 
+#[test]
+fn a_server_that_requires_http1_costs_no_failure_and_no_backoff() {
+    let mut fetch = Fetch::new(Config { max_attempts: 1, ..Config::default() });
+    let path = PathId(0);
+    let error = PathError::transient(PathErrorKind::Http1Required, "HTTP/1.1, please");
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
+    fetch.poll(Time::ZERO);
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: true });
+    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    fetch.handle(Time::ZERO, Input::Failed { request, error: error.clone() });
+    assert!(matches!(last(&mut fetch), Some(Output::Connect { .. })));
+    // Over HTTP/1.1 the same error is a failure as any other.
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    fetch.handle(Time::ZERO, Input::Failed { request, error });
+    assert!(matches!(last(&mut fetch), Some(Output::Failed(FetchFailure::NoPathLeft(_)))));
+}
+
+#[test]
+fn a_refused_request_does_not_end_the_other_one_of_its_connection() {
+    use PathErrorKind::{GoAway, Http1Required, RefusedStream};
+    for kind in [GoAway, Http1Required, RefusedStream] {
+        let links = [wifi(), lte()];
+        let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
+        let busy = |simulation: &Simulation| {
+            [0, 1].map(PathId).into_iter().find(|path| simulation.open_requests(*path) == 2)
+        };
+        let path = loop {
+            assert_eq!(simulation.step(Time::MAX), None);
+            if let Some(path) = busy(&simulation) {
+                break path;
+            }
+        };
+        simulation.refuse_request(path, PathError::transient(kind, "refused"));
+        while simulation.fetch.poll(simulation.now).is_some() {}
+        assert_eq!(simulation.fetch.requests_of(path).count(), 1, "{kind:?}");
+    }
+}
+
+/// A server may reset the stream instead of ending it.
+#[test]
+fn a_complete_response_does_not_fail() {
+    for (length, fails) in [(10, false), (9, true)] {
+        let (mut fetch, request) = asked();
+        fetch.handle(Time::ZERO, Input::Head { request, head: head(200, Some(10)) });
+        fetch.handle(Time::ZERO, Input::Bytes { request, length });
+        let error = PathError::transient(PathErrorKind::Reset, "reset with NO_ERROR");
+        fetch.handle(Time::ZERO, Input::Failed { request, error });
+        let ended = std::iter::from_fn(|| fetch.poll(Time::ZERO))
+            .any(|output| output == Output::Ended { request });
+        assert_eq!(ended, !fails);
+    }
+}
+
 /// Another network may reach another server, or a server that decides by country.
 #[test]
 fn a_refusal_on_one_path_is_asked_again_over_the_other() {

@@ -566,6 +566,19 @@ impl Simulation {
         }
     }
 
+    /// Number of open requests on `path`.
+    pub fn open_requests(&self, path: PathId) -> usize {
+        self.open.values().filter(|on| **on == path).count()
+    }
+
+    /// Fails the latest request on `path`; its connection remains.
+    pub fn refuse_request(&mut self, path: PathId, error: PathError) {
+        let request = self.open.iter().rfind(|(_, on)| **on == path).map(|(id, _)| *id);
+        let request = request.expect("an open request");
+        self.open.remove(&request);
+        self.fetch.handle(self.now, Input::Failed { request, error });
+    }
+
     /// Removes or restores an interface.
     pub fn set_up(&mut self, path: PathId, up: bool) {
         if !up {

@@ -79,6 +79,8 @@ fn class() -> impl Strategy<Value = PathErrorKind> {
         Just(PathErrorKind::GoAway),
         Just(PathErrorKind::Truncated),
         Just(PathErrorKind::EnhanceYourCalm),
+        Just(PathErrorKind::RefusedStream),
+        Just(PathErrorKind::Http1Required),
     ]
 }
 
