@@ -38,6 +38,11 @@ fn connection_window(stream: u32) -> u32 {
 pub(super) const MAX_WINDOW: u32 = (1 << 31) - 1;
 /// Largest DATA frame. Large frames save wake-ups, because each frame costs one.
 const MAX_FRAME: u32 = 64 << 10;
+/// Largest response head, which waits in memory. HTTP/2 counts 32 bytes more for each field (RFC
+/// 9113 §10.5.1).
+pub(super) const MAX_HEAD: u32 = 400_000;
+/// Maximum number of fields in a response head over HTTP/1.1.
+pub(super) const MAX_FIELDS: usize = 5_000;
 
 /// The HTTP version of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,6 +281,7 @@ impl HttpSetup<'_> {
             .initial_window_size(self.params.window)
             .initial_connection_window_size(connection_window(self.params.window))
             .max_frame_size(MAX_FRAME)
+            .max_header_list_size(MAX_HEAD)
             .enable_push(false)
             .handshake::<_, Bytes>(stream)
             .await;
@@ -306,7 +312,15 @@ impl HttpSetup<'_> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let server = self.server;
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        // As browsers and curl do: a field that cannot be read does not make the object unusable.
+        let handshake = hyper::client::conn::http1::Builder::new()
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true)
+            .ignore_invalid_headers_in_responses(true)
+            .max_headers(MAX_FIELDS)
+            .max_buf_size(MAX_HEAD as usize)
+            .handshake(TokioIo::new(stream))
+            .await;
         let (sender, connection) = handshake.map_err(|error| {
             PathError::transient(
                 PathErrorKind::Protocol,

@@ -12,9 +12,10 @@ use manyways_proto::fetch::{
     ContentRange, Head, PathError, PathErrorKind, Range, RedirectConfig, RedirectError, Redirects,
     Scheme, Validator,
 };
+use manyways_unit::Size;
 use tokio::sync::Notify;
 
-use super::dial::{Connection, Sender};
+use super::dial::{Connection, MAX_FIELDS, MAX_HEAD, Sender};
 use super::digest;
 use super::discarded::{CancelledStreams, DiscardedBytes};
 use super::location::Location;
@@ -192,7 +193,11 @@ pub(super) async fn send(
             let (response, stream) =
                 ready.send_request(request.map(|_| ()), true).map_err(failed)?;
             let reset = ResetOnDrop(Some(stream), connection.cancelled_streams.clone());
-            let (parts, body) = response.await.map_err(failed)?.into_parts();
+            let response = response.await.map_err(|error| match rejected_head(&error) {
+                Some(fault) => RequestError::from(fault),
+                None => failed(error),
+            })?;
+            let (parts, body) = response.into_parts();
             (parts, Stream::Http2(reset, body))
         }
     };
@@ -292,25 +297,35 @@ impl PendingResponse {
 
 fn head(status: StatusCode, headers: &HeaderMap) -> Head {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let length = text(header::CONTENT_LENGTH).and_then(|digits| digits.parse().ok());
+    // The entity tag may contain any byte above 127 (RFC 9110 §8.8.3).
+    let etag = headers.get(header::ETAG).and_then(|tag| std::str::from_utf8(tag.as_bytes()).ok());
     let encoded = text(header::CONTENT_ENCODING).is_some_and(|coding| {
         !coding.trim().is_empty() && !coding.eq_ignore_ascii_case("identity")
     });
     Head {
         status: status.as_u16(),
-        length,
+        length: content_length(headers),
         content_range: headers
             .get(header::CONTENT_RANGE)
             .map(|value| ContentRange::parse(value.as_bytes())),
-        validator: Validator::choose(
-            text(header::ETAG),
-            text(header::LAST_MODIFIED),
-            text(header::DATE),
-        ),
+        validator: Validator::choose(etag, text(header::LAST_MODIFIED), text(header::DATE)),
         refuses_ranges: text(header::ACCEPT_RANGES)
             .is_some_and(|units| units.trim().eq_ignore_ascii_case("none")),
         is_encoded: encoded,
     }
+}
+
+/// Reads the length of the body. The same length may occur several times (RFC 9110 §8.6), and
+/// `Transfer-Encoding` takes precedence over it (RFC 9112 §6.3).
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    let fields = headers.get_all(header::CONTENT_LENGTH).iter();
+    let values = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    let mut lengths = values.map(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
+    let length = lengths.next()??;
+    lengths.all(|other| other == Some(length)).then_some(length)
 }
 
 impl Body {
@@ -405,6 +420,14 @@ pub(super) fn follow_redirect(
 }
 
 fn http1_error(error: &hyper::Error) -> PathError {
+    // hyper has a method for this error only with its server.
+    if error.is_parse() && error.to_string() == "message head is too large" {
+        let limit = Size::from_bytes(MAX_HEAD.into());
+        let words = format!(
+            "the response head is larger than {limit} or has more than {MAX_FIELDS} fields"
+        );
+        return PathError::permanent(PathErrorKind::UnusableResponse, words);
+    }
     let (class, words) = if error.is_parse() {
         (PathErrorKind::Protocol, "the server does not answer in HTTP/1.1".to_owned())
     } else if error.is_incomplete_message() || error.is_body_write_aborted() {
@@ -413,6 +436,22 @@ fn http1_error(error: &hyper::Error) -> PathError {
         (PathErrorKind::Reset, format!("the connection broke: {}", innermost_message(error)))
     };
     PathError::transient(class, words)
+}
+
+/// The error of a response head that h2 does not accept; `None` for other errors.
+fn rejected_head(error: &h2::Error) -> Option<PathError> {
+    let limit = Size::from_bytes(MAX_HEAD.into());
+    let words = match error.reason().filter(|_| error.is_library())? {
+        // h2 does not distinguish a head that is too large from other violations.
+        Reason::PROTOCOL_ERROR if error.is_reset() => {
+            format!("the response head violates HTTP/2 or is larger than {limit}")
+        }
+        Reason::ENHANCE_YOUR_CALM | Reason::COMPRESSION_ERROR => {
+            format!("the response head is larger than {limit} or consists of too many frames")
+        }
+        _ => return None,
+    };
+    Some(PathError::permanent(PathErrorKind::UnusableResponse, words))
 }
 
 /// The error of an exchange, which is another one if the server has refused HTTP/2.

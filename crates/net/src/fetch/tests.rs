@@ -5,6 +5,7 @@
 
 mod faults;
 mod files;
+mod heads;
 mod http2;
 mod server;
 

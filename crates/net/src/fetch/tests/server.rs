@@ -33,6 +33,8 @@ impl ReceivedRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BeforeHead {
     Nothing,
+    /// Send an informational response with this status.
+    Informational(u16),
     /// Reset the stream, instead of a response.
     Reset(h2::Reason),
     /// End the connection, instead of a response.
@@ -291,6 +293,10 @@ impl RequestHandler {
             tokio::spawn(async move {
                 match reply.before_head {
                     BeforeHead::Nothing => {}
+                    BeforeHead::Informational(status) => {
+                        let head = http::Response::builder().status(status).body(()).unwrap();
+                        respond.send_informational(head).unwrap();
+                    }
                     BeforeHead::Reset(reason) => return respond.send_reset(reason),
                     BeforeHead::GoAway(reason) => {
                         let _ = goaway.send(reason);
