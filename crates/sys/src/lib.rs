@@ -1,5 +1,5 @@
 //! Wrappers of the operating system: namespaces, TUN devices, netlink, sockets, firewall rules,
-//! timers, signals.
+//! file systems, timers, signals.
 //!
 //! This is the only crate of manyways with `unsafe` code. It makes no decisions and contains
 //! nothing about links, schedulers or scenarios. Start with [`tun::Tun`] and [`netns::NetNs`] for
@@ -10,6 +10,7 @@
 pub mod capture;
 pub mod clock;
 pub mod command;
+pub mod filesystem;
 pub mod input;
 pub mod interface;
 pub mod memory;

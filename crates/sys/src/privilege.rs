@@ -95,6 +95,11 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// The effective user of this process.
+pub fn user_id() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
 /// Raises the limit of open files to the maximum that this process may set, and returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
     let (now, max) = getrlimit(Resource::RLIMIT_NOFILE)?;

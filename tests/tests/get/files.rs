@@ -33,14 +33,21 @@ fn a_folder_that_may_not_be_written_to() {
     std::fs::copy(manyways_path(), testbed.path("manyways")).expect("room for the binary");
     let script = "mkdir -m 755 closed; setpriv --reuid 65534 --regid 65534 --clear-groups \
                     $FILES/manyways get -o closed/object http://origin.lab/object 2>said; \
-                    echo $? >code; ls -A closed >left; \
+                    echo $? >code; ls -A closed >left; mkdir -m 777 open; cd open; \
+                    echo older >object; chmod 444 object; chown 65534 object; \
+                    setpriv --reuid 65534 --regid 65534 --clear-groups \
+                    $FILES/manyways get http://origin.lab/object 2>../read-only-said; \
+                    echo $? >>../code; cat object >>../left; ls -A >>../left; cd ..; \
                     manyways get -o missing/object http://origin.lab/object 2>missing-said; \
-                    manyways get -o closed http://origin.lab/object 2>folder-said; true";
+                    manyways get -o closed http://origin.lab/object 2>folder-said; \
+                    manyways get -q -o /dev/stdout http://origin.lab/object | cat >object && whole";
     testbed.run(&TWO_LINKS, script).expect_success();
-    assert_eq!((testbed.read("code"), testbed.read("left")), ("1\n".into(), String::new()));
+    assert_eq!(testbed.read("code"), "1\n1\n");
+    assert_eq!(testbed.read("left"), "older\nobject\n");
     for (file, reason) in [
         ("said", "closed/object.manyways-part cannot be written: permission denied"),
-        ("missing-said", "missing/object.manyways-part cannot be written: no such file"),
+        ("read-only-said", "object is read-only for this user"),
+        ("missing-said", "missing/object cannot be written: no such file"),
         ("folder-said", "closed is a folder"),
     ] {
         let output = testbed.read(file);

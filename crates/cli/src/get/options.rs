@@ -1,7 +1,7 @@
 //! The command line of `manyways get`: its options and the parsers of their values.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use manyways_net::fetch::{
@@ -179,7 +179,8 @@ pub enum Transport {
 impl Args {
     /// Whether the bytes are written to standard output.
     pub fn to_stdout(&self) -> bool {
-        self.output.as_deref().is_some_and(|output| output == "-")
+        let output = self.output.as_deref().and_then(Path::to_str);
+        matches!(output, Some("-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1"))
     }
 
     /// The path estimates of earlier transfers; `None` without a cache.

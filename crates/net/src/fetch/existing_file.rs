@@ -8,7 +8,7 @@ use manyways_proto::fetch::ExistingFileState;
 use manyways_unit::Size;
 
 use super::digest::file_sha256;
-use super::sink::{PART_SUFFIX, RESUME_SUFFIX, with_suffix};
+use super::sink::OutputFile;
 use super::{Checksum, Job};
 
 /// A file that is complete, as far as can be known without the server.
@@ -39,11 +39,11 @@ impl ExistingFile {
     /// expected size if one is given, and there is no part file or resume file for it.
     pub fn find(job: &Job) -> Option<Self> {
         let path = job.output();
-        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-        let unfinished = [PART_SUFFIX, RESUME_SUFFIX];
+        let output = OutputFile::locate(path).ok()?;
+        let found = std::fs::metadata(&output.path).ok().filter(std::fs::Metadata::is_file);
         let state = ExistingFileState {
             length: found.map(|found| Size::from_bytes(found.len())),
-            has_unfinished: unfinished.iter().any(|suffix| with_suffix(path, suffix).exists()),
+            has_unfinished: output.part.exists() || output.resume_file.exists(),
         };
         let length = state.complete_length(job.size)?;
         Some(Self { path: path.to_owned(), length })

@@ -299,7 +299,11 @@ impl FetchError {
                 "run it without -c to start over"
             }
             Cause::Sink(SinkError::NotAFile(_)) => "name a file with -o",
-            Cause::Sink(SinkError::Write { .. }) => "name another file with -o",
+            Cause::Sink(SinkError::NotSeekable(_)) => "-o - writes to standard output, in order",
+            Cause::Sink(SinkError::NameTooLong { .. }) => "give it a shorter name with -o",
+            Cause::Sink(SinkError::Write { .. } | SinkError::Unusable { .. }) => {
+                "name another file with -o"
+            }
             Cause::Checksum { .. } => {
                 "do not use the received data; check the value of --checksum at its source"
             }

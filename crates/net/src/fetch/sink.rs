@@ -1,5 +1,6 @@
 //! Destinations of the received bytes: files, or a reader that takes them in order.
 
+mod destination;
 mod files;
 mod stream;
 mod write_buffer;
@@ -11,7 +12,8 @@ use manyways_proto::fetch::Ranges;
 
 use super::resume::{ResumeError, ResumeState};
 use crate::path::plain;
-pub(super) use files::{Files, PART_SUFFIX, RESUME_SUFFIX, with_suffix};
+pub(super) use destination::OutputFile;
+pub(super) use files::Files;
 pub use stream::Body;
 pub(super) use stream::Stream;
 
@@ -25,9 +27,26 @@ pub enum SinkError {
     /// Any other I/O error.
     #[error("{path} cannot be written: {why}", path = .path.display(), why = plain(.source))]
     Write { path: PathBuf, source: io::Error },
-    /// The output is a folder, a pipe or a socket.
-    #[error("{path} is not a regular file, but this download needs one", path = .0.display())]
+    /// The output is a folder, or a file without a name.
+    #[error("{path} is not a regular file", path = .0.display())]
     NotAFile(PathBuf),
+    /// The output is a pipe, a socket or a terminal.
+    #[error("{path} is not seekable, but bytes arrive out of order", path = .0.display())]
+    NotSeekable(PathBuf),
+    /// The name of the output is longer than the file system permits.
+    #[error("the file name is too long: {length} bytes, and at most {limit} are allowed")]
+    NameTooLong {
+        /// In bytes.
+        length: usize,
+        limit: usize,
+    },
+    /// A file or symbolic link that this download must not replace or follow.
+    #[error("{path} {reason}", path = .path.display())]
+    Unusable {
+        path: PathBuf,
+        /// For example "is read-only for this user".
+        reason: &'static str,
+    },
     /// Another process has locked the part file.
     #[error("another download is writing {path}", path = .0.display())]
     Busy(PathBuf),
@@ -151,11 +170,12 @@ impl Sink {
         }
     }
 
-    /// Completes the object; `is_synced` makes it durable before it gets its name.
-    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
+    /// Completes the object; `is_synced` makes it durable before it gets its name. Returns the
+    /// number of other hard links of the replaced file.
+    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<u64, SinkError> {
         match self {
             Self::Files(files) => files.finish(length, is_synced),
-            Self::Stream(_) => Ok(()),
+            Self::Stream(_) => Ok(0),
         }
     }
 

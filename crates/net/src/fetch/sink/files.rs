@@ -1,27 +1,23 @@
 //! A part file next to the output file, which gets the output's name when it is complete.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use manyways_proto::fetch::Ranges;
 
+use super::destination::{OutputFile, OutputKind, inherit, is_named, open_own, with_suffix};
 use super::write_buffer::WriteBuffer;
 use super::{Leftover, SinkError, write_error};
 use crate::fetch::digest::file_sha256;
 use crate::fetch::resume::{MAX_FILE_SIZE, ResumeState};
 
-/// Suffix of part files.
-pub(in crate::fetch) const PART_SUFFIX: &str = ".manyways-part";
-/// Suffix of resume files.
-pub(in crate::fetch) const RESUME_SUFFIX: &str = ".manyways";
-
 /// The files of one download.
 #[derive(Debug)]
 pub(in crate::fetch) struct Files {
+    /// Without symbolic links.
     target: PathBuf,
     part: PathBuf,
     resume_path: PathBuf,
@@ -39,63 +35,57 @@ pub(in crate::fetch) struct Files {
 impl Files {
     /// Opens the files for `url`; with `resume`, an earlier download is continued.
     pub(in crate::fetch) fn open(
-        target: &Path,
+        output: &Path,
         url: &str,
         resume: bool,
     ) -> Result<(Self, Leftover), SinkError> {
-        let (part, state) = (with_suffix(target, PART_SUFFIX), with_suffix(target, RESUME_SUFFIX));
-        let device = match std::fs::metadata(target) {
-            Ok(metadata) if metadata.is_file() => false,
-            Ok(metadata) if metadata.file_type().is_char_device() => true,
-            Ok(_) => return Err(SinkError::NotAFile(target.to_owned())),
-            Err(_) => false,
-        };
-        if device {
-            let file = OpenOptions::new().write(true).open(target);
-            let file = Arc::new(file.map_err(|error| write_error(target, error))?);
-            let (target, saved, older) = (target.to_owned(), false, false);
-            let gather = WriteBuffer::default();
-            let sink = Self {
-                target,
-                part,
-                resume_path: state,
-                file,
-                write_buffer: gather,
-                is_device: device,
-                has_resume_file: saved,
-                is_replaced: older,
-            };
-            return Ok((sink, Leftover::Nothing));
+        let target = OutputFile::locate(output)?;
+        if target.kind == OutputKind::Device {
+            let file = OpenOptions::new().write(true).open(&target.path);
+            let mut file = file.map_err(|error| write_error(&target.path, error))?;
+            if file.stream_position().is_err() {
+                return Err(SinkError::NotSeekable(output.to_owned()));
+            }
+            return Ok((Self::new(target, file, false, false), Leftover::Nothing));
         }
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let file = open.map_err(|error| write_error(&part, error))?;
+        target.check_replaceable()?;
+        let file = target.open_part()?;
         match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
+            // Another download may have given the file its name after it was opened here.
+            Ok(()) if is_named(&file, &target.part) => {}
+            Ok(()) | Err(TryLockError::WouldBlock) => {
+                return Err(SinkError::Busy(output.to_owned()));
+            }
             // Some file systems do not support locks.
             Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
         }
+        let (state, part) = (&target.resume_file, &target.part);
         let saved = state.exists();
         let leftover = match (saved, resume) {
             (false, _) => Leftover::Nothing,
-            (true, true) => Leftover::Resumed(read_matching_state(&state, &part, &file, url)?),
-            (true, false) => Leftover::Replaced(read_resume_file(&state).ok()),
+            (true, true) => Leftover::Resumed(read_matching_state(state, part, &file, url)?),
+            (true, false) => Leftover::Replaced(read_resume_file(state).ok()),
         };
-        let mut sink = Self {
-            target: target.to_owned(),
-            part,
-            resume_path: state,
-            file: Arc::new(file),
-            write_buffer: WriteBuffer::default(),
-            is_device: device,
-            has_resume_file: saved,
-            is_replaced: matches!(leftover, Leftover::Replaced(_)),
-        };
+        let is_replaced = matches!(leftover, Leftover::Replaced(_));
+        let mut sink = Self::new(target, file, saved, is_replaced);
         if !saved {
             sink.restart()?;
         }
         Ok((sink, leftover))
+    }
+
+    fn new(target: OutputFile, file: File, has_resume_file: bool, is_replaced: bool) -> Self {
+        let OutputFile { path, part, resume_file, kind } = target;
+        Self {
+            target: path,
+            part,
+            resume_path: resume_file,
+            file: Arc::new(file),
+            write_buffer: WriteBuffer::default(),
+            is_device: kind == OutputKind::Device,
+            has_resume_file,
+            is_replaced,
+        }
     }
 
     /// Discards the files of an older download, because the object is known. Returns whether there
@@ -169,10 +159,11 @@ impl Files {
             file.sync_data().map_err(|error| write_error(&part, error))?;
             let fresh = with_suffix(&state, "-new");
             let write = || -> io::Result<()> {
+                // A killed run may have left one.
+                let _ = std::fs::remove_file(&fresh);
                 let file = OpenOptions::new()
                     .write(true)
-                    .create(true)
-                    .truncate(true)
+                    .create_new(true)
                     // A URL may contain a secret.
                     .mode(0o600)
                     .open(&fresh)?;
@@ -188,14 +179,19 @@ impl Files {
     }
 
     /// Gives the complete object its name. With `is_synced` it is made durable first, so that a
-    /// crash leaves no zeros under that name.
-    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
+    /// crash leaves no zeros under that name. Returns the number of other hard links of the replaced
+    /// file.
+    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<u64, SinkError> {
         self.flush()?;
         if self.is_device {
-            return Ok(());
+            return Ok(0);
         }
+        let older = std::fs::symlink_metadata(&self.target).ok().filter(Metadata::is_file);
         let whole = || -> io::Result<()> {
             self.file.set_len(length)?;
+            if let Some(older) = &older {
+                inherit(&self.file, &self.target, older)?;
+            }
             if is_synced {
                 self.file.sync_data()?;
             }
@@ -203,7 +199,7 @@ impl Files {
         };
         whole().map_err(|error| write_error(&self.target, error))?;
         self.remove_resume_file();
-        Ok(())
+        Ok(older.map_or(0, |older| older.nlink().saturating_sub(1)))
     }
 
     /// Removes the files of a download that cannot be continued.
@@ -241,8 +237,9 @@ impl Files {
 fn read_resume_file(state: &Path) -> Result<ResumeState, SinkError> {
     let unusable = |why| SinkError::Resume { path: state.to_owned(), error: why };
     let mut bytes = Vec::new();
-    File::open(state)
-        .and_then(|opened| opened.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes))
+    open_own(OpenOptions::new().read(true), state)?
+        .take(MAX_FILE_SIZE as u64 + 1)
+        .read_to_end(&mut bytes)
         .map_err(|error| write_error(state, error))?;
     ResumeState::parse(&bytes).map_err(unusable)
 }
@@ -262,10 +259,4 @@ fn read_matching_state(
         return Err(SinkError::PartFileTooShort(part.to_owned()));
     }
     Ok(saved)
-}
-
-pub(in crate::fetch) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }

@@ -1,5 +1,6 @@
 //! Part files, continued downloads, and files that cannot be written.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -149,6 +150,69 @@ async fn all_paths_gone_leaves_something_to_go_on_with() {
     assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
 }
 
+/// The files of the download are beside the target of the link, where `-c` finds them.
+#[tokio::test]
+async fn the_target_of_a_link_is_replaced() {
+    let (server, object) = limited_server().await;
+    let (folder, target) = target();
+    let links = folder.path().join("links");
+    let link = links.join("link");
+    std::fs::create_dir(&links).unwrap();
+    symlink("../file", &link).unwrap();
+    // The link dangles at first.
+    stopped(&server, &link).await;
+    assert_eq!(names(&link), ["link"]);
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part", "links"]);
+    let job = Job::new(&server.url("/x"), &link).unwrap().resume(true);
+    for bytes in [600_000, 1_000_000] {
+        let result = get(&mut one_path().build().unwrap(), &job).await;
+        assert_eq!(result.report().bytes, Size::from_bytes(bytes));
+        assert!(std::fs::read(&target).unwrap() == object);
+        assert_eq!(names(&target), ["file", "links"]);
+        assert!(link.is_symlink());
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_file_keeps_its_mode_and_other_links_are_reported() {
+    let (server, object) = limited_server().await;
+    let (folder, target) = target();
+    let other = folder.path().join("other");
+    std::fs::write(&target, "older").unwrap();
+    std::fs::hard_link(&target, &other).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+    std::fs::set_permissions(&target, PermissionsExt::from_mode(0o4660)).unwrap();
+    stopped(&server, &target).await;
+    assert_eq!(mode(&target.with_file_name("file.manyways-part")), 0o600);
+    let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    result.notes(&["file had another hard link, which keeps the older content"]);
+    assert!(std::fs::read(&target).unwrap() == object);
+    assert_eq!((mode(&target), mode(&other)), (0o660, 0o4660));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "older");
+    // The new file has one name.
+    get(&mut one_path().build().unwrap(), &job).await.notes(&["no unfinished download"]);
+}
+
+#[tokio::test]
+async fn a_name_that_leaves_no_room_for_a_suffix() {
+    let (server, object) = limited_server().await;
+    let (folder, _) = target();
+    let target = folder.path().join("é".repeat(125));
+    stopped(&server, &target).await;
+    assert_eq!(names(&target).len(), 2);
+    let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert_eq!(result.report().bytes, Size::from_bytes(600_000));
+    assert!(std::fs::read(&target).unwrap() == object);
+    assert_eq!(names(&target).len(), 1);
+    let job = Job::new(&server.url("/x"), folder.path().join("é".repeat(130))).unwrap();
+    let error = get(&mut one_path().build().unwrap(), &job).await.outcome.unwrap_err();
+    let words = "the file name is too long: 260 bytes, and at most 255 are allowed";
+    assert_eq!(error.to_string(), words);
+    assert!(error.hint().unwrap().contains("-o"));
+}
+
 #[tokio::test]
 async fn a_full_disk() {
     let (server, _) = limited_server().await;
@@ -168,6 +232,13 @@ async fn targets_that_cannot_be_written() {
         let job = Job::new(&server.url("/x"), &output).unwrap();
         let result = get(&mut builder().build().unwrap(), &job).await;
         assert!(result.error().contains(words), "{}", result.error());
+    }
+    // A device that creates a terminal.
+    if Path::new("/dev/ptmx").exists() {
+        let job = Job::new(&server.url("/x"), "/dev/ptmx").unwrap();
+        let error = get(&mut builder().build().unwrap(), &job).await.outcome.unwrap_err();
+        assert!(error.to_string().contains("/dev/ptmx is not seekable"), "{error}");
+        assert!(error.hint().unwrap().contains("-o -"), "{:?}", error.hint());
     }
     assert!(server.requests().is_empty());
     // Two concurrent downloads to one file.

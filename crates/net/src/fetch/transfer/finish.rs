@@ -7,7 +7,7 @@ use manyways_unit::Size;
 
 use super::Transfer;
 use crate::fetch::Checksum;
-use crate::fetch::report::{Cause, PartFile, Report};
+use crate::fetch::report::{Cause, Event, PartFile, Report};
 use crate::fetch::sink::Sink;
 
 impl Transfer<'_> {
@@ -39,7 +39,17 @@ impl Transfer<'_> {
             }
         }
         let is_synced = self.checkpoints.core.syncs_at_end(done);
-        sink.finish(done, is_synced).map_err(Cause::from)
+        let links = sink.finish(done, is_synced)?;
+        if links > 0 {
+            let (links, keep) = match links {
+                1 => ("another hard link".to_owned(), "keeps"),
+                _ => (format!("{links} other hard links"), "keep"),
+            };
+            let target = self.job.output.display();
+            let text = format!("{target} had {links}, which {keep} the older content");
+            (self.log.on_event)(Event::Note(&text));
+        }
+        Ok(())
     }
 
     /// Keeps the files if a later run can continue them, and removes them otherwise.

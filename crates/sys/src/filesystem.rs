@@ -1,0 +1,112 @@
+//! Files in folders that other users share, and the limits of a file system.
+
+use std::ffi::{CStr, CString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::statfs::statfs;
+use nix::unistd::{AccessFlags, eaccess};
+
+/// Extended attribute with the access control list of a file (acl(5)).
+const ACL: &CStr = c"system.posix_acl_access";
+/// Maximum size of an extended attribute (xattr(7)).
+const MAX_ATTRIBUTE: usize = 64 << 10;
+
+/// Maximum length of a name in a folder, in bytes; 0 if it is unknown.
+pub fn max_name_length(folder: &Path) -> io::Result<usize> {
+    Ok(usize::try_from(statfs(folder)?.maximum_name_length()).unwrap_or(0))
+}
+
+/// Whether the permissions of an existing file allow this process to write to it. Does not open it.
+pub fn may_write(path: &Path) -> bool {
+    let denied = [Errno::EACCES, Errno::EPERM, Errno::EROFS];
+    eaccess(path, AccessFlags::W_OK).err().is_none_or(|error| !denied.contains(&error))
+}
+
+/// Opens a file, but does not follow a symbolic link and does not wait for the writer of a FIFO.
+/// Replaces the custom flags of `options`.
+pub fn open_no_follow(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+/// Gives `to` the access control list of the file `from`, if it has one.
+pub fn copy_acl(from: &Path, to: &File) -> io::Result<()> {
+    let from = CString::new(from.as_os_str().as_bytes())?;
+    let mut list = vec![0u8; MAX_ATTRIBUTE];
+    // SAFETY: both names end with a NUL, and the kernel writes at most `list.len()` bytes.
+    let length = unsafe {
+        libc::lgetxattr(from.as_ptr(), ACL.as_ptr(), list.as_mut_ptr().cast(), list.len())
+    };
+    let Ok(length) = usize::try_from(length) else {
+        return match Errno::last() {
+            Errno::ENODATA | Errno::EOPNOTSUPP => Ok(()),
+            error => Err(error.into()),
+        };
+    };
+    // SAFETY: the name ends with a NUL, and the kernel reads the `length` bytes that it wrote.
+    let set =
+        unsafe { libc::fsetxattr(to.as_raw_fd(), ACL.as_ptr(), list.as_ptr().cast(), length, 0) };
+    Errno::result(set).map(drop).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "text").unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(open_no_follow(OpenOptions::new().read(true), &file).is_ok());
+        let error = open_no_follow(OpenOptions::new().read(true), &link).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        assert_eq!(max_name_length(folder.path()).unwrap(), 255);
+        assert!(may_write(&file) && may_write(&folder.path().join("none")));
+    }
+
+    #[test]
+    fn an_access_control_list_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let (file, copy) = (File::create(&from).unwrap(), File::create(&to).unwrap());
+        copy_acl(&from, &copy).unwrap();
+        // The tag, permissions and id of each entry: the user 2 may read, and the group may not.
+        let entries: [(u16, u16, u32); 5] =
+            [(1, 6, !0), (2, 4, 2), (4, 0, !0), (0x10, 4, !0), (0x20, 0, !0)];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+            list.extend(id.to_le_bytes());
+        }
+        // SAFETY: the name ends with a NUL, and the kernel reads at most `list.len()` bytes.
+        let set = unsafe {
+            libc::fsetxattr(file.as_raw_fd(), ACL.as_ptr(), list.as_ptr().cast(), list.len(), 0)
+        };
+        if set != 0 {
+            println!("skipped: this file system has no access control lists");
+            return;
+        }
+        copy_acl(&from, &copy).unwrap();
+        assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        let mut copied = vec![0u8; list.len() + 1];
+        // SAFETY: the name ends with a NUL, and the kernel writes at most `copied.len()` bytes.
+        let length = unsafe {
+            libc::fgetxattr(
+                copy.as_raw_fd(),
+                ACL.as_ptr(),
+                copied.as_mut_ptr().cast(),
+                copied.len(),
+            )
+        };
+        assert_eq!(copied[..length as usize], list);
+    }
+}
