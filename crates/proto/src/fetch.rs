@@ -99,6 +99,7 @@ mod restart;
 mod schedule;
 mod selection;
 mod share;
+mod space;
 #[cfg(test)]
 mod tests;
 mod timeout;
@@ -124,6 +125,7 @@ pub use response::{Head, Object, UnusableResponse, Validator};
 pub use selection::{
     Candidate, Destination, Selection, SelectionFailure, SelectionRequest, select,
 };
+pub use space::DiskSpace;
 pub use transfer::Fetch;
 pub use verify::VersionProof;
 

@@ -9,13 +9,27 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::statfs::statfs;
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, FsType, fstatfs, statfs};
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{AccessFlags, eaccess};
 
+/// File systems that may compress: more bytes fit than are free. The others are ZFS and bcachefs.
+const COMPRESSING: [FsType; 3] = [BTRFS_SUPER_MAGIC, FsType(0x2fc1_2fc1), FsType(0xca45_1a4e)];
 /// Extended attribute with the access control list of a file (acl(5)).
 const ACL: &CStr = c"system.posix_acl_access";
 /// Maximum size of an extended attribute (xattr(7)).
 const MAX_ATTRIBUTE: usize = 64 << 10;
+
+/// Bytes that this process can write to the file system of `file`, without regard to quotas.
+/// `None` if the file system has no such limit, does not know it, or may compress.
+pub fn free_bytes(file: &File) -> io::Result<Option<u64>> {
+    let stat = fstatvfs(file)?;
+    // Root may use blocks that are reserved for it.
+    let is_root = crate::privilege::is_root();
+    let free = if is_root { stat.blocks_free() } else { stat.blocks_available() };
+    let is_known = stat.blocks() > 0 && !COMPRESSING.contains(&fstatfs(file)?.filesystem_type());
+    Ok(is_known.then(|| free.saturating_mul(stat.fragment_size())))
+}
 
 /// Maximum length of a name in a folder, in bytes; 0 if it is unknown.
 pub fn max_name_length(folder: &Path) -> io::Result<usize> {
@@ -59,6 +73,16 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn space_is_known_where_there_are_blocks() {
+        let file = tempfile::tempfile().unwrap();
+        if !COMPRESSING.contains(&fstatfs(&file).unwrap().filesystem_type()) {
+            assert!(free_bytes(&file).unwrap().is_some());
+        }
+        // As of a file system without a limit.
+        assert_eq!(free_bytes(&File::open("/proc/self/status").unwrap()).unwrap(), None);
+    }
 
     #[test]
     fn a_link_is_not_followed() {

@@ -3,27 +3,39 @@
 use manyways_tests::manyways_path;
 
 use crate::needs_far;
-use crate::testbed::{SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
+use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, TWO_LINKS, Testbed, Transfer};
 
+/// The first disk is too small for the object. The second one fills up under way; the part file then
+/// makes room for the resume file.
 #[test]
-fn a_full_disk() {
+fn a_disk_without_space() {
     needs_far!("unshare");
     let testbed = Testbed::new();
     let script = "mkdir tiny; unshare --mount sh -c '. $FILES/preamble; \
                     mount -t tmpfs -o size=1m none tiny; \
-                    manyways get --json -o tiny/object http://origin.lab/object; echo $? >code; \
-                    test -e tiny/object && exit 1; mount -o remount,size=4m tiny; \
-                    manyways get -c --json -o tiny/object http://origin.lab/object && \
-                    same tiny/object $FILES/root/object'";
-    let finished = testbed.run(&TWO_LINKS, script).expect_success();
-    let [full, rest] = &Transfer::all(&finished.stdout)[..] else { panic!("{}", finished.stdout) };
-    assert_eq!(testbed.read("code"), "1\n");
-    let said = full.0["error"]["message"].as_str().expect("an error");
-    assert!(said.contains("the disk is full"), "{said}");
-    if full.0["error"]["resumable"] == true {
-        assert!(finished.stderr.contains("free some space, then run the same command with -c"));
-    }
-    assert!(rest.number("bytes") > 0);
+                    get --json -o tiny/object https://origin.lab/object 2>small; echo $? >code; \
+                    ls -A tiny >left; mount -o remount,size=4m tiny; \
+                    stop_at wifi 500000 lte 500000; \
+                    $GET --json -o tiny/object https://origin.lab/object 2>full & pid=$!; \
+                    come wifi 500000; cat /dev/zero >tiny/other 2>errors; go_on wifi lte; \
+                    wait $pid; echo $? >>code; rm tiny/other; \
+                    get -c --json -o tiny/object https://origin.lab/object && \
+                    same tiny/object $FILES/root/object && ls -A tiny >>left'";
+    let finished = testbed.run(&SLOW_LINKS, script).expect_success();
+    let [small, full, rest] = &Transfer::all(&finished.stdout)[..] else {
+        panic!("{}", finished.stdout)
+    };
+    assert_eq!((testbed.read("code"), testbed.read("left")), ("1\n1\n".into(), "object\n".into()));
+    let message = |failed: &Transfer| failed.0["error"]["message"].to_string();
+    let words = "tiny/object: 2 MB are needed, and 1.05 MB are free";
+    assert!(message(small).contains(words), "{small:?}");
+    assert_eq!((small.number("bytes"), &small.0["error"]["resumable"]), (0, &false.into()));
+    assert!(testbed.read("small").contains("name a file on another disk with -o"));
+    assert!(message(full).contains("the disk is full"), "{full:?}");
+    assert_eq!(full.0["error"]["resumable"], true, "{full:?}");
+    let output = testbed.read("full");
+    assert!(output.contains("free some space, then run the same command with -c"), "{output}");
+    assert!(rest.number("bytes") < OBJECT_LENGTH, "{rest:?}");
 }
 
 #[test]

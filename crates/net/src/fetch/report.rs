@@ -260,7 +260,9 @@ impl FetchError {
     pub fn hint(&self) -> Option<String> {
         if let Some(PartFile { received: done, length, .. }) = &self.part_file {
             let before = match &self.cause {
-                Cause::Sink(SinkError::Full(_)) => "free some space, then ",
+                Cause::Sink(SinkError::Full(_) | SinkError::TooSmall { .. }) => {
+                    "free some space, then "
+                }
                 Cause::Refused(FetchFailure::MeteredLimitReached, _) => {
                     "increase --metered or wait for another network, then "
                 }
@@ -289,7 +291,7 @@ impl FetchError {
             Cause::Refused(FetchFailure::CannotContinue(_), _) => {
                 "run the same command again to start over"
             }
-            Cause::Sink(SinkError::Full(_)) => {
+            Cause::Sink(SinkError::Full(_) | SinkError::TooSmall { .. }) => {
                 "free some space, or name a file on another disk with -o"
             }
             Cause::Sink(SinkError::OtherUrl { .. }) => {

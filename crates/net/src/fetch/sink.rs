@@ -8,7 +8,8 @@ mod write_buffer;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_proto::fetch::Ranges;
+use manyways_proto::fetch::{Range, Ranges};
+use manyways_unit::Size;
 
 use super::resume::{ResumeError, ResumeState};
 use crate::path::plain;
@@ -24,6 +25,17 @@ pub enum SinkError {
     /// The disk, or the quota, is full.
     #[error("the disk is full: {path} cannot grow", path = .0.display())]
     Full(PathBuf),
+    /// The disk has less free space than the rest of the object needs.
+    #[error(
+        "the disk is too small for {path}: {needed} are needed, and {free}",
+        path = .path.display(), free = free_text(*.needed, *.free)
+    )]
+    TooSmall {
+        /// The output file.
+        path: PathBuf,
+        needed: Size,
+        free: Size,
+    },
     /// Any other I/O error.
     #[error("{path} cannot be written: {why}", path = .path.display(), why = plain(.source))]
     Write { path: PathBuf, source: io::Error },
@@ -104,6 +116,14 @@ impl Sink {
         }
     }
 
+    /// Checks that the disk has space for an object, of which `done` bytes are present.
+    pub(super) fn check_space(&self, length: Size, done: Size) -> Result<(), SinkError> {
+        match self {
+            Self::Files(files) => files.check_space(length, done),
+            Self::Stream(_) => Ok(()),
+        }
+    }
+
     /// Writes or buffers bytes at an offset.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
         match self {
@@ -179,6 +199,22 @@ impl Sink {
         }
     }
 
+    /// Writes the state with which a later run continues. On a full disk, the end of the part file
+    /// makes room for it. Returns the state that a later run finds; `None` without one.
+    pub(super) fn save(&mut self, mut state: ResumeState) -> Option<ResumeState> {
+        let Self::Files(files) = self else { return None };
+        let mut outcome = files.checkpoint(&state)();
+        if let Err(error) = &outcome
+            && let Some(end) = files.make_room(error)
+        {
+            state.done.remove(Range::new(end, u64::MAX));
+            outcome = files.checkpoint(&state)();
+        }
+        let Err(error) = outcome else { return Some(state) };
+        tracing::warn!("the resume file cannot be written: {error}");
+        files.latest_state(&state.url)
+    }
+
     /// Writes the buffered bytes.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
         match self {
@@ -218,6 +254,14 @@ impl Sink {
             Self::Stream(stream) => Ok(stream.sha256()),
         }
     }
+}
+
+/// Rounded sizes must not look as if the object fits.
+fn free_text(needed: Size, free: Size) -> String {
+    if needed.to_string() == free.to_string() {
+        return format!("{} less are free", needed.saturating_sub(free));
+    }
+    format!("{free} are free")
 }
 
 fn write_error(path: &Path, source: io::Error) -> SinkError {

@@ -5,14 +5,22 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use manyways_proto::fetch::Ranges;
+use manyways_proto::fetch::{DiskSpace, Ranges};
+use manyways_sys::filesystem::free_bytes;
+use manyways_unit::Size;
 
 use super::destination::{OutputFile, OutputKind, inherit, is_named, open_own, with_suffix};
 use super::write_buffer::WriteBuffer;
 use super::{Leftover, SinkError, write_error};
 use crate::fetch::digest::file_sha256;
 use crate::fetch::resume::{MAX_FILE_SIZE, ResumeState};
+
+/// Bytes at the end of a part file that make room for the resume file on a full disk.
+const ROOM_FOR_RESUME_FILE: u64 = 64 << 10;
+/// Unit of [`MetadataExt::blocks`].
+const BLOCK: u64 = 512;
 
 /// The files of one download.
 #[derive(Debug)]
@@ -30,6 +38,9 @@ pub(in crate::fetch) struct Files {
     /// Whether the files belong to an earlier download that is not continued. They remain until
     /// there are bytes to replace them.
     is_replaced: bool,
+    /// Whether a flush of the part file failed. The kernel reports such a failure once; a later
+    /// flush can succeed although bytes are lost.
+    has_lost_bytes: Arc<AtomicBool>,
 }
 
 impl Files {
@@ -85,6 +96,28 @@ impl Files {
             is_device: kind == OutputKind::Device,
             has_resume_file,
             is_replaced,
+            has_lost_bytes: Arc::default(),
+        }
+    }
+
+    /// Checks that the disk has space for an object, of which `done` bytes are in the part file.
+    pub(super) fn check_space(&self, length: Size, done: Size) -> Result<(), SinkError> {
+        if self.is_device {
+            return Ok(());
+        }
+        let metadata = self.file.metadata().map_err(|error| write_error(&self.part, error))?;
+        let free = free_bytes(&self.file).unwrap_or_else(|error| {
+            tracing::debug!("free space of {}: {error}", self.part.display());
+            None
+        });
+        // The bytes of an older download that is not continued are freed before the first write.
+        let allocated = Size::from_bytes(metadata.blocks().saturating_mul(BLOCK));
+        let space = DiskSpace { free: free.map(Size::from_bytes), allocated };
+        match (space.shortage(length, done), space.free) {
+            (Some(needed), Some(free)) => {
+                Err(SinkError::TooSmall { path: self.target.clone(), needed, free })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -151,12 +184,20 @@ impl Files {
         self.has_resume_file |= !self.is_device;
         let (file, device) = (Arc::clone(&self.file), self.is_device);
         let (part, state) = (self.part.clone(), self.resume_path.clone());
+        let has_lost_bytes = Arc::clone(&self.has_lost_bytes);
         let text = saved.to_json();
         move || {
             if device {
                 return Ok(());
             }
-            file.sync_data().map_err(|error| write_error(&part, error))?;
+            if has_lost_bytes.load(Ordering::Relaxed) {
+                let source = io::Error::other("an earlier flush failed");
+                return Err(SinkError::Write { path: part, source });
+            }
+            file.sync_data().map_err(|error| {
+                has_lost_bytes.store(true, Ordering::Relaxed);
+                write_error(&part, error)
+            })?;
             let fresh = with_suffix(&state, "-new");
             let write = || -> io::Result<()> {
                 // A killed run may have left one.
@@ -178,6 +219,22 @@ impl Files {
         }
     }
 
+    /// Shortens the part file if `error` is that the disk has no room for the resume file. Returns
+    /// the new length.
+    pub(super) fn make_room(&mut self, error: &SinkError) -> Option<u64> {
+        if !matches!(error, SinkError::Full(path) if *path == self.resume_path) {
+            return None;
+        }
+        let length = self.file.metadata().ok()?.len().saturating_sub(ROOM_FOR_RESUME_FILE);
+        self.file.set_len(length).ok()?;
+        Some(length)
+    }
+
+    /// The state that the latest resume file of `url` describes.
+    pub(super) fn latest_state(&self, url: &str) -> Option<ResumeState> {
+        read_matching_state(&self.resume_path, &self.part, &self.file, url).ok()
+    }
+
     /// Gives the complete object its name. With `is_synced` it is made durable first, so that a
     /// crash leaves no zeros under that name. Returns the number of other hard links of the replaced
     /// file.
@@ -193,7 +250,9 @@ impl Files {
                 inherit(&self.file, &self.target, older)?;
             }
             if is_synced {
-                self.file.sync_data()?;
+                let synced = self.file.sync_data();
+                self.has_lost_bytes.fetch_or(synced.is_err(), Ordering::Relaxed);
+                synced?;
             }
             std::fs::rename(&self.part, &self.target)
         };
@@ -259,4 +318,70 @@ fn read_matching_state(
         return Err(SinkError::PartFileTooShort(part.to_owned()));
     }
     Ok(saved)
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_proto::fetch::{Range, Validator};
+
+    use super::super::Sink;
+    use super::*;
+
+    const URL: &str = "http://a/b";
+
+    fn state(end: u64) -> ResumeState {
+        ResumeState {
+            url: URL.to_owned(),
+            length: 1_000_000,
+            validator: Validator::Etag("\"x\"".to_owned()),
+            done: [Range::new(0, end)].into_iter().collect(),
+        }
+    }
+
+    fn sink(folder: &Path) -> Sink {
+        Sink::Files(Files::open(&folder.join("file"), URL, false).unwrap().0)
+    }
+
+    /// After a failed flush the kernel reports success, although the bytes are lost.
+    #[test]
+    fn after_a_failed_flush_the_previous_resume_file_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = sink(folder.path());
+        sink.write(0, &[1; 600_000]).unwrap();
+        assert_eq!(sink.save(state(200_000)), Some(state(200_000)));
+        let Sink::Files(files) = &sink else { unreachable!() };
+        files.has_lost_bytes.store(true, Ordering::Relaxed);
+        assert_eq!(sink.save(state(600_000)), Some(state(200_000)));
+        drop(sink);
+        let (_, leftover) = Files::open(&folder.path().join("file"), URL, true).unwrap();
+        assert!(matches!(leftover, Leftover::Resumed(saved) if saved == state(200_000)));
+    }
+
+    #[test]
+    fn the_end_of_the_part_file_makes_room_for_the_resume_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = sink(folder.path());
+        sink.write(0, &[1; 600_000]).unwrap();
+        let Sink::Files(files) = &mut sink else { unreachable!() };
+        let full = |path: &str| SinkError::Full(folder.path().join(path));
+        assert_eq!(files.make_room(&full("file.manyways-part")), None);
+        assert_eq!(files.make_room(&full("file.manyways")), Some(600_000 - ROOM_FOR_RESUME_FILE));
+        assert_eq!(files.file.metadata().unwrap().len(), 600_000 - ROOM_FOR_RESUME_FILE);
+    }
+
+    #[test]
+    fn a_disk_without_space_is_too_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = sink(folder.path());
+        sink.check_space(Size::from_mib(1), Size::ZERO).unwrap();
+        let Sink::Files(files) = &sink else { unreachable!() };
+        if free_bytes(&files.file).unwrap().is_none() {
+            println!("skipped: the free space of this file system is unknown");
+            return;
+        }
+        let all = Size::from_bytes(u64::MAX);
+        let error = sink.check_space(all, Size::ZERO).unwrap_err();
+        assert!(error.to_string().contains("the disk is too small for "), "{error}");
+        sink.check_space(all, all).unwrap();
+    }
 }

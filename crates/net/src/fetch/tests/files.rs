@@ -213,6 +213,53 @@ async fn a_name_that_leaves_no_room_for_a_suffix() {
     assert!(error.hint().unwrap().contains("-o"));
 }
 
+/// An exbibyte fits on no disk. Nothing of an earlier download is lost.
+#[tokio::test]
+async fn a_disk_that_is_too_small() {
+    let huge = Size::from_mib(1 << 40);
+    let (folder, target) = target();
+    let probe = std::fs::File::create(folder.path().join("probe")).unwrap();
+    if manyways_sys::filesystem::free_bytes(&probe).unwrap().is_none() {
+        println!("skipped: the free space of this file system is unknown");
+        return;
+    }
+    std::fs::remove_file(folder.path().join("probe")).unwrap();
+    let server = Server::start(move |_| {
+        let mut reply = Reply::plain(200, &[("etag", ETAG), ("accept-ranges", "bytes")], b"x");
+        reply.set("content-length", &huge.as_bytes().to_string());
+        (reply.sent_length, reply.after_body) = (0, AfterBody::Stall);
+        reply
+    })
+    .await;
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let error = get(&mut one_path().build().unwrap(), &job).await.outcome.unwrap_err();
+    assert!(error.to_string().contains(&format!("{huge} are needed, and ")), "{error}");
+    assert!(error.hint().unwrap().contains("-o"), "{:?}", error.hint());
+    assert_no_files(&target);
+
+    let (limited, _) = limited_server().await;
+    stopped(&limited, &target).await;
+    let part = target.with_file_name("file.manyways-part");
+    let before = std::fs::read(&part).unwrap();
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(result.error().contains("the disk is too small"), "{}", result.error());
+    result.notes(&[]);
+    assert!(std::fs::read(&part).unwrap() == before);
+
+    // The length is known before the first request.
+    let resume_file = target.with_file_name("file.manyways");
+    let saved = std::fs::read_to_string(&resume_file).unwrap();
+    let longer = saved.replace("1000000", &huge.as_bytes().to_string());
+    std::fs::write(&resume_file, longer).unwrap();
+    let asked = limited.requests().len();
+    let job = Job::new(&limited.url("/x"), &target).unwrap().resume(true);
+    let error = get(&mut one_path().build().unwrap(), &job).await.outcome.unwrap_err();
+    let hint = error.hint().unwrap();
+    assert!(hint.starts_with("free some space, then run the same command with -c"), "{hint}");
+    assert_eq!(limited.requests().len(), asked);
+    assert!(std::fs::read(&part).unwrap() == before);
+}
+
 #[tokio::test]
 async fn a_full_disk() {
     let (server, _) = limited_server().await;

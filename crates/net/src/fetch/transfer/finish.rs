@@ -70,10 +70,7 @@ impl Transfer<'_> {
             let lost = sink.unwritten();
             saved.done = saved.done.iter().flat_map(|range| lost.gaps(range)).collect();
         }
-        if let Some(Err(error)) = sink.checkpoint(&saved).map(|save| save()) {
-            tracing::warn!("the resume file cannot be written: {error}");
-            return None;
-        }
+        let saved = sink.save(saved).filter(|saved| !saved.done.is_empty())?;
         // A changed object cannot be continued; its bytes remain until the user decides.
         (!is_changed).then(|| PartFile {
             path: part,

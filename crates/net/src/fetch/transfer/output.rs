@@ -54,7 +54,12 @@ impl Transfer<'_> {
                     self.earlier_run.bytes = 0;
                     self.checkpoints.core.on_restart();
                 }
-                Output::LengthKnown(_) => {
+                Output::LengthKnown(length) => {
+                    if let Some(length) = length {
+                        let fetched = self.client.config.stop_after.unwrap_or(length).min(length);
+                        let done = Size::from_bytes(self.core.done().total());
+                        sink.check_space(Size::from_bytes(fetched), done)?;
+                    }
                     if sink.begin()? {
                         self.report_replaced_download();
                     }
