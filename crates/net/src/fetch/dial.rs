@@ -27,13 +27,6 @@ use crate::path::tls::{self, TlsError};
 use crate::path::{self, ConnectError, LookupError, PathSpec, SharedAddresses, plain};
 use crate::resolve::ResolveError;
 
-/// Returns the connection window for this stream window. When one stream replaces another, the rest
-/// of the previous one is still in flight; two full windows would overrun the queue. Credit that is
-/// withheld for an exact end also counts, so one window is not enough.
-fn connection_window(stream: u32) -> u32 {
-    stream.saturating_add(stream / 2).min(MAX_WINDOW)
-}
-
 /// Largest flow-control window (RFC 9113 §6.9.1).
 pub(super) const MAX_WINDOW: u32 = (1 << 31) - 1;
 /// Largest DATA frame. Large frames save wake-ups, because each frame costs one.
@@ -82,6 +75,8 @@ pub(super) struct DialParams {
     pub(super) discarded: DiscardedBytes,
     /// Initial window of an HTTP/2 stream.
     pub(super) window: u32,
+    /// Initial flow-control window of an HTTP/2 connection.
+    pub(super) connection_window: u32,
     /// Whether HTTP/2 is used without TLS and negotiation.
     pub(super) prior_knowledge: bool,
     /// Receives a message for each acknowledged PING.
@@ -129,6 +124,8 @@ impl Drop for Driver {
 enum Http2Command {
     /// Set the window of every stream.
     Window(u32),
+    /// Set the window of the connection.
+    ConnectionWindow(u32),
     Ping,
 }
 
@@ -175,6 +172,11 @@ impl Connection {
     /// Sets the window of every stream, including open ones.
     pub(super) fn set_window(&self, bytes: u32) {
         self.send_command(Http2Command::Window(bytes));
+    }
+
+    /// Sets the window of the connection.
+    pub(super) fn set_connection_window(&self, bytes: u32) {
+        self.send_command(Http2Command::ConnectionWindow(bytes));
     }
 
     /// Sends a PING. Returns whether the connection can.
@@ -279,7 +281,7 @@ impl HttpSetup<'_> {
         let stream = FrameCounter::new(stream, self.params.discarded.clone(), cancelled.clone());
         let handshake = h2::client::Builder::new()
             .initial_window_size(self.params.window)
-            .initial_connection_window_size(connection_window(self.params.window))
+            .initial_connection_window_size(self.params.connection_window)
             .max_frame_size(MAX_FRAME)
             .max_header_list_size(MAX_HEAD)
             .enable_push(false)
@@ -367,10 +369,8 @@ where
     poll_fn(|context| {
         while let Poll::Ready(Some(order)) = orders.poll_recv(context) {
             match order {
-                Http2Command::Window(bytes) => {
-                    window = Some(bytes);
-                    connection.set_target_window_size(connection_window(bytes));
-                }
+                Http2Command::Window(bytes) => window = Some(bytes),
+                Http2Command::ConnectionWindow(bytes) => connection.set_target_window_size(bytes),
                 // A PING is already under way.
                 Http2Command::Ping if pinging => {}
                 Http2Command::Ping => {

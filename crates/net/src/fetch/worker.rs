@@ -35,10 +35,13 @@ const MAX_REFUSALS: u32 = 3;
 pub(super) enum Command {
     /// Begin a new transfer, and report to this channel.
     Begin(mpsc::Sender<Message>),
-    /// Connect to the origin of this object unless connected, with this window for each stream.
-    Connect(Arc<Location>, u32),
+    /// Connect to the origin of this object unless connected, with this window for each stream and
+    /// this one for the connection.
+    Connect(Arc<Location>, u32, u32),
     /// Set the window of each stream.
     Window(u32),
+    /// Set the window of the connection.
+    ConnectionWindow(u32),
     /// Let the server send this many more bytes of this request.
     Credit(RequestId, usize),
     /// Replace the properties of the path: its addresses or name servers have changed.
@@ -176,6 +179,7 @@ impl Worker {
             tls: Arc::clone(&spawner.tls),
             discarded,
             window: 65_535,
+            connection_window: 65_535,
             prior_knowledge: spawner.prior_knowledge,
             pongs: told,
             pings_disabled: Arc::default(),
@@ -221,6 +225,7 @@ impl Worker {
                 let _ = ended.send(());
             }
             Command::Window(bytes) => self.set_window(bytes),
+            Command::ConnectionWindow(bytes) => self.set_connection_window(bytes),
             Command::Credit(request, bytes) => {
                 if let Some(work) = self.work.iter().find(|work| work.request == Some(request)) {
                     work.credit.grant(bytes);
@@ -228,7 +233,10 @@ impl Worker {
             }
             Command::Path(path) => self.params.path = path,
             Command::Ping => self.ping(),
-            Command::Connect(location, window) => self.connect(&location, window),
+            Command::Connect(location, window, connection_window) => {
+                self.set_connection_window(connection_window);
+                self.connect(&location, window);
+            }
             Command::Request(ask) => self.request(ask),
         }
     }
@@ -241,6 +249,16 @@ impl Worker {
             connection.set_window(bytes);
         }
         self.params.window = bytes;
+    }
+
+    /// Sets the window of the current connection itself, and of later ones.
+    fn set_connection_window(&mut self, bytes: u32) {
+        if self.params.connection_window != bytes
+            && let Some(connection) = &self.shared.lock().connection
+        {
+            connection.set_connection_window(bytes);
+        }
+        self.params.connection_window = bytes;
     }
 
     fn ping(&mut self) {

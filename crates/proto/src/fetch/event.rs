@@ -65,11 +65,16 @@ pub enum Output {
         path: PathId,
         /// Initial flow-control window of its streams if the connection is multiplexed.
         window: u64,
+        /// Initial flow-control window of such a connection.
+        connection_window: u64,
     },
     /// Cancel every request on this path and close its connection; no response is expected.
     Disconnect { path: PathId },
     /// Set the flow-control window of all streams of this path, including open ones.
     Window { path: PathId, bytes: u64 },
+    /// Set the flow-control window of the path's connection: the bytes that the server may have sent
+    /// and that [`Output::Credit`] has not granted again, over all streams.
+    ConnectionWindow { path: PathId, bytes: u64 },
     /// Extend the server's credit for a request by `bytes`. A request begins with the window of its
     /// path, and the server stops when its credit is used up. Without multiplexing there is no
     /// window: with [`Config::ahead`](super::Config::read_ahead) the shell then reads only the

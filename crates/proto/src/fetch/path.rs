@@ -201,8 +201,9 @@ impl Fetch {
         let window = self.initial_window(self.paths.get(&id).and_then(|path| path.previous));
         let Some(path) = self.paths.get_mut(&id) else { return };
         path.state = PathState::Connecting { since: now };
-        path.window.size = window;
-        self.outputs.push_back(Output::Connect { path: id, window });
+        path.window.set_initial(window);
+        let connection_window = path.window.connection;
+        self.outputs.push_back(Output::Connect { path: id, window, connection_window });
     }
 
     pub(super) fn on_connected(&mut self, now: Time, id: PathId, multiplexed: bool) {

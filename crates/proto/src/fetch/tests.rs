@@ -9,6 +9,7 @@ mod read_ahead;
 mod simulation;
 mod states;
 mod verification;
+mod withheld;
 
 use manyways_unit::{Rate, Size, Span, Time};
 

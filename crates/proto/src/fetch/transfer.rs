@@ -154,6 +154,7 @@ impl Fetch {
                 self.schedule(now);
                 self.check_ahead(now);
                 self.ping(now);
+                self.adjust_connection_windows();
                 self.check_completion(now);
             }
         }

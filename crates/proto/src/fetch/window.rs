@@ -23,11 +23,13 @@ const TLS_RECORD: u64 = 16 << 10;
 /// Number of rounds for which a window must be too large before it shrinks.
 const SHRINK_ROUNDS: usize = 3;
 
-/// The flow-control window of a path's streams, and the measurements that set it.
+/// The flow-control windows of a path, and the measurements that set it.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// In bytes.
+    /// Of each stream, in bytes.
     pub(super) size: u64,
+    /// Of the connection, in bytes.
+    pub(super) connection: u64,
     /// Start of the current round, and the bytes received since then.
     round: (Time, u64),
     /// Bytes of each recent round.
@@ -44,7 +46,19 @@ enum Growth {
 
 impl Window {
     pub(super) fn new(now: Time, size: u64) -> Self {
-        Self { size, round: (now, 0), recent_rounds: VecDeque::new(), growth: Growth::SlowStart }
+        Self {
+            size,
+            connection: connection_window(size),
+            round: (now, 0),
+            recent_rounds: VecDeque::new(),
+            growth: Growth::SlowStart,
+        }
+    }
+
+    /// Sets the windows of a new connection.
+    pub(super) fn set_initial(&mut self, size: u64) {
+        self.size = size;
+        self.connection = connection_window(size);
     }
 
     /// Begins the measurements of a new connection, which already uses this window size.
@@ -99,6 +113,13 @@ impl Window {
     }
 }
 
+/// Returns the window of a connection without withheld credit, for this window of its streams. When
+/// one stream replaces another, the rest of the previous one is still in flight; two full windows
+/// would overrun the queue.
+fn connection_window(stream: u64) -> u64 {
+    stream + stream / 2
+}
+
 impl Fetch {
     /// The window of a path's streams before the first measurement.
     pub(super) fn initial_window(&self, previous: Option<PathEstimate>) -> u64 {
@@ -151,6 +172,29 @@ impl Fetch {
             request.granted = (request.granted + wanted).saturating_sub(old);
         }
         self.outputs.push_back(Output::Window { path: id, bytes: wanted });
+    }
+
+    /// Adds the withheld credit of a connection's streams to its window. A byte uses the window of the
+    /// connection until its credit is granted again, and a request whose end is near gets no more
+    /// credit. Two such requests would use up the window, and a server that serves them by turns could
+    /// finish neither.
+    pub(super) fn adjust_connection_windows(&mut self) {
+        for (id, path) in &mut self.paths {
+            if !path.is_multiplexed() {
+                continue;
+            }
+            let size = path.window.size;
+            let requests = self.requests.values().filter(|request| request.path == *id);
+            let withheld = requests.map(|request| {
+                size.saturating_sub(request.granted.saturating_sub(request.next_offset))
+            });
+            let wanted = connection_window(size) + withheld.sum::<u64>();
+            // Small changes would cost many frames.
+            if wanted.abs_diff(path.window.connection) >= size / 4 {
+                path.window.connection = wanted;
+                self.outputs.push_back(Output::ConnectionWindow { path: *id, bytes: wanted });
+            }
+        }
     }
 
     /// Whether a change of the window gives no request of the path credit past its end. The window

@@ -209,7 +209,7 @@ impl Simulation {
 
     fn execute(&mut self, output: Output) {
         match output {
-            Output::Connect { path, window } => {
+            Output::Connect { path, window, .. } => {
                 self.paths[path.0].window = window;
                 if self.paths[path.0].connection.as_ref().is_some_and(Connection::is_connected) {
                     let multiplexed = self.protocol == Protocol::Http2;
@@ -225,6 +225,8 @@ impl Simulation {
             Output::Window { path, bytes } => {
                 self.on_connection(path, |connection| connection.set_window(bytes));
             }
+            // The peer has no window for the connection.
+            Output::ConnectionWindow { .. } => {}
             Output::Ping { path } => match self.protocol {
                 Protocol::Http2 => self.on_connection(path, Connection::ping),
                 // The RTT measurement of the kernel is not simulated.

@@ -18,13 +18,18 @@ impl Transfer<'_> {
     pub(super) fn execute(&mut self, sink: &mut Sink) -> Result<bool, TransferEnd> {
         while let Some(output) = self.core.poll(self.now()) {
             match output {
-                Output::Connect { path, window } => {
+                Output::Connect { path, window, connection_window } => {
                     let original = Arc::clone(&self.requests.original);
-                    self.send(path, Command::Connect(original, http2_window(window)));
+                    let (window, connection) =
+                        (http2_window(window), http2_window(connection_window));
+                    self.send(path, Command::Connect(original, window, connection));
                 }
                 Output::Disconnect { path } => self.send(path, Command::Disconnect),
                 Output::Window { path, bytes } => {
                     self.send(path, Command::Window(http2_window(bytes)));
+                }
+                Output::ConnectionWindow { path, bytes } => {
+                    self.send(path, Command::ConnectionWindow(http2_window(bytes)));
                 }
                 Output::Ping { path } => self.send(path, Command::Ping),
                 Output::Credit { request, bytes } => {
@@ -161,5 +166,5 @@ impl RequestTemplate {
 }
 
 fn http2_window(bytes: u64) -> u32 {
-    u32::try_from(bytes).unwrap_or(MAX_WINDOW)
+    u32::try_from(bytes).unwrap_or(MAX_WINDOW).min(MAX_WINDOW)
 }

@@ -29,7 +29,7 @@ fn a_server_that_uses_up_its_credit_gets_more() {
     loop {
         while let Some(output) = fetch.poll(now) {
             match output {
-                Output::Connect { path, window } => {
+                Output::Connect { path, window, .. } => {
                     windows.insert(path, window);
                     fetch.handle(now, Input::Connected { path, multiplexed: true });
                 }
@@ -124,7 +124,7 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
     for bytes in before.chain(rounds.iter().map(Some)).chain([None]) {
         while let Some(output) = fetch.poll(now) {
             match output {
-                Output::Connect { path: PathId(0), window } => {
+                Output::Connect { path: PathId(0), window, .. } => {
                     windows.push(window);
                     let connected = Input::Connected { path: PathId(0), multiplexed: true };
                     fetch.handle(now, connected);

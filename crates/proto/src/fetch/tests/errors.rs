@@ -130,7 +130,10 @@ fn asked() -> (Fetch, crate::fetch::RequestId) {
     let mut fetch = Fetch::new(Config::default());
     let path = PathId(0);
     fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
-    assert_eq!(fetch.poll(Time::ZERO), Some(Output::Connect { path, window: 8 << 20 }));
+    assert_eq!(
+        fetch.poll(Time::ZERO),
+        Some(Output::Connect { path, window: 8 << 20, connection_window: 12 << 20 })
+    );
     fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     (fetch, request)
@@ -386,7 +389,10 @@ fn a_body_that_ends_early_is_not_done() {
     let path = PathId(0);
     let later = fetch.next_wakeup().unwrap();
     assert!(later > Time::ZERO && later < Time::ZERO + Span::from_secs(1));
-    assert_eq!(fetch.poll(later), Some(Output::Connect { path, window: 8 << 20 }));
+    assert_eq!(
+        fetch.poll(later),
+        Some(Output::Connect { path, window: 8 << 20, connection_window: 12 << 20 })
+    );
     fetch.handle(later, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { range: Some(range), if_range: Some(_), .. }) = fetch.poll(later)
     else {

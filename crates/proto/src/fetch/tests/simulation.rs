@@ -121,6 +121,8 @@ enum LinkEvent {
     Request(RequestId, Option<Range>, Option<Validator>),
     Credit(RequestId, u64),
     Window(u64),
+    /// The server may send this number of bytes on the connection, in total.
+    Allowance(u64),
     Cancel(RequestId),
     Ping,
     /// The link can carry the next piece.
@@ -142,10 +144,37 @@ struct Lane {
     streams: Vec<Stream>,
     window: u64,
     sending: bool,
+    /// Bytes that the server has sent, and may send, in total.
+    sent: u64,
+    allowance: u64,
+    connection: ConnectionWindow,
+    /// When the server last used up the allowance although streams have credit.
+    starved_since: Option<Time>,
     /// When the link has carried all that was sent.
     busy_until: Time,
     /// Index of the stream that sent last.
     last: usize,
+}
+
+/// The client's side of the flow control of a connection: a byte counts from its arrival until its
+/// credit is granted again, or its stream ends.
+#[derive(Default)]
+struct ConnectionWindow {
+    size: u64,
+    received: u64,
+    withheld: BTreeMap<RequestId, u64>,
+    allowance: u64,
+}
+
+impl ConnectionWindow {
+    /// Returns the server's allowance if it has grown.
+    fn grown(&mut self) -> Option<u64> {
+        let free = self.size.saturating_sub(self.withheld.values().sum());
+        let allowance = self.received + free;
+        let has_grown = allowance > self.allowance;
+        self.allowance = self.allowance.max(allowance);
+        has_grown.then_some(allowance)
+    }
 }
 
 /// A reader that takes the bytes in order.
@@ -183,6 +212,7 @@ pub struct Simulation {
     requests: Vec<(PathId, Option<Range>)>,
     open: BTreeMap<RequestId, PathId>,
     cancels: usize,
+    longest_starvation: Span,
     /// Number of checks.
     pub checks: usize,
     /// The server does not answer checks.
@@ -220,6 +250,7 @@ impl Simulation {
             requests: Vec::new(),
             open: BTreeMap::new(),
             cancels: 0,
+            longest_starvation: Span::ZERO,
             checks: 0,
             drops_checks: false,
             check_ids: BTreeSet::new(),
@@ -380,6 +411,10 @@ impl Simulation {
                 lane.streams.iter_mut().for_each(|stream| stream.credit += more);
                 return self.send_next_piece(path);
             }
+            LinkEvent::Allowance(total) => {
+                lane.allowance = lane.allowance.max(total);
+                return self.send_next_piece(path);
+            }
             LinkEvent::Cancel(request) => {
                 lane.streams.retain(|stream| stream.request != request);
                 return;
@@ -396,16 +431,19 @@ impl Simulation {
             }
             LinkEvent::Finished(request) => {
                 self.open.remove(&request);
+                self.release(path, request, u64::MAX);
                 Input::Finished { request }
             }
             LinkEvent::Head(request, head) => Input::Head { request, head: *head },
             LinkEvent::Pong => Input::Pong { path },
             LinkEvent::Piece(request, piece, _) if !self.open.contains_key(&request) => {
                 self.late += piece.len();
+                self.receive(path, None, piece.len());
                 Input::Late { path, length: piece.len() }
             }
             LinkEvent::Piece(request, piece, version) => {
                 self.piece = Some((version, piece));
+                self.receive(path, Some(request), piece.len());
                 Input::Bytes { request, length: piece.len() }
             }
         };
@@ -417,24 +455,61 @@ impl Simulation {
         self.history.push((self.now, self.fetch.done().total()));
     }
 
+    /// Counts bytes that arrived; those of an ended stream are released at once.
+    fn receive(&mut self, path: PathId, request: Option<RequestId>, bytes: u64) {
+        let connection = &mut self.lanes[path.0].connection;
+        connection.received += bytes;
+        if let Some(request) = request {
+            *connection.withheld.entry(request).or_default() += bytes;
+        }
+        self.allow(path);
+    }
+
+    /// Releases received bytes of a stream.
+    fn release(&mut self, path: PathId, request: RequestId, bytes: u64) {
+        let connection = &mut self.lanes[path.0].connection;
+        if let Some(withheld) = connection.withheld.get_mut(&request) {
+            *withheld = withheld.saturating_sub(bytes);
+            if *withheld == 0 {
+                connection.withheld.remove(&request);
+            }
+        }
+        self.allow(path);
+    }
+
+    /// Tells the server of a larger allowance.
+    fn allow(&mut self, path: PathId) {
+        if let Some(total) = self.lanes[path.0].connection.grown() {
+            self.send(path, Span::ZERO, LinkEvent::Allowance(total));
+        }
+    }
+
     /// Sends a server's next piece if the link is free and a stream has credit.
     fn send_next_piece(&mut self, path: PathId) {
-        let rate = self.links[path.0].rate;
+        let Link { rate, multiplexed, .. } = self.links[path.0];
         let lane = &mut self.lanes[path.0];
         if lane.sending || lane.streams.is_empty() {
             return;
         }
+        let allowed = if multiplexed { lane.allowance - lane.sent } else { u64::MAX };
         let count = lane.streams.len();
         let turn = (1..=count).map(|i| (lane.last + i) % count).find(|i| {
             let stream = &lane.streams[*i];
             stream.credit > 0 || stream.remaining.is_empty()
         });
         let Some(turn) = turn else { return };
-        lane.last = turn;
         let stream = &mut lane.streams[turn];
+        if allowed == 0 && !stream.remaining.is_empty() {
+            lane.starved_since.get_or_insert(self.now);
+            return;
+        }
+        if let Some(since) = lane.starved_since.take() {
+            self.longest_starvation = self.longest_starvation.max(self.now.since(since));
+        }
+        lane.last = turn;
         let request = stream.request;
         let piece = rate.size_in(PIECE_TIME).as_bytes().clamp(MIN_PIECE, PIECE);
-        let mut length = stream.remaining.len().min(piece).min(stream.credit);
+        let mut length = stream.remaining.len().min(piece).min(stream.credit).min(allowed);
         if let Some(remaining) = &mut stream.fails_after {
             length = length.min(*remaining);
             *remaining -= length;
@@ -454,6 +529,7 @@ impl Simulation {
         let start = stream.remaining.start;
         stream.remaining.start += length;
         stream.credit -= length;
+        lane.sent += length;
         lane.sending = true;
         let time = rate.time_for(Size::from_bytes(length));
         lane.busy_until = self.now + time;
@@ -464,9 +540,13 @@ impl Simulation {
 
     fn execute(&mut self, output: Output) -> Option<RunOutcome> {
         match output {
-            Output::Connect { path, window } => {
+            Output::Connect { path, window, connection_window } => {
                 self.close_connection(path);
-                self.lanes[path.0].window = window;
+                let lane = &mut self.lanes[path.0];
+                lane.window = window;
+                lane.connection.size = connection_window;
+                lane.allowance = connection_window;
+                lane.connection.allowance = connection_window;
                 let at = self.now + self.links[path.0].rtt;
                 self.at(path, at, LinkEvent::Connected);
             }
@@ -498,6 +578,7 @@ impl Simulation {
             Output::Cancel { request } => {
                 self.cancels += usize::from(!self.check_ids.contains(&request));
                 if let Some(path) = self.open.remove(&request) {
+                    self.release(path, request, u64::MAX);
                     if self.links[path.0].multiplexed {
                         self.send(path, Span::ZERO, LinkEvent::Cancel(request));
                     } else {
@@ -506,9 +587,14 @@ impl Simulation {
                 }
             }
             Output::Window { path, bytes } => self.send(path, Span::ZERO, LinkEvent::Window(bytes)),
+            Output::ConnectionWindow { path, bytes } => {
+                self.lanes[path.0].connection.size = bytes;
+                self.allow(path);
+            }
             Output::Credit { request, bytes } => {
                 if let Some(path) = self.open.get(&request).copied() {
                     self.send(path, Span::ZERO, LinkEvent::Credit(request, bytes));
+                    self.release(path, request, bytes);
                 }
             }
             Output::Ping { path } => {
@@ -618,6 +704,13 @@ impl Simulation {
 
     pub fn notes(&self) -> &[Note] {
         &self.notes
+    }
+
+    /// Longest time for which the window of a connection kept the server from sending.
+    pub fn longest_starvation(&self) -> Span {
+        let open = self.lanes.iter().filter_map(|lane| lane.starved_since);
+        let open = open.map(|since| self.now.since(since));
+        open.fold(self.longest_starvation, Span::max)
     }
 
     /// Bytes that arrived for cancelled requests.
