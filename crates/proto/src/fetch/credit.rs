@@ -1,10 +1,17 @@
 //! Flow-control credit: how far a server may send. Credit is withheld to end a response at the
 //! intended byte, and while the reader lags behind.
 
-use manyways_unit::Time;
+use manyways_unit::{Span, Time};
 
 use super::request::Request;
 use super::{CutMethod, Fetch, Output, PathId, RequestId};
+
+/// Some servers (lighttpd) send no part of a body while their credit is smaller than this.
+const MIN_USED_CREDIT: u64 = 2_048;
+/// Response delays without a byte after which a server counts as one of these.
+const UNUSED_DELAYS: u64 = 2;
+/// Lower bound of this time.
+const MIN_UNUSED_TIME: Span = Span::from_millis(50);
 
 impl Fetch {
     /// Grants a request its credit: one window past the received bytes, and no byte past its end.
@@ -40,6 +47,36 @@ impl Fetch {
         }
         request.granted = target;
         self.outputs.push_back(Output::Credit { request: id, bytes: more });
+    }
+
+    /// Enlarges small remainders of credit that servers do not use.
+    pub(super) fn enlarge_unused_credit(&mut self, now: Time) {
+        let unused = self.requests.iter();
+        let unused = unused
+            .filter(|(_, request)| self.unused_credit_at(request).is_some_and(|at| at <= now));
+        let unused: Vec<RequestId> = unused.map(|(id, _)| *id).collect();
+        for id in unused {
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let granted = request.next_offset + MIN_USED_CREDIT;
+            let bytes = granted.saturating_sub(request.granted);
+            request.granted = granted;
+            self.outputs.push_back(Output::Credit { request: id, bytes });
+        }
+    }
+
+    /// When the last credit of a request counts as unused; `None` if it is large enough for every
+    /// server, or if the body ends with it.
+    pub(super) fn unused_credit_at(&self, request: &Request) -> Option<Time> {
+        let path = self.paths.get(&request.path)?;
+        let credit = request.granted.saturating_sub(request.next_offset);
+        let is_small = (1..MIN_USED_CREDIT).contains(&credit)
+            && request.granted >= request.end
+            && request.granted < request.requested.end;
+        if !is_small || !request.is_answered() || !path.is_multiplexed() {
+            return None;
+        }
+        let delay = path.round_trip.mean().or(path.response_delay).unwrap_or_default();
+        Some(request.received_at + MIN_UNUSED_TIME.max(delay * UNUSED_DELAYS))
     }
 
     /// Smallest credit that is worth granting separately, see [`Fetch::grant`].

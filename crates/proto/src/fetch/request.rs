@@ -23,6 +23,8 @@ pub(super) struct Request {
     pub(super) response: ResponseState,
     pub(super) claim: Claim,
     pub(super) sent: Time,
+    /// When a byte last arrived, or when it was sent.
+    pub(super) received_at: Time,
     /// Expected time from this request to the head of its response.
     pub(super) expected_delay: Option<Span>,
     /// When its assigned bytes were expected to be there, at the time of the assignment; `None` while
@@ -130,6 +132,7 @@ impl Fetch {
             response: ResponseState::Awaited,
             claim: Claim::Owner,
             sent: now,
+            received_at: now,
             expected_delay,
             due: None,
         };
@@ -165,6 +168,7 @@ impl Fetch {
             return self.on_request_failed(now, id, error);
         }
         request.next_offset = piece.end;
+        request.received_at = now;
         let past_end = piece.end.saturating_sub(request.end.max(piece.start));
         let useful = self.write(id, piece);
         if let Some(path) = self.paths.get_mut(&path) {

@@ -154,6 +154,7 @@ impl Fetch {
                 self.schedule(now);
                 self.check_ahead(now);
                 self.ping(now);
+                self.enlarge_unused_credit(now);
                 self.adjust_connection_windows();
                 self.check_completion(now);
             }
@@ -178,13 +179,22 @@ impl Fetch {
         });
         let requests = self.requests.values().filter(|request| !self.is_reader_blocked(request));
         let requests = requests.map(|request| self.stall_deadline(request));
+        let unused = self.requests.values();
+        let unused = unused.filter_map(|request| self.unused_credit_at(request));
         // A decision that did not change when it was due waits for an input.
         let decision = self.schedule_wakeup().filter(|at| *at > self.scheduled_at);
         let pings = self.paths.iter().filter_map(|(id, path)| self.next_ping_at(*id, path));
         let pings = pings.filter(|at| *at > self.scheduled_at);
         let idle = self.idle_wakeups();
         let verification = self.verification_wakeup();
-        paths.chain(requests).chain(decision).chain(pings).chain(idle).chain(verification).min()
+        paths
+            .chain(requests)
+            .chain(unused)
+            .chain(decision)
+            .chain(pings)
+            .chain(idle)
+            .chain(verification)
+            .min()
     }
 
     /// Whether a request is under way. Bytes of any other request are [`Input::Late`].

@@ -76,6 +76,7 @@ fn server() -> impl Strategy<Value = Server> {
             sends_length: !no_length,
             validator: (!no_validator).then_some("\"v\""),
             max_part: most,
+            min_credit: 1,
             version: 1,
         },
     )

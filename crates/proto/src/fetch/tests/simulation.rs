@@ -46,6 +46,8 @@ pub struct Server {
     pub validator: Option<&'static str>,
     /// Maximum length of the part in a response to a range request.
     pub max_part: u64,
+    /// Minimum credit with which the server sends a part of a body.
+    pub min_credit: u64,
     /// Not zero.
     pub version: u8,
 }
@@ -59,6 +61,7 @@ impl Server {
             sends_length: true,
             validator: Some("\"v\""),
             max_part: u64::MAX,
+            min_credit: 1,
             version: 1,
         }
     }
@@ -491,11 +494,12 @@ impl Simulation {
         if lane.sending || lane.streams.is_empty() {
             return;
         }
+        let min_credit = self.servers[path.0].min_credit;
         let allowed = if multiplexed { lane.allowance - lane.sent } else { u64::MAX };
         let count = lane.streams.len();
         let turn = (1..=count).map(|i| (lane.last + i) % count).find(|i| {
             let stream = &lane.streams[*i];
-            stream.credit > 0 || stream.remaining.is_empty()
+            stream.credit >= stream.remaining.len().min(min_credit)
         });
         let Some(turn) = turn else { return };
         let stream = &mut lane.streams[turn];

@@ -3,7 +3,7 @@
 use manyways_unit::{Rate, Span};
 
 use super::MB;
-use super::simulation::{Link, Server, Simulation};
+use super::simulation::{Link, RunOutcome, Server, Simulation};
 use crate::fetch::Config;
 
 /// A server that serves streams by turns must not starve both streams of a path near their ends.
@@ -22,5 +22,23 @@ fn two_requests_with_near_ends_do_not_use_up_the_connection() {
                 "{tenths} × 100 KB, {mbps} Mbit/s: no stream could send for {longest}"
             );
         }
+    }
+}
+
+/// A server that does not send less than 2 KB of a body does not delay the last bytes before an end.
+#[test]
+fn a_small_rest_of_credit_is_enlarged_if_the_server_does_not_use_it() {
+    let link = Link::new(Rate::from_mbps(10), Span::from_millis(60));
+    for bytes in (500_000..520_000).step_by(997) {
+        let config = Config { stop_after: Some(bytes), ..Config::default() };
+        let run = |min_credit| {
+            let server = Server { min_credit, ..Server::of(4 * MB) };
+            let mut simulation = Simulation::new(config.clone(), server, &[link]);
+            assert_eq!(simulation.run_unchecked(), RunOutcome::Done);
+            simulation.now
+        };
+        let (usual, coarse) = (run(1), run(2_048));
+        // Two response delays until the credit counts as unused, and one for the rest.
+        assert!(coarse <= usual + link.rtt * 4, "{bytes}: {coarse}, not {usual}");
     }
 }
