@@ -480,7 +480,7 @@ impl Simulation {
         self.allow(path);
     }
 
-    /// Tells the server of a larger allowance.
+    /// Sends the server a larger allowance.
     fn allow(&mut self, path: PathId) {
         if let Some(total) = self.lanes[path.0].connection.grown() {
             self.send(path, Span::ZERO, LinkEvent::Allowance(total));
