@@ -4,6 +4,8 @@ use manyways_proto::fetch::{Object, Range, Ranges, Validator};
 use manyways_record::document::{self, DocumentError};
 use serde::{Deserialize, Serialize};
 
+use super::location::Location;
+
 /// Larger files are rejected.
 pub const MAX_FILE_SIZE: usize = 8 << 20;
 
@@ -56,6 +58,15 @@ impl ResumeState {
     /// Returns the object with which later responses must agree.
     pub fn object(&self) -> Object {
         Object { length: Some(self.length), validator: Some(self.validator.clone()) }
+    }
+
+    /// Whether the bytes may be of the object at `url`: scheme, host, port and path are the same. The
+    /// query may differ, for example a signature in it; validator and length prove that it is the
+    /// same object.
+    pub(super) fn may_be_of(&self, url: &Location) -> bool {
+        let path = |url: &Location| url.target().split('?').next().map(str::to_owned);
+        let own = Location::parse(&self.url);
+        own.is_ok_and(|own| own.origin() == url.origin() && path(&own) == path(url))
     }
 
     /// Parses a resume file.
@@ -118,6 +129,24 @@ mod tests {
             ResumeState { validator: Validator::LastModified("then".into()), ..resume_state() };
         for saved in [resume_state(), by_date] {
             assert_eq!(ResumeState::parse(saved.to_json().as_bytes()).unwrap(), saved);
+        }
+    }
+
+    #[test]
+    fn another_query_may_be_of_the_same_object() {
+        for (url, is_same) in [
+            ("https://a.example/b", true),
+            ("https://a.example/b?signature=2", true),
+            ("https://a.example/c", false),
+            ("https://b.example/b", false),
+            ("https://a.example:8443/b", false),
+            ("http://a.example/b", false),
+        ] {
+            let url = Location::parse(url).unwrap();
+            for own in ["https://a.example/b", "https://a.example/b?signature=1"] {
+                let saved = ResumeState { url: own.into(), ..resume_state() };
+                assert_eq!(saved.may_be_of(&url), is_same, "{own} and {url}");
+            }
         }
     }
 

@@ -129,7 +129,7 @@ pub(super) async fn run(
     };
     let (mut sink, leftover, ahead) = match destination {
         Destination::File => {
-            let opened = Files::open(&job.output, &job.location.to_string(), job.resume);
+            let opened = Files::open(&job.output, &job.location, job.resume);
             let (files, leftover) = opened.map_err(|error| empty(error.into()))?;
             (Sink::Files(files), leftover, None)
         }
@@ -149,6 +149,12 @@ pub(super) async fn run(
     if job.resume && saved.is_none() && ahead.is_none() {
         on_event(Event::Note(
             "no unfinished download exists, so the download starts from the beginning",
+        ));
+    }
+    if saved.as_ref().is_some_and(|saved| saved.url != job.location.to_string()) {
+        on_event(Event::Note(
+            "the unfinished download is of this URL with another query; it is continued if the \
+             server has the same file there",
         ));
     }
     if client.paths.is_empty() {

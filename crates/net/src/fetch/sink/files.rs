@@ -15,6 +15,7 @@ use super::destination::{OutputFile, OutputKind, inherit, is_named, open_own, wi
 use super::write_buffer::WriteBuffer;
 use super::{Leftover, SinkError, write_error};
 use crate::fetch::digest::file_sha256;
+use crate::fetch::location::Location;
 use crate::fetch::resume::{MAX_FILE_SIZE, ResumeState};
 
 /// Bytes at the end of a part file that make room for the resume file on a full disk.
@@ -47,7 +48,7 @@ impl Files {
     /// Opens the files for `url`; with `resume`, an earlier download is continued.
     pub(in crate::fetch) fn open(
         output: &Path,
-        url: &str,
+        url: &Location,
         resume: bool,
     ) -> Result<(Self, Leftover), SinkError> {
         let target = OutputFile::locate(output)?;
@@ -307,10 +308,10 @@ fn read_matching_state(
     state: &Path,
     part: &Path,
     file: &File,
-    url: &str,
+    url: &Location,
 ) -> Result<ResumeState, SinkError> {
     let saved = read_resume_file(state)?;
-    if saved.url != url {
+    if !saved.may_be_of(url) {
         return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
     }
     let length = file.metadata().map_err(|error| write_error(part, error))?.len();

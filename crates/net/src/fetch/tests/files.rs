@@ -93,6 +93,30 @@ async fn a_resumed_object_must_be_the_same() {
     assert_eq!(names(&target), ["file"]);
 }
 
+/// A fresh signature in the query leads to the same object, or to another one.
+#[tokio::test]
+async fn a_download_goes_on_with_another_query() {
+    let (server, object) = limited_server().await;
+    let (_folder, target) = target();
+    stopped(&server, &target).await;
+    let other = Server::start(|request| correct_reply(request, &[7; 1_000_000], "\"two\"")).await;
+    let resume_file = target.with_file_name("file.manyways");
+    let saved = std::fs::read_to_string(&resume_file).unwrap();
+    let moved = saved.replace(&server.address.to_string(), &other.address.to_string());
+    std::fs::write(&resume_file, moved).unwrap();
+    let job = Job::new(&other.url("/x?signature=2"), &target).unwrap().resume(true);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(result.error().contains("has changed on the server"), "{}", result.error());
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+
+    std::fs::write(&resume_file, saved).unwrap();
+    let job = Job::new(&server.url("/x?signature=2"), &target).unwrap().resume(true);
+    let result = get(&mut one_path().build().unwrap(), &job).await;
+    assert_eq!(result.report().bytes, Size::from_bytes(600_000));
+    result.notes(&["of this URL with another query"]);
+    assert_complete(&target, &object);
+}
+
 #[tokio::test]
 async fn a_resume_file_that_does_not_match_is_refused() {
     let (server, _) = limited_server().await;

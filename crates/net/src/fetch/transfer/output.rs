@@ -134,7 +134,7 @@ impl Transfer<'_> {
     fn report_replaced_download(&mut self) {
         let target = self.job.output.display();
         let text = match &self.earlier_run.replaced {
-            Some(older) if older.url == self.job.location.to_string() => format!(
+            Some(older) if older.may_be_of(&self.job.location) => format!(
                 "an unfinished download of {target} ({} of {}) is discarded; \
                  -c would have continued it",
                 Size::from_bytes(older.done.total()),
