@@ -120,7 +120,7 @@ pub use interfaces::{
 pub use object::WholeOnly;
 pub use pacer::Pacer;
 pub use path_error::{PathError, PathErrorKind};
-pub use redirect::{RedirectConfig, RedirectError, Redirects, Scheme};
+pub use redirect::{RedirectConfig, RedirectError, RedirectMemory, Redirects, Scheme};
 pub use response::{Head, Object, UnusableResponse, Validator};
 pub use selection::{
     Candidate, Destination, Selection, SelectionFailure, SelectionRequest, select,

@@ -261,6 +261,10 @@ fn request(ask: &RequestParams, version: Version) -> Result<Request<Empty<Bytes>
 }
 
 impl PendingResponse {
+    pub(super) fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
     /// Target of a redirect; `None` if the response is not a redirect.
     pub(super) fn redirect(&self) -> Option<String> {
         let moved = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);

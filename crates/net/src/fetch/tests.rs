@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod heads;
 mod http2;
+mod retries;
 mod server;
 
 use std::collections::HashMap;

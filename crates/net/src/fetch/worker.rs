@@ -17,7 +17,8 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::HeaderMap;
 use manyways_proto::fetch::{
-    Head, PathError, PathErrorKind, PathId, Range, RedirectConfig, Redirects, RequestId, Validator,
+    Head, PathError, PathErrorKind, PathId, Range, RedirectConfig, RedirectMemory, Redirects,
+    RequestId, Validator,
 };
 use manyways_unit::Span;
 use tokio::sync::{mpsc, oneshot};
@@ -134,7 +135,7 @@ struct ConnectionState {
     /// An open HTTP/2 connection, or an HTTP/1.1 connection without a request.
     connection: Option<Connection>,
     /// Target of this path's redirects, in the current transfer.
-    redirected_to: Option<Location>,
+    redirects: RedirectMemory<Location>,
 }
 
 impl SharedState {
@@ -210,13 +211,18 @@ impl Worker {
         match command {
             Command::Begin(reports) => {
                 self.work.clear();
-                self.shared.lock().redirected_to = None;
+                self.shared.lock().redirects = RedirectMemory::default();
                 self.reports = Some(reports);
             }
             Command::Cancel(request) => self.work.retain(|work| work.request != Some(request)),
             Command::Disconnect => {
+                let is_connecting = self.work.iter().any(|work| work.request.is_none());
                 self.work.clear();
-                self.shared.lock().connection = None;
+                let mut state = self.shared.lock();
+                state.connection = None;
+                if is_connecting {
+                    state.redirects.on_unreachable();
+                }
             }
             Command::End(ended) => {
                 self.work.clear();
@@ -291,7 +297,8 @@ impl Worker {
         let Some(reporter) = self.reporter() else { return };
         self.set_window(window);
         let (state, means) = (self.shared.clone(), self.params.clone());
-        let origin = state.lock().redirected_to.as_ref().unwrap_or(location).origin().clone();
+        let target = state.lock().redirects.target();
+        let origin = target.as_ref().unwrap_or(location).origin().clone();
         let future = async move {
             let connection = match state.take(&origin) {
                 Some(connection) => Ok(connection),
@@ -303,7 +310,10 @@ impl Worker {
                     state.put(connection);
                     WorkerEvent::Connected(peer)
                 }
-                Err(error) => WorkerEvent::ConnectFailed(error),
+                Err(error) => {
+                    state.lock().redirects.on_unreachable();
+                    WorkerEvent::ConnectFailed(error)
+                }
             };
             reporter.send(event).await;
         };
@@ -357,14 +367,17 @@ async fn wait_any(work: &mut Vec<Work>) {
 
 /// Sends a request, follows redirects, and reports the response and its body. Returns the
 /// connection if it can be reused.
+///
+/// The request asks the target of earlier redirects. If that is refused, it asks the given URL.
 async fn perform(
     reporter: &Reporter,
     means: &DialParams,
     state: &SharedState,
     mut request: RequestParams,
 ) -> Result<Option<Connection>, RequestError> {
-    if let Some(moved) = &state.lock().redirected_to {
-        request.location = Arc::new(moved.clone());
+    let mut reused_target = state.lock().redirects.target().map(Arc::new);
+    if let Some(target) = &reused_target {
+        request.location = Arc::clone(target);
     }
     let mut redirects = Redirects::new(RedirectConfig::default());
     let mut refusals = 0;
@@ -373,7 +386,9 @@ async fn perform(
         let fresh = reused.is_none();
         let connection = match reused {
             Some(connection) => connection,
-            None => dial(means, request.location.origin()).await?,
+            None => dial(means, request.location.origin()).await.inspect_err(|_| {
+                state.lock().redirects.on_unreachable();
+            })?,
         };
         state.share(&connection);
         let peer = Peer::from(&connection);
@@ -393,6 +408,17 @@ async fn perform(
             }
             Err(broken) => return Err(broken),
         };
+        let status = answer.status();
+        if let Some(target) = &reused_target
+            && state.lock().redirects.on_reused(target, status)
+        {
+            reused_target = None;
+            request.location = Arc::clone(&request.original);
+            if let Some(connection) = answer.drain(redirects.config()).await {
+                state.put(connection);
+            }
+            continue;
+        }
         if let Some(target) = answer.redirect() {
             let location = exchange::follow_redirect(&request.location, &target, &mut redirects)?;
             reporter.send(WorkerEvent::Redirected(location.clone())).await;
@@ -403,7 +429,7 @@ async fn perform(
             continue;
         }
         if redirects.is_redirected() {
-            state.lock().redirected_to = Some((*request.location).clone());
+            state.lock().redirects.on_redirected((*request.location).clone(), status);
         }
         let (head, announced, mut body) = answer.into_parts();
         reporter.send(WorkerEvent::Head(request.request, head, announced, peer)).await;
