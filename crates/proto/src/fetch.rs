@@ -23,12 +23,12 @@
 //!
 //! - An idle path requests the whole remaining range of an unresponsive path. The unresponsive path
 //!   may continue; the first copy of each byte counts, the other ones are duplicates.
-//! - A path that fails releases its bytes to the others. It is retried with exponential backoff and
-//!   is dropped after [`Config::max_attempts`] failures while other paths deliver bytes.
+//! - A path that fails releases its bytes to the others. It is retried with exponential backoff, or
+//!   when the server's `Retry-After` ends, and is dropped after [`Config::max_attempts`] failures.
 //! - A path without its interface releases its bytes at once, and is used again when the interface
 //!   returns. New paths may join at any time.
-//! - While all paths are idle, no path is dropped: they are retried until [`Config::idle_timeout`] has
-//!   passed.
+//! - While all paths are silent, no path is dropped: they are retried until [`Config::idle_timeout`]
+//!   has passed. A server that refuses connections is not silent.
 //! - A fetch ends with a check that the object still has the version whose bytes were written; see
 //!   [`VersionProof`]. If it does not, the fetch begins again, once.
 //!
@@ -96,6 +96,8 @@ mod redirect;
 mod request;
 mod response;
 mod restart;
+mod retry;
+mod retry_after;
 mod schedule;
 mod selection;
 mod share;
@@ -110,7 +112,7 @@ mod window;
 pub use crate::ranges::{Range, Ranges};
 pub use checkpoint::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 pub use coalesce::{Coalescer, Piece};
-pub use config::{Config, CutMethod, MeteredUse, Scheduler};
+pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler};
 pub use content_range::ContentRange;
 pub use event::{FetchFailure, Input, Note, Output, PathStats};
 pub use existing::ExistingFileState;
@@ -122,6 +124,7 @@ pub use pacer::Pacer;
 pub use path_error::{PathError, PathErrorKind};
 pub use redirect::{RedirectConfig, RedirectError, RedirectMemory, Redirects, Scheme};
 pub use response::{Head, Object, UnusableResponse, Validator};
+pub use retry_after::{parse_http_date, parse_retry_after};
 pub use selection::{
     Candidate, Destination, Selection, SelectionFailure, SelectionRequest, select,
 };

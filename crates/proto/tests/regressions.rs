@@ -45,7 +45,7 @@ fn head(length: u64, accept: bool) -> Head {
         content_range: None,
         validator: Some(Validator::Etag("\"v\"".into())),
         refuses_ranges: !accept,
-        is_encoded: false,
+        ..Head::default()
     }
 }
 

@@ -264,7 +264,6 @@ fn statuses_that_bring_nothing() {
         ("https://origin.lab/always/401/object", Fails, &["the server answered 401 Unauthorized"]),
         ("https://origin.lab/always/403/object", Fails, &["the server answered 403 Forbidden"]),
         ("https://origin.lab/always/416/object", Fails, &["416 Range Not Satisfiable"]),
-        ("https://origin.lab/always/503/object", Fails, &["503 Service Unavailable"]),
         ("https://origin.lab/always/202/object", Fails, &["the server answered 202 Accepted"]),
         (
             "https://origin.lab/lte/401/object",
@@ -286,6 +285,22 @@ fn statuses_that_bring_nothing() {
         ("https://origin.lab/lte/503/object", Whole, &[]),
         ("https://origin.lab/lte/429/object", Whole, &[]),
     ]);
+}
+
+#[test]
+fn a_status_that_stays_ends_the_attempts() {
+    needs_far!();
+    with(
+        "--retry 1",
+        &[(
+            "https://origin.lab/always/503/object",
+            Fails,
+            &[
+                "status 503; retrying in 1 s (1 of 1)",
+                "the server answered 503 Service Unavailable",
+            ],
+        )],
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use manyways_net::fetch::{
-    Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, Scheduler,
+    Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, RefusedStart, Scheduler,
 };
 use manyways_unit::{Size, Span, human};
 
@@ -28,6 +28,7 @@ Examples:
   manyways get -o - https://www.example.com/src.tar.gz | tar xz
   manyways get --checksum sha256:9f86d0…0a08 --json https://www.example.com/film.mp4
   manyways get --netrc --dns wifi=192.0.2.53 https://www.example.com/private/build.tar.gz
+  manyways get --retry 20 --retry-max-time 1h https://www.example.com/film.mp4
 
 A file gets its name when it is complete. Until then its bytes are in FILE.manyways-part, and
 FILE.manyways lists the received parts; an existing file is replaced at the
@@ -85,6 +86,16 @@ pub struct Args {
     /// Accept any certificate. Any device on the path can then read and change the file.
     #[arg(long, help_heading = SERVER)]
     pub insecure: bool,
+    /// Try again at most N times in a row without a new byte: after an interruption, or if the server
+    /// has no capacity (429, 503, …). Default: 5. With this option, also if the server refuses
+    /// the first connection.
+    #[arg(long, value_name = "N", help_heading = SERVER)]
+    pub retry: Option<u32>,
+    /// Stop trying again this long after the first failure, in seconds or like 5min. The server can
+    /// ask for a wait (Retry-After); a longer one is an error.
+    #[arg(long, value_name = "SECONDS", default_value = "5min", value_parser = seconds,
+          help_heading = SERVER)]
+    pub retry_max_time: Span,
     /// Use HTTP/2 for http:// URLs too, without checking that the server supports HTTP/2.
     #[arg(long, help_heading = SERVER)]
     pub http2_prior_knowledge: bool,
@@ -204,7 +215,13 @@ impl Args {
     /// The configuration of a transfer.
     pub fn config(&self) -> Config {
         let default = Config::default();
+        let retry = self.retry.map(|retries| (retries.saturating_add(1), RefusedStart::Retry));
+        let (max_attempts, refused_start) =
+            retry.unwrap_or((default.max_attempts, default.refused_start));
         Config {
+            max_attempts,
+            refused_start,
+            max_retry_time: self.retry_max_time,
             scheduler: self.scheduler,
             pipelining: !self.no_pipelining,
             cut_method: match self.cut_method {
@@ -225,6 +242,13 @@ fn allowance(text: &str) -> Result<MeteredUse, String> {
         size => human::bytes(size)
             .map(MeteredUse::Limit)
             .map_err(|error| format!("use yes, no or a size; {error}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Span, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Span::from_secs(seconds)),
+        Err(_) => text.parse::<Span>().map_err(|_| "write seconds, or a time like 5min".to_owned()),
     }
 }
 

@@ -31,6 +31,7 @@ pub struct Transfer {
     version: Option<&'static str>,
     metered_bytes: u64,
     duplicate_bytes: u64,
+    retries: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     events_file: Option<PathBuf>,
     paths: Vec<PathLine>,
@@ -71,6 +72,7 @@ impl Transfer {
             version: report.version.map(VersionProof::name),
             metered_bytes: report.metered.as_bytes(),
             duplicate_bytes: report.duplicate.as_bytes(),
+            retries: report.retries,
             events_file: None,
             paths: report.paths.iter().map(PathLine::from).collect(),
             error: None,

@@ -1,6 +1,7 @@
 //! One request and its response, over HTTP/1.1 or HTTP/2.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use h2::{FlowControl, Reason, RecvStream, SendStream};
@@ -10,9 +11,9 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use manyways_proto::fetch::{
     ContentRange, Head, PathError, PathErrorKind, Range, RedirectConfig, RedirectError, Redirects,
-    Scheme, Validator,
+    Scheme, Validator, parse_http_date, parse_retry_after,
 };
-use manyways_unit::Size;
+use manyways_unit::{Size, Span, Time};
 use tokio::sync::Notify;
 
 use super::dial::{Connection, MAX_FIELDS, MAX_HEAD, Sender};
@@ -316,6 +317,11 @@ fn head(status: StatusCode, headers: &HeaderMap) -> Head {
         refuses_ranges: text(header::ACCEPT_RANGES)
             .is_some_and(|units| units.trim().eq_ignore_ascii_case("none")),
         is_encoded: encoded,
+        retry_after: text(header::RETRY_AFTER).and_then(|value| {
+            let date = text(header::DATE).and_then(parse_http_date);
+            parse_retry_after(value, date.unwrap_or_else(system_time))
+        }),
+        is_redirected: false,
     }
 }
 
@@ -330,6 +336,13 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     let mut lengths = values.map(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
     let length = lengths.next()??;
     lengths.all(|other| other == Some(length)).then_some(length)
+}
+
+/// Time since 1970.
+#[expect(clippy::disallowed_methods, reason = "a date of a server is compared with the calendar")]
+fn system_time() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Time::ZERO + since.map_or(Span::ZERO, Span::from)
 }
 
 impl Body {

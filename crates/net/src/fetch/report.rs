@@ -78,6 +78,8 @@ pub struct Report {
     pub metered: Size,
     /// Bytes that arrived twice, or for a cancelled request.
     pub duplicate: Size,
+    /// Attempts after a failure, over all paths.
+    pub retries: u64,
     /// In the order of the client's paths.
     pub paths: Vec<PathReport>,
 }
@@ -179,19 +181,12 @@ pub enum ClientError {
 /// Returns the message for a reason; `names` are the paths' names by number.
 fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
     match reason {
-        FetchFailure::Status(status) => {
-            let known = http::StatusCode::from_u16(*status).ok();
-            let known = known.and_then(|status| status.canonical_reason());
-            let answer = match known {
-                Some(words) => format!("the server answered {status} {words}"),
-                None => format!("the server answered with status {status}"),
-            };
-            match status {
-                202 => answer + ": the object does not exist yet",
-                204 | 205 => answer + ": there is no object at this URL",
-                200..=299 => answer + ", which does not deliver the object",
-                _ => answer,
-            }
+        FetchFailure::Status(status) => status_text(*status),
+        FetchFailure::RetryTooLate { status, wait } => {
+            format!(
+                "{} and asks to wait for {wait}, longer than retries may take",
+                status_text(*status)
+            )
         }
         FetchFailure::InvalidResponse(words) => {
             format!("the server's response is inconsistent: {words}")
@@ -214,6 +209,20 @@ fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
             }
         }
         _ => "the object could not be fetched".into(),
+    }
+}
+
+fn status_text(status: u16) -> String {
+    let known = http::StatusCode::from_u16(status).ok();
+    let answer = match known.and_then(|status| status.canonical_reason()) {
+        Some(words) => format!("the server answered {status} {words}"),
+        None => format!("the server answered with status {status}"),
+    };
+    match status {
+        202 => answer + ": the object does not exist yet",
+        204 | 205 => answer + ": there is no object at this URL",
+        200..=299 => answer + ", which does not deliver the object",
+        _ => answer,
     }
 }
 
@@ -284,7 +293,13 @@ impl FetchError {
             Cause::Refused(FetchFailure::Status(401 | 403), _) => {
                 "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
             }
-            Cause::Refused(FetchFailure::Status(202 | 429 | 500..=599), _) => "try again later",
+            Cause::Refused(FetchFailure::Status(202 | 408 | 429 | 500..=599), _) => {
+                "try again later"
+            }
+            Cause::Refused(FetchFailure::RetryTooLate { wait, .. }, _) => {
+                let seconds = wait.as_secs_f64().ceil();
+                return Some(format!("try again later, or wait with --retry-max-time {seconds}"));
+            }
             Cause::Refused(FetchFailure::Status(_) | FetchFailure::InvalidResponse(_), _) => {
                 "check the URL; MANYWAYS_LOG=debug shows each step"
             }
@@ -332,18 +347,20 @@ const PATHS_HINT: &str = "`manyways paths` shows which networks can be used";
 /// Returns the hint for a transfer whose paths all failed.
 fn hint_for(faults: &[(PathId, PathError)]) -> &'static str {
     use PathErrorKind::{
-        Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, UnusableResponse,
+        Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, Unavailable, UnusableResponse,
     };
     let all = |classes: &[PathErrorKind]| {
         !faults.is_empty() && faults.iter().all(|(_, fault)| classes.contains(&fault.kind))
     };
     let any = |class: PathErrorKind| faults.iter().any(|(_, fault)| fault.kind == class);
     if all(&[Refused]) {
-        "check the port in the URL, and whether the server runs"
+        "check the port in the URL, and whether the server runs; --retry 5 waits for it"
     } else if all(&[NoSuchName]) {
         "check the spelling of the host; --dns NAME=ADDRESS asks another name server"
     } else if all(&[Dns, NoSuchName]) {
         "`manyways paths` shows the name servers of each network, --dns NAME=ADDRESS replaces them"
+    } else if all(&[Unavailable]) {
+        "try again later"
     } else if all(&[NotTls]) {
         "check the port in the URL; a server without TLS has an http:// URL"
     } else if all(&[Certificate]) {

@@ -431,7 +431,8 @@ async fn perform(
         if redirects.is_redirected() {
             state.lock().redirects.on_redirected((*request.location).clone(), status);
         }
-        let (head, announced, mut body) = answer.into_parts();
+        let (mut head, announced, mut body) = answer.into_parts();
+        head.is_redirected = reused_target.is_some() || redirects.is_redirected();
         reporter.send(WorkerEvent::Head(request.request, head, announced, peer)).await;
         while let Some(bytes) = body.next().await? {
             reporter.send(WorkerEvent::Bytes(request.request, bytes)).await;

@@ -40,6 +40,16 @@ pub enum CutMethod {
     Reset,
 }
 
+/// Treatment of a server that refuses the first connection of every path, or has no name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RefusedStart {
+    /// The fetch fails at once.
+    #[default]
+    Fail,
+    /// As when bytes have arrived before: the paths try again.
+    Retry,
+}
+
 /// Options of a transfer.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -72,11 +82,15 @@ pub struct Config {
     pub head_start: Span,
     /// Minimum time that taking over bytes from another path must save: δ of MP-H2.
     pub min_gain: Span,
-    /// Consecutive failures after which a path is dropped, if another path delivers bytes meanwhile
-    /// or no byte has arrived yet.
+    /// Consecutive failures of a path, without a useful byte, after which it is dropped. While all
+    /// paths are silent, [`Config::idle_timeout`] applies instead.
     pub max_attempts: u32,
-    /// Backoff after the first failure; doubles with each further one.
+    /// Backoff after the first failure; doubles with each further one. It is four times as long for
+    /// a server that refuses connections or requests.
     pub first_backoff: Span,
+    /// Longest time from the first of consecutive failures to the last attempt.
+    pub max_retry_time: Span,
+    pub refused_start: RefusedStart,
     /// Maximum number of restarts of a download that cannot be continued.
     pub max_restarts: u32,
     /// How often the shell reports progress.
@@ -102,8 +116,10 @@ impl Default for Config {
             connect_timeout: Span::from_secs(15),
             head_start: Span::from_millis(250),
             min_gain: Span::from_millis(50),
-            max_attempts: 5,
+            max_attempts: 6,
             first_backoff: Span::from_millis(250),
+            max_retry_time: Span::from_secs(300),
+            refused_start: RefusedStart::Fail,
             max_restarts: 2,
             progress_interval: Span::from_millis(100),
             resume: None,

@@ -157,6 +157,18 @@ pub enum Note {
         elapsed: Span,
         /// Time until the fetch fails.
         remaining: Span,
+        /// The paths that may still deliver bytes.
+        paths: Vec<PathId>,
+    },
+    /// Every path waits after a failure, and the first one tries again.
+    Retrying {
+        /// The latest failure of that path.
+        error: PathError,
+        /// Time until the attempt.
+        wait: Span,
+        /// Number of the attempt, from 1, and of all that the path has.
+        attempt: u32,
+        max: u32,
     },
     /// The path is no longer used.
     Dropped { path: PathId, error: PathError },
@@ -192,12 +204,16 @@ impl fmt::Display for Note {
             Self::Unverified => f.write_str(
                 "the server did not confirm at the end that the object had stayed the same",
             ),
-            Self::Idle { elapsed: lasted, remaining: left } => write!(
+            Self::Idle { elapsed: lasted, remaining: left, .. } => write!(
                 f,
                 "no data arrived over any network for {:.0} s; waiting for {:.0} s more",
                 lasted.as_secs_f64(),
                 left.as_secs_f64()
             ),
+            Self::Retrying { error, wait, attempt, max } => {
+                let wait = wait.as_secs_f64().ceil();
+                write!(f, "{error}; retrying in {wait:.0} s ({attempt} of {max})")
+            }
             Self::Dropped { path, error: fault } => {
                 write!(f, "path {} is no longer used: {fault}", path.0)
             }
@@ -211,6 +227,9 @@ impl fmt::Display for Note {
 pub enum FetchFailure {
     /// The server answered the first request with this status on every path.
     Status(u16),
+    /// As [`FetchFailure::Status`], and the server asks for a wait that is longer than
+    /// [`Config::max_retry_time`](super::Config::max_retry_time) permits.
+    RetryTooLate { status: u16, wait: Span },
     /// The first response contradicts itself; the text names the contradiction.
     InvalidResponse(String),
     /// The object differs from the one whose bytes are already written.

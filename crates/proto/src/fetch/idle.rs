@@ -14,7 +14,7 @@ impl Fetch {
     pub(super) fn on_useful_bytes(&mut self, now: Time) {
         if self.is_idle(now) {
             // Failures while all paths were idle are not attributed to a path.
-            self.paths.values_mut().for_each(|path| path.failures = 0);
+            self.paths.values_mut().for_each(|path| path.failures.count = 0);
         }
         self.phase = Phase::Receiving;
         self.last_useful_at = now;
@@ -35,28 +35,38 @@ impl Fetch {
                 || self.requests.values().any(|request| self.is_reader_blocked(request)))
     }
 
+    /// When the fetch last received a useful byte, or when the last retry began that a server's
+    /// answer requires.
+    fn idle_since(&self) -> Time {
+        self.last_useful_at.max(self.retry_at)
+    }
+
     /// When an idle fetch fails. A path that has just joined gets the time to connect.
     pub(super) fn idle_deadline(&self) -> Time {
-        (self.last_useful_at + self.config.idle_timeout)
+        (self.idle_since() + self.config.idle_timeout)
             .max(self.last_joined_at + self.config.connect_timeout)
     }
 
     /// When the user is to be informed of an idle fetch, and when the fetch fails.
     pub(super) fn idle_wakeups(&self) -> impl Iterator<Item = Time> {
         let notice = (self.idle_notice == IdleNotice::Pending)
-            .then(|| self.last_useful_at + IDLE_NOTICE_TIMEOUT);
+            .then(|| self.idle_since() + IDLE_NOTICE_TIMEOUT);
         let is_waiting = self.waits_for_reader();
         let all = Some(self.idle_deadline()).into_iter().chain(notice);
         all.filter(move |_| !is_waiting)
     }
 
     pub(super) fn report_idle(&mut self, now: Time) {
-        let is_due = self.last_useful_at + IDLE_NOTICE_TIMEOUT <= now && !self.waits_for_reader();
+        let is_due = self.idle_since() + IDLE_NOTICE_TIMEOUT <= now && !self.waits_for_reader();
         if self.idle_notice == IdleNotice::Pending && is_due && !self.paths.is_empty() {
             self.idle_notice = IdleNotice::Given;
             let lasted = now.since(self.last_useful_at);
             let left = self.idle_deadline().since(now);
-            self.outputs.push_back(Output::Note(Note::Idle { elapsed: lasted, remaining: left }));
+            let usable = self.paths.iter();
+            let usable = usable.filter(|(_, p)| !p.state.is_dropped() && self.is_allowed(p));
+            let paths = usable.map(|(id, _)| *id).collect();
+            let note = Note::Idle { elapsed: lasted, remaining: left, paths };
+            self.outputs.push_back(Output::Note(note));
         }
     }
 

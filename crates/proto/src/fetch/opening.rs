@@ -1,11 +1,12 @@
 //! Responses: the first one describes the object, and later ones must be of the same object.
 
-use manyways_unit::Time;
+use manyways_unit::{Span, Time};
 
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
 use super::path::{DropCause, PathState};
 use super::request::{RequestKind, ResponseState};
 use super::response::{check_range_response, check_whole_response};
+use super::retry::is_temporary;
 use super::{
     Fetch, FetchFailure, Head, Note, Object, Output, PathError, PathErrorKind, Range, RequestId,
     UnusableResponse,
@@ -53,7 +54,9 @@ impl Fetch {
                 self.object = ObjectState::Unknown { expected_length: None };
                 return self.cancel(now, id);
             }
-            Ok(FirstResponse::Refused(status)) => return self.on_refused_status(id, status),
+            Ok(FirstResponse::Refused(status)) => {
+                return self.on_refused_status(now, id, status, head.retry_after);
+            }
             Err(words) => return self.fail(FetchFailure::InvalidResponse(words.to_owned())),
         };
         let reason = self.whole_only_because(head, length);
@@ -200,22 +203,30 @@ impl Fetch {
     }
 
     /// Drops the path of a first response that does not deliver the object. Another path may reach
-    /// another server, or a server that decides by country.
-    fn on_refused_status(&mut self, id: RequestId, status: u16) {
+    /// another server, or a server that decides by country. With a temporary status it asks again
+    /// later.
+    fn on_refused_status(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        status: u16,
+        retry_after: Option<Span>,
+    ) {
         let Some(path) = self.requests.remove(&id).map(|request| request.path) else { return };
         self.outputs.push_back(Output::Cancel { request: id });
-        let Some(path) = self.paths.get_mut(&path) else { return };
-        path.throughput.pause();
-        path.state = PathState::Dropped(DropCause::Refused(status));
         let words = format!("the server answered with status {status}");
-        path.error = Some(PathError::permanent(PathErrorKind::UnusableResponse, words));
+        let error = match is_temporary(status) {
+            true => PathError::transient(PathErrorKind::Unavailable, words),
+            false => PathError::permanent(PathErrorKind::UnusableResponse, words),
+        };
+        self.fail_path_until(now, path, error, DropCause::Refused(status), retry_after);
     }
 
     /// Checks that a later response is of the same object.
     fn on_later_response(&mut self, now: Time, id: RequestId, head: &Head) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };
-        let path = request.path;
+        let (path, is_concurrent) = (request.path, request.is_concurrent);
         let judged = match (request.kind, object.length) {
             // The request was sent before another response became the first one.
             (RequestKind::Whole, Some(length)) => {
@@ -251,17 +262,20 @@ impl Fetch {
         if unfit == UnusableResponse::Changed && is_same_server {
             return self.on_object_changed(now);
         }
-        let is_busy = matches!(unfit, UnusableResponse::Status(429 | 500..=599));
-        let error = PathError {
-            kind: PathErrorKind::UnusableResponse,
-            message: unfit.to_string(),
-            is_retryable: is_busy,
+        if is_concurrent && self.limits_concurrency(path, head.status) {
+            return;
+        }
+        let error = match unfit {
+            UnusableResponse::Status(_) if head.is_temporary_refusal() => {
+                PathError::transient(PathErrorKind::Unavailable, unfit.to_string())
+            }
+            _ => PathError::permanent(PathErrorKind::UnusableResponse, unfit.to_string()),
         };
         if unfit == UnusableResponse::Changed {
             self.versions = Versions::Differ;
             self.fail_path_with(now, path, error, DropCause::OtherVersion);
         } else {
-            self.fail_path(now, path, error);
+            self.fail_path_until(now, path, error, DropCause::Failed, head.retry_after);
         }
     }
 

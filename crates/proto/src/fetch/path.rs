@@ -3,15 +3,14 @@
 use manyways_unit::{Span, Time};
 
 use super::ping::Pinger;
+use super::retry::{Failures, Retry, backoff};
 use super::transfer::Phase;
 use super::window::Window;
 use super::{
-    Fetch, Note, Output, PathError, PathErrorKind, PathId, PathStats, RequestId, Scheduler,
+    Fetch, Note, Output, PathError, PathErrorKind, PathId, PathStats, RefusedStart, RequestId,
+    Scheduler,
 };
 use crate::estimate::{PathEstimate, RoundTrip, Throughput};
-
-/// The pause after a failure doubles at most this many times.
-const MAX_BACKOFF_DOUBLINGS: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Path {
@@ -29,13 +28,12 @@ pub(super) struct Path {
     pub(super) last_activity_at: Time,
     pub(super) window: Window,
     pub(super) pinger: Pinger,
-    /// Failures since the last useful byte.
-    pub(super) failures: u32,
-    /// Time of the first of them.
-    pub(super) failing_since: Time,
-    /// Number of them that are attributed to this path, and not to a server that is down.
-    pub(super) attributed_failures: u32,
+    /// Whether the server refused a second request beside another one.
+    pub(super) is_one_at_a_time: bool,
+    pub(super) failures: Failures,
     pub(super) error: Option<PathError>,
+    /// The wait that the server asked for, if it was too long.
+    pub(super) refused_wait: Option<Span>,
     pub(super) connected_at: Time,
     /// When a useful byte of the version last arrived.
     pub(super) last_useful_at: Option<Time>,
@@ -126,10 +124,10 @@ impl Path {
             last_activity_at: now,
             window: Window::new(now, window),
             pinger: Pinger::new(now),
-            failures: 0,
-            attributed_failures: 0,
-            failing_since: now,
+            is_one_at_a_time: false,
+            failures: Failures { count: 0, attributed: 0, since: now },
             error: None,
+            refused_wait: None,
             connected_at: now,
             last_useful_at: None,
             proved_at: None,
@@ -143,6 +141,11 @@ impl Path {
             self.state,
             PathState::Ready { connection: Connection::Multiplexed | Connection::Draining, .. }
         )
+    }
+
+    /// Whether the path may have several requests at once.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.is_multiplexed() && !self.is_one_at_a_time
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -180,7 +183,7 @@ impl Fetch {
         if !path.state.is_alive() {
             self.last_joined_at = now;
             path.state = PathState::Waiting { until: now };
-            path.failures = 0;
+            path.failures.count = 0;
         }
     }
 
@@ -203,6 +206,7 @@ impl Fetch {
         path.state = PathState::Connecting { since: now };
         path.window.set_initial(window);
         let connection_window = path.window.connection;
+        self.retries += u64::from(path.failures.count > 0);
         self.outputs.push_back(Output::Connect { path: id, window, connection_window });
     }
 
@@ -237,7 +241,20 @@ impl Fetch {
         fault: PathError,
         cause: DropCause,
     ) {
+        self.fail_path_until(now, id, fault, cause, None);
+    }
+
+    /// As [`Fetch::fail_path_with`]; `retry_after` is the wait that the server asks for.
+    pub(super) fn fail_path_until(
+        &mut self,
+        now: Time,
+        id: PathId,
+        mut fault: PathError,
+        cause: DropCause,
+        retry_after: Option<Span>,
+    ) {
         let is_receiving = self.phase == Phase::Receiving;
+        let may_wait = is_receiving || self.config.refused_start == RefusedStart::Retry;
         let last_of_others = self.paths.iter().filter(|(other, _)| **other != id);
         let last_of_others = last_of_others.filter_map(|(_, path)| path.last_useful_at).max();
         let Some(path) = self.paths.get_mut(&id) else { return };
@@ -250,25 +267,40 @@ impl Fetch {
             path.error = Some(fault.clone());
             return self.release_requests(id, fault);
         }
-        if path.failures == 0 {
-            path.failing_since = now;
-            path.attributed_failures = 0;
+        if path.failures.count == 0 {
+            path.failures = Failures { count: 0, attributed: 0, since: now };
         }
-        path.failures += 1;
-        path.error = Some(fault.clone());
-        // If the server is unreachable, and no other path has delivered bytes meanwhile, the server may
-        // be down, and the failures are not attributed to this path: the idle timeout ends the fetch.
-        let others_work = last_of_others.is_some_and(|last| last >= path.failing_since);
-        let is_excused = is_receiving && fault.kind.is_unreachability() && !others_work;
-        path.attributed_failures += u32::from(!is_excused);
-        let dropped = !fault.is_retryable || path.attributed_failures >= self.config.max_attempts;
-        path.state = if dropped {
-            PathState::Dropped(cause)
-        } else {
-            let doublings = (path.failures - 1).min(MAX_BACKOFF_DOUBLINGS);
-            PathState::Waiting { until: now + self.config.first_backoff * (1 << doublings) }
+        path.failures.count += 1;
+        let others_work = last_of_others.is_some_and(|last| last >= path.failures.since);
+        // If nothing is reached, and no other path has delivered bytes meanwhile, the failures are not
+        // attributed to this path: the idle timeout ends the fetch.
+        let is_excused = is_receiving && fault.kind.is_silence() && !others_work;
+        path.failures.attributed += u32::from(!is_excused);
+        // The name of a server that is down may be missing too.
+        let may_return = fault.kind == PathErrorKind::NoSuchName && may_wait && !others_work;
+        let retry = match (fault.is_retryable || may_return, is_excused) {
+            (false, _) => Retry::Never,
+            (true, true) => Retry::At(now + backoff(&self.config, path.failures, &fault)),
+            (true, false) => Retry::after(now, &self.config, path.failures, &fault, retry_after),
         };
-        if dropped {
+        path.state = match retry {
+            Retry::At(until) => PathState::Waiting { until },
+            Retry::Never | Retry::WaitTooLong(_) => PathState::Dropped(cause),
+        };
+        match retry {
+            // A server that answers is not silent.
+            Retry::At(until) if !fault.kind.is_silence() => {
+                self.retry_at = self.retry_at.max(until);
+            }
+            Retry::WaitTooLong(wait) => {
+                path.refused_wait = Some(wait);
+                fault.message.push_str(&format!(" and asks to wait for {wait}"));
+            }
+            _ => {}
+        }
+        path.error = Some(fault.clone());
+        // A refusal is reported when the object exists after all.
+        if path.state.is_dropped() && path.state.refusal().is_none() {
             self.outputs.push_back(Output::Disconnect { path: id });
             // If this was the last path, the failure of the fetch names its fault.
             if self.paths.values().any(|path| !path.state.is_dropped()) {

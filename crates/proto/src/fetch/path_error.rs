@@ -43,13 +43,20 @@ pub enum PathErrorKind {
     Downgrade,
     /// The response cannot be used; see [`UnusableResponse`](super::UnusableResponse).
     UnusableResponse,
+    /// The server does not serve the request now: 503, 429 and other statuses that may change.
+    Unavailable,
 }
 
 impl PathErrorKind {
-    /// Whether nothing was reached: the server is down, or the network is without connectivity. A
+    /// Whether nothing was reached, for example because the network is without connectivity. A
     /// server or a middlebox that responds may cause the other kinds.
-    pub(super) fn is_unreachability(self) -> bool {
-        matches!(self, Self::Dns | Self::Connect | Self::Refused | Self::Stalled | Self::LinkDown)
+    pub(super) fn is_silence(self) -> bool {
+        matches!(self, Self::Dns | Self::Connect | Self::Stalled | Self::LinkDown)
+    }
+
+    /// Whether the server, or its name, is not available: an attempt soon after has little prospect.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::Refused | Self::NoSuchName | Self::Unavailable)
     }
 }
 

@@ -3,6 +3,7 @@
 use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
+use super::transfer::Phase;
 use super::{
     Fetch, FetchFailure, Output, PathError, PathErrorKind, PathId, Range, RequestId, Scheduler,
 };
@@ -25,6 +26,8 @@ pub(super) struct Request {
     pub(super) sent: Time,
     /// When a byte last arrived, or when it was sent.
     pub(super) received_at: Time,
+    /// Whether the path had another request when this one was sent.
+    pub(super) is_concurrent: bool,
     /// Expected time from this request to the head of its response.
     pub(super) expected_delay: Option<Span>,
     /// When its assigned bytes were expected to be there, at the time of the assignment; `None` while
@@ -98,6 +101,7 @@ impl Fetch {
     /// Sends a request for `requested`, of which the bytes up to `end` are assigned to it.
     pub(super) fn send(&mut self, now: Time, id: PathId, requested: Range, end: u64) {
         let is_idle = self.load_of(id) == 0;
+        let is_concurrent = !is_idle || self.is_checking(id);
         let expected_delay = self.response_delay(id);
         let validator = self.object.known().and_then(|object| object.validator.clone());
         let asked = match (&validator, self.uses_plain_get(id, requested)) {
@@ -107,8 +111,9 @@ impl Fetch {
         };
         let requested =
             if asked == RequestKind::Whole { Range::new(0, u64::MAX) } else { requested };
-        if self.next_request == 0 {
-            self.first_sent_at = now;
+        // A refused request that is repeated does not count.
+        if self.object.is_unknown() && self.phase == Phase::Opening && self.requests.is_empty() {
+            (self.first_sent, self.first_sent_at) = (self.next_request, now);
         }
         let Some(path) = self.paths.get_mut(&id) else { return };
         let request = RequestId(self.next_request);
@@ -133,6 +138,7 @@ impl Fetch {
             claim: Claim::Owner,
             sent: now,
             received_at: now,
+            is_concurrent,
             expected_delay,
             due: None,
         };
@@ -179,7 +185,7 @@ impl Fetch {
             path.stats.overshoot += past_end;
             if useful > 0 {
                 path.last_useful_at = Some(now);
-                path.failures = 0;
+                path.failures.count = 0;
             }
         }
         self.check_estimate(now, path);

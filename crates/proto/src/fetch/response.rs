@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+use manyways_unit::Span;
+
+use super::redirect::may_have_expired;
+use super::retry::is_temporary;
 use super::{ContentRange, Range};
 
 /// Proof that two responses carry bytes of the same object (RFC 9110 §8.8).
@@ -54,7 +58,7 @@ impl fmt::Display for Validator {
 }
 
 /// The fields of a response head that a fetch uses.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
     pub status: u16,
     /// `Content-Length`.
@@ -66,6 +70,10 @@ pub struct Head {
     pub refuses_ranges: bool,
     /// Whether the body has a content coding although the request asked for none.
     pub is_encoded: bool,
+    /// `Retry-After`: the wait that the server asks for.
+    pub retry_after: Option<Span>,
+    /// Whether the target of a redirect answered, and not the given URL.
+    pub is_redirected: bool,
 }
 
 impl Head {
@@ -85,6 +93,14 @@ impl Head {
     /// Whether the body is the whole object. A proxy has changed it if the status is 203.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.known_status(), 200 | 203)
+    }
+
+    /// Whether the server of an object that exists may serve the same request later. A redirect may
+    /// lead to another target then.
+    pub(super) fn is_temporary_refusal(&self) -> bool {
+        is_temporary(self.status)
+            || self.status >= 500
+            || self.is_redirected && may_have_expired(self.status)
     }
 }
 
@@ -211,8 +227,7 @@ mod tests {
             length: Some(10),
             content_range: Some(ContentRange::parse(b"bytes 10-19/100")),
             validator: object.validator.clone(),
-            refuses_ranges: false,
-            is_encoded: false,
+            ..Head::default()
         };
         let judged = |change: &dyn Fn(&mut Head)| {
             let mut head = good.clone();

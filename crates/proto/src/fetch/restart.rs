@@ -46,7 +46,7 @@ impl Fetch {
         self.versions = Versions::Agree;
         for path in self.paths.values_mut() {
             if path.state == PathState::Dropped(DropCause::OtherVersion) {
-                path.failures = 0;
+                path.failures.count = 0;
                 path.state = PathState::Waiting { until: now };
             }
         }

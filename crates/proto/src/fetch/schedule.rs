@@ -70,7 +70,7 @@ impl Fetch {
             path.state.is_ready()
                 && self.is_allowed(path)
                 && !path.is_draining()
-                && (path.is_multiplexed() || !self.is_checking(**id))
+                && (path.is_concurrent() || !self.is_checking(**id))
                 && self.load_of(**id) < self.max_requests(**id)
         });
         let mut free: Vec<(bool, PathId)> = free.map(|(id, path)| (path.metered, *id)).collect();
@@ -80,11 +80,11 @@ impl Fetch {
 
     /// Maximum number of concurrent requests on a path.
     fn max_requests(&self, path: PathId) -> usize {
-        let is_multiplexed = self.paths.get(&path).is_some_and(|path| path.is_multiplexed());
+        let is_concurrent = self.paths.get(&path).is_some_and(|path| path.is_concurrent());
         let is_pipelined = self.config.pipelining
             && self.config.scheduler == Scheduler::MpH2
             && !self.object.is_unknown();
-        if is_multiplexed && is_pipelined { 2 } else { 1 }
+        if is_concurrent && is_pipelined { 2 } else { 1 }
     }
 
     /// Sends the first request, unless a preferred path is still connecting.

@@ -6,6 +6,7 @@ mod idle_timeout;
 mod overdue;
 mod random;
 mod read_ahead;
+mod retries;
 mod simulation;
 mod states;
 mod verification;

@@ -30,7 +30,8 @@ pub struct Fetch {
     pub(super) outputs: VecDeque<Output>,
     pub(super) next_request: u64,
     pub(super) verification: Verification,
-    /// When the first request was sent, also after a restart.
+    /// Number of the first request, and when it was sent, also after a restart.
+    pub(super) first_sent: u64,
     pub(super) first_sent_at: Time,
     /// Number of restarts because the fetch could not be continued.
     pub(super) restarts: u32,
@@ -41,6 +42,12 @@ pub struct Fetch {
     /// When a path last joined or returned.
     pub(super) last_joined_at: Time,
     pub(super) idle_notice: IdleNotice,
+    /// Number of attempts after a failure.
+    pub(super) retries: u64,
+    /// Latest attempt that a path has planned after an answer of its server.
+    pub(super) retry_at: Time,
+    /// The attempt of which the user was informed last.
+    pub(super) reported_retry: Time,
     /// Time of the latest poll that made decisions.
     pub(super) scheduled_at: Time,
 }
@@ -88,12 +95,16 @@ impl Fetch {
             outputs,
             next_request: 0,
             verification: Verification::default(),
+            first_sent: 0,
             first_sent_at: Time::ZERO,
             restarts: 0,
             renewals_left,
             last_useful_at: Time::ZERO,
             last_joined_at: Time::ZERO,
             idle_notice: IdleNotice::Pending,
+            retries: 0,
+            retry_at: Time::ZERO,
+            reported_retry: Time::ZERO,
             scheduled_at: Time::ZERO,
         }
     }
@@ -157,6 +168,9 @@ impl Fetch {
                 self.enlarge_unused_credit(now);
                 self.adjust_connection_windows();
                 self.check_completion(now);
+            }
+            if !self.is_finished() {
+                self.report_retry(now);
             }
         }
         let output = self.outputs.pop_front();
@@ -304,7 +318,7 @@ impl Fetch {
         if self.idle_deadline() <= now && !self.waits_for_reader() {
             return self.fail(self.idle_failure(now));
         }
-        if !self.requests.is_empty() || self.may_get_requests() {
+        if !self.requests.is_empty() || self.may_get_requests() && !self.is_refused_at_start() {
             return;
         }
         let reason = self.failure();
@@ -335,7 +349,13 @@ impl Fetch {
         if let Some(status) = refusal
             && states.clone().all(|state| !state.is_dropped() || state.refusal() == refusal)
         {
-            FetchFailure::Status(status)
+            let wait = self.paths.values().filter_map(|path| path.refused_wait).min();
+            wait.map_or(FetchFailure::Status(status), |wait| FetchFailure::RetryTooLate {
+                status,
+                wait,
+            })
+        } else if self.is_refused_at_start() {
+            self.no_path_left()
         } else if states.any(PathState::is_alive) {
             FetchFailure::MeteredLimitReached
         } else if self.versions == Versions::Differ {

@@ -74,6 +74,8 @@ pub(super) struct Verification {
 struct Check {
     path: PathId,
     sent: Time,
+    /// Whether the path had another request.
+    is_concurrent: bool,
     is_answered: bool,
 }
 
@@ -168,7 +170,7 @@ impl Fetch {
             return;
         }
         // A small object costs one request.
-        if self.next_request == 1 && self.is_short(now) {
+        if self.next_request == self.first_sent + 1 && self.is_short(now) {
             return;
         }
         let is_all_requested = self
@@ -199,7 +201,7 @@ impl Fetch {
         if self.checks_of(id).any(is_lost) {
             return false;
         }
-        let is_free = path.is_multiplexed() || self.load_of(id) == 0 && !self.is_checking(id);
+        let is_free = path.is_concurrent() || self.load_of(id) == 0 && !self.is_checking(id);
         path.state.is_ready() && !path.is_draining() && self.is_allowed(path) && is_free
     }
 
@@ -211,7 +213,8 @@ impl Fetch {
         let request = RequestId(self.next_request);
         self.next_request += 1;
         let range = Range::new(length - 1, length);
-        let check = Check { path, sent: now, is_answered: false };
+        let is_concurrent = self.load_of(path) > 0 || self.is_checking(path);
+        let check = Check { path, sent: now, is_concurrent, is_answered: false };
         self.verification.checks.insert(request, check);
         self.outputs.push_back(Output::Check { request, path, range, if_range });
         let is_multiplexed = self.paths.get(&path).is_some_and(|path| path.is_multiplexed());
@@ -281,6 +284,12 @@ impl Fetch {
 
     /// The head of the response to a check.
     pub(super) fn on_check_head(&mut self, now: Time, id: RequestId, head: &Head) {
+        if let Some(check) = self.verification.checks.get(&id).copied()
+            && check.is_concurrent
+            && self.limits_concurrency(check.path, head.status)
+        {
+            return self.cancel_check(id);
+        }
         let Some(check) = self.verification.checks.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };
         check.is_answered = true;
@@ -358,14 +367,8 @@ mod tests {
         let validator = Some(Validator::Etag("\"a\"".into()));
         let object = Object { length: Some(10), validator: validator.clone() };
         for (status, same) in [(200, true), (299, true), (203, false), (204, false)] {
-            let head = Head {
-                status,
-                length: Some(10),
-                content_range: None,
-                validator: validator.clone(),
-                refuses_ranges: false,
-                is_encoded: false,
-            };
+            let head =
+                Head { status, length: Some(10), validator: validator.clone(), ..Head::default() };
             assert_eq!(matches!(judge(&head, &object), Verdict::Same), same, "{status}");
         }
     }

@@ -395,6 +395,6 @@ fn read_head(bytes: &[u8]) -> Head {
         content_range: partial.then_some(Some(content_range)),
         validator: Some(Validator::Etag("\"v\"".to_owned())),
         refuses_ranges: false,
-        is_encoded: false,
+        ..Head::default()
     }
 }

@@ -33,3 +33,13 @@ fn a_chunk_has_a_size_and_the_others_have_none() {
         assert!(scheduler(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_time_for_retries_is_in_seconds_or_has_a_unit() {
+    for (text, expected) in [("300", 300), ("300s", 300), ("5min", 300), ("0", 0), ("1h", 3_600)] {
+        assert_eq!(seconds(text), Ok(Span::from_secs(expected)), "{text}");
+    }
+    for wrong in ["", "-1", "5 days", "soon"] {
+        assert!(seconds(wrong).is_err(), "{wrong}");
+    }
+}

@@ -233,7 +233,8 @@ impl Files {
 
     /// The state that the latest resume file of `url` describes.
     pub(super) fn latest_state(&self, url: &str) -> Option<ResumeState> {
-        read_matching_state(&self.resume_path, &self.part, &self.file, url).ok()
+        let url = Location::parse(url).ok()?;
+        read_matching_state(&self.resume_path, &self.part, &self.file, &url).ok()
     }
 
     /// Gives the complete object its name. With `is_synced` it is made durable first, so that a
@@ -330,6 +331,10 @@ mod tests {
 
     const URL: &str = "http://a/b";
 
+    fn url() -> Location {
+        Location::parse(URL).unwrap()
+    }
+
     fn state(end: u64) -> ResumeState {
         ResumeState {
             url: URL.to_owned(),
@@ -340,7 +345,7 @@ mod tests {
     }
 
     fn sink(folder: &Path) -> Sink {
-        Sink::Files(Files::open(&folder.join("file"), URL, false).unwrap().0)
+        Sink::Files(Files::open(&folder.join("file"), &url(), false).unwrap().0)
     }
 
     /// After a failed flush the kernel reports success, although the bytes are lost.
@@ -354,7 +359,7 @@ mod tests {
         files.has_lost_bytes.store(true, Ordering::Relaxed);
         assert_eq!(sink.save(state(600_000)), Some(state(200_000)));
         drop(sink);
-        let (_, leftover) = Files::open(&folder.path().join("file"), URL, true).unwrap();
+        let (_, leftover) = Files::open(&folder.path().join("file"), &url(), true).unwrap();
         assert!(matches!(leftover, Leftover::Resumed(saved) if saved == state(200_000)));
     }
 

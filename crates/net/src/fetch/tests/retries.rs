@@ -1,4 +1,4 @@
-//! Redirect targets that expire.
+//! Redirect targets that expire, and servers that ask for a wait.
 
 use std::sync::Mutex;
 
@@ -91,4 +91,59 @@ async fn a_mirror_that_is_gone_is_replaced() {
     assert_eq!(live.requests()[0].range.unwrap().0, 200_000);
     // After the failures the new target is remembered.
     assert_eq!(near.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_wait_is_asked_again() {
+    for status in [429, 503] {
+        let server = Server::start(move |request| match request.index {
+            0 => Reply::plain(status, &[("retry-after", "0")], b"busy"),
+            _ => correct_reply(request, b"abc", ETAG),
+        })
+        .await;
+        let (_folder, target) = target();
+        let mut client = Client::builder().config(quick()).paths([path(1)]).build().unwrap();
+        let result = get(&mut client, &Job::new(&server.url("/x"), &target).unwrap()).await;
+        assert_eq!(result.report().retries, 1);
+        assert_complete(&target, b"abc");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_too_long_is_named_with_a_hint() {
+    let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    for retry_after in [
+        "3600",
+        "Sun, 06 Nov 1994 09:49:37 GMT",
+        "Sunday, 06-Nov-94 09:49:37 GMT",
+        "Sun Nov  6 09:49:37 1994",
+    ] {
+        let headers = [date, ("retry-after", retry_after)];
+        let server = Server::start(move |_| Reply::plain(429, &headers, b"busy")).await;
+        let (_folder, target) = target();
+        let mut client = builder().build().unwrap();
+        let result = get(&mut client, &Job::new(&server.url("/x"), &target).unwrap()).await;
+        let error = result.outcome.unwrap_err();
+        let words = "the server answered 429 Too Many Requests and asks to wait for 3600 s, \
+                     longer than retries may take";
+        assert_eq!(error.to_string(), words, "{retry_after}");
+        let hint = "try again later, or wait with --retry-max-time 3600";
+        assert_eq!(error.hint().as_deref(), Some(hint));
+        assert_eq!(server.requests().len(), 2, "each network asks once");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_refused_is_tried_once() {
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let (_folder, target) = target();
+    let job = Job::new(&format!("http://127.0.0.1:{port}/x"), &target).unwrap();
+    let result = get(&mut builder().build().unwrap(), &job).await;
+    let error = result.outcome.unwrap_err();
+    assert!(error.to_string().contains("connection refused"), "{error}");
+    assert!(error.hint().unwrap().contains("--retry"), "{:?}", error.hint());
+    assert_eq!(error.report.retries, 0);
 }

@@ -126,6 +126,11 @@ impl Transfer<'_> {
                 Some(spec) => format!("{} is no longer used: {fault}", spec.name),
                 None => note.to_string(),
             },
+            Note::Idle { paths, .. } if !paths.is_empty() => {
+                let specs = paths.iter().filter_map(|path| self.client.paths.get(path.0));
+                let names: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
+                format!("{note} for data over {}", names.join(" or "))
+            }
             _ => note.to_string(),
         };
         (self.log.on_event)(Event::Note(&text));

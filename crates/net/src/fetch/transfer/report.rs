@@ -120,6 +120,7 @@ impl Transfer<'_> {
             version: self.core.version_proof(),
             metered: self.core.metered_bytes(),
             duplicate: Size::from_bytes(duplicate),
+            retries: self.core.retries(),
             paths,
             ..empty_report(self.client, self.job)
         }
@@ -140,6 +141,7 @@ pub(super) fn empty_report(client: &Client, job: &Job) -> Report {
         version: None,
         metered: Size::ZERO,
         duplicate: Size::ZERO,
+        retries: 0,
         paths: paths.collect(),
     }
 }

@@ -29,9 +29,10 @@ fn all_silent_is_said_and_has_an_end() {
     );
     assert!(simulation.now <= seconds(61), "{}", simulation.now);
     assert!(simulation.fetch.is_resumable());
-    let [Note::Idle { elapsed: lasted, remaining: left }] = simulation.notes() else {
+    let [Note::Idle { elapsed: lasted, remaining: left, paths }] = simulation.notes() else {
         panic!("{:?}", simulation.notes())
     };
+    assert_eq!(paths, &BOTH);
     assert_eq!((*lasted, *left), (Span::from_secs(10), Span::from_secs(50)));
 }
 

@@ -83,7 +83,7 @@ impl Server {
             content_range: None,
             validator,
             refuses_ranges: !self.accept_ranges,
-            is_encoded: false,
+            ..Head::default()
         };
         let Some(requested) = range.filter(|_| self.ranges && matches) else { return (head, all) };
         let max = requested.start.saturating_add(self.max_part);
@@ -101,6 +101,21 @@ impl Server {
     }
 }
 
+/// A server's answer to every request until this time, without a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    pub until: Time,
+    pub status: u16,
+    pub retry_after: Option<Span>,
+    pub is_redirected: bool,
+}
+
+impl Refusal {
+    pub fn new(until: Time, status: u16) -> Self {
+        Self { until, status, retry_after: None, is_redirected: false }
+    }
+}
+
 /// In place of the version of a byte that is missing.
 const MISSING: u8 = 0;
 
@@ -114,6 +129,7 @@ pub enum RunOutcome {
 enum LinkEvent {
     // At the client.
     Connected,
+    ConnectFailed(PathError),
     Head(RequestId, Box<Head>),
     /// With the version of its bytes.
     Piece(RequestId, Range, u8),
@@ -191,6 +207,10 @@ pub struct Reader {
     pub next: Time,
 }
 
+fn refused() -> PathError {
+    PathError::transient(PathErrorKind::Refused, "connection refused")
+}
+
 pub struct Simulation {
     pub reader: Option<Reader>,
     /// Maximum of the bytes that waited for the reader.
@@ -220,6 +240,12 @@ pub struct Simulation {
     pub checks: usize,
     /// The server does not answer checks.
     pub drops_checks: bool,
+    /// The servers of these paths refuse requests.
+    pub refusals: BTreeMap<PathId, Refusal>,
+    /// Responses on a connection at the same time; the server refuses more.
+    pub max_responses: usize,
+    /// All connection attempts are refused until then.
+    pub down_until: Time,
     check_ids: BTreeSet<RequestId>,
     notes: Vec<Note>,
     history: Vec<(Time, u64)>,
@@ -256,6 +282,9 @@ impl Simulation {
             longest_starvation: Span::ZERO,
             checks: 0,
             drops_checks: false,
+            refusals: BTreeMap::new(),
+            max_responses: usize::MAX,
+            down_until: Time::ZERO,
             check_ids: BTreeSet::new(),
             notes: Vec::new(),
             history: Vec::new(),
@@ -390,7 +419,17 @@ impl Simulation {
                     (false, Some(_)) => 0,
                 };
                 let breaks = self.failing.remove(&request);
-                let (head, rest) = self.servers[path.0].answer(range, if_range.as_ref());
+                let (mut head, mut rest) = self.servers[path.0].answer(range, if_range.as_ref());
+                let busy = Refusal::new(Time::MAX, 503);
+                let refusal = match lane.streams.len() < self.max_responses {
+                    true => self.refusals.get(&path).filter(|refusal| self.now < refusal.until),
+                    false => Some(&busy),
+                };
+                if let Some(refusal) = refusal {
+                    let &Refusal { status, retry_after, is_redirected, .. } = refusal;
+                    head = Head { status, retry_after, is_redirected, ..Head::default() };
+                    rest = Range::new(0, 0);
+                }
                 lane.streams.push(Stream {
                     request,
                     remaining: rest,
@@ -428,6 +467,7 @@ impl Simulation {
                 return self.send_next_piece(path);
             }
             LinkEvent::Connected => Input::Connected { path, multiplexed: link.multiplexed },
+            LinkEvent::ConnectFailed(error) => Input::ConnectFailed { path, error },
             LinkEvent::Failed(request, fault) => {
                 self.open.remove(&request);
                 Input::Failed { request, error: fault }
@@ -552,7 +592,11 @@ impl Simulation {
                 lane.allowance = connection_window;
                 lane.connection.allowance = connection_window;
                 let at = self.now + self.links[path.0].rtt;
-                self.at(path, at, LinkEvent::Connected);
+                let due = match self.now < self.down_until {
+                    true => LinkEvent::ConnectFailed(refused()),
+                    false => LinkEvent::Connected,
+                };
+                self.at(path, at, due);
             }
             Output::Disconnect { path } => self.close_connection(path),
             Output::Request { request, path, range, if_range } => {
@@ -667,6 +711,15 @@ impl Simulation {
         let request = request.expect("an open request");
         self.open.remove(&request);
         self.fetch.handle(self.now, Input::Failed { request, error });
+    }
+
+    /// The server goes down until then: it resets the connections, and refuses new ones.
+    pub fn shut_down(&mut self, until: Time) {
+        self.down_until = until;
+        for path in 0..self.links.len() {
+            let reset = PathError::transient(PathErrorKind::Reset, "the connection broke");
+            self.fail_request(PathId(path), reset);
+        }
     }
 
     /// Removes or restores an interface.

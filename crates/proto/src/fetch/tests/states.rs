@@ -160,8 +160,7 @@ fn head(answer: Response, range: Option<Range>) -> Head {
         length: Some(LENGTH),
         content_range: None,
         validator: Some(version("\"1\"")),
-        refuses_ranges: false,
-        is_encoded: false,
+        ..Head::default()
     };
     let part = |range: Range, length: Option<u64>| Head {
         status: 206,
