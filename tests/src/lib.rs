@@ -16,8 +16,8 @@ pub use lab::{Lab, alone, lab_name, shared_host};
 pub use manyways_rig::patience::SHELL;
 pub use manyways_rig::testbed;
 pub use manyways_rig::{
-    Authority, FAULT, Finished, Folder, Need, Running, Server, ServerConfig, ServerError, fault,
-    finish, folder, missing, needs, object, same_content,
+    Authority, FAULT, Finished, Folder, Need, Running, Server, ServerConfig, ServerError,
+    WebServer, fault, finish, folder, missing, needs, object, same_content,
 };
 pub use profile::RADIO;
 pub use timing::{Outcome, conclusive, max_lateness};

@@ -1,8 +1,8 @@
 //! Shared infrastructure of benchmarks, the demonstration and the tests.
 //!
-//! - External programs ([`programs`]), web servers with certificates and files to serve ([`Authority`],
-//!   [`Server`], [`Origin`]), processes that end in bounded time ([`Running`]), and missing
-//!   requirements of the machine ([`needs!`]).
+//! - External programs ([`programs`]), web servers with certificates and files to serve
+//!   ([`Authority`], [`WebServer`], [`Server`], [`Origin`]), processes that end in bounded time
+//!   ([`Running`]), and missing requirements of the machine ([`needs!`]).
 //! - Network namespaces with sockets and programs in them ([`testbed`]), waits for events, and the
 //!   mark of failures that no busy machine can cause ([`patience`]).
 //! - Benchmarks: the contenders of a [`cell`] take turns in each round, in a lab that [`launch`]
@@ -40,6 +40,7 @@ pub mod sockets;
 pub mod target;
 pub mod testbed;
 pub mod transfer;
+mod web_server;
 
 pub use certificate::Authority;
 pub use need::{Need, missing};
@@ -49,3 +50,4 @@ pub use patience::FAULT;
 pub use process::{Finished, Running, assert_no_panic, finish};
 pub use profile::radio_profile;
 pub use server::{Server, ServerConfig, ServerError};
+pub use web_server::WebServer;

@@ -32,7 +32,7 @@ pub enum ServerError {
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The server ended during its start; the text is a line of its log.
-    #[error("nginx does not start: {0}")]
+    #[error("the web server does not start: {0}")]
     NotStarted(String),
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -145,7 +145,8 @@ impl Server {
         Self::write_config("apache2", folder, &["-D", "FOREGROUND", "-f"], &path, &config)
     }
 
-    fn write_config(
+    /// Writes the configuration and returns the server with the command `name words… path`.
+    pub(crate) fn write_config(
         name: &'static str,
         folder: &Path,
         words: &[&str],
@@ -201,7 +202,7 @@ impl Server {
     /// If the server does not listen within 30 s, with its error log.
     #[track_caller]
     pub fn start(&self, prefix: &[&str]) -> Running {
-        // Both servers write their process id once their sockets listen.
+        // Every server writes its process id once its sockets listen.
         let watch = Inotify::init(InitFlags::IN_NONBLOCK).expect("inotify is there");
         let written = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
         watch.add_watch(&self.folder, written).expect("the folder is there");

@@ -27,3 +27,4 @@ mod split_dns;
 mod stdout;
 mod terminal;
 mod testbed;
+mod web_servers;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use manyways_tests::{
-    Authority, Finished, Need, Server, ServerConfig, ServerError, fault, finish, folder, needs,
-    object, same_content,
+    Authority, Finished, Need, ServerConfig, WebServer, fault, finish, folder, needs, object,
+    same_content,
 };
 
 /// Two unused addresses on the loopback interface.
@@ -27,9 +27,8 @@ fn curl(authority: &Authority, words: &[&str]) -> Finished {
     .expect_success()
 }
 
-fn serves_what_downloads_need(
-    configure: fn(&std::path::Path, &ServerConfig<'_>) -> Result<Server, ServerError>,
-) {
+fn serves_what_downloads_need(server: WebServer) {
+    needs!(server.needs(), Need::Command("curl"));
     let (own, root) = (folder(), folder());
     let original = object(root.path(), "object", 3_000_001, 7);
     let authority =
@@ -42,7 +41,7 @@ fn serves_what_downloads_need(
         authority: Some(&authority),
         extra_config: "",
     };
-    let server = configure(own.path(), &config).expect("a configuration");
+    let server = server.configure(own.path(), &config).expect("a configuration");
     let _running = server.start(&[]);
 
     let copy = own.path().join("copy");
@@ -66,12 +65,30 @@ fn serves_what_downloads_need(
 
 #[test]
 fn nginx_serves_what_downloads_need() {
-    needs!(Need::Command("nginx"), Need::Command("curl"));
-    serves_what_downloads_need(Server::nginx);
+    serves_what_downloads_need(WebServer::Nginx);
 }
 
 #[test]
 fn apache_serves_what_downloads_need() {
-    needs!(Need::Command("apache2"), Need::Command("curl"));
-    serves_what_downloads_need(Server::apache);
+    serves_what_downloads_need(WebServer::Apache);
+}
+
+#[test]
+fn caddy_serves_what_downloads_need() {
+    serves_what_downloads_need(WebServer::Caddy);
+}
+
+#[test]
+fn h2o_serves_what_downloads_need() {
+    serves_what_downloads_need(WebServer::H2o);
+}
+
+#[test]
+fn lighttpd_serves_what_downloads_need() {
+    serves_what_downloads_need(WebServer::Lighttpd);
+}
+
+#[test]
+fn haproxy_serves_what_downloads_need() {
+    serves_what_downloads_need(WebServer::Haproxy);
 }

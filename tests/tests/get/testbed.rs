@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use manyways_tests::{
-    Authority, Finished, Folder, SHELL, Server, ServerConfig, finish, folder, manyways, object,
+    Authority, Finished, Folder, SHELL, Server, ServerConfig, WebServer, finish, folder, manyways,
+    object,
 };
 use serde_json::Value;
 
@@ -145,6 +146,20 @@ impl Testbed {
             extra_config: more,
         };
         Server::apache(&self.path("apache"), &config).expect("Apache").command().join(" ")
+    }
+
+    /// The command of a web server: HTTP/2 on port 443.
+    pub fn web_server(&self, server: WebServer) -> String {
+        let folder = self.path(server.name());
+        fs::create_dir_all(&folder).expect("room for a folder");
+        let config = ServerConfig {
+            root: &self.path("root"),
+            plain: &[],
+            secure: &["0.0.0.0:443", "[::]:443"].map(|text| text.parse().expect("an address")),
+            authority: Some(&self.authority),
+            extra_config: "",
+        };
+        server.configure(&folder, &config).expect("a configuration").command().join(" ")
     }
 
     /// The command of the faulty server, whose faults depend on the URL: HTTP/1.1 on port 80,
