@@ -46,7 +46,7 @@ pub struct BondArgs {
 
 pub fn run(args: BondArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
-    let pairs = args.pairs.find('n', &args.options.cells, &mut left_out)?;
+    let pairs = args.pairs.find("n", &args.options.cells, &mut left_out)?;
     args.options.run(Mode::Default, plan(&pairs), left_out, |setup| {
         let own = std::env::current_exe();
         let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;

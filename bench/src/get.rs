@@ -14,6 +14,7 @@ mod targets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use manyways_rig::WebServer;
 use manyways_rig::download::Programs;
 use manyways_rig::launch::DriveError;
 use manyways_rig::links::mean_rate;
@@ -34,6 +35,7 @@ use crate::options::{Modes, Options, Pairs, require_root, required_program};
 Examples:
   manyways-bench get --json get.json --markdown get.md
   manyways-bench get --quick --cells e,g
+  manyways-bench get --cells j,k,l --json get-new.json
   manyways-bench get --full --list")]
 pub struct GetArgs {
     #[command(flatten)]
@@ -46,13 +48,15 @@ pub struct GetArgs {
 
 pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
-    let pairs = args.pairs.find('b', &args.options.cells, &mut left_out)?;
+    let pairs = args.pairs.find("b, j", &args.options.cells, &mut left_out)?;
     let mode = args.modes.mode();
     let cells = plan(mode, &args.options.cells, &pairs);
     args.options.run(mode, cells, left_out, |setup| {
         require_root()?;
         let (programs, ss) = (Programs::find(setup.manyways), required_program("ss")?);
-        let versions = programs.versions();
+        let others = WebServer::ALL.into_iter().filter(|server| *server != WebServer::Nginx);
+        let others = others.filter_map(WebServer::version);
+        let versions = programs.versions().into_iter().chain(others).collect();
         Ok((Get { programs, ss, termination: setup.termination, seed: setup.seed }, versions))
     })
 }

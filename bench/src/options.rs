@@ -92,20 +92,21 @@ impl Modes {
 }
 
 impl Pairs {
-    /// Reads the recorded pairs if the selected cells include this part; otherwise returns an empty
-    /// list.
+    /// Reads the recorded pairs if the selected cells include one of these parts, named as `a, b`;
+    /// otherwise returns an empty list.
     ///
     /// # Errors
     /// One sentence, if an explicitly configured folder has no readable pairs.
     pub fn find(
         &self,
-        part: char,
+        parts: &str,
         cells: &[String],
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Pair>, String> {
-        let wants = |word: &String| word.starts_with(part) || word.starts_with("pairs");
+        let is_meant = |part: char| part.is_ascii_lowercase() && parts.contains(part);
+        let wants = |word: &String| word.starts_with(is_meant) || word.starts_with("pairs");
         match cells.is_empty() || cells.iter().any(wants) {
-            true => links::find_pairs(self.pairs.as_deref(), part, left_out),
+            true => links::find_pairs(self.pairs.as_deref(), parts, left_out),
             false => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,6 @@
 //! The run of a cell: one lab, one server, and every download once in each round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,13 @@ use manyways_rig::launch::{DriveError, Launcher, first_line, system};
 use manyways_rig::links::{fluid_bound, period};
 use manyways_rig::sample::median;
 use manyways_rig::transfer::{Curve, Transfer, time_of_sum};
-use manyways_trace::scenario::Event;
+use manyways_trace::scenario::{Change, Event, LinkSpec};
 use manyways_unit::{Size, Span};
 
 use super::Get;
-use super::plan::{self, Cell, Entry, HOST_NAME, MAX_SIZE, PRIMER_SIZE, ROUND_STEP};
+use super::plan::{
+    self, Cell, Entry, HOST_NAME, MAX_SIZE, PRIMER_SIZE, other_servers, swapped_estimates,
+};
 use super::record::{Figures, LowerBound, Record};
 
 /// Bytes after which a link counts as in use.
@@ -27,8 +29,6 @@ const START_TIMEOUT: Span = Span::from_secs(5);
 const TRIAL_SIZE: Size = Size::from_bytes(64_000);
 /// Assumed start-up time in seconds of a contender that does not report it.
 const DEFAULT_LEAD: f64 = 0.03;
-/// Start of a run that changes no link.
-const NOW: (Span, &[Event]) = (Span::ZERO, &[]);
 
 pub fn measure(
     get: &Get,
@@ -40,22 +40,33 @@ pub fn measure(
     let mut sizes: Vec<Size> = cell.contenders.iter().map(|entry| entry.size).collect();
     sizes.extend([PRIMER_SIZE, TRIAL_SIZE, MAX_SIZE, plan::sample(cell)]);
     let origin = Origin::start(&mut launcher.lab, cell.hosts.len(), HOST_NAME, &sizes)?;
+    for server in other_servers(cell) {
+        // A missing server is reported with its contender.
+        if Downloader::From(server).missing(&get.programs).is_none() {
+            origin.start_other(&mut launcher.lab, server)?;
+        }
+    }
     let mut stage = CellRunner {
         get,
         cell,
         launcher,
         origin,
         leads: BTreeMap::new(),
-        primed_cache: None,
+        primed_caches: BTreeMap::new(),
         single_link_curves: BTreeMap::new(),
     };
     stage.sample_sockets(record)?;
     let mut able = stage.runnable_entries(record);
-    let known = |entry: &Entry| entry.contender == Downloader::Cached;
-    if able.iter().any(known) && !stage.prime_cache()? {
-        able.retain(|entry| !known(entry));
-        let name = Downloader::Cached.name(&cell.links);
-        record.skipped.push(format!("{name}: earlier transfers were not remembered"));
+    for swapped in [false, true] {
+        let is_known = |entry: &Entry| swapped_estimates(entry.contender) == Some(swapped);
+        if able.iter().any(is_known) && !stage.prime_cache(swapped)? {
+            let all: BTreeSet<String> = able
+                .extract_if(.., |entry| is_known(entry))
+                .map(|entry| entry.contender.name(&cell.links))
+                .collect();
+            let skipped = |name| format!("{name}: earlier transfers were not remembered");
+            record.skipped.extend(all.into_iter().map(skipped));
+        }
     }
     if !cell.is_constant() {
         stage.measure_leads(&able)?;
@@ -75,8 +86,9 @@ struct CellRunner<'a> {
     origin: Origin,
     /// Seconds from the start of a contender's process to the start of its transfer, for each run.
     leads: BTreeMap<String, Vec<f64>>,
-    /// Cache folder with the path estimates of each link.
-    primed_cache: Option<PathBuf>,
+    /// Cache folders with the path estimates of each link, by whether the links had each other's
+    /// rates.
+    primed_caches: BTreeMap<bool, PathBuf>,
     /// Curves of the transfers over one link alone, by round and link.
     single_link_curves: BTreeMap<(u32, usize), Curve>,
 }
@@ -89,7 +101,8 @@ impl CellRunner<'_> {
         for entry in &self.cell.contenders {
             let contender = entry.contender;
             let why = contender.missing(&self.get.programs).or_else(|| {
-                (contender.is_mptcp() && no_subflow).then_some("the kernel made no MPTCP subflow")
+                let is_refused = contender.is_mptcp() && no_subflow;
+                is_refused.then(|| "the kernel made no MPTCP subflow".to_owned())
             });
             let words = why.map(|reason| format!("{}: {reason}", contender.name(&self.cell.links)));
             match words {
@@ -101,12 +114,14 @@ impl CellRunner<'_> {
         able
     }
 
-    /// Reads every socket in the middle of a transfer, on both sides, with and without MPTCP.
+    /// Reads every socket in the middle of a transfer, on both sides, with and without MPTCP, and
+    /// with each other server.
     fn sample_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
         let wants_mptcp = self.cell.contenders.iter().any(|entry| entry.contender.is_mptcp());
-        for contender in [Downloader::MpH2, Downloader::Mptcp] {
+        let others = other_servers(self.cell).into_iter().map(Downloader::From);
+        for contender in [Downloader::MpH2, Downloader::Mptcp].into_iter().chain(others) {
             let mptcp = contender.is_mptcp();
-            if mptcp && (!wants_mptcp || contender.missing(&self.get.programs).is_some()) {
+            if mptcp && !wants_mptcp || contender.missing(&self.get.programs).is_some() {
                 continue;
             }
             let fetch_of =
@@ -114,7 +129,7 @@ impl CellRunner<'_> {
             let (seen, complaint) = self.launcher.sockets_during(
                 contender.command(&fetch_of),
                 (self.cell.hosts.len(), &self.get.ss),
-                self.cell.offset(0, ROUND_STEP),
+                plan::offset(self.cell, 0),
                 |bytes, elapsed| {
                     bytes.iter().all(|bytes| *bytes >= MIN_USED_BYTES) || elapsed > START_TIMEOUT
                 },
@@ -126,22 +141,24 @@ impl CellRunner<'_> {
                 record.skipped.push(format!("a look at the sockets of {name}: {output}"));
             }
             let sockets = &mut record.extra.sockets;
-            *(if mptcp { &mut sockets.mptcp } else { &mut sockets.get }) = controls;
+            (if mptcp { &mut sockets.mptcp } else { &mut sockets.get }).extend(controls);
         }
         Ok(())
     }
 
-    /// Fills the cache of path estimates with one transfer over each link alone. `false` if the
-    /// estimate of a link is missing.
-    fn prime_cache(&mut self) -> Result<bool, DriveError> {
-        let folder = self.origin.folder().join("primed");
+    /// Fills a cache of path estimates with one transfer over each link alone, while the links have
+    /// each other's rates if `swapped`. `false` if the estimate of a link is missing.
+    fn prime_cache(&mut self, swapped: bool) -> Result<bool, DriveError> {
+        let folder = self.origin.folder().join(if swapped { "primed-swapped" } else { "primed" });
+        let changes = if swapped { swapped_rates(&self.cell.links) } else { Vec::new() };
         for index in 0..self.cell.links.len() {
             let fetch_of =
                 Fetch { warm: false, ..self.fetch_spec(PRIMER_SIZE, None, Some(&folder)) };
-            fetch_of.run(Downloader::Single(index), &self.launcher, 60.0, NOW, None)?;
+            let when = (Span::ZERO, changes.as_slice());
+            fetch_of.run(Downloader::Single(index), &self.launcher, 60.0, when, None)?;
         }
         let learned = fs::read_dir(&folder).map_or(0, Iterator::count);
-        self.primed_cache = Some(folder);
+        self.primed_caches.insert(swapped, folder);
         Ok(learned == self.cell.links.len())
     }
 
@@ -155,7 +172,7 @@ impl CellRunner<'_> {
             }
             let memory = self.copy_cache(entry.contender)?;
             let fetch_of = self.fetch_spec(TRIAL_SIZE, None, memory.as_deref());
-            let when = (self.cell.offset(0, ROUND_STEP), &[][..]);
+            let when = (plan::offset(self.cell, 0), &[][..]);
             let trial = fetch_of.run(entry.contender, &self.launcher, 30.0, when, None)?;
             self.leads.insert(name, self.lead(&trial).into_iter().collect());
         }
@@ -164,7 +181,7 @@ impl CellRunner<'_> {
 
     /// Computes the lower bounds of the transfer times of a round.
     fn bounds(&self, round: u32, record: &mut Record) {
-        let offset = self.cell.offset(round, ROUND_STEP);
+        let offset = plan::offset(self.cell, round);
         let alone: Vec<Curve> = self
             .single_link_curves
             .range((round, 0)..(round + 1, 0))
@@ -187,7 +204,7 @@ impl CellRunner<'_> {
         let known = self.leads.get(&name).and_then(|leads| median(leads.iter().copied()));
         let lead = if self.cell.is_constant() { 0.0 } else { known.unwrap_or(DEFAULT_LEAD) };
         let cache = self.copy_cache(entry.contender)?;
-        let begin = self.cell.offset(round, ROUND_STEP);
+        let begin = plan::offset(self.cell, round);
         let offset = start_offset(begin, lead, self.cell.links.iter().filter_map(period).min());
         let lead = Span::from_secs_f64(lead);
         let events: Vec<Event> =
@@ -265,8 +282,8 @@ impl CellRunner<'_> {
     /// A copy of the primed cache for a contender that uses it, so that no run affects the next
     /// one.
     fn copy_cache(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
-        let Some(primed) = self.primed_cache.as_ref().filter(|_| contender == Downloader::Cached)
-        else {
+        let swapped = swapped_estimates(contender);
+        let Some(primed) = swapped.and_then(|swapped| self.primed_caches.get(&swapped)) else {
             return Ok(None);
         };
         let folder = self.origin.folder().join("memory");
@@ -310,8 +327,20 @@ fn start_offset(offset: Span, lead: f64, period: Option<Span>) -> Span {
     if offset >= lead { offset - lead } else { offset + period - lead }
 }
 
+/// Changes that give each link the rates of the link at the same place from the end of the list.
+fn swapped_rates(links: &[LinkSpec]) -> Vec<Event> {
+    let event = |(link, other): (&LinkSpec, &LinkSpec)| {
+        let (down, up) = (other.down.capacity.clone(), other.up.capacity.clone());
+        let change = vec![Change::Down(down), Change::Up(up)];
+        Event { when: None, at: Span::ZERO, until: None, link: link.name.clone(), change }
+    };
+    links.iter().zip(links.iter().rev()).map(event).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use manyways_rig::links::{WIFI_RTT, round_trip, wifi_and_lte};
+
     use super::*;
 
     #[test]
@@ -320,5 +349,21 @@ mod tests {
         assert_eq!(start_offset(seconds(11.0), 0.5, Some(seconds(100.0))), seconds(10.5));
         assert_eq!(start_offset(seconds(0.0), 0.5, Some(seconds(100.0))), seconds(99.5));
         assert_eq!(start_offset(seconds(3.0), 0.5, None), seconds(3.0));
+    }
+
+    #[test]
+    fn links_change_their_rates_with_each_other() {
+        let mut links = wifi_and_lte(40, 5);
+        for event in swapped_rates(&links.clone()) {
+            let link = links.iter_mut().find(|link| link.name == event.link).unwrap();
+            event.change.iter().for_each(|change| link.apply(change));
+        }
+        let swapped = wifi_and_lte(5, 40);
+        let rates = |links: &[LinkSpec]| {
+            let both = |link: &LinkSpec| (link.down.capacity.clone(), link.up.capacity.clone());
+            links.iter().map(both).collect::<Vec<_>>()
+        };
+        assert_eq!(rates(&links), rates(&swapped));
+        assert_eq!(round_trip(&links[0]), WIFI_RTT);
     }
 }

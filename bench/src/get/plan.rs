@@ -1,11 +1,13 @@
 //! The plan: the cells with their links, objects and contenders.
 
-use manyways_rig::WARM_UP;
+use std::collections::BTreeSet;
+
 use manyways_rig::download::Downloader;
 use manyways_rig::links::{
     LTE_RTT, Pair, WIFI_RTT, blackhole, constant, fluid_bound, mean_rate, rate_drop, round_trip,
     total_rate, wifi_and_lte,
 };
+use manyways_rig::{WARM_UP, WebServer};
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::{Rate, Size, Span};
 
@@ -18,6 +20,9 @@ pub type Cell = manyways_rig::cell::Cell<Entry, Setting>;
 pub struct Setting {
     /// Whether connections are warmed up before a transfer.
     pub warm: bool,
+    /// Whether every round begins at the start of the traces, instead of [`ROUND_STEP`] after the
+    /// previous one.
+    pub is_repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +43,7 @@ impl manyways_rig::cell::Contender for Entry {
 /// Host name of the server. Its address may depend on the link.
 pub const HOST_NAME: &str = "www.lab";
 /// Offset in a trace between the starts of two rounds.
-pub const ROUND_STEP: Span = Span::from_secs(11);
+const ROUND_STEP: Span = Span::from_secs(11);
 /// The largest object.
 pub const MAX_SIZE: Size = Size::from_bytes(20_000_000);
 const KB: u64 = 1_000;
@@ -49,6 +54,8 @@ pub const CHUNKS: [u64; 4] = [1024, 512, 256, 128];
 const SCALED_RATE: Rate = Rate::from_mbps(20);
 /// Maximum number of measured pairs.
 const MAX_PAIRS: usize = 8;
+/// The pairs of the cold starts, from four walks.
+const COLD_PAIRS: [&str; 5] = ["7_1", "8_1", "8_3", "11_1", "12_1"];
 /// Smallest object that aria2 splits (`-k1M`).
 const ARIA2_MIN_SIZE: u64 = 2 * MB;
 
@@ -70,6 +77,9 @@ pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
         part_g(mode),
         part_h(mode),
         part_i(mode),
+        part_j(pairs),
+        part_k(),
+        part_l(),
     ];
     let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
     if mode == Mode::Quick {
@@ -80,13 +90,19 @@ pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
             is_look || words.contains(&cell.name)
         });
     }
+    // A run of all cells has no time for more.
+    let is_hour = mode == Mode::Default && words.is_empty();
     for cell in &mut cells {
         cell.rounds = match (mode, cell.part) {
             (Mode::Quick, _) => 3,
+            (_, 'j') if is_hour => 1,
+            (_, 'k' | 'l') if is_hour => 2,
+            (_, 'j') => 3,
+            (_, 'k' | 'l') => 8,
             (Mode::Full, _) | (_, 'a' | 'e' | 'f' | 'g') => 15,
             // The eight pairs are repetitions of one question.
             (Mode::Default, 'b') => 5,
-            (Mode::Default, _) => 10,
+            (Mode::Default, _) => 8,
         };
     }
     cells
@@ -145,7 +161,8 @@ fn cell(
 ) -> Cell {
     let cell = Cell::over(part, name, links, entries);
     let title = format!("{}; {} connections", cell.title, warm_or_cold(warm));
-    Cell { title, hosts: vec![host("origin", None)], setting: Setting { warm }, ..cell }
+    let setting = Setting { warm, is_repeated: false };
+    Cell { title, hosts: vec![host("origin", None)], setting, ..cell }
 }
 
 /// The two rivals, and further contenders of a full run.
@@ -347,6 +364,64 @@ fn part_i(mode: Mode) -> Vec<Cell> {
     [("wifi", 1), ("lte", 0)].map(of).into()
 }
 
+/// Cold starts at the beginning of recorded pairs.
+fn part_j(pairs: &[Pair]) -> Vec<Cell> {
+    let pair = |name: &&str| pairs.iter().find(|pair| pair.name == *name);
+    let of = |pair: &Pair| cold_pair(&pair.name, pair.links());
+    COLD_PAIRS.iter().filter_map(pair).map(of).collect()
+}
+
+fn cold_pair(name: &str, links: Vec<LinkSpec>) -> Cell {
+    let (both, alone) =
+        ([Downloader::MpH2, Downloader::MptcpCurl], single_links(&links, 4 * MB, true));
+    let entries = [fetch(&both, MB), fetch(&both, 4 * MB), alone].concat();
+    let cell = cell('j', format!("j-{name}"), links, false, entries);
+    Cell { setting: Setting { is_repeated: true, ..cell.setting }, ..cell }
+}
+
+/// Other web servers than nginx.
+fn part_k() -> Vec<Cell> {
+    let links = vec![constant("wifi", 10, WIFI_RTT), constant("lte", 5, Span::from_millis(64))];
+    let others = WebServer::ALL.into_iter().filter(|server| *server != WebServer::Nginx);
+    let from: Vec<_> =
+        std::iter::once(Downloader::MpH2).chain(others.map(Downloader::From)).collect();
+    vec![cell('k', "k", links, false, fetch(&from, 8 * MB))]
+}
+
+/// Path estimates of the same conditions and of others.
+fn part_l() -> Vec<Cell> {
+    let all = [Downloader::MpH2, Downloader::Remembering, Downloader::Misled];
+    let of = |(wifi, lte): (u64, u64)| {
+        let entries = [fetch(&all, 512 * KB), fetch(&all, 4 * MB)].concat();
+        cell('l', format!("l-{wifi}-{lte}"), wifi_and_lte(wifi, lte), false, entries)
+    };
+    [(5, 40), (40, 5)].map(of).into()
+}
+
+/// Offset in the traces at which a round begins.
+pub fn offset(cell: &Cell, round: u32) -> Span {
+    if cell.setting.is_repeated { Span::ZERO } else { cell.offset(round, ROUND_STEP) }
+}
+
+/// Whether a contender uses cached path estimates, and whether they are from a time when the links
+/// had each other's rates; `None` if it uses none.
+pub fn swapped_estimates(contender: Downloader) -> Option<bool> {
+    match contender {
+        Downloader::Cached | Downloader::Remembering => Some(false),
+        Downloader::Misled => Some(true),
+        _ => None,
+    }
+}
+
+/// The web servers other than nginx that a cell needs.
+pub fn other_servers(cell: &Cell) -> Vec<WebServer> {
+    let server = |entry: &Entry| match entry.contender {
+        Downloader::From(server) => Some(server),
+        _ => None,
+    };
+    cell.contenders.iter().filter_map(server).collect()
+}
+
 /// Sorted sizes of all objects that a contender fetches over all links.
 pub fn sizes(cell: &Cell) -> Vec<Size> {
     let shared = |entry: &&Entry| entry.contender.links(&cell.links).len() == cell.links.len();
@@ -364,18 +439,21 @@ pub fn sample(cell: &Cell) -> Size {
 /// Estimated duration of a cell in seconds.
 pub fn seconds_of_all(cell: &Cell) -> f64 {
     let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
-    let known = cell.contenders.iter().any(|entry| entry.contender == Downloader::Cached);
+    let swapped = |entry: &Entry| swapped_estimates(entry.contender);
+    let caches = cell.contenders.iter().filter_map(swapped).collect::<BTreeSet<_>>().len() as f64;
     let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER_SIZE).as_secs_f64() + 0.5;
-    let primed: f64 = if known { cell.links.iter().map(prime).sum() } else { 0.0 };
+    let primed = caches * cell.links.iter().map(prime).sum::<f64>();
+    // Each server starts, and serves a transfer in which its sockets are read.
+    let others = 3.5 * other_servers(cell).len() as f64;
     let tried = if cell.is_constant() { 0.0 } else { 1.5 * cell.contenders.len() as f64 };
-    7.0 + primed + tried + round * f64::from(cell.rounds)
+    7.0 + primed + others + tried + round * f64::from(cell.rounds)
 }
 
 /// Estimated duration of one entry in seconds.
 pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     let links = entry.contender.links(&cell.links);
     let bytes = entry.stop.unwrap_or(entry.size);
-    let offset = cell.offset(0, ROUND_STEP);
+    let offset = offset(cell, 0);
     let moved = fluid_bound(links, offset, &cell.events, bytes).unwrap_or(60.0);
     let waits = match entry.contender {
         // Each request costs a round trip, and other requests do not overlap with the last one.
@@ -399,12 +477,14 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     0.3 + ahead + moved * waits
 }
 
-/// Size of the object that fills the cache of [`Downloader::Cached`], over each path.
+/// Size of the object that fills the cache of path estimates, over each path.
 pub const PRIMER_SIZE: Size = size(4 * MB);
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use manyways_rig::links::link;
+    use manyways_trace::scenario::CapacitySpec;
+    use manyways_trace::{LinkTrace, Steps};
 
     use super::*;
 
@@ -426,7 +506,46 @@ mod tests {
         let entries = [fetch(&BASELINES, 20 * MB), single_links(&links, 20 * MB, true)].concat();
         let pair = Cell { rounds: 5, ..cell('b', "b", links, true, entries) };
         seconds += 8.0 * seconds_of_all(&pair);
+        seconds += cold_pairs(1);
         assert!((1800.0..3500.0).contains(&seconds), "{seconds}");
+    }
+
+    /// Seconds of the cold starts, on pairs of 45 + 30 Mbit/s.
+    fn cold_pairs(rounds: u32) -> f64 {
+        let cell = Cell { rounds, ..cold_pair("", wifi_and_lte(30, 45)) };
+        COLD_PAIRS.len() as f64 * seconds_of_all(&cell)
+    }
+
+    #[test]
+    fn cold_starts_servers_and_estimates_alone_take_a_quarter_of_an_hour_with_all_rounds() {
+        let words = ["j", "k", "l"].map(str::to_owned);
+        let cells = of(Mode::Default, &words);
+        assert!(cells.iter().all(|cell| cell.rounds == 8));
+        let seconds = cells.iter().map(seconds_of_all).sum::<f64>() + cold_pairs(3);
+        assert!((300.0..900.0).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn estimates_of_each_kind_cost_a_transfer_over_each_link() {
+        let cells = of(Mode::Full, &["l".to_owned()]);
+        let both = find(&cells, "l-5-40");
+        let one = both.contenders.iter().filter(|entry| entry.contender != Downloader::Misled);
+        let one = Cell { contenders: one.copied().collect(), rounds: 0, ..both.clone() };
+        let both = Cell { rounds: 0, ..both.clone() };
+        // 4 MB at 5 and at 40 Mbit/s, and half a second for each.
+        assert!((seconds_of_all(&both) - seconds_of_all(&one) - 8.2).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_round_of_a_cold_pair_begins_at_the_start_of_the_traces() {
+        let steps = Steps::new(vec![(Span::ZERO, Rate::from_mbps(1))], Span::from_secs(100));
+        let trace = LinkTrace::Rates(steps.unwrap());
+        let capacity = CapacitySpec::Trace { source: String::new(), trace };
+        let links = vec![link("wifi", capacity, Rate::from_mbps(1), WIFI_RTT)];
+        let cold = cold_pair("7_1", links.clone());
+        assert_eq!((offset(&cold, 0), offset(&cold, 2)), (Span::ZERO, Span::ZERO));
+        let warm = cell('b', "b", links, true, Vec::new());
+        assert_eq!((offset(&warm, 0), offset(&warm, 2)), (Span::ZERO, ROUND_STEP * 2));
     }
 
     #[test]
@@ -434,7 +553,7 @@ mod tests {
         for mode in [Mode::Default, Mode::Full] {
             let cells = of(mode, &[]);
             let parts: BTreeSet<char> = cells.iter().map(|cell| cell.part).collect();
-            assert_eq!(parts.into_iter().collect::<String>(), "acdefghi");
+            assert_eq!(parts.into_iter().collect::<String>(), "acdefghikl");
             let names: BTreeSet<_> = cells.iter().map(|cell| &cell.name).collect();
             assert_eq!(names.len(), cells.len());
             for cell in &cells {

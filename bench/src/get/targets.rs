@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use manyways_rig::WebServer;
+use manyways_rig::cell::Run;
 use manyways_rig::download::Downloader;
 use manyways_rig::sample::{best, median, ratio};
 use manyways_rig::target::{Bound, Figure, Target, Verdict, as_measured, every_figure, target};
@@ -22,6 +24,8 @@ type Sizes = RangeInclusive<u64>;
 const ALL: Sizes = 0..=u64::MAX;
 const HALF: Sizes = HALF_MB..=HALF_MB;
 const LARGE: Sizes = MB..=u64::MAX;
+const ONE_MB: Sizes = MB..=MB;
+const FOUR_MB: Sizes = 4 * MB..=4 * MB;
 const LARGEST: Sizes = 20 * MB..=20 * MB;
 
 /// The end of a target's name, its bound, the letters or names of its cells, and the objects.
@@ -54,12 +58,13 @@ fn rows(
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
     use Bound::{AtLeast, AtMost, Higher, Median};
+    let over_t = |cell: &Record, bytes, contender| {
+        let ideal = by_round(&cell.extra.ideal, bytes);
+        compared(&times(cell, contender, bytes), &ideal)
+    };
     let over_ideal = |warm, contender: Downloader, bound| {
         let row = (" / T\\*, constant rates", AtMost(bound), "a c h", ALL);
-        let over = |cell: &Record, bytes| {
-            let ideal = by_round(&cell.extra.ideal, bytes);
-            compared(&times(cell, contender, bytes), &ideal)
-        };
+        let over = |cell: &Record, bytes| over_t(cell, bytes, contender);
         rows(cells, Some(warm), &contender.name(&[]), over, &[row])
     };
     let over_ideal = |warm| {
@@ -87,6 +92,14 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         ("pairs", Median(0.75, 1.05), "b", LARGEST),
     ];
     let of_b = [("(b), 1 MB and more", AtMost(1.0), "b", LARGE)];
+    let of_j = [("cold pairs (j)", Median(0.97, 1.05), "j", ALL)];
+    let alone_cold = [
+        ("cold pairs (j), 4 MB", Median(0.90, f64::INFINITY), "j", FOUR_MB),
+        ("cold pairs (j), 1 MB", AtMost(1.03), "j", ONE_MB),
+    ];
+    let over_t = |cell: &Record, bytes| over_t(cell, bytes, Downloader::MpH2);
+    let remembering = |cell: &Record, bytes| over_none(cell, bytes, Downloader::Remembering);
+    let misled = |cell: &Record, bytes| over_none(cell, bytes, Downloader::Misled);
     [
         over_ideal(true),
         over_ideal(false),
@@ -104,6 +117,13 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         homing(false),
         rows("abrupt drop (g) / kernel MPTCP", &over_mptcp, &[("", AtMost(1.04), "g", ALL)]),
         vec![path_failure(cells)],
+        rows("mp-h2 / kernel MPTCP, ", &over_mptcp, &of_j),
+        rows("mp-h2 / best single path, ", &over_best_link, &alone_cold),
+        rows("mp-h2 / T\\*, cold pairs (j), ", &over_t, &[("4 MB", AtMost(1.08), "j", FOUR_MB)]),
+        servers(cells).into(),
+        rows("wrong estimates / none (l)", &misled, &[("", AtMost(1.03), "l", ALL)]),
+        rows("right estimates / none (l)", &remembering, &[("", AtMost(0.95), "l", ALL)]),
+        vec![duplicates(cells)],
     ]
     .concat()
 }
@@ -141,6 +161,65 @@ fn over_mptcp(cell: &Record, bytes: u64) -> Option<f64> {
 fn over_best_link(cell: &Record, bytes: u64) -> Option<f64> {
     let alone = |link: &String| record::times(cell, &format!("{link} alone"), bytes);
     over_best(cell, bytes, cell.links.iter().map(alone))
+}
+
+/// Compares a contender with estimates with MP-H2 without.
+fn over_none(cell: &Record, bytes: u64, with: Downloader) -> Option<f64> {
+    compared(&times(cell, with, bytes), &times(cell, Downloader::MpH2, bytes))
+}
+
+/// The median and the slowest run of each web server, divided by nginx's median. A failed run is
+/// infinitely slow.
+fn servers(cells: &[Record]) -> [Target; 2] {
+    let (mut medians, mut slowest) = (Vec::new(), Vec::new());
+    for cell in cells.iter().filter(|cell| cell.part == "k") {
+        for server in WebServer::ALL {
+            let contender = match server {
+                WebServer::Nginx => Downloader::MpH2,
+                other => Downloader::From(other),
+            };
+            for bytes in record::sizes(cell) {
+                let nginx = times(cell, Downloader::MpH2, bytes);
+                let Some(usual) = median(nginx.values().copied()) else { continue };
+                let name = contender.name(&[]);
+                let is_meant =
+                    |run: &&Run<Figures>| run.contender == name && run.figures.bytes == bytes;
+                let runs = cell.runs.iter().filter(is_meant);
+                let seconds = |run: &Run<Figures>| run.figures.seconds.unwrap_or(f64::INFINITY);
+                let of = |value| Figure::new(server.name(), value / usual);
+                slowest.extend(runs.map(seconds).max_by(f64::total_cmp).map(of));
+                if server != WebServer::Nginx {
+                    medians.extend(median(times(cell, contender, bytes).into_values()).map(of));
+                }
+            }
+        }
+    }
+    [
+        every_figure("web server / nginx, medians (k)", Bound::AtMost(1.03), medians),
+        every_figure("slowest run / nginx's median (k)", Bound::AtMost(1.08), slowest),
+    ]
+}
+
+/// The median share of bytes that arrived twice, of each contender and object over all links.
+fn duplicates(cells: &[Record]) -> Target {
+    let mut shares = Vec::new();
+    for cell in cells.iter().filter(|cell| ["j", "k", "l"].contains(&&*cell.part)) {
+        for bytes in record::sizes(cell) {
+            let ours = record::contenders(cell, bytes).into_iter();
+            for name in ours.filter(|name| name.starts_with("mp-h2")) {
+                let is_meant =
+                    |run: &Run<Figures>| run.contender == name && run.figures.bytes == bytes;
+                let share = |run: &Figures| {
+                    let twice: u64 = run.paths.iter().map(|path| path.duplicate_bytes).sum();
+                    run.seconds.map(|_| twice as f64 / bytes as f64)
+                };
+                let place = format!("{}, {}, {name}", cell.name, Size::from_bytes(bytes));
+                let share = median(cell.values(is_meant, share).into_values());
+                shares.extend(share.map(|share| Figure::new(place, share)));
+            }
+        }
+    }
+    every_figure("duplicate bytes / size (j, k, l)", Bound::Median(0.02, 0.06), shares)
 }
 
 fn over_best_chunk(cell: &Record, bytes: u64) -> Option<f64> {

@@ -9,9 +9,11 @@ use manyways_unit::{Size, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::launch::{DriveError, Launcher, Observer, RunOutput, first_line};
-use crate::origin::{Origin, WARM_UP};
+use crate::need::missing;
+use crate::origin::{Origin, Service, WARM_UP};
 use crate::programs::{program, versions};
 use crate::transfer::Transfer;
+use crate::web_server::WebServer;
 
 /// The programs of all downloaders.
 #[derive(Clone, Debug)]
@@ -55,6 +57,13 @@ pub enum Downloader {
     /// [`Downloader::MpH2`] with the size and cached path estimates of earlier transfers
     /// (`+FS+BW/L`).
     Cached,
+    /// [`Downloader::MpH2`] with cached path estimates of earlier transfers.
+    Remembering,
+    /// [`Downloader::MpH2`] with cached path estimates from a time when the links had each other's
+    /// rates.
+    Misled,
+    /// [`Downloader::MpH2`] from another web server than nginx.
+    From(WebServer),
     /// [`Downloader::MpH2`] that sends a request only after the previous response is complete.
     Serial,
     /// [`Downloader::MpH2`] with the first link's server for all links.
@@ -158,6 +167,9 @@ impl Downloader {
             Self::MpH2 => "mp-h2".to_owned(),
             Self::Sized => "mp-h2+fs".to_owned(),
             Self::Cached => "mp-h2+fs+bw/l".to_owned(),
+            Self::Remembering => "mp-h2 with estimates".to_owned(),
+            Self::Misled => "mp-h2 with wrong estimates".to_owned(),
+            Self::From(server) => format!("mp-h2 from {}", server.name()),
             Self::Serial => "mp-h2 without pipelining".to_owned(),
             Self::OneServer => "mp-h2 with one server".to_owned(),
             Self::FixedChunk(1024) => "fixed-chunk 1 MiB".to_owned(),
@@ -202,18 +214,29 @@ impl Downloader {
         matches!(self, Self::Mptcp | Self::MptcpCurl)
     }
 
-    /// The reason why the downloader cannot run on this machine; `None` if it can.
-    pub fn missing(self, programs: &Programs) -> Option<&'static str> {
-        let curl = matches!(self, Self::MptcpCurl | Self::Curl(_));
-        if curl && programs.curl.is_none() {
-            Some("curl is not installed (Debian: package curl)")
-        } else if self == Self::Aria2 && programs.aria2.is_none() {
-            Some("aria2 is not installed (Debian: package aria2)")
-        } else if self.is_mptcp() && programs.mptcpize.is_none() {
-            Some("mptcpize is not installed (Debian: package mptcpize)")
-        } else {
-            None
+    /// The server of the downloader.
+    fn service(self) -> Service {
+        match self {
+            Self::Mptcp | Self::MptcpCurl => Service::Mptcp,
+            Self::From(server) => Service::Other(server),
+            _ => Service::Plain,
         }
+    }
+
+    /// The reason why the downloader cannot run on this machine; `None` if it can.
+    pub fn missing(self, programs: &Programs) -> Option<String> {
+        let is_curl = matches!(self, Self::MptcpCurl | Self::Curl(_));
+        let name = if is_curl && programs.curl.is_none() {
+            "curl"
+        } else if self == Self::Aria2 && programs.aria2.is_none() {
+            "aria2"
+        } else if self.is_mptcp() && programs.mptcpize.is_none() {
+            "mptcpize"
+        } else {
+            let Self::From(server) = self else { return None };
+            return missing(&[server.needs()]);
+        };
+        Some(format!("{name} is not installed (Debian: package {name})"))
     }
 
     /// The complete command line, with output and errors piped.
@@ -272,9 +295,9 @@ impl Downloader {
             command.args(["--stop-after", &stop.as_bytes().to_string()]);
         }
         if fetch.warm {
-            command.args(["--warm-up", &site.url(WARM_UP, self.is_mptcp())]);
+            command.args(["--warm-up", &site.url(WARM_UP, self.service())]);
         }
-        command.arg(site.url(*size, self.is_mptcp()));
+        command.arg(site.url(*size, self.service()));
         command
     }
 
@@ -296,9 +319,9 @@ impl Downloader {
             command.args(["--interface", via(links, link)]);
         }
         if fetch.warm {
-            command.args(["--output", "/dev/null", &site.url(WARM_UP, self.is_mptcp())]);
+            command.args(["--output", "/dev/null", &site.url(WARM_UP, self.service())]);
         }
-        command.arg("--output").arg(site.download()).arg(site.url(fetch.size, self.is_mptcp()));
+        command.arg("--output").arg(site.download()).arg(site.url(fetch.size, self.service()));
         command
     }
 
@@ -315,7 +338,7 @@ impl Downloader {
         command.arg(format!("--multiple-interface={}", names.join(",")));
         command.arg(format!("--ca-certificate={}", site.authority().display()));
         command.arg("--dir").arg(site.folder()).args(["--out", "download"]);
-        command.arg(site.url(fetch.size, false));
+        command.arg(site.url(fetch.size, self.service()));
         command
     }
 }

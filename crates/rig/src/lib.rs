@@ -45,7 +45,7 @@ mod web_server;
 pub use certificate::Authority;
 pub use need::{Need, missing};
 pub use object::{Folder, folder, object, same_content};
-pub use origin::{Origin, WARM_UP};
+pub use origin::{Origin, Service, WARM_UP};
 pub use patience::FAULT;
 pub use process::{Finished, Running, assert_no_panic, finish};
 pub use profile::radio_profile;

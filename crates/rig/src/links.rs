@@ -122,14 +122,14 @@ impl Pair {
     }
 }
 
-/// Reads the recorded pairs. If the default folder is missing, the result is empty and `left_out`
-/// gets a line.
+/// Reads the recorded pairs for these parts of a benchmark. If the default folder is missing, the
+/// result is empty and `left_out` gets a line.
 ///
 /// # Errors
 /// One sentence, if an explicitly configured folder has no readable pairs.
 pub fn find_pairs(
     named: Option<&Path>,
-    part: char,
+    parts: &str,
     left_out: &mut Vec<String>,
 ) -> Result<Vec<Pair>, String> {
     let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
@@ -138,7 +138,7 @@ pub fn find_pairs(
         (Ok(pairs), _) => Ok(pairs),
         (Err(why), Some(_)) => Err(why),
         (Err(_), None) => {
-            let words = format!("({part}): there are no recorded pairs in {PAIRS_FOLDER}");
+            let words = format!("({parts}): there are no recorded pairs in {PAIRS_FOLDER}");
             eprintln!("skipped: {words}");
             left_out.push(words);
             Ok(Vec::new())

@@ -1,4 +1,5 @@
-//! The server side of a download: objects of random bytes, served by nginx on the hosts of a lab.
+//! The server side of a download: objects of random bytes, served by nginx on the hosts of a lab,
+//! and by other web servers.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,12 +11,26 @@ use manyways_unit::Size;
 use crate::certificate::Authority;
 use crate::programs::program;
 use crate::server::{Server, ServerConfig, ServerError};
+use crate::web_server::WebServer;
 
 /// Size of the object that warms up connections.
 pub const WARM_UP: Size = Size::from_bytes(64_000);
 /// A separate port for the server with MPTCP, so that the sockets of the other servers are plain
 /// TCP.
 const MPTCP_PORT: u16 = 8443;
+/// The port of the first web server other than nginx, in the order of [`WebServer::ALL`].
+const OTHER_PORT: u16 = 8500;
+
+/// A server of an [`Origin`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// nginx on every host.
+    Plain,
+    /// nginx with MPTCP.
+    Mptcp,
+    /// A web server on the first host.
+    Other(WebServer),
+}
 
 /// Running servers, which end with the lab. Their files are in the lab's folder and are removed
 /// with it.
@@ -24,6 +39,7 @@ pub struct Origin {
     folder: PathBuf,
     name: String,
     content: Vec<u8>,
+    authority: Option<Authority>,
 }
 
 impl Origin {
@@ -51,31 +67,56 @@ impl Origin {
                 .map_err(ServerError::file("write the objects"))?;
         }
         let authority = Authority::new(&folder, &[name])?;
-        let server = |name: &str, plain: &[u16], secure: u16| {
-            let folder = folder.join(name);
-            fs::create_dir_all(&folder).map_err(ServerError::file("make the server's folder"))?;
-            let any = |port: u16| [([0; 4], port).into(), ([0_u16; 8], port).into()];
-            let config = ServerConfig {
-                root: &root,
-                plain: &plain.iter().flat_map(|port| any(*port)).collect::<Vec<_>>(),
-                secure: &any(secure),
-                authority: Some(&authority),
-                extra_config: "    access_log off;\n    ssl_protocols TLSv1.2 TLSv1.3;",
-            };
-            Server::nginx(&folder, &config)
+        let origin = Self { folder, name: name.to_owned(), content, authority: Some(authority) };
+        let more = "    access_log off;\n    ssl_protocols TLSv1.2 TLSv1.3;";
+        let nginx = |name: &str, plain: &[u16], secure: u16| {
+            origin.server(WebServer::Nginx, name, plain, secure, more)
         };
         for host in 0..hosts {
-            server(&format!("plain-{host}"), &[80], 443)?.serve(lab, host)?;
+            nginx(&format!("plain-{host}"), &[80], 443)?.serve(lab, host)?;
         }
         if let Some(mptcpize) = program("mptcpize") {
-            server("mptcp", &[], MPTCP_PORT)?.launched_by(&mptcpize, &["run"]).serve(lab, 0)?;
+            nginx("mptcp", &[], MPTCP_PORT)?.launched_by(&mptcpize, &["run"]).serve(lab, 0)?;
         }
-        Ok(Self { folder, name: name.to_owned(), content })
+        Ok(origin)
     }
 
-    /// The URL of an object, at the server with MPTCP if `mptcp`.
-    pub fn url(&self, size: Size, mptcp: bool) -> String {
-        let port = if mptcp { format!(":{MPTCP_PORT}") } else { String::new() };
+    /// Starts a web server with the same objects on the first host; see [`Service::Other`].
+    ///
+    /// # Errors
+    /// If the server is not installed or does not start, or if a file cannot be written.
+    pub fn start_other(&self, lab: &mut Lab, server: WebServer) -> Result<(), ServerError> {
+        self.server(server, server.name(), &[], other_port(server), "")?.serve(lab, 0)
+    }
+
+    fn server(
+        &self,
+        server: WebServer,
+        name: &str,
+        plain: &[u16],
+        secure: u16,
+        extra_config: &str,
+    ) -> Result<Server, ServerError> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).map_err(ServerError::file("make the server's folder"))?;
+        let any = |port: u16| [([0; 4], port).into(), ([0_u16; 8], port).into()];
+        let config = ServerConfig {
+            root: &self.folder.join("www"),
+            plain: &plain.iter().flat_map(|port| any(*port)).collect::<Vec<_>>(),
+            secure: &any(secure),
+            authority: self.authority.as_ref(),
+            extra_config,
+        };
+        server.configure(&folder, &config)
+    }
+
+    /// The URL of an object at a server.
+    pub fn url(&self, size: Size, service: Service) -> String {
+        let port = match service {
+            Service::Plain => String::new(),
+            Service::Mptcp => format!(":{MPTCP_PORT}"),
+            Service::Other(server) => format!(":{}", other_port(server)),
+        };
         format!("https://{}{port}/{}", self.name, size.as_bytes())
     }
 
@@ -110,6 +151,10 @@ impl Origin {
     }
 }
 
+fn other_port(server: WebServer) -> u16 {
+    OTHER_PORT + server as u16
+}
+
 /// Random bytes, which are incompressible.
 fn random(size: Size) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size.as_bytes() as usize];
@@ -123,7 +168,8 @@ mod tests {
 
     #[test]
     fn only_the_beginning_of_the_content_is_an_object() {
-        let origin = Origin { folder: PathBuf::new(), name: String::new(), content: vec![1, 2, 3] };
+        let (folder, name, content) = (PathBuf::new(), String::new(), vec![1, 2, 3]);
+        let origin = Origin { folder, name, content, authority: None };
         assert!(origin.is_prefix(&[1, 2], Size::from_bytes(2)));
         assert!(origin.is_prefix(&[1, 2, 3], Size::from_bytes(2)));
         assert!(!origin.is_prefix(&[1, 3], Size::from_bytes(2)));

@@ -157,3 +157,97 @@ fn a_death_leaves_half_a_second_and_five_percent() {
     assert_eq!(verdict(&of(3.59), "silent death").verdict, Verdict::Met);
     assert_eq!(verdict(&of(3.61), "silent death").verdict, Verdict::Missed);
 }
+
+#[test]
+fn a_cold_start_has_its_own_targets() {
+    let of = |name: &str, bytes, ours, ideal| {
+        let runs = vec![
+            run(0, "mp-h2", bytes, ours),
+            run(0, "kernel MPTCP, curl", bytes, 1.0),
+            run(0, "wifi alone", bytes, 1.0),
+            run(0, "lte alone", bytes, 2.0),
+        ];
+        let mut cell = cell(name, bytes, runs);
+        cell.extra.ideal = vec![LowerBound { round: 0, bytes, seconds: ideal }];
+        cell
+    };
+    let cells = |first, second, one| {
+        targets(&[
+            of("j-1", 4 * MB, first, 0.75),
+            of("j-2", 4 * MB, second, 0.75),
+            of("j-3", MB, one, 0.75),
+        ])
+    };
+    let names = [
+        "mp-h2 / kernel MPTCP, cold pairs (j)",
+        "mp-h2 / best single path, cold pairs (j), 4 MB",
+        "mp-h2 / T\\*, cold pairs (j), 4 MB",
+        "mp-h2 / best single path, cold pairs (j), 1 MB",
+    ];
+    let verdicts = |found: &[Target]| names.map(|name| verdict(found, name).verdict);
+    use Verdict::{Met, Missed};
+    assert_eq!(verdicts(&cells(0.8, 0.81, 0.9)), [Met; 4]);
+    // One of two 4 MB cells may be slower than 0.90, but no cell than 1.08 T*.
+    assert_eq!(verdicts(&cells(0.7, 0.95, 0.9)), [Met, Met, Missed, Met]);
+    // The slowest cell counts at 1 MB, and with MPTCP beside the median.
+    assert_eq!(verdicts(&cells(0.7, 0.8, 1.04)), [Met, Met, Met, Missed]);
+    assert_eq!(verdicts(&cells(0.7, 0.8, 1.06)), [Missed, Met, Met, Missed]);
+    assert_eq!(verdicts(&cells(0.98, 0.98, 0.9)), [Missed, Missed, Missed, Met]);
+}
+
+#[test]
+fn each_run_of_a_web_server_counts_and_a_failure_is_the_slowest() {
+    let of = |slow: Option<f64>| {
+        let mut all = Vec::new();
+        for round in 0..3 {
+            all.extend([
+                run(round, "mp-h2", 8 * MB, 1.0),
+                run(round, "mp-h2 from h2o", 8 * MB, 1.02),
+            ]);
+        }
+        all[5].figures.seconds = slow;
+        targets(&[cell("k", 8 * MB, all)])
+    };
+    let names = ["web server / nginx", "slowest run / nginx"];
+    let verdicts = |found: &[Target]| names.map(|name| verdict(found, name).verdict);
+    assert_eq!(verdicts(&of(Some(1.08))), [Verdict::Met; 2]);
+    assert_eq!(verdicts(&of(Some(1.09))), [Verdict::Met, Verdict::Missed]);
+    let failed = of(None);
+    assert_eq!(verdicts(&failed), [Verdict::Met, Verdict::Missed]);
+    assert!(verdict(&failed, names[1]).measured.contains("inf (h2o)"));
+}
+
+#[test]
+fn estimates_are_compared_with_none() {
+    let runs = |wrong, right| {
+        vec![
+            run(0, "mp-h2", 4 * MB, 1.0),
+            run(0, "mp-h2 with wrong estimates", 4 * MB, wrong),
+            run(0, "mp-h2 with estimates", 4 * MB, right),
+        ]
+    };
+    let verdicts = |wrong, right| {
+        let found = targets(&[cell("l-5-40", 4 * MB, runs(wrong, right))]);
+        ["wrong estimates", "right estimates"].map(|name| verdict(&found, name).verdict)
+    };
+    assert_eq!(verdicts(1.03, 0.95), [Verdict::Met; 2]);
+    assert_eq!(verdicts(1.04, 0.96), [Verdict::Missed; 2]);
+}
+
+#[test]
+fn duplicate_bytes_are_those_of_all_paths() {
+    let of = |shares: &[u64]| {
+        let one = |(round, percent): (u32, &u64)| {
+            let path = PathReport { duplicate_bytes: percent * MB / 200, ..PathReport::default() };
+            let paths = vec![path.clone(), path];
+            with(round, "mp-h2", Figures { paths, ..figures(MB, 1.0) })
+        };
+        cell("j-1", MB, (0..).zip(shares).map(one).collect())
+    };
+    let verdict = |cells: &[Record]| verdict(&targets(cells), "duplicate bytes").verdict;
+    // The median of a cell counts, not its worst run.
+    assert_eq!(verdict(&[of(&[0, 2, 50])]), Verdict::Met);
+    assert_eq!(verdict(&[of(&[3])]), Verdict::Missed);
+    assert_eq!(verdict(&[of(&[0]), of(&[1]), of(&[6])]), Verdict::Met);
+    assert_eq!(verdict(&[of(&[0]), of(&[1]), of(&[7])]), Verdict::Missed);
+}

@@ -134,7 +134,7 @@ pub enum RunOutcome {
 impl Contender {
     pub fn run(&'static self, stage: &Testbed<'_>) -> Result<Run, DriveError> {
         let (how, lab) = (self.downloader, &stage.launcher.lab);
-        let missing = how.missing(stage.programs).map(str::to_owned);
+        let missing = how.missing(stage.programs);
         let mptcp = || how.is_mptcp().then(|| mptcp_available(lab).err()).flatten();
         if let Some(reason) = missing.or_else(mptcp) {
             return Ok(Run::ended(self, RunOutcome::Skipped(reason)));
