@@ -4,6 +4,7 @@ mod credit;
 mod errors;
 mod idle_timeout;
 mod overdue;
+mod promise;
 mod random;
 mod read_ahead;
 mod retries;

@@ -40,6 +40,7 @@ fn link() -> impl Strategy<Value = Link> {
             pause: None,
             metered,
             multiplexed,
+            has_slow_start: false,
         }
     })
 }

@@ -15,6 +15,8 @@ const PIECE: u64 = 16_000;
 const PIECE_TIME: Span = Span::from_millis(20);
 /// Minimum size of a piece: one packet.
 const MIN_PIECE: u64 = 1_440;
+/// In bytes (RFC 6928).
+const INITIAL_CONGESTION_WINDOW: u64 = 14_480;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
@@ -28,11 +30,22 @@ pub struct Link {
     pub metered: bool,
     /// Whether the connection is HTTP/2: two concurrent requests, and flow control.
     pub multiplexed: bool,
+    /// Whether the server sends as TCP in slow start: a window that begins with
+    /// [`INITIAL_CONGESTION_WINDOW`] and doubles in each round trip in which it is full.
+    pub has_slow_start: bool,
 }
 
 impl Link {
     pub fn new(rate: Rate, rtt: Span) -> Self {
-        Self { rate, rtt, dead_from: None, pause: None, metered: false, multiplexed: true }
+        Self {
+            rate,
+            rtt,
+            dead_from: None,
+            pause: None,
+            metered: false,
+            multiplexed: true,
+            has_slow_start: false,
+        }
     }
 }
 
@@ -144,6 +157,8 @@ enum LinkEvent {
     Allowance(u64),
     Cancel(RequestId),
     Ping,
+    /// The client's TCP has acknowledged this many bytes.
+    Acked(u64),
     /// The link can carry the next piece.
     LinkFree,
 }
@@ -173,6 +188,9 @@ struct Lane {
     busy_until: Time,
     /// Index of the stream that sent last.
     last: usize,
+    /// Bytes of the congestion window beyond the initial one.
+    window_growth: u64,
+    in_flight: u64,
 }
 
 /// The client's side of the flow control of a connection: a byte counts from its arrival until its
@@ -248,7 +266,8 @@ pub struct Simulation {
     pub down_until: Time,
     check_ids: BTreeSet<RequestId>,
     notes: Vec<Note>,
-    history: Vec<(Time, u64)>,
+    /// Number of received bytes after each event.
+    pub history: Vec<(Time, u64)>,
     /// Bytes that arrived for a cancelled request.
     late: u64,
     pub restarts: usize,
@@ -466,6 +485,13 @@ impl Simulation {
                 lane.sending = false;
                 return self.send_next_piece(path);
             }
+            LinkEvent::Acked(bytes) => {
+                if 2 * lane.in_flight > INITIAL_CONGESTION_WINDOW + lane.window_growth {
+                    lane.window_growth += bytes;
+                }
+                lane.in_flight -= bytes;
+                return self.send_next_piece(path);
+            }
             LinkEvent::Connected => Input::Connected { path, multiplexed: link.multiplexed },
             LinkEvent::ConnectFailed(error) => Input::ConnectFailed { path, error },
             LinkEvent::Failed(request, fault) => {
@@ -529,7 +555,7 @@ impl Simulation {
 
     /// Sends a server's next piece if the link is free and a stream has credit.
     fn send_next_piece(&mut self, path: PathId) {
-        let Link { rate, multiplexed, .. } = self.links[path.0];
+        let Link { rate, rtt, multiplexed, has_slow_start, .. } = self.links[path.0];
         let lane = &mut self.lanes[path.0];
         if lane.sending || lane.streams.is_empty() {
             return;
@@ -542,10 +568,20 @@ impl Simulation {
             stream.credit >= stream.remaining.len().min(min_credit)
         });
         let Some(turn) = turn else { return };
+        let congestion_window = INITIAL_CONGESTION_WINDOW + lane.window_growth;
+        let room = match has_slow_start {
+            true => congestion_window.saturating_sub(lane.in_flight),
+            false => u64::MAX,
+        };
         let stream = &mut lane.streams[turn];
-        if allowed == 0 && !stream.remaining.is_empty() {
-            lane.starved_since.get_or_insert(self.now);
-            return;
+        if !stream.remaining.is_empty() {
+            if room == 0 {
+                return;
+            }
+            if allowed == 0 {
+                lane.starved_since.get_or_insert(self.now);
+                return;
+            }
         }
         if let Some(since) = lane.starved_since.take() {
             self.longest_starvation = self.longest_starvation.max(self.now.since(since));
@@ -553,7 +589,8 @@ impl Simulation {
         lane.last = turn;
         let request = stream.request;
         let piece = rate.size_in(PIECE_TIME).as_bytes().clamp(MIN_PIECE, PIECE);
-        let mut length = stream.remaining.len().min(piece).min(stream.credit).min(allowed);
+        let max = piece.min(stream.credit).min(allowed).min(room);
+        let mut length = stream.remaining.len().min(max);
         if let Some(remaining) = &mut stream.fails_after {
             length = length.min(*remaining);
             *remaining -= length;
@@ -579,6 +616,10 @@ impl Simulation {
         lane.busy_until = self.now + time;
         let piece = Range::new(start, start + length);
         self.send(path, time, LinkEvent::Piece(request, piece, self.servers[path.0].version));
+        if has_slow_start {
+            self.lanes[path.0].in_flight += length;
+            self.at(path, self.now + time + rtt, LinkEvent::Acked(length));
+        }
         self.at(path, self.now + time, LinkEvent::LinkFree);
     }
 
@@ -731,6 +772,12 @@ impl Simulation {
             let metered = self.links[path.0].metered;
             self.fetch.handle(self.now, Input::PathUp { path, metered, known: None });
         }
+    }
+
+    /// From now on, and for this time, the path delivers nothing; all arrives at the end. Pauses do
+    /// not overlap.
+    pub fn pause(&mut self, path: PathId, pause: Span) {
+        self.links[path.0].pause = Some((self.now, self.now + pause));
     }
 
     /// Stops or resumes the delivery over a path.
