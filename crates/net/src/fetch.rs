@@ -75,7 +75,7 @@ use discarded::DiscardedBytes;
 pub use event::{PathSample, PingMethod, RequestOutcome, TransferEvent};
 pub use existing_file::{ExistingFile, ExistingFileError};
 use interface_watch::{PathLister, Watch};
-pub use location::{Location, LocationError, Origin};
+pub use location::{Location, LocationError, Origin, escape_bytes};
 pub use login::{Login, UserInfo};
 pub use netrc::{Netrc, NetrcError};
 pub use path_estimates::{EstimateCache, Network, StoredEstimate};

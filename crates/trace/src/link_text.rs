@@ -21,8 +21,9 @@
 //! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` apply to both directions. With the
 //! prefix `down-` or `up-` they apply to one direction and override the common setting, wherever
 //! they stand. A trace is `trace:FILE`, or `trace:FORMAT:FILE` to name its format instead of
-//! detecting it (see [`trace_file`]). On the command line a file name cannot contain a comma; a
-//! scenario has no such limit.
+//! detecting it (see [`trace_file`]). In the text of a whole link, `\,` is a comma that separates no
+//! keys, and `\\` a backslash, for file names; another backslash is itself. A scenario and `lab set`
+//! need neither.
 //! While a link runs, all keys except `mtu`, `metered`, `middlebox` and `rrc` can change. A running
 //! link accepts only one value of `rrc`: with `rrc=dormant` the device requests fast dormancy.
 //!
@@ -158,9 +159,14 @@ impl LinkError {
     /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Name(_) | Self::NotASetting(_) => {
+            Self::Name(_) => {
                 Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
             }
+            Self::NotASetting(_) => Some(
+                "write a link like wifi:down=10mbit,up=5mbit,delay=14ms, and a comma in the name of \
+                 a file as \\,"
+                    .to_owned(),
+            ),
             Self::Reserved(name) => Some(format!("choose a name like {name}1, wifi or lte")),
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
@@ -211,11 +217,13 @@ pub enum Setting {
 }
 
 impl LinkSpec {
-    /// Parses `NAME` or `NAME:key=value,key=value…`.
+    /// Parses `NAME` or `NAME:key=value,key=value…`, with `\,` for a comma in a value.
     pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Self, LinkError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         link_name(name)?;
-        let settings = key_values(rest.split(',').filter(|part| !part.trim().is_empty()), read)?;
+        let parts = split_at_commas(rest);
+        let parts = parts.iter().map(String::as_str).filter(|part| !part.trim().is_empty());
+        let settings = key_values(parts, read)?;
         let mut link = Self::new(name);
         link.configure(settings)?;
         Ok(link)
@@ -356,6 +364,21 @@ pub fn one_way(text: &str) -> Result<Span, InvalidValue> {
     text.parse().ok().filter(|span| *span <= trace_file::MAX_DELAY).ok_or_else(|| {
         InvalidValue::new(text, "a delay", "it like 14ms, 1.5s or 100us, at most 1h")
     })
+}
+
+/// Splits the settings of a link at the commas that are not escaped.
+fn split_at_commas(text: &str) -> Vec<String> {
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letters.next_if(|next| letter == '\\' && matches!(next, ',' | '\\')) {
+            Some(escaped) => part.push(escaped),
+            None if letter == ',' => parts.push(std::mem::take(&mut part)),
+            None => part.push(letter),
+        }
+    }
+    parts.push(part);
+    parts
 }
 
 fn key_values<'t>(

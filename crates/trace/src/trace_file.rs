@@ -11,7 +11,8 @@
 //! The format is detected from the content; [`Format`] overrides the detection. In tables the first
 //! line is the start of the trace, whatever its time. A line holds until the next one begins, the
 //! last line as long as the previous one (one second if it is the only one). A table separated by
-//! commas may begin with a line of column names; `#` starts a comment line.
+//! commas may begin with a line of column names; `#` starts a comment line. A byte order mark at the
+//! start is skipped.
 //!
 //! `latency_ms` is a round-trip time: the simulators that introduced this format apply it once
 //! between a request and the first byte of its response.
@@ -23,6 +24,7 @@ mod json;
 mod lines;
 
 use crate::{InvalidTrace, LinkTrace, Steps};
+use manyways_unit::human::without_bom;
 use manyways_unit::{Rate, Size, Span};
 
 /// Maximum size of a file in bytes.
@@ -119,6 +121,7 @@ impl TraceError {
 
 /// Parses the capacity of a link; `None` detects the format from the content.
 pub fn capacity(bytes: &[u8], format: Option<Format>) -> Result<LinkTrace, TraceError> {
+    let bytes = without_bom(bytes);
     match detect(bytes, format, Format::Mbps)? {
         Format::Mahimahi => lines::mahimahi(bytes),
         Format::Bytes => Ok(LinkTrace::Rates(lines::bytes_per_second(bytes)?)),
@@ -130,6 +133,7 @@ pub fn capacity(bytes: &[u8], format: Option<Format>) -> Result<LinkTrace, Trace
 
 /// Parses the one-way delay of a link; `None` detects the format from the content.
 pub fn delay(bytes: &[u8], format: Option<Format>) -> Result<Steps<Span>, TraceError> {
+    let bytes = without_bom(bytes);
     match detect(bytes, format, Format::Ms)? {
         Format::Ms => lines::milliseconds(bytes),
         Format::Json => json::delays(bytes),

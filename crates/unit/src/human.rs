@@ -27,6 +27,12 @@ impl InvalidValue {
     }
 }
 
+/// Returns a text file without its byte order mark (U+FEFF in UTF-8), with which some editors begin
+/// every file.
+pub fn without_bom(file: &[u8]) -> &[u8] {
+    file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file)
+}
+
 /// Returns at most 60 characters of foreign text, made [`printable`], for an error message.
 pub fn quoted(text: &str) -> String {
     let (end, _) = text.char_indices().nth(60).unwrap_or((text.len(), ' '));
@@ -307,6 +313,12 @@ mod tests {
         assert_eq!(size("64KiB"), Size::from_kib(64));
         assert_eq!(size("1MiB"), Size::from_mib(1));
         assert_eq!(size("1500B"), Size::from_bytes(1_500));
+    }
+
+    #[test]
+    fn a_byte_order_mark_counts_only_at_the_start() {
+        assert_eq!(without_bom("\u{feff}a\u{feff}".as_bytes()), "a\u{feff}".as_bytes());
+        assert_eq!(without_bom(b""), b"");
     }
 
     #[test]

@@ -262,6 +262,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let keys = |root: Table<'_>| Ok(root.check_keys(&["a"])?.entry("a").is_some());
+        assert!(parse_document("\u{feff}a = 1", "the file", keys).unwrap());
+    }
+
+    #[test]
     fn errors_name_a_duplicate_key() {
         let (line, column, message, hint) = error("a = 1\n[state]\nb = 1\n\n[state]\nb = 2\n");
         assert_eq!((line, column), (5, 2));

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use manyways_net::fetch::{Job, Location, Login, Netrc, UserInfo};
+use manyways_net::fetch::{Job, Location, Login, Netrc, UserInfo, escape_bytes};
 
 use super::options::{Args, Transport};
 use crate::failure::Failure;
@@ -32,8 +33,9 @@ pub fn list(args: &Args) -> Result<Vec<Download>, Failure> {
     let mut all: Vec<Download> = Vec::new();
     for given in &args.urls {
         // The printed and stored URL contains no password.
-        let (url, info) = UserInfo::split(given);
-        let location = Location::parse(&url).map_err(|error| Failure::usage(error.to_string()))?;
+        let (url, info) = UserInfo::split(&escape_bytes(given.as_bytes()));
+        let location = Location::parse(&url)
+            .map_err(|error| Failure::usage(error.to_string()).maybe_hint(error.hint()))?;
         let output = output(args, &location)?;
         if !args.to_stdout() && output.is_dir() {
             let file = location.file_name().unwrap_or_else(|| "FILE".to_owned());

@@ -1,5 +1,6 @@
 //! The command line of `manyways get`: its options and the parsers of their values.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,7 @@ end. All options are explained in docs/get.md.")]
 pub struct Args {
     /// URLs to fetch, http:// or https://.
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::Url)]
-    pub urls: Vec<String>,
+    pub urls: Vec<OsString>,
 
     /// Write to FILE; - is standard output. Default: a file in the current folder, named after the
     /// last part of the URL.

@@ -31,6 +31,7 @@ Links:
   jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
   drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), rrc (a radio's profile:
   lte, or a file), state (up, paused, silent, no-carrier). down-KEY and up-KEY set one direction.
+  A comma in the name of a file is written \\,
 
 Examples:
   manyways lab shell --link wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms \\

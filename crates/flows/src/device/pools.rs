@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::{Pool, System};
 use manyways_unit::Prefix;
 use manyways_unit::PrefixError;
+use manyways_unit::human::without_bom;
 
 /// Maximum number of pools in a file.
 pub const MAX_POOLS: usize = 1 << 16;
@@ -60,7 +61,7 @@ fn names() -> String {
 /// applies.
 pub fn pools(file: &[u8]) -> Result<Vec<Pool>, PoolsError> {
     let mut pools = Vec::new();
-    for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
+    for (line, bytes) in (1..).zip(without_bom(file).split(|byte| *byte == b'\n')) {
         let read = read(bytes, line == 1).map_err(|fault| PoolsError { line, kind: fault })?;
         if pools.len() >= MAX_POOLS && read.is_some() {
             return Err(PoolsError { line, kind: PoolsErrorKind::TooMany });
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_a_line() {
-        let file = b"prefix,handheld,system\r\n# ours\n\n10.20.0.0/16, yes ,\n\
+        let file = b"\xef\xbb\xbfprefix,handheld,system\r\n# ours\n\n10.20.0.0/16, yes ,\n\
             2001:db8::/32,,ios\n192.0.2.7,no,windows";
         let found = pools(file).unwrap();
         let expected = [

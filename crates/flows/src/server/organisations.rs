@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::cdn_of;
 use manyways_unit::Prefix;
+use manyways_unit::human::without_bom;
 use manyways_unit::{PrefixError, PrefixMap};
 use manyways_wire::HostName;
 
@@ -111,7 +112,8 @@ impl Organisations {
     pub fn read(table: &[u8]) -> Result<Self, TableError> {
         let mut reading = TableReader::default();
         reading.intern("");
-        for (line, bytes) in (1..).zip(table.split(|byte| *byte == b'\n')) {
+        let lines = without_bom(table).split(|byte| *byte == b'\n');
+        for (line, bytes) in (1..).zip(lines) {
             if line == 1 && bytes.starts_with(HEADER_START) {
                 continue;
             }
@@ -241,7 +243,7 @@ fn number(text: &str) -> Result<Option<u32>, TableErrorKind> {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "# who is who\n\
+    const TABLE: &str = "\u{feff}# who is who\n\
         192.0.2.0/24,64496,\"Example, \"\"Inc\"\"\",\r\n\
         \n\
         192.0.2.128/25,AS64497,Delivery,Fast\n\

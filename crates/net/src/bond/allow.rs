@@ -71,6 +71,8 @@ impl AuthorizedClients {
     pub fn parse(text: &str, path: &str) -> Result<Self, AllowError> {
         let mut clients = HashMap::new();
         let mut names = HashMap::new();
+        // Some editors begin every file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_line_is_a_key_a_name_and_limits() {
-        let text = format!("# clients\n\n{KEY} phone streams=10 rate=20mbit # mine\n");
+        let text = format!("\u{feff}{KEY} phone streams=10 rate=20mbit # mine\n\n# clients\n");
         let clients = AuthorizedClients::parse(&text, "allow").unwrap();
         let client = clients.find(&KEY.parse().unwrap()).unwrap();
         assert_eq!((client.name.as_str(), client.limits.streams), ("phone", 10));

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::dial::{Connection, MAX_FIELDS, MAX_HEAD, Sender};
 use super::digest;
 use super::discarded::{CancelledStreams, DiscardedBytes};
-use super::location::Location;
+use super::location::{Location, escape_bytes};
 use super::worker::RequestParams;
 use crate::path::plain;
 
@@ -270,7 +270,7 @@ impl PendingResponse {
     pub(super) fn redirect(&self) -> Option<String> {
         let moved = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let target = self.headers.get(header::LOCATION).filter(|_| moved)?;
-        Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
+        Some(escape_bytes(target.as_bytes()))
     }
 
     /// Reads and discards a short body in order to keep the connection; `None` if the body is too

@@ -1,7 +1,10 @@
 //! URLs of objects: `http://` and `https://`, in the extent that a fetch needs.
 
-use std::fmt;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 use std::net::IpAddr;
+
+use idna::AsciiDenyList;
 
 /// The URL of an object. Fragments are removed; characters that must not occur in a request line
 /// are percent-encoded, as in browsers.
@@ -17,7 +20,8 @@ pub struct Location {
 pub struct Origin {
     /// Whether the scheme is https.
     pub secure: bool,
-    /// A name in lower case, or an address without brackets.
+    /// A name in lower case, in its `xn--` form if it has other letters than those of ASCII, or an
+    /// address without brackets.
     pub host: String,
     pub port: u16,
 }
@@ -40,11 +44,25 @@ pub enum LocationError {
     UserInfo(String),
 }
 
+impl LocationError {
+    /// Returns a step that may solve the error, as a clause.
+    pub fn hint(&self) -> Option<String> {
+        let Self::Scheme(text) = self else { return None };
+        if text.contains("://") {
+            return None;
+        }
+        let started = ["https:", "http:"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let rest = started.map_or(text.as_str(), |rest| rest.trim_start_matches('/'));
+        let (plain, secure) = (format!("http://{rest}"), format!("https://{rest}"));
+        Location::parse(&plain).is_ok().then(|| format!("write {plain} or {secure}"))
+    }
+}
+
 impl Location {
     /// Parses an absolute URL without user information, see
     /// [`UserInfo::split`](super::login::UserInfo::split).
     pub fn parse(text: &str) -> Result<Self, LocationError> {
-        let text = text.trim();
+        let text = text.trim_ascii();
         let shown = || without_secrets(text);
         let secure = match text.split_once("://") {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
@@ -74,7 +92,7 @@ impl Location {
 
     /// Resolves a `Location` header against this address (RFC 3986 §5.2).
     pub fn join(&self, reference: &str) -> Result<Self, LocationError> {
-        let reference = reference.trim();
+        let reference = reference.trim_ascii();
         let reference = reference.split('#').next().unwrap_or_default();
         let scheme_end = reference.find([':', '/', '?']);
         if scheme_end.is_some_and(|at| at > 0 && reference[at..].starts_with(':')) {
@@ -106,11 +124,12 @@ impl Location {
         &self.target
     }
 
-    /// The last segment of the path, percent-decoded; `None` if it cannot be the name of a file.
+    /// The last segment of the path, percent-decoded as far as it is UTF-8; `None` if it cannot be
+    /// the name of a file.
     pub fn file_name(&self) -> Option<String> {
         let path = self.target.split('?').next()?;
         let last = path.rsplit('/').next()?;
-        let name = decode(last);
+        let name = escape_bytes(&decode(last));
         let bad = name.is_empty()
             || name == "."
             || name == ".."
@@ -169,10 +188,18 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn valid_host(host: &str) -> Option<String> {
+/// Returns the form of a host that is resolved and sent; `None` if it is neither a name nor an
+/// address. Other letters than those of ASCII are converted as in browsers (UTS 46).
+pub(super) fn valid_host(host: &str) -> Option<String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return inner.parse::<std::net::Ipv6Addr>().ok().map(|address| address.to_string());
     }
+    let decoded = decode(host);
+    // A name of ASCII letters may exist although a label after `xn--` cannot be decoded.
+    let host = match str::from_utf8(&decoded).ok()? {
+        ascii if ascii.is_ascii() => Cow::Borrowed(ascii),
+        _ => idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?,
+    };
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let fine = !host.is_empty() && host.len() <= 254 && host.bytes().all(plain);
     fine.then(|| host.trim_end_matches('.').to_ascii_lowercase()).filter(|host| !host.is_empty())
@@ -215,13 +242,30 @@ fn normalize_target(text: &str) -> String {
         {
             clean.push(char::from(b));
         } else {
-            clean.push_str(&format!("%{b:02X}"));
+            push_escaped(&mut clean, b);
         }
     }
     clean
 }
 
-pub(super) fn decode(text: &str) -> String {
+/// Returns a URL or a part of one as text. Bytes that are not UTF-8 are percent-encoded: a server
+/// or a file name may use another encoding.
+pub fn escape_bytes(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| push_escaped(&mut text, *byte));
+    }
+    text
+}
+
+fn push_escaped(text: &mut String, byte: u8) {
+    // Writing to a String does not fail.
+    let _ = write!(text, "%{byte:02X}");
+}
+
+/// Decodes `%XX`; other percent signs remain.
+pub(super) fn decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -233,7 +277,7 @@ pub(super) fn decode(text: &str) -> String {
         out.push(byte.unwrap_or(bytes[at]));
         at += if byte.is_some() { 3 } else { 1 };
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 #[cfg(test)]
@@ -263,6 +307,52 @@ mod tests {
     }
 
     #[test]
+    fn a_host_in_other_letters_has_its_ascii_form() {
+        assert_eq!(text("http://Bücher.Example/ä"), "http://xn--bcher-kva.example/%C3%A4");
+        assert_eq!(text("http://b%C3%BCcher.example:8/"), "http://xn--bcher-kva.example:8/");
+        assert_eq!(text("http://日本語。JP/"), "http://xn--wgv71a119e.jp/");
+        assert_eq!(text("http://faß.de/"), "http://xn--fa-hia.de/");
+        assert_eq!(text("http://%6Frigin.lab/"), "http://origin.lab/");
+        // Such names exist.
+        for exists in ["http://r3---sn-x.example/", "http://a_b.example/", "http://xn--a/"] {
+            assert_eq!(text(exists), exists);
+        }
+        for bad in
+            ["http://a%2Fb/", "http://%FF/", "http://a\u{200d}ü/", "http://ü%20x/", "http://%"]
+        {
+            let error = text(bad);
+            assert!(error.starts_with("error: the host in the URL "), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_escaped_as_they_are() -> Result<(), LocationError> {
+        let base = Location::parse("http://a/b/c")?;
+        let redirect = |target: &[u8]| base.join(&escape_bytes(target)).map(|l| l.to_string());
+        assert_eq!(
+            redirect(b"/caf\xe9 \xc3\xa9%e9?\xff=|")?,
+            "http://a/caf%E9%20%C3%A9%e9?%FF=%7C"
+        );
+        assert_eq!(redirect(b"\xa0")?, "http://a/b/%A0");
+        assert_eq!(redirect("\u{a0}".as_bytes())?, "http://a/b/%C2%A0");
+        assert_eq!(redirect("//bücher.example/".as_bytes())?, "http://xn--bcher-kva.example/");
+        assert!(redirect(b"//b\xfccher.example/").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_scheme_has_a_hint() {
+        let hint = |text: &str| Location::parse(text).err().and_then(|error| error.hint());
+        let both = Some("write http://origin.lab/x or https://origin.lab/x".to_owned());
+        for text in ["origin.lab/x", "http:/origin.lab/x", "https:origin.lab/x"] {
+            assert_eq!(hint(text), both, "{text}");
+        }
+        for other in ["mailto:x", "ftp://a/", "/etc/passwd", "me:secret@a/b", ""] {
+            assert_eq!(hint(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn resolves_redirects() -> Result<(), LocationError> {
         let base = Location::parse("https://a.example/b/c?d")?;
         for (reference, expected) in [
@@ -288,6 +378,7 @@ mod tests {
         // Whether a name is too long depends on the folder.
         let long = "x".repeat(300);
         assert_eq!(name(&format!("http://a/{long}"))?, Some(long));
+        assert_eq!(name("http://a/%c3%a9%e9")?, Some("é%E9".to_owned()));
         for none in
             ["http://a/", "http://a/b/", "http://a/%2e%2e", "http://a/x%2Fy", "http://a/%00"]
         {

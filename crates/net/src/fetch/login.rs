@@ -52,14 +52,18 @@ impl UserInfo {
             return (url.to_owned(), None);
         };
         let (user, password) = match url[start..at].split_once(':') {
-            Some((user, password)) => (user, Some(decode(password))),
+            Some((user, password)) => (user, Some(decoded(password))),
             None => (&url[start..at], None),
         };
         let bare = format!("{}{}", &url[..start], &url[at + 1..]);
         // For example `http://@host/`.
         let empty = user.is_empty() && password.is_none();
-        (bare, (!empty).then(|| Self { user: decode(user), password }))
+        (bare, (!empty).then(|| Self { user: decoded(user), password }))
     }
+}
+
+fn decoded(text: &str) -> String {
+    String::from_utf8_lossy(&decode(text)).into_owned()
 }
 
 impl fmt::Debug for Login {

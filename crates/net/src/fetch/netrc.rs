@@ -6,6 +6,9 @@
 //! `, `\r` and `\t` are a line feed, a carriage return and a tab). A `#` at the position of a
 //! keyword starts a comment. Macros and unknown words are skipped.
 
+use manyways_unit::human::without_bom;
+
+use super::location::valid_host;
 use super::login::Login;
 
 /// A parsed file.
@@ -52,7 +55,7 @@ impl Netrc {
         if bytes.len() > Netrc::MAX_BYTES {
             return Err(NetrcError::TooLarge);
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| NetrcError::NotText)?;
+        let text = str::from_utf8(without_bom(bytes)).map_err(|_| NetrcError::NotText)?;
         let mut words = Tokens { text, offset: 0 };
         let mut entries: Vec<Entry> = Vec::new();
         while let Some(word) = words.next()? {
@@ -84,12 +87,15 @@ impl Netrc {
         Ok(Self { entries })
     }
 
-    /// Returns the login for `host`, with the name `user` if the name is known. The first matching
-    /// entry counts.
+    /// Returns the login for `host`, the host of a [`Location`](super::Location), with the name
+    /// `user` if the name is known. The first matching entry counts.
     pub fn login(&self, host: &str, user: Option<&str>) -> Option<Login> {
         self.entries.iter().find_map(|entry| {
             let machine = entry.machine.as_deref();
-            if machine.is_some_and(|machine| !machine.eq_ignore_ascii_case(host)) {
+            let is_host = |machine: &str| {
+                machine.eq_ignore_ascii_case(host) || valid_host(machine).as_deref() == Some(host)
+            };
+            if machine.is_some_and(|machine| !is_host(machine)) {
                 return None;
             }
             let named = match (entry.login.as_deref(), user) {
@@ -209,6 +215,18 @@ mod tests {
         assert_eq!(found("machine a login \"\" password #\"x", "a", None), some("", "#\"x"));
         let open = Netrc::parse(b"machine a\nlogin me\npassword \"secret").unwrap_err();
         assert_eq!(open.to_string(), "the quote in line 3 is not closed");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let file = "\u{feff}machine a login me password one";
+        assert_eq!(found(file, "a", None), some("me", "one"));
+    }
+
+    #[test]
+    fn a_machine_may_have_other_letters() {
+        let file = "machine Bücher.example login me password one";
+        assert_eq!(found(file, "xn--bcher-kva.example", None), some("me", "one"));
     }
 
     #[test]

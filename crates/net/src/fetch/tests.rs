@@ -19,6 +19,7 @@ use std::sync::Arc;
 use manyways_proto::fetch::Config;
 use manyways_unit::{Size, Span};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
 use super::{Client, ClientBuilder, Event, FetchError, Job, PathSpec, Report};
@@ -201,6 +202,33 @@ async fn several_objects_share_a_connection() {
         assert_eq!(result.report().paths[0].protocol, Some(super::Protocol::Http2));
         assert!(std::fs::read(&target).unwrap() == content);
     }
+}
+
+/// A server that does not encode its `Location`, and writes it in Latin-1.
+#[tokio::test]
+async fn bytes_of_a_redirect_are_encoded_as_they_are() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/a/b", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let reply: &[u8] = match head.starts_with(b"GET /a/caf%E9%20%7B1%7D?%e9 ") {
+                true => b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nwhole",
+                false => {
+                    b"HTTP/1.1 302 \r\nlocation: caf\xe9 {1}?%e9\r\n\
+                      content-length: 0\r\nconnection: close\r\n\r\n"
+                }
+            };
+            stream.write_all(reply).await.unwrap();
+        }
+    });
+    let (_folder, target) = target();
+    let mut client = Client::builder().config(quick()).paths([path(1)]).build().unwrap();
+    get(&mut client, &Job::new(&url, &target).unwrap()).await.report();
+    assert_complete(&target, b"whole");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::scenario::{DirectionSpec, QueueSpec};
 
 fn files(file: &str) -> Result<Vec<u8>, String> {
     match file {
-        "lte.down" => Ok(b"0\n5\n10\n".to_vec()),
+        "lte.down" | r"down, \ and up\," => Ok(b"0\n5\n10\n".to_vec()),
         "delays" => Ok(b"0 40\n1 60\n".to_vec()),
         "prose" | "my/radio" | "radio.toml" => Ok(b"hello\n".to_vec()),
         "broken.toml" => Ok(b"\xff".to_vec()),
@@ -138,6 +138,18 @@ fn every_key() {
     );
     assert_eq!((lte.state, lte.mtu, lte.metered), (LinkState::Silent, 1400, true));
     assert_eq!(lte.middlebox, Some(Middlebox::Nat { idle: Span::from_secs(30) }));
+}
+
+#[test]
+fn the_name_of_a_file_may_contain_commas_and_backslashes() {
+    let text = r"a:down=trace:down\, \ and up\\\,,up=trace:mahimahi:lte.down,rrc=x\,y";
+    let one = link(text);
+    let CapacitySpec::Trace { source, .. } = &one.down.capacity else { panic!("{one:?}") };
+    assert_eq!(source, r"down, \ and up\,");
+    let written = r"a:down=trace:down\, \\ and up\\\,,up=trace:mahimahi:lte.down,rrc=x\,y";
+    assert_eq!((one.to_string().as_str(), link(written)), (written, one));
+    let error = parse_error("a:down=trace:lte.down, and up");
+    assert!(error.hint().unwrap().ends_with(r"a file as \,"), "{error:?}");
 }
 
 #[test]
@@ -381,6 +393,12 @@ proptest! {
     #[test]
     fn no_text_panics(text in "[a-z:=,.0-9%-]{0,60}") {
         let _ = LinkSpec::parse(&text, &mut files);
+    }
+
+    #[test]
+    fn every_text_can_be_escaped(parts in proptest::collection::vec("[a,\\\\]{0,6}", 1..4)) {
+        let escaped: Vec<String> = parts.iter().map(|part| write::escaped(part)).collect();
+        prop_assert_eq!(split_at_commas(&escaped.join(",")), parts);
     }
 }
 

@@ -65,11 +65,17 @@ impl fmt::Display for LinkSpec {
             words.push(format!("rrc={}", radio.source));
         }
         f.write_str(&self.name)?;
-        if !words.is_empty() {
-            write!(f, ":{}", words.join(","))?;
+        for (number, word) in words.iter().enumerate() {
+            let separator = if number == 0 { ':' } else { ',' };
+            write!(f, "{separator}{}", escaped(word))?;
         }
         Ok(())
     }
+}
+
+/// Escapes the commas and backslashes of a setting, which the name of a file may contain.
+pub(super) fn escaped(word: &str) -> String {
+    word.replace('\\', r"\\").replace(',', r"\,")
 }
 
 impl fmt::Display for LinkState {

@@ -53,6 +53,17 @@ fn bytes_a_second() {
 }
 
 #[test]
+fn a_byte_order_mark_is_skipped() {
+    for text in ["3\n10\n", "3,1\n", "3 1\n", "second,bytes\n1,2\n", "# comment\n3 1\n"] {
+        let marked = format!("\u{feff}{text}");
+        assert_eq!(capacity(marked.as_bytes(), None), capacity(text.as_bytes(), None), "{text}");
+    }
+    let marked = "\u{feff}[{\"duration_ms\": 1, \"bandwidth_kbps\": 1, \"latency_ms\": 80}]";
+    assert_eq!(delay(marked.as_bytes(), None).unwrap().steps(), [(ms(0), ms(40))]);
+    assert_eq!(delay("\u{feff}0 40".as_bytes(), None).unwrap().steps(), [(ms(0), ms(40))]);
+}
+
+#[test]
 fn mbit_a_second() {
     let steps = rates("# walking\n0 45.0\n1.5\t0.5\n\n");
     assert_eq!(steps.steps(), [(ms(0), Rate::from_mbps(45)), (ms(1500), Rate::from_kbps(500))]);

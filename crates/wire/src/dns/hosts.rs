@@ -8,7 +8,7 @@ use manyways_unit::{Span, Time};
 
 use super::QueriedBy;
 use crate::HostName;
-use manyways_unit::human::unix_seconds;
+use manyways_unit::human::{unix_seconds, without_bom};
 
 /// Maximum number of lines with names.
 pub const MAX_HOSTS_LINES: usize = 4_000_000;
@@ -85,7 +85,8 @@ impl HostsTable {
     /// Adds the names of a file. Of two lines with the same time the later one is used; of two
     /// hosts-file lines for an address the earlier one, as resolvers do.
     pub fn read(&mut self, file: &[u8]) -> Result<(), HostsError> {
-        for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
+        let lines = without_bom(file).split(|byte| *byte == b'\n');
+        for (line, bytes) in (1..).zip(lines) {
             self.read_line(bytes, line == 1).map_err(|fault| HostsError { line, kind: fault })?;
         }
         self.by_client.sort();
@@ -232,7 +233,7 @@ impl<K: Eq + Hash> History<K> {
 mod tests {
     use super::*;
 
-    const LOG: &str = "time,client,name,address\r\n\
+    const LOG: &str = "\u{feff}time,client,name,address\r\n\
         100,10.0.0.1,a.example.,192.0.2.1 192.0.2.2\r\n\
         200.5,10.0.0.2,B.example,192.0.2.1\n\
         \n# by hand\n\
