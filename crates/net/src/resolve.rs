@@ -2,8 +2,8 @@
 //! network, because a content network returns different addresses on each.
 //!
 //! Literals, `localhost` and `/etc/hosts` have precedence. Otherwise `A` and `AAAA` records are
-//! queried in parallel, over UDP and, if the answer is truncated, over TCP;
-//! `manyways_proto::resolve` decides about servers and timeouts. Not supported: search domains (a
+//! queried in parallel, over UDP and, if the answer is truncated, over TCP; a server that does not
+//! know EDNS is queried without it. `manyways_proto::resolve` decides about servers and timeouts. Not supported: search domains (a
 //! name is queried unchanged), DNSSEC, mDNS, encrypted DNS, and a cache (a transfer resolves a name
 //! once).
 //!
@@ -162,8 +162,8 @@ impl PathResolver {
         loop {
             while let Some(output) = core.poll(now()) {
                 match output {
-                    LookupOutput::Query { server, family, transport } => {
-                        queries.start(server, family, transport);
+                    LookupOutput::Query { server, family, transport, edns } => {
+                        queries.start(server, family, transport, edns);
                     }
                     LookupOutput::Resolved(mut addresses) => {
                         sort_by_source(&mut addresses, &self.addresses);

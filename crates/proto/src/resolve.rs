@@ -2,11 +2,13 @@
 //!
 //! [`Lookup`] queries one server after the other, and all of them again with a longer timeout while
 //! none answers. Each server gets one query for each address family of the path: over UDP and, if
-//! the answer is truncated, over TCP. When one family has addresses, the wait for the other is
-//! limited to the resolution delay (RFC 8305 §3).
+//! the answer is truncated, over TCP. A server that may not know EDNS, because its response is an
+//! error or it is silent, is queried without EDNS from then on (RFC 6891 §6.2.2, §7). When one
+//! family has addresses, the wait for the other is limited to the resolution delay (RFC 8305 §3).
 //!
 //! ```text
 //! query   Udp ──truncated──▶ Tcp ──▶ answered, failed or timed out
+//!         Offered ──error of EDNS──▶ Omitted, once
 //! server  both families queried ──first addresses──▶ RESOLUTION_DELAY ──▶ done
 //! ```
 
@@ -57,6 +59,14 @@ pub enum Transport {
     Tcp,
 }
 
+/// Whether a query announces the extensions of DNS (RFC 6891) by an OPT record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Edns {
+    Offered,
+    /// For a server that does not know EDNS.
+    Omitted,
+}
+
 /// The answer to one query; `E` is the error of a query without an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QueryAnswer<E> {
@@ -66,6 +76,8 @@ pub enum QueryAnswer<E> {
     NoSuchName,
     /// The answer is longer than the transport permits.
     Truncated,
+    /// The server reports an error that a query without EDNS may not have.
+    EdnsError(E),
     /// The server cannot be reached or does not answer.
     Failed(E),
 }
@@ -75,7 +87,7 @@ pub enum QueryAnswer<E> {
 pub enum LookupOutput<E> {
     /// Query this server for addresses of this family, and report the answer to [`Lookup::handle`].
     /// The query replaces an unanswered one for the same family.
-    Query { server: IpAddr, family: Family, transport: Transport },
+    Query { server: IpAddr, family: Family, transport: Transport, edns: Edns },
     /// The addresses of the name, at least one. There are no further outputs.
     Resolved(Vec<IpAddr>),
     /// The name has no address on this path. There are no further outputs.
@@ -124,6 +136,8 @@ pub struct Lookup<E> {
     families: Vec<Family>,
     /// Last problem of each server.
     failures: Vec<Option<ServerFailure<E>>>,
+    /// Of the next query to each server.
+    edns: Vec<Edns>,
     round: usize,
     server: usize,
     queries: Vec<Query<E>>,
@@ -148,7 +162,7 @@ struct Query<E> {
 
 #[derive(Debug)]
 enum QueryState<E> {
-    Waiting { transport: Transport, since: Time },
+    Waiting { transport: Transport, edns: Edns, since: Time },
     Done(Outcome<E>),
 }
 
@@ -171,6 +185,7 @@ impl<E: Clone> Lookup<E> {
         Self {
             config,
             failures: vec![None; servers.len()],
+            edns: vec![Edns::Offered; servers.len()],
             servers,
             families: families.into_iter().filter(|(_, has)| *has).map(|(f, _)| f).collect(),
             round: 0,
@@ -186,15 +201,18 @@ impl<E: Clone> Lookup<E> {
     pub fn handle(&mut self, now: Time, family: Family, answer: QueryAnswer<E>) {
         let query = self.queries.iter_mut().find(|query| query.family == family);
         let Some(Query { state, .. }) = query else { return };
-        let QueryState::Waiting { transport, .. } = *state else { return };
+        let QueryState::Waiting { transport, edns, .. } = *state else { return };
+        let mut query_again = |transport, edns| {
+            *state = QueryState::Waiting { transport, edns, since: now };
+            if let Some(server) = self.servers.get(self.server).copied() {
+                self.outputs.push_back(LookupOutput::Query { server, family, transport, edns });
+            }
+        };
         let outcome = match (answer, transport) {
-            (QueryAnswer::Truncated, Transport::Udp) => {
-                let transport = Transport::Tcp;
-                *state = QueryState::Waiting { transport, since: now };
-                if let Some(server) = self.servers.get(self.server).copied() {
-                    self.outputs.push_back(LookupOutput::Query { server, family, transport });
-                }
-                return;
+            (QueryAnswer::Truncated, Transport::Udp) => return query_again(Transport::Tcp, edns),
+            (QueryAnswer::EdnsError(_), _) if edns == Edns::Offered => {
+                query_again(transport, Edns::Omitted);
+                return self.omit_edns();
             }
             (QueryAnswer::Truncated, Transport::Tcp) => Outcome::Failure(ServerFailure::Truncated),
             (QueryAnswer::Addresses(addresses), _) => {
@@ -204,9 +222,18 @@ impl<E: Clone> Lookup<E> {
                 Outcome::Addresses(addresses)
             }
             (QueryAnswer::NoSuchName, _) => Outcome::NoSuchName,
-            (QueryAnswer::Failed(error), _) => Outcome::Failure(ServerFailure::Failed(error)),
+            (QueryAnswer::EdnsError(error) | QueryAnswer::Failed(error), _) => {
+                Outcome::Failure(ServerFailure::Failed(error))
+            }
         };
         *state = QueryState::Done(outcome);
+    }
+
+    /// Queries the current server without EDNS from now on.
+    fn omit_edns(&mut self) {
+        if let Some(edns) = self.edns.get_mut(self.server) {
+            *edns = Edns::Omitted;
+        }
     }
 
     /// Returns the next action; `None` if there is none before the next input or
@@ -253,15 +280,17 @@ impl<E: Clone> Lookup<E> {
         };
         self.delay_until = None;
         let transport = Transport::Udp;
+        let edns = self.edns.get(self.server).copied().unwrap_or(Edns::Offered);
         let query = |family: &Family| Query {
             family: *family,
-            state: QueryState::Waiting { transport, since: now },
+            state: QueryState::Waiting { transport, edns, since: now },
         };
         self.queries = self.families.iter().map(query).collect();
         let queries = self.families.iter().map(|family| LookupOutput::Query {
             server,
             family: *family,
             transport,
+            edns,
         });
         self.outputs.extend(queries);
     }
@@ -312,6 +341,10 @@ impl<E: Clone> Lookup<E> {
 
     /// Queries the next server, or the first one in the next round.
     fn try_next_server(&mut self, now: Time, problem: ServerFailure<E>) {
+        // A firewall may drop queries or responses with EDNS.
+        if matches!(problem, ServerFailure::Timeout(_)) {
+            self.omit_edns();
+        }
         if let Some(last) = self.failures.get_mut(self.server) {
             *last = Some(problem);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-pub use manyways_proto::resolve::Family;
+pub use manyways_proto::resolve::{Edns, Family};
 use simple_dns::rdata::{OPT, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
 
@@ -31,6 +31,9 @@ pub enum DnsAnswer {
     Unrelated,
 }
 
+/// OPT records in a message: the root as their name, and their type.
+const OPT_START: [u8; 3] = [0, 0, 41];
+
 /// An error that a name server reports (RFC 1035 §4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,8 +46,20 @@ pub enum ResponseCode {
     FormatError,
     /// NOTIMP.
     NotImplemented,
+    /// BADVERS (RFC 6891 §9).
+    BadVersion,
     /// Any other.
     Other,
+}
+
+impl ResponseCode {
+    /// Whether a server that does not know EDNS may report this for a query with an OPT record.
+    pub fn may_concern_edns(self) -> bool {
+        matches!(
+            self,
+            Self::ServerFailure | Self::FormatError | Self::NotImplemented | Self::BadVersion
+        )
+    }
 }
 
 impl fmt::Display for ResponseCode {
@@ -54,13 +69,14 @@ impl fmt::Display for ResponseCode {
             Self::Refused => "the server refuses to answer (REFUSED)",
             Self::FormatError => "the server cannot parse the query (FORMERR)",
             Self::NotImplemented => "the server does not support the query (NOTIMP)",
+            Self::BadVersion => "the server does not support this version of EDNS (BADVERS)",
             Self::Other => "the server answers with an error",
         })
     }
 }
 
 /// Encodes a query. `None` unless [`is_host_name`] accepts the name.
-pub fn encode_query(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
+pub fn encode_query(id: u16, name: &str, family: Family, edns: Edns) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
     let kind = match family {
@@ -73,7 +89,8 @@ pub fn encode_query(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
         QCLASS::CLASS(CLASS::IN),
         false,
     ));
-    *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: UDP_SIZE, version: 0 });
+    let opt = OPT { opt_codes: Vec::new(), udp_packet_size: UDP_SIZE, version: 0 };
+    *packet.opt_mut() = (edns == Edns::Offered).then_some(opt);
     packet.build_bytes_vec().ok()
 }
 
@@ -94,13 +111,16 @@ pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsA
         Some(question) if text(&question.qname) != queried => return DnsAnswer::Unrelated,
         Some(_) => {}
         // A server that could not parse the query cannot repeat its question.
-        None if packet.rcode() == RCODE::FormatError => {}
+        None if matches!(packet.rcode(), RCODE::FormatError | RCODE::NotImplemented) => {}
         None => return DnsAnswer::Unrelated,
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
         return DnsAnswer::Truncated;
     }
     match packet.rcode() {
+        RCODE::NoError if is_bad_version(bytes, &packet) => {
+            return DnsAnswer::Failed(ResponseCode::BadVersion);
+        }
         RCODE::NoError => {}
         RCODE::NameError => return DnsAnswer::NoSuchName,
         RCODE::ServerFailure => return DnsAnswer::Failed(ResponseCode::ServerFailure),
@@ -132,6 +152,14 @@ pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> DnsA
         }
     }
     DnsAnswer::Addresses(addresses)
+}
+
+/// Whether the code is BADVERS, whose upper bits are in the OPT record. simple-dns does not read
+/// them; an error here costs one more query.
+fn is_bad_version(bytes: &[u8], packet: &Packet<'_>) -> bool {
+    let opt = bytes.windows(OPT_START.len()).rposition(|window| window == OPT_START);
+    // After the name and the type, the class has two bytes.
+    packet.answers.is_empty() && opt.is_some_and(|at| bytes.get(at + 5) == Some(&1))
 }
 
 /// Whether this name can be queried: labels of letters, digits, hyphens and underscores, at most 63

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::pin::Pin;
 use std::task::Poll;
 
-use manyways_proto::resolve::{Family, QueryAnswer, Transport};
+use manyways_proto::resolve::{Edns, Family, QueryAnswer, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, UdpSocket};
@@ -73,14 +73,23 @@ impl<'a> Queries<'a> {
     }
 
     /// Starts a query, and drops an unanswered one of the same family.
-    pub(super) fn start(&mut self, server: IpAddr, family: Family, transport: Transport) {
+    pub(super) fn start(
+        &mut self,
+        server: IpAddr,
+        family: Family,
+        transport: Transport,
+        edns: Edns,
+    ) {
         self.running.retain(|(other, _)| *other != family);
         let (resolver, host) = (self.resolver, self.host);
         let query = Box::pin(async move {
-            match resolver.query(server, host, family, transport).await {
+            match resolver.query(server, host, family, transport, edns).await {
                 Ok(DnsAnswer::Addresses(addresses)) => QueryAnswer::Addresses(addresses),
                 Ok(DnsAnswer::NoSuchName) => QueryAnswer::NoSuchName,
                 Ok(DnsAnswer::Truncated) => QueryAnswer::Truncated,
+                Ok(DnsAnswer::Failed(code)) if code.may_concern_edns() => {
+                    QueryAnswer::EdnsError(QueryError::Response(code))
+                }
                 Ok(DnsAnswer::Failed(code)) => QueryAnswer::Failed(QueryError::Response(code)),
                 Ok(DnsAnswer::Unrelated) => QueryAnswer::Failed(QueryError::Unrelated),
                 Err(error) => QueryAnswer::Failed(error),
@@ -111,9 +120,10 @@ impl PathResolver {
         host: &str,
         family: Family,
         transport: Transport,
+        edns: Edns,
     ) -> Result<DnsAnswer, QueryError> {
         let id = random_id();
-        let query = encode_query(id, host, family).ok_or(QueryError::NotSent)?;
+        let query = encode_query(id, host, family, edns).ok_or(QueryError::NotSent)?;
         let parse = |bytes: &[u8]| parse_response(bytes, id, host, family);
         Ok(match transport {
             Transport::Udp => self.over_udp(server, &query, parse).await?,

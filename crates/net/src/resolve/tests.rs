@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use simple_dns::rdata::{A, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 
-use super::message::{DnsAnswer, Family, encode_query, parse_response};
+use super::message::{DnsAnswer, Edns, Family, encode_query, parse_response};
 use super::query::DNS_PORT;
 use super::*;
 use manyways_lab::resolver::{Resolver, Zone};
@@ -169,6 +169,53 @@ fn a_server_that_refuses_is_left_for_the_next() {
     });
 }
 
+/// As old servers, and servers behind careless firewalls.
+#[test]
+fn a_server_that_does_not_know_edns_is_asked_once_more_without() {
+    for code in [RCODE::FormatError, RCODE::NotImplemented, RCODE::ServerFailure, RCODE::BADVERS] {
+        run(async {
+            let port = scripted("127.0.0.1:0", move |q| {
+                let mut refusal = reply(q, code, &[]);
+                match (q.opt(), code) {
+                    (None, _) => return vec![reply(q, RCODE::NoError, &[[10, 0, 0, 1]])],
+                    // The question is not repeated.
+                    (_, RCODE::FormatError) => {
+                        let mut bare = q.clone().into_reply();
+                        bare.questions.clear();
+                        *bare.rcode_mut() = code;
+                        refusal = bare.build_bytes_vec().unwrap();
+                    }
+                    (_, RCODE::BADVERS) => {
+                        // The number of additional records, and an OPT record.
+                        refusal[11] = 1;
+                        refusal.extend([0, 0, 41, 16, 0, 1, 0, 0, 0, 0, 0]);
+                    }
+                    _ => {}
+                }
+                vec![refusal]
+            })
+            .await;
+            let mut path = path(&["127.0.0.1"], port);
+            path.addresses = vec![ip("127.0.0.1")];
+            assert_eq!(path.lookup("origin.lab").await, Ok(vec![ip("10.0.0.1")]), "{code:?}");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_drops_edns_is_asked_again_without() {
+    run_without_waiting(async {
+        let port = scripted("127.0.0.1:0", |q| match q.opt() {
+            Some(_) => vec![],
+            None => vec![reply(q, RCODE::NoError, &[[10, 0, 0, 1]])],
+        })
+        .await;
+        let mut path = path(&["127.0.0.1"], port);
+        path.addresses = vec![ip("127.0.0.1")];
+        assert_eq!(path.lookup("origin.lab").await, Ok(vec![ip("10.0.0.1")]));
+    });
+}
+
 #[test]
 fn packets_that_are_no_answer_to_the_question_are_passed_over() {
     run(async {
@@ -205,7 +252,7 @@ fn a_server_that_never_answers_for_one_family_does_not_hold_the_other_up() {
 
 #[test]
 fn aliases_are_followed_and_strangers_are_not_believed() {
-    let bytes = encode_query(7, "www.example.org", Family::V4).unwrap();
+    let bytes = encode_query(7, "www.example.org", Family::V4, Edns::Offered).unwrap();
     let asked = Packet::parse(&bytes).unwrap();
     let mut packet = asked.clone().into_reply();
     let name = |text| Name::new(text).unwrap();
@@ -328,7 +375,7 @@ proptest! {
     fn a_damaged_answer_is_read_or_refused(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
     ) {
-        let bytes = encode_query(7, "origin.lab", Family::V4).unwrap();
+        let bytes = encode_query(7, "origin.lab", Family::V4, Edns::Offered).unwrap();
         let asked = Packet::parse(&bytes).unwrap();
         let many: Vec<[u8; 4]> = (0..60).map(|n| [10, 0, 0, n]).collect();
         let mut bytes = reply(&asked, RCODE::NoError, &many);
@@ -344,7 +391,7 @@ proptest! {
     #[test]
     fn every_host_name_can_be_asked_for(name in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,20}){0,4}\\.?") {
         prop_assert!(is_host_name(&name));
-        let bytes = encode_query(9, &name, Family::V6).unwrap();
+        let bytes = encode_query(9, &name, Family::V6, Edns::Omitted).unwrap();
         let packet = Packet::parse(&bytes).unwrap();
         prop_assert_eq!(packet.questions[0].qname.to_string(), name.trim_end_matches('.'));
     }

@@ -26,7 +26,11 @@ fn drain(lookup: &mut TestLookup, now: Time) -> Vec<Output> {
 }
 
 fn query(server: &str, family: Family, transport: Transport) -> Output {
-    LookupOutput::Query { server: ip(server), family, transport }
+    LookupOutput::Query { server: ip(server), family, transport, edns: Edns::Offered }
+}
+
+fn query_without_edns(server: &str, family: Family, transport: Transport) -> Output {
+    LookupOutput::Query { server: ip(server), family, transport, edns: Edns::Omitted }
 }
 
 fn udp(server: &str) -> Vec<Output> {
@@ -93,6 +97,36 @@ fn a_truncated_answer_is_queried_over_tcp_with_a_timeout_of_its_own() {
     // The next round begins.
     assert_eq!(drain(&mut lookup, ms(2000)), [query(ONE, Family::V4, Transport::Udp)]);
     assert_eq!(lookup.next_wakeup(), Some(ms(4000)));
+}
+
+#[test]
+fn a_server_that_rejects_edns_is_queried_once_more_without_it() {
+    let mut lookup = lookup(&[ONE], &[]);
+    let again = |family| query_without_edns(ONE, family, Transport::Udp);
+    drain(&mut lookup, ms(0));
+    lookup.handle(ms(10), Family::V4, QueryAnswer::EdnsError("format error"));
+    assert_eq!(drain(&mut lookup, ms(10)), [again(Family::V4)]);
+    lookup.handle(ms(20), Family::V6, QueryAnswer::EdnsError("format error"));
+    assert_eq!(drain(&mut lookup, ms(20)), [again(Family::V6)]);
+    lookup.handle(ms(30), Family::V6, QueryAnswer::EdnsError("server failure"));
+    lookup.handle(ms(30), Family::V4, QueryAnswer::Truncated);
+    let tcp = query_without_edns(ONE, Family::V4, Transport::Tcp);
+    assert_eq!(drain(&mut lookup, ms(30)), [tcp]);
+    lookup.handle(ms(40), Family::V4, QueryAnswer::EdnsError("server failure"));
+    // The next round begins, and the server is known.
+    assert_eq!(drain(&mut lookup, ms(40)), [again(Family::V4), again(Family::V6)]);
+}
+
+#[test]
+fn a_silent_server_is_queried_without_edns_in_the_next_round() {
+    let mut lookup = lookup(&[ONE, TWO], &["192.0.2.9"]);
+    drain(&mut lookup, ms(0));
+    let two = [query(TWO, Family::V4, Transport::Udp)];
+    assert_eq!(drain(&mut lookup, ms(1500)), two, "another server may know EDNS");
+    lookup.handle(ms(1600), Family::V4, QueryAnswer::Failed("refused"));
+    let one = [query_without_edns(ONE, Family::V4, Transport::Udp)];
+    assert_eq!(drain(&mut lookup, ms(1600)), one);
+    assert_eq!(drain(&mut lookup, ms(3600)), two);
 }
 
 #[test]
