@@ -26,11 +26,14 @@ pub fn manyways_path() -> PathBuf {
     path
 }
 
-/// A command for the binary under test. It is independent of the terminal's width, the log level of
-/// the environment, and the caches of other tests.
+/// A command for the binary under test. It is independent of the terminal's width, the log level and
+/// the proxies of the environment, and the caches of other tests.
 pub fn manyways() -> Command {
     let mut command = Command::new(manyways_path());
     command.env_remove("MANYWAYS_LOG").env("COLUMNS", "100");
+    for scheme in ["http_proxy", "https_proxy", "all_proxy"] {
+        command.env_remove(scheme).env_remove(scheme.to_uppercase());
+    }
     // A folder below a device cannot be created, so that the cache is disabled.
     command.env("XDG_CACHE_HOME", "/dev/null");
     // The usage of tests must not be added to the usage of this host.

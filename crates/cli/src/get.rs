@@ -5,6 +5,7 @@ mod events;
 mod networks;
 mod options;
 mod progress;
+mod proxy;
 mod report;
 mod session;
 mod stdout;

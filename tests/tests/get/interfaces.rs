@@ -66,6 +66,24 @@ fn an_interface_that_is_switched_off_and_on_again_is_used_again() {
     );
     testbed.run(&SLOW_LINKS, &script).expect_success();
     Transfer::only(&testbed.read("json")).assert_paths(&["wifi", "lte"]);
+    assert!(testbed.read("said").contains("manyways: lte is back\n"), "{}", testbed.read("said"));
+}
+
+/// Its address remains, as at the edge of a Wi-Fi's reach.
+#[test]
+fn a_network_whose_carrier_returns_is_back() {
+    needs_far!();
+    let testbed = Testbed::new();
+    // Wi-Fi delivers the rest after LTE has come back twice.
+    let flap = "change lte state=no-carrier; eventually said_times 'lte is gone' $times; \
+                change lte state=up; eventually said_times 'lte is back' $times";
+    let script = format!(
+        "said_times() {{ [ $(grep -c \"$1\" said) = $2 ]; }}; stop_at wifi 300000; \
+         $GET --json https://origin.lab/object >json 2>said & pid=$!; come wifi 300000; \
+         for times in 1 2; do {flap}; done; go_on wifi; wait $pid && whole"
+    );
+    let links = ["--link", "wifi:down=8mbit", "--link", "lte:down=100kbit"];
+    testbed.run(&links, &script).expect_success();
 }
 
 /// As with a modem reset: the interface is removed, and a new one gets its name.

@@ -49,7 +49,10 @@ fn no_more_than_is_allowed() {
     let output = testbed.read("said");
     assert!(output.contains("only metered networks lead to the server: lte"), "{output}");
     assert_eq!(testbed.read("code"), "1\n");
+    // The summary of the first run.
+    assert!(finished.stderr.contains(", metered, limit reached\n"), "{}", finished.stderr);
     let output = testbed.read("spent");
+    assert!(output.contains("their limit permits 500 KB of the 2 MB that are missing"), "{output}");
     assert!(output.contains("their limit is used up"), "{output}");
     assert!(
         output.contains("increase --metered or wait for another network, then run"),

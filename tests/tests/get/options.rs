@@ -1,6 +1,9 @@
 //! Options of a transfer, and the errors for invalid values.
 
-use manyways_tests::{finish, manyways, object};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use manyways_tests::{finish, folder, manyways, object};
 
 use crate::needs_far;
 use crate::testbed::{TWO_LINKS, Testbed, Transfer};
@@ -15,16 +18,39 @@ fn values_that_make_no_sense() {
         (&["--cut-method", "rest"], "similar value exists: 'reset'"),
         (&["--transport", "udp"], "[possible values: tcp, mptcp]"),
         (&["--size", "10k"], "write it in bytes, or like 500KB"),
-        (&["--metered", "some"], "use yes, no or a size"),
+        (&["--metered", "1e6"], "`1e6` is not a limit; write yes, no, or a size like 500MB"),
         (&["--transport", "mptcp", "--via", "wifi"], "the kernel chooses the networks"),
         (&["--dns", "wifi"], "like wifi=192.0.2.53"),
         (&["--dns", "wifi=origin.lab"], "\"origin.lab\" is not an IP address"),
         (&["--size", "1MB", url], "--size applies to one file"),
+        (&["origin.lab/x"], "hint: write http://origin.lab/x or https://origin.lab/x\n"),
+        (&["http://origin%2F.lab/x"], "the host in the URL http://origin%2F.lab/x is not valid"),
     ] {
         let done = finish(manyways().arg("get").args(words).arg(url));
         assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
         assert!(done.stderr.contains(reason), "{words:?}: {}", done.stderr);
     }
+}
+
+/// With `-c` an existing file is complete, so that nothing is fetched.
+#[test]
+fn bytes_of_a_url_remain_and_a_proxy_of_the_environment_is_named() {
+    let folder = folder();
+    std::fs::write(folder.path().join("caf%E9"), "whole").expect("room for a file");
+    let get = |options: &[&str], proxy| {
+        let mut command = manyways();
+        command.current_dir(folder.path()).arg("get").arg("-c").args(options);
+        command
+            .arg(OsStr::from_bytes(b"http://127.0.0.1:1/caf\xe9"))
+            .env(proxy, "http://me:secret@a");
+        finish(&mut command).expect_success().stderr
+    };
+    let words = get(&[], "HTTP_PROXY");
+    assert!(words.contains("caf%E9 already exists"), "{words}");
+    assert!(words.starts_with("manyways: the proxy in HTTP_PROXY is not used"), "{words}");
+    assert!(!words.contains("secret"), "{words}");
+    assert!(!get(&[], "https_proxy").contains("proxy"));
+    assert_eq!(get(&["-q"], "http_proxy"), "");
 }
 
 /// Every scheduler yields the correct file.

@@ -8,6 +8,7 @@ use clap::ValueHint;
 use manyways_net::fetch::{
     Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, RefusedStart, Scheduler,
 };
+use manyways_unit::human::InvalidValue;
 use manyways_unit::{Size, Span, human};
 
 /// Minimum size of a chunk, which bounds the number of requests.
@@ -17,9 +18,9 @@ const DEFAULT_CHUNK: Size = Size::from_mib(1);
 
 /// Fetch files over every network of this host at once.
 ///
-/// Each network gets one connection, and they share the bytes of each file. The server only
-/// needs to answer range requests, as nearly every server does; otherwise `get` uses one network
-/// and reports the reason.
+/// Each network (Wi-Fi, cellular, cable) gets one connection to the server, and they share the
+/// bytes of each file. The server only has to answer requests for a part of a file, as nearly every
+/// server does; otherwise `get` uses one network and prints the reason.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,12 +31,13 @@ Examples:
   manyways get --checksum sha256:9f86d0…0a08 --json https://www.example.com/film.mp4
   manyways get --netrc --dns wifi=192.0.2.53 https://www.example.com/private/build.tar.gz
   manyways get --retry 20 --retry-max-time 1h https://www.example.com/film.mp4
+  manyways get --metered no https://www.example.com/a.iso https://www.example.com/b.iso
 
 A file gets its name when it is complete. Until then its bytes are in FILE.manyways-part, and
 FILE.manyways lists the received parts; an existing file is replaced at the
 end. All options are explained in docs/get.md.")]
 pub struct Args {
-    /// URLs to fetch, http:// or https://.
+    /// URLs to fetch, http:// or https://; several are fetched one after the other.
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::Url)]
     pub urls: Vec<OsString>,
 
@@ -43,45 +45,51 @@ pub struct Args {
     /// last part of the URL.
     #[arg(short, long, value_name = "FILE", help_heading = FILES)]
     pub output: Option<PathBuf>,
-    /// Name each file after the last part of its URL. This is the default.
+    /// Name each file after the last part of its URL (default).
     #[arg(short = 'O', long, conflicts_with = "output", help_heading = FILES)]
     pub remote_name: bool,
-    /// Continue the unfinished download of an earlier run, if the file on the server is unchanged.
+    /// Resume an unfinished download of an earlier run, if the file on the server is unchanged.
+    /// Without -c it is discarded. A complete FILE is not fetched again.
     #[arg(short = 'c', long = "continue", help_heading = FILES)]
     pub resume: bool,
-    /// Fail unless the SHA-256 of the file has this value.
+    /// Discard the file and fail unless its SHA-256 is HEX, 64 hexadecimal digits.
     #[arg(long, value_name = "sha256:HEX", value_parser = checksum, help_heading = FILES)]
     pub checksum: Option<Sha256>,
-    /// Report the file's SHA-256.
+    /// Print the SHA-256 of each file.
     #[arg(long, help_heading = FILES)]
     pub sha256: bool,
 
-    /// Use only these networks, by their names in `manyways paths`; the first is preferred.
+    /// Use only these networks, by their names in `manyways paths`. The first one that is not
+    /// metered begins, and the others join it.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = NETWORKS)]
     pub via: Vec<String>,
-    /// Limit of metered networks: yes (no limit), no (not used), or a total number of bytes.
+    /// How many bytes all metered networks together may receive: yes (any number), no (none: they
+    /// are not used), or a size for the whole command. `manyways paths` shows which are metered.
     #[arg(long, value_name = "yes|no|BYTES", default_value = "1GB", value_parser = allowance,
           help_heading = NETWORKS)]
     pub metered: MeteredUse,
-    /// Ask these name servers over network NAME instead of its own. May be given more than once.
+    /// Over network NAME, look the host up at the name servers with these addresses, and not at the
+    /// network's own. May be given once for each network.
     #[arg(long, value_name = "NAME=ADDRESS,…", value_parser = dns, help_heading = NETWORKS)]
     pub dns: Vec<NameServers>,
-    /// Resolve the host over one network only, and connect to this address over all networks.
-    /// Default: each network resolves the host with its own name servers.
+    /// Use the first network's resolved server on all networks. Default: each network looks the
+    /// host up at its own name servers, and may reach another server of the same site.
     #[arg(long, help_heading = NETWORKS)]
     pub single_server: bool,
 
-    /// Send this header with every request. May be given more than once.
+    /// Send this header with every request; Authorization and Cookie only to the host of the URL.
+    /// May be given more than once.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", help_heading = SERVER)]
     pub header: Vec<String>,
-    /// User name and password, sent only to the host of the URL.
+    /// User name and password, sent only to the host of the URL. Other users of this machine may
+    /// see them on the command line; --netrc avoids that.
     // Not parsed by clap, whose error messages repeat an invalid value: this one is a secret.
     #[arg(short = 'u', long, value_name = "USER:PASSWORD", help_heading = SERVER)]
     pub user: Option<String>,
-    /// Look the user name and password up in ~/.netrc, or in FILE.
+    /// Read the user name and password for the host from ~/.netrc, or from FILE.
     #[arg(long, value_name = "FILE", require_equals = true, num_args = 0..=1, help_heading = SERVER)]
     pub netrc: Option<Option<PathBuf>>,
-    /// Trust the certificate authorities in this PEM file instead of the system's.
+    /// Trust only the certificates in FILE (PEM), and not the authorities that the system trusts.
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = SERVER)]
     pub cacert: Option<PathBuf>,
     /// Accept any certificate. Any device on the path can then read and change the file.
@@ -97,35 +105,40 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "5min", value_parser = seconds,
           help_heading = SERVER)]
     pub retry_max_time: Span,
-    /// Use HTTP/2 for http:// URLs too, without checking that the server supports HTTP/2.
+    /// Use HTTP/2 for http:// URLs too, without checking that the server supports it. Default:
+    /// HTTP/1.1 for http://, and for https:// what the server chooses.
     #[arg(long, help_heading = SERVER)]
     pub http2_prior_knowledge: bool,
 
-    /// Scheduler. fixed-chunk alternates chunks of SIZE (1MiB), equal-split gives each network the
-    /// same share, single uses one network.
+    /// How the networks share a file. mp-h2 (default): all finish together. fixed-chunk: each
+    /// fetches the next SIZE bytes (1MiB) when its previous ones are complete. equal-split: each
+    /// fetches an equal part. single: only one network is used.
     #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|equal-split|single", default_value = "mp-h2",
           hide_default_value = true, value_parser = scheduler, help_heading = SCHEDULING)]
     pub scheduler: Scheduler,
-    /// Send each request only when the response to the previous request is complete.
+    /// Let each network send its next request when the previous response is complete. Default: one
+    /// round trip earlier, so that the network does not pause.
     #[arg(long, help_heading = SCHEDULING)]
     pub no_pipelining: bool,
-    /// How to end a request before its range is complete: grant no more flow-control credit
-    /// (window), or reset the stream (reset).
+    /// How to stop a response early when another network fetches the rest: withhold HTTP/2
+    /// flow-control credit (window, the default), or reset the stream (reset).
     #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
           value_name = "window|reset", help_heading = SCHEDULING)]
     pub cut_method: CutArg,
-    /// Length of the file, if known. All networks then start at once.
+    /// Length of the file, if known; all networks start at once. Default: the others start when
+    /// the first response has shown it.
     #[arg(long, value_name = "BYTES", value_parser = human::bytes, help_heading = SCHEDULING)]
     pub size: Option<Size>,
-    /// tcp: one connection per network. mptcp: one Multipath TCP connection of the kernel, for
-    /// comparison; the server must support MPTCP too.
+    /// tcp (default): one connection per network. mptcp: a single Multipath TCP connection, for
+    /// comparison; the kernel chooses its networks, and the server must support MPTCP too.
     #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
           value_name = "tcp|mptcp", help_heading = SCHEDULING)]
     pub transport: Transport,
-    /// Folder that stores the rate and round trip of each network for later runs; off: none.
+    /// Folder for path estimates: the rate and round trip of each network, for later runs; or off.
     #[arg(long, value_name = "DIR|off", value_parser = cache, value_hint = ValueHint::DirPath, help_heading = SCHEDULING,
-          long_help = "Folder that stores the rate and round trip of each network for later runs; off: \
-                       store nothing. Default: manyways/networks in your cache folder")]
+          long_help = "Folder for path estimates: the rate and round trip of each network, with \
+                       which later runs start faster; off: store and read none. Default: \
+                       manyways/networks in your cache folder")]
     pub cache: Option<Cache>,
     /// For measurements: fetch this URL over each network first, so that the download finds warm
     /// connections.
@@ -138,13 +151,14 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", hide = true)]
     pub idle_timeout: Option<Span>,
 
-    /// Print one line of JSON at the end, on standard output.
+    /// Print the result as one line of JSON on standard output, also after a failure (docs/get.md).
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
-    /// Write an event per request to FILE, as JSON lines (docs/event-log.md).
+    /// Write what happens to FILE, as JSON lines: each request and response, and the rate of each
+    /// network ten times a second (docs/event-log.md).
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub events: Option<PathBuf>,
-    /// Print errors only.
+    /// Print errors only: no progress, notes or summary.
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
 }
@@ -236,13 +250,13 @@ impl Args {
     }
 }
 
-fn allowance(text: &str) -> Result<MeteredUse, String> {
+fn allowance(text: &str) -> Result<MeteredUse, InvalidValue> {
     match text {
         "yes" => Ok(MeteredUse::Unlimited),
         "no" => Ok(MeteredUse::Forbidden),
-        size => human::bytes(size)
-            .map(MeteredUse::Limit)
-            .map_err(|error| format!("use yes, no or a size; {error}")),
+        size => human::bytes(size).map(MeteredUse::Limit).map_err(|_| {
+            InvalidValue::new(size, "a limit", "yes, no, or a size like 500MB (500000000 bytes)")
+        }),
     }
 }
 

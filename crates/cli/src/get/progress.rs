@@ -33,7 +33,6 @@ pub struct Display {
     /// Whether a useful byte has arrived.
     has_useful_bytes: bool,
     block: Block,
-    total: RateMeter,
     paths: Vec<RateMeter>,
 }
 
@@ -42,16 +41,9 @@ impl Display {
     /// without a terminal.
     pub fn new(quiet: bool, plain: bool) -> Self {
         let terminal = !plain && std::io::stderr().is_terminal();
-        let (block, whole, paths) = (Block::default(), RateMeter::default(), Vec::new());
-        Self {
-            quiet,
-            terminal,
-            delayed_notes: Vec::new(),
-            has_useful_bytes: false,
-            block,
-            total: whole,
-            paths,
-        }
+        let (block, paths) = (Block::default(), Vec::new());
+        let delayed_notes = Vec::new();
+        Self { quiet, terminal, delayed_notes, has_useful_bytes: false, block, paths }
     }
 
     /// Shows an event.
@@ -109,13 +101,8 @@ impl Display {
     }
 
     fn update(&mut self, progress: &Progress) {
-        let now = progress.elapsed;
-        self.total.observe(now, progress.done);
-        self.paths.resize_with(progress.paths.len(), RateMeter::default);
-        for (pace, path) in self.paths.iter_mut().zip(&progress.paths) {
-            pace.observe(now, path.bytes);
-        }
-        if now < DISPLAY_DELAY {
+        self.measure(progress);
+        if progress.elapsed < DISPLAY_DELAY {
             return;
         }
         let width = width();
@@ -123,22 +110,25 @@ impl Display {
         write_to_terminal(&self.block.draw(&lines, width));
     }
 
+    fn measure(&mut self, progress: &Progress) {
+        self.paths.resize_with(progress.paths.len(), RateMeter::default);
+        for (pace, path) in self.paths.iter_mut().zip(&progress.paths) {
+            pace.observe(progress.elapsed, path.bytes);
+        }
+    }
+
+    /// The rate of the whole is the sum of the rates of the paths, so that the numbers agree.
     fn lines(&self, progress: &Progress, width: usize) -> Vec<String> {
         let layout = Layout::new(width, progress.paths.iter().map(|path| path.name.as_str()));
         let (done, length) = (progress.done, progress.length);
-        let mut lines: Vec<String> = progress
-            .paths
-            .iter()
-            .zip(&self.paths)
-            .map(|(path, pace)| {
-                // While no bytes arrive, the rate is not shown, although its estimate remains.
-                let measured = pace.rate(progress.elapsed);
-                let rate = measured.map(|measured| path.rate.unwrap_or(measured));
-                let (name, bytes, rtt) = (path.name.as_str(), path.bytes, path.rtt);
-                PathLine { name, bytes, done, length, rate, rtt }.render(layout)
-            })
-            .collect();
-        let rate = self.total.rate(progress.elapsed).unwrap_or(Rate::ZERO);
+        let rates: Vec<Option<Rate>> =
+            self.paths.iter().map(|pace| pace.rate(progress.elapsed)).collect();
+        let paths = progress.paths.iter().zip(&rates).map(|(path, rate)| {
+            let (name, bytes, rtt) = (path.name.as_str(), path.bytes, path.rtt);
+            PathLine { name, bytes, length, rate: *rate, rtt }.render(layout)
+        });
+        let mut lines: Vec<String> = paths.collect();
+        let rate = rates.into_iter().flatten().sum();
         lines.push(TotalLine { done, length, rate }.render(layout));
         lines
     }
@@ -156,4 +146,42 @@ fn width() -> usize {
 /// Writing to a closed terminal must not end the transfer.
 fn write_to_terminal(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_net::fetch::PathProgress;
+    use manyways_unit::Size;
+
+    use super::*;
+
+    #[test]
+    fn shares_and_rates_of_the_networks_add_up() {
+        let mut display = Display::new(false, true);
+        let sample = |tick: u64| {
+            let path = |name: &str, kb: u64| PathProgress {
+                name: name.to_owned(),
+                bytes: Size::from_bytes(kb * 1_000),
+                // The estimate of the core also counts bytes that were of no use.
+                rate: Some(Rate::from_mbps(100)),
+                rtt: None,
+            };
+            // LTE joins late, and usb delivers nothing after the start.
+            let (wifi, lte) = (50 * tick, 25 * tick.saturating_sub(10));
+            Progress {
+                elapsed: Span::from_millis(100 * tick),
+                length: Some(Size::from_bytes(8_000_000)),
+                done: Size::from_bytes((wifi + lte + 1_000) * 1_000),
+                paths: vec![path("wifi", wifi), path("lte", lte), path("usb", 1_000)],
+            }
+        };
+        (0..=40).for_each(|tick| display.measure(&sample(tick)));
+        let lines = display.lines(&sample(40), 79);
+        let column = |from: usize, to: usize| -> Vec<String> {
+            let cut = |line: &String| line.chars().skip(from).take(to - from).collect::<String>();
+            lines.iter().map(|line| cut(line).trim().to_owned()).collect()
+        };
+        assert_eq!(column(28, 33), ["25 %", "9 %", "12 %", "47 %"], "{lines:?}");
+        assert_eq!(column(55, 66), ["4.00 Mbit/s", "2.00 Mbit/s", "waiting", "6.00 Mbit/s"]);
+    }
 }

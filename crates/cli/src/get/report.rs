@@ -146,18 +146,7 @@ pub fn print(report: &Report, output: &Path) {
     );
     let width = report.paths.iter().map(|path| path.name.len()).max().unwrap_or(0);
     for path in &report.paths {
-        let Some(server) = path.server else {
-            eprintln!("  {:width$}  not used", path.name);
-            continue;
-        };
-        let metered = if path.metered { ", metered" } else { "" };
-        eprintln!(
-            "  {:width$}  {:>5}  {:>10}  {}  from {server}{metered}",
-            path.name,
-            share(path.bytes, report.bytes),
-            path.bytes.to_string(),
-            path.rate,
-        );
+        eprintln!("  {:width$}  {}", path.name, path_text(path, report.bytes));
     }
     if !report.metered.is_zero() {
         eprintln!("  over metered networks: {}", report.metered);
@@ -168,6 +157,18 @@ pub fn print(report: &Report, output: &Path) {
     if let Some(hash) = report.sha256 {
         eprintln!("  sha256:{}", hex(hash));
     }
+}
+
+/// The line of a network after its name; `all` are the bytes of all networks.
+fn path_text(path: &PathReport, all: Size) -> String {
+    let metered = match (path.metered, path.limit_reached) {
+        (true, true) => ", metered, limit reached",
+        (true, false) => ", metered",
+        (false, _) => "",
+    };
+    let Some(server) = path.server else { return format!("not used{metered}") };
+    let (share, bytes) = (share(path.bytes, all), path.bytes.to_string());
+    format!("{share:>5}  {bytes:>10}  {}  from {server}{metered}", path.rate)
 }
 
 fn hex(hash: [u8; 32]) -> String {

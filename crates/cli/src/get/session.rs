@@ -1,5 +1,6 @@
 //! One run of the command: its client, and one transfer after the other.
 
+use std::env;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use super::events::EventLog;
 use super::networks::{paths_to, selection};
 use super::options::Args;
 use super::progress::Display;
+use super::proxy;
 use super::report::{self, Transfer};
 use super::stdout;
 use super::stop::{Stop, stopped};
@@ -47,6 +49,15 @@ impl<'a> Session<'a> {
         if args.insecure && !args.quiet {
             eprintln!(
                 "manyways: certificates are not checked; any device on the path can change the file"
+            );
+        }
+        let is_secure = |one: &Download| one.job.location().origin().secure;
+        if let Some(variable) = proxy::ignored(downloads.iter().map(is_secure), env::var_os)
+            && !args.quiet
+        {
+            eprintln!(
+                "manyways: the proxy in {variable} is not used; each network connects to the \
+                 server directly"
             );
         }
         let subject = downloads.first().map_or("", |first| &first.url);

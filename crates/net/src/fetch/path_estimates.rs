@@ -290,6 +290,7 @@ mod tests {
         let path = PathReport {
             name: "wlan0".into(),
             metered: false,
+            limit_reached: false,
             server: None,
             protocol: None,
             bytes: MIN_BYTES,

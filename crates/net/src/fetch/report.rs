@@ -89,6 +89,8 @@ pub struct Report {
 pub struct PathReport {
     pub name: String,
     pub metered: bool,
+    /// Whether the limit for metered paths permitted the path no more requests.
+    pub limit_reached: bool,
     /// Server of the last connection; `None` if no connection was established.
     pub server: Option<IpAddr>,
     /// The HTTP version of the last connection.

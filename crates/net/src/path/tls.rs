@@ -162,7 +162,7 @@ fn failure(error: &Error) -> &'static str {
             AlertDescription::InternalError => "the server reported an internal error",
             _ => "the server refused the handshake",
         },
-        _ => "the server violated the TLS protocol",
+        _ => "the server sent invalid TLS messages",
     }
 }
 

@@ -4,9 +4,40 @@ use manyways_unit::Size;
 
 use super::path::Path;
 use super::request::Request;
-use super::{Fetch, MeteredUse, PathId, RequestId};
+use super::share::MIN_PIECE;
+use super::{Fetch, MeteredUse, Note, Output, PathId, RequestId};
+
+/// Whether the user was informed that the limit ends the fetch before its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LimitNotice {
+    Pending,
+    Given,
+}
 
 impl Fetch {
+    /// Whether a path is metered, and the limit permits it no more requests.
+    pub fn is_limit_reached(&self, path: PathId) -> bool {
+        matches!(self.config.metered, MeteredUse::Limit(_)) && self.budget(path) < MIN_PIECE
+    }
+
+    /// Informs the user, once the length is known and only metered paths are left, that their limit
+    /// does not suffice.
+    pub(super) fn report_limit(&mut self) {
+        let MeteredUse::Limit(limit) = self.config.metered else { return };
+        let Some(length) = self.object.known().and_then(|object| object.length) else { return };
+        let is_unmetered = |path: &Path| !path.metered && path.state.is_alive();
+        if self.limit_notice == LimitNotice::Given || self.paths.values().any(is_unmetered) {
+            return;
+        }
+        let end = length.min(self.config.stop_after.unwrap_or(u64::MAX));
+        let missing = Size::from_bytes(end.saturating_sub(self.done.total()));
+        let remaining = limit.saturating_sub(self.metered_bytes());
+        if missing > remaining && !remaining.is_zero() {
+            self.limit_notice = LimitNotice::Given;
+            self.outputs.push_back(Output::Note(Note::OverLimit { missing, remaining }));
+        }
+    }
+
     /// Bytes received over metered paths, including duplicates.
     pub fn metered_bytes(&self) -> Size {
         let metered = self.paths.values().filter(|path| path.metered);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use manyways_unit::{Rate, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::{Head, PathError, PathId, Range, RequestId, Validator};
 use crate::estimate::PathEstimate;
@@ -170,6 +170,13 @@ pub enum Note {
         attempt: u32,
         max: u32,
     },
+    /// Only metered paths are left, and their limit does not suffice.
+    OverLimit {
+        /// Bytes that have not arrived.
+        missing: Size,
+        /// Bytes that the limit still permits.
+        remaining: Size,
+    },
     /// The path is no longer used.
     Dropped { path: PathId, error: PathError },
 }
@@ -214,6 +221,11 @@ impl fmt::Display for Note {
                 let wait = wait.as_secs_f64().ceil();
                 write!(f, "{error}; retrying in {wait:.0} s ({attempt} of {max})")
             }
+            Self::OverLimit { missing, remaining } => write!(
+                f,
+                "only metered networks can be used, and their limit permits {remaining} of the \
+                 {missing} that are missing",
+            ),
             Self::Dropped { path, error: fault } => {
                 write!(f, "path {} is no longer used: {fault}", path.0)
             }

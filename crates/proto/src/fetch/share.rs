@@ -12,7 +12,7 @@ use super::{Fetch, PathId, Range, RequestId, Scheduler};
 /// Initial congestion window in bytes (RFC 6928).
 const INITIAL_CONGESTION_WINDOW: f64 = 14_480.0;
 /// Minimum length of a request, unless fewer bytes remain.
-const MIN_PIECE: u64 = 16 * 1024;
+pub(super) const MIN_PIECE: u64 = 16 * 1024;
 /// Minimum length that is taken from a request that cannot be cut freely.
 const MIN_UNCUTTABLE_PIECE: u64 = 256 * 1024;
 

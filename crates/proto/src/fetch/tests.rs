@@ -15,7 +15,7 @@ mod withheld;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-use super::{Config, FetchFailure, MeteredUse, Note, PathId};
+use super::{Config, FetchFailure, Input, MeteredUse, Note, PathId};
 use simulation::{Link, RunOutcome, Server, Simulation};
 
 const MB: u64 = 1_000_000;
@@ -172,7 +172,36 @@ fn an_allowance_that_is_spent_ends_a_metered_download() {
         assert_eq!(simulation.run(), RunOutcome::Failed(FetchFailure::MeteredLimitReached));
         assert_eq!(simulation.fetch.metered_bytes(), limit);
         assert_eq!(simulation.fetch.is_resumable(), !limit.is_zero());
+        assert!(simulation.fetch.is_limit_reached(PathId(0)));
+        let missing = Size::from_bytes(8 * MB);
+        let note = Note::OverLimit { missing, remaining: limit };
+        assert_eq!(simulation.notes(), if limit.is_zero() { vec![] } else { vec![note] });
     }
+}
+
+#[test]
+fn an_allowance_that_does_not_suffice_is_reported_when_only_metered_paths_are_left() {
+    let metered = Link { metered: true, ..lte() };
+    let limit = Size::from_bytes(700_000);
+    let config = Config { metered: MeteredUse::Limit(limit), ..Config::default() };
+    let mut simulation = Simulation::new(config.clone(), Server::of(8 * MB), &[wifi(), metered]);
+    simulation.run_until(Time::from_millis(2_000));
+    assert_eq!(simulation.notes(), []);
+    assert!(simulation.fetch.is_limit_reached(PathId(1)));
+    assert!(!simulation.fetch.is_limit_reached(PathId(0)));
+
+    let mut simulation = Simulation::new(config.clone(), Server::of(8 * MB), &[wifi(), metered]);
+    simulation.run_until(Time::from_millis(500));
+    simulation.fetch.handle(simulation.now, Input::PathDown { path: PathId(0) });
+    simulation.run_until(Time::from_millis(1_000));
+    let [Note::OverLimit { missing, remaining }] = simulation.notes() else {
+        panic!("{:?}", simulation.notes())
+    };
+    assert!(*remaining < limit && missing > remaining, "{missing} {remaining}");
+
+    let mut simulation = Simulation::new(config, Server::of(MB / 2), &[metered]);
+    simulation.run_to_the_end();
+    assert_eq!(simulation.notes(), []);
 }
 
 #[test]

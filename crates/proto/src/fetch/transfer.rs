@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use manyways_unit::{Span, Time};
 
+use super::budget::LimitNotice;
 use super::object::{FirstRequest, ObjectState, RangeSupport, Versions};
 use super::path::{Path, PathState};
 use super::request::Request;
@@ -48,6 +49,7 @@ pub struct Fetch {
     pub(super) retry_at: Time,
     /// The attempt of which the user was informed last.
     pub(super) reported_retry: Time,
+    pub(super) limit_notice: LimitNotice,
     /// Time of the latest poll that made decisions.
     pub(super) scheduled_at: Time,
 }
@@ -105,6 +107,7 @@ impl Fetch {
             retries: 0,
             retry_at: Time::ZERO,
             reported_retry: Time::ZERO,
+            limit_notice: LimitNotice::Pending,
             scheduled_at: Time::ZERO,
         }
     }
@@ -160,6 +163,7 @@ impl Fetch {
         if self.outputs.is_empty() && !self.is_finished() {
             self.scheduled_at = now;
             self.report_idle(now);
+            self.report_limit();
             self.apply_timeouts(now);
             if !self.is_finished() {
                 self.schedule(now);

@@ -13,7 +13,7 @@ use manyways_unit::{PrefixError, Span};
 
 use crate::bond::listen;
 
-/// Run the end of a bond that is on the device.
+/// Run the bond's client on this device.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

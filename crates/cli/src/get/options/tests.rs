@@ -5,7 +5,8 @@ fn values_are_checked() {
     assert_eq!(allowance("500MB"), Ok(MeteredUse::Limit(Size::from_bytes(500_000_000))));
     assert_eq!(allowance("1000000"), Ok(MeteredUse::Limit(Size::from_bytes(1_000_000))));
     assert_eq!(allowance("no"), Ok(MeteredUse::Forbidden));
-    assert!(allowance("maybe").is_err());
+    let words = "`1e6` is not a limit; write yes, no, or a size like 500MB (500000000 bytes)";
+    assert_eq!(allowance("1e6").unwrap_err().to_string(), words);
     let hash = "ab".repeat(32);
     assert_eq!(checksum(&format!("sha256:{hash}")).map(|hash| hash.0), Ok([0xab; 32]));
     for wrong in [hash.as_str(), "sha256:ab", &format!("md5:{hash}")] {

@@ -24,8 +24,6 @@ pub struct Layout {
 pub struct PathLine<'a> {
     pub name: &'a str,
     pub bytes: Size,
-    /// Received bytes of the object.
-    pub done: Size,
     /// Length of the object; `None` if it is unknown.
     pub length: Option<Size>,
     /// `None` while no bytes arrive.
@@ -67,7 +65,8 @@ impl PathLine<'_> {
         let rtt = self.rtt.map_or_else(String::new, |rtt| short_span(rtt, "ms"));
         layout.trim_end(&match layout.bar {
             Some(width) => {
-                let (share, bytes) = (share(self.bytes, self.done), short_size(self.bytes));
+                let share = share(self.bytes, self.length.unwrap_or(Size::ZERO));
+                let bytes = short_size(self.bytes);
                 let bar = bar(part, width);
                 format!("{name} [{bar}] {share:>5}  {bytes:<18}  {rate:<11}  {rtt}")
             }
@@ -199,7 +198,7 @@ mod tests {
 
     fn path(rate: Option<Rate>) -> PathLine<'static> {
         let rtt = Some(Span::from_millis(28));
-        PathLine { name: "wifi", bytes: mb(2), done: mb(4), length: Some(mb(8)), rate, rtt }
+        PathLine { name: "wifi", bytes: mb(2), length: Some(mb(8)), rate, rtt }
     }
 
     #[test]
@@ -210,8 +209,8 @@ mod tests {
         let layout = layout(79);
         let lines = [fast.render(layout), silent.render(layout), whole.render(layout)];
         let expected = [
-            "wifi [█████···············]  50 %  2.00 MB             9.53 Mbit/s  28 ms",
-            " lte [█████···············]  50 %  2.00 MB             waiting",
+            "wifi [█████···············]  25 %  2.00 MB             9.53 Mbit/s  28 ms",
+            " lte [█████···············]  25 %  2.00 MB             waiting",
             " all [██████████··········]  50 %  4.00 of 8.00 MB     12.0 Mbit/s  3 s left",
         ];
         assert_eq!(lines, expected);
@@ -258,7 +257,7 @@ mod tests {
             let length = length.map(Size::from_bytes);
             let layout = Layout::new(width, std::iter::once(name.as_str()));
             let rtt = rtt.map(Span::from_nanos);
-            let path = PathLine { name: &name, bytes, done: bytes, length, rate: Some(rate), rtt };
+            let path = PathLine { name: &name, bytes, length, rate: Some(rate), rtt };
             prop_assert!(path.render(layout).chars().count() <= width);
             let whole = TotalLine { done: bytes, length, rate }.render(layout);
             prop_assert!(whole.chars().count() <= width);
@@ -274,7 +273,7 @@ mod tests {
             let done = Size::from_bytes((length as f64 * done) as u64);
             let (length, rate) = (Some(Size::from_bytes(length)), Rate::from_bps(rate));
             let rtt = Some(Span::from_nanos(rtt));
-            let path = PathLine { name: "wlan0", bytes: done, done, length, rate: Some(rate), rtt };
+            let path = PathLine { name: "wlan0", bytes: done, length, rate: Some(rate), rtt };
             let layout = Layout::new(37, ["wlan0"].into_iter());
             for line in [path.render(layout), TotalLine { done, length, rate }.render(layout)] {
                 prop_assert!(!line.contains('…'), "{}", line);

@@ -101,6 +101,7 @@ impl Transfer<'_> {
                     requests: stats.requests,
                     rate,
                     rtt: stats.rtt,
+                    limit_reached: self.core.is_limit_reached(PathId(id)),
                     overshoot: Size::from_bytes(stats.overshoot),
                     duplicate: Size::from_bytes(stats.duplicate),
                     ..empty_path(&path.name, path.metered)
@@ -150,6 +151,7 @@ fn empty_path(name: &str, metered: bool) -> PathReport {
     PathReport {
         name: name.to_owned(),
         metered,
+        limit_reached: false,
         server: None,
         protocol: None,
         bytes: Size::ZERO,
