@@ -64,7 +64,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 pub use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::PathId;
 pub use manyways_proto::fetch::{
-    Config, CutMethod, FetchFailure, MeteredUse, RefusedStart, Scheduler, VersionProof,
+    Config, CutMethod, FetchFailure, MeteredUse, RefusedStart, Scheduler, ValidatorKind,
+    VersionProof,
 };
 use manyways_unit::Size;
 use tokio::sync::mpsc;

@@ -123,7 +123,7 @@ pub use object::WholeOnly;
 pub use pacer::Pacer;
 pub use path_error::{PathError, PathErrorKind};
 pub use redirect::{RedirectConfig, RedirectError, RedirectMemory, Redirects, Scheme};
-pub use response::{Head, Object, UnusableResponse, Validator};
+pub use response::{Head, Object, UnusableResponse, Validator, ValidatorKind};
 pub use retry_after::{parse_http_date, parse_retry_after};
 pub use selection::{
     Candidate, Destination, Selection, SelectionFailure, SelectionRequest, select,

@@ -123,6 +123,9 @@ fn deviation(testbed: &Testbed, nth: usize, &(url, end, words): &Case) -> Option
     if left != wanted_left {
         return wrong(format!("left {left:?}"));
     }
+    if matches!(end, Expected::Newer | Expected::Unresumable) && transfer.0["changed"] != true {
+        return wrong("does not tell the change".into());
+    }
     if let Some(missing) = words.iter().find(|words| !output.contains(**words)) {
         return wrong(format!("did not say {missing:?}"));
     }

@@ -105,6 +105,8 @@ fn a_pipe_gets_json_and_nothing_else() {
         panic!("{}", finished.stdout)
     };
     done.assert_paths(&["wifi", "lte"]);
+    // The server is nginx.
+    assert_eq!((&done.0["validator_kind"], &done.0["changed"]), (&"second".into(), &false.into()));
     assert_eq!(failed.0["error"]["message"], "the server answered 404 Not Found");
     assert_eq!(failed.0["error"]["resumable"], false);
     for file in ["said", "plain"] {

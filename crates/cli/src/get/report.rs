@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use manyways_net::fetch::{FetchError, PathReport, Report, VersionProof};
+use manyways_net::fetch::{FetchError, PathReport, Report, ValidatorKind, VersionProof};
 use manyways_unit::{Rate, Size, Span};
 use serde::Serialize;
 
@@ -28,6 +28,8 @@ pub struct Transfer {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     already_there: bool,
     validator: Option<String>,
+    validator_kind: Option<&'static str>,
+    changed: bool,
     version: Option<&'static str>,
     metered_bytes: u64,
     duplicate_bytes: u64,
@@ -69,6 +71,8 @@ impl Transfer {
             sha256: report.sha256.map(hex),
             already_there: false,
             validator: report.validator.clone(),
+            validator_kind: report.validator_kind.map(ValidatorKind::name),
+            changed: report.changed,
             version: report.version.map(VersionProof::name),
             metered_bytes: report.metered.as_bytes(),
             duplicate_bytes: report.duplicate.as_bytes(),

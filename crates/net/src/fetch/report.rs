@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use manyways_proto::fetch::{FetchFailure, PathError, PathErrorKind, PathId, VersionProof};
+use manyways_proto::fetch::{
+    FetchFailure, PathError, PathErrorKind, PathId, ValidatorKind, VersionProof,
+};
 use manyways_unit::{Rate, Size, Span};
 
 use super::dial::Protocol;
@@ -72,6 +74,10 @@ pub struct Report {
     pub sha256: Option<[u8; 32]>,
     /// Validator of the object; `None` if it is unknown or unusable.
     pub validator: Option<String>,
+    /// How soon a change shows in the validator; `None` without one.
+    pub validator_kind: Option<ValidatorKind>,
+    /// Whether the object changed on the server, so that the transfer began again or failed.
+    pub changed: bool,
     /// Proof of the version of the bytes; `None` if the transfer did not succeed.
     pub version: Option<VersionProof>,
     /// Response bytes over metered paths, including duplicates.

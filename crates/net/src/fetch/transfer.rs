@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use manyways_proto::fetch::{Config, Fetch, Input, MeteredUse, Pacer, PathId};
+use manyways_proto::fetch::{Config, Fetch, FetchFailure, Input, MeteredUse, Pacer, PathId};
 use manyways_unit::{Size, Span, Time};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -173,6 +173,7 @@ pub(super) async fn run(
         Ok(()) => Ok(report),
         Err(cause) => {
             let kept = transfer.keep_part_file(&mut sink, &cause);
+            report.changed |= matches!(cause, Cause::Refused(FetchFailure::Changed, _));
             Err(FetchError { cause, part_file: kept, report: Box::new(report) })
         }
     }

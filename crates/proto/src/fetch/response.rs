@@ -57,6 +57,24 @@ impl fmt::Display for Validator {
     }
 }
 
+/// How soon a change of the object shows in its validator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValidatorKind {
+    /// A strong entity tag, which its server changes with the object.
+    Tag,
+    /// A time in seconds: two versions of the same second and length are not distinguished.
+    Second,
+}
+
+impl ValidatorKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tag => "tag",
+            Self::Second => "second",
+        }
+    }
+}
+
 /// The fields of a response head that a fetch uses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
@@ -111,6 +129,30 @@ pub struct Object {
     pub length: Option<u64>,
     /// `None` if no validator identifies this version.
     pub validator: Option<Validator>,
+}
+
+impl Object {
+    /// `None` without a validator.
+    pub fn validator_kind(&self) -> Option<ValidatorKind> {
+        Some(match self.validator.as_ref()? {
+            Validator::Etag(tag) if !is_time_and_length(tag, self.length) => ValidatorKind::Tag,
+            _ => ValidatorKind::Second,
+        })
+    }
+}
+
+/// Whether an entity tag is the time of the last change, in seconds, and the length of the object,
+/// both hexadecimal: `"5f3e-7a1200"`, as nginx makes it. Any number counts as a time, because files
+/// may have any.
+fn is_time_and_length(tag: &str, length: Option<u64>) -> bool {
+    let number = |digits: &str| {
+        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    };
+    let parts = tag.trim_matches('"').split_once('-');
+    parts.is_some_and(|(time, size)| {
+        number(time).is_some() && number(size).is_some_and(|size| length == Some(size))
+    })
 }
 
 /// Why a response to a range request cannot be used.
@@ -216,6 +258,31 @@ mod tests {
             Some(Validator::LastModified(date.into()))
         );
         assert_eq!(choose(None, Some(date), Some(date)), None);
+    }
+
+    #[test]
+    fn a_tag_of_time_and_length_is_as_weak_as_a_time() {
+        let kind = |validator, length| Object { length, validator }.validator_kind();
+        let tag = |tag: &str| kind(Some(Validator::Etag(tag.into())), Some(0x7a_1200));
+        for second in ["\"66d3b1f0-7a1200\"", "\"1-7A1200\""] {
+            assert_eq!(tag(second), Some(ValidatorKind::Second), "{second}");
+        }
+        for strong in [
+            "\"7a1200-66d3b1f0\"",
+            "\"66d3b1f0-7a1201\"",
+            "\"d41d8cd98f00b204e9800998ecf8427e-7a1200\"",
+            "\"+1-7a1200\"",
+            "\"-7a1200\"",
+            "\"a-1-7a1200\"",
+            "\"x\"",
+            "\"\"",
+        ] {
+            assert_eq!(tag(strong), Some(ValidatorKind::Tag), "{strong}");
+        }
+        assert_eq!(kind(Some(Validator::Etag("\"1-2\"".into())), None), Some(ValidatorKind::Tag));
+        let date = Validator::LastModified("Sun, 06 Nov 1994 08:49:37 GMT".into());
+        assert_eq!(kind(Some(date), Some(1)), Some(ValidatorKind::Second));
+        assert_eq!(kind(None, Some(1)), None);
     }
 
     #[test]

@@ -8,6 +8,11 @@ use super::verify::Verification;
 use super::{Fetch, FetchFailure, Note, Output, PathError, Ranges};
 
 impl Fetch {
+    /// Whether the fetch has begun again because the object changed.
+    pub fn is_renewed(&self) -> bool {
+        self.config.resume.is_none() && self.renewals_left == 0
+    }
+
     /// Begins the fetch again because the received bytes cannot be continued. Fails if there are no
     /// restarts left.
     pub(super) fn restart(&mut self, error: PathError) {

@@ -1,6 +1,6 @@
 //! Timings of a transfer, for its progress and report.
 
-use manyways_proto::fetch::PathId;
+use manyways_proto::fetch::{Object, PathId};
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::Transfer;
@@ -115,6 +115,8 @@ impl Transfer<'_> {
             length: self.length(),
             elapsed: elapsed.since(Time::ZERO),
             first_byte: self.timings.first_byte.map(|at| at.since(Time::ZERO)),
+            validator_kind: self.core.object().and_then(Object::validator_kind),
+            changed: self.core.is_renewed(),
             validator: self.core.object().and_then(|object| {
                 object.validator.as_ref().map(|validator| validator.as_str().to_owned())
             }),
@@ -139,6 +141,8 @@ pub(super) fn empty_report(client: &Client, job: &Job) -> Report {
         first_byte: None,
         sha256: None,
         validator: None,
+        validator_kind: None,
+        changed: false,
         version: None,
         metered: Size::ZERO,
         duplicate: Size::ZERO,

@@ -22,6 +22,7 @@ fn an_object_that_changes_in_place_is_fetched_again() {
         simulation.run_to_the_end();
         assert_eq!(simulation.fetch.version_proof(), Some(VersionProof::Verified));
         assert_eq!((simulation.restarts, simulation.notes()), (1, &[Note::Changed][..]));
+        assert!(simulation.fetch.is_renewed());
     }
 }
 
@@ -68,6 +69,7 @@ fn a_check_takes_no_time() {
         let bound = fluid_bound(bytes, &links) + wifi().rtt;
         assert!(ratio(end, bound) < 1.2, "{end} against {bound}");
         assert_eq!(simulation.notes(), []);
+        assert!(!simulation.fetch.is_renewed());
     }
 }
 
