@@ -126,6 +126,8 @@ pub struct Client {
     config: Config,
     records: bool,
     worker_config: WorkerConfig,
+    /// Whether servers must prove their identity.
+    verifies_servers: bool,
     path_lister: Option<PathLister>,
 }
 
@@ -398,6 +400,7 @@ impl ClientBuilder {
                 shares_resolver: self.single_server,
                 shared_addresses: SharedAddresses::default(),
             },
+            verifies_servers: !matches!(self.trust, Trust::AnyCertificate),
             path_lister: self.path_lister,
         };
         for path in self.paths {

@@ -29,6 +29,8 @@
 //!   returns. New paths may join at any time.
 //! - While all paths are silent, no path is dropped: they are retried until [`Config::idle_timeout`]
 //!   has passed. A server that refuses connections is not silent.
+//! - A first response that may be a login page of the network (captive portal) is compared with the
+//!   answers of the other paths before the fetch ends; see the module `doubt`.
 //! - A fetch ends with a check that the object still has the version whose bytes were written; see
 //!   [`VersionProof`]. If it does not, the fetch begins again, once.
 //!
@@ -42,11 +44,13 @@
 //!
 //! ```text
 //! phase    Opening ──first useful byte──▶ Receiving
-//!             └───────────Done or Failed──────┴──────▶ Over
+//!             ▲ └─────────Done or Failed──────┴──────▶ Over
+//!             └──the complete file is wrong, once──────┘
 //!
 //! object   Unknown ──first response──▶ Ranged ──ranges are ignored──▶ WholeOnly
 //!            │  ▲                        │                              │
-//!            │  └──other version, once───┘                              │
+//!            │  ├──other version, once───┘                              │
+//!            │  ├──the answers of other paths refute it─────────────────┤
 //!            │  └──the one response broke off───────────────────────────┘
 //!            └──first response, which cannot be combined with others──▶ WholeOnly
 //!
@@ -54,6 +58,8 @@
 //!            ▲              └──failure──┴──▶ Waiting, or Dropped
 //!            ├──interface is back── Down ◀──interface is gone── Waiting, Connecting, Ready
 //!            └──interface is back, or another version is fetched── Dropped
+//!
+//! doubt    None ──doubtful first response──▶ Open ──each path has answered, or timeout──▶ None
 //!
 //! request  reply  Awaited ──head──▶ Begun
 //!          claim  Owner ◀──▶ Raced
@@ -64,9 +70,10 @@
 //! | State | Condition |
 //! |---|---|
 //! | phase `Finished` | there are no requests |
-//! | object `Unknown` | no byte has been received, no reply has begun, and no request is conditional |
+//! | object `Unknown` | no byte has been received, no reply has begun, no request is conditional, and the object is not doubtful |
 //! | object `Ranged` | no path is `Dropped(Refused)` |
-//! | object `WholeOnly` | as `Ranged`; at least one request is under way, and none of them is for a part of the object other than its beginning |
+//! | object `WholeOnly` | as `Ranged`; at least one request is under way, or the object is complete and doubtful; no request is for a part of the object other than its beginning |
+//! | request of the kind `Question` | the object is doubtful, and the reply is `Awaited` |
 //! | path `Ready` with a `Sequential` connection | at most one request |
 //! | path `Ready` with a `Multiplexed` connection | at most two requests |
 //! | path `Ready` with a `Draining` connection | one request |
@@ -80,6 +87,7 @@ mod coalesce;
 mod config;
 mod content_range;
 mod credit;
+mod doubt;
 mod event;
 mod existing;
 mod idle;
@@ -114,6 +122,7 @@ pub use checkpoint::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 pub use coalesce::{Coalescer, Piece};
 pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler};
 pub use content_range::ContentRange;
+pub use doubt::Evidence;
 pub use event::{FetchFailure, Input, Note, Output, PathStats};
 pub use existing::ExistingFileState;
 pub use interfaces::{

@@ -164,6 +164,32 @@ fn a_name_that_one_network_does_not_know() {
     assert!(alone.contains("the only network failed (wifi: the name www.lab "), "{alone}");
 }
 
+/// The portal's page is not the file, although the server of that network answers first.
+#[test]
+fn a_captive_portal_on_one_network() {
+    needs_far!();
+    let wifi = "if ($remote_addr ~ ':64:1::2|10.64.1.2')";
+    let testbed = Testbed::new().with_config(&format!(
+        "location = /login {{ default_type text/html; add_header Cache-Control no-store; \
+           return 200 '<html>Please log in</html>'; }}\n\
+         location /redirect/ {{ alias ROOT/; {wifi} {{ return 302 http://198.18.0.1/login; }} }}\n\
+         location /page/ {{ alias ROOT/; {wifi} {{ rewrite ^ /login last; }} }}\n"
+    ));
+    let script = "for kind in redirect page; do \
+                    get --json http://origin.lab/$kind/object 2>said-$kind && whole || exit 1; \
+                  done";
+    let finished = testbed.run(&crate::testbed::TWO_LINKS, script).expect_success();
+    let transfers = Transfer::all(&finished.stdout);
+    for (transfer, (kind, host)) in
+        transfers.iter().zip([("redirect", ", from 198.18.0.1,"), ("page", "")])
+    {
+        transfer.assert_paths(&["lte"]);
+        let output = testbed.read(&format!("said-{kind}"));
+        let words = format!("wifi is no longer used: its answer{host} looks like a login page");
+        assert!(output.contains(&words), "{output}");
+    }
+}
+
 #[test]
 fn a_refusal_on_one_network() {
     needs_far!();

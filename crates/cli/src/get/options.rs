@@ -125,8 +125,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
           value_name = "window|reset", help_heading = SCHEDULING)]
     pub cut_method: CutArg,
-    /// Length of the file, if known; all networks start at once. Default: the others start when
-    /// the first response has shown it.
+    /// Length of the file, if known. All networks then start at once, and a network with another
+    /// length is dropped if one has this length. Default: the others start when the first response
+    /// has shown the length.
     #[arg(long, value_name = "BYTES", value_parser = human::bytes, help_heading = SCHEDULING)]
     pub size: Option<Size>,
     /// tcp (default): one connection per network. mptcp: a single Multipath TCP connection, for

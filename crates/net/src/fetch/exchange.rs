@@ -293,10 +293,12 @@ impl PendingResponse {
     }
 
     /// Returns the head, the SHA-256 of the whole object if the response has it, and the body.
-    pub(super) fn into_parts(self) -> (Head, Option<[u8; 32]>, Body) {
+    pub(super) fn into_parts(self, ask: &RequestParams) -> (Head, Option<[u8; 32]>, Body) {
         let lines: Vec<&[u8]> =
             self.headers.get_all(REPR_DIGEST).iter().map(HeaderValue::as_bytes).collect();
-        (head(self.status, &self.headers), digest::parse(&lines.join(&b", "[..])), self.body)
+        let other_host = ask.location.other_host(&ask.original).map(str::to_owned);
+        let head = Head { other_host, ..head(self.status, &self.headers) };
+        (head, digest::parse(&lines.join(&b", "[..])), self.body)
     }
 }
 
@@ -306,6 +308,15 @@ fn head(status: StatusCode, headers: &HeaderMap) -> Head {
     let etag = headers.get(header::ETAG).and_then(|tag| std::str::from_utf8(tag.as_bytes()).ok());
     let encoded = text(header::CONTENT_ENCODING).is_some_and(|coding| {
         !coding.trim().is_empty() && !coding.eq_ignore_ascii_case("identity")
+    });
+    // The first part of the value is the media type.
+    let is_page = text(header::CONTENT_TYPE)
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("text/html"));
+    let mut directives = headers.get_all(header::CACHE_CONTROL).iter();
+    let must_not_be_stored = directives.any(|value| {
+        let mut directives = value.as_bytes().split(|byte| *byte == b',');
+        directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-store"))
     });
     Head {
         status: status.as_u16(),
@@ -322,6 +333,8 @@ fn head(status: StatusCode, headers: &HeaderMap) -> Head {
             parse_retry_after(value, date.unwrap_or_else(system_time))
         }),
         is_redirected: false,
+        other_host: None,
+        is_uncacheable_page: is_page && must_not_be_stored,
     }
 }
 

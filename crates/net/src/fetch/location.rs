@@ -119,6 +119,16 @@ impl Location {
         &self.origin
     }
 
+    /// The host, if it is another one than that of `original`; a subdomain of the same domain, for
+    /// example with `www.`, does not count as another one.
+    pub(super) fn other_host(&self, original: &Self) -> Option<&str> {
+        let (host, original) = (self.origin.host.as_str(), original.origin.host.as_str());
+        let is_within = |inner: &str, outer: &str| {
+            inner.strip_suffix(outer).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        (!is_within(host, original) && !is_within(original, host)).then_some(host)
+    }
+
     /// Path and query, as in a request line.
     pub fn target(&self) -> &str {
         &self.target
@@ -349,6 +359,21 @@ mod tests {
         }
         for other in ["mailto:x", "ftp://a/", "/etc/passwd", "me:secret@a/b", ""] {
             assert_eq!(hint(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_subdomain_is_not_another_host() {
+        for (from, to, other) in [
+            ("http://a.example/x", "https://a.example:8443/y", None),
+            ("http://a.example/x", "https://www.a.example/x", None),
+            ("http://www.a.example/x", "http://a.example/x", None),
+            ("http://a.example/x", "http://not-a.example/", Some("not-a.example")),
+            ("http://a.example/x", "http://portal.test/", Some("portal.test")),
+            ("http://a.example/x", "http://192.0.2.1/", Some("192.0.2.1")),
+        ] {
+            let [from, to] = [from, to].map(|url| Location::parse(url).unwrap());
+            assert_eq!(to.other_host(&from), other, "{from} {to}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use manyways_proto::fetch::{
-    FetchFailure, PathError, PathErrorKind, PathId, ValidatorKind, VersionProof,
+    Evidence, FetchFailure, PathError, PathErrorKind, PathId, ValidatorKind, VersionProof,
 };
 use manyways_unit::{Rate, Size, Span};
 
@@ -189,6 +189,17 @@ pub enum ClientError {
 /// Returns the message for a reason; `names` are the paths' names by number.
 fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
     match reason {
+        FetchFailure::Status(511) => {
+            "the network requires a login (511 Network Authentication Required)".into()
+        }
+        FetchFailure::Disagreement(answers) => {
+            let answers = answers.iter().map(|(path, answer)| {
+                let name = names.get(path.0).map_or("a network", String::as_str);
+                format!("{name}: {}", answer_text(answer))
+            });
+            let answers = answers.collect::<Vec<_>>().join("; ");
+            format!("the networks disagree about the object ({answers})")
+        }
         FetchFailure::Status(status) => status_text(*status),
         FetchFailure::RetryTooLate { status, wait } => {
             format!(
@@ -231,6 +242,16 @@ fn status_text(status: u16) -> String {
         204 | 205 => answer + ": there is no object at this URL",
         200..=299 => answer + ", which does not deliver the object",
         _ => answer,
+    }
+}
+
+/// Formats the answer of one network, for a comparison with others.
+fn answer_text(answer: &Evidence) -> String {
+    let host = answer.other_host.as_ref().map_or(String::new(), |host| format!(" from {host}"));
+    match answer.length {
+        _ if !answer.is_description() => format!("status {}{host}", answer.status),
+        Some(length) => format!("{length} bytes{host}"),
+        None => format!("an unknown number of bytes{host}"),
     }
 }
 
@@ -297,6 +318,10 @@ impl FetchError {
             }
             Cause::Refused(FetchFailure::NoPathLeft(faults), _) => hint_for(faults),
             Cause::NoPath | Cause::Refused(FetchFailure::IdleTimeout(_), _) => PATHS_HINT,
+            Cause::Refused(FetchFailure::Disagreement(_), _) => {
+                "--via NAME selects the network to believe; --size or --checksum decides by the file"
+            }
+            Cause::Refused(FetchFailure::Status(511), _) => LOGIN_HINT,
             Cause::Refused(FetchFailure::Status(404 | 410), _) => "check the URL",
             Cause::Refused(FetchFailure::Status(401 | 403), _) => {
                 "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
@@ -350,18 +375,22 @@ fn received_text(done: Size, length: Size) -> String {
     format!("{done} of {length} are received")
 }
 
+const LOGIN_HINT: &str = "log in to the network with a browser";
 const PATHS_HINT: &str = "`manyways paths` shows which networks can be used";
 
 /// Returns the hint for a transfer whose paths all failed.
 fn hint_for(faults: &[(PathId, PathError)]) -> &'static str {
     use PathErrorKind::{
-        Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, Unavailable, UnusableResponse,
+        CaptivePortal, Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, Unavailable,
+        UnusableResponse,
     };
     let all = |classes: &[PathErrorKind]| {
         !faults.is_empty() && faults.iter().all(|(_, fault)| classes.contains(&fault.kind))
     };
     let any = |class: PathErrorKind| faults.iter().any(|(_, fault)| fault.kind == class);
-    if all(&[Refused]) {
+    if any(CaptivePortal) {
+        LOGIN_HINT
+    } else if all(&[Refused]) {
         "check the port in the URL, and whether the server runs; --retry 5 waits for it"
     } else if all(&[NoSuchName]) {
         "check the spelling of the host; --dns NAME=ADDRESS asks another name server"
@@ -458,6 +487,7 @@ mod tests {
                 "check the URL",
             ),
             (PathErrorKind::Stalled, "no connection within 15 s", "manyways paths"),
+            (PathErrorKind::CaptivePortal, "its answer looks like a login page", "log in"),
         ] {
             let hint = failed(&[(class, words)]).1;
             assert!(hint.contains(part), "{words}: {hint}");

@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod heads;
 mod http2;
+mod portals;
 mod retries;
 mod server;
 

@@ -13,6 +13,7 @@ mod output;
 mod report;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -161,13 +162,27 @@ pub(super) async fn run(
         return Err(empty(Cause::NoPath));
     }
     let mut transfer = Transfer::new(client, job, on_event, saved, replaced, ahead);
-    let end = transfer.pump(&mut sink, stop).await;
-    let elapsed = transfer.now();
-    transfer.abort_requests().await;
-    let mut report = transfer.report(elapsed);
-    let end = match end {
-        TransferEnd::Done => transfer.finish_file(&mut sink, &mut report).await,
-        TransferEnd::Failed(cause) => Err(cause),
+    let mut stop = std::pin::pin!(stop);
+    let mut wrong_file = None;
+    let (end, mut report) = loop {
+        let end = transfer.pump(&mut sink, stop.as_mut()).await;
+        let elapsed = transfer.now();
+        transfer.abort_requests().await;
+        let mut report = transfer.report(elapsed);
+        let end = match end {
+            TransferEnd::Done => transfer.finish_file(&mut sink, &mut report).await,
+            TransferEnd::Failed(cause) => Err(cause),
+        };
+        match (end, wrong_file.take()) {
+            (Err(cause @ Cause::Checksum { .. }), _) if transfer.fetch_elsewhere(&sink) => {
+                wrong_file = Some((cause, report.sha256));
+            }
+            // No other network has another file.
+            (Err(Cause::Refused(..)), Some((cause, sha256))) => {
+                break (Err(cause), Report { sha256, ..report });
+            }
+            (end, _) => break (end, report),
+        }
     };
     match end {
         Ok(()) => Ok(report),
@@ -195,19 +210,21 @@ impl<'a> Transfer<'a> {
             }
             other => other,
         };
-        let core = Fetch::new(Config {
+        let mut core = Fetch::new(Config {
             metered,
             resume: saved.map(|saved| (saved.object(), saved.done)),
             length: job.size.map(Size::as_bytes).or(client.config.length),
+            is_authenticated: job.location.origin().secure && client.verifies_servers,
+            checks_file: ahead.is_none() && matches!(job.checksum, Checksum::Check(_)),
             read_ahead: ahead,
             ..client.config.clone()
         });
-        let (sender, messages) = mpsc::channel(MAX_PENDING_PIECES);
-        for worker in &client.workers {
-            // A worker ends only with its client.
-            let _ = worker.send(Command::Begin(sender.clone()));
+        for (id, path) in client.paths.iter().enumerate() {
+            let (path, metered, known) = (PathId(id), path.metered, path.estimate);
+            core.handle(Time::ZERO, Input::PathUp { path, metered, known });
         }
-        Self {
+        let (sender, messages) = mpsc::channel(MAX_PENDING_PIECES);
+        let transfer = Self {
             job,
             origin: Instant::now(),
             core,
@@ -230,7 +247,26 @@ impl<'a> Transfer<'a> {
             earlier_run: EarlierRun { bytes: continued.unwrap_or(0), replaced },
             announced_digest: None,
             client,
+        };
+        transfer.begin_workers();
+        transfer
+    }
+
+    fn begin_workers(&self) {
+        for worker in &self.client.workers {
+            // A worker ends only with its client.
+            let _ = worker.send(Command::Begin(self.mailbox.sender.clone()));
         }
+    }
+
+    /// Begins again after the end of all requests, because the complete file has the wrong
+    /// checksum. Returns whether another network may have another file.
+    fn fetch_elsewhere(&mut self, sink: &Sink) -> bool {
+        let begins = sink.part().is_some() && self.core.fetch_elsewhere(self.now());
+        if begins {
+            self.begin_workers();
+        }
+        begins
     }
 
     fn now(&self) -> Time {
@@ -238,12 +274,11 @@ impl<'a> Transfer<'a> {
     }
 
     /// Runs until the core ends, the destination fails, or the caller stops the transfer.
-    async fn pump(&mut self, sink: &mut Sink, stop: impl Future<Output = ()>) -> TransferEnd {
-        let mut stop = std::pin::pin!(stop);
-        for (id, path) in self.client.paths.iter().enumerate() {
-            let (path, metered, known) = (PathId(id), path.metered, path.estimate);
-            self.core.handle(Time::ZERO, Input::PathUp { path, metered, known });
-        }
+    async fn pump(
+        &mut self,
+        sink: &mut Sink,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> TransferEnd {
         let mut is_done = false;
         let end = loop {
             self.on_timers();
@@ -264,14 +299,14 @@ impl<'a> Transfer<'a> {
             let wakeup = self.origin + self.next_wakeup().since(Time::ZERO).into();
             tokio::select! {
                 biased;
-                () = &mut stop => break TransferEnd::Failed(Cause::Stopped),
+                () = stop.as_mut() => break TransferEnd::Failed(Cause::Stopped),
                 listed = self.interfaces.next_list() => self.on_list(listed),
                 written = self.checkpoints.wait_written() => {
                     if let Err(error) = self.on_checkpoint(written, sink) {
                         break error.into();
                     }
                 }
-                delivered = sink.deliver() => match delivered {
+                delivered = sink.deliver(), if !self.core.is_doubtful() => match delivered {
                     Ok(upto) => self.core.handle(self.now(), Input::Consumed { end: upto }),
                     Err(error) => break error.into(),
                 },

@@ -48,6 +48,7 @@ impl Client {
             },
             records: false,
             worker_config: self.worker_config.clone(),
+            verifies_servers: self.verifies_servers,
             // Only existing paths are warmed.
             path_lister: None,
         };

@@ -47,6 +47,8 @@ pub(super) enum Command {
     Credit(RequestId, usize),
     /// Replace the properties of the path: its addresses or name servers have changed.
     Path(Arc<PathSpec>),
+    /// Begin the next requests at their URL, not at the target of earlier redirects.
+    ForgetRedirect,
     /// Measure the application RTT.
     Ping,
     /// Send a request.
@@ -238,6 +240,9 @@ impl Worker {
                 }
             }
             Command::Path(path) => self.params.path = path,
+            Command::ForgetRedirect => {
+                self.shared.lock().redirects = RedirectMemory::default();
+            }
             Command::Ping => self.ping(),
             Command::Connect(location, window, connection_window) => {
                 self.set_connection_window(connection_window);
@@ -431,7 +436,7 @@ async fn perform(
         if redirects.is_redirected() {
             state.lock().redirects.on_redirected((*request.location).clone(), status);
         }
-        let (mut head, announced, mut body) = answer.into_parts();
+        let (mut head, announced, mut body) = answer.into_parts(&request);
         head.is_redirected = reused_target.is_some() || redirects.is_redirected();
         reporter.send(WorkerEvent::Head(request.request, head, announced, peer)).await;
         while let Some(bytes) = body.next().await? {

@@ -58,8 +58,9 @@ pub struct Config {
     /// ends. Only multiplexed connections can.
     pub pipelining: bool,
     pub cut_method: CutMethod,
-    /// Length of the object if the caller knows it: all paths begin at once. A different length
-    /// from the server takes precedence.
+    /// Length of the object if the caller knows it: all paths begin at once. A path whose server
+    /// has another length is dropped if that of another path has this one. Otherwise the length of
+    /// the server takes precedence.
     pub length: Option<u64>,
     /// Bytes from the start of the object after which the fetch is done, although the whole object
     /// is requested: for measurements of overshoot.
@@ -69,7 +70,8 @@ pub struct Config {
     /// it. `None` for no limit.
     pub read_ahead: Option<u64>,
     pub metered: MeteredUse,
-    /// Idle timeout of a request if another path is usable.
+    /// Idle timeout of a request if another path is usable. Also the time that a doubtful first
+    /// response waits for other paths.
     pub stall_timeout: Span,
     /// Idle timeout of a request on the only usable path.
     pub last_path_stall_timeout: Span,
@@ -95,6 +97,13 @@ pub struct Config {
     pub max_restarts: u32,
     /// How often the shell reports progress.
     pub progress_interval: Span,
+    /// Whether the servers prove their identity (TLS), so that a network cannot answer in their
+    /// place.
+    pub is_authenticated: bool,
+    /// Whether the caller compares the checksum of the complete file, and calls
+    /// [`Fetch::fetch_elsewhere`](super::Fetch::fetch_elsewhere) if it is wrong. Then a
+    /// disagreement of the networks does not end the fetch.
+    pub checks_file: bool,
     /// Result of an earlier run: the object, and the existing bytes.
     pub resume: Option<(Object, Ranges)>,
 }
@@ -122,6 +131,8 @@ impl Default for Config {
             refused_start: RefusedStart::Fail,
             max_restarts: 2,
             progress_interval: Span::from_millis(100),
+            is_authenticated: false,
+            checks_file: false,
             resume: None,
         }
     }

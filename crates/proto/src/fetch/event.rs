@@ -4,6 +4,7 @@ use std::fmt;
 
 use manyways_unit::{Rate, Size, Span};
 
+use super::doubt::Evidence;
 use super::{Head, PathError, PathId, Range, RequestId, Validator};
 use crate::estimate::PathEstimate;
 
@@ -70,6 +71,8 @@ pub enum Output {
     },
     /// Cancel every request on this path and close its connection; no response is expected.
     Disconnect { path: PathId },
+    /// Begin the next requests of this path at the given URL, not at the target of its redirects.
+    ForgetRedirect { path: PathId },
     /// Set the flow-control window of all streams of this path, including open ones.
     Window { path: PathId, bytes: u64 },
     /// Set the flow-control window of the path's connection: the bytes that the server may have sent
@@ -148,6 +151,9 @@ pub enum Note {
     Restarted,
     /// The object changed on the server, and the download restarts with the new version.
     Changed,
+    /// The file has another checksum than expected, and is fetched over the paths that delivered
+    /// none of it.
+    WrongFile,
     /// All bytes have arrived, but no response showed that the object was still the same version
     /// then.
     Unverified,
@@ -208,6 +214,10 @@ impl fmt::Display for Note {
             Self::Changed => f.write_str(
                 "the object changed on the server, so the download begins again with the new version",
             ),
+            Self::WrongFile => f.write_str(
+                "the file has the wrong checksum, \
+                 so it is fetched over the networks that delivered none of it",
+            ),
             Self::Unverified => f.write_str(
                 "the server did not confirm at the end that the object had stayed the same",
             ),
@@ -246,6 +256,8 @@ pub enum FetchFailure {
     InvalidResponse(String),
     /// The object differs from the one whose bytes are already written.
     Changed,
+    /// The responses of these paths cannot be of the same object, and nothing shows which one is.
+    Disagreement(Vec<(PathId, Evidence)>),
     /// All paths have failed; the last fault of each.
     NoPathLeft(Vec<(PathId, PathError)>),
     /// Bytes had arrived, and then none over any path for this time.

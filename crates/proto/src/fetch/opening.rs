@@ -2,11 +2,11 @@
 
 use manyways_unit::{Span, Time};
 
+use super::doubt::refusal;
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
 use super::path::{DropCause, PathState};
 use super::request::{RequestKind, ResponseState};
 use super::response::{check_range_response, check_whole_response};
-use super::retry::is_temporary;
 use super::{
     Fetch, FetchFailure, Head, Note, Object, Output, PathError, PathErrorKind, Range, RequestId,
     UnusableResponse,
@@ -25,6 +25,9 @@ enum FirstResponse {
 impl Fetch {
     pub(super) fn on_head(&mut self, now: Time, id: RequestId, head: &Head) {
         let Some(request) = self.requests.get_mut(&id) else { return };
+        if request.is_question() {
+            return self.on_answer(now, id, head);
+        }
         if request.is_answered() {
             let error =
                 PathError::transient(PathErrorKind::Protocol, "a second answer to one request");
@@ -48,6 +51,7 @@ impl Fetch {
     }
 
     fn on_first_response(&mut self, now: Time, id: RequestId, head: &Head) {
+        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
         let length = match self.read_first_response(id, head) {
             Ok(FirstResponse::Object(length)) => length,
             Ok(FirstResponse::PastEnd) => {
@@ -55,13 +59,14 @@ impl Fetch {
                 return self.cancel(now, id);
             }
             Ok(FirstResponse::Refused(status)) => {
+                self.on_refusal(path, head);
                 return self.on_refused_status(now, id, status, head.retry_after);
             }
             Err(words) => return self.fail(FetchFailure::InvalidResponse(words.to_owned())),
         };
         let reason = self.whole_only_because(head, length);
         let Some(request) = self.requests.get(&id) else { return };
-        let (path, start) = (request.path, request.requested.start);
+        let start = request.requested.start;
         let is_part = head.status == 206 && Some(request.requested.len()) != length;
         // A part that cannot be combined with other responses is of no use if the whole object may
         // be requested.
@@ -70,10 +75,19 @@ impl Fetch {
             self.first_request = FirstRequest::Whole;
             return self.cancel(now, id);
         }
+        if !self.admit(now, path, head) {
+            return;
+        }
         self.set_object(now, id, head, length, reason);
+        self.report_whole_only();
+    }
+
+    /// Notes why only one path is used, unless the object is doubtful.
+    pub(super) fn report_whole_only(&mut self) {
         // With only one path the note has no meaning.
-        if let Some(reason) = reason
+        if let Some(reason) = self.whole_only()
             && self.paths.len() > 1
+            && !self.is_doubtful()
         {
             self.outputs.push_back(Output::Note(reason.into()));
         }
@@ -214,19 +228,18 @@ impl Fetch {
     ) {
         let Some(path) = self.requests.remove(&id).map(|request| request.path) else { return };
         self.outputs.push_back(Output::Cancel { request: id });
-        let words = format!("the server answered with status {status}");
-        let error = match is_temporary(status) {
-            true => PathError::transient(PathErrorKind::Unavailable, words),
-            false => PathError::permanent(PathErrorKind::UnusableResponse, words),
-        };
-        self.fail_path_until(now, path, error, DropCause::Refused(status), retry_after);
+        self.fail_path_until(now, path, refusal(status), DropCause::Refused(status), retry_after);
     }
 
     /// Checks that a later response is of the same object.
     fn on_later_response(&mut self, now: Time, id: RequestId, head: &Head) {
+        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
+        if self.weigh(now, path, head) {
+            return;
+        }
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };
-        let (path, is_concurrent) = (request.path, request.is_concurrent);
+        let is_concurrent = request.is_concurrent;
         let judged = match (request.kind, object.length) {
             // The request was sent before another response became the first one.
             (RequestKind::Whole, Some(length)) => {
@@ -284,7 +297,9 @@ impl Fetch {
     fn fall_back_to_whole(&mut self, now: Time, asker: RequestId) {
         self.ranges.on_whole_response();
         self.object.restrict(WholeOnly::NoRanges);
-        self.outputs.push_back(Output::Note(Note::NoRanges));
+        if !self.is_doubtful() {
+            self.outputs.push_back(Output::Note(Note::NoRanges));
+        }
         self.cancel(now, asker);
         let ranged = self.requests.iter().filter(|(_, request)| !request.is_plain_get());
         let ranged: Vec<RequestId> = ranged.map(|(id, _)| *id).collect();
@@ -299,7 +314,7 @@ impl Fetch {
             }
             None => {
                 let words = "the server does not answer range requests";
-                self.restart(PathError::permanent(PathErrorKind::UnusableResponse, words));
+                self.restart(now, PathError::permanent(PathErrorKind::UnusableResponse, words));
             }
         }
     }

@@ -3,6 +3,7 @@
 use manyways_unit::{Span, Time};
 
 use super::ping::Pinger;
+use super::request::Request;
 use super::retry::{Failures, Retry, backoff};
 use super::transfer::Phase;
 use super::window::Window;
@@ -82,6 +83,8 @@ pub(super) enum DropCause {
     OtherVersion,
     /// Its server refused the first request with this status.
     Refused(u16),
+    /// Its response was judged not to be of the object.
+    Refuted,
 }
 
 impl PathState {
@@ -184,11 +187,12 @@ impl Fetch {
             self.last_joined_at = now;
             path.state = PathState::Waiting { until: now };
             path.failures.count = 0;
+            self.doubt.on_path_returned(id);
         }
     }
 
     /// Marks a path as down. A dropped path stays dropped until [`Fetch::path_up`].
-    pub(super) fn path_down(&mut self, id: PathId) {
+    pub(super) fn path_down(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         if !path.state.is_alive() {
             return;
@@ -196,7 +200,7 @@ impl Fetch {
         let error = PathError::transient(PathErrorKind::LinkDown, "its link is down");
         path.state = PathState::Down;
         path.error = Some(error.clone());
-        self.release_requests(id, error);
+        self.release_requests(now, id, error);
         self.outputs.push_back(Output::Disconnect { path: id });
     }
 
@@ -265,7 +269,7 @@ impl Fetch {
         if fault.kind == PathErrorKind::Http1Required && path.is_multiplexed() {
             path.state = PathState::Waiting { until: now };
             path.error = Some(fault.clone());
-            return self.release_requests(id, fault);
+            return self.release_requests(now, id, fault);
         }
         if path.failures.count == 0 {
             path.failures = Failures { count: 0, attributed: 0, since: now };
@@ -308,11 +312,11 @@ impl Fetch {
                 self.outputs.push_back(Output::Note(Note::Dropped { path: id, error: fault }));
             }
         }
-        self.release_requests(id, fault);
+        self.release_requests(now, id, fault);
     }
 
     /// Cancels the requests of a path and thereby frees their bytes for other paths.
-    fn release_requests(&mut self, id: PathId, error: PathError) {
+    fn release_requests(&mut self, now: Time, id: PathId, error: PathError) {
         let lost: Vec<RequestId> = self.requests_of(id).map(|(id, _)| id).collect();
         for request in lost {
             self.requests.remove(&request);
@@ -323,8 +327,9 @@ impl Fetch {
             path.throughput.pause();
         }
         // No other response can continue the bytes of an object without a usable version.
-        if self.requests.is_empty() && self.object.is_whole_only() {
-            self.restart(error);
+        let is_cut_off = self.requests.values().all(Request::is_question) && !self.is_complete();
+        if is_cut_off && self.object.is_whole_only() {
+            self.restart(now, error);
         }
     }
 
@@ -365,7 +370,7 @@ impl Fetch {
                 (path.metered, *other) >= (self.paths.get(&id).is_some_and(|p| p.metered), id)
             })
         };
-        !self.object.is_whole_only()
+        (!self.object.is_whole_only() || self.is_doubtful())
             && self.is_allowed(path)
             && (self.config.scheduler != Scheduler::Single || is_preferred())
     }

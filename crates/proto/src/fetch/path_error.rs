@@ -41,6 +41,8 @@ pub enum PathErrorKind {
     LinkDown,
     /// A redirect from `https` to `http`.
     Downgrade,
+    /// The network answers in place of the server, and probably wants a login.
+    CaptivePortal,
     /// The response cannot be used; see [`UnusableResponse`](super::UnusableResponse).
     UnusableResponse,
     /// The server does not serve the request now: 503, 429 and other statuses that may change.

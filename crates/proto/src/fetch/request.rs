@@ -44,6 +44,8 @@ pub(super) enum RequestKind {
     Range,
     /// A range of one version of the object (`If-Range`).
     ConditionalRange,
+    /// One byte of whichever object the server has: only the head is of interest.
+    Question,
 }
 
 /// Progress of the response.
@@ -80,6 +82,10 @@ impl Request {
     pub(super) fn is_plain_get(&self) -> bool {
         self.kind == RequestKind::Whole
     }
+
+    pub(super) fn is_question(&self) -> bool {
+        self.kind == RequestKind::Question
+    }
 }
 
 impl Fetch {
@@ -100,17 +106,30 @@ impl Fetch {
 
     /// Sends a request for `requested`, of which the bytes up to `end` are assigned to it.
     pub(super) fn send(&mut self, now: Time, id: PathId, requested: Range, end: u64) {
-        let is_idle = self.load_of(id) == 0;
-        let is_concurrent = !is_idle || self.is_checking(id);
-        let expected_delay = self.response_delay(id);
-        let validator = self.object.known().and_then(|object| object.validator.clone());
-        let asked = match (&validator, self.uses_plain_get(id, requested)) {
-            (Some(_), _) => RequestKind::ConditionalRange,
-            (None, false) => RequestKind::Range,
-            (None, true) => RequestKind::Whole,
+        let has_validator = self.object.known().is_some_and(|object| object.validator.is_some());
+        let asked = match (has_validator, self.uses_plain_get(id, requested)) {
+            (true, _) => RequestKind::ConditionalRange,
+            (false, false) => RequestKind::Range,
+            (false, true) => RequestKind::Whole,
         };
         let requested =
             if asked == RequestKind::Whole { Range::new(0, u64::MAX) } else { requested };
+        self.send_request(now, id, asked, requested, end);
+    }
+
+    pub(super) fn send_request(
+        &mut self,
+        now: Time,
+        id: PathId,
+        kind: RequestKind,
+        requested: Range,
+        end: u64,
+    ) {
+        let is_idle = self.load_of(id) == 0;
+        let is_concurrent = !is_idle || self.is_checking(id);
+        let expected_delay = self.response_delay(id);
+        let object = self.object.known().filter(|_| kind == RequestKind::ConditionalRange);
+        let validator = object.and_then(|object| object.validator.clone());
         // A refused request that is repeated does not count.
         if self.object.is_unknown() && self.phase == Phase::Opening && self.requests.is_empty() {
             (self.first_sent, self.first_sent_at) = (self.next_request, now);
@@ -133,7 +152,7 @@ impl Fetch {
             next_offset: requested.start,
             end,
             granted,
-            kind: asked,
+            kind,
             response: ResponseState::Awaited,
             claim: Claim::Owner,
             sent: now,
@@ -144,9 +163,9 @@ impl Fetch {
         };
         self.requests.insert(request, sent);
         self.set_due(now, request);
-        let range = (asked != RequestKind::Whole).then_some(requested);
+        let range = (kind != RequestKind::Whole).then_some(requested);
         self.outputs.push_back(Output::Request { request, path: id, range, if_range: validator });
-        if end < requested.end {
+        if end < requested.end && kind != RequestKind::Question {
             self.outputs.push_back(Output::Cut { request, end });
         }
         self.grant(request);

@@ -92,6 +92,10 @@ pub struct Head {
     pub retry_after: Option<Span>,
     /// Whether the target of a redirect answered, and not the given URL.
     pub is_redirected: bool,
+    /// Host from which the response comes, if a redirect led to another one than the URL's.
+    pub other_host: Option<String>,
+    /// Whether the body is a page (`text/html`) that must not be stored (`no-store`).
+    pub is_uncacheable_page: bool,
 }
 
 impl Head {

@@ -2,10 +2,11 @@
 
 use manyways_unit::Time;
 
-use super::object::{ObjectState, Versions};
-use super::path::{DropCause, PathState};
+use super::object::{ObjectState, RangeSupport, Versions};
+use super::path::{DropCause, Path, PathState};
+use super::transfer::Phase;
 use super::verify::Verification;
-use super::{Fetch, FetchFailure, Note, Output, PathError, Ranges};
+use super::{Fetch, FetchFailure, Note, Output, PathError, PathId, Ranges};
 
 impl Fetch {
     /// Whether the fetch has begun again because the object changed.
@@ -15,16 +16,18 @@ impl Fetch {
 
     /// Begins the fetch again because the received bytes cannot be continued. Fails if there are no
     /// restarts left.
-    pub(super) fn restart(&mut self, error: PathError) {
+    pub(super) fn restart(&mut self, now: Time, error: PathError) {
         if self.restarts >= self.config.max_restarts {
             return self.fail(FetchFailure::CannotContinue(error));
         }
         self.restarts += 1;
-        self.reset(Note::Restarted);
+        self.reset(now, Some(Note::Restarted));
     }
 
-    fn reset(&mut self, note: Note) {
+    pub(super) fn reset(&mut self, now: Time, note: Option<Note>) {
         self.object = ObjectState::Unknown { expected_length: None };
+        self.end_doubt(now);
+        self.doubt.object = None;
         self.cancel_checks(None);
         self.verification = Verification::default();
         for path in self.paths.values_mut() {
@@ -36,7 +39,7 @@ impl Fetch {
             for path in self.paths.values_mut() {
                 path.stats.duplicate += std::mem::take(&mut path.stats.useful);
             }
-            self.outputs.push_back(Output::Note(note));
+            self.outputs.extend(note.map(Output::Note));
             self.outputs.push_back(Output::Restart);
         }
     }
@@ -48,6 +51,15 @@ impl Fetch {
             return false;
         }
         self.renewals_left -= 1;
+        self.revive_other_versions(now);
+        self.doubt.on_other_object();
+        self.reset(now, Some(Note::Changed));
+        self.schedule(now);
+        true
+    }
+
+    /// Uses the paths again whose servers had another version than that of the previous object.
+    pub(super) fn revive_other_versions(&mut self, now: Time) {
         self.versions = Versions::Agree;
         for path in self.paths.values_mut() {
             if path.state == PathState::Dropped(DropCause::OtherVersion) {
@@ -55,8 +67,38 @@ impl Fetch {
                 path.state = PathState::Waiting { until: now };
             }
         }
-        self.reset(Note::Changed);
-        self.schedule(now);
+    }
+
+    /// Fetches the object again, once, after [`Output::Done`] and the end of all requests: the
+    /// complete file is wrong. Only paths that delivered none of it are used, and none that has the
+    /// same object. Returns whether the fetch begins again.
+    pub fn fetch_elsewhere(&mut self, now: Time) -> bool {
+        let Some((_, object)) = self.description() else { return false };
+        let is_usable = |path: &Path| {
+            use DropCause::{OtherVersion, Refuted};
+            let is_dropped = path.state.is_dropped()
+                && !matches!(path.state, PathState::Dropped(OtherVersion | Refuted));
+            path.stats.useful == 0 && !is_dropped && self.is_allowed(path)
+        };
+        let usable = self.paths.iter().filter(|(_, path)| is_usable(path));
+        let usable: Vec<PathId> = usable.map(|(id, _)| *id).collect();
+        if usable.is_empty() || self.doubt.rejected.is_some() || !self.is_finished() {
+            return false;
+        }
+        self.doubt.on_other_object();
+        self.reset(now, Some(Note::WrongFile));
+        self.doubt.rejected = Some(object);
+        (self.versions, self.ranges) = (Versions::Agree, RangeSupport::Untested);
+        self.phase = Phase::Opening;
+        (self.last_useful_at, self.last_joined_at) = (now, now);
+        for (id, path) in &mut self.paths {
+            if !usable.contains(id) {
+                path.state = PathState::Dropped(DropCause::Failed);
+            } else if path.state != PathState::Down {
+                path.failures.count = 0;
+                path.state = PathState::Waiting { until: now };
+            }
+        }
         true
     }
 }

@@ -38,6 +38,7 @@ impl Fetch {
             None if self.is_opening() => self.send_first_request(now),
             None => {}
         }
+        self.ask_about_object(now);
     }
 
     /// When a decision may change without an event.
@@ -65,7 +66,7 @@ impl Fetch {
     }
 
     /// Paths that can take a request, unmetered ones first.
-    fn free_paths(&self) -> Vec<PathId> {
+    pub(super) fn free_paths(&self) -> Vec<PathId> {
         let free = self.paths.iter().filter(|(id, path)| {
             path.state.is_ready()
                 && self.is_allowed(path)

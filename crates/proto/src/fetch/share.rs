@@ -78,7 +78,9 @@ impl Fetch {
         }
         let is_unresponsive = remaining_bytes > 0 && self.is_unresponsive(now, id);
         let rate = if is_unresponsive { Some(0.0) } else { self.rate(now, id) };
-        let is_working = remaining_bytes > 0 || path.state.is_ready() && self.is_allowed(path);
+        let is_asked = self.requests_of(id).any(|(_, request)| request.is_question());
+        let is_free = path.state.is_ready() && self.is_allowed(path) && !is_asked;
+        let is_working = remaining_bytes > 0 || is_free;
         let is_measured = path.throughput.rate(now).is_some() || path.received() > 0;
         let rtt = path.previous.filter(|_| !is_measured).map(|previous| seconds(previous.rtt));
         let slow_start = rtt.filter(|rtt| *rtt > 0.0);

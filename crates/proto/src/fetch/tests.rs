@@ -1,6 +1,7 @@
 //! The core with simulated servers and links, in virtual time.
 
 mod credit;
+mod doubt;
 mod errors;
 mod idle_timeout;
 mod overdue;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use manyways_unit::{Span, Time};
 
 use super::budget::LimitNotice;
+use super::doubt::Doubt;
 use super::object::{FirstRequest, ObjectState, RangeSupport, Versions};
 use super::path::{Path, PathState};
 use super::request::Request;
@@ -24,6 +25,7 @@ pub struct Fetch {
     pub(super) object: ObjectState,
     pub(super) ranges: RangeSupport,
     pub(super) versions: Versions,
+    pub(super) doubt: Doubt,
     pub(super) first_request: FirstRequest,
     /// The reader permits no requests from this offset on.
     pub(super) horizon: u64,
@@ -92,6 +94,7 @@ impl Fetch {
             object,
             ranges: RangeSupport::Untested,
             versions: Versions::Agree,
+            doubt: Doubt::default(),
             first_request: FirstRequest::Scheduled,
             done,
             outputs,
@@ -126,7 +129,7 @@ impl Fetch {
                 }
             }
             Input::PathUp { path, metered, known } => self.path_up(now, path, metered, known),
-            Input::PathDown { path } => self.path_down(path),
+            Input::PathDown { path } => self.path_down(now, path),
             Input::Connected { path, multiplexed } => self.on_connected(now, path, multiplexed),
             Input::ConnectFailed { path, error: fault } => self.on_connect_failed(now, path, fault),
             Input::Pong { path } => {
@@ -165,6 +168,7 @@ impl Fetch {
             self.report_idle(now);
             self.report_limit();
             self.apply_timeouts(now);
+            self.settle_doubt(now);
             if !self.is_finished() {
                 self.schedule(now);
                 self.check_ahead(now);
@@ -204,14 +208,14 @@ impl Fetch {
         let pings = self.paths.iter().filter_map(|(id, path)| self.next_ping_at(*id, path));
         let pings = pings.filter(|at| *at > self.scheduled_at);
         let idle = self.idle_wakeups();
-        let verification = self.verification_wakeup();
+        let others = [self.verification_wakeup(), self.doubt.until].into_iter().flatten();
         paths
             .chain(requests)
             .chain(unused)
             .chain(decision)
             .chain(pings)
             .chain(idle)
-            .chain(verification)
+            .chain(others)
             .min()
     }
 
@@ -242,7 +246,7 @@ impl Fetch {
     /// Whether a later run can continue the download: the version is known, and the server is not
     /// known to ignore range requests.
     pub fn is_resumable(&self) -> bool {
-        self.object.is_ranged()
+        self.object.is_ranged() && !self.is_doubtful()
     }
 
     /// Counters and estimates of a path; zeros if the path never joined.
@@ -304,10 +308,9 @@ impl Fetch {
             // One of the previous decisions may have ended the fetch.
             return;
         }
-        if let Some(length) = self.object.known().and_then(|object| object.length)
-            && self.done.covers(Range::new(0, self.final_goal().unwrap_or(length)))
-        {
-            if self.verify(now) {
+        if self.is_complete() {
+            // The answer of another path may show that the bytes are not those of the object.
+            if !self.is_doubtful() && self.verify(now) {
                 self.finish(Output::Done);
             }
             return;
@@ -322,7 +325,11 @@ impl Fetch {
         if self.idle_deadline() <= now && !self.waits_for_reader() {
             return self.fail(self.idle_failure(now));
         }
-        if !self.requests.is_empty() || self.may_get_requests() && !self.is_refused_at_start() {
+        // A path is free after the answer to a question, but cannot help with a whole object.
+        let is_whole = self.object.is_whole_only();
+        let mut requests = self.requests.values();
+        let is_active = requests.any(|request| !is_whole || !request.is_question());
+        if is_active || !is_whole && self.may_get_requests() && !self.is_refused_at_start() {
             return;
         }
         let reason = self.failure();
@@ -330,6 +337,14 @@ impl Fetch {
             return;
         }
         self.fail(reason);
+    }
+
+    /// Whether all bytes have arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        let length = self.object.known().and_then(|object| object.length);
+        length.is_some_and(|length| {
+            self.done.covers(Range::new(0, self.final_goal().unwrap_or(length)))
+        })
     }
 
     /// Whether any path may still take a request.

@@ -284,11 +284,12 @@ impl Fetch {
 
     /// The head of the response to a check.
     pub(super) fn on_check_head(&mut self, now: Time, id: RequestId, head: &Head) {
-        if let Some(check) = self.verification.checks.get(&id).copied()
-            && check.is_concurrent
-            && self.limits_concurrency(check.path, head.status)
-        {
+        let Some(check) = self.verification.checks.get(&id).copied() else { return };
+        if check.is_concurrent && self.limits_concurrency(check.path, head.status) {
             return self.cancel_check(id);
+        }
+        if self.weigh(now, check.path, head) {
+            return;
         }
         let Some(check) = self.verification.checks.get_mut(&id) else { return };
         let Some(object) = self.object.known() else { return };

@@ -239,7 +239,7 @@ impl Simulation {
                     self.on_connection(PathId(path), |c| c.credit(request, bytes));
                 }
             }
-            Output::Cut { .. } | Output::Ended { .. } => {}
+            Output::Cut { .. } | Output::Ended { .. } | Output::ForgetRedirect { .. } => {}
             Output::Cancel { request } => {
                 for path in &mut self.paths {
                     if path.waiting.is_some_and(|(waiting, _)| waiting == request) {

@@ -54,7 +54,12 @@ impl Transfer<'_> {
 
     /// Keeps the files if a later run can continue them, and removes them otherwise.
     pub(super) fn keep_part_file(&mut self, sink: &mut Sink, cause: &Cause) -> Option<PartFile> {
-        let is_useless = matches!(cause, Cause::Checksum { .. } | Cause::Digest { .. });
+        let is_useless = matches!(
+            cause,
+            Cause::Checksum { .. }
+                | Cause::Digest { .. }
+                | Cause::Refused(FetchFailure::Disagreement(_), _)
+        );
         let is_changed = matches!(cause, Cause::Refused(FetchFailure::Changed, _));
         let is_untouched = is_changed && self.earlier_run.bytes > 0;
         let saved = self.resume_state().filter(|saved| !is_useless && !saved.done.is_empty());

@@ -25,6 +25,7 @@ impl Transfer<'_> {
                     self.send(path, Command::Connect(original, window, connection));
                 }
                 Output::Disconnect { path } => self.send(path, Command::Disconnect),
+                Output::ForgetRedirect { path } => self.send(path, Command::ForgetRedirect),
                 Output::Window { path, bytes } => {
                     self.send(path, Command::Window(http2_window(bytes)));
                 }

@@ -71,14 +71,12 @@ fn server() -> impl Strategy<Value = Server> {
     let most = prop_oneof![3 => Just(u64::MAX), 1 => 500u64..50_000];
     (0u64..150_000, rarely(), rarely(), rarely(), rarely(), most).prop_map(
         |(length, no_ranges, says_none, no_length, no_validator, most)| Server {
-            length,
             ranges: !no_ranges,
             accept_ranges: !says_none,
             sends_length: !no_length,
             validator: (!no_validator).then_some("\"v\""),
             max_part: most,
-            min_credit: 1,
-            version: 1,
+            ..Server::of(length)
         },
     )
 }

@@ -50,13 +50,18 @@ impl Link {
 }
 
 /// The server of a path.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Server {
     pub length: u64,
     pub ranges: bool,
     pub accept_ranges: bool,
     pub sends_length: bool,
     pub validator: Option<&'static str>,
+    pub status: u16,
+    /// Host to which the server redirects.
+    pub other_host: Option<&'static str>,
+    /// Whether it sends a page that must not be stored.
+    pub is_page: bool,
     /// Maximum length of the part in a response to a range request.
     pub max_part: u64,
     /// Minimum credit with which the server sends a part of a body.
@@ -73,6 +78,9 @@ impl Server {
             accept_ranges: true,
             sends_length: true,
             validator: Some("\"v\""),
+            status: 200,
+            other_host: None,
+            is_page: false,
             max_part: u64::MAX,
             min_credit: 1,
             version: 1,
@@ -91,14 +99,17 @@ impl Server {
         let matches = if_range.is_none_or(|wanted| Some(wanted) == validator.as_ref());
         let all = Range::new(0, self.length);
         let mut head = Head {
-            status: 200,
+            status: self.status,
             length: self.sends_length.then_some(self.length),
             content_range: None,
             validator,
             refuses_ranges: !self.accept_ranges,
+            other_host: self.other_host.map(str::to_owned),
+            is_uncacheable_page: self.is_page,
             ..Head::default()
         };
-        let Some(requested) = range.filter(|_| self.ranges && matches) else { return (head, all) };
+        let is_part = self.ranges && matches && self.status == 200;
+        let Some(requested) = range.filter(|_| is_part) else { return (head, all) };
         let max = requested.start.saturating_add(self.max_part);
         let requested = Range::new(requested.start, requested.end.min(self.length).min(max));
         let length = Some(self.length);
@@ -266,6 +277,8 @@ pub struct Simulation {
     pub down_until: Time,
     check_ids: BTreeSet<RequestId>,
     notes: Vec<Note>,
+    /// Paths whose redirects were forgotten.
+    pub forgotten: Vec<PathId>,
     /// Number of received bytes after each event.
     pub history: Vec<(Time, u64)>,
     /// Bytes that arrived for a cancelled request.
@@ -306,6 +319,7 @@ impl Simulation {
             down_until: Time::ZERO,
             check_ids: BTreeSet::new(),
             notes: Vec::new(),
+            forgotten: Vec::new(),
             history: Vec::new(),
             late: 0,
             restarts: 0,
@@ -341,7 +355,7 @@ impl Simulation {
         self.file.first().is_none_or(|version| *version != MISSING && self.is_all_of(*version))
     }
 
-    fn is_all_of(&self, version: u8) -> bool {
+    pub fn is_all_of(&self, version: u8) -> bool {
         self.file == vec![version; self.file.len()]
     }
 
@@ -695,6 +709,7 @@ impl Simulation {
                 }
             }
             Output::Cut { .. } | Output::Ended { .. } => {}
+            Output::ForgetRedirect { path } => self.forgotten.push(path),
             Output::Write { offset: at, skip, length, .. } => {
                 let (version, piece) = self.piece.expect("a write without a piece");
                 assert_eq!(piece.start + skip, at);

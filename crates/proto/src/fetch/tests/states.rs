@@ -52,6 +52,8 @@ enum Response {
     WrongRange,
     UnknownWhole,
     Empty,
+    LoginPage,
+    Redirected,
     Status(u16),
 }
 
@@ -68,7 +70,9 @@ fn response() -> impl Strategy<Value = Response> {
         1 => Just(Response::WrongRange),
         1 => Just(Response::UnknownWhole),
         1 => Just(Response::Empty),
-        1 => prop::sample::select(vec![203, 204, 299, 404, 412, 416, 429, 503])
+        1 => Just(Response::LoginPage),
+        2 => Just(Response::Redirected),
+        1 => prop::sample::select(vec![203, 204, 299, 404, 412, 416, 429, 503, 511])
             .prop_map(Response::Status),
     ]
 }
@@ -194,6 +198,10 @@ fn head(answer: Response, range: Option<Range>) -> Head {
             part(Range::new(0, LENGTH), Some(LENGTH))
         }
         (Response::Empty, _) => Head { length: Some(0), ..whole },
+        (Response::LoginPage, _) => {
+            Head { length: Some(37), validator: None, is_uncacheable_page: true, ..whole }
+        }
+        (Response::Redirected, _) => Head { other_host: Some("other.test".into()), ..good },
         (Response::Status(status), _) => Head { status, length: None, ..whole },
     }
 }
@@ -338,6 +346,7 @@ impl Fetch {
         for request in self.requests.values() {
             let is_fine = request.next_offset <= request.requested.end
                 && request.end <= request.requested.end
+                && (!request.is_question() || self.is_doubtful() && !request.is_answered())
                 && self.paths.contains_key(&request.path);
             assert!(is_fine, "{request:?} of {self:#?}");
         }
@@ -349,11 +358,14 @@ impl Fetch {
             _ if self.phase == Phase::Finished => requests.next().is_none(),
             ObjectState::Unknown { .. } => {
                 self.done.is_empty()
+                    && !self.is_doubtful()
                     && requests.all(|r| !r.is_answered() && r.kind != RequestKind::ConditionalRange)
             }
             ObjectState::Ranged(_) => true,
             ObjectState::WholeOnly { .. } => {
-                !self.requests.is_empty()
+                let mut rest = self.requests.values().filter(|request| !request.is_question());
+                let is_waiting = self.is_doubtful() && self.is_complete();
+                (rest.next().is_some() || is_waiting)
                     && requests.all(|r| r.kind == RequestKind::Whole || r.requested.start == 0)
             }
         };
