@@ -204,7 +204,8 @@ impl Server {
     pub fn start(&self, prefix: &[&str]) -> Running {
         // Every server writes its process id once its sockets listen.
         let watch = Inotify::init(InitFlags::IN_NONBLOCK).expect("inotify is there");
-        let written = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
+        // lighttpd does not close the file.
+        let written = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVED_TO;
         watch.add_watch(&self.folder, written).expect("the folder is there");
         let mut words = prefix.iter().copied().chain(self.command.iter().map(String::as_str));
         let mut command = Command::new(words.next().expect("a command has a program"));

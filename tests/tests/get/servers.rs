@@ -9,6 +9,8 @@ use manyways_tests::{
     same_content,
 };
 
+use crate::for_each_web_server;
+
 /// Two unused addresses on the loopback interface.
 fn free_addresses() -> [SocketAddr; 2] {
     // Both are held before either is given back, so that they differ.
@@ -63,32 +65,4 @@ fn serves_what_downloads_need(server: WebServer) {
     }
 }
 
-#[test]
-fn nginx_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::Nginx);
-}
-
-#[test]
-fn apache_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::Apache);
-}
-
-#[test]
-fn caddy_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::Caddy);
-}
-
-#[test]
-fn h2o_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::H2o);
-}
-
-#[test]
-fn lighttpd_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::Lighttpd);
-}
-
-#[test]
-fn haproxy_serves_what_downloads_need() {
-    serves_what_downloads_need(WebServer::Haproxy);
-}
+for_each_web_server!(serves_what_downloads_need);

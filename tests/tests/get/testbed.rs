@@ -292,3 +292,18 @@ macro_rules! needs_far {
         );
     };
 }
+
+/// Tests a property of each web server; a server that is not installed is skipped.
+#[macro_export]
+macro_rules! for_each_web_server {
+    ($property:ident) => {
+        $crate::for_each_web_server!($property: nginx Nginx, apache Apache, caddy Caddy, h2o H2o,
+            lighttpd Lighttpd, haproxy Haproxy);
+    };
+    ($property:ident: $($name:ident $server:ident),*) => {
+        $(#[test]
+        fn $name() {
+            $property(manyways_tests::WebServer::$server);
+        })*
+    };
+}

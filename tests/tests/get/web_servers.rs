@@ -3,8 +3,8 @@
 
 use manyways_tests::{WebServer, needs};
 
-use crate::needs_far;
 use crate::testbed::{OBJECT_LENGTH, SLOW_LINKS, Testbed, Transfer};
+use crate::{for_each_web_server, needs_far};
 
 /// A whole download over both links; one that is stopped in the middle; its rest with `-c`; and
 /// `-c` after the object has changed. Some servers need a second to see a change.
@@ -46,32 +46,4 @@ fn is_a_good_source(server: WebServer) {
     assert!(changed.contains("the object has changed on the server"), "{changed}");
 }
 
-#[test]
-fn nginx_is_a_good_source() {
-    is_a_good_source(WebServer::Nginx);
-}
-
-#[test]
-fn apache_is_a_good_source() {
-    is_a_good_source(WebServer::Apache);
-}
-
-#[test]
-fn caddy_is_a_good_source() {
-    is_a_good_source(WebServer::Caddy);
-}
-
-#[test]
-fn h2o_is_a_good_source() {
-    is_a_good_source(WebServer::H2o);
-}
-
-#[test]
-fn lighttpd_is_a_good_source() {
-    is_a_good_source(WebServer::Lighttpd);
-}
-
-#[test]
-fn haproxy_is_a_good_source() {
-    is_a_good_source(WebServer::Haproxy);
-}
+for_each_web_server!(is_a_good_source);

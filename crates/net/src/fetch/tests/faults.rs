@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::server::{AfterBody, Reply, Server, certificate, correct_reply, self_signed};
+use super::server::{AfterBody, Reply, Server, certificate, correct_reply, self_signed, trust_in};
 use super::*;
-use crate::fetch::Trust;
 
 #[tokio::test]
 async fn a_wrong_status() {
@@ -251,16 +250,14 @@ async fn a_certificate_that_is_wrong_on_one_path() {
     let port = good_server.address.port();
     let (_, wrong) = certificate(&["a.test"], true);
     Server::start_at(&format!("127.0.0.2:{port}"), Some(wrong), script).await;
-    let (folder, _) = target();
-    let authority = folder.path().join("ca.pem");
-    std::fs::write(&authority, pem).unwrap();
+    let (_authority, trust) = trust_in(pem);
     let (_folder, target) = target();
     let reach =
         |server: u8| Arc::new(HashMap::from([("a.test".to_owned(), vec![address(server)])]));
     // The preferred path fails.
     let paths =
         [PathSpec { resolver: reach(2), ..path(2) }, PathSpec { resolver: reach(1), ..path(1) }];
-    let client = Client::builder().config(quick()).trust(Trust::File(authority));
+    let client = Client::builder().config(quick()).trust(trust);
     let mut client = client.paths(paths).build().unwrap();
     let url = format!("https://a.test:{port}/x");
     let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;
@@ -285,12 +282,10 @@ async fn a_certificate_that_is_its_own_authority() {
             correct_reply(request, b"abc", ETAG)
         })
         .await;
-        let (folder, _) = target();
-        let authority = folder.path().join("ca.pem");
-        std::fs::write(&authority, if trusted { own } else { other }).unwrap();
+        let (_authority, trust) = trust_in(if trusted { own } else { other });
         let (_folder, target) = target();
         let client = Client::builder().config(quick()).paths([path(1)]);
-        let mut client = client.trust(Trust::File(authority)).build().unwrap();
+        let mut client = client.trust(trust).build().unwrap();
         let url = format!("https://{}/x", server.address);
         let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;
         match words {
@@ -314,11 +309,9 @@ async fn http2_streams_and_connections_that_end_early() {
             reply
         })
         .await;
-        let (folder, _) = target();
-        let authority = folder.path().join("ca.pem");
-        std::fs::write(&authority, pem).unwrap();
+        let (_authority, trust) = trust_in(pem);
         let (_folder, target) = target();
-        let mut client = builder().trust(Trust::File(authority)).build().unwrap();
+        let mut client = builder().trust(trust).build().unwrap();
         let url = format!("https://{}/x", server.address);
         let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;
         result.report();

@@ -3,9 +3,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::server::{BeforeHead, certificate};
+use super::server::{BeforeHead, certificate, trust_in};
 use super::*;
-use crate::fetch::Trust;
 
 const START: &[u8] = b"HTTP/1.1 200 OK\r\n";
 const TAG: &[u8] = b"ETag: \"a\"\r\n";
@@ -112,11 +111,9 @@ async fn http2_heads_have_a_limit_too() {
             reply
         })
         .await;
-        let (folder, _) = target();
-        let authority = folder.path().join("ca.pem");
-        std::fs::write(&authority, pem).unwrap();
+        let (_authority, trust) = trust_in(pem);
         let (_folder, target) = target();
-        let client = Client::builder().paths([path(1)]).trust(Trust::File(authority));
+        let client = Client::builder().paths([path(1)]).trust(trust);
         let mut client = client.build().unwrap();
         let job = Job::new(&format!("https://{}/x", server.address), &target).unwrap();
         let result = get(&mut client, &job).await;

@@ -2,7 +2,7 @@
 
 use h2::Reason;
 
-use super::server::{BeforeHead, certificate};
+use super::server::{BeforeHead, certificate, trust_in};
 use super::*;
 use crate::fetch::{Protocol, Trust};
 
@@ -11,18 +11,16 @@ fn strict() -> Config {
     Config { max_attempts: 1, ..Config::default() }
 }
 
-/// Starts a server with HTTP/2 and HTTP/1.1. Returns it, its authority's file, and that folder.
+/// Starts a server with HTTP/2 and HTTP/1.1. Returns it, the trust in it, and the folder of that.
 async fn server(
     script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
-) -> (Server, PathBuf, TempDir) {
+) -> (Server, Trust, TempDir) {
     let (pem, tls) = certificate(&["127.0.0.1"], true);
     let mut tls = rustls::ServerConfig::clone(&tls);
     tls.alpn_protocols.push(b"http/1.1".to_vec());
     let server = Server::start_at("127.0.0.1:0", Some(Arc::new(tls)), script).await;
-    let folder = TempDir::new().unwrap();
-    let authority = folder.path().join("ca.pem");
-    std::fs::write(&authority, pem).unwrap();
-    (server, authority, folder)
+    let (folder, trust) = trust_in(pem);
+    (server, trust, folder)
 }
 
 /// HTTP/2 has `:authority` in its place.
@@ -40,7 +38,7 @@ async fn a_server_that_refuses_http2_is_asked_over_http1() {
         let content = object(1_000_000);
         let served = content.clone();
         let gate = Arc::new(Semaphore::new(0));
-        let (server, authority, _authority_folder) = server(move |request| {
+        let (server, trust, _authority) = server(move |request| {
             let mut reply = correct_reply(request, &served, ETAG);
             if !is_http1(request) {
                 reply.before_head = before_head;
@@ -54,7 +52,7 @@ async fn a_server_that_refuses_http2_is_asked_over_http1() {
         })
         .await;
         let client = Client::builder().config(strict()).paths([path(1), path(2)]);
-        let mut client = client.trust(Trust::File(authority)).build().unwrap();
+        let mut client = client.trust(trust).build().unwrap();
         let url = format!("https://{}/x", server.address);
         // The second transfer knows it already.
         for refused in [1, 0] {
@@ -81,7 +79,7 @@ async fn a_request_that_was_not_processed_is_repeated_at_once() {
     for (refusals, words) in [(3, None), (usize::MAX, Some("REFUSED_STREAM"))] {
         let content = object(100_000);
         let served = content.clone();
-        let (server, authority, _authority_folder) = server(move |request| {
+        let (server, trust, _authority) = server(move |request| {
             let mut reply = correct_reply(request, &served, ETAG);
             if request.index < refusals {
                 reply.before_head = BeforeHead::Reset(Reason::REFUSED_STREAM);
@@ -90,7 +88,7 @@ async fn a_request_that_was_not_processed_is_repeated_at_once() {
         })
         .await;
         let client = Client::builder().config(strict()).paths([path(1)]);
-        let mut client = client.trust(Trust::File(authority)).build().unwrap();
+        let mut client = client.trust(trust).build().unwrap();
         let (_folder, target) = target();
         let url = format!("https://{}/x", server.address);
         let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;

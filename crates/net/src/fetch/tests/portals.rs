@@ -2,7 +2,7 @@
 
 use sha2::Digest;
 
-use super::server::{Reply, Server, correct_reply};
+use super::server::{Reply, Server, correct_reply, trust_in};
 use super::*;
 use crate::fetch::{Checksum, Trust};
 
@@ -163,11 +163,10 @@ async fn a_file_with_the_wrong_checksum_is_fetched_over_the_other_network() {
 async fn a_server_that_proves_its_identity_is_believed() {
     let (pem, tls) = server::certificate(&["files.test"], false);
     let server = Server::start_at("127.0.0.1:0", Some(tls), |_| page(200)).await;
-    let (folder, target) = target();
-    let authority = folder.path().join("ca.pem");
-    std::fs::write(&authority, pem).unwrap();
+    let (_folder, target) = target();
+    let (_authority, trust) = trust_in(pem);
     let url = format!("https://files.test:{}/x", server.address.port());
-    for (trust, requests) in [(Trust::File(authority), 1), (Trust::AnyCertificate, 2)] {
+    for (trust, requests) in [(trust, 1), (Trust::AnyCertificate, 2)] {
         let before = server.requests().len();
         let mut client = patient().trust(trust).build().unwrap();
         let result = get(&mut client, &Job::new(&url, &target).unwrap()).await;

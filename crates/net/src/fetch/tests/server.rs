@@ -5,10 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+
+use crate::fetch::Trust;
 
 /// A request, as received by the server.
 #[derive(Clone, Debug)]
@@ -139,6 +142,14 @@ pub fn certificate(names: &[&str], h2: bool) -> (String, Arc<rustls::ServerConfi
         config.alpn_protocols = vec![b"h2".to_vec()];
     }
     (pem, Arc::new(config))
+}
+
+/// A client's trust in the authority with this PEM, and the folder of the file.
+pub fn trust_in(pem: String) -> (TempDir, Trust) {
+    let folder = TempDir::new().unwrap();
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, pem).unwrap();
+    (folder, Trust::File(authority))
 }
 
 /// Creates a self-signed certificate with CA rights, like `openssl req -x509`.
