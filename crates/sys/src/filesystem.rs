@@ -48,7 +48,14 @@ pub fn open_no_follow(options: &mut OpenOptions, path: &Path) -> io::Result<File
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Gives `to` the access control list of the file `from`, if it has one.
+/// The permissions that new files of this process do not get; `None` without a /proc.
+pub fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+/// Gives `to` the access control list of the file `from`: none, if it has none.
 pub fn copy_acl(from: &Path, to: &File) -> io::Result<()> {
     let from = CString::new(from.as_os_str().as_bytes())?;
     let mut list = vec![0u8; MAX_ATTRIBUTE];
@@ -58,7 +65,9 @@ pub fn copy_acl(from: &Path, to: &File) -> io::Result<()> {
     };
     let Ok(length) = usize::try_from(length) else {
         return match Errno::last() {
-            Errno::ENODATA | Errno::EOPNOTSUPP => Ok(()),
+            // A new file gets the default list of its folder.
+            Errno::ENODATA => remove_acl(to),
+            Errno::EOPNOTSUPP => Ok(()),
             error => Err(error.into()),
         };
     };
@@ -66,6 +75,15 @@ pub fn copy_acl(from: &Path, to: &File) -> io::Result<()> {
     let set =
         unsafe { libc::fsetxattr(to.as_raw_fd(), ACL.as_ptr(), list.as_ptr().cast(), length, 0) };
     Errno::result(set).map(drop).map_err(io::Error::from)
+}
+
+fn remove_acl(file: &File) -> io::Result<()> {
+    // SAFETY: the name ends with a NUL.
+    let removed = unsafe { libc::fremovexattr(file.as_raw_fd(), ACL.as_ptr()) };
+    match Errno::result(removed) {
+        Ok(_) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +113,14 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
         assert_eq!(max_name_length(folder.path()).unwrap(), 255);
         assert!(may_write(&file) && may_write(&folder.path().join("none")));
+    }
+
+    #[test]
+    fn the_umask_is_that_of_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("file")).unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(umask().map(|umask| 0o666 & !umask), Some(mode));
     }
 
     #[test]
@@ -132,5 +158,15 @@ mod tests {
             )
         };
         assert_eq!(copied[..length as usize], list);
+        // A file without a list has none afterwards.
+        let plain = folder.path().join("plain");
+        File::create(&plain).unwrap();
+        for _ in 0..2 {
+            copy_acl(&plain, &copy).unwrap();
+            // SAFETY: the name ends with a NUL, and the kernel writes nothing.
+            let length =
+                unsafe { libc::fgetxattr(copy.as_raw_fd(), ACL.as_ptr(), std::ptr::null_mut(), 0) };
+            assert_eq!((length, Errno::last()), (-1, Errno::ENODATA));
+        }
     }
 }

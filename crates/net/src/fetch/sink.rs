@@ -205,7 +205,7 @@ impl Sink {
         let Self::Files(files) = self else { return None };
         let mut outcome = files.checkpoint(&state)();
         if let Err(error) = &outcome
-            && let Some(end) = files.make_room(error)
+            && let Some(end) = files.make_room(error, &state.url)
         {
             state.done.remove(Range::new(end, u64::MAX));
             outcome = files.checkpoint(&state)();

@@ -314,7 +314,9 @@ impl<'a> Transfer<'a> {
                 () = sleep_until(wakeup) => {}
             }
         };
-        self.checkpoints.finish(sink).await;
+        let origin = self.origin;
+        let now = || Time::ZERO + Span::from(origin.elapsed());
+        self.checkpoints.finish(sink, now).await;
         end
     }
 

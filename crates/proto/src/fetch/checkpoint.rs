@@ -147,11 +147,6 @@ impl Checkpoints {
         CheckpointOutcome::Current
     }
 
-    /// Whether the checkpoint that is being written precedes a restart.
-    pub fn is_outdated(&self) -> bool {
-        matches!(self.state, State::Writing { version: ObjectVersion::Outdated, .. })
-    }
-
     /// When to call [`Checkpoints::is_due`] again; `None` while a checkpoint is written.
     pub fn next_wakeup(&self) -> Option<Time> {
         matches!(self.state, State::Waiting).then_some(self.due_at)
@@ -234,9 +229,7 @@ mod tests {
         let mut checkpoints = checkpoints(None);
         checkpoints.on_object_known(ms(0));
         assert!(checkpoints.begin(ms(0), Some(1_000)));
-        assert!(!checkpoints.is_outdated());
         checkpoints.on_restart();
-        assert!(checkpoints.is_outdated());
         assert_eq!(checkpoints.on_written(ms(10)), CheckpointOutcome::Outdated);
         // The same number of bytes of the new version is another checkpoint.
         checkpoints.on_object_known(ms(20));

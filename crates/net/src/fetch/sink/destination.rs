@@ -1,8 +1,8 @@
 //! The file behind an output path: symbolic links, names of temporary files, and the properties
 //! that a replacement inherits.
 //!
-//! An output path is resolved once, before the first request. Later changes of a link do not
-//! redirect the download.
+//! An output path is resolved before the first request. Later changes of a link do not redirect the
+//! download.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use manyways_sys::filesystem::{copy_acl, max_name_length, may_write, open_no_follow};
+use manyways_sys::filesystem::{copy_acl, max_name_length, may_write, open_no_follow, umask};
 use manyways_sys::privilege::{is_root, user_id};
 use sha2::{Digest, Sha256};
 
@@ -28,6 +28,10 @@ const MAX_LINKS: usize = 40;
 /// Files in a sticky folder may be renamed only by their owner, and by the owner of the folder.
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o002;
+/// Mode of a part file that replaces an older file.
+const PRIVATE: u32 = 0o600;
+/// Mode of other part files, without the bits of the umask.
+const PUBLIC: u32 = 0o666;
 
 /// The file behind an output path.
 #[derive(Debug)]
@@ -63,7 +67,6 @@ impl OutputFile {
         }
         // The links in /proc/self/fd lead to files that may have no path.
         let (found, opened) = (fs::symlink_metadata(&path).ok(), fs::metadata(output).ok());
-        let identity = |file: &Metadata| (file.dev(), file.ino());
         let kind = match &opened {
             None => OutputKind::Nothing,
             Some(file) if file.is_file() => OutputKind::File,
@@ -107,13 +110,13 @@ impl OutputFile {
         // The older file may be private. Its mode is known only when it is replaced.
         let is_private = self.kind == OutputKind::File;
         let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(if is_private { 0o600 } else { 0o666 });
+        options.read(true).write(true).mode(if is_private { PRIVATE } else { PUBLIC });
         match options.clone().create_new(true).open(&self.part) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => return created.map_err(|error| write_error(&self.part, error)),
         }
         let file = open_own(&mut options, &self.part)?;
-        if is_private && let Err(error) = file.set_permissions(Permissions::from_mode(0o600)) {
+        if is_private && let Err(error) = file.set_permissions(Permissions::from_mode(PRIVATE)) {
             tracing::debug!("{}: {error}", self.part.display());
         }
         Ok(file)
@@ -139,14 +142,20 @@ pub(super) fn open_own(options: &mut OpenOptions, path: &Path) -> Result<File, S
     if is_foreign(&folder, &metadata) {
         return refused("belongs to another user, and its folder is sticky");
     }
+    if is_shared(&folder) && metadata.nlink() > 1 {
+        return refused("is also the file of another name, in a folder that all users share");
+    }
     Ok(file)
 }
 
 /// Whether `path` is still the name of an open file.
 pub(super) fn is_named(file: &File, path: &Path) -> bool {
-    let identity = |file: Metadata| (file.dev(), file.ino());
-    let named = fs::symlink_metadata(path).map(identity);
-    named.is_ok_and(|named| file.metadata().map(identity).is_ok_and(|open| open == named))
+    let named = fs::symlink_metadata(path).ok().as_ref().map(identity);
+    named.is_some() && named == file.metadata().ok().as_ref().map(identity)
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Gives `file` the owner, the group, the access control list and the mode of the file that it
@@ -166,6 +175,20 @@ pub(super) fn inherit(file: &File, path: &Path, older: &Metadata) -> io::Result<
     if is_wider { Err(error) } else { Ok(()) }
 }
 
+/// Gives a file that replaces nothing the mode of a new one, if [`OutputFile::open_part`] made it
+/// private because of an older file.
+pub(super) fn publish(file: &File, path: &Path) {
+    let publish = || -> io::Result<()> {
+        match (file.metadata()?.mode() & 0o777, umask()) {
+            (PRIVATE, Some(umask)) => file.set_permissions(Permissions::from_mode(PUBLIC & !umask)),
+            _ => Ok(()),
+        }
+    };
+    if let Err(error) = publish() {
+        tracing::debug!("mode of {}: {error}", path.display());
+    }
+}
+
 /// The mode of a file that replaces one with the mode `older`: without set-user-ID, set-group-ID and
 /// sticky bits. If it has another group, its members get only rights that all users had.
 fn inherited_mode(older: u32, keeps_group: bool) -> u32 {
@@ -176,8 +199,11 @@ fn inherited_mode(older: u32, keeps_group: bool) -> u32 {
 /// Whether another user may have put a file into a folder that all users share. The rule is that of
 /// the kernel's `protected_symlinks` (proc_sys_fs(5)), which is not enabled everywhere.
 fn is_foreign(folder: &Metadata, file: &Metadata) -> bool {
-    let is_shared = folder.mode() & (STICKY | OTHERS_WRITE) == STICKY | OTHERS_WRITE;
-    is_shared && ![folder.uid(), user_id()].contains(&file.uid())
+    is_shared(folder) && ![folder.uid(), user_id()].contains(&file.uid())
+}
+
+fn is_shared(folder: &Metadata) -> bool {
+    folder.mode() & (STICKY | OTHERS_WRITE) == STICKY | OTHERS_WRITE
 }
 
 /// Follows the symbolic links of a path, whose last component may be missing.
@@ -418,6 +444,15 @@ mod tests {
             let words = "belongs to another user, and its folder is sticky";
             assert!(refusal.to_string().ends_with(words), "{refusal}");
         }
+        // The kernel may permit links to files of other users.
+        fs::remove_file(&target.part).unwrap();
+        fs::write(folder.join("victim"), "text").unwrap();
+        fs::hard_link(folder.join("victim"), &target.part).unwrap();
+        let refusal = target.open_part().unwrap_err().to_string();
+        assert!(
+            refusal.ends_with("is also the file of another name, in a folder that all users share")
+        );
+        fs::remove_file(folder.join("victim")).unwrap();
         // The owner of the folder may put files into it.
         chown(&folder, Some(12_345), None).unwrap();
         assert_eq!(located(&link), file);
@@ -438,5 +473,22 @@ mod tests {
         let found = fs::metadata(&newer).unwrap();
         assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (0o640, ids.0, ids.1));
         assert!(is_named(&file, &newer) && !is_named(&file, &older));
+    }
+
+    #[test]
+    fn a_file_that_replaces_nothing_is_as_a_new_one() {
+        let (_guard, folder) = folder();
+        let mode = |name: &str| fs::metadata(folder.join(name)).unwrap().mode() & 0o777;
+        File::create(folder.join("new")).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+        let target = OutputFile::locate(&folder.join("file")).unwrap();
+        let part = target.open_part().unwrap();
+        assert_eq!(mode("file.manyways-part"), 0o600);
+        publish(&part, &target.path);
+        assert_eq!(mode("file.manyways-part"), mode("new"));
+        // Not a mode that somebody else has chosen.
+        part.set_permissions(Permissions::from_mode(0o640)).unwrap();
+        publish(&part, &target.path);
+        assert_eq!(mode("file.manyways-part"), 0o640);
     }
 }

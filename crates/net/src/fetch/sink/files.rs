@@ -11,7 +11,9 @@ use manyways_proto::fetch::{DiskSpace, Ranges};
 use manyways_sys::filesystem::free_bytes;
 use manyways_unit::Size;
 
-use super::destination::{OutputFile, OutputKind, inherit, is_named, open_own, with_suffix};
+use super::destination::{
+    OutputFile, OutputKind, inherit, is_named, open_own, publish, with_suffix,
+};
 use super::write_buffer::WriteBuffer;
 use super::{Leftover, SinkError, write_error};
 use crate::fetch::digest::file_sha256;
@@ -158,6 +160,7 @@ impl Files {
             return Ok(());
         }
         self.is_replaced = false;
+        self.has_lost_bytes.store(false, Ordering::Relaxed);
         self.remove_resume_file();
         self.file.set_len(0).map_err(|error| write_error(&self.part, error))
     }
@@ -191,24 +194,21 @@ impl Files {
             if device {
                 return Ok(());
             }
-            if has_lost_bytes.load(Ordering::Relaxed) {
-                let source = io::Error::other("an earlier flush failed");
-                return Err(SinkError::Write { path: part, source });
-            }
+            check_flushed(&has_lost_bytes, &part)?;
             file.sync_data().map_err(|error| {
                 has_lost_bytes.store(true, Ordering::Relaxed);
                 write_error(&part, error)
             })?;
             let fresh = with_suffix(&state, "-new");
+            // A killed run may have left one.
+            let _ = std::fs::remove_file(&fresh);
+            // A URL may contain a secret.
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh);
+            let file = file.map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => write_error(&fresh, error),
+                _ => write_error(&state, error),
+            })?;
             let write = || -> io::Result<()> {
-                // A killed run may have left one.
-                let _ = std::fs::remove_file(&fresh);
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    // A URL may contain a secret.
-                    .mode(0o600)
-                    .open(&fresh)?;
                 io::Write::write_all(&mut &file, text.as_bytes())?;
                 file.sync_data()?;
                 std::fs::rename(&fresh, &state)
@@ -220,15 +220,20 @@ impl Files {
         }
     }
 
-    /// Shortens the part file if `error` is that the disk has no room for the resume file. Returns
-    /// the new length.
-    pub(super) fn make_room(&mut self, error: &SinkError) -> Option<u64> {
+    /// Shortens the part file if `error` is that the disk has no room for the resume file of `url`.
+    /// The bytes that an earlier resume file describes remain. Returns the new length.
+    pub(super) fn make_room(&mut self, error: &SinkError, url: &str) -> Option<u64> {
         if !matches!(error, SinkError::Full(path) if *path == self.resume_path) {
             return None;
         }
-        let length = self.file.metadata().ok()?.len().saturating_sub(ROOM_FOR_RESUME_FILE);
-        self.file.set_len(length).ok()?;
-        Some(length)
+        let kept = self.latest_state(url).map_or(0, |saved| saved.done.end());
+        let length = self.file.metadata().ok()?.len();
+        let shorter = length.saturating_sub(ROOM_FOR_RESUME_FILE).max(kept);
+        if shorter >= length {
+            return None;
+        }
+        self.file.set_len(shorter).ok()?;
+        Some(shorter)
     }
 
     /// The state that the latest resume file of `url` describes.
@@ -245,11 +250,13 @@ impl Files {
         if self.is_device {
             return Ok(0);
         }
+        check_flushed(&self.has_lost_bytes, &self.part)?;
         let older = std::fs::symlink_metadata(&self.target).ok().filter(Metadata::is_file);
         let whole = || -> io::Result<()> {
             self.file.set_len(length)?;
-            if let Some(older) = &older {
-                inherit(&self.file, &self.target, older)?;
+            match &older {
+                Some(older) => inherit(&self.file, &self.target, older)?,
+                None => publish(&self.file, &self.target),
             }
             if is_synced {
                 let synced = self.file.sync_data();
@@ -293,6 +300,15 @@ impl Files {
             file_sha256(&path).map_err(|source| SinkError::Write { path, source })
         }
     }
+}
+
+/// Fails if bytes of the part file were lost.
+fn check_flushed(has_lost_bytes: &AtomicBool, part: &Path) -> Result<(), SinkError> {
+    if has_lost_bytes.load(Ordering::Relaxed) {
+        let source = io::Error::other("an earlier flush failed");
+        return Err(SinkError::Write { path: part.to_owned(), source });
+    }
+    Ok(())
 }
 
 fn read_resume_file(state: &Path) -> Result<ResumeState, SinkError> {
@@ -358,6 +374,8 @@ mod tests {
         let Sink::Files(files) = &sink else { unreachable!() };
         files.has_lost_bytes.store(true, Ordering::Relaxed);
         assert_eq!(sink.save(state(600_000)), Some(state(200_000)));
+        let error = sink.finish(600_000, false).unwrap_err().to_string();
+        assert!(error.ends_with("cannot be written: an earlier flush failed"), "{error}");
         drop(sink);
         let (_, leftover) = Files::open(&folder.path().join("file"), &url(), true).unwrap();
         assert!(matches!(leftover, Leftover::Resumed(saved) if saved == state(200_000)));
@@ -370,9 +388,29 @@ mod tests {
         sink.write(0, &[1; 600_000]).unwrap();
         let Sink::Files(files) = &mut sink else { unreachable!() };
         let full = |path: &str| SinkError::Full(folder.path().join(path));
-        assert_eq!(files.make_room(&full("file.manyways-part")), None);
-        assert_eq!(files.make_room(&full("file.manyways")), Some(600_000 - ROOM_FOR_RESUME_FILE));
-        assert_eq!(files.file.metadata().unwrap().len(), 600_000 - ROOM_FOR_RESUME_FILE);
+        let length = |files: &Files| files.file.metadata().unwrap().len();
+        let shorter = 600_000 - ROOM_FOR_RESUME_FILE;
+        assert_eq!(files.make_room(&full("file.manyways-part"), URL), None);
+        assert_eq!(files.make_room(&full("file.manyways"), URL), Some(shorter));
+        assert_eq!(length(files), shorter);
+        // What the resume file describes remains.
+        assert_eq!(sink.save(state(shorter - 10)), Some(state(shorter - 10)));
+        let Sink::Files(files) = &mut sink else { unreachable!() };
+        for room in [Some(shorter - 10), None] {
+            assert_eq!(files.make_room(&full("file.manyways"), URL), room);
+            assert_eq!(length(files), shorter - 10);
+        }
+    }
+
+    /// The temporary files do not show why the resume file cannot be written.
+    #[test]
+    fn a_folder_in_place_of_the_new_resume_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = sink(folder.path());
+        sink.write(0, &[1; 1000]).unwrap();
+        std::fs::create_dir(folder.path().join("file.manyways-new")).unwrap();
+        let error = sink.checkpoint(&state(1000)).unwrap()().unwrap_err().to_string();
+        assert!(error.contains("file.manyways-new cannot be written: "), "{error}");
     }
 
     #[test]

@@ -36,12 +36,12 @@ impl CheckpointWriter {
     }
 
     /// Waits for the checkpoint that is being written: only one task may write the resume file.
-    pub(super) async fn finish(&mut self, sink: &mut Sink) {
+    pub(super) async fn finish(&mut self, sink: &mut Sink, now: impl Fn() -> Time) {
         let Some(pending) = self.pending.take() else { return };
         if let Ok(Err(error)) = pending.await {
             tracing::warn!("{error}");
         }
-        if self.core.is_outdated() {
+        if self.core.on_written(now()) == CheckpointOutcome::Outdated {
             sink.remove_stale_resume_file();
         }
     }
