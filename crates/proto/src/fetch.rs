@@ -27,8 +27,8 @@
 //!   when the server's `Retry-After` ends, and is dropped after [`Config::max_attempts`] failures.
 //! - A path without its interface releases its bytes at once, and is used again when the interface
 //!   returns. New paths may join at any time.
-//! - While all paths are silent, no path is dropped: they are retried until [`Config::idle_timeout`]
-//!   has passed. A server that refuses connections is not silent.
+//! - If all paths become silent after the first byte, no path is dropped: they are retried until
+//!   [`Config::idle_timeout`] has passed. A server that refuses connections is not silent.
 //! - A first response that may be a login page of the network (captive portal) is compared with the
 //!   answers of the other paths before the fetch ends; see the module `doubt`.
 //! - A fetch ends with a check that the object still has the version whose bytes were written; see

@@ -201,7 +201,7 @@ fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
             format!("the networks disagree about the object ({answers})")
         }
         FetchFailure::Status(status) => status_text(*status),
-        FetchFailure::RetryTooLate { status, wait } => {
+        FetchFailure::RetryTooLate { status, wait, .. } => {
             format!(
                 "{} and asks to wait for {wait}, longer than retries may take",
                 status_text(*status)
@@ -329,8 +329,8 @@ impl FetchError {
             Cause::Refused(FetchFailure::Status(202 | 408 | 429 | 500..=599), _) => {
                 "try again later"
             }
-            Cause::Refused(FetchFailure::RetryTooLate { wait, .. }, _) => {
-                let seconds = wait.as_secs_f64().ceil();
+            Cause::Refused(FetchFailure::RetryTooLate { total, .. }, _) => {
+                let seconds = total.as_secs_f64().ceil();
                 return Some(format!("try again later, or wait with --retry-max-time {seconds}"));
             }
             Cause::Refused(FetchFailure::Status(_) | FetchFailure::InvalidResponse(_), _) => {

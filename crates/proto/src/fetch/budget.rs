@@ -15,7 +15,7 @@ pub(super) enum LimitNotice {
 }
 
 impl Fetch {
-    /// Whether a path is metered, and the limit permits it no more requests.
+    /// Whether a path is metered, and the limit permits it no more requests of the usual length.
     pub fn is_limit_reached(&self, path: PathId) -> bool {
         matches!(self.config.metered, MeteredUse::Limit(_)) && self.budget(path) < MIN_PIECE
     }

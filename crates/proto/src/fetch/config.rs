@@ -84,8 +84,8 @@ pub struct Config {
     pub head_start: Span,
     /// Minimum time that taking over bytes from another path must save: δ of MP-H2.
     pub min_gain: Span,
-    /// Consecutive failures of a path, without a useful byte, after which it is dropped. While all
-    /// paths are silent, [`Config::idle_timeout`] applies instead.
+    /// Consecutive failures of a path, without a useful byte, after which it is dropped. If all paths
+    /// become silent after the first byte, [`Config::idle_timeout`] applies instead.
     pub max_attempts: u32,
     /// Backoff after the first failure; doubles with each further one. It is four times as long for
     /// a server that refuses connections or requests.

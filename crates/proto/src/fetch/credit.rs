@@ -72,7 +72,8 @@ impl Fetch {
         let is_small = (1..MIN_USED_CREDIT).contains(&credit)
             && request.granted >= request.end
             && request.granted < request.requested.end;
-        if !is_small || !request.is_answered() || !path.is_multiplexed() {
+        if !is_small || request.remaining() == 0 || !request.is_answered() || !path.is_multiplexed()
+        {
             return None;
         }
         let delay = path.round_trip.mean().or(path.response_delay).unwrap_or_default();

@@ -326,8 +326,12 @@ impl Fetch {
     /// Compares a later response with the object. Returns whether that has decided against a path;
     /// then the request has ended.
     pub(super) fn weigh(&mut self, now: Time, path: PathId, head: &Head) -> bool {
-        let Some((describer, object)) = self.description() else { return false };
+        let Some((describer, mut object)) = self.description() else { return false };
         let rules = self.rules();
+        if describer.is_none() {
+            // It is not known whether the earlier run was redirected.
+            object.other_host.clone_from(&head.other_host);
+        }
         let evidence = Evidence::from(head);
         match rules.judge(&object, &evidence) {
             Judgement::AgainstSecond => {

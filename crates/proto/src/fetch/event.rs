@@ -250,8 +250,8 @@ pub enum FetchFailure {
     /// The server answered the first request with this status on every path.
     Status(u16),
     /// As [`FetchFailure::Status`], and the server asks for a wait that is longer than
-    /// [`Config::max_retry_time`](super::Config::max_retry_time) permits.
-    RetryTooLate { status: u16, wait: Span },
+    /// [`Config::max_retry_time`](super::Config::max_retry_time) permits; `total` would suffice.
+    RetryTooLate { status: u16, wait: Span, total: Span },
     /// The first response contradicts itself; the text names the contradiction.
     InvalidResponse(String),
     /// The object differs from the one whose bytes are already written.

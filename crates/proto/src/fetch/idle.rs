@@ -13,8 +13,10 @@ impl Fetch {
     /// Notes that useful bytes arrived.
     pub(super) fn on_useful_bytes(&mut self, now: Time) {
         if self.is_idle(now) {
-            // Failures while all paths were idle are not attributed to a path.
-            self.paths.values_mut().for_each(|path| path.failures.count = 0);
+            // Silence while all paths were idle is not attributed to a path.
+            let paths = self.paths.values_mut();
+            let is_silent = |path: &Path| path.error.as_ref().is_some_and(|e| e.kind.is_silence());
+            paths.filter(|path| is_silent(path)).for_each(|path| path.failures.count = 0);
         }
         self.phase = Phase::Receiving;
         self.last_useful_at = now;
@@ -35,10 +37,10 @@ impl Fetch {
                 || self.requests.values().any(|request| self.is_reader_blocked(request)))
     }
 
-    /// When the fetch last received a useful byte, or when the last retry began that a server's
-    /// answer requires.
+    /// When the fetch last received a useful byte, or when the last attempt begins that follows an
+    /// answer of a server.
     fn idle_since(&self) -> Time {
-        self.last_useful_at.max(self.retry_at)
+        self.paths.values().map(|path| path.retry_at).fold(self.last_useful_at, Time::max)
     }
 
     /// When an idle fetch fails. A path that has just joined gets the time to connect.

@@ -4,7 +4,7 @@ use manyways_unit::{Span, Time};
 
 use super::ping::Pinger;
 use super::request::Request;
-use super::retry::{Failures, Retry, backoff};
+use super::retry::{Failures, RefusedWait, Retry, backoff};
 use super::transfer::Phase;
 use super::window::Window;
 use super::{
@@ -33,8 +33,10 @@ pub(super) struct Path {
     pub(super) is_one_at_a_time: bool,
     pub(super) failures: Failures,
     pub(super) error: Option<PathError>,
+    /// When the latest attempt begins that follows an answer or a refusal of the server.
+    pub(super) retry_at: Time,
     /// The wait that the server asked for, if it was too long.
-    pub(super) refused_wait: Option<Span>,
+    pub(super) refused_wait: Option<RefusedWait>,
     pub(super) connected_at: Time,
     /// When a useful byte of the version last arrived.
     pub(super) last_useful_at: Option<Time>,
@@ -130,6 +132,7 @@ impl Path {
             is_one_at_a_time: false,
             failures: Failures { count: 0, attributed: 0, since: now },
             error: None,
+            retry_at: Time::ZERO,
             refused_wait: None,
             connected_at: now,
             last_useful_at: None,
@@ -199,6 +202,7 @@ impl Fetch {
         }
         let error = PathError::transient(PathErrorKind::LinkDown, "its link is down");
         path.state = PathState::Down;
+        path.retry_at = Time::ZERO;
         path.error = Some(error.clone());
         self.release_requests(now, id, error);
         self.outputs.push_back(Output::Disconnect { path: id });
@@ -265,8 +269,10 @@ impl Fetch {
         if !path.state.is_alive() {
             return;
         }
-        // Not a failure of the path, and it cannot recur: the next connection is not multiplexed.
-        if fault.kind == PathErrorKind::Http1Required && path.is_multiplexed() {
+        // Not a failure of the path: the next connection to this server is not multiplexed. Servers to
+        // which it redirects may recur.
+        let has_just_failed = path.error.as_ref().is_some_and(|error| error.kind == fault.kind);
+        if fault.kind == PathErrorKind::Http1Required && path.is_multiplexed() && !has_just_failed {
             path.state = PathState::Waiting { until: now };
             path.error = Some(fault.clone());
             return self.release_requests(now, id, fault);
@@ -287,6 +293,10 @@ impl Fetch {
             (true, true) => Retry::At(now + backoff(&self.config, path.failures, &fault)),
             (true, false) => Retry::after(now, &self.config, path.failures, &fault, retry_after),
         };
+        path.refused_wait = match retry {
+            Retry::WaitTooLong(refused) => Some(refused),
+            Retry::At(_) | Retry::Never => None,
+        };
         path.state = match retry {
             Retry::At(until) => PathState::Waiting { until },
             Retry::Never | Retry::WaitTooLong(_) => PathState::Dropped(cause),
@@ -294,10 +304,9 @@ impl Fetch {
         match retry {
             // A server that answers is not silent.
             Retry::At(until) if !fault.kind.is_silence() => {
-                self.retry_at = self.retry_at.max(until);
+                path.retry_at = until;
             }
-            Retry::WaitTooLong(wait) => {
-                path.refused_wait = Some(wait);
+            Retry::WaitTooLong(RefusedWait { wait, .. }) => {
                 fault.message.push_str(&format!(" and asks to wait for {wait}"));
             }
             _ => {}

@@ -137,7 +137,7 @@ impl Fetch {
         let Some(path) = self.paths.get_mut(&id) else { return };
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        path.stats.requests += 1;
+        path.stats.requests += u64::from(kind != RequestKind::Question);
         if is_idle {
             path.last_activity_at = now;
         }

@@ -37,8 +37,16 @@ pub(super) enum Retry {
     At(Time),
     /// The path has used all its attempts, or their time.
     Never,
-    /// The server asks for this wait, which is longer than the attempts may take.
-    WaitTooLong(Span),
+    /// The server asks for a wait that is longer than the attempts may take.
+    WaitTooLong(RefusedWait),
+}
+
+/// A wait that a server asks for and that is too long.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct RefusedWait {
+    /// Time of all attempts with this wait.
+    pub(super) total: Span,
+    pub(super) wait: Span,
 }
 
 /// Whether a server that answers with this status may serve the same request later.
@@ -60,9 +68,10 @@ impl Retry {
         }
         let backoff = backoff(config, failures, error);
         let until = now + retry_after.map_or(backoff, |wait| wait.max(config.first_backoff));
+        let total = until.since(failures.since);
         match retry_after {
-            _ if until.since(failures.since) <= config.max_retry_time => Self::At(until),
-            Some(wait) => Self::WaitTooLong(wait),
+            _ if total <= config.max_retry_time => Self::At(until),
+            Some(wait) => Self::WaitTooLong(RefusedWait { total, wait }),
             None => Self::Never,
         }
     }
@@ -86,6 +95,10 @@ impl Fetch {
         let is_refused = matches!(status, 429 | 503);
         if let Some(path) = self.paths.get_mut(&id) {
             path.is_one_at_a_time |= is_refused;
+        }
+        if is_refused {
+            // They would be the one request, and the bytes would wait.
+            self.cancel_checks(Some(id));
         }
         is_refused
     }
@@ -132,7 +145,9 @@ impl Fetch {
     /// Whether the server has refused the first connection of every path: nothing indicates that a
     /// later one would succeed.
     pub(super) fn is_refused_at_start(&self) -> bool {
-        if self.phase != Phase::Opening || self.config.refused_start == RefusedStart::Retry {
+        let has_answered = self.paths.values().any(|path| path.first_response_at.is_some());
+        let may_retry = self.config.refused_start == RefusedStart::Retry;
+        if self.phase != Phase::Opening || has_answered || may_retry {
             return false;
         }
         let usable = self.paths.values();

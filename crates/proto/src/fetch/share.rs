@@ -211,7 +211,8 @@ impl Fetch {
 
     /// The request that ends where the gap begins, if it can be extended into the gap.
     fn request_before(&self, gap: Range) -> Option<(RequestId, &Request)> {
-        self.owners().find(|(_, r)| r.end == gap.start && r.requested.end > r.end)
+        self.owners()
+            .find(|(_, r)| r.end == gap.start && r.requested.end > r.end && !r.is_question())
     }
 
     /// Takes over the end of the remaining range of the path that finishes last. Returns whether a

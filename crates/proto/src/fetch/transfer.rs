@@ -9,6 +9,7 @@ use super::doubt::Doubt;
 use super::object::{FirstRequest, ObjectState, RangeSupport, Versions};
 use super::path::{Path, PathState};
 use super::request::Request;
+use super::retry::RefusedWait;
 use super::verify::Verification;
 use super::{
     Config, FetchFailure, Input, Object, Output, PathId, PathStats, Range, Ranges, RequestId,
@@ -47,8 +48,6 @@ pub struct Fetch {
     pub(super) idle_notice: IdleNotice,
     /// Number of attempts after a failure.
     pub(super) retries: u64,
-    /// Latest attempt that a path has planned after an answer of its server.
-    pub(super) retry_at: Time,
     /// The attempt of which the user was informed last.
     pub(super) reported_retry: Time,
     pub(super) limit_notice: LimitNotice,
@@ -108,7 +107,6 @@ impl Fetch {
             last_joined_at: Time::ZERO,
             idle_notice: IdleNotice::Pending,
             retries: 0,
-            retry_at: Time::ZERO,
             reported_retry: Time::ZERO,
             limit_notice: LimitNotice::Pending,
             scheduled_at: Time::ZERO,
@@ -369,9 +367,8 @@ impl Fetch {
             && states.clone().all(|state| !state.is_dropped() || state.refusal() == refusal)
         {
             let wait = self.paths.values().filter_map(|path| path.refused_wait).min();
-            wait.map_or(FetchFailure::Status(status), |wait| FetchFailure::RetryTooLate {
-                status,
-                wait,
+            wait.map_or(FetchFailure::Status(status), |RefusedWait { total, wait }| {
+                FetchFailure::RetryTooLate { status, wait, total }
             })
         } else if self.is_refused_at_start() {
             self.no_path_left()

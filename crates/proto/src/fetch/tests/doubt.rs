@@ -299,6 +299,23 @@ fn a_download_that_goes_on_behind_a_portal_is_kept() {
     assert!(second.fetch.is_resumable());
 }
 
+/// The earlier run may have been redirected to the same host.
+#[test]
+fn a_changed_object_behind_a_redirect_is_not_a_portal() {
+    let mirror =
+        |version, length| Server { version, other_host: Some("mirror.test"), ..Server::of(length) };
+    let mut first = Simulation::new(Config::default(), mirror(1, 4 * MB), &[wifi()]);
+    first.run_until(Time::from_millis(1_000));
+    let resume = first.fetch.object().cloned().zip(Some(first.fetch.done().clone()));
+    let config = Config { resume, ..Config::default() };
+    for length in [4 * MB, 5 * MB] {
+        for links in [&[wifi()][..], &[wifi(), lte()]] {
+            let mut second = Simulation::new(config.clone(), mirror(2, length), links);
+            assert_eq!(second.run_unchecked(), RunOutcome::Failed(FetchFailure::Changed));
+        }
+    }
+}
+
 /// No rule detects a portal that answers with an ordinary file.
 #[test]
 fn a_file_with_the_wrong_checksum_is_fetched_over_the_other_network() {

@@ -190,20 +190,23 @@ fn an_object_from_a_transforming_proxy_is_not_combined() {
 
 #[test]
 fn a_server_that_requires_http1_costs_no_failure_and_no_backoff() {
-    let mut fetch = Fetch::new(Config { max_attempts: 1, ..Config::default() });
-    let path = PathId(0);
-    let error = PathError::transient(PathErrorKind::Http1Required, "HTTP/1.1, please");
-    fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
-    fetch.poll(Time::ZERO);
-    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: true });
-    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
-    fetch.handle(Time::ZERO, Input::Failed { request, error: error.clone() });
-    assert!(matches!(last(&mut fetch), Some(Output::Connect { .. })));
-    // Over HTTP/1.1 the same error is a failure as any other.
-    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
-    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
-    fetch.handle(Time::ZERO, Input::Failed { request, error });
-    assert!(matches!(last(&mut fetch), Some(Output::Failed(FetchFailure::NoPathLeft(_)))));
+    // Over HTTP/1.1, or of the server of a redirect each time, the second one is a failure.
+    for second in [false, true] {
+        let mut fetch = Fetch::new(Config { max_attempts: 1, ..Config::default() });
+        let path = PathId(0);
+        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
+        fetch.poll(Time::ZERO);
+        let mut fail = |multiplexed| {
+            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed });
+            let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+            let error = PathError::transient(PathErrorKind::Http1Required, "HTTP/1.1, please");
+            fetch.handle(Time::ZERO, Input::Failed { request, error });
+            last(&mut fetch)
+        };
+        assert!(matches!(fail(true), Some(Output::Connect { .. })));
+        let end = fail(second);
+        assert!(matches!(end, Some(Output::Failed(FetchFailure::NoPathLeft(_)))), "{end:?}");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Servers that refuse requests or connections for a while, and the limits of further attempts.
 
-use manyways_unit::{Span, Time};
+use manyways_unit::{Rate, Span, Time};
 
 use super::simulation::{Link, Refusal, RunOutcome, Server, Simulation};
 use super::{MB, fluid_bound, lte, ratio, wifi};
-use crate::fetch::{Config, FetchFailure, Note, PathError, PathErrorKind, PathId, RefusedStart};
+use crate::fetch::{
+    Config, FetchFailure, Note, PathError, PathErrorKind, PathId, Range, Ranges, RefusedStart,
+};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -102,7 +104,7 @@ fn a_wait_that_is_too_long_is_an_error_at_once() {
         simulation.refusals.insert(path, refusal);
     }
     let wait = Span::from_secs(3_600);
-    let failure = FetchFailure::RetryTooLate { status: 429, wait };
+    let failure = FetchFailure::RetryTooLate { status: 429, wait, total: wait };
     assert_eq!(simulation.run(), RunOutcome::Failed(failure));
     assert!(simulation.now < seconds(1), "{}", simulation.now);
     assert_eq!((simulation.requests().len(), simulation.notes()), (2, &[][..]));
@@ -116,9 +118,13 @@ fn several_waits_together_are_limited() {
     let retry_after = Some(Span::from_secs(25));
     let refusal = Refusal { retry_after, ..Refusal::new(Time::MAX, 503) };
     simulation.refusals.insert(FIRST, refusal);
-    let wait = Span::from_secs(25);
-    let failure = FetchFailure::RetryTooLate { status: 503, wait };
-    assert_eq!(simulation.run(), RunOutcome::Failed(failure));
+    let RunOutcome::Failed(FetchFailure::RetryTooLate { status: 503, wait, total }) =
+        simulation.run()
+    else {
+        panic!("it did not fail for its waits")
+    };
+    assert_eq!(wait, Span::from_secs(25));
+    assert!(total > wait * 3 && total < wait * 3 + Span::from_secs(1), "{total}");
     assert_eq!(simulation.requests().len(), 3);
 }
 
@@ -146,6 +152,86 @@ fn a_server_that_permits_one_request_at_a_time_keeps_the_request_under_way() {
     let bound = fluid_bound(8 * MB, &links) + wifi().rtt;
     assert!(ratio(end, bound) < 1.2, "{end} against {bound}");
     assert_eq!((simulation.notes(), simulation.fetch.retries()), (&[][..], 0));
+}
+
+/// The checks at the end must not take the place of a request.
+#[test]
+fn a_hole_that_is_refused_is_requested_after_the_one_before() {
+    let mut first = simulation(Config::default(), &[wifi()]);
+    first.run_until(Time::from_millis(500));
+    let object = first.fetch.object().cloned().unwrap();
+    for hole in [20_000, 100_000] {
+        for delay in [5, 20, 80] {
+            let mut done = Ranges::new();
+            done.insert(Range::new(hole * 4, 4 * MB - hole));
+            let config = Config { resume: Some((object.clone(), done)), ..Config::default() };
+            let link = Link { rtt: Span::from_millis(delay), ..wifi() };
+            let mut simulation = simulation(config, &[link]);
+            simulation.max_responses = 1;
+            assert_eq!(simulation.run_unchecked(), RunOutcome::Done, "{hole} {delay}");
+        }
+    }
+}
+
+/// The server answers, so that it is not a refused port.
+#[test]
+fn a_server_that_restarts_after_an_answer_is_waited_for() {
+    let mut simulation = simulation(Config::default(), &[wifi()]);
+    simulation.refusals.insert(FIRST, Refusal::new(Time::from_millis(100), 503));
+    simulation.run_until(Time::from_millis(100));
+    simulation.shut_down(seconds(2));
+    let end = simulation.run_to_the_end();
+    assert!(end < seconds(8), "{end}");
+}
+
+/// A wait that ends early does not postpone the idle timeout.
+#[test]
+fn a_wait_of_a_path_that_went_down_does_not_count() {
+    let mut simulation = simulation(Config::default(), &[wifi(), lte()]);
+    let retry_after = Some(Span::from_secs(250));
+    let refusal = Refusal { retry_after, ..Refusal::new(Time::MAX, 503) };
+    simulation.refusals.insert(SECOND, refusal);
+    simulation.run_until(Time::from_millis(500));
+    simulation.set_up(SECOND, false);
+    simulation.set_dead(FIRST, true);
+    let outcome = simulation.run_unchecked();
+    assert_eq!(outcome, RunOutcome::Failed(FetchFailure::IdleTimeout(Span::from_secs(60))));
+    assert!(simulation.now < seconds(70), "{}", simulation.now);
+}
+
+/// The silence of the other path is not its merit.
+#[test]
+fn refusals_count_although_the_other_path_pauses() {
+    let config = Config { max_attempts: 5, ..Config::default() };
+    let mut simulation =
+        simulation(config, &[Link { rate: Rate::from_kbps(500), ..wifi() }, lte()]);
+    simulation.refusals.insert(SECOND, Refusal::new(Time::MAX, 503));
+    simulation.run_until(Time::from_millis(500));
+    simulation.pause(FIRST, Span::from_secs(6));
+    simulation.run_until(seconds(20));
+    let dropped = |note: &Note| matches!(note, Note::Dropped { path: SECOND, .. });
+    assert!(simulation.notes().iter().any(dropped), "{:?}", simulation.notes());
+    assert_eq!(simulation.fetch.stats(simulation.now, SECOND).requests, 5);
+}
+
+/// The wait belongs to the earlier answer.
+#[test]
+fn a_refusal_after_a_wait_that_was_too_long() {
+    let mut simulation = simulation(Config::default(), &[wifi(), lte()]);
+    let retry_after = Some(Span::from_secs(3_600));
+    for path in [FIRST, SECOND] {
+        let refusal = match path {
+            FIRST => Refusal { retry_after, ..Refusal::new(Time::MAX, 429) },
+            _ => Refusal { retry_after: Some(Span::from_secs(20)), ..Refusal::new(Time::MAX, 503) },
+        };
+        simulation.refusals.insert(path, refusal);
+    }
+    simulation.run_until(seconds(10));
+    for path in [FIRST, SECOND] {
+        simulation.refusals.insert(path, Refusal::new(Time::MAX, 404));
+    }
+    simulation.set_up(FIRST, true);
+    assert_eq!(simulation.run(), RunOutcome::Failed(FetchFailure::Status(404)));
 }
 
 /// The signature of a redirect target has expired, or a mirror lacks the object.
