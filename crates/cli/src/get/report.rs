@@ -156,7 +156,7 @@ pub fn print(report: &Report, output: &Path) {
         eprintln!("  over metered networks: {}", report.metered);
     }
     if !report.duplicate.is_zero() {
-        eprintln!("  received twice: {}", report.duplicate);
+        eprintln!("  not needed: {}", report.duplicate);
     }
     if let Some(hash) = report.sha256 {
         eprintln!("  sha256:{}", hex(hash));

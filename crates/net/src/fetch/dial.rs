@@ -62,6 +62,8 @@ pub(super) struct Connection {
     pub(super) discarded: DiscardedBytes,
     pub(super) cancelled_streams: CancelledStreams,
     pub(super) http1_origins: Http1Origins,
+    /// Whether a response has arrived.
+    pub(super) has_answered: Arc<AtomicBool>,
     driver: Arc<Driver>,
     /// A duplicated descriptor of the socket, for TCP_INFO.
     socket: Arc<OwnedFd>,
@@ -164,6 +166,7 @@ impl Connection {
             discarded: self.discarded.clone(),
             cancelled_streams: self.cancelled_streams.clone(),
             http1_origins: self.http1_origins.clone(),
+            has_answered: Arc::clone(&self.has_answered),
             driver: Arc::clone(&self.driver),
             socket: Arc::clone(&self.socket),
         })
@@ -346,6 +349,7 @@ impl HttpSetup<'_> {
             discarded: self.params.discarded.clone(),
             cancelled_streams: cancelled,
             http1_origins: self.params.http1_origins.clone(),
+            has_answered: Arc::default(),
             driver: Arc::new(driver),
             socket: self.socket,
         }

@@ -462,6 +462,8 @@ fn http1_error(error: &hyper::Error) -> PathError {
         (PathErrorKind::Protocol, "the server does not answer in HTTP/1.1".to_owned())
     } else if error.is_incomplete_message() || error.is_body_write_aborted() {
         (PathErrorKind::Truncated, "the server closed the connection too early".to_owned())
+    } else if error.is_closed() || error.is_canceled() {
+        (PathErrorKind::Reset, "the connection was closed before the request".to_owned())
     } else {
         (PathErrorKind::Reset, format!("the connection broke: {}", innermost_message(error)))
     };
@@ -476,12 +478,20 @@ fn rejected_head(error: &h2::Error) -> Option<PathError> {
         Reason::PROTOCOL_ERROR if error.is_reset() => {
             format!("the response head violates HTTP/2 or is larger than {limit}")
         }
+        Reason::ENHANCE_YOUR_CALM if !is_of_head(error) => return None,
         Reason::ENHANCE_YOUR_CALM | Reason::COMPRESSION_ERROR => {
             format!("the response head is larger than {limit} or consists of too many frames")
         }
         _ => return None,
     };
     Some(PathError::permanent(PathErrorKind::UnusableResponse, words))
+}
+
+/// Whether h2 ends the connection because of a head, and not because of many other frames. h2 has no
+/// method for this.
+fn is_of_head(error: &h2::Error) -> bool {
+    let words = error.to_string();
+    ["header_list_way_too_large", "too_many_continuations"].iter().any(|why| words.contains(why))
 }
 
 /// The error of an exchange, which is another one if the server has refused HTTP/2.

@@ -326,9 +326,10 @@ impl FetchError {
             Cause::Refused(FetchFailure::Status(401 | 403), _) => {
                 "-u USER:PASSWORD, --netrc or -H 'Authorization: …' authenticates you"
             }
-            Cause::Refused(FetchFailure::Status(202 | 408 | 429 | 500..=599), _) => {
-                "try again later"
-            }
+            Cause::Refused(
+                FetchFailure::Status(202 | 408 | 429 | 500 | 502 | 503 | 504 | 507 | 509),
+                _,
+            ) => "try again later",
             Cause::Refused(FetchFailure::RetryTooLate { total, .. }, _) => {
                 let seconds = total.as_secs_f64().ceil();
                 return Some(format!("try again later, or wait with --retry-max-time {seconds}"));
@@ -348,6 +349,7 @@ impl FetchError {
             Cause::Sink(SinkError::Resume { .. } | SinkError::PartFileTooShort(_)) => {
                 "run it without -c to start over"
             }
+            Cause::Sink(SinkError::Busy(_)) => "wait for it, or name another file with -o",
             Cause::Sink(SinkError::NotAFile(_)) => "name a file with -o",
             Cause::Sink(SinkError::NotSeekable(_)) => "-o - writes to standard output, in order",
             Cause::Sink(SinkError::NameTooLong { .. }) => "give it a shorter name with -o",
@@ -381,8 +383,8 @@ const PATHS_HINT: &str = "`manyways paths` shows which networks can be used";
 /// Returns the hint for a transfer whose paths all failed.
 fn hint_for(faults: &[(PathId, PathError)]) -> &'static str {
     use PathErrorKind::{
-        CaptivePortal, Certificate, Dns, Downgrade, NoSuchName, NotTls, Refused, Unavailable,
-        UnusableResponse,
+        CaptivePortal, Certificate, Dns, Downgrade, NoSuchName, NotTls, Protocol, Refused,
+        Truncated, Unavailable, UnusableResponse,
     };
     let all = |classes: &[PathErrorKind]| {
         !faults.is_empty() && faults.iter().all(|(_, fault)| classes.contains(&fault.kind))
@@ -391,13 +393,15 @@ fn hint_for(faults: &[(PathId, PathError)]) -> &'static str {
     if any(CaptivePortal) {
         LOGIN_HINT
     } else if all(&[Refused]) {
-        "check the port in the URL, and whether the server runs; --retry 5 waits for it"
+        "check the port in the URL, and whether the server runs; --retry N waits for it"
     } else if all(&[NoSuchName]) {
         "check the spelling of the host; --dns NAME=ADDRESS asks another name server"
     } else if all(&[Dns, NoSuchName]) {
         "`manyways paths` shows the name servers of each network, --dns NAME=ADDRESS replaces them"
     } else if all(&[Unavailable]) {
         "try again later"
+    } else if all(&[Protocol, Truncated]) {
+        "check the scheme and the port in the URL"
     } else if all(&[NotTls]) {
         "check the port in the URL; a server without TLS has an http:// URL"
     } else if all(&[Certificate]) {
@@ -475,6 +479,8 @@ mod tests {
         for (class, words, part) in [
             (PathErrorKind::Dns, "no name server of wifi answers for a", "--dns"),
             (PathErrorKind::NotTls, "the server does not speak TLS", "http://"),
+            (PathErrorKind::Truncated, "the server closed the connection", "scheme and the port"),
+            (PathErrorKind::Protocol, "the server does not answer in HTTP/1.1", "the scheme"),
             (PathErrorKind::Certificate, "the certificate of a is not accepted: x", "--cacert"),
             (
                 PathErrorKind::Downgrade,

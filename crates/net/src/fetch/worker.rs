@@ -387,9 +387,7 @@ async fn perform(
     let mut redirects = Redirects::new(RedirectConfig::default());
     let mut refusals = 0;
     loop {
-        let reused = state.take(request.location.origin());
-        let fresh = reused.is_none();
-        let connection = match reused {
+        let connection = match state.take(request.location.origin()) {
             Some(connection) => connection,
             None => dial(means, request.location.origin()).await.inspect_err(|_| {
                 state.lock().redirects.on_unreachable();
@@ -397,6 +395,7 @@ async fn perform(
         };
         state.share(&connection);
         let peer = Peer::from(&connection);
+        let has_answered = Arc::clone(&connection.has_answered);
         let answer = match exchange::send(connection, &request).await {
             Ok(answer) => answer,
             Err(refused) if refused.error.kind == PathErrorKind::RefusedStream => {
@@ -407,12 +406,13 @@ async fn perform(
                 continue;
             }
             // A server may close an idle connection at the time of its reuse.
-            Err(broken) if !fresh && broken.is_retryable => {
+            Err(broken) if has_answered.load(Ordering::Relaxed) && broken.is_retryable => {
                 state.lock().connection = None;
                 continue;
             }
             Err(broken) => return Err(broken),
         };
+        has_answered.store(true, Ordering::Relaxed);
         let status = answer.status();
         if let Some(target) = &reused_target
             && state.lock().redirects.on_reused(target, status)

@@ -89,7 +89,9 @@ impl Evidence {
     /// Whether both responses may be of the same object, or of versions with the same length.
     fn fits(&self, other: &Self) -> bool {
         match (self.length, other.length) {
-            (Some(own), Some(other)) => own == other,
+            (Some(own_length), Some(other_length)) => {
+                own_length == other_length && self.is_page() == other.is_page()
+            }
             _ => {
                 let is_same_kind =
                     (self.is_page(), &self.other_host) == (other.is_page(), &other.other_host);

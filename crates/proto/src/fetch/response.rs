@@ -145,18 +145,25 @@ impl Object {
     }
 }
 
-/// Whether an entity tag is the time of the last change, in seconds, and the length of the object,
-/// both hexadecimal: `"5f3e-7a1200"`, as nginx makes it. Any number counts as a time, because files
-/// may have any.
+/// Number of digits of base 36 of the seconds since 1970, from 1972 to 2038.
+const CADDY_TIME_LENGTH: usize = 6;
+
+/// Whether an entity tag is the time of the last change, in seconds, and the length of the object:
+/// `"5f3e-7a1200"`, hexadecimal, as nginx and h2o make it, or `"s44we84rgu8"`, of base 36, as Caddy
+/// makes it. Any hexadecimal number counts as a time, because files may have any.
 fn is_time_and_length(tag: &str, length: Option<u64>) -> bool {
-    let number = |digits: &str| {
-        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-        u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    let number = |digits: &str, base| {
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        u64::from_str_radix(digits, base).ok().filter(|_| is_number)
     };
-    let parts = tag.trim_matches('"').split_once('-');
-    parts.is_some_and(|(time, size)| {
-        number(time).is_some() && number(size).is_some_and(|size| length == Some(size))
-    })
+    let tag = tag.trim_matches('"');
+    if let Some((time, size)) = tag.split_once('-') {
+        let size = number(size, 16);
+        return number(time, 16).is_some() && size.is_some() && size == length;
+    }
+    let Some((time, size)) = tag.split_at_checked(CADDY_TIME_LENGTH) else { return false };
+    let size = number(size, 36);
+    number(time, 36).is_some() && size.is_some() && size == length
 }
 
 /// Why a response to a range request cannot be used.
@@ -268,7 +275,7 @@ mod tests {
     fn a_tag_of_time_and_length_is_as_weak_as_a_time() {
         let kind = |validator, length| Object { length, validator }.validator_kind();
         let tag = |tag: &str| kind(Some(Validator::Etag(tag.into())), Some(0x7a_1200));
-        for second in ["\"66d3b1f0-7a1200\"", "\"1-7A1200\""] {
+        for second in ["\"66d3b1f0-7a1200\"", "\"1-7A1200\"", "\"s44we84rgu8\""] {
             assert_eq!(tag(second), Some(ValidatorKind::Second), "{second}");
         }
         for strong in [
@@ -278,8 +285,13 @@ mod tests {
             "\"+1-7a1200\"",
             "\"-7a1200\"",
             "\"a-1-7a1200\"",
+            "\"s44we84rgu9\"",
+            "\"s44we8\"",
+            "\"s44w-84rgu8\"",
+            "\"44we84rgu8\"",
             "\"x\"",
             "\"\"",
+            "\"\u{e4}\u{e4}\u{e4}x\"",
         ] {
             assert_eq!(tag(strong), Some(ValidatorKind::Tag), "{strong}");
         }

@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(mode("file.manyways-part"), 0o600);
         publish(&part, &target.path);
         assert_eq!(mode("file.manyways-part"), mode("new"));
-        // Not a mode that somebody else has chosen.
+        // Another mode was chosen on purpose.
         part.set_permissions(Permissions::from_mode(0o640)).unwrap();
         publish(&part, &target.path);
         assert_eq!(mode("file.manyways-part"), 0o640);

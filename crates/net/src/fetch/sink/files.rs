@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(files.make_room(&full("file.manyways-part"), URL), None);
         assert_eq!(files.make_room(&full("file.manyways"), URL), Some(shorter));
         assert_eq!(length(files), shorter);
-        // What the resume file describes remains.
+        // The bytes that the resume file lists remain.
         assert_eq!(sink.save(state(shorter - 10)), Some(state(shorter - 10)));
         let Sink::Files(files) = &mut sink else { unreachable!() };
         for room in [Some(shorter - 10), None] {

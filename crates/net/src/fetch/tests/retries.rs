@@ -147,3 +147,24 @@ async fn a_port_that_is_refused_is_tried_once() {
     assert!(error.hint().unwrap().contains("--retry"), "{:?}", error.hint());
     assert_eq!(error.report.retries, 0);
 }
+
+/// Only a connection that has answered may have been idle for too long.
+#[tokio::test]
+async fn a_new_connection_that_closes_is_no_idle_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    let requests = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            if stream.read_u8().await.is_ok() {
+                *counted.lock().unwrap() += 1;
+            }
+        }
+    });
+    let (_folder, target) = target();
+    let config = Config { max_attempts: 2, ..quick() };
+    let mut client = Client::builder().config(config).paths([path(1)]).build().unwrap();
+    assert!(get(&mut client, &Job::new(&url, &target).unwrap()).await.outcome.is_err());
+    assert_eq!(*requests.lock().unwrap(), 2);
+}

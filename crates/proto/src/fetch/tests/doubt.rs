@@ -53,7 +53,8 @@ fn portal_notes(simulation: &Simulation) -> Vec<(usize, PathErrorKind)> {
 
 #[test]
 fn a_login_page_is_never_the_file() {
-    for portal in [page(), redirect(), redirect_to_file(), login_required()] {
+    let equal_length = Server { length: MB, ..page() };
+    for portal in [page(), equal_length, redirect(), redirect_to_file(), login_required()] {
         for portal_path in [0, 1] {
             for multiplexed in [false, true] {
                 let mut servers = vec![Server::of(MB); 2];
