@@ -18,7 +18,7 @@ pub const WARM_UP: Size = Size::from_bytes(64_000);
 /// A separate port for the server with MPTCP, so that the sockets of the other servers are plain
 /// TCP.
 const MPTCP_PORT: u16 = 8443;
-/// The port of the first web server other than nginx, in the order of [`WebServer::ALL`].
+/// The ports of web servers other than nginx are this one plus the position in [`WebServer::ALL`].
 const OTHER_PORT: u16 = 8500;
 
 /// A server of an [`Origin`].

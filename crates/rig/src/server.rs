@@ -173,20 +173,23 @@ impl Server {
     /// Starts the server on a host of a lab and returns when it listens. It ends with the lab.
     ///
     /// # Errors
-    /// If the server ends during its start, with the reason from its log.
+    /// If the server ends during its start, with the reason from its log or its standard error.
     pub fn serve(&self, lab: &mut Lab, host: usize) -> Result<(), ServerError> {
         let words: Vec<String> = self.command.iter().map(|word| quoted(OsStr::new(word))).collect();
-        let served = lab.serve(host, &format!("exec {} 2>/dev/null", words.join(" ")));
-        let listens = served.map_err(|error| {
-            let log = self.error_log();
-            match log.lines().find(|line| line.contains("[emerg]")) {
-                Some(line) => ServerError::NotStarted(line.to_owned()),
-                None => error.into(),
+        let errors = self.folder.join("stderr");
+        let line = format!("exec {} 2>{}", words.join(" "), quoted(errors.as_os_str()));
+        let reason = || {
+            let (log, errors) = (self.error_log(), fs::read_to_string(&errors).unwrap_or_default());
+            let line = log.lines().find(|line| line.contains("[emerg]"));
+            line.or_else(|| errors.lines().last()).map(str::to_owned)
+        };
+        match lab.serve(host, &line) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let reason = reason().map_or_else(String::new, |line| format!(": {line}"));
+                Err(ServerError::NotStarted(format!("it does not listen{reason}")))
             }
-        })?;
-        match listens {
-            true => Ok(()),
-            false => Err(ServerError::NotStarted("it does not listen".to_owned())),
+            Err(error) => Err(reason().map_or_else(|| error.into(), ServerError::NotStarted)),
         }
     }
 
