@@ -1,7 +1,7 @@
 //! The servers that other tests download from do what those tests rely on: HTTP/2 and HTTP/1.1,
 //! TLS, ranges and strong validators. curl is the witness, so that a fault of ours cannot hide.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::Command;
 
 use manyways_tests::{
@@ -11,11 +11,11 @@ use manyways_tests::{
 
 use crate::for_each_web_server;
 
-/// Two unused addresses on the loopback interface.
-fn free_addresses() -> [SocketAddr; 2] {
+/// Two unused addresses of this host, which no other test uses.
+fn free_addresses(host: IpAddr) -> [SocketAddr; 2] {
     // Both are held before either is given back, so that they differ.
     [(), ()]
-        .map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"))
+        .map(|()| TcpListener::bind((host, 0)).expect("a free port"))
         .map(|listener| listener.local_addr().expect("a bound socket has an address"))
 }
 
@@ -33,9 +33,10 @@ fn serves_what_downloads_need(server: WebServer) {
     needs!(server.needs(), Need::Command("curl"));
     let (own, root) = (folder(), folder());
     let original = object(root.path(), "object", 3_000_001, 7);
+    let host = IpAddr::from([127, 0, 41, server as u8 + 1]);
     let authority =
-        Authority::new(own.path(), &["origin.lab", "127.0.0.1"]).expect("a certificate");
-    let [plain, secure] = free_addresses();
+        Authority::new(own.path(), &["origin.lab", &host.to_string()]).expect("a certificate");
+    let [plain, secure] = free_addresses(host);
     let config = ServerConfig {
         root: root.path(),
         plain: &[plain],

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::server::{AfterBody, Reply, Server, correct_reply};
 use super::*;
@@ -63,7 +63,8 @@ async fn a_target_for_one_request_costs_two_refusals_at_most() {
 async fn a_mirror_that_is_gone_is_replaced() {
     let content = object(1_000_000);
     let served = content.clone();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // No other test listens on this address, so none gets the port.
+    let listener = TcpListener::bind("127.0.0.3:0").await.unwrap();
     let dying = format!("http://{}/x", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -135,12 +136,12 @@ async fn a_wait_that_is_too_long_is_named_with_a_hint() {
 
 #[tokio::test]
 async fn a_port_that_is_refused_is_tried_once() {
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // It does not listen, and no other test gets its port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (_folder, target) = target();
-    let job = Job::new(&format!("http://127.0.0.1:{port}/x"), &target).unwrap();
+    let url = format!("http://{}/x", socket.local_addr().unwrap());
+    let job = Job::new(&url, &target).unwrap();
     let result = get(&mut builder().build().unwrap(), &job).await;
     let error = result.outcome.unwrap_err();
     assert!(error.to_string().contains("connection refused"), "{error}");
