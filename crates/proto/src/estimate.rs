@@ -77,6 +77,13 @@ impl Throughput {
         }
     }
 
+    /// Returns the rate of the incomplete first sample at `now`; `None` if it is shorter than `min`.
+    pub fn first_rate(&self, now: Time, min: Span) -> Option<Rate> {
+        let elapsed = now.since(self.open_since?);
+        let is_first = self.samples.is_empty() && elapsed >= min && !elapsed.is_zero();
+        is_first.then(|| Rate::of(Size::from_bytes(self.open_bytes), elapsed))
+    }
+
     /// Returns the rate at `now`, or `None` before the first sample.
     ///
     /// The incomplete sample counts as soon as it lowers the result, so the estimate falls while
@@ -158,6 +165,20 @@ mod tests {
             throughput.observe(Time::from_millis(1_000 + 20 * i), 10_000);
         }
         assert_eq!(throughput.rate(Time::from_millis(2_200)), Some(Rate::from_mbps(4)));
+    }
+
+    #[test]
+    fn an_incomplete_first_sample_has_a_rate_after_the_minimum_time() {
+        let mut throughput = Throughput::default();
+        let (start, min) = (Time::from_millis(10), Span::from_millis(50));
+        throughput.resume(start);
+        throughput.observe(start + Span::from_millis(20), 5_000);
+        assert_eq!(throughput.rate(start + min), None);
+        assert_eq!(throughput.first_rate(start + Span::from_millis(49), min), None);
+        let at = start + Span::from_millis(100);
+        assert_eq!(throughput.first_rate(at, min), Some(Rate::from_kbps(400)));
+        throughput.observe(at, 15_000);
+        assert_eq!(throughput.first_rate(at, min), None, "the sample is complete");
     }
 
     #[test]

@@ -5,13 +5,14 @@
 //! by number. It knows neither sockets nor TLS nor the HTTP version.
 //!
 //! # How the bytes are split
-//! The first path requests the whole object with a plain GET, without a HEAD before it. The
-//! response contains the length and shows whether bytes of several responses may be combined (range
+//! The path that connects first requests the whole object with a plain GET, without a HEAD before
+//! it; a metered path waits for an unmetered one for a moment. The response contains the length and shows whether bytes of several responses may be combined (range
 //! requests and a strong validator, see [`Validator::choose`]). Then, as in MP-H2:
 //!
 //! - A path that is idle, or will be idle in one round trip, takes over the end of the remaining
 //!   range of the path that would finish last, so that all paths finish together (equation 1,
-//!   solved for any number of paths). While no rate is known, the path takes an equal part.
+//!   solved for any number of paths). A path whose rate is unknown counts with the mean of the
+//!   others, or with 5 Mbit/s if that is more; a connection in slow start delivers a window that doubles in each round trip.
 //! - A path sends its next request one application round trip before its last bytes are due, so
 //!   that its link never waits (at most two requests per path, HTTP/2 only).
 //! - To end a response early, a fetch stops granting flow-control credit at that byte. No byte is
@@ -21,8 +22,13 @@
 //!
 //! Beyond the paper:
 //!
-//! - An idle path requests the whole remaining range of an unresponsive path. The unresponsive path
-//!   may continue; the first copy of each byte counts, the other ones are duplicates.
+//! - An idle path requests the whole remaining range of an unresponsive path, or of a late request;
+//!   see the module `race`. The other path may continue; the first copy of each byte counts, the
+//!   other ones are duplicates.
+//! - If the answer to the first request is late, another path sends the first request too.
+//! - A request whose end was moved down goes on until its credit is used up, if the bytes have not
+//!   arrived over the other path by then.
+//! - A path that answers neither a PING nor a request in time gets no new request until it does.
 //! - A path that fails releases its bytes to the others. It is retried with exponential backoff, or
 //!   when the server's `Retry-After` ends, and is dropped after [`Config::max_attempts`] failures.
 //! - A path without its interface releases its bytes at once, and is used again when the interface
@@ -63,6 +69,8 @@
 //!
 //! request  reply  Awaited ──head──▶ Begun
 //!          claim  Owner ◀──▶ Raced
+//!                   ▲ └────▶ Leftover
+//!                   └───────────┘
 //! ```
 //!
 //! These combinations occur between two polls, and no others (`Fetch::check_states` in the tests):

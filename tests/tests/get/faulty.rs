@@ -88,6 +88,7 @@ fn gated(&(_, end, words): &Case) -> String {
     match (links, words.iter().find(is_dropped)) {
         ([_, _], _) => "both fetch".into(),
         ([link], Some(_)) => format!("told said {link} 'is no longer used' fetch"),
+        ([link], None) => format!("first {link} fetch"),
         _ => "fetch".into(),
     }
 }

@@ -15,7 +15,7 @@ fn one_network_is_used_and_it_is_said() {
     let finished = testbed.run(
         &TWO_LINKS,
         "for kind in bare whole weak; do \
-           get --json http://origin.lab/$kind/object 2>said-$kind && whole || exit 1; \
+           first wifi get --json http://origin.lab/$kind/object 2>said-$kind && whole || exit 1; \
          done",
     );
     let finished = finished.expect_success();
@@ -38,9 +38,10 @@ fn what_has_no_version_is_not_continued() {
         .with_config("location /bare/ { alias ROOT/; etag off; add_header Last-Modified \"\";}");
     let finished = testbed.run(
         &TWO_LINKS,
-        "stop_at wifi 300000; \
+        "stop_at wifi 300000; change lte state=paused; \
          $GET http://origin.lab/bare/object 2>said & come wifi 300000; kill -INT $!; wait $!; \
-         echo $? >code; go_on wifi; ls | grep manyways; get -c --json http://origin.lab/bare/object 2>again && whole",
+         echo $? >code; go_on wifi; change lte state=up; ls | grep manyways; \
+         first wifi get -c --json http://origin.lab/bare/object 2>again && whole",
     );
     let finished = finished.expect_success();
     Transfer::only(&finished.stdout).assert_paths(&["wifi"]);

@@ -29,8 +29,11 @@ pub const OBJECT_LENGTH: u64 = 2_000_001;
 ///   command for scripts that send it a signal, which a shell function would receive instead.
 /// - `both COMMAND` runs a command with links `wifi` and `lte`, neither of which delivers more than
 ///   200 KB before the other one has delivered 20 KB: both take part, however slow the machine is.
-/// - `told FILE LINK WORDS COMMAND` runs a command, and pauses a link after 200 KB until a file has words
-///   that the command writes.
+/// - `first LINK COMMAND` runs a command with links `wifi` and `lte`, of which this one connects
+///   first: the other one is paused until this one has delivered 150 KB (more than unread bytes can be),
+///   or `first_bytes`.
+/// - `told FILE LINK WORDS COMMAND` does the same, and pauses this link after 200 KB until a file has
+///   words that the command writes.
 /// - `stop_at LINK BYTES...` pauses each link after this number of bytes, so that a transfer cannot
 ///   end before the script acts; `go_on LINK...` continues.
 /// - `come LINK BYTES` waits until a link has delivered this number of bytes.
@@ -45,10 +48,19 @@ both() {
   change --when 'lte.down_bytes >= 200KB' --until 'wifi.down_bytes >= 20KB' lte state=paused
   "$@"
 }
+first() {
+  leader=$1; shift
+  [ $leader = wifi ] && follower=lte || follower=wifi
+  before=$(cat /sys/class/net/$leader/statistics/rx_bytes)
+  change $follower state=paused
+  "$@" & first=$!
+  come $leader ${first_bytes:-150000} $before; change $follower state=up
+  wait $first
+}
 told() {
   said=$1 link=$2 words=$3; shift 3
   change --when "$link.down_bytes >= 200KB" $link state=paused
-  "$@" & told=$!
+  first $link "$@" & told=$!
   eventually grep -qs "$words" "$said"
   go_on $link; wait $told
 }

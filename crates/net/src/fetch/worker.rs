@@ -82,7 +82,8 @@ pub(super) struct Message {
 }
 
 pub(super) enum WorkerEvent {
-    Connected(Peer),
+    /// With the round trip of the transport, if it is known.
+    Connected(Peer, Option<Span>),
     ConnectFailed(PathError),
     /// A redirect is followed to this URL.
     Redirected(Location),
@@ -311,9 +312,9 @@ impl Worker {
             };
             let event = match connection {
                 Ok(connection) => {
-                    let peer = Peer::from(&connection);
+                    let (peer, rtt) = (Peer::from(&connection), connection.smoothed_rtt());
                     state.put(connection);
-                    WorkerEvent::Connected(peer)
+                    WorkerEvent::Connected(peer, rtt)
                 }
                 Err(error) => {
                     state.lock().redirects.on_unreachable();

@@ -70,7 +70,8 @@ impl Fetch {
             MeteredUse::Limit(limit) => {
                 let others = self.requests.iter().filter(|(id, _)| Some(**id) != without);
                 let others = others.filter(|(_, request)| self.is_metered(request.path));
-                let reserved: u64 = others.map(|(_, request)| self.reserved(request)).sum();
+                let reserved = others.map(|(_, request)| self.reserved(request));
+                let reserved = reserved.fold(0, u64::saturating_add);
                 limit.saturating_sub(self.metered_bytes()).as_bytes().saturating_sub(reserved)
             }
         }

@@ -80,10 +80,12 @@ pub struct Config {
     pub idle_timeout: Span,
     /// Timeout of a connection attempt, including DNS and TLS.
     pub connect_timeout: Span,
-    /// Wait of the first GET for a preferred path after another one has connected.
+    /// Wait of the first GET for an unmetered path after a metered one has connected.
     pub head_start: Span,
     /// Minimum time that taking over bytes from another path must save: δ of MP-H2.
     pub min_gain: Span,
+    /// The same if the cut costs the other path its connection (HTTP/1.1).
+    pub min_sequential_gain: Span,
     /// Consecutive failures of a path, without a useful byte, after which it is dropped. If all paths
     /// become silent after the first byte, [`Config::idle_timeout`] applies instead.
     pub max_attempts: u32,
@@ -124,7 +126,8 @@ impl Default for Config {
             idle_timeout: Span::from_secs(60),
             connect_timeout: Span::from_secs(15),
             head_start: Span::from_millis(250),
-            min_gain: Span::from_millis(50),
+            min_gain: Span::from_millis(5),
+            min_sequential_gain: Span::from_millis(50),
             max_attempts: 6,
             first_backoff: Span::from_millis(250),
             max_retry_time: Span::from_secs(300),

@@ -27,6 +27,8 @@ pub enum Input {
         path: PathId,
         /// Whether the connection takes concurrent requests, each with flow control: HTTP/2.
         multiplexed: bool,
+        /// Round trip of the transport; `None` if it was not measured.
+        rtt: Option<Span>,
     },
     /// Failure of [`Output::Connect`].
     ConnectFailed { path: PathId, error: PathError },

@@ -6,7 +6,7 @@
 
 use manyways_unit::Time;
 
-use super::share::{seconds, slow_start};
+use super::share::{INITIAL_CONGESTION_WINDOW, seconds, slow_start};
 use super::{Fetch, PathId};
 
 /// Factor between a measurement and an estimate that contradicts the estimate.
@@ -23,7 +23,8 @@ impl Fetch {
         let rate = previous.rate.as_bps() as f64 / 8.0;
         let measured = path.throughput.rate(now).map(|rate| rate.as_bps() as f64 / 8.0);
         let is_faster = measured.is_some_and(|measured| measured > rate * CONTRADICTION);
-        let least = slow_start(rate, seconds(previous.rtt), elapsed) / CONTRADICTION;
+        let window = INITIAL_CONGESTION_WINDOW;
+        let least = slow_start(rate, seconds(previous.rtt), window, elapsed) / CONTRADICTION;
         let is_slower = path.throughput.is_running() && least > MIN_BYTES && (bytes as f64) < least;
         let is_contradicted = is_faster || is_slower;
         if is_contradicted {

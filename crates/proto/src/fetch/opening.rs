@@ -5,7 +5,7 @@ use manyways_unit::{Span, Time};
 use super::doubt::refusal;
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
 use super::path::{DropCause, PathState};
-use super::request::{RequestKind, ResponseState};
+use super::request::{Claim, RequestKind, ResponseState};
 use super::response::{check_range_response, check_whole_response};
 use super::{
     Fetch, FetchFailure, Head, Note, Object, Output, PathError, PathErrorKind, Range, RequestId,
@@ -34,10 +34,12 @@ impl Fetch {
             return self.on_request_failed(now, id, error);
         }
         request.response = ResponseState::Started;
-        if let Some(path) = self.paths.get_mut(&request.path) {
+        let (path, delay) = (request.path, now.since(request.sent));
+        self.observe_server_time(path, delay);
+        if let Some(path) = self.paths.get_mut(&path) {
             path.last_activity_at = now;
             path.first_response_at.get_or_insert(now);
-            path.response_delay = Some(now.since(request.sent));
+            path.response_delay = Some(delay);
             if !path.throughput.is_running() {
                 path.throughput.resume(now);
                 path.window.begin_round(now);
@@ -205,13 +207,19 @@ impl Fetch {
         let others: Vec<RequestId> =
             self.requests.keys().copied().filter(|id| *id != first).collect();
         for id in others {
-            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let Some(request) = self.requests.get(&id) else { continue };
             let limit = length.unwrap_or(0);
-            if !self.object.is_ranged() || request.requested.start >= limit {
+            let is_useless = request.is_plain_get() && self.is_late_at(request) > now;
+            if !self.object.is_ranged() || request.requested.start >= limit || is_useless {
                 self.cancel(now, id);
-            } else if !request.is_plain_get() {
-                request.requested.end = request.requested.end.min(limit);
-                request.end = request.end.min(limit);
+                continue;
+            }
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            request.requested.end = request.requested.end.min(limit);
+            request.end = request.end.min(limit);
+            if request.is_plain_get() {
+                // Its path is not used until it has answered.
+                request.claim = Claim::Raced;
             }
         }
     }
@@ -252,6 +260,7 @@ impl Fetch {
             }),
         };
         let unfit = match judged {
+            Ok(_) if request.is_plain_get() && !request.is_owner() => return self.cancel(now, id),
             Ok(range) => {
                 request.requested = range;
                 request.end = request.end.min(range.end);

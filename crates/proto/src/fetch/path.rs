@@ -38,6 +38,8 @@ pub(super) struct Path {
     /// The wait that the server asked for, if it was too long.
     pub(super) refused_wait: Option<RefusedWait>,
     pub(super) connected_at: Time,
+    /// Round trip of the transport when it connected.
+    pub(super) transport_rtt: Option<Span>,
     /// When a useful byte of the version last arrived.
     pub(super) last_useful_at: Option<Time>,
     /// When a response last proved the version.
@@ -135,6 +137,7 @@ impl Path {
             retry_at: Time::ZERO,
             refused_wait: None,
             connected_at: now,
+            transport_rtt: None,
             last_useful_at: None,
             proved_at: None,
             stats: PathStats::default(),
@@ -218,7 +221,13 @@ impl Fetch {
         self.outputs.push_back(Output::Connect { path: id, window, connection_window });
     }
 
-    pub(super) fn on_connected(&mut self, now: Time, id: PathId, multiplexed: bool) {
+    pub(super) fn on_connected(
+        &mut self,
+        now: Time,
+        id: PathId,
+        multiplexed: bool,
+        rtt: Option<Span>,
+    ) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         if !path.state.is_connecting() {
             return;
@@ -226,6 +235,7 @@ impl Fetch {
         let connection = if multiplexed { Connection::Multiplexed } else { Connection::Sequential };
         path.state = PathState::Ready { since: now, connection };
         path.connected_at = now;
+        path.transport_rtt = rtt;
         path.pinger.restart();
         path.window.restart(now);
     }

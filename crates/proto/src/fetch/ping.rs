@@ -13,6 +13,10 @@ const DENSE_PINGS: u32 = 30;
 const SPARSE_PING_INTERVAL: Span = Span::from_secs(3);
 /// A decision is near if the remaining bytes of a path take at most this time.
 const MAX_DECISION_TIME: Span = Span::from_millis(600);
+/// A path is silent if what it should bring is late by one round trip, and by at least this.
+const MIN_SILENCE: Span = Span::from_millis(30);
+/// Timeouts of an unresponsive path after which a missing answer means nothing.
+const MAX_SILENCE_TIMEOUTS: u64 = 4;
 /// Interval between readings of the transport's RTT on a connection without PINGs.
 const TRANSPORT_RTT_INTERVAL: Span = Span::from_millis(500);
 
@@ -87,9 +91,36 @@ impl Fetch {
         is_measured.then(|| pinger.last_at.unwrap_or(Time::ZERO) + pause)
     }
 
+    /// Whether a path brings nothing at present: neither the answer to a PING nor to a request. A
+    /// path may be used again if its server no longer answers PINGs.
+    pub(super) fn is_silent(&self, now: Time, id: PathId) -> bool {
+        self.silence_of(id).is_some_and(|(start, end)| (start..end).contains(&now))
+    }
+
+    /// When a path becomes silent if nothing arrives until then, and when it may be used again.
+    /// `None` if nothing is expected to arrive, or if no PING over the path was answered.
+    fn silence_of(&self, id: PathId) -> Option<(Time, Time)> {
+        let path = self.paths.get(&id)?;
+        let rtt = path.round_trip.mean()?;
+        let delay = path.response_delay.unwrap_or_default().max(rtt);
+        let pongs = path.pinger.sent_at.map(|sent_at| sent_at + rtt);
+        let heads = self.requests_of(id).filter(|(_, request)| !request.is_answered());
+        let expected = heads.map(|(_, request)| request.sent + delay).chain(pongs).min()?;
+        let last = path.last_activity_at.max(path.pinger.measured_at);
+        let expected = expected.max(last + rtt);
+        let start = expected + rtt.max(MIN_SILENCE);
+        Some((start, start + self.unresponsive_timeout(id) * MAX_SILENCE_TIMEOUTS))
+    }
+
+    /// When silent paths may be used again.
+    pub(super) fn silence_ends(&self) -> impl Iterator<Item = Time> {
+        self.paths.keys().filter_map(|id| Some(self.silence_of(*id)?.1))
+    }
+
     /// Whether a path will soon have received all requested bytes.
     fn is_decision_near(&self, id: PathId, path: &Path) -> bool {
-        let remaining: u64 = self.requests_of(id).map(|(_, request)| request.remaining()).sum();
+        let remaining = self.requests_of(id).map(|(_, request)| request.remaining());
+        let remaining = remaining.fold(0, u64::saturating_add);
         let rate = path.throughput.rate(self.scheduled_at).unwrap_or(Rate::ZERO);
         !rate.is_zero()
             && rate.time_for(Size::from_bytes(remaining))

@@ -2,9 +2,10 @@
 //!
 //! A path can lose its last burst, or become slower, when few bytes remain: it is neither silent for
 //! long, nor can its bytes be taken over, because the server already has the credit for them. If
-//! the expected end has passed for half the time that an idle path needs for the remaining bytes,
-//! the idle path requests them. This bounds the additional time by that of the race (as in the ski
-//! rental problem), and the duplicate bytes by those that remained.
+//! the expected end, or the expected next bytes, are late by half the time that an idle path needs
+//! for the remaining bytes, the idle path requests them. This bounds the additional time by that of
+//! the race (as in the ski rental problem), and the duplicate bytes by those that remained. A path
+//! may race against two requests at once.
 
 use manyways_unit::{Span, Time};
 
@@ -17,6 +18,8 @@ const UNRESPONSIVE_DELAYS: u64 = 4;
 const MIN_UNRESPONSIVE_TIMEOUT: Span = Span::from_millis(400);
 /// Lower bound of the time by which an overdue request is late.
 const MIN_OVERDUE_TIME: Span = Span::from_millis(30);
+/// Bytes that an application may receive at once.
+const TLS_RECORD: u64 = 16 << 10;
 /// The timeout for a path that has never responded.
 const INITIAL_UNRESPONSIVE_TIMEOUT: Span = Span::from_secs(1);
 
@@ -44,12 +47,16 @@ impl Fetch {
         let Some(request) = self.requests.get_mut(&victim) else { return };
         request.claim = Claim::Raced;
         let range = Range::new(request.next_offset, request.end);
+        let first_missing = self.done.gaps(range).next();
+        let range = Range::new(first_missing.map_or(range.start, |gap| gap.start), range.end);
         self.send(now, path, range, range.end);
     }
 
     /// Also requests the remaining range of an overdue request.
     pub(super) fn race_overdue(&mut self, now: Time, path: PathId, budget: u64) {
-        if self.load_of(path) > 0 {
+        // A path against which another one races is late itself.
+        let is_late = self.requests_of(path).any(|(_, request)| request.claim == Claim::Raced);
+        if is_late || self.load_of(path) >= self.max_requests(path) {
             return;
         }
         let overdue = self.owners().filter(|(_, request)| {
@@ -65,7 +72,9 @@ impl Fetch {
     /// When requests become overdue for the first of the idle paths.
     pub(super) fn overdue_times(&self, now: Time) -> impl Iterator<Item = Time> {
         let idle = self.paths.iter().filter(|(id, path)| {
-            path.state.is_ready() && self.is_allowed(path) && self.load_of(**id) == 0
+            path.state.is_ready()
+                && self.is_allowed(path)
+                && self.load_of(**id) < self.max_requests(**id)
         });
         idle.flat_map(move |(id, _)| {
             self.owners().filter_map(move |(_, request)| self.overdue_at(now, request, *id))
@@ -74,14 +83,26 @@ impl Fetch {
 
     /// When `racer` should race against a request; `None` if it should not.
     fn overdue_at(&self, now: Time, request: &Request, racer: PathId) -> Option<Time> {
-        if request.path == racer || request.remaining() == 0 || !request.is_answered() {
+        if request.path == racer || request.remaining() == 0 {
             return None;
         }
-        let rate = self.rate(now, racer)?;
-        let transfer = Span::from_secs_f64(request.remaining() as f64 / rate);
-        let race = self.response_delay(racer)? + transfer;
-        let late = Span::from_nanos(race.as_nanos() / 2).max(MIN_OVERDUE_TIME);
-        Some(request.due? + late)
+        let race = self.fetch_time(now, racer, request.remaining())?;
+        let late = Span::from_secs_f64(race / 2.0).max(MIN_OVERDUE_TIME);
+        let next = self.next_bytes_at(now, request)?;
+        Some(request.due.map_or(next, |due| due.min(next)) + late)
+    }
+
+    /// When the path of a request is expected to bring its next bytes; `None` if that is unknown.
+    fn next_bytes_at(&self, now: Time, request: &Request) -> Option<Time> {
+        let path = self.paths.get(&request.path)?;
+        if !request.is_answered() {
+            let delay = request.expected_delay?.max(path.response_delay.unwrap_or_default());
+            return Some(path.last_activity_at.max(request.sent + delay));
+        }
+        let record = TLS_RECORD.min(request.remaining()) as f64;
+        let rate = self.rate(now, request.path);
+        let gap = rate.map_or(MIN_OVERDUE_TIME, |rate| Span::from_secs_f64(record / rate));
+        Some(path.last_activity_at + gap)
     }
 
     /// Sets when the assigned bytes of a request are due.
@@ -110,7 +131,12 @@ impl Fetch {
 
     /// Time without bytes after which a path with requests is unresponsive.
     pub(super) fn unresponsive_timeout(&self, id: PathId) -> Span {
-        match self.response_delay(id) {
+        let path = self.paths.get(&id);
+        let measured = path.and_then(|path| {
+            let previous = path.previous.map(|previous| previous.rtt);
+            self.round_trip(id).or(path.response_delay).or(previous)
+        });
+        match measured {
             Some(delay) => MIN_UNRESPONSIVE_TIMEOUT.max(delay * UNRESPONSIVE_DELAYS),
             None => INITIAL_UNRESPONSIVE_TIMEOUT,
         }

@@ -63,6 +63,9 @@ pub(super) enum Claim {
     Owner,
     /// Another request covers all remaining bytes of this one.
     Raced,
+    /// The bytes of this request have arrived. Those that follow were assigned to another request
+    /// after the server had received credit for them, and the first copy counts.
+    Leftover,
 }
 
 impl Request {
@@ -77,6 +80,10 @@ impl Request {
 
     pub(super) fn is_owner(&self) -> bool {
         self.claim == Claim::Owner
+    }
+
+    pub(super) fn is_leftover(&self) -> bool {
+        self.claim == Claim::Leftover
     }
 
     pub(super) fn is_plain_get(&self) -> bool {
@@ -301,7 +308,25 @@ impl Fetch {
                 request.end = request.next_offset + more;
                 self.extend(now, id);
             }
-            _ => self.cancel(now, id),
+            _ => self.leave_or_cancel(now, id),
+        }
+    }
+
+    /// Ends a request whose bytes have arrived. If the server has credit for following bytes that
+    /// have not arrived over another path, the request continues until they have.
+    fn leave_or_cancel(&mut self, now: Time, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else { return };
+        let credit = Range::new(request.next_offset, request.granted.min(request.requested.end));
+        // With a limit for metered paths, no byte may come twice.
+        let may_continue = request.is_owner()
+            && self.can_cut_freely(request.path)
+            && self.budget(request.path) == u64::MAX;
+        if !may_continue || credit.is_empty() || self.done.covers(credit) {
+            return self.cancel(now, id);
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.end = credit.end;
+            request.claim = Claim::Leftover;
         }
     }
 

@@ -6,13 +6,18 @@
 
 use manyways_unit::{Span, Time};
 
+use super::path::Path;
 use super::request::Request;
-use super::{Fetch, PathId, Range, RequestId, Scheduler};
+use super::{Config, Fetch, PathId, Range, RequestId, Scheduler};
 
 /// Initial congestion window in bytes (RFC 6928).
-const INITIAL_CONGESTION_WINDOW: f64 = 14_480.0;
+pub(super) const INITIAL_CONGESTION_WINDOW: f64 = 14_480.0;
+/// Assumed rate of a path without a measurement, in bytes per second, unless others are faster.
+const PRIOR_RATE: f64 = 625e3;
+/// Minimum duration of an incomplete first sample of a rate.
+const MIN_FIRST_SAMPLE: Span = Span::from_millis(20);
 /// Minimum length of a request, unless fewer bytes remain.
-pub(super) const MIN_PIECE: u64 = 16 * 1024;
+pub(super) const MIN_PIECE: u64 = 4 * 1024;
 /// Minimum length that is taken from a request that cannot be cut freely.
 const MIN_UNCUTTABLE_PIECE: u64 = 256 * 1024;
 
@@ -26,9 +31,31 @@ pub(super) struct PathLoad {
     starts_in: f64,
     /// Bytes that its requests have not received.
     remaining_bytes: u64,
-    /// Round trip of a connection that has not left slow start, in seconds; its rate is that of an
-    /// earlier transfer. `None` if the rate was measured.
-    slow_start: Option<f64>,
+    /// State of a connection that has not left slow start.
+    slow_start: Option<SlowStart>,
+}
+
+/// A connection in slow start.
+#[derive(Clone, Copy, Debug)]
+struct SlowStart {
+    /// Round trip in seconds.
+    rtt: f64,
+    /// Bytes of the next round trip.
+    window: f64,
+}
+
+impl Path {
+    /// The state of the connection if it is in slow start; `None` if it is not, or if that is
+    /// unknown.
+    fn slow_start(&self) -> Option<SlowStart> {
+        let measured = self.round_trip.min_rtt().or(self.transport_rtt);
+        let rtt = seconds(measured.or(self.previous.map(|previous| previous.rtt))?);
+        let window = match self.received() {
+            0 => INITIAL_CONGESTION_WINDOW,
+            _ => self.window.slow_start_window()? as f64,
+        };
+        (rtt > 0.0).then_some(SlowStart { rtt, window })
+    }
 }
 
 impl PathLoad {
@@ -48,7 +75,7 @@ impl PathLoad {
         let (elapsed, rate) = (at - self.starts_in, self.rate.unwrap_or(0.0));
         match self.slow_start {
             _ if elapsed <= 0.0 => 0.0,
-            Some(rtt) => slow_start(rate, rtt, elapsed),
+            Some(SlowStart { rtt, window }) => slow_start(rate, rtt, window, elapsed),
             None => rate * elapsed,
         }
     }
@@ -78,31 +105,79 @@ impl Fetch {
         }
         let is_unresponsive = remaining_bytes > 0 && self.is_unresponsive(now, id);
         let rate = if is_unresponsive { Some(0.0) } else { self.rate(now, id) };
+        let leftover = self.requests_of(id).filter(|(_, request)| request.is_leftover());
+        let leftover: u64 = leftover.map(|(_, request)| request.remaining()).sum();
+        if leftover > 0 {
+            let rate = self.rate(now, id).unwrap_or(PRIOR_RATE);
+            starts_in = starts_in.max(leftover as f64 / rate);
+        }
         let is_asked = self.requests_of(id).any(|(_, request)| request.is_question());
-        let is_free = path.state.is_ready() && self.is_allowed(path) && !is_asked;
+        let is_free =
+            path.state.is_ready() && self.is_allowed(path) && !is_asked && !self.is_silent(now, id);
         let is_working = remaining_bytes > 0 || is_free;
-        let is_measured = path.throughput.rate(now).is_some() || path.received() > 0;
-        let rtt = path.previous.filter(|_| !is_measured).map(|previous| seconds(previous.rtt));
-        let slow_start = rtt.filter(|rtt| *rtt > 0.0);
+        let slow_start = path.slow_start();
+        // While the bytes per round trip double, the measured rate is that of the past.
+        let rate = match slow_start {
+            Some(SlowStart { rtt, window }) if path.received() > 0 && rate != Some(0.0) => {
+                Some(rate.unwrap_or(0.0).max(window / rtt))
+            }
+            _ => rate,
+        };
         is_working.then_some(PathLoad { path: id, rate, starts_in, remaining_bytes, slow_start })
+    }
+
+    /// Seconds until an idle path has fetched this number of bytes; `None` if it cannot.
+    pub(super) fn fetch_time(&self, now: Time, id: PathId, bytes: u64) -> Option<f64> {
+        let mut load = self.load(now, id)?;
+        load.rate = Some(load.rate.or_else(|| self.mean_rate(now)).unwrap_or(PRIOR_RATE));
+        load.starts_in = seconds(self.response_delay(id)?);
+        load.remaining_bytes = bytes;
+        load.finishes_in()
+    }
+
+    /// Mean of the known rates of all paths.
+    fn mean_rate(&self, now: Time) -> Option<f64> {
+        let known: Vec<f64> = self.paths.keys().filter_map(|id| self.rate(now, *id)).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
     /// Bytes per second of a path; `None` if unknown.
     pub(super) fn rate(&self, now: Time, id: PathId) -> Option<f64> {
         let path = self.paths.get(&id)?;
         let previous = path.previous.map(|previous| previous.rate);
-        let rate = path.throughput.rate(now).or(previous)?;
+        let rtt = self.round_trip(id).or(path.transport_rtt).unwrap_or_default();
+        let min = rtt.max(MIN_FIRST_SAMPLE);
+        let measured = path.throughput.rate(now).or(path.throughput.first_rate(now, min));
+        let rate = measured.or(previous)?;
         (!rate.is_zero()).then(|| rate.as_bps() as f64 / 8.0)
     }
 
-    /// From a request to the head of its response. An idle path has no queueing delay, so its
-    /// smallest RTT counts.
+    /// From a request to the head of its response: the round trip, and the time that the server
+    /// takes.
     pub(super) fn response_delay(&self, id: PathId) -> Option<Span> {
+        let path = self.paths.get(&id)?;
+        let with_server = |rtt: Span| rtt + self.server_time.unwrap_or_default();
+        let measured = self.round_trip(id).map(with_server).or(path.response_delay);
+        let previous = path.previous.map(|previous| previous.rtt);
+        measured.or(previous).or(path.transport_rtt.map(with_server))
+    }
+
+    /// The measured round trip of a path. An idle path has no queueing delay, so its smallest RTT
+    /// counts.
+    pub(super) fn round_trip(&self, id: PathId) -> Option<Span> {
         let path = self.paths.get(&id)?;
         let is_idle = self.load_of(id) == 0;
         let min = path.round_trip.min_rtt().filter(|_| is_idle);
-        let measured = min.or(path.round_trip.mean()).or(path.response_delay);
-        measured.or(path.previous.map(|previous| previous.rtt))
+        min.or(path.round_trip.mean())
+    }
+
+    /// Notes how long a server took, at most: the time to the head of a response beyond the
+    /// smallest RTT. The smallest value of the fetch counts, because a head may wait in a queue.
+    pub(super) fn observe_server_time(&mut self, id: PathId, delay: Span) {
+        let Some(path) = self.paths.get(&id) else { return };
+        let Some(rtt) = path.round_trip.min_rtt().or(path.transport_rtt) else { return };
+        let time = delay.saturating_sub(rtt);
+        self.server_time = Some(self.server_time.map_or(time, |known| known.min(time)));
     }
 
     /// Bytes that `path` should take if its own are received after `ready` seconds: its share until
@@ -112,22 +187,20 @@ impl Fetch {
             self.paths.keys().filter_map(|id| self.load(now, *id)).collect();
         let known: Vec<f64> =
             loads.iter().filter_map(|load| load.rate).filter(|rate| *rate > 0.0).collect();
-        // A path without a known rate counts with the mean of the others.
-        let mean = known.iter().sum::<f64>() / known.len() as f64;
-        let is_blind = known.is_empty();
+        // A path without a known rate counts with the mean of the others, or with more.
+        let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
         let mut bytes = free as f64;
         for load in &mut loads {
-            let rate = load.rate.unwrap_or(if is_blind { 1.0 } else { mean });
+            let rate = load.rate.unwrap_or(mean.max(PRIOR_RATE));
             load.rate = Some(rate);
             if load.path == path {
                 load.starts_in = ready;
                 continue;
             }
             bytes += load.remaining_bytes as f64;
-            if is_blind {
-                load.starts_in = 0.0;
-            } else if load.remaining_bytes == 0 {
-                load.starts_in = seconds(self.response_delay(load.path).unwrap_or_default());
+            if load.remaining_bytes == 0 {
+                let delay = seconds(self.response_delay(load.path).unwrap_or_default());
+                load.starts_in = load.starts_in.max(delay);
             }
         }
         let finish_in = equal_finish_time(&loads, bytes);
@@ -191,7 +264,7 @@ impl Fetch {
             return false;
         }
         let leaves_beginning =
-            !is_alone || self.requests.is_empty() && self.is_preferred_path_connecting(path);
+            !is_alone || self.requests.is_empty() && self.is_cheaper_path_connecting(path);
         let share = if leaves_beginning && is_alone { quota / 2 } else { quota };
         let take = absorb_remainder(share.max(MIN_PIECE), gap.len()).min(budget);
         if leaves_beginning {
@@ -200,10 +273,12 @@ impl Fetch {
             self.send(now, path, piece, piece.end);
         } else {
             // A request that can be cut freely asks for all following bytes, so that it can be
-            // extended.
+            // extended. With a limit for metered paths, the server must not send more than it
+            // should.
             let past = self.final_goal().filter(|_| gap.end == goal).unwrap_or(gap.end);
-            let reach = if self.can_cut_freely(path) { past - gap.start } else { take };
-            let requested = Range::new(gap.start, gap.start + reach.min(budget).max(take));
+            let is_extensible = self.can_cut_freely(path) && budget == u64::MAX;
+            let reach = if is_extensible { past - gap.start } else { take };
+            let requested = Range::new(gap.start, gap.start + reach.max(take));
             self.send(now, path, requested, gap.start + take);
         }
         true
@@ -232,7 +307,8 @@ impl Fetch {
             });
         let Some(last) = last else { return false };
         let (Some(end), Some(rate)) = (last.finishes_in(), last.rate) else { return false };
-        if !is_blind && end - ready <= seconds(self.config.min_gain) {
+        let min_gain = self.min_gain(last.path);
+        if !is_blind && end - ready <= min_gain {
             return false;
         }
         let keeps = last.delivered(quota.finish_in) as u64;
@@ -262,15 +338,33 @@ impl Fetch {
         true
     }
 
+    /// Minimum number of seconds that taking over bytes from this path must save.
+    fn min_gain(&self, path: PathId) -> f64 {
+        let is_multiplexed = self.paths.get(&path).is_some_and(|path| path.is_multiplexed());
+        let Config { min_gain, min_sequential_gain, .. } = self.config;
+        seconds(if is_multiplexed { min_gain } else { min_sequential_gain })
+    }
+
+    /// The offset from which on another path may take over the bytes of a request. The server sends
+    /// the bytes for which it has credit in any case, and the limit for metered paths counts them.
+    pub(super) fn first_movable(&self, request: &Request) -> u64 {
+        let is_limited = self.budget(request.path) < u64::MAX;
+        let granted =
+            if is_limited && self.can_cut_freely(request.path) { request.granted } else { 0 };
+        request.next_offset.max(granted)
+    }
+
     /// How many of `take` bytes should be taken from the end of a request. The server sends the
     /// bytes for which it has credit in any case. To fetch these a second time is worthwhile only
     /// if the fetch would otherwise end later by more than the minimum gain. `rate` is that of the
     /// request's path, in bytes per second.
     fn spare_credit(&self, request: &Request, take: u64, rate: f64) -> u64 {
+        let movable = request.end.saturating_sub(self.first_movable(request));
         let open = request.end.saturating_sub(request.granted.max(request.next_offset));
+        let take = take.min(movable);
         if take > open {
             let later = (take - open) as f64 / rate;
-            return if later <= seconds(self.config.min_gain) { open } else { take };
+            return if later <= self.min_gain(request.path) { open } else { take };
         }
         // A small remainder of credit would be granted only after nearly all bytes before it have
         // arrived.
@@ -318,10 +412,12 @@ fn linear_finish_time(paths: impl Iterator<Item = (f64, f64)>, bytes: f64) -> f6
     at
 }
 
-/// Bytes that arrive within `elapsed` seconds over a connection that starts with an initial window
-/// (RFC 6928) and doubles it in each round trip, until the window fills the path.
-pub(super) fn slow_start(rate: f64, rtt: f64, elapsed: f64) -> f64 {
-    let (mut window, mut bytes, mut from) = (INITIAL_CONGESTION_WINDOW, 0.0, 0.0);
+/// Bytes that arrive within `elapsed` seconds over a connection that starts with this window
+/// and doubles it in each round trip, until the window fills the path.
+pub(super) fn slow_start(rate: f64, rtt: f64, mut window: f64, elapsed: f64) -> f64 {
+    let (mut bytes, mut from) = (0.0, 0.0);
+    // A window of zero would never fill the path.
+    window = window.max(1.0);
     while window < rate * rtt && from + rtt <= elapsed {
         bytes += window;
         from += rtt;
@@ -370,7 +466,7 @@ mod tests {
     #[test]
     fn slow_start_doubles_until_the_path_is_full() {
         // 4 MB/s and 50 ms hold 200 KB: windows of 14.48, 28.96, 57.92 and 115.84 KB come before.
-        let bytes = |elapsed| slow_start(4e6, 0.05, elapsed);
+        let bytes = |elapsed| slow_start(4e6, 0.05, INITIAL_CONGESTION_WINDOW, elapsed);
         assert!((bytes(0.05) - 14_480.0).abs() < 1e-6);
         assert!((bytes(0.1) - 43_440.0).abs() < 1e-6);
         assert!((bytes(0.2) - 217_200.0).abs() < 1e-6);
@@ -379,6 +475,8 @@ mod tests {
         assert!((bytes(0.052) - 14_480.0 - 8_000.0).abs() < 1e-6);
         assert!((time_until(217_200.0, bytes) - 0.179).abs() < 1e-3);
         assert!(time_until(1.0, |_| 0.0).is_infinite());
+        // Without an end, this would take as many steps as there are round trips.
+        assert!(slow_start(4e6, 1e-6, 0.0, 1e9) > 0.0);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Fetch {
     pub(super) renewals_left: u32,
     /// When a useful byte last arrived, or when the fetch began.
     pub(super) last_useful_at: Time,
+    /// Time that the server takes for a response; `None` before the first estimate.
+    pub(super) server_time: Option<Span>,
     /// When a path last joined or returned.
     pub(super) last_joined_at: Time,
     pub(super) idle_notice: IdleNotice,
@@ -104,6 +106,7 @@ impl Fetch {
             restarts: 0,
             renewals_left,
             last_useful_at: Time::ZERO,
+            server_time: None,
             last_joined_at: Time::ZERO,
             idle_notice: IdleNotice::Pending,
             retries: 0,
@@ -128,7 +131,9 @@ impl Fetch {
             }
             Input::PathUp { path, metered, known } => self.path_up(now, path, metered, known),
             Input::PathDown { path } => self.path_down(now, path),
-            Input::Connected { path, multiplexed } => self.on_connected(now, path, multiplexed),
+            Input::Connected { path, multiplexed, rtt } => {
+                self.on_connected(now, path, multiplexed, rtt);
+            }
             Input::ConnectFailed { path, error: fault } => self.on_connect_failed(now, path, fault),
             Input::Pong { path } => {
                 if let Some(path) = self.paths.get_mut(&path) {

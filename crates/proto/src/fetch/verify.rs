@@ -180,7 +180,7 @@ impl Fetch {
             return;
         }
         for id in self.paths.keys().copied().collect::<Vec<_>>() {
-            let delay = self.response_delay(id).unwrap_or_default();
+            let delay = self.round_trip(id).or(self.response_delay(id)).unwrap_or_default();
             let interval = MIN_CHECK_INTERVAL.max(Span::from_nanos(delay.as_nanos() / 4));
             let is_busy = self.load_of(id) > 0;
             let finish = self.load(now, id).and_then(|load| load.finishes_in());

@@ -22,6 +22,8 @@ const MIN_ROUND: Span = Span::from_millis(10);
 const TLS_RECORD: u64 = 16 << 10;
 /// Number of rounds for which a window must be too large before it shrinks.
 const SHRINK_ROUNDS: usize = 3;
+/// Growth of a round over the previous one that shows slow start.
+const DOUBLING_PERCENT: u64 = 185;
 
 /// The flow-control windows of a path, and the measurements that set it.
 #[derive(Debug)]
@@ -71,11 +73,32 @@ impl Window {
         self.round = (now, 0);
     }
 
+    /// Bytes that the next round trip will bring if the connection is in slow start; `None` if it is
+    /// not.
+    pub(super) fn slow_start_window(&self) -> Option<u64> {
+        let raw = |round: &u64| round.saturating_sub(TLS_RECORD);
+        let mut rounds = self.recent_rounds.iter().rev().map(raw);
+        let doubles = |last: u64, before: u64| last * 100 >= before * DOUBLING_PERCENT;
+        let last = rounds.next().filter(|last| *last > 0);
+        match (self.growth, last, rounds.next()) {
+            (Growth::SlowStart, Some(last), Some(before)) if doubles(last, before) => {
+                Some(2 * last)
+            }
+            (Growth::SlowStart, Some(last), None) => Some(2 * last),
+            _ => None,
+        }
+    }
+
     /// Ends the round if it has lasted one round trip. Returns the window size that suits its
     /// bytes.
-    fn close_round(&mut self, now: Time, rtt: Span, is_unqueued: bool) -> Option<u64> {
+    fn close_round(&mut self, now: Time, rtt: Span, is_unqueued: bool, piece: u64) -> Option<u64> {
         let elapsed = now.since(self.round.0);
         if elapsed < rtt {
+            self.round.1 += piece;
+            return None;
+        }
+        if self.round.1 == 0 {
+            self.round = (now, piece);
             return None;
         }
         let came = Rate::of(Size::from_bytes(self.round.1), elapsed).size_in(rtt).as_bytes();
@@ -87,7 +110,7 @@ impl Window {
             // rate.
             came = came.midpoint(before);
         }
-        self.round = (now, 0);
+        self.round = (now, piece);
         self.recent_rounds.push_back(came);
         if self.recent_rounds.len() > SHRINK_ROUNDS {
             self.recent_rounds.pop_front();
@@ -100,7 +123,7 @@ impl Window {
             // The link is not full while no queue builds up, or while each round has twice the
             // bytes of the previous one: slow start may continue.
             let raw = |round: u64| round.saturating_sub(TLS_RECORD);
-            let doubles = before > 0 && raw(came) * 100 >= raw(before) * 185;
+            let doubles = before > 0 && raw(came) * 100 >= raw(before) * DOUBLING_PERCENT;
             self.size.max(if doubles || is_unqueued { 4 * came } else { came * 5 / 2 })
         } else if came * 5 > self.size * 3 {
             // The window may limit the rate.
@@ -152,14 +175,14 @@ impl Fetch {
         let is_unqueued =
             path.round_trip.is_unqueued() && path.pinger.measured_at >= path.window.round.0;
         let is_multiplexed = path.is_multiplexed();
-        path.window.round.1 += length;
+        let old = path.window.size;
+        let Some(wanted) = path.window.close_round(now, rtt.max(MIN_ROUND), is_unqueued, length)
+        else {
+            return;
+        };
         if !is_multiplexed {
             return;
         }
-        let old = path.window.size;
-        let Some(wanted) = path.window.close_round(now, rtt.max(MIN_ROUND), is_unqueued) else {
-            return;
-        };
         let wanted = if is_limited { wanted.clamp(MIN_WINDOW, MAX_WINDOW) } else { MAX_WINDOW };
         let is_close = wanted < old + old / 8 && wanted + old / 8 > old;
         if is_close || !self.fits_requests(id, old, wanted) {

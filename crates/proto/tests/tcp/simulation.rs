@@ -28,6 +28,8 @@ struct Path {
     /// A request that waits for a connection.
     waiting: Option<(RequestId, Option<Range>)>,
     port: u16,
+    /// Round trip without a queue, as the handshake of TCP measures it.
+    rtt: Span,
     /// Initial window of the streams of the next connection.
     window: u64,
     silent_from: Option<Time>,
@@ -84,6 +86,7 @@ impl Simulation {
             connection: None,
             waiting: None,
             port: 80,
+            rtt: round_trip(spec),
             window: u64::MAX,
             silent_from: spec.silent_from,
             send_buffer: spec.send_buffer.as_bytes() as usize,
@@ -174,7 +177,8 @@ impl Simulation {
             }
             ServerMessage::Connected => {
                 let multiplexed = self.protocol == Protocol::Http2;
-                Input::Connected { path: PathId(path), multiplexed }
+                let rtt = Some(self.paths[path].rtt);
+                Input::Connected { path: PathId(path), multiplexed, rtt }
             }
             ServerMessage::Pong => Input::Pong { path: PathId(path) },
             ServerMessage::Head(request, head) => Input::Head { request, head },
@@ -213,7 +217,8 @@ impl Simulation {
                 self.paths[path.0].window = window;
                 if self.paths[path.0].connection.as_ref().is_some_and(Connection::is_connected) {
                     let multiplexed = self.protocol == Protocol::Http2;
-                    self.fetch.handle(self.now, Input::Connected { path, multiplexed });
+                    let rtt = Some(self.paths[path.0].rtt);
+                    self.fetch.handle(self.now, Input::Connected { path, multiplexed, rtt });
                 } else {
                     self.close_connection(path);
                     self.dial(path);
@@ -312,8 +317,11 @@ pub fn fluid_bound(length: u64, specs: &[PathSpec]) -> Span {
         sent += rate.size_in(step);
         now += step;
     }
-    let delay = |spec: &PathSpec| delay(&spec.down.delay) + delay(&spec.up.delay);
-    now.since(Time::ZERO) + specs.iter().map(delay).min().unwrap_or_default()
+    now.since(Time::ZERO) + specs.iter().map(round_trip).min().unwrap_or_default()
+}
+
+fn round_trip(spec: &PathSpec) -> Span {
+    delay(&spec.down.delay) + delay(&spec.up.delay)
 }
 
 fn rate(capacity: &CapacitySpec, now: Time) -> Rate {

@@ -18,9 +18,9 @@ impl Transfer<'_> {
             WorkerEvent::Bytes(request, bytes) if !self.core.is_under_way(request) => {
                 Input::Late { path, length: bytes.len() as u64 }
             }
-            WorkerEvent::Connected(peer) => {
+            WorkerEvent::Connected(peer, rtt) => {
                 self.on_peer(path, peer);
-                Input::Connected { path, multiplexed: peer.protocol == Protocol::Http2 }
+                Input::Connected { path, multiplexed: peer.protocol == Protocol::Http2, rtt }
             }
             WorkerEvent::ConnectFailed(fault) => Input::ConnectFailed { path, error: fault },
             WorkerEvent::Redirected(location) => return self.on_redirect(&location),

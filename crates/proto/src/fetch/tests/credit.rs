@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use manyways_unit::{Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
-use super::simulation::Server;
-use crate::fetch::{Config, Fetch, Input, Object, Output, PathId, Range, RequestId};
+use super::MB;
+use super::simulation::{Link, RunOutcome, Server, Simulation};
+use crate::fetch::{
+    Config, Fetch, FetchFailure, Input, MeteredUse, Object, Output, PathError, PathErrorKind,
+    PathId, Range, RequestId, Scheduler,
+};
 
 /// A stream: the unsent bytes, and the offset up to which it has credit.
 struct Stream {
@@ -31,7 +35,7 @@ fn a_server_that_uses_up_its_credit_gets_more() {
             match output {
                 Output::Connect { path, window, .. } => {
                     windows.insert(path, window);
-                    fetch.handle(now, Input::Connected { path, multiplexed: true });
+                    fetch.handle(now, Input::Connected { path, multiplexed: true, rtt: None });
                 }
                 Output::Window { path, bytes } => {
                     let before = windows.insert(path, bytes).unwrap_or_default();
@@ -101,7 +105,7 @@ fn the_last_byte_is_asked_for() {
         }
         while fetch.poll(Time::ZERO).is_some() {}
         for path in [PathId(0), PathId(1)] {
-            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false, rtt: None });
         }
         let outputs: Vec<Output> = std::iter::from_fn(|| fetch.poll(Time::ZERO)).collect();
         let asks = |output: &Output| matches!(output, Output::Request { .. });
@@ -126,7 +130,8 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
             match output {
                 Output::Connect { path: PathId(0), window, .. } => {
                     windows.push(window);
-                    let connected = Input::Connected { path: PathId(0), multiplexed: true };
+                    let connected =
+                        Input::Connected { path: PathId(0), multiplexed: true, rtt: None };
                     fetch.handle(now, connected);
                 }
                 Output::Window { bytes, .. } => windows.push(bytes),
@@ -154,8 +159,8 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
 /// A queue that built up in this round is not visible in an older PING.
 #[test]
 fn slow_start_has_its_way_while_no_queue_is_seen() {
-    // The first value also covers the two rounds before it.
-    let rounds = [90, 50, 80, 130];
+    // The bytes after the last round end it.
+    let rounds = [60, 80, 130, 10];
     let came = 130_000 + (16 << 10);
     let seen = |measured| *windows(measured, &rounds).last().expect("it connects");
     assert!(seen(true).abs_diff(4 * came) < 1_000, "{}", seen(true));
@@ -167,4 +172,47 @@ fn what_waited_for_a_lost_packet_is_no_rate() {
     let steady = windows(true, &[90, 60, 120, 240, 240, 240]);
     assert!(steady.last() > Some(&400_000), "{steady:?}");
     assert_eq!(windows(true, &[90, 60, 120, 240, 240, 240, 20, 460, 240, 240]), steady);
+}
+
+fn link_in_slow_start(mbps: u64, rtt: u64) -> Link {
+    let link = Link::new(Rate::from_mbps(mbps), Span::from_millis(rtt));
+    Link { has_slow_start: true, ..link }
+}
+
+/// The window grows as fast as slow start on a path with a long round trip, whose server sends a
+/// flight of packets in each of them.
+#[test]
+fn slow_start_is_not_held_back() {
+    let links = [link_in_slow_start(2, 42), link_in_slow_start(37, 166)];
+    for length in [MB, 4 * MB, 9 * MB] {
+        let single = Config { scheduler: Scheduler::Single, ..Config::default() };
+        let alone = Simulation::new(single, Server::of(length), &links[1..]).run_to_the_end();
+        let end = Simulation::new(Config::default(), Server::of(length), &links).run_to_the_end();
+        let max = alone + links[1].rtt;
+        assert!(end <= max, "{length}: {end}, {alone} over the longer path alone");
+    }
+}
+
+/// A request that was cut while its server had credit for more must not exceed the limit for
+/// metered paths: the bytes arrive, and count.
+#[test]
+fn no_credit_exceeds_the_limit_for_metered_paths() {
+    let link = |kbps, rtt, multiplexed| {
+        let link = Link::new(Rate::from_kbps(kbps), Span::from_millis(rtt));
+        Link { metered: true, multiplexed, ..link }
+    };
+    let links = [link(20, 1, false), link(466, 272, true), link(20, 68, false)];
+    let limit = Size::from_bytes(20_321);
+    for pipelining in [false, true] {
+        let metered = MeteredUse::Limit(limit);
+        let config = Config { pipelining, metered, ..Config::default() };
+        let mut simulation = Simulation::new(config, Server::of(101_361), &links);
+        simulation.run_until(Time::from_millis(273));
+        let error = PathError::transient(PathErrorKind::Reset, "the connection broke");
+        simulation.fail_request(PathId(0), error);
+        let end = simulation.run_unchecked();
+        assert_eq!(end, RunOutcome::Failed(FetchFailure::MeteredLimitReached));
+        let bytes = simulation.fetch.metered_bytes();
+        assert!(bytes <= limit + Size::from_bytes(1_440), "{bytes}");
+    }
 }

@@ -134,7 +134,7 @@ fn asked() -> (Fetch, crate::fetch::RequestId) {
         fetch.poll(Time::ZERO),
         Some(Output::Connect { path, window: 8 << 20, connection_window: 12 << 20 })
     );
-    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false, rtt: None });
     let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     (fetch, request)
 }
@@ -179,7 +179,7 @@ fn an_object_from_a_transforming_proxy_is_not_combined() {
     }
     while fetch.poll(Time::ZERO).is_some() {}
     for path in paths {
-        fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: true });
+        fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: true, rtt: None });
     }
     let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     fetch.handle(Time::ZERO, Input::Head { request, head: head(203, Some(1_000_000)) });
@@ -197,7 +197,7 @@ fn a_server_that_requires_http1_costs_no_failure_and_no_backoff() {
         fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
         fetch.poll(Time::ZERO);
         let mut fail = |multiplexed| {
-            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed });
+            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed, rtt: None });
             let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
             let error = PathError::transient(PathErrorKind::Http1Required, "HTTP/1.1, please");
             fetch.handle(Time::ZERO, Input::Failed { request, error });
@@ -259,7 +259,7 @@ fn a_refusal_on_one_path_is_asked_again_over_the_other() {
         }
         while fetch.poll(Time::ZERO).is_some() {}
         for path in [0, 1].map(PathId) {
-            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false, rtt: None });
         }
         let mut notes = Vec::new();
         let mut ends = Vec::new();
@@ -302,10 +302,10 @@ fn the_rest_of_a_short_answer_is_up_for_grabs() {
         fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
     }
     while fetch.poll(Time::ZERO).is_some() {}
-    fetch.handle(Time::ZERO, Input::Connected { path: paths[0], multiplexed: false });
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[0], multiplexed: false, rtt: None });
     let Some(Output::Request { request: first, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     fetch.handle(Time::ZERO, Input::Head { request: first, head: head(200, Some(200_000)) });
-    fetch.handle(Time::ZERO, Input::Connected { path: paths[1], multiplexed: false });
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[1], multiplexed: false, rtt: None });
     let asked = |fetch: &mut Fetch, path: PathId| {
         std::iter::from_fn(|| fetch.poll(Time::ZERO)).find_map(|output| match output {
             Output::Request { request, path: at, range, .. } if at == path => {
@@ -333,7 +333,7 @@ fn late_bytes_count_whenever_they_come() {
     fetch.handle(Time::ZERO, Input::PathUp { path, metered: true, known: None });
     fetch.handle(Time::ZERO, Input::Late { path, length: 400 });
     fetch.poll(Time::ZERO);
-    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false, rtt: None });
     let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     assert_eq!(range, Some(Range::new(0, 600)));
     assert!(fetch.is_under_way(request));
@@ -360,7 +360,7 @@ fn a_part_of_an_unknown_whole_is_not_taken_for_the_whole() {
     let path = PathId(0);
     fetch.handle(Time::ZERO, Input::PathUp { path, metered: true, known: None });
     fetch.poll(Time::ZERO);
-    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false, rtt: None });
     let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     assert_eq!(range, Some(Range::new(0, 1_000)));
     let content_range = Some(ContentRange::parse(b"bytes 0-999/*"));
@@ -395,7 +395,7 @@ fn a_body_that_ends_early_is_not_done() {
         fetch.poll(later),
         Some(Output::Connect { path, window: 8 << 20, connection_window: 12 << 20 })
     );
-    fetch.handle(later, Input::Connected { path, multiplexed: false });
+    fetch.handle(later, Input::Connected { path, multiplexed: false, rtt: None });
     let Some(Output::Request { range: Some(range), if_range: Some(_), .. }) = fetch.poll(later)
     else {
         panic!()

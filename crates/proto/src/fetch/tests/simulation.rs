@@ -66,6 +66,8 @@ pub struct Server {
     pub max_part: u64,
     /// Minimum credit with which the server sends a part of a body.
     pub min_credit: u64,
+    /// Time from the arrival of a request to the response.
+    pub thinks: Span,
     /// Not zero.
     pub version: u8,
 }
@@ -83,6 +85,7 @@ impl Server {
             is_page: false,
             max_part: u64::MAX,
             min_credit: 1,
+            thinks: Span::ZERO,
             version: 1,
         }
     }
@@ -187,6 +190,8 @@ struct Stream {
 struct Lane {
     due: BTreeMap<(Time, u64), LinkEvent>,
     streams: Vec<Stream>,
+    /// Requests that the server cancelled before it answered them.
+    cancelled: BTreeSet<RequestId>,
     window: u64,
     sending: bool,
     /// Bytes that the server has sent, and may send, in total.
@@ -445,6 +450,7 @@ impl Simulation {
             lane.streams.iter().position(|stream| stream.request == id)
         };
         let input = match due {
+            LinkEvent::Request(request, ..) if lane.cancelled.contains(&request) => return,
             LinkEvent::Request(request, range, if_range) => {
                 let window = match (link.multiplexed, self.reader) {
                     (true, _) => lane.window,
@@ -492,6 +498,7 @@ impl Simulation {
             }
             LinkEvent::Cancel(request) => {
                 lane.streams.retain(|stream| stream.request != request);
+                lane.cancelled.insert(request);
                 return;
             }
             LinkEvent::Ping => return self.send(path, Span::ZERO, LinkEvent::Pong),
@@ -506,7 +513,10 @@ impl Simulation {
                 lane.in_flight -= bytes;
                 return self.send_next_piece(path);
             }
-            LinkEvent::Connected => Input::Connected { path, multiplexed: link.multiplexed },
+            LinkEvent::Connected => {
+                let (multiplexed, rtt) = (link.multiplexed, Some(link.rtt));
+                Input::Connected { path, multiplexed, rtt }
+            }
             LinkEvent::ConnectFailed(error) => Input::ConnectFailed { path, error },
             LinkEvent::Failed(request, fault) => {
                 self.open.remove(&request);
@@ -667,7 +677,8 @@ impl Simulation {
                     self.failing.insert(request, *after);
                 }
                 *count += 1;
-                self.send(path, Span::ZERO, LinkEvent::Request(request, range, if_range));
+                let thinks = self.servers[path.0].thinks;
+                self.send(path, thinks, LinkEvent::Request(request, range, if_range));
             }
             Output::Check { request, path, range, if_range } => {
                 self.checks += 1;
@@ -675,7 +686,7 @@ impl Simulation {
                 if !self.drops_checks {
                     self.open.insert(request, path);
                     let due = LinkEvent::Request(request, Some(range), Some(if_range));
-                    self.send(path, Span::ZERO, due);
+                    self.send(path, self.servers[path.0].thinks, due);
                 }
             }
             Output::Cancel { request } => {

@@ -265,7 +265,8 @@ impl DrivenFetch {
             Step::Down(path) => Input::PathDown { path: PathId(path) },
             Step::Connected { path, multiplexed } => {
                 let connecting = self.connecting.last().copied();
-                Input::Connected { path: connecting.unwrap_or(PathId(path)), multiplexed }
+                let path = connecting.unwrap_or(PathId(path));
+                Input::Connected { path, multiplexed, rtt: None }
             }
             Step::ConnectFailed { path, again } => Input::ConnectFailed {
                 path: PathId(path),

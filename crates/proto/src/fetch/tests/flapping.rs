@@ -1,0 +1,65 @@
+//! A path that comes and goes once a second costs nothing against the steady path alone.
+
+use manyways_unit::{Rate, Span, Time};
+
+use super::MB;
+use super::simulation::{Link, Server, Simulation};
+use crate::fetch::{Config, PathId, Scheduler};
+
+const HALF: Span = Span::from_millis(500);
+
+fn link(mbps: u64, rtt: u64) -> Link {
+    let link = Link::new(Rate::from_mbps(mbps), Span::from_millis(rtt));
+    Link { has_slow_start: true, ..link }
+}
+
+/// How the path goes.
+#[derive(Clone, Copy, Debug)]
+enum Absence {
+    /// The host sees that its interface is down.
+    Interface,
+    /// Nothing arrives, and bytes that were sent meanwhile are late.
+    Silence,
+}
+
+/// The end of a download while a path of 10 Mbit/s flaps, beside one of 5 Mbit/s.
+fn end(absence: Absence, first: Span) -> Time {
+    let links = [link(10, 28), link(5, 65)];
+    let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
+    let mut at = Time::ZERO + first;
+    loop {
+        while simulation.now < at {
+            if simulation.step(at).is_some() {
+                simulation.check_file();
+                return simulation.now;
+            }
+        }
+        match absence {
+            Absence::Interface => simulation.set_up(PathId(0), false),
+            Absence::Silence => simulation.pause(PathId(0), HALF),
+        }
+        let back = at + HALF;
+        while simulation.now < back {
+            if simulation.step(back).is_some() {
+                simulation.check_file();
+                return simulation.now;
+            }
+        }
+        if matches!(absence, Absence::Interface) {
+            simulation.set_up(PathId(0), true);
+        }
+        at = back + HALF;
+    }
+}
+
+#[test]
+fn a_flapping_path_costs_nothing() {
+    let single = Config { scheduler: Scheduler::Single, ..Config::default() };
+    let alone = Simulation::new(single, Server::of(8 * MB), &[link(5, 65)]).run_to_the_end();
+    for absence in [Absence::Interface, Absence::Silence] {
+        for first in [100, 200, 300, 400, 500] {
+            let end = end(absence, Span::from_millis(first));
+            assert!(end <= alone, "{absence:?} from {first} ms on: {end}, {alone} alone");
+        }
+    }
+}
