@@ -192,6 +192,12 @@ impl Connection {
         self.driver.commands.as_ref().is_some_and(|orders| orders.send(order).is_ok())
     }
 
+    /// The smallest RTT of TCP, from the kernel. On a new connection this is that of the SYN; the
+    /// smoothed RTT includes delayed acknowledgements during the handshake of TLS.
+    pub(super) fn min_rtt(&self) -> Option<Span> {
+        manyways_sys::socket::tcp_state(self.socket.as_fd()).ok()?.min_rtt
+    }
+
     /// The smoothed RTT of TCP, from the kernel.
     pub(super) fn smoothed_rtt(&self) -> Option<Span> {
         manyways_sys::socket::tcp_rtt(self.socket.as_fd()).ok().flatten()

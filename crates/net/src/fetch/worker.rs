@@ -82,7 +82,7 @@ pub(super) struct Message {
 }
 
 pub(super) enum WorkerEvent {
-    /// With the round trip of the transport, if it is known.
+    /// With the smallest round trip of TCP, if it is known.
     Connected(Peer, Option<Span>),
     ConnectFailed(PathError),
     /// A redirect is followed to this URL.
@@ -312,7 +312,7 @@ impl Worker {
             };
             let event = match connection {
                 Ok(connection) => {
-                    let (peer, rtt) = (Peer::from(&connection), connection.smoothed_rtt());
+                    let (peer, rtt) = (Peer::from(&connection), connection.min_rtt());
                     state.put(connection);
                     WorkerEvent::Connected(peer, rtt)
                 }
