@@ -29,6 +29,8 @@
 //! - A request whose end was moved down goes on until its credit is used up, if the bytes have not
 //!   arrived over the other path by then.
 //! - A path that answers neither a PING nor a request in time gets no new request until it does.
+//! - A path that was lost several times takes no bytes from another one: it races against the end of
+//!   its range, piece by piece.
 //! - A path that fails releases its bytes to the others. It is retried with exponential backoff, or
 //!   when the server's `Retry-After` ends, and is dropped after [`Config::max_attempts`] failures.
 //! - A path without its interface releases its bytes at once, and is used again when the interface

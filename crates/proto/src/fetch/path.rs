@@ -32,6 +32,8 @@ pub(super) struct Path {
     /// Whether the server refused a second request beside another one.
     pub(super) is_one_at_a_time: bool,
     pub(super) failures: Failures,
+    /// How often the interface or the connection was lost.
+    pub(super) losses: u32,
     pub(super) error: Option<PathError>,
     /// When the latest attempt begins that follows an answer or a refusal of the server.
     pub(super) retry_at: Time,
@@ -133,6 +135,7 @@ impl Path {
             pinger: Pinger::new(now),
             is_one_at_a_time: false,
             failures: Failures { count: 0, attributed: 0, since: now },
+            losses: 0,
             error: None,
             retry_at: Time::ZERO,
             refused_wait: None,
@@ -204,6 +207,7 @@ impl Fetch {
             return;
         }
         let error = PathError::transient(PathErrorKind::LinkDown, "its link is down");
+        path.losses += u32::from(path.state.is_ready());
         path.state = PathState::Down;
         path.retry_at = Time::ZERO;
         path.error = Some(error.clone());
@@ -291,6 +295,7 @@ impl Fetch {
             path.failures = Failures { count: 0, attributed: 0, since: now };
         }
         path.failures.count += 1;
+        path.losses += u32::from(path.state.is_ready());
         let others_work = last_of_others.is_some_and(|last| last >= path.failures.since);
         // If nothing is reached, and no other path has delivered bytes meanwhile, the failures are not
         // attributed to this path: the idle timeout ends the fetch.

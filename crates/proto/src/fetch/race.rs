@@ -10,6 +10,7 @@
 use manyways_unit::{Span, Time};
 
 use super::request::{Claim, Request};
+use super::share::seconds;
 use super::{Fetch, PathId, Range, RequestId};
 
 /// Response delays without a byte after which a path is unresponsive.
@@ -20,6 +21,11 @@ const MIN_UNRESPONSIVE_TIMEOUT: Span = Span::from_millis(400);
 const MIN_OVERDUE_TIME: Span = Span::from_millis(30);
 /// Bytes that an application may receive at once.
 const TLS_RECORD: u64 = 16 << 10;
+/// Losses of a path after which it is unsteady, until it has been connected for [`STEADY_TIME`].
+const UNSTEADY_LOSSES: u32 = 2;
+const STEADY_TIME: Span = Span::from_secs(5);
+/// Minimum length of a piece that an unsteady path fetches at a time.
+const MIN_UNSTEADY_PIECE: u64 = 64 << 10;
 /// The timeout for a path that has never responded.
 const INITIAL_UNRESPONSIVE_TIMEOUT: Span = Span::from_secs(1);
 
@@ -103,6 +109,38 @@ impl Fetch {
         let rate = self.rate(now, request.path);
         let gap = rate.map_or(MIN_OVERDUE_TIME, |rate| Span::from_secs_f64(record / rate));
         Some(path.last_activity_at + gap)
+    }
+
+    /// The longest piece that an unsteady path should fetch at a time: as many bytes as it could have
+    /// brought since it connected. `None` for a steady path.
+    ///
+    /// A path that was lost several times will be lost again. What it would leave undone is
+    /// therefore not taken from the other path: it races against its end.
+    pub(super) fn max_unsteady_piece(&self, now: Time, id: PathId) -> Option<u64> {
+        let path = self.paths.get(&id)?;
+        let age = now.since(path.connected_at);
+        let is_unsteady = path.losses >= UNSTEADY_LOSSES && age < STEADY_TIME;
+        let bytes = self.rate(now, id).unwrap_or_default() * seconds(age);
+        is_unsteady.then_some(MIN_UNSTEADY_PIECE.max(bytes as u64))
+    }
+
+    /// Requests the end of a range that remains assigned to another request.
+    pub(super) fn race_from_end(&mut self, now: Time, path: PathId, piece: Range) {
+        let id = RequestId(self.next_request);
+        self.send(now, path, piece, piece.end);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.claim = Claim::Raced;
+        }
+    }
+
+    /// Takes from the owner of a range its end, which has arrived over another path.
+    pub(super) fn give_up_end(&mut self, now: Time, piece: Range) {
+        let owner = self
+            .owners()
+            .find(|(_, request)| request.end == piece.end && request.next_offset < piece.start);
+        if let Some(owner) = owner.map(|(id, _)| id) {
+            self.shorten(now, owner, piece.start);
+        }
     }
 
     /// Sets when the assigned bytes of a request are due.

@@ -86,6 +86,12 @@ impl Request {
         self.claim == Claim::Leftover
     }
 
+    /// The requested range if it has arrived, and if it is still assigned to another request.
+    fn raced_piece(&self) -> Option<Range> {
+        let is_complete = self.claim == Claim::Raced && self.next_offset >= self.requested.end;
+        is_complete.then_some(self.requested)
+    }
+
     pub(super) fn is_plain_get(&self) -> bool {
         self.kind == RequestKind::Whole
     }
@@ -223,6 +229,9 @@ impl Fetch {
         }
         self.adjust_window(now, path, length);
         self.grant(id);
+        if let Some(piece) = self.requests.get(&id).and_then(Request::raced_piece) {
+            self.give_up_end(now, piece);
+        }
         self.advance(now, id);
         // If two requests race for the same bytes, the others may have no remaining bytes.
         if self.requests.values().any(|request| !request.is_owner()) {

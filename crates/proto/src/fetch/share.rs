@@ -332,7 +332,12 @@ impl Fetch {
         if !is_worthwhile(take) {
             return false;
         }
-        let piece = Range::new(request.end - take, request.end);
+        let end = request.end;
+        if let Some(max) = self.max_unsteady_piece(now, path) {
+            self.race_from_end(now, path, Range::new(end - take.min(max), end));
+            return true;
+        }
+        let piece = Range::new(end - take, end);
         self.shorten(now, victim, piece.start);
         self.send(now, path, piece, piece.end);
         true

@@ -158,7 +158,8 @@ impl Fetch {
 
     /// Whether streams get only the necessary credit, so that they can be cut exactly.
     pub(super) fn limits_credit(&self) -> bool {
-        let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
+        // A path without its interface may return, and credit cannot be withdrawn.
+        let paths = self.paths.values().filter(|path| !path.state.is_dropped()).count();
         self.config.cut_method == CutMethod::Window
             && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
             && (paths > 1 || self.config.stop_after.is_some() || self.config.read_ahead.is_some())

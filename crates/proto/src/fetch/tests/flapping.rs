@@ -22,16 +22,15 @@ enum Absence {
     Silence,
 }
 
-/// The end of a download while a path of 10 Mbit/s flaps, beside one of 5 Mbit/s.
-fn end(absence: Absence, first: Span) -> Time {
+/// A finished download while a path of 10 Mbit/s flaps, beside one of 5 Mbit/s.
+fn download(absence: Absence, first: Span) -> Simulation {
     let links = [link(10, 28), link(5, 65)];
     let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
     let mut at = Time::ZERO + first;
     loop {
         while simulation.now < at {
             if simulation.step(at).is_some() {
-                simulation.check_file();
-                return simulation.now;
+                return simulation;
             }
         }
         match absence {
@@ -41,8 +40,7 @@ fn end(absence: Absence, first: Span) -> Time {
         let back = at + HALF;
         while simulation.now < back {
             if simulation.step(back).is_some() {
-                simulation.check_file();
-                return simulation.now;
+                return simulation;
             }
         }
         if matches!(absence, Absence::Interface) {
@@ -58,8 +56,31 @@ fn a_flapping_path_costs_nothing() {
     let alone = Simulation::new(single, Server::of(8 * MB), &[link(5, 65)]).run_to_the_end();
     for absence in [Absence::Interface, Absence::Silence] {
         for first in [100, 200, 300, 400, 500] {
-            let end = end(absence, Span::from_millis(first));
+            let simulation = download(absence, Span::from_millis(first));
+            simulation.check_file();
+            let end = simulation.now;
             assert!(end <= alone, "{absence:?} from {first} ms on: {end}, {alone} alone");
+            // The steady path gets its share and, once, the bytes that the other one left.
+            let on_steady = simulation.requests().iter().filter(|(path, _)| *path == PathId(1));
+            let is_interface = matches!(absence, Absence::Interface);
+            assert!(!is_interface || on_steady.count() <= 2, "{:?}", simulation.requests());
+            assert!(
+                simulation.wasted() < 400_000,
+                "{absence:?} from {first} ms on: {} bytes",
+                simulation.wasted()
+            );
         }
     }
+}
+
+/// While one path is away, the other one gets no credit that could not be withdrawn later.
+#[test]
+fn credit_remains_limited_while_a_path_is_away() {
+    let links = [link(10, 28), link(5, 65)];
+    let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
+    simulation.run_until(Time::from_millis(1_000));
+    simulation.set_up(PathId(0), false);
+    simulation.run_until(Time::from_millis(3_000));
+    let window = simulation.window(PathId(1));
+    assert!(window < 400_000, "{window} bytes");
 }

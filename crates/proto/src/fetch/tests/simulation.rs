@@ -836,6 +836,11 @@ impl Simulation {
         &self.notes
     }
 
+    /// Window of the streams of a path's server.
+    pub fn window(&self, path: PathId) -> u64 {
+        self.lanes[path.0].window
+    }
+
     /// Longest time for which the window of a connection kept the server from sending.
     pub fn longest_starvation(&self) -> Span {
         let open = self.lanes.iter().filter_map(|lane| lane.starved_since);
