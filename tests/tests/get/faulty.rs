@@ -81,6 +81,9 @@ fn run(cases: &[Case], aside: &str, options: &str) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// End of a message that only one network is used.
+const ONE_PATH: &str = "so only one path is used";
+
 /// How a case is run one by one, if its result requires that both networks have answered.
 fn gated(&(_, end, words): &Case) -> String {
     let Expected::OnlyOver(links) = end else { return "fetch".into() };
@@ -88,6 +91,10 @@ fn gated(&(_, end, words): &Case) -> String {
     match (links, words.iter().find(is_dropped)) {
         ([_, _], _) => "both fetch".into(),
         ([link], Some(_)) => format!("told said {link} 'is no longer used' fetch"),
+        // The other network has to ask, before this one has the whole object.
+        ([link], None) if words.iter().any(|words| words.contains(ONE_PATH)) => {
+            format!("told said {link} '{ONE_PATH}' fetch")
+        }
         ([link], None) => format!("first {link} fetch"),
         _ => "fetch".into(),
     }

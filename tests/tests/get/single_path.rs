@@ -14,8 +14,9 @@ fn one_network_is_used_and_it_is_said() {
     );
     let finished = testbed.run(
         &TWO_LINKS,
-        "for kind in bare whole weak; do \
-           first wifi get --json http://origin.lab/$kind/object 2>said-$kind && whole || exit 1; \
+        "over() { get --json http://origin.lab/$kind/object 2>said-$kind; }; \
+         for kind in bare whole weak; do \
+           told said-$kind wifi 'so only one path is used' over && whole || exit 1; \
          done",
     );
     let finished = finished.expect_success();
