@@ -6,13 +6,15 @@
 //!
 //! # How the bytes are split
 //! The path that connects first requests the whole object with a plain GET, without a HEAD before
-//! it; a metered path waits for an unmetered one for a moment. The response contains the length and shows whether bytes of several responses may be combined (range
-//! requests and a strong validator, see [`Validator::choose`]). Then, as in MP-H2:
+//! it; a metered path waits for an unmetered one for a moment. The response contains the length and
+//! shows whether bytes of several responses may be combined (range requests and a strong validator,
+//! see [`Validator::choose`]). Then, as in MP-H2:
 //!
 //! - A path that is idle, or will be idle in one round trip, takes over the end of the remaining
 //!   range of the path that would finish last, so that all paths finish together (equation 1,
 //!   solved for any number of paths). A path whose rate is unknown counts with the mean of the
-//!   others, or with 5 Mbit/s if that is more; a connection in slow start delivers a window that doubles in each round trip.
+//!   others, or with 5 Mbit/s if that is more; a connection in slow start delivers a window that
+//!   doubles in each round trip.
 //! - A path sends its next request one application round trip before its last bytes are due, so
 //!   that its link never waits (at most two requests per path, HTTP/2 only).
 //! - To end a response early, a fetch stops granting flow-control credit at that byte. No byte is
@@ -25,10 +27,11 @@
 //! - An idle path requests the whole remaining range of an unresponsive path, or of a late request;
 //!   see the module `race`. The other path may continue; the first copy of each byte counts, the
 //!   other ones are duplicates.
-//! - If the answer to the first request is late, another path sends the first request too.
+//! - If the answer to a plain first request is late, another path sends the first request too.
 //! - A request whose end was moved down goes on until its credit is used up, if the bytes have not
 //!   arrived over the other path by then.
-//! - A path that answers neither a PING nor a request in time gets no new request until it does.
+//! - A path that answers neither a PING nor a request in time gets no new request until it does, for
+//!   four timeouts of an unresponsive path at most.
 //! - A path that was lost several times takes no bytes from another one: it races against the end of
 //!   its range, piece by piece.
 //! - A path that fails releases its bytes to the others. It is retried with exponential backoff, or
@@ -83,6 +86,7 @@
 //! | object `Unknown` | no byte has been received, no reply has begun, no request is conditional, and the object is not doubtful |
 //! | object `Ranged` | no path is `Dropped(Refused)` |
 //! | object `WholeOnly` | as `Ranged`; at least one request is under way, or the object is complete and doubtful; no request is for a part of the object other than its beginning |
+//! | request that is an `Owner` | it has no bytes left, or some of them are missing |
 //! | request of the kind `Question` | the object is doubtful, and the reply is `Awaited` |
 //! | path `Ready` with a `Sequential` connection | at most one request |
 //! | path `Ready` with a `Multiplexed` connection | at most two requests |

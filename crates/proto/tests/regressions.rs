@@ -4,7 +4,7 @@ use manyways_proto::fetch::{
     Config, ContentRange, Fetch, Head, Input, MeteredUse, Output, PathId, Range, RequestId,
     Validator,
 };
-use manyways_unit::{Size, Time};
+use manyways_unit::{Size, Span, Time};
 
 fn ms(ms: u64) -> Time {
     Time::from_millis(ms)
@@ -160,4 +160,81 @@ fn an_allowance_spent_without_ranges_leaves_the_free_path() {
     let failed = said.iter().find(|output| matches!(output, Output::Failed(_)));
     assert!(failed.is_none(), "{failed:?}");
     assert!(request_on(&said, 0).is_some(), "the free path is not asked");
+}
+
+/// The answer of path 0 to the first request is late, path 1 repeats it, and path 2 learns that the
+/// server ignores ranges. The response that has begun continues, or, if it is lost, the other one.
+#[test]
+fn without_ranges_a_plain_response_continues() {
+    let length = 2_000_000;
+    for is_lost in [false, true] {
+        let mut fetch = up(Config::default(), &[false; 3]);
+        drain(&mut fetch, ms(0));
+        let rtt = Some(Span::from_millis(30));
+        for path in [PathId(0), PathId(1)] {
+            fetch.handle(ms(10), Input::Connected { path, multiplexed: true, rtt });
+        }
+        let (silent, _) = request_on(&drain(&mut fetch, ms(10)), 0).expect("the first GET");
+        let outputs: Vec<Output> =
+            sleep_until(&mut fetch, ms(200)).into_iter().map(|(_, output)| output).collect();
+        let (repeated, _) = request_on(&outputs, 1).expect("the other path repeats it");
+        fetch.handle(ms(230), Input::Head { request: repeated, head: head(length, true) });
+        fetch.handle(ms(230), Input::Connected { path: PathId(2), multiplexed: true, rtt });
+        let (ranged, _) = request_on(&drain(&mut fetch, ms(230)), 2).expect("its share");
+        if is_lost {
+            fetch.handle(ms(240), Input::PathDown { path: PathId(1) });
+            drain(&mut fetch, ms(240));
+        }
+        fetch.handle(ms(260), Input::Head { request: ranged, head: head(length, true) });
+        let mut outputs = drain(&mut fetch, ms(260));
+        let remaining = if is_lost { silent } else { repeated };
+        assert!(outputs.contains(&Output::Cut { request: remaining, end: length }), "{outputs:?}");
+        if is_lost {
+            fetch.handle(ms(270), Input::Head { request: silent, head: head(length, true) });
+            outputs.extend(drain(&mut fetch, ms(270)));
+        }
+        let cancelled = |request| outputs.contains(&Output::Cancel { request });
+        assert!(cancelled(ranged) && !cancelled(remaining), "{is_lost}: {outputs:?}");
+        assert!(is_lost || cancelled(silent), "{outputs:?}");
+    }
+}
+
+/// The length is known beforehand, and the answer to the range of path 1 comes first. The plain GET
+/// of path 0 is for other bytes.
+#[test]
+fn the_plain_get_of_another_share_continues() {
+    let length = 2_000_000;
+    let mut fetch = up(Config { length: Some(length), ..Config::default() }, &[false, false]);
+    drain(&mut fetch, ms(0));
+    let rtt = Some(Span::from_millis(30));
+    for path in [PathId(0), PathId(1)] {
+        fetch.handle(ms(10), Input::Connected { path, multiplexed: true, rtt });
+    }
+    let outputs = drain(&mut fetch, ms(10));
+    let (plain, range) = request_on(&outputs, 0).expect("a request");
+    assert_eq!(range, None);
+    let (ranged, range) = request_on(&outputs, 1).expect("a request");
+    let range = range.expect("the end of the object");
+    fetch.handle(ms(40), Input::Head { request: ranged, head: part(range, length) });
+    let outputs = drain(&mut fetch, ms(41));
+    assert!(!outputs.contains(&Output::Cancel { request: plain }), "{outputs:?}");
+    fetch.handle(ms(42), Input::Head { request: plain, head: head(length, true) });
+    let outputs = drain(&mut fetch, ms(42));
+    assert!(!outputs.contains(&Output::Cancel { request: plain }), "{outputs:?}");
+}
+
+/// A connection of HTTP/1.1 with a request has no PING. The RTT is measured when it has one again.
+#[test]
+fn a_ping_that_failed_is_repeated() {
+    let mut fetch = up(Config::default(), &[false]);
+    drain(&mut fetch, ms(0));
+    fetch.handle(ms(10), Input::Connected { path: PathId(0), multiplexed: false, rtt: None });
+    let pings = |outputs: &[Output]| outputs.contains(&Output::Ping { path: PathId(0) });
+    let outputs = drain(&mut fetch, ms(10));
+    assert!(pings(&outputs));
+    let (request, _) = request_on(&outputs, 0).expect("the first GET");
+    fetch.handle(ms(11), Input::PingFailed { path: PathId(0) });
+    fetch.handle(ms(40), Input::Head { request, head: head(1 << 20, true) });
+    assert!(!pings(&drain(&mut fetch, ms(100))));
+    assert!(pings(&drain(&mut fetch, ms(600))));
 }

@@ -7,6 +7,7 @@
 //!
 //! Each path follows redirects itself: a signed URL may be bound to the client's address.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -96,6 +97,8 @@ pub(super) enum WorkerEvent {
     Pong,
     /// The RTT of the kernel, for a connection without PINGs.
     SmoothedRtt(Span),
+    /// No RTT can be measured now.
+    PingFailed,
 }
 
 /// The server of a path, and its HTTP version.
@@ -118,6 +121,8 @@ pub(super) struct Worker {
     commands: mpsc::UnboundedReceiver<Command>,
     reports: Option<mpsc::Sender<Message>>,
     pongs: mpsc::UnboundedReceiver<()>,
+    /// Results of PINGs that wait for room in the channel of the reports.
+    measured: VecDeque<WorkerEvent>,
     work: Vec<Work>,
 }
 
@@ -190,8 +195,16 @@ impl Worker {
             shared_addresses: spawner.shared_addresses.clone(),
             http1_origins: Http1Origins::default(),
         };
-        let (state, reports, work) = (SharedState::default(), None, Vec::new());
-        let worker = Self { id, params: means, shared: state, commands, reports, pongs, work };
+        let worker = Self {
+            id,
+            params: means,
+            shared: SharedState::default(),
+            commands,
+            reports: None,
+            pongs,
+            measured: VecDeque::new(),
+            work: Vec::new(),
+        };
         tokio::spawn(worker.run());
         sender
     }
@@ -204,7 +217,9 @@ impl Worker {
                     Some(command) => self.execute(command),
                     None => return,
                 },
-                Some(()) = self.pongs.recv() => self.report(WorkerEvent::Pong),
+                Some(()) = self.pongs.recv() => self.measured.push_back(WorkerEvent::Pong),
+                () = send_measured(self.id, self.reports.as_ref(), &mut self.measured),
+                    if !self.measured.is_empty() => {}
                 () = wait_any(&mut self.work) => {}
             }
         }
@@ -215,6 +230,7 @@ impl Worker {
             Command::Begin(reports) => {
                 self.work.clear();
                 self.shared.lock().redirects = RedirectMemory::default();
+                self.measured.clear();
                 self.reports = Some(reports);
             }
             Command::Cancel(request) => self.work.retain(|work| work.request != Some(request)),
@@ -229,6 +245,7 @@ impl Worker {
             }
             Command::End(ended) => {
                 self.work.clear();
+                self.measured.clear();
                 self.reports = None;
                 // The receiver may have been dropped.
                 let _ = ended.send(());
@@ -283,16 +300,8 @@ impl Worker {
             }
             _ => None,
         };
-        if let Some(rtt) = rtt {
-            self.report(WorkerEvent::SmoothedRtt(rtt));
-        }
-    }
-
-    /// Reports without waiting. The message is lost if the channel is full.
-    fn report(&self, what: WorkerEvent) {
-        if let Some(reports) = &self.reports {
-            let _ = reports.try_send(Message { path: self.id, event: what });
-        }
+        let measured = rtt.map_or(WorkerEvent::PingFailed, WorkerEvent::SmoothedRtt);
+        self.measured.push_back(measured);
     }
 
     fn reporter(&self) -> Option<Reporter> {
@@ -354,6 +363,21 @@ impl Worker {
             }
         };
         self.work.push(Work { request: Some(request), credit, future: Box::pin(future) });
+    }
+}
+
+/// Reports one result when the channel has room. Without a receiver it is discarded.
+async fn send_measured(
+    path: PathId,
+    reports: Option<&mpsc::Sender<Message>>,
+    measured: &mut VecDeque<WorkerEvent>,
+) {
+    let room = match reports {
+        Some(reports) => reports.reserve().await.ok(),
+        None => None,
+    };
+    if let (Some(event), Some(room)) = (measured.pop_front(), room) {
+        room.send(Message { path, event });
     }
 }
 

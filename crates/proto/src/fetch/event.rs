@@ -40,6 +40,9 @@ pub enum Input {
         /// Smoothed RTT.
         rtt: Span,
     },
+    /// Response to [`Output::Ping`] if nothing can be measured now: another exchange uses the
+    /// connection, or there is none.
+    PingFailed { path: PathId },
     /// The head of a response arrived.
     Head { request: RequestId, head: Head },
     /// The next `length` bytes of a body arrived.
@@ -85,8 +88,9 @@ pub enum Output {
     /// window: with [`Config::ahead`](super::Config::read_ahead) the shell then reads only the
     /// granted bytes, and otherwise all.
     Credit { request: RequestId, bytes: u64 },
-    /// Measure the round-trip time of a request. Answered by [`Input::Pong`] or
-    /// [`Input::TransportRtt`], or not at all if the connection breaks.
+    /// Measure the round-trip time of a request. Answered by [`Input::Pong`],
+    /// [`Input::TransportRtt`] or [`Input::PingFailed`], or not at all if the connection breaks or
+    /// the server does not answer.
     Ping { path: PathId },
     /// For the event log: the new end of this request. Its credit, and finally [`Output::Cancel`],
     /// enforce that end.

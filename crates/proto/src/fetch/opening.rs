@@ -5,7 +5,7 @@ use manyways_unit::{Span, Time};
 use super::doubt::refusal;
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
 use super::path::{DropCause, PathState};
-use super::request::{Claim, RequestKind, ResponseState};
+use super::request::{Claim, Request, RequestKind, ResponseState};
 use super::response::{check_range_response, check_whole_response};
 use super::{
     Fetch, FetchFailure, Head, Note, Object, Output, PathError, PathErrorKind, Range, RequestId,
@@ -37,7 +37,7 @@ impl Fetch {
         let (path, delay) = (request.path, now.since(request.sent));
         self.observe_server_time(path, delay);
         if let Some(path) = self.paths.get_mut(&path) {
-            path.last_activity_at = now;
+            path.on_arrival(now);
             path.first_response_at.get_or_insert(now);
             path.response_delay = Some(delay);
             if !path.throughput.is_running() {
@@ -204,12 +204,14 @@ impl Fetch {
 
     /// Limits the other requests, which were sent before the length was known, to the length.
     fn clamp_other_requests(&mut self, now: Time, first: RequestId, length: Option<u64>) {
+        let is_repeated = self.requests.get(&first).is_some_and(Request::is_plain_get);
         let others: Vec<RequestId> =
             self.requests.keys().copied().filter(|id| *id != first).collect();
         for id in others {
             let Some(request) = self.requests.get(&id) else { continue };
             let limit = length.unwrap_or(0);
-            let is_useless = request.is_plain_get() && self.is_late_at(request) > now;
+            let is_duplicate = is_repeated && request.is_plain_get();
+            let is_useless = is_duplicate && self.is_late_at(request) > now;
             if !self.object.is_ranged() || request.requested.start >= limit || is_useless {
                 self.cancel(now, id);
                 continue;
@@ -217,7 +219,7 @@ impl Fetch {
             let Some(request) = self.requests.get_mut(&id) else { continue };
             request.requested.end = request.requested.end.min(limit);
             request.end = request.end.min(limit);
-            if request.is_plain_get() {
+            if is_duplicate {
                 // Its path is not used until it has answered.
                 request.claim = Claim::Raced;
             }
@@ -267,7 +269,9 @@ impl Fetch {
                 if !request.is_plain_get() {
                     self.ranges.on_partial_response();
                 }
-                return self.grant(id);
+                self.grant(id);
+                // Its bytes may have arrived over another path.
+                return self.advance(now, id);
             }
             Err(unfit) => unfit,
         };
@@ -313,13 +317,21 @@ impl Fetch {
         let ranged = self.requests.iter().filter(|(_, request)| !request.is_plain_get());
         let ranged: Vec<RequestId> = ranged.map(|(id, _)| *id).collect();
         ranged.into_iter().for_each(|id| self.cancel(now, id));
-        let plain = self.requests.iter().next().map(|(id, request)| (*id, request.path));
+        // One that is not answered repeats the first request.
+        let plain = self.requests.iter().min_by_key(|(id, request)| (!request.is_answered(), **id));
+        let plain = plain.map(|(id, request)| (*id, request.path));
+        let others =
+            self.requests.keys().copied().filter(|id| plain.is_some_and(|(p, _)| p != *id));
+        let others: Vec<RequestId> = others.collect();
+        others.into_iter().for_each(|id| self.cancel(now, id));
         match plain {
-            Some((plain, path)) => {
+            Some((id, path)) => {
                 let more = self.budget(path);
-                if let Some(plain) = self.requests.get_mut(&plain) {
+                if let Some(plain) = self.requests.get_mut(&id) {
                     plain.end = plain.requested.end.min(plain.end.saturating_add(more));
+                    plain.claim = Claim::Owner;
                 }
+                self.extend(now, id);
             }
             None => {
                 let words = "the server does not answer range requests";

@@ -295,7 +295,7 @@ impl Fetch {
             path.failures = Failures { count: 0, attributed: 0, since: now };
         }
         path.failures.count += 1;
-        path.losses += u32::from(path.state.is_ready());
+        path.losses += u32::from(path.state.is_ready() && fault.kind.is_loss());
         let others_work = last_of_others.is_some_and(|last| last >= path.failures.since);
         // If nothing is reached, and no other path has delivered bytes meanwhile, the failures are not
         // attributed to this path: the idle timeout ends the fetch.

@@ -56,6 +56,11 @@ impl PathErrorKind {
         matches!(self, Self::Dns | Self::Connect | Self::Stalled | Self::LinkDown)
     }
 
+    /// Whether the connection of the path was lost. A refusal of the server is none.
+    pub(super) fn is_loss(self) -> bool {
+        matches!(self, Self::Reset | Self::Truncated | Self::Stalled | Self::LinkDown)
+    }
+
     /// Whether the server, or its name, is not available: an attempt soon after has little prospect.
     pub(super) fn is_refusal(self) -> bool {
         matches!(self, Self::Refused | Self::NoSuchName | Self::Unavailable)

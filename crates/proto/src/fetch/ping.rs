@@ -25,6 +25,8 @@ const TRANSPORT_RTT_INTERVAL: Span = Span::from_millis(500);
 pub(super) struct Pinger {
     /// When the unanswered PING was sent; `None` without one.
     sent_at: Option<Time>,
+    /// Whether the path brought bytes long after the answer to this PING was due.
+    is_overtaken: bool,
     /// When the latest measurement was requested; `None` if this connection had none.
     last_at: Option<Time>,
     /// When the latest RTT was measured.
@@ -42,8 +44,14 @@ enum RttSource {
 
 impl Pinger {
     pub(super) fn new(now: Time) -> Self {
-        let (sent_at, last_at) = (None, None);
-        Self { sent_at, last_at, measured_at: now, count: 0, source: RttSource::Ping }
+        Self {
+            sent_at: None,
+            is_overtaken: false,
+            last_at: None,
+            measured_at: now,
+            count: 0,
+            source: RttSource::Ping,
+        }
     }
 
     /// Begins the measurements of a new connection.
@@ -69,6 +77,20 @@ impl Path {
         self.pinger.measured_at = now;
         self.pinger.source = RttSource::Transport;
         self.round_trip.observe(rtt);
+    }
+
+    /// Notes that the PING was not sent, and that the transport has no RTT.
+    pub(super) fn on_ping_failed(&mut self) {
+        self.pinger.sent_at = None;
+        self.pinger.source = RttSource::Transport;
+    }
+
+    /// Notes that a part of a response arrived.
+    pub(super) fn on_arrival(&mut self, now: Time) {
+        self.last_activity_at = now;
+        if let (Some(sent_at), Some(rtt)) = (self.pinger.sent_at, self.round_trip.mean()) {
+            self.pinger.is_overtaken |= now >= sent_at + rtt + rtt.max(MIN_SILENCE);
+        }
     }
 }
 
@@ -98,15 +120,19 @@ impl Fetch {
     }
 
     /// When a path becomes silent if nothing arrives until then, and when it may be used again.
-    /// `None` if nothing is expected to arrive, or if no PING over the path was answered.
+    /// `None` if nothing is expected to arrive, or if no RTT of the path was measured. A PING whose
+    /// answer is missing although later bytes arrived shows nothing: a server need not answer it.
     fn silence_of(&self, id: PathId) -> Option<(Time, Time)> {
         let path = self.paths.get(&id)?;
         let rtt = path.round_trip.mean()?;
         let delay = path.response_delay.unwrap_or_default().max(rtt);
-        let pongs = path.pinger.sent_at.map(|sent_at| sent_at + rtt);
+        let pinger = &path.pinger;
+        let pongs = pinger.sent_at.filter(|_| !pinger.is_overtaken).map(|sent_at| sent_at + rtt);
         let heads = self.requests_of(id).filter(|(_, request)| !request.is_answered());
         let expected = heads.map(|(_, request)| request.sent + delay).chain(pongs).min()?;
-        let last = path.last_activity_at.max(path.pinger.measured_at);
+        // An RTT of the transport may be an old one.
+        let answered_at = Some(pinger.measured_at).filter(|_| pinger.source == RttSource::Ping);
+        let last = answered_at.map_or(path.last_activity_at, |at| at.max(path.last_activity_at));
         let expected = expected.max(last + rtt);
         let start = expected + rtt.max(MIN_SILENCE);
         Some((start, start + self.unresponsive_timeout(id) * MAX_SILENCE_TIMEOUTS))
@@ -136,6 +162,7 @@ impl Fetch {
         for id in due {
             if let Some(path) = self.paths.get_mut(&id) {
                 path.pinger.sent_at = Some(now);
+                path.pinger.is_overtaken = false;
                 path.pinger.last_at = Some(now);
                 path.pinger.count += 1;
                 self.outputs.push_back(Output::Ping { path: id });

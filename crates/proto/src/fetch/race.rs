@@ -45,17 +45,18 @@ impl Fetch {
         if request.remaining() > budget {
             return false;
         }
-        self.race_against(now, path, victim);
-        true
+        self.race_against(now, path, victim)
     }
 
-    fn race_against(&mut self, now: Time, path: PathId, victim: RequestId) {
-        let Some(request) = self.requests.get_mut(&victim) else { return };
-        request.claim = Claim::Raced;
+    /// Requests the missing bytes of another request. Returns whether there are any.
+    fn race_against(&mut self, now: Time, path: PathId, victim: RequestId) -> bool {
+        let Some(request) = self.requests.get_mut(&victim) else { return false };
         let range = Range::new(request.next_offset, request.end);
-        let first_missing = self.done.gaps(range).next();
-        let range = Range::new(first_missing.map_or(range.start, |gap| gap.start), range.end);
+        let Some(first_missing) = self.done.gaps(range).next() else { return false };
+        request.claim = Claim::Raced;
+        let range = Range::new(first_missing.start, range.end);
         self.send(now, path, range, range.end);
+        true
     }
 
     /// Also requests the remaining range of an overdue request.
@@ -133,13 +134,31 @@ impl Fetch {
         }
     }
 
-    /// Takes from the owner of a range its end, which has arrived over another path.
-    pub(super) fn give_up_end(&mut self, now: Time, piece: Range) {
-        let owner = self
-            .owners()
-            .find(|(_, request)| request.end == piece.end && request.next_offset < piece.start);
-        if let Some(owner) = owner.map(|(id, _)| id) {
-            self.shorten(now, owner, piece.start);
+    /// The end of the bytes of an owner that no other path is fetching from the end.
+    pub(super) fn unraced_end(&self, owner: &Request) -> u64 {
+        let mut end = owner.end;
+        loop {
+            let piece = self.requests.values().find(|request| {
+                request.claim == Claim::Raced
+                    && request.requested.end == end
+                    && request.requested.start > owner.next_offset
+                    && request.requested.start < end
+            });
+            let Some(piece) = piece else { return end };
+            end = piece.requested.start;
+        }
+    }
+
+    /// Takes from the owners the ends of their ranges that have arrived over another path, for example
+    /// because another request raced from the end.
+    pub(super) fn give_up_ends(&mut self, now: Time) {
+        let ends = self.owners().filter_map(|(id, request)| {
+            let missing = self.done.gaps(Range::new(request.next_offset, request.end)).last()?;
+            (missing.end < request.end).then_some((id, missing.end))
+        });
+        let ends: Vec<(RequestId, u64)> = ends.collect();
+        for (owner, end) in ends {
+            self.shorten(now, owner, end);
         }
     }
 

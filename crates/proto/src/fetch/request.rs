@@ -59,9 +59,10 @@ pub(super) enum ResponseState {
 /// Whether other requests cover the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// No other request covers the remaining bytes of this one.
+    /// The remaining bytes are assigned to this request. Others may also cover them: one that raced
+    /// against it from the end, or one whose server has credit for them.
     Owner,
-    /// Another request covers all remaining bytes of this one.
+    /// The remaining bytes have arrived, or are assigned to another request.
     Raced,
     /// The bytes of this request have arrived. Those that follow were assigned to another request
     /// after the server had received credit for them, and the first copy counts.
@@ -84,12 +85,6 @@ impl Request {
 
     pub(super) fn is_leftover(&self) -> bool {
         self.claim == Claim::Leftover
-    }
-
-    /// The requested range if it has arrived, and if it is still assigned to another request.
-    fn raced_piece(&self) -> Option<Range> {
-        let is_complete = self.claim == Claim::Raced && self.next_offset >= self.requested.end;
-        is_complete.then_some(self.requested)
     }
 
     pub(super) fn is_plain_get(&self) -> bool {
@@ -210,7 +205,7 @@ impl Fetch {
         let past_end = piece.end.saturating_sub(request.end.max(piece.start));
         let useful = self.write(id, piece);
         if let Some(path) = self.paths.get_mut(&path) {
-            path.last_activity_at = now;
+            path.on_arrival(now);
             path.throughput.observe(now, length);
             path.stats.useful += useful;
             path.stats.duplicate += length - useful;
@@ -229,15 +224,10 @@ impl Fetch {
         }
         self.adjust_window(now, path, length);
         self.grant(id);
-        if let Some(piece) = self.requests.get(&id).and_then(Request::raced_piece) {
-            self.give_up_end(now, piece);
-        }
-        self.advance(now, id);
-        // If two requests race for the same bytes, the others may have no remaining bytes.
-        if self.requests.values().any(|request| !request.is_owner()) {
-            let others: Vec<RequestId> = self.requests.keys().copied().collect();
-            others.into_iter().for_each(|id| self.advance(now, id));
-        }
+        // The bytes may be those of other requests.
+        let all: Vec<RequestId> = self.requests.keys().copied().collect();
+        all.into_iter().for_each(|id| self.advance(now, id));
+        self.give_up_ends(now);
     }
 
     /// Writes the bytes of a piece that are not written yet. Returns their number.
@@ -255,10 +245,17 @@ impl Fetch {
     /// After progress, decides whether a request continues, is extended or ends.
     pub(super) fn advance(&mut self, now: Time, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
-        if !request.is_answered() || request.next_offset >= request.requested.end {
+        let owed = Range::new(request.next_offset, request.end);
+        if !request.is_answered() {
+            let is_needless = request.is_owner() && !owed.is_empty() && self.done.covers(owed);
+            if is_needless && !request.is_question() {
+                self.cancel(now, id);
+            }
             return;
         }
-        let owed = Range::new(request.next_offset, request.end);
+        if request.next_offset >= request.requested.end {
+            return;
+        }
         if !self.done.covers(owed) {
             // If the request that raced against this one has ended, the bytes belong to this one
             // again.

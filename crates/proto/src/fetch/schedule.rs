@@ -70,7 +70,7 @@ impl Fetch {
             None if self.object.is_unknown() => {
                 idle.next()?;
                 let late = self.requests.values().map(|request| self.is_late_at(request));
-                late.filter(|at| *at > now).min()
+                late.chain(self.silence_ends()).filter(|at| *at > now).min()
             }
             None => None,
         }

@@ -328,15 +328,20 @@ impl Fetch {
         if !is_worthwhile(take) {
             return false;
         }
-        let take = self.spare_credit(request, take, rate);
+        let take = self.spare_credit(request, take, rate).min(budget);
         if !is_worthwhile(take) {
             return false;
         }
-        let end = request.end;
         if let Some(max) = self.max_unsteady_piece(now, path) {
-            self.race_from_end(now, path, Range::new(end - take.min(max), end));
+            let end = self.unraced_end(request);
+            let take = take.min(max).min(end.saturating_sub(request.next_offset));
+            if !is_worthwhile(take) {
+                return false;
+            }
+            self.race_from_end(now, path, Range::new(end - take, end));
             return true;
         }
+        let end = request.end;
         let piece = Range::new(end - take, end);
         self.shorten(now, victim, piece.start);
         self.send(now, path, piece, piece.end);

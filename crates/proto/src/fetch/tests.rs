@@ -155,6 +155,20 @@ fn metered_paths_keep_to_their_allowance() {
 }
 
 #[test]
+fn no_share_exceeds_the_allowance() {
+    let metered = Link { metered: true, ..lte() };
+    for limit in (5_000..400_000).step_by(5_000).map(Size::from_bytes) {
+        for bytes in [MB / 2, 2 * MB] {
+            let config = Config { metered: MeteredUse::Limit(limit), ..Config::default() };
+            let mut simulation = Simulation::new(config, Server::of(bytes), &[metered, wifi()]);
+            simulation.run_to_the_end();
+            let used = simulation.fetch.metered_bytes();
+            assert!(used <= limit, "{bytes} bytes: {used} of {limit}");
+        }
+    }
+}
+
+#[test]
 fn metered_paths_share_their_allowance() {
     let metered = Link { metered: true, ..lte() };
     let limit = Size::from_bytes(1_500_000);

@@ -145,6 +145,11 @@ impl Fetch {
                     path.on_transport_rtt(now, rtt);
                 }
             }
+            Input::PingFailed { path } => {
+                if let Some(path) = self.paths.get_mut(&path) {
+                    path.on_ping_failed();
+                }
+            }
             Input::Head { request, head } if self.is_check(request) => {
                 self.on_check_head(now, request, &head);
             }

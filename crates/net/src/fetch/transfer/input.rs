@@ -36,6 +36,7 @@ impl Transfer<'_> {
                 self.log.journal.on_ping(now, path, rtt, PingMethod::Tcp);
                 return;
             }
+            WorkerEvent::PingFailed => Input::PingFailed { path },
             WorkerEvent::Head(request, head, announced, peer) => {
                 self.on_peer(path, peer);
                 self.log.journal.on_response(now, request, head.status);

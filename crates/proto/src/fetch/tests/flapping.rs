@@ -4,7 +4,7 @@ use manyways_unit::{Rate, Span, Time};
 
 use super::MB;
 use super::simulation::{Link, Server, Simulation};
-use crate::fetch::{Config, PathId, Scheduler};
+use crate::fetch::{Config, PathError, PathErrorKind, PathId, Scheduler};
 
 const HALF: Span = Span::from_millis(500);
 
@@ -73,6 +73,28 @@ fn a_flapping_path_costs_nothing() {
     }
 }
 
+/// Two unsteady paths at a time do not fetch the same bytes.
+#[test]
+fn two_flapping_paths_fetch_different_bytes() {
+    let links = [link(10, 28), link(5, 65), link(8, 40)];
+    for steady_at in [2_100, 2_200, 2_400] {
+        let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
+        for at in (300..steady_at).step_by(600) {
+            for (path, delay) in [(PathId(0), 0), (PathId(2), 0)] {
+                simulation.run_until(Time::from_millis(at + delay));
+                simulation.set_up(path, false);
+            }
+            simulation.run_until(Time::from_millis(at + 200));
+            simulation.set_up(PathId(0), true);
+            simulation.set_up(PathId(2), true);
+        }
+        let before = simulation.wasted();
+        simulation.run_to_the_end();
+        let wasted = simulation.wasted() - before;
+        assert!(wasted < 100_000, "{wasted} bytes, {:?}", simulation.requests());
+    }
+}
+
 /// While one path is away, the other one gets no credit that could not be withdrawn later.
 #[test]
 fn credit_remains_limited_while_a_path_is_away() {
@@ -83,4 +105,20 @@ fn credit_remains_limited_while_a_path_is_away() {
     simulation.run_until(Time::from_millis(3_000));
     let window = simulation.window(PathId(1));
     assert!(window < 400_000, "{window} bytes");
+}
+
+/// A server without capacity does not make its network unsteady.
+#[test]
+fn refusals_are_no_losses() {
+    for (kind, is_unsteady) in [(PathErrorKind::Reset, true), (PathErrorKind::Unavailable, false)] {
+        let links = [link(10, 28), link(5, 65)];
+        let mut simulation = Simulation::new(Config::default(), Server::of(8 * MB), &links);
+        for at in [500, 1_500] {
+            simulation.run_until(Time::from_millis(at));
+            simulation.fail_request(PathId(0), PathError::transient(kind, "it failed"));
+        }
+        simulation.run_until(Time::from_millis(2_500));
+        let piece = simulation.fetch.max_unsteady_piece(simulation.now, PathId(0));
+        assert_eq!(piece.is_some(), is_unsteady, "{kind:?}");
+    }
 }

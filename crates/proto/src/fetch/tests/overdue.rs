@@ -3,7 +3,7 @@
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::MB;
-use super::simulation::{Link, Server, Simulation};
+use super::simulation::{Link, Reader, Server, Simulation};
 use crate::fetch::{Config, PathError, PathErrorKind, PathId, Scheduler};
 
 const PAUSE: Span = Span::from_millis(450);
@@ -150,4 +150,50 @@ fn bytes_with_credit_arrive_although_another_path_took_them_over() {
     let on_slower = simulation.requests().iter().filter(|(path, _)| *path == PathId(0));
     let mut later = on_slower.filter_map(|(_, range)| *range);
     assert!(later.all(|range| range.start >= credit), "{:?}", simulation.requests());
+}
+
+/// Servers may stop to answer PINGs, for example because there were too many. The path is used again
+/// after each pause of the reader.
+#[test]
+fn a_path_without_answers_to_pings_is_used() {
+    let run = |ignores_pings: bool| {
+        let config = Config { read_ahead: Some(500_000), ..Config::default() };
+        let mut simulation = Simulation::new(config, Server::of(8 * MB), &links());
+        let (pause, max_read) = (Span::from_millis(600), MB / 2);
+        simulation.reader = Some(Reader { pause, max_read, consumed: 0, next: Time::ZERO });
+        simulation.run_until(Time::from_millis(1_000));
+        if ignores_pings {
+            simulation.ignores_pings.insert(PathId(1));
+        }
+        simulation.run_to_the_end();
+        simulation.fetch.stats(simulation.now, PathId(1)).useful
+    };
+    let (without, with) = (run(true), run(false));
+    assert!(without * 10 > with * 9, "{without} bytes, {with} with answers");
+}
+
+/// A path loses its bytes and its last PING, and another one fetches what it owes. When the others
+/// disappear, the path is used again after a while, although nothing else happens.
+#[test]
+fn a_silent_path_is_used_again() {
+    let link = |mbps, rtt| Link::new(Rate::from_mbps(mbps), Span::from_millis(rtt));
+    let links = [link(4, 40), link(1, 100), link(20, 30)];
+    let mut simulation = Simulation::new(Config::default(), Server::of(4 * MB), &links);
+    simulation.run_until(Time::from_millis(900));
+    simulation.set_dead(PathId(1), true);
+    while simulation.open_requests(PathId(1)) > 0 {
+        assert_eq!(simulation.step(Time::MAX), None);
+    }
+    simulation.set_dead(PathId(1), false);
+    simulation.ignores_pings.insert(PathId(1));
+    simulation.set_up(PathId(0), false);
+    simulation.set_up(PathId(2), false);
+    let (lost, before) = (simulation.now, simulation.requests().len());
+    while simulation.requests().len() == before {
+        assert_eq!(simulation.step(Time::MAX), None);
+    }
+    let after = simulation.now.since(lost);
+    let bounds = Span::from_millis(500)..Span::from_millis(2_000);
+    assert!(bounds.contains(&after), "{after}");
+    simulation.run_to_the_end();
 }

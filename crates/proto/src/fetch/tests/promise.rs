@@ -7,7 +7,8 @@
 
 mod network;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manyways_unit::{Span, Time, quantile};
 
@@ -21,8 +22,11 @@ const RUNS: u64 = 2_000;
 const MAX_EXCEEDED: f64 = 0.03;
 /// Limit of the median of end / perfect scheduler. The goal is 1.10.
 const MAX_MEDIAN: f64 = 1.05;
-/// Number of runs that exceed the bound and are shrunk and printed.
+/// Number of runs that exceed the bound and are printed.
 const MAX_SHOWN: usize = 5;
+/// Number of runs that exceed the bound and are shrunk. `MANYWAYS_PROMISE_SHRUNK=N` sets another
+/// number.
+const MAX_SHRUNK: u64 = 5;
 /// Permitted end, as a multiple of that of the perfect scheduler.
 const PERFECT_FACTOR: f64 = 1.15;
 
@@ -72,22 +76,19 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
 
-/// Runs each network, on all processors.
-fn run_all(first: u64, runs: u64) -> Vec<(u64, Run)> {
+/// Applies `work` to each number, on all processors.
+fn for_all<T: Send>(numbers: &[u64], work: impl Fn(u64) -> T + Sync) -> Vec<(u64, T)> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = AtomicU64::new(first);
-    let work = || {
+    let next = AtomicUsize::new(0);
+    let worker = || {
         let mut done = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= first + runs {
-                return done;
-            }
-            done.push((number, Run::of(&Network::random(number))));
+        while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((*number, work(*number)));
         }
+        done
     };
-    let mut all: Vec<(u64, Run)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+    let mut all: Vec<(u64, T)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a run failed")).collect()
     });
     all.sort_unstable_by_key(|(number, _)| *number);
@@ -98,13 +99,24 @@ fn run_all(first: u64, runs: u64) -> Vec<(u64, Run)> {
 fn random_networks_keep_the_promise() {
     let (first, runs) =
         (setting("MANYWAYS_PROMISE_FIRST", 0), setting("MANYWAYS_PROMISE_RUNS", RUNS));
-    let all = run_all(first, runs);
-    let exceeded: Vec<&(u64, Run)> = all.iter().filter(|(_, run)| run.exceeds()).collect();
-    for (number, run) in exceeded.iter().take(MAX_SHOWN) {
-        let network = Network::random(*number).shrunk(|network| Run::of(network).exceeds());
-        let least = Run::of(&network);
-        println!("run {number}: {} of at most {}; {run:?}", run.end, run.bound());
-        println!("  shrunk: {network:?}\n  {} of at most {}", least.end, least.bound());
+    let numbers: Vec<u64> = (first..first + runs).collect();
+    let all = for_all(&numbers, |number| Run::of(&Network::random(number)));
+    let exceeded: Vec<u64> =
+        all.iter().filter(|(_, run)| run.exceeds()).map(|(number, _)| *number).collect();
+    let max_shrunk = setting("MANYWAYS_PROMISE_SHRUNK", MAX_SHRUNK) as usize;
+    let shrunk = for_all(&exceeded[..exceeded.len().min(max_shrunk)], |number| {
+        Network::random(number).shrunk(|network| Run::of(network).exceeds())
+    });
+    let mut classes: BTreeMap<String, usize> = BTreeMap::new();
+    for (i, (number, network)) in shrunk.iter().enumerate() {
+        *classes.entry(network.changes_in_words()).or_default() += 1;
+        if i < MAX_SHOWN {
+            let run = Run::of(network);
+            println!("run {number}, shrunk: {network:?}\n  {} of at most {}", run.end, run.bound());
+        }
+    }
+    for (class, count) in classes {
+        println!("{count} of {} shrunk runs have {class}", shrunk.len());
     }
     let mut ratios: Vec<f64> = all.iter().map(|(_, run)| run.over_perfect()).collect();
     ratios.sort_unstable_by(f64::total_cmp);

@@ -274,6 +274,8 @@ pub struct Simulation {
     pub checks: usize,
     /// The server does not answer checks.
     pub drops_checks: bool,
+    /// The servers of these paths no longer answer PINGs.
+    pub ignores_pings: BTreeSet<PathId>,
     /// The servers of these paths refuse requests.
     pub refusals: BTreeMap<PathId, Refusal>,
     /// Responses on a connection at the same time; the server refuses more.
@@ -319,6 +321,7 @@ impl Simulation {
             longest_starvation: Span::ZERO,
             checks: 0,
             drops_checks: false,
+            ignores_pings: BTreeSet::new(),
             refusals: BTreeMap::new(),
             max_responses: usize::MAX,
             down_until: Time::ZERO,
@@ -501,6 +504,7 @@ impl Simulation {
                 lane.cancelled.insert(request);
                 return;
             }
+            LinkEvent::Ping if self.ignores_pings.contains(&path) => return,
             LinkEvent::Ping => return self.send(path, Span::ZERO, LinkEvent::Pong),
             LinkEvent::LinkFree => {
                 lane.sending = false;
@@ -714,6 +718,9 @@ impl Simulation {
             Output::Ping { path } => {
                 if self.links[path.0].multiplexed {
                     self.send(path, Span::ZERO, LinkEvent::Ping);
+                } else if self.open_requests(path) > 0 {
+                    // The exchange holds the connection.
+                    self.fetch.handle(self.now, Input::PingFailed { path });
                 } else {
                     let rtt = self.links[path.0].rtt;
                     self.fetch.handle(self.now, Input::TransportRtt { path, rtt });

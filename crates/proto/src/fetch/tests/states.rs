@@ -30,6 +30,7 @@ enum Step {
     ConnectFailed { path: usize, again: bool },
     Pong(usize),
     TransportRtt(usize),
+    PingFailed(usize),
     Response { ago: usize, answer: Response },
     Bytes { ago: usize, length: u64 },
     Finished(usize),
@@ -103,6 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (path(), flag()).prop_map(|(path, again)| Step::ConnectFailed { path, again }),
         1 => path().prop_map(Step::Pong),
         1 => path().prop_map(Step::TransportRtt),
+        1 => path().prop_map(Step::PingFailed),
         8 => (ago(), response()).prop_map(|(ago, answer)| Step::Response { ago, answer }),
         12 => (ago(), 1u64..60_000).prop_map(|(ago, length)| Step::Bytes { ago, length }),
         3 => ago().prop_map(Step::Finished),
@@ -276,6 +278,7 @@ impl DrivenFetch {
             Step::TransportRtt(path) => {
                 Input::TransportRtt { path: PathId(path), rtt: Span::from_millis(20) }
             }
+            Step::PingFailed(path) => Input::PingFailed { path: PathId(path) },
             Step::Response { ago, answer } => {
                 let (request, range) = self.ago(ago, false)?;
                 Input::Head { request, head: head(answer, range) }
@@ -350,6 +353,9 @@ impl Fetch {
                 && (!request.is_question() || self.is_doubtful() && !request.is_answered())
                 && self.paths.contains_key(&request.path);
             assert!(is_fine, "{request:?} of {self:#?}");
+            let owed = Range::new(request.next_offset, request.end);
+            let is_needless = !owed.is_empty() && self.done.covers(owed);
+            assert!(!is_needless || !request.is_owner(), "{request:?} of {self:#?}");
         }
     }
 

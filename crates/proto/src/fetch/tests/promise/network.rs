@@ -155,6 +155,20 @@ impl Network {
         }
     }
 
+    /// The number and kinds of the changes.
+    pub(super) fn changes_in_words(&self) -> String {
+        let changes = self.paths.iter().flat_map(|path| &path.changes);
+        let (mut rates, mut bursts, mut deaths) = (0, 0, 0);
+        for (_, change) in changes {
+            *match change {
+                Change::Rate(_) => &mut rates,
+                Change::Burst(_) => &mut bursts,
+                Change::Death => &mut deaths,
+            } += 1;
+        }
+        format!("{rates} changes of rate, {bursts} lost bursts, {deaths} deaths")
+    }
+
     /// Simpler networks, the simplest first.
     fn smaller(&self) -> Vec<Self> {
         let mut all = Vec::new();
