@@ -238,3 +238,26 @@ fn a_ping_that_failed_is_repeated() {
     assert!(!pings(&drain(&mut fetch, ms(100))));
     assert!(pings(&drain(&mut fetch, ms(600))));
 }
+
+/// The other answer to the first request does not tell the length. It has the same validator, so it
+/// is no other version.
+#[test]
+fn a_repeated_answer_without_a_length_is_no_other_version() {
+    let mut fetch = up(Config::default(), &[false; 2]);
+    drain(&mut fetch, ms(0));
+    for path in [PathId(0), PathId(1)] {
+        let rtt = Some(Span::from_millis(30));
+        fetch.handle(ms(10), Input::Connected { path, multiplexed: true, rtt });
+    }
+    let (late, _) = request_on(&drain(&mut fetch, ms(10)), 0).expect("the first GET");
+    let outputs: Vec<Output> =
+        sleep_until(&mut fetch, ms(200)).into_iter().map(|(_, output)| output).collect();
+    let (repeated, _) = request_on(&outputs, 1).expect("the other path repeats it");
+    fetch.handle(ms(230), Input::Head { request: repeated, head: head(2_000_000, true) });
+    drain(&mut fetch, ms(230));
+    let head = Head { length: None, ..head(0, true) };
+    fetch.handle(ms(240), Input::Head { request: late, head });
+    let outputs = drain(&mut fetch, ms(240));
+    assert!(outputs.contains(&Output::Cancel { request: late }), "{outputs:?}");
+    assert!(request_on(&outputs, 0).is_some(), "{outputs:?}");
+}

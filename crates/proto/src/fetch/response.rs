@@ -246,9 +246,10 @@ pub(super) fn check_whole_response(head: &Head, object: &Object) -> Result<(), U
         206 | 412 | 416 => return Err(UnusableResponse::Changed),
         status => return Err(UnusableResponse::Status(status)),
     }
+    // A server need not tell the length. That the body ends too early is seen when it ends.
     let same = head.validator.is_some()
         && head.validator == object.validator
-        && head.length == object.length
+        && head.length.is_none_or(|length| Some(length) == object.length)
         && !head.is_encoded;
     if same { Ok(()) } else { Err(UnusableResponse::Changed) }
 }
@@ -269,6 +270,16 @@ mod tests {
             Some(Validator::LastModified(date.into()))
         );
         assert_eq!(choose(None, Some(date), Some(date)), None);
+    }
+
+    #[test]
+    fn a_whole_response_of_the_same_version_need_not_tell_the_length() {
+        let validator = Some(Validator::Etag("\"a\"".into()));
+        let object = Object { length: Some(10), validator: validator.clone() };
+        let head = |length, validator| Head { status: 200, length, validator, ..Head::default() };
+        let check = |head| check_whole_response(&head, &object).is_ok();
+        assert!(check(head(Some(10), validator.clone())) && check(head(None, validator.clone())));
+        assert!(!check(head(Some(11), validator)) && !check(head(None, None)));
     }
 
     #[test]
