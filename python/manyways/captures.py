@@ -34,16 +34,15 @@ class CaptureWarning(UserWarning):
 @cache
 def schemas() -> dict[str, pa.Schema]:
     """Returns the schema of each table by its name. The metadata describe each column."""
-    version = str(_native.SCHEMA_VERSION)
     return {
         table: pa.schema(
             [
                 pa.field(name, _TYPES[kind], metadata=_about(kind, about))
                 for name, kind, about in columns
             ],
-            metadata={"about": rows, "schema": f"manyways-flows/{version}"},
+            metadata={"about": rows, "schema": schema},
         )
-        for table, rows, columns in _native.schemas()
+        for table, schema, rows, columns in _native.schemas()
     }
 
 

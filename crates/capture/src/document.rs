@@ -2,7 +2,6 @@
 
 use manyways_flows::analysis::{Histogram, Server};
 use manyways_flows::flow::SenderLimit;
-use manyways_record::table;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
@@ -59,7 +58,7 @@ pub struct Document {
     tables: Vec<Table>,
 }
 
-manyways_record::document!(Document, table::SCHEMA);
+manyways_record::document!(Document, manyways_flows::SCHEMA);
 
 #[derive(Debug, Serialize)]
 struct CaptureDocument {

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Batch, SCHEMA, Schema};
+use manyways_record::table::{Batch, Schema};
 use thiserror::Error;
 
 use super::parquet::Table;
@@ -99,7 +99,7 @@ impl Folder {
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
         if !self.tables.contains_key(schema.table) {
             let file = BufWriter::new(File::create(&path).map_err(wrong)?);
-            let table = Table::new(schema, SCHEMA, batch.is_anonymized(), file)
+            let table = Table::new(schema, batch.is_anonymized(), file)
                 .map_err(|error| wrong(into_io(error)))?;
             self.tables.insert(schema.table, (table, 0));
         }
@@ -155,16 +155,15 @@ impl Drop for Folder {
 }
 
 /// Writes a table as a file and replaces an existing file, or the target of a link. A device or a
-/// pipe is written to directly. `version` is the version of the schema: a name, a slash and a
-/// number.
+/// pipe is written to directly.
 ///
 /// # Errors
 /// If a file operation fails.
-pub fn write_table(path: &Path, schema: &Schema, version: &str, batch: &Batch) -> io::Result<()> {
+pub fn write_table(path: &Path, schema: &Schema, batch: &Batch) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let fill = |place: &Path| {
         let file = BufWriter::new(File::create(place)?);
-        let mut table = Table::new(schema, version, false, file).map_err(into_io)?;
+        let mut table = Table::new(schema, false, file).map_err(into_io)?;
         table.write(batch).and_then(|()| table.close()).map_err(into_io)
     };
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {

@@ -24,11 +24,10 @@ pub(super) struct Table<W: Write + Send> {
 
 impl<W: Write + Send> Table<W> {
     /// Creates a file. Its metadata contains the descriptions of the columns, and whether names and
-    /// addresses are anonymized. `version` is the version of the schema: a name, a slash and a
-    /// number.
-    pub(super) fn new(schema: &Schema, version: &str, is_masked: bool, out: W) -> Result<Self> {
+    /// addresses are anonymized.
+    pub(super) fn new(schema: &Schema, is_masked: bool, out: W) -> Result<Self> {
         let mut notes = vec![
-            key_value("manyways.schema", version.to_owned()),
+            key_value("manyways.schema", schema.id.to_owned()),
             key_value("manyways.table", schema.about.to_owned()),
         ];
         if is_masked {

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use manyways_flows::SCHEMA;
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Batch, Kind, SCHEMA};
+use manyways_record::table::{Batch, Kind};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
@@ -54,11 +55,13 @@ pub enum TablesError {
     #[error("{path} is not a table of manyways flows", path = .0.display())]
     NotATable(PathBuf),
     /// A table of another schema version.
-    #[error("{path} has the schema {found}, but this program reads {SCHEMA}", path = .path.display())]
+    #[error("{path} has the schema {found}, but this program reads {expected}", path = .path.display())]
     Version {
         path: PathBuf,
         /// Version in the file.
         found: String,
+        /// Version of the program.
+        expected: &'static str,
     },
     /// The file is broken, or not Parquet.
     #[error("{path} cannot be read: {error}", path = .path.display())]
@@ -110,7 +113,7 @@ impl Tables {
 
     /// Reads a single file as the table of this name.
     pub fn file(path: &Path, table: &str) -> Result<Self, TablesError> {
-        let is_masked = open(path)?.is_anonymized();
+        let is_masked = open(path, table)?.is_anonymized();
         let part = TableFile { path: path.to_owned(), shard: None, is_anonymized: is_masked };
         let files = BTreeMap::from([(table.to_owned(), vec![part])]);
         Ok(Self { path: path.to_owned(), files })
@@ -143,7 +146,7 @@ impl Tables {
     pub fn columns(&self, table: &str) -> Result<Vec<(String, Kind)>, TablesError> {
         let mut columns: Vec<(String, Kind)> = Vec::new();
         for part in self.table_files(table) {
-            for column in open(&part.path)?.columns() {
+            for column in open(&part.path, table)?.columns() {
                 let unread =
                     || TablesError::Column { path: part.path.clone(), column: column.name.clone() };
                 let kind = column.kind.ok_or_else(unread)?;
@@ -167,7 +170,7 @@ impl Tables {
         mut each: impl FnMut(&Batch, &[Kind], Option<&str>) -> io::Result<()>,
     ) -> Result<io::Result<()>, TablesError> {
         for part in self.table_files(table) {
-            let reader = open(&part.path)?;
+            let reader = open(&part.path, table)?;
             let (mut places, mut kinds) = (Vec::new(), Vec::new());
             for wanted in columns {
                 let place = reader.columns().iter().position(|column| column.name == *wanted);
@@ -194,13 +197,17 @@ impl Tables {
     }
 }
 
-/// Opens a file and checks that it is a table of this program.
-fn open(path: &Path) -> Result<Reader, TablesError> {
+/// Opens a file and checks that it contains this table, in the version of this program. A table
+/// that this program does not have needs the version of the family.
+fn open(path: &Path, table: &str) -> Result<Reader, TablesError> {
     let reader = Reader::open(path).map_err(|error| invalid_file(path, error))?;
+    let known = schemas().into_iter().find(|schema| schema.table == table);
+    let expected = known.map_or(SCHEMA, |schema| schema.id);
     match reader.version() {
-        Some(version) if version == SCHEMA => Ok(reader),
-        Some(version) => {
-            Err(TablesError::Version { path: path.to_owned(), found: version.to_owned() })
+        Some(version) if version == expected => Ok(reader),
+        Some(found) => {
+            let (path, found) = (path.to_owned(), found.to_owned());
+            Err(TablesError::Version { path, found, expected })
         }
         None => Err(TablesError::NotATable(path.to_owned())),
     }
@@ -227,10 +234,10 @@ fn find(
         else {
             continue;
         };
-        if !known.contains(&table) && !open(&path).is_ok_and(|_| is_safe_name(table)) {
+        if !known.contains(&table) && !open(&path, table).is_ok_and(|_| is_safe_name(table)) {
             continue;
         }
-        let is_masked = open(&path)?.is_anonymized();
+        let is_masked = open(&path, table)?.is_anonymized();
         let part = TableFile { path, shard: shard.map(str::to_owned), is_anonymized: is_masked };
         files.entry(table.to_owned()).or_default().push(part);
     }

@@ -58,7 +58,7 @@ pub use self::tcp::TcpFlow;
 pub use self::timeline::{Timeline, Volume};
 pub use self::top_entries::{EntryCounters, TopEntries};
 pub use self::udp::UdpFlow;
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::device;
 use crate::filter::{Candidate, Filter};
 use crate::flow::{self, FlowContext, Table};
@@ -761,6 +761,7 @@ impl FlowSecond {
 
 impl Row for FlowSecond {
     const TABLE: &'static str = "seconds";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |second| second.id.0;

@@ -1,56 +1,22 @@
-//! The macro that declares the columns of a row.
+//! The macro that declares the columns of a row of flows, and the version of the tables.
 
-/// Declares the columns of a row, each as `NAME KIND ABOUT |row| VALUE;`. `both NAME KIND ABOUT
-/// |row, end| VALUE;` declares two columns: `down_NAME` for the bytes from the server and `up_NAME`
-/// for the bytes from the client.
+/// Name and version of the tables and of the documents about them. If one table changes in a way
+/// that its readers notice, its [`Row::SCHEMA`](manyways_record::table::Row::SCHEMA) gets a version
+/// of its own.
+pub const SCHEMA: &str = "manyways-flows/2";
+
+/// Declares the columns of a row as [`manyways_record::columns`] does, with the directions of a
+/// flow: `down_NAME` for the bytes from the server and `up_NAME` for the bytes from the client.
 macro_rules! columns {
-    ($($rest:tt)*) => { $crate::columns::columns_of!([]; $($rest)*) };
-}
-
-macro_rules! columns_of {
-    ([$($done:expr),*];) => { &[$($done),*] };
-    (
-        [$($done:expr),*];
-        both $name:literal $kind:ident $about:literal |$row:ident, $end:ident| $value:expr;
-        $($rest:tt)*
-    ) => {
-        $crate::columns::columns_of!([
-            $($done,)*
-            manyways_record::table::column(
-                concat!("down_", $name),
-                manyways_record::table::Kind::$kind,
-                concat!($about, " (from the server)"),
-                |$row| {
-                    let $end = manyways_wire::stream::Endpoint::Server;
-                    manyways_record::table::Value::from($value)
-                }
-            ),
-            manyways_record::table::column(
-                concat!("up_", $name),
-                manyways_record::table::Kind::$kind,
-                concat!($about, " (from the client)"),
-                |$row| {
-                    let $end = manyways_wire::stream::Endpoint::Client;
-                    manyways_record::table::Value::from($value)
-                }
-            )
-        ]; $($rest)*)
-    };
-    (
-        [$($done:expr),*];
-        $name:literal $kind:ident $about:literal |$row:ident| $value:expr;
-        $($rest:tt)*
-    ) => {
-        $crate::columns::columns_of!([
-            $($done,)*
-            manyways_record::table::column(
-                $name,
-                manyways_record::table::Kind::$kind,
-                $about,
-                |$row| manyways_record::table::Value::from($value)
-            )
-        ]; $($rest)*)
+    ($($rest:tt)*) => {
+        manyways_record::columns! {
+            directions [
+                ("down_", " (from the server)", manyways_wire::stream::Endpoint::Server),
+                ("up_", " (from the client)", manyways_wire::stream::Endpoint::Client)
+            ];
+            $($rest)*
+        }
     };
 }
 
-pub(crate) use {columns, columns_of};
+pub(crate) use columns;

@@ -25,3 +25,5 @@ pub mod quic;
 mod sample;
 pub mod server;
 pub mod udp;
+
+pub use self::columns::SCHEMA;

@@ -13,7 +13,6 @@ mod file;
 mod radio;
 
 use manyways_flows::analysis;
-use manyways_record::table;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -28,13 +27,10 @@ mod _native {
     use super::radio::{PolicySpec, Radio, Trace, policies, radios, workloads};
     #[pymodule_export]
     use super::schemas;
-
-    #[pymodule_export]
-    const SCHEMA_VERSION: u32 = super::table::VERSION;
 }
 
-/// Returns the documentation of all tables: for each its name and the meaning of a row, and for
-/// each column its name, kind and meaning.
+/// Returns the documentation of all tables: for each its name, the name and version of its schema,
+/// and the meaning of a row, and for each column its name, kind and meaning.
 #[pyfunction]
 fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let all = analysis::schemas();
@@ -44,7 +40,7 @@ fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             .iter()
             .map(|(name, kind, about)| (*name, columns::kind(*kind), *about))
             .collect();
-        (schema.table, schema.about, columns)
+        (schema.table, schema.id, schema.about, columns)
     });
     PyList::new(py, tables.collect::<Vec<_>>())
 }

@@ -4,6 +4,7 @@
 //! column files and other languages can use. Writers of batches need not know the row types.
 
 mod anonymizer;
+mod columns;
 mod rows;
 
 use std::borrow::Cow;
@@ -13,11 +14,6 @@ use manyways_unit::{Span, Time};
 
 pub use anonymizer::Anonymizer;
 pub use rows::Rows;
-
-/// Version of all schemas; increases when the meaning of a column changes or a column is removed.
-pub const VERSION: u32 = 2;
-/// Name and version of the schemas.
-pub const SCHEMA: &str = "manyways-flows/2";
 
 /// Kind of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +72,12 @@ pub struct Column<R: 'static> {
 /// A type that is one row of a table.
 pub trait Row: Sized + 'static {
     const TABLE: &'static str;
+    /// Name and version of the schema, for example `manyways-flows/2`. The version increases when a
+    /// column of this table is removed or changes its meaning.
+    const SCHEMA: &'static str;
     /// Meaning of a row, for the documentation.
     const ABOUT: &'static str;
-    /// The columns in their order.
+    /// The columns in their order; see [`columns`](crate::columns).
     const COLUMNS: &'static [Column<Self>];
 }
 
@@ -86,6 +85,8 @@ pub trait Row: Sized + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     pub table: &'static str,
+    /// Name and version: see [`Row::SCHEMA`].
+    pub id: &'static str,
     /// Meaning of a row.
     pub about: &'static str,
     /// Name, kind and meaning of each column.
@@ -125,7 +126,7 @@ impl Schema {
     /// Returns the documentation of the table of `R`.
     pub fn of<R: Row>() -> Self {
         let columns = R::COLUMNS.iter().map(|column| (column.name, column.kind, column.about));
-        Self { table: R::TABLE, about: R::ABOUT, columns: columns.collect() }
+        Self { table: R::TABLE, id: R::SCHEMA, about: R::ABOUT, columns: columns.collect() }
     }
 }
 
@@ -234,7 +235,7 @@ fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Creates a column; `const`, for use in [`Row::COLUMNS`].
+/// Creates a column; `const`, for use in [`columns`](crate::columns).
 pub const fn column<R>(
     name: &'static str,
     kind: Kind,
@@ -278,6 +279,7 @@ becomes! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns;
 
     struct Visit {
         start: Time,
@@ -287,13 +289,14 @@ mod tests {
 
     impl Row for Visit {
         const TABLE: &'static str = "visits";
+        const SCHEMA: &'static str = "test/1";
         const ABOUT: &'static str = "a visit";
-        const COLUMNS: &'static [Column<Self>] = &[
-            column("at", Kind::Time, "when", |visit| visit.start.into()),
-            column("whose", Kind::Text, "whose", |visit| visit.owner.into()),
-            column("took", Kind::Number, "how long", |visit| visit.duration.into()),
-            column("odd", Kind::Flag, "a value of another kind", |visit| visit.duration.into()),
-        ];
+        const COLUMNS: &'static [Column<Self>] = columns! {
+            "at" Time "when" |visit| visit.start;
+            "whose" Text "whose" |visit| visit.owner;
+            "took" Number "how long" |visit| visit.duration;
+            "odd" Flag "a value of another kind" |visit| visit.duration;
+        };
     }
 
     #[test]

@@ -140,12 +140,36 @@ fn the_names_of_events_are_unique_among_all_families() {
         manyways_lab::event::LabEvent::NAMES,
         manyways_net::bond::BondEvent::NAMES,
         manyways_net::fetch::TransferEvent::NAMES,
+        manyways_net::radio::event::RadioEvent::NAMES,
     ];
+    let root = root();
+    let declared = |file: &PathBuf| product_code(file).matches("impl EventFamily for").count();
+    let declared: usize = product_files(&root).iter().map(declared).sum();
+    assert_eq!(declared, families.len(), "this test names each family");
     let mut names = families.concat();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+/// The folder of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
+}
+
+/// The source files of all crates in `crates/`, without those of tests.
+fn product_files(root: &Path) -> Vec<PathBuf> {
+    let crates = fs::read_dir(root.join("crates")).expect("a folder");
+    let files =
+        crates.flat_map(|folder| source_files(&folder.expect("an entry").path().join("src")));
+    files.filter(|file| !file.iter().any(|part| part == "tests" || part == "tests.rs")).collect()
+}
+
+/// The code of a file without its tests.
+fn product_code(file: &Path) -> String {
+    let text = fs::read_to_string(file).expect("a source file");
+    text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
 }
 
 /// The source files below a folder.
@@ -161,17 +185,17 @@ fn source_files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_names_of_schemas_are_unique_and_documented() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root();
     let mut names = Vec::new();
-    for folder in fs::read_dir(root.join("crates")).unwrap() {
-        for file in source_files(&folder.unwrap().path().join("src")) {
-            let text = fs::read_to_string(file).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            let is_name =
-                |line: &&str| line.contains("document!(") || line.contains("SCHEMA: &str");
-            let values = code.lines().filter(is_name).filter_map(|line| line.split('"').nth(1));
-            names.extend(values.filter(|name| name.starts_with("manyways")).map(str::to_owned));
-        }
+    for file in product_files(&root) {
+        let code = product_code(&file);
+        let declares = ["document!(", "const SCHEMA: "];
+        let is_name = |line: &&str| declares.iter().any(|declares| line.contains(declares));
+        let values = code.lines().filter(is_name).filter_map(|line| line.split('"').nth(1));
+        names.extend(values.filter(|name| name.starts_with("manyways")).map(str::to_owned));
+    }
+    for table in ["manyways-flows/2", "manyways-radio/1"] {
+        assert!(names.iter().any(|name| name == table), "{table} is not among {names:?}");
     }
     assert!(names.len() > 20, "{names:?}");
     names.sort_unstable();

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use manyways_tests::{Finished, finish, folder, manyways, manyways_path};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
 use serde_json::Value;
 
 fn radio(files: &Path, words: &[&str]) -> Finished {
@@ -127,8 +129,22 @@ fn policies_are_compared_and_none_beats_the_oracle() {
     // Runs with any number of threads are equal.
     let words = [&all[..], &["--threads", "1"]].concat();
     assert_eq!(document(&radio(files.path(), &words).expect_success()), found);
-    let table = fs::read(files.path().join("a.parquet")).unwrap();
-    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
+    let table = fs::File::open(files.path().join("a.parquet")).unwrap();
+    let table = SerializedFileReader::new(table).unwrap();
+    let notes = table.metadata().file_metadata().key_value_metadata().unwrap();
+    let version = notes.iter().find(|note| note.key == "manyways.schema").unwrap();
+    assert_eq!(version.value.as_deref(), Some("manyways-radio/1"));
+    let rows: Vec<Row> = table.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!(rows.len(), runs.len());
+    for (row, run) in rows.iter().zip(runs) {
+        let value = |column| row.get_column_iter().find(|(name, _)| *name == column).unwrap().1;
+        assert_eq!(*value("trace"), Field::Str(run["trace"].as_str().unwrap().to_owned()));
+        assert_eq!(*value("energy"), Field::Double(number(&run["joules"])));
+        assert_eq!(*value("switches"), Field::Long(run["switches"].as_i64().unwrap()));
+        let delay = run["p95_delay_seconds"].as_f64();
+        assert_eq!(*value("p95_delay"), delay.map_or(Field::Null, Field::Double));
+    }
     let page = fs::read_to_string(files.path().join("a.html")).unwrap();
     for words in
         ["figures 4-9 and 4-17", "figure 4-12", "figure 4-13", "figure 4-14", "figure 4-16"]

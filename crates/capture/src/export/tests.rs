@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use manyways_flows::SCHEMA;
 use manyways_flows::analysis::Settings;
-use manyways_record::table::{Anonymizer, Batch, Kind, Row, Schema};
+use manyways_record::table::{Anonymizer, Batch, Row, Schema};
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -277,21 +278,13 @@ struct Visit(u64);
 
 impl Row for Visit {
     const TABLE: &'static str = "visits";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "a visit";
-    const COLUMNS: &'static [manyways_record::table::Column<Self>] = &[
-        manyways_record::table::Column {
-            name: "number",
-            kind: Kind::Count,
-            about: "its number",
-            value: |visit| visit.0.into(),
-        },
-        manyways_record::table::Column {
-            name: "odd",
-            kind: Kind::Text,
-            about: "odd numbers only",
-            value: |visit| (!visit.0.is_multiple_of(2)).then(|| format!("odd {}", visit.0)).into(),
-        },
-    ];
+    const COLUMNS: &'static [manyways_record::table::Column<Self>] = manyways_record::columns! {
+        "number" Count "its number" |visit| visit.0;
+        "odd" Text "odd numbers only"
+            |visit| (!visit.0.is_multiple_of(2)).then(|| format!("odd {}", visit.0));
+    };
 }
 
 #[test]

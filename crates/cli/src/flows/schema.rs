@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use manyways_flows::SCHEMA;
 use manyways_flows::analysis::schemas;
 use manyways_record::document;
-use manyways_record::table::{Kind, SCHEMA, Schema, VERSION};
+use manyways_record::table::{Kind, Schema};
 use serde::Serialize;
 
 /// Print the schema of the tables: each column with its type and meaning.
@@ -23,6 +24,7 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Document {
+    /// The number in the document's schema.
     version: u32,
     tables: Vec<Table>,
 }
@@ -32,6 +34,8 @@ document!(Document, SCHEMA);
 #[derive(Serialize)]
 struct Table {
     name: &'static str,
+    /// Name and version, as in the metadata of the Parquet file.
+    schema: &'static str,
     about: &'static str,
     columns: Vec<Column>,
 }
@@ -59,10 +63,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn document(schemas: &[Schema]) -> Document {
     let table = |schema: &Schema| Table {
         name: schema.table,
+        schema: schema.id,
         about: schema.about,
         columns: schema.columns.iter().map(|column| column_document(*column)).collect(),
     };
-    Document { version: VERSION, tables: schemas.iter().map(table).collect() }
+    let version = SCHEMA.rsplit('/').next().and_then(|version| version.parse().ok());
+    let tables = schemas.iter().map(table).collect();
+    Document { version: version.unwrap_or_default(), tables }
 }
 
 fn column_document((name, kind, about): (&'static str, Kind, &'static str)) -> Column {
@@ -88,10 +95,12 @@ mod tests {
     fn the_document_has_every_column() {
         let schemas = schemas();
         let document = serde_json::to_value(document(&schemas)).unwrap();
+        assert_eq!(format!("manyways-flows/{}", document["version"]), SCHEMA);
         let tables = document["tables"].as_array().unwrap();
         assert_eq!(tables.len(), schemas.len());
         for (schema, table) in schemas.iter().zip(tables) {
             assert_eq!(table["name"], schema.table);
+            assert_eq!(table["schema"], schema.id);
             assert_eq!(table["columns"].as_array().unwrap().len(), schema.columns.len());
         }
         let started = tables[0]["columns"].as_array().unwrap();

@@ -8,7 +8,7 @@ use super::ChainDirection;
 use super::part::Accuracy;
 use super::report::{Point, Report};
 use super::track::TrackContent;
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 
 /// Delay of bytes from one point to the next.
@@ -63,6 +63,7 @@ impl Report {
 
 impl Row for Delay {
     const TABLE: &'static str = "delays";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "Bytes that passed two consecutive capture points.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "time" Time "Time at the point that the bytes passed first, by its clock."

@@ -1,6 +1,6 @@
 //! Rows of Bluetooth streams and of Bluetooth control messages.
 
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 use manyways_unit::Samples;
 use manyways_wire::bluetooth::{Address, Close, Control, Credits, Direction, Layer, StreamSummary};
@@ -34,6 +34,7 @@ impl std::ops::Deref for StreamRow {
 
 impl Row for StreamRow {
     const TABLE: &'static str = "bluetooth";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "One direction of an L2CAP channel or of an RFCOMM connection.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "stream" Count "Number from 0." |row| row.id.number;
@@ -85,6 +86,7 @@ impl std::ops::Deref for ControlRow {
 
 impl Row for ControlRow {
     const TABLE: &'static str = "bluetooth_control";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A control message of HCI, L2CAP or RFCOMM.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "time" Time "Time of the packet." |row| row.at;

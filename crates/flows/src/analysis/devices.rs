@@ -1,4 +1,4 @@
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::device::{Device, Evidence};
 use manyways_record::table::{Column, Row};
 
@@ -9,6 +9,7 @@ fn count(row: &Device, evidence: Evidence) -> u64 {
 
 impl Row for Device {
     const TABLE: &'static str = "devices";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A device: the owner of an address for a time.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "address" Address "The address." |row| row.address;

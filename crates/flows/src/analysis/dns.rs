@@ -1,7 +1,7 @@
 //! Row of a DNS query and its response.
 
 use super::tcp;
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 use manyways_wire::dns::{Lookup, Response, Transport};
 
@@ -23,6 +23,7 @@ impl std::ops::Deref for LookupRow {
 
 impl Row for LookupRow {
     const TABLE: &'static str = "dns";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A DNS query and its response.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "client" Address "Address of the client." |row| tcp::address(row.client);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{FlowId, tcp};
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 use manyways_wire::stream::Exchange;
 
@@ -20,6 +20,7 @@ pub struct FlowExchange {
 
 impl Row for FlowExchange {
     const TABLE: &'static str = "exchanges";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A request and its response, inferred from changes of direction.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The number of the flow that carried it." |row| row.id.0;

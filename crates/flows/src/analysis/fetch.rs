@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use manyways_unit::Time;
 
 use super::HttpTransaction;
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 
 /// A resource that a client fetched in parts, in any number of flows: typically a video (campus
@@ -74,6 +74,7 @@ pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
 
 impl Row for Fetch {
     const TABLE: &'static str = "fetches";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A resource that a client fetched in parts over HTTP/1.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "client" Address "Address of the client." |row| row.client;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{FlowId, tcp};
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 use manyways_wire::http::{
     ContentRange, Framing, Outcome, Request, RequestedRange, Response, Transaction,
@@ -74,6 +74,7 @@ fn ending(ending: Outcome) -> &'static str {
 
 impl Row for HttpTransaction {
     const TABLE: &'static str = "http";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "An HTTP/1 request and its response.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The number of the flow that carried it." |row| row.id.0;

@@ -2,7 +2,7 @@
 
 use manyways_unit::Time;
 
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::mptcp::{Connection, Fallback, Role, Subflow};
 use manyways_record::table::{Column, Row};
 
@@ -22,6 +22,7 @@ pub(super) fn started(connection: &Connection) -> Time {
 
 impl Row for Connection {
     const TABLE: &'static str = "mptcp";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "An MPTCP connection.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "connection" Count "Number from 0." |row| row.id;
@@ -55,6 +56,7 @@ pub(super) struct SubflowRow {
 
 impl Row for SubflowRow {
     const TABLE: &'static str = "subflows";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A subflow: a TCP flow of an MPTCP connection.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "connection" Count "The number of the connection." |row| row.connection;

@@ -1,7 +1,7 @@
 use manyways_unit::Time;
 
 use super::FlowId;
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
 
 /// An IP packet.
@@ -26,6 +26,7 @@ pub struct FlowPacket {
 
 impl Row for FlowPacket {
     const TABLE: &'static str = "packets";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "An IP packet.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "time" Time "Time of the packet." |row| row.at;

@@ -7,7 +7,7 @@ use manyways_unit::{Span, Time};
 use super::application::Application;
 use super::flow_state::Traffic;
 use super::{Enrichment, FlowId, LocalEndpoint};
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::flow::{AckClock, Connection, Counts, Estimate, SenderLimit, Stream};
 use manyways_record::table::{Column, Row, Value};
 use manyways_unit::Samples;
@@ -182,6 +182,7 @@ const GROUP_MIN_PACKETS: [u64; 3] = [10, 10, 50];
 
 impl Row for TcpFlow {
     const TABLE: &'static str = "tcp";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |flow| flow.id.0;

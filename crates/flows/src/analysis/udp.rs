@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Enrichment, FlowId, LocalEndpoint, tcp};
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::quic;
 use crate::udp::{Flow, Protocol, SenderStats};
 use manyways_record::table::{Column, Row};
@@ -64,6 +64,7 @@ fn protocol(protocol: Protocol) -> &'static str {
 
 impl Row for UdpFlow {
     const TABLE: &'static str = "udp";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A UDP flow, of QUIC or anything else.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |row| row.id.0;

@@ -226,7 +226,7 @@ fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>,
         batch.push(&row, None);
     }
     let schema = Schema::of::<FlowPacket>();
-    manyways_capture::write_table(path, &schema, "manyways-flows/2", &batch).unwrap();
+    manyways_capture::write_table(path, &schema, &batch).unwrap();
 }
 
 #[test]
