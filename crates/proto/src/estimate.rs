@@ -133,13 +133,6 @@ impl RoundTrip {
         (count > 0).then(|| Span::from_nanos(sum / count))
     }
 
-    /// Returns whether the latest of at least two samples is at most 25 % above the smallest,
-    /// which means no queueing delay.
-    pub fn is_unqueued(&self) -> bool {
-        let pair = self.last().zip(self.min_rtt()).filter(|_| self.samples.len() > 1);
-        pair.is_some_and(|(last, min)| last * 4 <= min * 5)
-    }
-
     /// Returns the smallest of all samples: the RTT without queueing delay.
     pub fn min_rtt(&self) -> Option<Span> {
         self.min_rtt

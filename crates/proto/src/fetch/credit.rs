@@ -41,7 +41,7 @@ impl Fetch {
         // after nearly all bytes before it have arrived.
         let leaves_sliver = rest > 0 && rest < window / 3;
         let is_low = request.granted.saturating_sub(request.next_offset) < window / 4;
-        let is_small = rest > 0 && more < window / 4;
+        let is_small = rest > 0 && more < window / 8;
         if more == 0 || !is_low && (leaves_sliver || is_small) {
             return;
         }
@@ -130,6 +130,7 @@ impl Fetch {
             let path = self.requests.get(&id).filter(|_| was_blocked).map(|request| request.path);
             if let Some(path) = path.and_then(|path| self.paths.get_mut(&path)) {
                 path.last_activity_at = now;
+                path.window.begin_round(now);
             }
             self.grant(id);
             self.advance(now, id);

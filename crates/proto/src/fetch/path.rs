@@ -181,7 +181,7 @@ impl Fetch {
         if self.paths.is_empty() {
             self.last_useful_at = now;
         }
-        let window = self.initial_window(previous);
+        let window = self.initial_window();
         let path = match self.paths.entry(id) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 self.last_joined_at = now;
@@ -216,7 +216,7 @@ impl Fetch {
     }
 
     pub(super) fn connect(&mut self, now: Time, id: PathId) {
-        let window = self.initial_window(self.paths.get(&id).and_then(|path| path.previous));
+        let window = self.initial_window();
         let Some(path) = self.paths.get_mut(&id) else { return };
         path.state = PathState::Connecting { since: now };
         path.window.set_initial(window);

@@ -1,11 +1,11 @@
 //! Size of the flow-control windows of a path's streams.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{CutMethod, Fetch, Output, PathId, Scheduler};
-use crate::estimate::PathEstimate;
 
 /// Initial window of a stream on an unknown path: the bytes that slow start sends in the first
 /// three round trips. The window begins small because credit cannot be withdrawn.
@@ -20,6 +20,11 @@ const MIN_ROUND: Span = Span::from_millis(10);
 /// A TLS record is usable only when it is complete. Therefore up to one more record is in flight
 /// than the application sees.
 const TLS_RECORD: u64 = 16 << 10;
+/// A window may limit the rate if a round has more than 7/12 of it. The client grants credit in
+/// eighths of a window, and h2 announces the last third of the granted credit late.
+const LIMITING_SHARE: (u64, u64) = (12, 7);
+/// Addition to the window for credit that is announced late.
+const LATE_CREDIT_PERCENT: u64 = 125;
 /// Number of rounds for which a window must be too large before it shrinks.
 const SHRINK_ROUNDS: usize = 3;
 /// Growth of a round over the previous one that shows slow start.
@@ -32,6 +37,9 @@ pub(super) struct Window {
     pub(super) size: u64,
     /// Of the connection, in bytes.
     pub(super) connection: u64,
+    /// Of each stream before its last change: the server learns of a change half a round trip later,
+    /// and its bytes need another half.
+    effective: u64,
     /// Start of the current round, and the bytes received since then.
     round: (Time, u64),
     /// Bytes of each recent round.
@@ -51,6 +59,7 @@ impl Window {
         Self {
             size,
             connection: connection_window(size),
+            effective: size,
             round: (now, 0),
             recent_rounds: VecDeque::new(),
             growth: Growth::SlowStart,
@@ -61,6 +70,7 @@ impl Window {
     pub(super) fn set_initial(&mut self, size: u64) {
         self.size = size;
         self.connection = connection_window(size);
+        self.effective = size;
     }
 
     /// Begins the measurements of a new connection, which already uses this window size.
@@ -91,7 +101,7 @@ impl Window {
 
     /// Ends the round if it has lasted one round trip. Returns the window size that suits its
     /// bytes.
-    fn close_round(&mut self, now: Time, rtt: Span, is_unqueued: bool, piece: u64) -> Option<u64> {
+    fn close_round(&mut self, now: Time, rtt: Span, piece: u64) -> Option<u64> {
         let elapsed = now.since(self.round.0);
         if elapsed < rtt {
             self.round.1 += piece;
@@ -101,6 +111,7 @@ impl Window {
             self.round = (now, piece);
             return None;
         }
+        let effective = mem::replace(&mut self.effective, self.size);
         let came = Rate::of(Size::from_bytes(self.round.1), elapsed).size_in(rtt).as_bytes();
         let mut came = came + TLS_RECORD;
         let before = self.recent_rounds.back().copied().unwrap_or(0);
@@ -116,18 +127,21 @@ impl Window {
             self.recent_rounds.pop_front();
         }
         let max = self.recent_rounds.iter().copied().max().unwrap_or(came);
-        if came * 4 <= before * 5 && came * 5 <= self.size * 3 {
+        let raw = |round: u64| round.saturating_sub(TLS_RECORD);
+        let (window, limit) = LIMITING_SHARE;
+        let is_limiting = raw(came) * window > effective * limit;
+        if came * 4 <= before * 5 && !is_limiting {
             self.growth = Growth::Settled;
         }
-        Some(if self.growth == Growth::SlowStart && came * 4 > before * 5 {
-            // The link is not full while no queue builds up, or while each round has twice the
-            // bytes of the previous one: slow start may continue.
-            let raw = |round: u64| round.saturating_sub(TLS_RECORD);
-            let doubles = before > 0 && raw(came) * 100 >= raw(before) * DOUBLING_PERCENT;
-            self.size.max(if doubles || is_unqueued { 4 * came } else { came * 5 / 2 })
-        } else if came * 5 > self.size * 3 {
-            // The window may limit the rate.
-            2 * came
+        // A round may have one record more than the previous one by chance. A round that the window
+        // limits hides the growth.
+        let growth = raw(raw(came)) * 100 / raw(before.max(earlier)).max(1);
+        let growth = if is_limiting { 200 } else { growth.clamp(100, 200) };
+        // The bytes of the next round are already on their way, and the window applies to those of
+        // the round after it.
+        let wanted = came * (growth * growth * LATE_CREDIT_PERCENT / 100).max(20_000) / 10_000;
+        Some(if wanted > self.size {
+            wanted
         } else if max * 9 < self.size * 4 && self.recent_rounds.len() == SHRINK_ROUNDS {
             2 * max
         } else {
@@ -144,16 +158,10 @@ fn connection_window(stream: u64) -> u64 {
 }
 
 impl Fetch {
-    /// The window of a path's streams before the first measurement.
-    pub(super) fn initial_window(&self, previous: Option<PathEstimate>) -> u64 {
-        if !self.limits_credit() {
-            return MAX_WINDOW;
-        }
-        let product = |previous: PathEstimate| {
-            2 * previous.rate.size_in(previous.rtt.max(MIN_ROUND)).as_bytes()
-        };
-        // Credit cannot be withdrawn if the estimate is wrong, and slow start needs no more.
-        previous.map_or(INITIAL_WINDOW, |known| product(known).clamp(MIN_WINDOW, INITIAL_WINDOW))
+    /// The window of a path's streams before the first measurement. It does not depend on stored
+    /// estimates: a wrong one would limit slow start.
+    pub(super) fn initial_window(&self) -> u64 {
+        if self.limits_credit() { INITIAL_WINDOW } else { MAX_WINDOW }
     }
 
     /// Whether streams get only the necessary credit, so that they can be cut exactly.
@@ -165,20 +173,16 @@ impl Fetch {
             && (paths > 1 || self.config.stop_after.is_some() || self.config.read_ahead.is_some())
     }
 
-    /// Adapts the window of a path to its received bytes: twice the bytes of a round trip, and more
-    /// while these still grow as in slow start. A larger window only fills queues, increases the
-    /// RTT, and leaves more bytes in flight when a request is cut.
+    /// Adapts the window of a path to its received bytes: twice the bytes of a round trip, and up to
+    /// five times while these still grow as in slow start. A larger window only fills queues,
+    /// increases the RTT, and leaves more bytes in flight when a request is cut.
     pub(super) fn adjust_window(&mut self, now: Time, id: PathId, length: u64) {
         let is_limited = self.limits_credit();
         let Some(path) = self.paths.get_mut(&id) else { return };
         let rtt = path.round_trip.min_rtt().or(path.response_delay).unwrap_or_default();
-        // An RTT that was measured before this round does not show the queue of this round.
-        let is_unqueued =
-            path.round_trip.is_unqueued() && path.pinger.measured_at >= path.window.round.0;
         let is_multiplexed = path.is_multiplexed();
         let old = path.window.size;
-        let Some(wanted) = path.window.close_round(now, rtt.max(MIN_ROUND), is_unqueued, length)
-        else {
+        let Some(wanted) = path.window.close_round(now, rtt.max(MIN_ROUND), length) else {
             return;
         };
         if !is_multiplexed {

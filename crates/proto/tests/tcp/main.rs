@@ -276,3 +276,32 @@ fn a_wrong_memory_costs_little() {
     let is_fine = |[_, wrong, right]: [f64; 3]| wrong.max(right) <= MAX_WITH_MEMORY;
     assert!(rows.clone().all(|(_, row)| is_fine(row)), "{}", table.join("\n"));
 }
+
+/// Duration of a download over one path with windows that follow the rate, as a multiple of that
+/// with windows that never limit it.
+fn window_cost(mbps: u64, rtt: u64) -> f64 {
+    let specs = [path(mbps, Span::from_millis(rtt))];
+    // About as long as the start of the connection takes, which the windows must not slow down.
+    let length = Rate::from_mbps(mbps).size_in(Span::from_millis(800)).as_bytes();
+    let run = |read_ahead| {
+        let config = Config { read_ahead, ..Config::default() };
+        Simulation::with(config, length, Http2, &specs, &[]).run().took.as_secs_f64()
+    };
+    run(Some(2 * length)) / run(None)
+}
+
+#[test]
+fn windows_that_follow_the_rate_do_not_limit_it() {
+    let links = [(5, 65), (10, 28), (20, 40), (40, 20), (40, 65), (100, 28), (100, 65), (200, 40)];
+    let costs = thread::scope(|scope| {
+        let runs = links.map(|(mbps, rtt)| scope.spawn(move || window_cost(mbps, rtt)));
+        runs.map(|run| run.join().expect("it works"))
+    });
+    let table: Vec<String> = links
+        .iter()
+        .zip(costs)
+        .map(|((mbps, rtt), cost)| format!("{mbps} Mbit/s, {rtt} ms: {cost:.3}"))
+        .collect();
+    println!("{}", table.join("\n"));
+    assert!(costs.iter().all(|cost| *cost <= 1.02), "{}", table.join("\n"));
+}

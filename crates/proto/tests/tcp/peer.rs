@@ -4,6 +4,8 @@
 //! each within its credit. As with a kernel, the server's send buffer still contains bytes of a
 //! request when the request is cancelled.
 
+use std::collections::HashMap;
+
 use manyways_proto::fetch::{ContentRange, Head, Range, RequestId, Validator};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
@@ -138,15 +140,41 @@ pub struct Connection {
     replies: Vec<u8>,
     bodies: Vec<Body>,
     window: u64,
+    /// The client's windows of its streams.
+    stream_windows: HashMap<RequestId, StreamWindow>,
+    /// The stream windows of the client's last SETTINGS.
+    initial_window: u64,
     /// Index of the stream that sent last.
     last_sent: usize,
+}
+
+/// Receive window of a stream at the client.
+struct StreamWindow {
+    /// Bytes that the server may still send.
+    announced: i128,
+    /// Bytes that the client could take.
+    available: i128,
+}
+
+impl StreamWindow {
+    /// The bytes of the WINDOW_UPDATE frame that is due: as in the crate `h2`, which the client uses,
+    /// a frame is sent when it adds at least half of the remaining window.
+    fn update(&mut self) -> Option<u64> {
+        let more = self.available - self.announced;
+        let is_due = more > 0 && more >= self.announced / 2;
+        is_due.then(|| {
+            self.announced = self.available;
+            u64::try_from(more).expect("it is positive and was granted")
+        })
+    }
 }
 
 /// Remaining bytes of a response.
 struct Body {
     request: RequestId,
     remaining: Range,
-    credit: u64,
+    /// Negative after a SETTINGS frame with smaller windows.
+    credit: i128,
 }
 
 impl Connection {
@@ -174,6 +202,8 @@ impl Connection {
             replies: Vec::new(),
             bodies: Vec::new(),
             window: u64::MAX,
+            stream_windows: HashMap::new(),
+            initial_window: u64::MAX,
             last_sent: 0,
         }
     }
@@ -188,21 +218,34 @@ impl Connection {
 
     pub fn request(&mut self, request: RequestId, range: Option<Range>) {
         self.current.push(request);
+        let window = i128::from(self.initial_window);
+        self.stream_windows.insert(request, StreamWindow { announced: window, available: window });
         self.commands.extend(Command::Get { request, range }.to_bytes());
     }
 
     pub fn credit(&mut self, request: RequestId, bytes: u64) {
-        self.commands.extend(Command::Credit { request, bytes }.to_bytes());
+        let Some(window) = self.stream_windows.get_mut(&request) else { return };
+        window.available += i128::from(bytes);
+        if let Some(bytes) = window.update() {
+            self.commands.extend(Command::Credit { request, bytes }.to_bytes());
+        }
     }
 
     /// Sets the initial window, as the SETTINGS of the handshake; without flow control there is
     /// none.
     pub fn start_with_window(&mut self, bytes: u64) {
         self.window = if self.protocol == Protocol::Http2 { bytes } else { u64::MAX };
+        self.initial_window = self.window;
     }
 
     pub fn set_window(&mut self, bytes: u64) {
         self.commands.extend(Command::Window { bytes }.to_bytes());
+        let more = i128::from(bytes) - i128::from(self.initial_window);
+        self.initial_window = bytes;
+        for window in self.stream_windows.values_mut() {
+            window.announced += more;
+            window.available += more;
+        }
     }
 
     pub fn ping(&mut self) {
@@ -212,6 +255,7 @@ impl Connection {
     /// Cancels a request. Returns whether the connection can still be used.
     pub fn cancel(&mut self, link: &mut Link, request: RequestId) -> bool {
         self.current.retain(|current| *current != request);
+        self.stream_windows.remove(&request);
         match self.protocol {
             Protocol::Http2 => {
                 self.commands.extend(Command::Cancel { request }.to_bytes());
@@ -261,7 +305,18 @@ impl Connection {
             match &answer {
                 ServerMessage::Connected => self.connected = true,
                 ServerMessage::Finished(request) => {
-                    self.current.retain(|current| current != request)
+                    self.current.retain(|current| current != request);
+                    self.stream_windows.remove(request);
+                }
+                ServerMessage::Bytes(request, bytes) => {
+                    if let Some(window) = self.stream_windows.get_mut(request) {
+                        window.announced -= bytes.len() as i128;
+                        window.available -= bytes.len() as i128;
+                        if let Some(bytes) = window.update() {
+                            let update = Command::Credit { request: *request, bytes };
+                            self.commands.extend(update.to_bytes());
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -316,7 +371,11 @@ impl Connection {
                     assert!(!part.is_empty(), "nothing was asked for");
                     let head = write_head(range.is_some(), part, object.length);
                     frame(&mut self.replies, request.0, FrameKind::Head, &head);
-                    self.bodies.push(Body { request, remaining: part, credit: self.window });
+                    self.bodies.push(Body {
+                        request,
+                        remaining: part,
+                        credit: i128::from(self.window),
+                    });
                 }
                 Command::Cancel { request } => {
                     self.bodies.retain(|body| body.request != request);
@@ -324,14 +383,14 @@ impl Connection {
                 Command::Credit { request, bytes } => {
                     let body = self.bodies.iter_mut().find(|body| body.request == request);
                     if let Some(body) = body {
-                        body.credit += bytes;
+                        body.credit += i128::from(bytes);
                     }
                 }
                 Command::Window { bytes } => {
-                    let more = bytes.saturating_sub(self.window);
+                    let more = i128::from(bytes) - i128::from(self.window);
                     self.window = bytes;
                     for body in &mut self.bodies {
-                        body.credit = body.credit.saturating_add(more);
+                        body.credit += more;
                     }
                 }
                 Command::Ping => frame(&mut self.replies, 0, FrameKind::Pong, &[0; 8]),
@@ -353,7 +412,8 @@ impl Connection {
         let Some(turn) = turn.into_iter().find(|i| may(&self.bodies[*i])) else { return false };
         self.last_sent = turn;
         let Body { request, remaining: rest, credit } = &mut self.bodies[turn];
-        let count = rest.len().min(FRAME as u64).min(*credit) as usize;
+        let allowed = u64::try_from((*credit).max(0)).unwrap_or(u64::MAX);
+        let count = rest.len().min(FRAME as u64).min(allowed) as usize;
         if count == 0 {
             frame(&mut self.replies, request.0, FrameKind::Finished, &[]);
             self.bodies.remove(turn);
@@ -361,7 +421,7 @@ impl Connection {
         }
         frame(&mut self.replies, request.0, FrameKind::Bytes, object.bytes(rest.start, count));
         rest.start += count as u64;
-        *credit -= count as u64;
+        *credit -= count as i128;
         true
     }
 }

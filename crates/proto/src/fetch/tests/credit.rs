@@ -114,8 +114,7 @@ fn the_last_byte_is_asked_for() {
 }
 
 /// Returns the windows of a path that receives `rounds` KB in rounds of 100 ms, after two PINGs.
-/// Later PINGs are answered only if `measured`.
-fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
+fn windows(rounds: &[u64]) -> Vec<u64> {
     let server = Server::of(1 << 30);
     let mut fetch = Fetch::new(Config::default());
     // The second path never connects, but windows are limited only if there is more than one path.
@@ -145,7 +144,7 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
             }
         }
         now += Span::from_millis(100);
-        if pinged && (measured || bytes.is_none()) {
+        if pinged {
             pinged = false;
             fetch.handle(now, Input::Pong { path: PathId(0) });
         }
@@ -156,22 +155,27 @@ fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
     windows
 }
 
-/// A queue that built up in this round is not visible in an older PING.
+/// The bytes of the next round are under way when a window is announced; it applies to those after
+/// the next.
 #[test]
-fn slow_start_has_its_way_while_no_queue_is_seen() {
-    // The bytes after the last round end it.
-    let rounds = [60, 80, 130, 10];
-    let came = 130_000 + (16 << 10);
-    let seen = |measured| *windows(measured, &rounds).last().expect("it connects");
-    assert!(seen(true).abs_diff(4 * came) < 1_000, "{}", seen(true));
-    assert!(seen(false).abs_diff(came * 5 / 2) < 1_000, "{}", seen(false));
+fn the_window_follows_the_growth_of_two_rounds() {
+    // Rounds in KB, and the window as a multiple of the last one. A small piece ends that round.
+    let doubled: (&[u64], f64) = (&[20, 40, 80, 1], 3.16);
+    let grown: (&[u64], f64) = (&[400, 400, 400, 400, 300, 300, 420, 1], 2.26);
+    let steady: (&[u64], f64) = (&[40, 40, 40, 40, 1], 2.0);
+    for (rounds, factor) in [doubled, grown, steady] {
+        let last = rounds[rounds.len() - 2] * 1_000 + (16 << 10);
+        let windows = windows(rounds);
+        let window = *windows.last().expect("it connects") as f64 / last as f64;
+        assert!((window / factor - 1.0).abs() < 0.02, "{rounds:?}: {windows:?}");
+    }
 }
 
 #[test]
 fn what_waited_for_a_lost_packet_is_no_rate() {
-    let steady = windows(true, &[90, 60, 120, 240, 240, 240]);
+    let steady = windows(&[90, 60, 120, 240, 240, 240, 240, 240, 240]);
     assert!(steady.last() > Some(&400_000), "{steady:?}");
-    assert_eq!(windows(true, &[90, 60, 120, 240, 240, 240, 20, 460, 240, 240]), steady);
+    assert_eq!(windows(&[90, 60, 120, 240, 240, 240, 20, 460, 240, 240]), steady);
 }
 
 fn link_in_slow_start(mbps: u64, rtt: u64) -> Link {

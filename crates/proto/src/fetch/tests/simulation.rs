@@ -180,7 +180,8 @@ enum LinkEvent {
 struct Stream {
     request: RequestId,
     remaining: Range,
-    credit: u64,
+    /// Negative after a SETTINGS frame with smaller windows.
+    credit: i128,
     /// Number of bytes after which the stream fails.
     fails_after: Option<u64>,
 }
@@ -475,7 +476,7 @@ impl Simulation {
                 lane.streams.push(Stream {
                     request,
                     remaining: rest,
-                    credit: window,
+                    credit: i128::from(window),
                     fails_after: breaks,
                 });
                 let waits = lane.busy_until.since(self.now);
@@ -484,13 +485,12 @@ impl Simulation {
             }
             LinkEvent::Credit(request, bytes) => {
                 if let Some(i) = stream(lane, request) {
-                    let credit = &mut lane.streams[i].credit;
-                    *credit = credit.saturating_add(bytes);
+                    lane.streams[i].credit += i128::from(bytes);
                 }
                 return self.send_next_piece(path);
             }
             LinkEvent::Window(bytes) => {
-                let more = bytes.saturating_sub(lane.window);
+                let more = i128::from(bytes) - i128::from(lane.window);
                 lane.window = bytes;
                 lane.streams.iter_mut().for_each(|stream| stream.credit += more);
                 return self.send_next_piece(path);
@@ -593,7 +593,7 @@ impl Simulation {
         let count = lane.streams.len();
         let turn = (1..=count).map(|i| (lane.last + i) % count).find(|i| {
             let stream = &lane.streams[*i];
-            stream.credit >= stream.remaining.len().min(min_credit)
+            stream.credit >= i128::from(stream.remaining.len().min(min_credit))
         });
         let Some(turn) = turn else { return };
         let congestion_window = INITIAL_CONGESTION_WINDOW + lane.window_growth;
@@ -617,7 +617,8 @@ impl Simulation {
         lane.last = turn;
         let request = stream.request;
         let piece = rate.size_in(PIECE_TIME).as_bytes().clamp(MIN_PIECE, PIECE);
-        let max = piece.min(stream.credit).min(allowed).min(room);
+        let credit = u64::try_from(stream.credit.max(0)).unwrap_or(u64::MAX);
+        let max = piece.min(credit).min(allowed).min(room);
         let mut length = stream.remaining.len().min(max);
         if let Some(remaining) = &mut stream.fails_after {
             length = length.min(*remaining);
@@ -637,7 +638,7 @@ impl Simulation {
         }
         let start = stream.remaining.start;
         stream.remaining.start += length;
-        stream.credit -= length;
+        stream.credit -= i128::from(length);
         lane.sent += length;
         lane.sending = true;
         let time = rate.time_for(Size::from_bytes(length));
