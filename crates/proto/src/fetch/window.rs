@@ -133,10 +133,13 @@ impl Window {
         if came * 4 <= before * 5 && !is_limiting {
             self.growth = Growth::Settled;
         }
-        // A round may have one record more than the previous one by chance. A round that the window
-        // limits hides the growth.
-        let growth = raw(raw(came)) * 100 / raw(before.max(earlier)).max(1);
-        let growth = if is_limiting { 200 } else { growth.clamp(100, 200) };
+        let growth = match before.max(earlier) {
+            // A round that the window limits hides the growth.
+            _ if is_limiting => 200,
+            0 => 100,
+            // A round may have one record more than the previous one by chance.
+            highest => (raw(raw(came)) * 100 / raw(highest).max(1)).clamp(100, 200),
+        };
         // The bytes of the next round are already on their way, and the window applies to those of
         // the round after it.
         let wanted = came * (growth * growth * LATE_CREDIT_PERCENT / 100).max(20_000) / 10_000;

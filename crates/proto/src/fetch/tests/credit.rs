@@ -160,10 +160,11 @@ fn windows(rounds: &[u64]) -> Vec<u64> {
 #[test]
 fn the_window_follows_the_growth_of_two_rounds() {
     // Rounds in KB, and the window as a multiple of the last one. A small piece ends that round.
-    let doubled: (&[u64], f64) = (&[20, 40, 80, 1], 3.16);
+    let first: (&[u64], f64) = (&[55, 1], 2.0);
+    let limited: (&[u64], f64) = (&[20, 40, 80, 1], 5.0);
     let grown: (&[u64], f64) = (&[400, 400, 400, 400, 300, 300, 420, 1], 2.26);
     let steady: (&[u64], f64) = (&[40, 40, 40, 40, 1], 2.0);
-    for (rounds, factor) in [doubled, grown, steady] {
+    for (rounds, factor) in [first, limited, grown, steady] {
         let last = rounds[rounds.len() - 2] * 1_000 + (16 << 10);
         let windows = windows(rounds);
         let window = *windows.last().expect("it connects") as f64 / last as f64;
