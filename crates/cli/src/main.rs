@@ -55,7 +55,7 @@ enum Command {
     #[cfg(feature = "get")]
     Get(Box<get::Args>),
     #[cfg(feature = "bond")]
-    Bond(bond::Args),
+    Bond(Box<bond::Args>),
     #[cfg(feature = "flows")]
     Flows(flows::Args),
     #[cfg(feature = "radio")]
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "get")]
         Command::Get(args) => get::run(*args),
         #[cfg(feature = "bond")]
-        Command::Bond(args) => bond::run(args),
+        Command::Bond(args) => bond::run(*args),
         #[cfg(feature = "flows")]
         Command::Flows(args) => flows::run(args),
         #[cfg(feature = "radio")]

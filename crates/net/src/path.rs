@@ -17,6 +17,7 @@ use std::sync::Arc;
 use manyways_proto::estimate::PathEstimate;
 use manyways_sys::interface::Interface;
 
+#[cfg(feature = "fetch")]
 pub(crate) use answers::FirstAnswers;
 pub use answers::SharedAddresses;
 pub use connect::{ConnectError, connect};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+#[cfg(feature = "fetch")]
 use super::{Lookup, Names};
 
 /// The latest addresses of each name. A path may connect speculatively to them while its own name
@@ -23,6 +24,7 @@ impl SharedAddresses {
         }
     }
 
+    #[cfg(feature = "fetch")]
     fn get(&self, host: &str) -> Option<Vec<IpAddr>> {
         self.0.borrow().get(host).cloned()
     }
@@ -44,12 +46,14 @@ impl SharedAddresses {
 
 /// Resolves a name as another path did, so that both connect to one server. Only a name that no
 /// path has resolved is looked up over the other path, which may have failed since.
+#[cfg(feature = "fetch")]
 pub(crate) struct FirstAnswers {
     /// The name servers of the other path.
     pub(crate) names: Arc<dyn Names>,
     pub(crate) answers: SharedAddresses,
 }
 
+#[cfg(feature = "fetch")]
 impl Names for FirstAnswers {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         match self.answers.get(host) {
@@ -59,7 +63,7 @@ impl Names for FirstAnswers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "fetch"))]
 mod tests {
     use super::*;
 
