@@ -32,5 +32,5 @@ pub use self::input::CAPTURE_MAGIC;
 pub use self::input::{Source, SourceError, Sources};
 pub use self::live::{Listener, LiveCapture, LiveError, LiveInterface, LiveOptions, run_live};
 pub use self::sets::Sets;
-pub use self::tables::{Tables, TablesError};
+pub use self::tables::{Tables, TablesError, read_table};
 pub use self::work::{CaptureStats, Progress, RunError, RunOptions, RunReport, run};

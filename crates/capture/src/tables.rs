@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use manyways_flows::SCHEMA;
 use manyways_flows::analysis::schemas;
-use manyways_record::table::{Batch, Kind};
+use manyways_record::table::{Batch, Kind, Schema};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
 use super::folder::SHARD_PREFIX;
-use super::parquet::reader::Reader;
+use super::parquet::reader::{Column, Reader};
 
 /// File name extension of tables.
 const TABLE_EXTENSION: &str = ".parquet";
@@ -200,10 +200,15 @@ impl Tables {
 /// Opens a file and checks that it contains this table, in the version of this program. A table
 /// that this program does not have needs the version of the family.
 fn open(path: &Path, table: &str) -> Result<Reader, TablesError> {
-    let reader = Reader::open(path).map_err(|error| invalid_file(path, error))?;
     let known = schemas().into_iter().find(|schema| schema.table == table);
-    let expected = known.map_or(SCHEMA, |schema| schema.id);
-    match reader.version() {
+    open_version(path, known.map_or(SCHEMA, |schema| schema.id))
+}
+
+/// Opens a file and checks that it has this schema.
+fn open_version(path: &Path, expected: &'static str) -> Result<Reader, TablesError> {
+    let reader = Reader::open(path).map_err(|error| invalid_file(path, error))?;
+    let family = expected.find('/').map_or(expected, |slash| &expected[..=slash]);
+    match reader.version(family) {
         Some(version) if version == expected => Ok(reader),
         Some(found) => {
             let (path, found) = (path.to_owned(), found.to_owned());
@@ -211,6 +216,37 @@ fn open(path: &Path, table: &str) -> Result<Reader, TablesError> {
         }
         None => Err(TablesError::NotATable(path.to_owned())),
     }
+}
+
+/// Passes all rows of a file with this schema to `each`, some thousand at a time, with the columns
+/// of the schema. A missing column has no values.
+///
+/// # Errors
+/// The file cannot be read, or has another schema.
+pub fn read_table(
+    path: &Path,
+    schema: &Schema,
+    mut each: impl FnMut(&Batch, &[Kind]),
+) -> Result<(), TablesError> {
+    let reader = open_version(path, schema.id)?;
+    let mut places = Vec::new();
+    for (name, kind, _) in &schema.columns {
+        let place = reader.columns().iter().position(|column| column.name == *name);
+        let found = place.and_then(|index| reader.columns().get(index));
+        let is_alike = |column: &Column| column.kind.is_some_and(|found| found.is_alike(*kind));
+        if found.is_some_and(|column| !is_alike(column)) {
+            let (path, column) = (path.to_owned(), (*name).to_owned());
+            return Err(TablesError::Column { path, column });
+        }
+        places.push(place);
+    }
+    let kinds: Vec<Kind> = schema.columns.iter().map(|(_, kind, _)| *kind).collect();
+    let read = reader.read(&places, |batch| {
+        each(batch, &kinds);
+        Ok(())
+    });
+    read.map_err(|error| invalid_file(path, error))?
+        .map_err(|error| TablesError::Read { path: path.to_owned(), error })
 }
 
 fn invalid_file(path: &Path, error: ParquetError) -> TablesError {

@@ -147,6 +147,15 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether values of both kinds have the same layout in a column file, which does not
+    /// distinguish names from texts.
+    pub fn is_alike(self, other: Self) -> bool {
+        let layout = |kind| std::mem::discriminant(&Values::new(kind).data);
+        layout(self) == layout(other)
+    }
+}
+
 impl fmt::Display for Schema {
     /// Formats a section of Markdown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,8 @@
 
 mod alias;
 pub mod announcement;
+mod counters;
+mod flags;
 mod host_config;
 pub(crate) mod kernel;
 mod kind;
@@ -16,6 +18,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub use alias::InterfaceAlias;
+pub use counters::{Counters, counters};
+pub use flags::is_running;
 use host_config::{HostConfig, InterfaceConfig};
 use kernel::{Address, Kernel, Link};
 use kind::DeviceFacts;

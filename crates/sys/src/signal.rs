@@ -124,6 +124,14 @@ pub fn with_defaults(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(set_all) }
 }
 
+/// The signal by which a terminal stops a process (Ctrl-Z).
+pub const TERMINAL_STOP: i32 = libc::SIGTSTP;
+
+/// Stops this process until a shell or another process continues it.
+pub fn stop_self() -> io::Result<()> {
+    send(std::process::id() as i32, libc::SIGSTOP)
+}
+
 /// Sends a signal to a process, or to a process group if `pid` is negative.
 pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     kill(Pid::from_raw(pid), Signal::try_from(signal)?)?;

@@ -1,7 +1,7 @@
 //! Parsers for protocols of the network: from captured or received bytes to typed messages.
 //!
 //! [`capture`] reads capture files, [`frame`] finds the IP packet in a frame of any link layer, and
-//! [`tcp`], [`mptcp`] and [`udp`] read its header and options. [`tls`], [`http`], [`quic`],
+//! [`tcp`], [`mptcp`], [`udp`] and [`icmp`] read its header and options. [`tls`], [`http`], [`quic`],
 //! [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from the ordered bytes of a
 //! [`stream`]. The name of a host is a [`HostName`]; the result of reading the beginning of a
 //! stream is a [`Peek`].
@@ -18,6 +18,7 @@ pub mod dns;
 mod escape;
 pub mod frame;
 pub mod http;
+pub mod icmp;
 pub mod mptcp;
 mod name;
 mod peek;

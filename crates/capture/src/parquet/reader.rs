@@ -47,10 +47,11 @@ impl Reader {
         Ok(Self { reader, columns })
     }
 
-    /// Schema version; `None` if the file is not a table of this program.
-    pub(crate) fn version(&self) -> Option<&str> {
+    /// Schema version; `None` if the file is not a table of this family, for example
+    /// `manyways-flows/`.
+    pub(crate) fn version(&self, family: &str) -> Option<&str> {
         let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
-        let is_ours = |value: &&str| value.starts_with("manyways-flows/");
+        let is_ours = |value: &&str| value.starts_with(family);
         VERSION_KEYS.iter().find_map(|key| {
             let mut values = notes.iter().filter(|note| note.key == *key);
             values.find_map(|note| note.value.as_deref().filter(is_ours))

@@ -68,6 +68,17 @@ pub struct Comparison {
     pub values: Vec<f64>,
 }
 
+impl Reason {
+    /// Name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RoundTrip => "round-trip",
+            Self::Rate => "rate",
+            Self::Loss => "loss",
+        }
+    }
+}
+
 impl NetworkMeasurement {
     /// Expected seconds of a download on a new connection.
     pub fn download_time(&self, size: Size) -> f64 {

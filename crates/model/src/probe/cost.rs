@@ -150,14 +150,29 @@ pub struct Allowance {
     predicted: Cost,
     /// Limit of the user on the bytes of both directions.
     cap: Option<Size>,
+    /// Bytes of earlier probes that count for the cap.
+    spent: Size,
     up: u64,
     down: u64,
+    /// Total of the pauses that have ended.
+    paused: Span,
+    paused_at: Option<Time>,
 }
 
 impl Allowance {
-    /// A probe that starts `now`. `cap` limits the bytes of both directions together.
-    pub fn new(now: Time, predicted: Cost, cap: Option<Size>) -> Self {
-        Self { started: now, predicted, cap, up: 0, down: 0 }
+    /// A probe that starts `now`. `cap` limits the bytes of both directions together, with those
+    /// that earlier probes have spent.
+    pub fn new(now: Time, predicted: Cost, cap: Option<Size>, spent: Size) -> Self {
+        Self {
+            started: now,
+            predicted,
+            cap,
+            spent,
+            up: 0,
+            down: 0,
+            paused: Span::ZERO,
+            paused_at: None,
+        }
     }
 
     /// Counts bytes that were sent and received.
@@ -166,12 +181,35 @@ impl Allowance {
         self.down = self.down.saturating_add(down.as_bytes());
     }
 
+    /// Takes back bytes that were charged, but neither sent nor received.
+    pub fn refund(&mut self, up: Size, down: Size) {
+        self.up = self.up.saturating_sub(up.as_bytes());
+        self.down = self.down.saturating_sub(down.as_bytes());
+    }
+
+    /// Begins a pause, which does not count as duration.
+    pub fn pause(&mut self, now: Time) {
+        self.paused_at.get_or_insert(now);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self, now: Time) {
+        if let Some(since) = self.paused_at.take() {
+            self.paused += now.since(since);
+        }
+    }
+
+    /// Time since the start without pauses.
+    fn duration(&self, now: Time) -> Span {
+        self.paused_at.unwrap_or(now).since(self.started).saturating_sub(self.paused)
+    }
+
     /// The cost so far.
     pub fn used(&self, now: Time) -> Cost {
         Cost {
             up: Size::from_bytes(self.up),
             down: Size::from_bytes(self.down),
-            duration: now.since(self.started),
+            duration: self.duration(now),
             energy: None,
         }
     }
@@ -184,7 +222,8 @@ impl Allowance {
         let Cost { up: max_up, down: max_down, duration, .. } = self.predicted;
         let up = self.up.saturating_add(up.as_bytes());
         let down = self.down.saturating_add(down.as_bytes());
-        if let Some(cap) = self.cap.filter(|cap| up.saturating_add(down) > cap.as_bytes()) {
+        let both = up.saturating_add(down).saturating_add(self.spent.as_bytes());
+        if let Some(cap) = self.cap.filter(|cap| both > cap.as_bytes()) {
             return Err(LimitReached::Cap(cap));
         }
         if up > max_up.as_bytes() {
@@ -193,15 +232,16 @@ impl Allowance {
         if down > max_down.as_bytes() {
             return Err(LimitReached::Down(max_down));
         }
-        if now.since(self.started) > duration {
+        if self.duration(now) > duration {
             return Err(LimitReached::Duration(duration));
         }
         Ok(())
     }
 
-    /// When the predicted duration ends.
-    pub fn deadline(&self) -> Time {
-        self.started + self.predicted.duration
+    /// When the predicted duration ends; `None` during a pause.
+    pub fn deadline(&self) -> Option<Time> {
+        let deadline = self.started + self.predicted.duration + self.paused;
+        self.paused_at.is_none().then_some(deadline)
     }
 }
 
@@ -248,7 +288,7 @@ mod tests {
     fn a_limit_is_told_before_it_is_passed() {
         let plan = Plan::new(vec![transfer(0, 1_000, 100, 1_000)]);
         let now = Time::from_millis(500);
-        let mut allowance = Allowance::new(now, plan.cost(None), None);
+        let mut allowance = Allowance::new(now, plan.cost(None), None, Size::ZERO);
         let bytes = Size::from_bytes;
         assert_eq!(allowance.check(now, bytes(100), bytes(1_000)), Ok(()));
         allowance.charge(bytes(60), bytes(400));
@@ -256,16 +296,55 @@ mod tests {
         assert_eq!(refused, Err(LimitReached::Up(bytes(100))));
         let refused = allowance.check(now, bytes(0), bytes(601)).unwrap_err();
         assert_eq!(refused.to_string(), "the probe has received the 1 KB that it predicted");
-        assert_eq!(allowance.check(allowance.deadline(), bytes(0), bytes(0)), Ok(()));
-        let late = allowance.deadline() + Span::from_nanos(1);
+        let end = allowance.deadline().expect("no pause");
+        assert_eq!(allowance.check(end, bytes(0), bytes(0)), Ok(()));
+        let late = end + Span::from_nanos(1);
         let refused = allowance.check(late, bytes(0), bytes(0));
         assert_eq!(refused, Err(LimitReached::Duration(Span::from_secs(1))));
-        let capped = Allowance::new(now, plan.cost(None), Some(bytes(500)));
+        // A pause of a minute after half a second.
+        let minute = Span::from_secs(60);
+        allowance.pause(now + Span::from_millis(500));
+        assert_eq!(allowance.deadline(), None);
+        allowance.resume(now + Span::from_millis(500) + minute);
+        assert_eq!(allowance.deadline(), Some(end + minute));
+        assert_eq!(allowance.check(end + minute, bytes(0), bytes(0)), Ok(()));
+        assert_eq!(allowance.used(end + minute).duration, Span::from_secs(1));
+        assert!(allowance.check(late + minute, bytes(0), bytes(0)).is_err());
+        allowance.refund(bytes(60), bytes(401));
+        let used = allowance.used(now);
+        assert_eq!((used.up, used.down), (bytes(0), bytes(0)));
+        let capped = Allowance::new(now, plan.cost(None), Some(bytes(700)), bytes(200));
         let refused = capped.check(now, bytes(1), bytes(500));
-        assert_eq!(refused, Err(LimitReached::Cap(bytes(500))));
+        assert_eq!(refused, Err(LimitReached::Cap(bytes(700))));
     }
 
     proptest! {
+        /// However a probe asks, it never exceeds its prediction, nor the data limit.
+        #[test]
+        fn a_probe_that_asks_first_stays_within_its_prediction(
+            up in 0_u64..10_000, down in 0_u64..10_000, cap in proptest::option::of(0_u64..15_000),
+            spent in 0_u64..5_000,
+            packets in proptest::collection::vec((0_u64..3_000, 0_u64..3_000, 0_u64..400), 0..50),
+        ) {
+            let (bytes, plan) = (Size::from_bytes, Plan::new(vec![transfer(0, 1_000, up, down)]));
+            let mut now = Time::from_millis(7);
+            let cap = cap.map(bytes);
+            let mut allowance = Allowance::new(now, plan.cost(None), cap, bytes(spent));
+            let mut is_over = false;
+            for (up, down, pause) in packets {
+                now += Span::from_millis(pause);
+                if allowance.check(now, bytes(up), bytes(down)).is_ok() {
+                    allowance.charge(bytes(up), bytes(down));
+                    prop_assert!(!is_over || now <= allowance.deadline().expect("no pause"));
+                }
+                is_over |= now > allowance.deadline().expect("no pause");
+            }
+            let used = allowance.used(now);
+            prop_assert!(used.up <= bytes(up) && used.down <= bytes(down));
+            let both = (used.up + used.down).as_bytes();
+            prop_assert!(both == 0 || cap.is_none_or(|cap| both + spent <= cap.as_bytes()));
+        }
+
         #[test]
         fn packets_carry_all_bytes_within_the_transfer(
             start in 0_u64..10_000, duration in 0_u64..30_000, up in 0_u64..1 << 30,

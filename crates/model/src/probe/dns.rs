@@ -29,6 +29,18 @@ pub enum Lie {
     Denied,
 }
 
+impl Lie {
+    /// Name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RewrittenNoName(_) => "rewritten-no-name",
+            Self::Private(_) => "private",
+            Self::Portal(_) => "portal",
+            Self::Denied => "denied",
+        }
+    }
+}
+
 /// Compares the answer of a network's resolver with that of a second one. `portal` is the address
 /// of the network's login page, if it is known. Returns `None` if the answers do not contradict each
 /// other.

@@ -37,6 +37,18 @@ pub enum Verdict {
     NoInternet,
 }
 
+impl Verdict {
+    /// Name in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Validated => "validated",
+            Self::Captive { .. } => "captive",
+            Self::DnsLies => "dns-lies",
+            Self::NoInternet => "no-internet",
+        }
+    }
+}
+
 /// Judges a network. `encrypted` is whether a TLS connection to the same host was validated with its
 /// certificate, which no portal can imitate; `None` if it was not tried.
 ///

@@ -111,6 +111,93 @@ pub(super) fn mean(spans: &[Span]) -> Option<Span> {
     Some(Span::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
 }
 
+/// When echoes are sent, and how long each waits for its answer.
+#[derive(Clone, Debug)]
+pub struct EchoSchedule {
+    count: u64,
+    interval: Span,
+    timeout: Span,
+    round_trips: RoundTrips,
+    next_send: Time,
+    /// The echoes before this one have an answer, or their timeout is over.
+    settled: usize,
+}
+
+/// The next action of an [`EchoSchedule`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Send the next echo.
+    Send,
+    /// Wait for answers until this time.
+    Wait(Time),
+    /// All echoes are sent, and no further answer counts.
+    Done,
+}
+
+impl EchoSchedule {
+    /// `count` echoes, one each `interval`, which does not wait for answers. An answer after
+    /// `timeout` is a lost one.
+    pub fn new(count: u64, interval: Span, timeout: Span) -> Self {
+        Self {
+            count,
+            interval,
+            timeout,
+            round_trips: RoundTrips::default(),
+            next_send: Time::ZERO,
+            settled: 0,
+        }
+    }
+
+    pub fn next(&mut self, now: Time) -> Next {
+        let echoes = self.round_trips.echoes();
+        let is_all = echoes.len() as u64 >= self.count;
+        if !is_all && now >= self.next_send {
+            return Next::Send;
+        }
+        let is_settled = |echo: &Echo| echo.round_trip.is_some() || echo.sent + self.timeout <= now;
+        while echoes.get(self.settled).is_some_and(is_settled) {
+            self.settled += 1;
+        }
+        let expiry = echoes.get(self.settled).map(|echo| echo.sent + self.timeout);
+        let send = (!is_all).then_some(self.next_send);
+        [expiry, send].into_iter().flatten().min().map_or(Next::Done, Next::Wait)
+    }
+
+    /// Notes an echo that is sent, and returns its sequence number.
+    pub fn send(&mut self, now: Time) -> u64 {
+        let is_first = self.round_trips.echoes().is_empty();
+        // From the plan, so that one late echo does not delay all others.
+        let planned = if is_first { now } else { self.next_send };
+        self.next_send = (planned + self.interval).max(now);
+        self.round_trips.send(now)
+    }
+
+    /// Notes the answer to an echo, unless it is too late. Returns its round trip if it is the first
+    /// answer.
+    pub fn receive(&mut self, now: Time, sequence: u64) -> Option<Span> {
+        let index = usize::try_from(sequence).ok()?;
+        let echo = self.round_trips.echoes().get(index)?;
+        if now.since(echo.sent) > self.timeout {
+            return None;
+        }
+        self.round_trips.receive(now, sequence)
+    }
+
+    /// The number of the latest echo with these low 16 bits, as ICMP carries them. Without such an
+    /// echo, a number that none has.
+    pub fn whole_number(&self, low: u16) -> u64 {
+        let Some(last) = (self.round_trips.echoes().len() as u64).checked_sub(1) else {
+            return u64::MAX;
+        };
+        let behind = (last as u16).wrapping_sub(low);
+        last.checked_sub(u64::from(behind)).unwrap_or(u64::MAX)
+    }
+
+    pub fn round_trips(&self) -> &RoundTrips {
+        &self.round_trips
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +238,65 @@ mod tests {
         assert_eq!(summary.mean, Some(Span::from_micros(28_750)));
         // From 20 to 40 ms, and from 40 to 25.
         assert_eq!(summary.jitter, Some(Span::from_micros(17_500)));
+    }
+
+    fn schedule() -> EchoSchedule {
+        EchoSchedule::new(3, Span::from_millis(100), Span::from_millis(250))
+    }
+
+    /// Sends all echoes that are due, and returns the first other action.
+    fn advance(schedule: &mut EchoSchedule, now: Time) -> Next {
+        loop {
+            match schedule.next(now) {
+                Next::Send => schedule.send(now),
+                other => return other,
+            };
+        }
+    }
+
+    #[test]
+    fn echoes_are_sent_on_time_and_each_waits_for_its_answer() {
+        let mut schedule = schedule();
+        let ms = Time::from_millis;
+        assert_eq!(advance(&mut schedule, ms(1_000)), Next::Wait(ms(1_100)));
+        // The second echo is late; the third one is not.
+        assert_eq!(advance(&mut schedule, ms(1_130)), Next::Wait(ms(1_200)));
+        assert_eq!(schedule.receive(ms(1_140), 0), Some(Span::from_millis(140)));
+        assert_eq!(advance(&mut schedule, ms(1_200)), Next::Wait(ms(1_380)));
+        // Too late by a millisecond.
+        assert_eq!(schedule.receive(ms(1_381), 1), None);
+        assert_eq!(advance(&mut schedule, ms(1_381)), Next::Wait(ms(1_450)));
+        assert_eq!(schedule.receive(ms(1_400), 2), Some(Span::from_millis(200)));
+        assert_eq!(advance(&mut schedule, ms(1_400)), Next::Done);
+        let summary = schedule.round_trips().summary();
+        assert_eq!((summary.sent, summary.received), (3, 2));
+    }
+
+    #[test]
+    fn a_sleeping_host_sends_the_missed_echoes_one_by_one() {
+        let mut schedule = EchoSchedule::new(100, Span::from_millis(100), Span::from_secs(1));
+        assert_eq!(
+            advance(&mut schedule, Time::from_millis(1_000)),
+            Next::Wait(Time::from_millis(1_100))
+        );
+        // Not a burst of all that were due meanwhile.
+        let woken = Time::from_millis(60_000);
+        assert_eq!(schedule.next(woken), Next::Send);
+        schedule.send(woken);
+        schedule.send(woken);
+        assert_eq!(schedule.next(woken), Next::Wait(woken + Span::from_millis(100)));
+    }
+
+    #[test]
+    fn sequence_numbers_continue_after_sixteen_bits() {
+        let mut schedule = EchoSchedule::new(70_000, Span::from_millis(1), Span::from_secs(1));
+        assert_eq!(schedule.whole_number(0), u64::MAX);
+        for _ in 0..66_000 {
+            schedule.send(Time::from_millis(1_000));
+        }
+        assert_eq!(schedule.whole_number(463), 65_999);
+        assert_eq!(schedule.whole_number(0), 65_536);
+        assert_eq!(schedule.whole_number(65_535), 65_535);
+        assert_eq!(schedule.whole_number(464), 464);
     }
 }

@@ -4,9 +4,10 @@
 //! ones too. A router may also answer late or seldom because it is busy or limits its answers
 //! (RFC 4443, 2.4f); that shows at this hop alone, and does not count.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use manyways_unit::Span;
+use manyways_unit::{Span, Time};
 
 /// Fewest additional milliseconds that count as a place where the delay begins.
 const MIN_DELAY: Span = Span::from_millis(5);
@@ -159,6 +160,154 @@ fn likelihood(hop: &Hop, loss: f64) -> f64 {
     term(hop.lost(), loss) + term(hop.answered(), 1.0 - loss)
 }
 
+/// When the probes of a route are sent, and to which hop.
+///
+/// A round sends one probe to each hop, one after the other. The first round ends at the hop that
+/// is the target; without an answer of the target, after [`MAX_SILENT`] hops without any answer.
+#[derive(Clone, Debug)]
+pub struct TraceSchedule {
+    config: TraceConfig,
+    hops: Vec<Hop>,
+    /// TTL of the target; `None` until it has answered.
+    target: Option<usize>,
+    /// Probes without an answer so far, by their numbers.
+    pending: BTreeMap<u64, Pending>,
+    sent: u64,
+    rounds: u64,
+    /// TTL of the next probe.
+    next_ttl: usize,
+    next_send: Time,
+}
+
+/// Parameters of a [`TraceSchedule`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceConfig {
+    pub rounds: u64,
+    /// Maximum TTL.
+    pub max_hops: usize,
+    /// From one probe to the next.
+    pub interval: Span,
+    /// An answer after this time is a lost one.
+    pub timeout: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    ttl: usize,
+    sent: Time,
+}
+
+/// Consecutive hops without an answer at which the first round ends.
+pub const MAX_SILENT: usize = 8;
+
+/// The next action of a [`TraceSchedule`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextProbe {
+    /// Send a probe with this TTL.
+    Send { ttl: usize },
+    /// Wait for answers until this time.
+    Wait(Time),
+    /// All probes are sent, and no further answer counts.
+    Done,
+}
+
+impl TraceSchedule {
+    pub fn new(config: TraceConfig) -> Self {
+        Self {
+            config,
+            hops: Vec::new(),
+            target: None,
+            pending: BTreeMap::new(),
+            sent: 0,
+            rounds: 0,
+            next_ttl: 1,
+            next_send: Time::ZERO,
+        }
+    }
+
+    pub fn next(&mut self, now: Time) -> NextProbe {
+        self.pending.retain(|_, probe| probe.sent + self.config.timeout > now);
+        if self.next_ttl > self.last_hop() && self.is_round_over() {
+            self.rounds += 1;
+            self.next_ttl = 1;
+        }
+        let is_all = self.rounds >= self.config.rounds;
+        if !is_all && self.next_ttl <= self.last_hop() {
+            return match now >= self.next_send {
+                true => NextProbe::Send { ttl: self.next_ttl },
+                false => NextProbe::Wait(self.next_send),
+            };
+        }
+        let oldest = self.pending.values().map(|probe| probe.sent + self.config.timeout).min();
+        oldest.map_or(NextProbe::Done, NextProbe::Wait)
+    }
+
+    /// The last hop of this round.
+    fn last_hop(&self) -> usize {
+        if let Some(target) = self.target {
+            return target;
+        }
+        let answered = self.hops.iter().rposition(|hop| !hop.round_trips.is_empty());
+        let silent_end = answered.map_or(0, |index| index + 1) + MAX_SILENT;
+        self.config.max_hops.min(silent_end)
+    }
+
+    /// The first round ends when the answers of its last hops can have no more influence on its
+    /// length. Later rounds follow each other.
+    fn is_round_over(&self) -> bool {
+        self.rounds > 0 || self.target.is_some() || self.pending.is_empty()
+    }
+
+    /// Notes a probe that is sent, and returns its number.
+    pub fn send(&mut self, now: Time) -> u64 {
+        let (ttl, number) = (self.next_ttl, self.sent);
+        if self.hops.len() < ttl {
+            self.hops.resize_with(ttl, Hop::default);
+        }
+        if let Some(hop) = self.hops.get_mut(ttl - 1) {
+            hop.sent += 1;
+        }
+        self.pending.insert(number, Pending { ttl, sent: now });
+        self.sent += 1;
+        self.next_ttl += 1;
+        let planned = if number == 0 { now } else { self.next_send };
+        self.next_send = (planned + self.config.interval).max(now);
+        number
+    }
+
+    /// Notes the answer to a probe, unless it is too late or not the first one. `is_target`: the
+    /// target itself answered.
+    pub fn receive(&mut self, now: Time, number: u64, from: IpAddr, is_target: bool) {
+        let Some(probe) = self.pending.remove(&number) else { return };
+        let Some(hop) = self.hops.get_mut(probe.ttl - 1) else { return };
+        hop.round_trips.push(now.since(probe.sent));
+        if !hop.addresses.contains(&from) {
+            hop.addresses.push(from);
+        }
+        if is_target && self.target.is_none_or(|known| probe.ttl < known) {
+            self.target = Some(probe.ttl);
+            // Probes beyond the target reach the target too, and do not count.
+            self.hops.truncate(probe.ttl);
+            self.pending.retain(|_, pending| pending.ttl <= probe.ttl);
+        }
+    }
+
+    /// The number of the latest probe with these low 16 bits that waits for an answer.
+    pub fn whole_number(&self, low: u16) -> Option<u64> {
+        self.pending.keys().rev().copied().find(|number| *number as u16 == low)
+    }
+
+    /// The hops from TTL 1 on, up to the target if it has answered.
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// Whether the target has answered.
+    pub fn is_reached(&self) -> bool {
+        self.target.is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use manyways_unit::Random;
@@ -266,6 +415,111 @@ mod tests {
                 prop_assert!(onset.loss > 0.0 && onset.loss <= 1.0);
                 prop_assert!(onset.confidence > 0.0 && onset.confidence <= 1.0);
             }
+        }
+    }
+
+    const CONFIG: TraceConfig = TraceConfig {
+        rounds: 3,
+        max_hops: 30,
+        interval: Span::from_millis(10),
+        timeout: Span::from_secs(1),
+    };
+
+    fn router(ttl: usize) -> IpAddr {
+        IpAddr::from([10, 0, ttl as u8, 1])
+    }
+
+    /// Runs a schedule on a route whose hops answer after `ttl` × 4 ms. `answers` decides whether one
+    /// does.
+    fn trace(config: TraceConfig, length: usize, answers: impl Fn(usize) -> bool) -> TraceSchedule {
+        let mut schedule = TraceSchedule::new(config);
+        let mut now = Time::from_millis(1_000);
+        let mut due: BTreeMap<(Time, u64), usize> = BTreeMap::new();
+        loop {
+            let until = match schedule.next(now) {
+                NextProbe::Done => return schedule,
+                NextProbe::Send { ttl } => {
+                    let number = schedule.send(now);
+                    let hop = ttl.min(length);
+                    if answers(hop) {
+                        due.insert((now + Span::from_millis(4) * hop as u64, number), hop);
+                    }
+                    continue;
+                }
+                NextProbe::Wait(until) => until,
+            };
+            match due.first_key_value().map(|(key, hop)| (*key, *hop)) {
+                Some(((at, number), hop)) if at <= until => {
+                    now = at;
+                    due.remove(&(at, number));
+                    schedule.receive(now, number, router(hop), hop == length);
+                }
+                _ => now = until,
+            }
+        }
+    }
+
+    #[test]
+    fn every_round_probes_each_hop_up_to_the_target() {
+        let schedule = trace(CONFIG, 5, |_| true);
+        assert!(schedule.is_reached());
+        let hops = schedule.hops();
+        assert_eq!(hops.len(), 5);
+        for (index, hop) in hops.iter().enumerate() {
+            assert_eq!(hop.addresses, [router(index + 1)]);
+            let millis: Vec<Span> = vec![Span::from_millis(4 * (index as u64 + 1)); 3];
+            assert_eq!((hop.sent, &hop.round_trips), (3, &millis), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_silent_router_does_not_end_the_route() {
+        let schedule = trace(CONFIG, 6, |hop| hop != 3);
+        let hops = schedule.hops();
+        assert_eq!((hops.len(), hops[2].sent, hops[2].round_trips.len()), (6, 3, 0));
+    }
+
+    #[test]
+    fn a_target_that_never_answers_ends_after_silent_hops() {
+        let schedule = trace(CONFIG, 4, |hop| hop < 4);
+        assert!(!schedule.is_reached());
+        assert_eq!(schedule.hops().len(), 3 + MAX_SILENT);
+        let none = trace(TraceConfig { max_hops: 5, ..CONFIG }, 4, |_| false);
+        assert_eq!(none.hops().len(), 5);
+        assert_eq!(none.hops()[0].sent, 3);
+    }
+
+    #[test]
+    fn an_answer_after_the_timeout_or_a_second_one_does_not_count() {
+        let mut schedule = TraceSchedule::new(CONFIG);
+        let start = Time::from_millis(1_000);
+        assert_eq!(schedule.next(start), NextProbe::Send { ttl: 1 });
+        let number = schedule.send(start);
+        assert_eq!(schedule.whole_number(number as u16), Some(number));
+        schedule.receive(start + Span::from_millis(5), number, router(1), false);
+        schedule.receive(start + Span::from_millis(6), number, router(1), false);
+        assert_eq!(schedule.hops()[0].round_trips.len(), 1);
+        let number = schedule.send(start);
+        let late = start + Span::from_secs(2);
+        schedule.next(late);
+        schedule.receive(late, number, router(2), false);
+        assert!(schedule.hops()[1].round_trips.is_empty());
+    }
+
+    proptest! {
+        /// Every trace ends within the time that its plan has, with any answers.
+        #[test]
+        fn every_trace_ends(
+            rounds in 1_u64..6, max_hops in 1_usize..20, length in 1_usize..20,
+            silent in proptest::collection::vec(any::<bool>(), 20),
+        ) {
+            let config = TraceConfig { rounds, max_hops, ..CONFIG };
+            let schedule = trace(config, length, |hop| !silent[hop - 1]);
+            let hops = schedule.hops();
+            prop_assert!(hops.len() <= max_hops);
+            prop_assert!(hops.iter().all(|hop| hop.sent <= rounds));
+            prop_assert!(hops.iter().all(|hop| hop.round_trips.len() as u64 <= hop.sent));
+            prop_assert_eq!(schedule.is_reached(), length <= hops.len() && !silent[length - 1]);
         }
     }
 }
