@@ -63,6 +63,13 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target {
+        name: "probe-message",
+        run: network::probe_message,
+        words: network::PROBE_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "icmp", run: wire::icmp_message, words: &[], more_seeds: &[] },
+    Target {
         name: "announcement",
         run: network::announcement,
         words: network::ANNOUNCEMENT_WORDS,

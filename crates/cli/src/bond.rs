@@ -4,7 +4,7 @@ mod check;
 mod client;
 mod event_log;
 mod gateway;
-mod keygen;
+pub mod keygen;
 mod listen;
 mod lookup;
 mod policy;

@@ -20,6 +20,8 @@ mod help;
 #[cfg(feature = "lab")]
 mod lab;
 mod paths;
+#[cfg(feature = "probe")]
+mod probe;
 #[cfg(feature = "radio")]
 mod radio;
 #[cfg(feature = "report")]
@@ -61,6 +63,8 @@ enum Command {
     #[cfg(feature = "radio")]
     Radio(radio::Args),
     Paths(paths::Args),
+    #[cfg(feature = "probe")]
+    Probe(Box<probe::Args>),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     #[cfg(feature = "lab")]
@@ -110,6 +114,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "radio")]
         Command::Radio(args) => radio::run(args),
         Command::Paths(args) => paths::run(args),
+        #[cfg(feature = "probe")]
+        Command::Probe(args) => probe::run(*args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
         #[cfg(feature = "lab")]

@@ -5,7 +5,7 @@ mod control;
 mod energy;
 mod generate;
 mod infer;
-mod named_profile;
+pub mod named_profile;
 mod options;
 mod probe;
 mod profiles;
@@ -16,6 +16,8 @@ mod whatif;
 use std::process::ExitCode;
 
 use anyhow::Result;
+
+pub use self::infer::sentences;
 
 /// Compute radio energy of packet traces, and compare policies
 ///

@@ -1,9 +1,9 @@
 //! Tokio shells that run the cores over real sockets.
 //!
 //! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
-//! the tunnel, and [`radio`] runs policies on traces and on a live interface. Each of these modules
-//! is a cargo feature. [`path`] connects `fetch` and `bond` over one network, and [`resolve`]
-//! queries the name servers of one network.
+//! the tunnel, [`radio`] runs policies on traces and on a live interface, and [`probe`] measures
+//! networks. Each of these modules is a cargo feature. [`path`] connects over one network, and
+//! [`resolve`] queries the name servers of one network.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -13,8 +13,10 @@ mod base64;
 pub mod bond;
 #[cfg(feature = "fetch")]
 pub mod fetch;
-#[cfg(any(feature = "fetch", feature = "bond"))]
+#[cfg(any(feature = "fetch", feature = "bond", feature = "probe"))]
 pub mod path;
+#[cfg(feature = "probe")]
+pub mod probe;
 #[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;

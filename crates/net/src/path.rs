@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use manyways_proto::estimate::PathEstimate;
-use manyways_sys::interface::Interface;
+use manyways_sys::interface::{self, Interface};
 
 #[cfg(feature = "fetch")]
 pub(crate) use answers::FirstAnswers;
@@ -23,6 +23,8 @@ pub use answers::SharedAddresses;
 pub use connect::{ConnectError, connect};
 pub use happy_eyeballs::{RaceError, race};
 pub use names::{HostResolver, Lookup, LookupError, Names};
+#[cfg(feature = "probe")]
+pub(crate) use socket::bind;
 pub use socket::{plain, socket, udp_socket};
 pub use tls::{Trust, TrustError};
 
@@ -112,12 +114,9 @@ impl PathSpec {
         match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
             Ok(carrier) => carrier.trim() != "0",
             // If an interface is down, a read of the file fails with another error. A missing file
-            // may mean that /sys belongs to another network namespace; /proc/self always belongs to
-            // this one.
+            // may mean that /sys belongs to another network namespace.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let all = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-                let mut names = all.lines().filter_map(|line| line.split_once(':'));
-                all.is_empty() || names.any(|(name, _)| name.trim() == device)
+                interface::is_running(device).unwrap_or(true)
             }
             Err(_) => false,
         }

@@ -2,6 +2,7 @@
 
 use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
 use manyways_net::fetch::{Location, Netrc, ResumeState, StoredEstimate, UserInfo, parse_digest};
+use manyways_net::probe::message::{Order, Reply, parse};
 use manyways_net::resolve::message::{Family, addresses_in_hosts, parse_response};
 use manyways_proto::fetch::ContentRange;
 use manyways_sys::interface::InterfaceAlias;
@@ -101,6 +102,24 @@ pub(super) fn dns_answer(bytes: &[u8]) {
     }
     let _ = addresses_in_hosts(bytes, "example.test");
 }
+
+/// Lines of a control connection of `probe`.
+pub(super) fn probe_message(bytes: &[u8]) {
+    if let Ok(order) = parse::<Order>(bytes) {
+        let line = serde_json::to_vec(&order).expect("numbers can be written");
+        assert_eq!(parse::<Order>(&line), Ok(order));
+    }
+    let _ = parse::<Reply>(bytes);
+}
+
+pub(super) const PROBE_WORDS: &[&str] = &[
+    "{\"tcp\":{\"direction\":\"down\",\"bytes\":1,\"millis\":1}}",
+    "{\"udp\":{\"direction\":\"up\",\"packets\":1,\"size\":32,\"rate\":1}}",
+    "{\"ready\":{\"token\":\"00000000000000000000000000000000\"}}",
+    "{\"refused\":{\"reason\":\"\"}}",
+    "\"stop\"",
+    "18446744073709551615",
+];
 
 pub(super) fn announcement(bytes: &[u8]) {
     for read in [

@@ -6,6 +6,7 @@ use manyways_flows::align::{self, ChainDirection, Point, PointLocation, ProxyLog
 use manyways_flows::device::{dhcp, ja4, user_agent as sight_of};
 use manyways_flows::server::{Organisations, registered_domain};
 use manyways_unit::{Span, Time};
+use manyways_wire::icmp::{self, Icmp};
 use manyways_wire::quic::Initials;
 use manyways_wire::stream::{Endpoint, Piece};
 use manyways_wire::{HostName, MAX_PEEK_LENGTH, Peek, dns, frame, http, tls, udp};
@@ -240,6 +241,15 @@ pub(super) fn align_log(bytes: &[u8]) {
 }
 
 /// A datagram, and the same bytes as the start of a stream.
+/// ICMP messages, as raw sockets receive them.
+pub(super) fn icmp_message(bytes: &[u8]) {
+    let _ = (Icmp::read_v4(bytes), Icmp::read_v6(bytes));
+    if let Some(message) = icmp::payload_v4(bytes) {
+        assert!(message.len() + 20 <= bytes.len());
+        let _ = Icmp::read_v4(message);
+    }
+}
+
 pub(super) fn dns_message(bytes: &[u8]) {
     if let Peek::Complete(message) = dns::tcp_message(bytes) {
         let _ = dns::answer(message);

@@ -192,7 +192,7 @@ impl Client {
     pub fn new(
         options: ClientOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
-        let tls = tls::client(&options.key, options.gateway_key)?;
+        let tls = tls::client(&options.key, options.gateway_key, tls::ALPN_PROTOCOL)?;
         let (handle, session_events) = SessionHandle::new(Config::new(Role::Client));
         let (events, receiver) = mpsc::unbounded_channel();
         let mut config = dial::Config::default();

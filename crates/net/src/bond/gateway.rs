@@ -223,7 +223,7 @@ impl Gateway {
             log_unknown_key(&mut unknown, key, is_known);
             is_known
         };
-        let tls = tls::gateway(&options.key, Arc::new(is_authorized))?;
+        let tls = tls::server(&options.key, Arc::new(is_authorized), tls::ALPN_PROTOCOL)?;
         let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
         for address in &options.listen {
             let failed = |error| GatewayError::Listen(*address, error);

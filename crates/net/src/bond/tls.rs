@@ -19,16 +19,20 @@ use rustls::{
 
 use super::key::{PrivateKey, PublicKey};
 
-/// Protocol ID in ALPN (RFC 7301).
-const ALPN_PROTOCOL: &[u8] = b"manyways-bond/1";
+/// Protocol ID of the bond in ALPN (RFC 7301).
+pub(super) const ALPN_PROTOCOL: &[u8] = b"manyways-bond/1";
 
 /// Returns whether a key is authorized.
-pub(super) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
+pub(crate) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
 
-/// Creates the configuration of a client of the gateway with this key.
-pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientConfig>, Error> {
+/// Creates the configuration of a client of the server with this key.
+pub(crate) fn client(
+    own: &PrivateKey,
+    server: PublicKey,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = RawKeyVerifier { accept: Arc::new(move |key| *key == gateway), provider };
+    let verifier = RawKeyVerifier { accept: Arc::new(move |key| *key == server), provider };
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&verifier.provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
@@ -36,17 +40,18 @@ pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientC
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(
             certified_key(own)?,
         ))));
-    config.alpn_protocols = vec![ALPN_PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.enable_sni = false;
     // Without resumption, each carrier is authenticated separately.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Creates the configuration of a gateway. `accept` authorizes the keys of clients.
-pub(super) fn gateway(
+/// Creates the configuration of a server. `accept` authorizes the keys of clients.
+pub(crate) fn server(
     own: &PrivateKey,
     accept: Arc<KeyPredicate>,
+    protocol: &[u8],
 ) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier = RawKeyVerifier { accept, provider };
@@ -56,7 +61,7 @@ pub(super) fn gateway(
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
             certified_key(own)?,
         ))));
-    config.alpn_protocols = vec![ALPN_PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -83,7 +88,7 @@ impl Pkcs8 for rustls::pki_types::PrivateKeyDer<'_> {
 }
 
 /// Returns the public key that the peer has proved to own; `None` if there is no Ed25519 key.
-pub(super) fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
+pub(crate) fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
     PublicKey::from_spki(certificates?.first()?)
 }
 

@@ -1,7 +1,7 @@
 //! Sockets that are bound to a path.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpSocket;
@@ -31,6 +31,13 @@ fn bound(
 ) -> io::Result<Socket> {
     let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, kind, Some(transport))?;
+    bind(&socket, path, server.ip())?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Binds a new socket to the path's interface, and to its address of the server's family.
+pub(crate) fn bind(socket: &Socket, path: &PathSpec, server: IpAddr) -> io::Result<()> {
     if let Some(device) = &path.device
         && let Err(error) = socket.bind_device(Some(device.as_bytes()))
     {
@@ -42,7 +49,7 @@ fn bound(
             path.name
         );
     }
-    if let Some(source) = path.source(server.ip()) {
+    if let Some(source) = path.source(server) {
         match socket.bind(&SocketAddr::new(source, 0).into()) {
             // The interface has a different address by now, which the kernel selects.
             Err(error)
@@ -53,8 +60,7 @@ fn bound(
             bound => bound?,
         }
     }
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(())
 }
 
 /// Formats an I/O error without its number, for example `(os error 111)`.

@@ -15,7 +15,7 @@ use manyways_model::radio::powers::{Monitor, PowerFit, PowerFitError, Powers};
 use manyways_model::radio::probes::{PowerSampleReader, ProbeReader};
 use manyways_unit::{Span, Time};
 
-pub(super) use self::document::timers as timer_documents;
+pub(crate) use self::document::timers as timer_documents;
 pub use self::document::{Document, TimerDocument};
 use super::lines::each_line;
 use super::trace::{Progress, Trace, TraceError};

@@ -18,6 +18,7 @@ use std::time::Duration;
 use manyways_model::radio::gap_sweep::{Action, GapSample, ProbeSchedule};
 use manyways_model::radio::infer::Probe;
 use manyways_sys::clock::Clock;
+use manyways_sys::interface;
 use manyways_unit::{Span, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -25,6 +26,8 @@ pub use self::document::Document;
 
 /// Timeout of an answer; paging and a promotion can take more than 3 s.
 pub const PROBE_TIMEOUT: Span = Span::from_secs(10);
+/// Delay of a wait after which its gap is void.
+const MAX_LATE: Span = Span::from_secs(1);
 /// Consecutive lost probes after which the target counts as unreachable.
 const MAX_LOST: u32 = 8;
 /// In bytes.
@@ -150,10 +153,9 @@ impl Prober {
     /// Packets of the interface in both directions, from the kernel's counters in this thread's
     /// network namespace.
     fn packets(&self) -> Result<u64, ProbeError> {
-        let text =
-            std::fs::read_to_string("/proc/thread-self/net/dev").map_err(ProbeError::Count)?;
-        packet_count(&text, &self.interface)
-            .ok_or_else(|| ProbeError::NoInterface(self.interface.clone()))
+        let counters = interface::counters(&self.interface).map_err(ProbeError::Count)?;
+        let counters = counters.ok_or_else(|| ProbeError::NoInterface(self.interface.clone()))?;
+        Ok(counters.received_packets.wrapping_add(counters.sent_packets))
     }
 
     fn bound_socket(&self, kind: Type, protocol: Protocol) -> io::Result<Socket> {
@@ -248,16 +250,6 @@ impl Prober {
 fn is_lost_probe(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), HostUnreachable | NetworkUnreachable | TimedOut | WouldBlock)
-}
-
-/// Packets of an interface in both directions, from the text of `/proc/net/dev`.
-fn packet_count(text: &str, interface: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| {
-        let (name, rest) = line.split_once(':')?;
-        (name.trim() == interface).then_some(rest)
-    })?;
-    let field = |place: usize| line.split_whitespace().nth(place)?.parse::<u64>().ok();
-    Some(field(1)?.wrapping_add(field(9)?))
 }
 
 /// Results of probes in a CSV file, one line each, in seconds.
@@ -364,6 +356,11 @@ pub fn run(
             Action::Wait(at) => {
                 if !pause(plan, at.since(now)) {
                     return Ok(false);
+                }
+                // The process was stopped: the gap is longer than planned, and begins again.
+                if line.clock.now().since(at) > MAX_LATE {
+                    line.probe().map_err(ProbeError::Send)?;
+                    plan.start(line.clock.now(), line.packets()?);
                 }
             }
             Action::Probe => {

@@ -114,7 +114,11 @@ impl<'a> Queries<'a> {
 }
 
 impl PathResolver {
-    async fn query(
+    /// Sends one query to a name server and waits for its answer. The caller sets the timeout.
+    ///
+    /// # Errors
+    /// The server does not answer properly; `NotSent` if `host` is not a host name.
+    pub(crate) async fn query(
         &self,
         server: IpAddr,
         host: &str,

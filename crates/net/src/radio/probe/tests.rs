@@ -5,23 +5,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-const DEV: &str = "\
-Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo: 1000      10    0    0    0     0          0         0     1000      10    0    0    0     0       0          0
- wwan0:9999999     300    1    2    0     0          0         0  5000000      45    0    0    0     0       0          0
-";
-
-#[test]
-fn packets_are_counted_both_ways() {
-    assert_eq!(packet_count(DEV, "wwan0"), Some(345));
-    assert_eq!(packet_count(DEV, "lo"), Some(20));
-    assert_eq!(
-        (packet_count(DEV, "wwan"), packet_count(DEV, ""), packet_count("wwan0: 1 2", "wwan0")),
-        (None, None, None)
-    );
-}
-
 #[test]
 fn a_target_is_a_host_with_or_without_a_port() {
     assert_eq!(host_and_port("example.org"), Ok(("example.org", None)));
@@ -104,8 +87,7 @@ fn a_stopped_run_keeps_its_results() {
 
 proptest! {
     #[test]
-    fn no_text_panics(text in "[a-z0-9,.:\n -]{0,80}", name in "[a-z0-9]{0,5}") {
-        let _ = packet_count(&text, &name);
+    fn no_text_panics(text in "[a-z0-9,.:\n -]{0,80}") {
         let _ = parse_file(&format!("{CSV_HEADER}{text}"));
         let _ = host_and_port(&text);
     }

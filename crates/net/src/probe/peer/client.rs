@@ -1,0 +1,155 @@
+//! The client's side of a control connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use manyways_unit::Size;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::line::LineReader;
+use super::message::{Order, PROTOCOL, Reply, encode};
+use super::token::Token;
+use crate::bond::{PrivateKey, PublicKey, client_tls};
+use crate::path::{PathSpec, plain, socket, udp_socket};
+use crate::probe::contract::{ProbeError, Reservation, Run};
+
+/// A probe server, and the key by which it knows this client.
+#[derive(Clone, Debug)]
+pub struct ProbeServer {
+    /// Name or address.
+    pub host: String,
+    pub port: u16,
+    /// Of the server.
+    pub key: PublicKey,
+    pub own_key: Arc<PrivateKey>,
+}
+
+/// Bytes of a control connection, at most: handshakes and messages.
+pub(crate) const CONTROL_UP: u64 = 64 << 10;
+pub(crate) const CONTROL_DOWN: u64 = 256 << 10;
+
+impl ProbeServer {
+    pub const DEFAULT_PORT: u16 = 7_464;
+
+    /// Name and port, for results.
+    pub fn name(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A control connection.
+pub(crate) struct Control {
+    server: SocketAddr,
+    path: PathSpec,
+    lines: LineReader<ReadHalf<TlsStream<TcpStream>>>,
+    writer: WriteHalf<TlsStream<TcpStream>>,
+    _reservation: Reservation,
+}
+
+impl Control {
+    pub(crate) async fn connect(run: &mut Run, server: &ProbeServer) -> Result<Self, ProbeError> {
+        let address = SocketAddr::new(run.resolve(&server.host).await?, server.port);
+        let reserved = (Size::from_bytes(CONTROL_UP), Size::from_bytes(CONTROL_DOWN));
+        let mut reservation = run.reserve(reserved.0, reserved.1)?;
+        let path = run.path().clone();
+        let connect = async { socket(&path, address)?.connect(address).await };
+        let stream = connect.await.map_err(|error| ProbeError::connect(&path, address, error))?;
+        reservation.of(&stream);
+        let _ = stream.set_nodelay(true);
+        let tls = client_tls(&server.own_key, server.key, PROTOCOL)
+            .map_err(|error| ProbeError::Server(error.to_string()))?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| {
+            ProbeError::Server(format!(
+                "the server at {address} has another key, or is no probe server: {}",
+                plain(&error)
+            ))
+        })?;
+        let (reader, writer) = tokio::io::split(stream);
+        let lines = LineReader::new(reader);
+        Ok(Self { server: address, path, lines, writer, _reservation: reservation })
+    }
+
+    /// The address of the server.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Begins a measurement.
+    pub(crate) async fn order(&mut self, order: Order) -> Result<Token, ProbeError> {
+        self.send(order).await?;
+        loop {
+            match self.reply().await? {
+                Reply::Ready { token } => return Ok(token),
+                Reply::Refused { reason } => {
+                    return Err(ProbeError::Server(format!("the server refuses: {reason}")));
+                }
+                // Of the previous measurement.
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) async fn send(&mut self, order: Order) -> Result<(), ProbeError> {
+        let written = async {
+            self.writer.write_all(&encode(&order)).await?;
+            self.writer.flush().await
+        };
+        written.await.map_err(|error| self.lost(error))
+    }
+
+    /// The next message of the server.
+    pub(crate) async fn reply(&mut self) -> Result<Reply, ProbeError> {
+        match self.lines.next().await {
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.lost(error)),
+        }
+    }
+
+    fn lost(&self, error: io::Error) -> ProbeError {
+        if !self.path.has_carrier() {
+            return ProbeError::InterfaceLost(self.path.name.clone());
+        }
+        // The server reports a key that is not in its allow file only after the handshake of TLS 1.3.
+        if error.to_string().contains("AccessDenied") || error.to_string().contains("certificate") {
+            return ProbeError::Server(format!(
+                "the server at {} does not know the key of this client",
+                self.server
+            ));
+        }
+        ProbeError::Server(format!(
+            "the connection to the server at {} was lost: {}",
+            self.server,
+            plain(&error)
+        ))
+    }
+
+    /// Opens the data connection of a measurement.
+    pub(crate) async fn data(&self, token: Token) -> Result<TcpStream, ProbeError> {
+        let connect = async {
+            let mut stream = socket(&self.path, self.server)?.connect(self.server).await?;
+            stream.write_all(&token.tcp_head()).await?;
+            Ok(stream)
+        };
+        connect.await.map_err(|error| ProbeError::connect(&self.path, self.server, error))
+    }
+
+    /// A socket for datagrams to the server.
+    pub(crate) async fn datagrams(&self) -> Result<UdpSocket, ProbeError> {
+        let open = async {
+            let socket = UdpSocket::from_std(udp_socket(&self.path, self.server)?)?;
+            socket.connect(self.server).await?;
+            Ok(socket)
+        };
+        open.await.map_err(|error| ProbeError::io(&self.path, "open a UDP socket", error))
+    }
+}

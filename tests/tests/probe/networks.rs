@@ -1,0 +1,237 @@
+//! Probes of emulated networks.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use manyways_tests::testbed::{accept, eventually};
+use manyways_tests::{Lab, Need, finish, folder, manyways, needs};
+use serde_json::Value;
+
+use crate::results;
+
+const LINKS: [&str; 4] = ["--link", "wifi:delay=7ms", "--link", "lte:delay=20ms"];
+/// The server of a lab, on the networks of all its links.
+const SERVER: &str = "198.18.0.1";
+
+fn on<'a>(results: &'a [Value], network: &str) -> &'a Value {
+    let found = results.iter().find(|result| result["interface"] == network);
+    found.unwrap_or_else(|| panic!("{network} in {results:#?}"))
+}
+
+#[test]
+fn each_network_has_its_own_round_trip() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS);
+    for method in ["", "--tcp 81"] {
+        let words = format!("manyways probe ping {SERVER} --count 5 --json {method}");
+        let results = results(&lab.device(&words).expect_success());
+        for (network, least) in [("wifi", 0.014), ("lte", 0.040)] {
+            let result = on(&results, network);
+            assert_eq!(result["ending"], "complete", "{result:#}");
+            let ping = &result["ping"];
+            assert_eq!((&ping["sent"], &ping["received"]), (&5.into(), &5.into()), "{ping:#}");
+            let median = ping["median"].as_f64().expect("a number");
+            assert!(median >= least, "{network}: {median}");
+            for direction in ["up", "down"] {
+                let bytes = |cost: &str| result[cost][direction].as_u64();
+                assert!(bytes("used") <= bytes("predicted"), "{result:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_network_has_no_round_trip() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS);
+    lab.set(&["lte", "state=silent"]).expect_success();
+    let words = format!("manyways probe ping {SERVER} --count 2 --timeout 300ms --json");
+    let results = results(&lab.device(&words).expect_success());
+    let ping = &on(&results, "lte")["ping"];
+    assert_eq!((&ping["received"], &ping["median"]), (&0.into(), &Value::Null), "{ping:#}");
+    assert_eq!(ping["loss"], 1.0, "{ping:#}");
+}
+
+#[test]
+fn a_data_limit_ends_a_probe_and_keeps_its_result() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS);
+    let words = format!("manyways probe ping {SERVER} --via wifi --cap 500B --json");
+    let results = results(&lab.device(&words).expect_success());
+    let result = on(&results, "wifi");
+    assert_eq!((&result["ending"], &result["ping"]["sent"]), (&"data-limit".into(), &2.into()));
+}
+
+/// Answers each connection with this response, until the returned thread's listener is gone.
+fn serve(lab: &Lab, port: u16, response: &'static str) {
+    let address: SocketAddr = format!("{SERVER}:{port}").parse().expect("an address");
+    let listener = lab.namespace(Some("origin")).listen(address);
+    thread::spawn(move || {
+        loop {
+            let (mut stream, _) = accept(&listener);
+            let mut head = [0; 4_096];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn a_login_page_is_told_from_the_internet() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    serve(&lab, 81, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    let login = "HTTP/1.1 302 Found\r\nLocation: http://login.test/\r\nContent-Length: 0\r\n\r\n";
+    serve(&lab, 82, login);
+    let portal = |port: u16| {
+        let words = format!("manyways probe portal http://{SERVER}:{port}/ --json");
+        results(&lab.device(&words).expect_success()).remove(0)["portal"].clone()
+    };
+    assert_eq!(portal(81)["verdict"], "validated");
+    let captive = portal(82);
+    assert_eq!(
+        (&captive["verdict"], &captive["login"]),
+        (&"captive".into(), &"http://login.test/".into())
+    );
+    let nobody = portal(83);
+    assert_eq!(nobody["verdict"], "no-internet", "{nobody:#}");
+}
+
+#[test]
+fn the_phases_of_a_request_are_measured() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    serve(&lab, 81, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde");
+    let words = format!("manyways probe http http://{SERVER}:81/ --json");
+    let result = results(&lab.device(&words).expect_success()).remove(0);
+    let http = &result["http"];
+    assert_eq!((&http["status"], &http["body_bytes"]), (&200.into(), &5.into()), "{http:#}");
+    for phase in ["connect", "first_byte"] {
+        assert!(http[phase].as_f64() >= Some(0.014), "{http:#}");
+    }
+}
+
+#[test]
+fn a_second_probe_on_an_interface_waits_for_the_first() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    let folder = folder();
+    let device = lab.namespace(None);
+    let start = |name: &str, count: &str| {
+        let output = File::create(folder.path().join(name)).expect("room for a file");
+        let words = ["probe", "ping", SERVER, "--interval", "50ms", "--json", "--count", count];
+        device.start(manyways().args(words).stdout(output))
+    };
+    let mut first = start("one", "20");
+    // The first one runs while it holds the name that the second one needs.
+    let is_begun = || fs::read_to_string("/proc/thread-self/net/unix").ok();
+    device.run(|| {
+        eventually("the first probe has its turn", || {
+            is_begun().filter(|sockets| sockets.contains("@manyways-probe-"))
+        })
+    });
+    let mut second = start("two", "2");
+    for running in [&mut first, &mut second] {
+        eventually("the probe ends", || running.wait(Duration::from_millis(50)));
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("its output");
+    let stdout = read("one") + &read("two");
+    let mut documents = serde_json::Deserializer::from_str(&stdout).into_iter::<Value>();
+    let mut next = || documents.next().expect("two documents").expect("it is JSON");
+    let (one, two) = (next()["results"][0].clone(), next()["results"][0].clone());
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let end = number(&one["started"]) + number(&one["used"]["duration"]);
+    assert!(number(&two["started"]) >= end, "{one:#}{two:#}");
+}
+
+#[test]
+fn a_program_is_a_probe_within_its_limits() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    let exec = |options: &str, script: &str| {
+        let words =
+            format!("manyways probe exec --json {options} -- sh -c '{script}' x {{interface}}");
+        results(&lab.device(&words).expect_success()).remove(0)
+    };
+    let done = exec("", "echo \"{\\\"on\\\": \\\"$1 $MANYWAYS_INTERFACE\\\"}\"; exit 3");
+    assert_eq!(done["ending"], "complete", "{done:#}");
+    assert_eq!(
+        (&done["exec"]["output"]["on"], &done["exec"]["exit_code"]),
+        (&"wifi wifi".into(), &3.into())
+    );
+    let ended = exec("--duration 300ms", "echo begun; sleep 1000");
+    assert_eq!(
+        (&ended["ending"], &ended["exec"]["output"]),
+        (&"prediction".into(), &"begun\n".into())
+    );
+    let flood = format!("ping -q -i 0.002 -s 1000 {SERVER} >/dev/null; sleep 1000");
+    let limited = exec("--up 20KB --down 1MB --duration 1m", &flood);
+    assert_eq!(limited["ending"], "prediction", "{limited:#}");
+    assert!(limited["message"].as_str().is_some_and(|text| text.contains("sent")), "{limited:#}");
+}
+
+/// Answers every query for an A record with this address, also for names that do not exist.
+fn lying_name_server(lab: &Lab, address: SocketAddr, answer: [u8; 4]) {
+    let socket = lab.namespace(Some("origin")).bind(address);
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            let Some(question) = query.get(12..length) else { continue };
+            let name = question.iter().position(|byte| *byte == 0).unwrap_or(0);
+            let Some(question) = question.get(..name + 5) else { continue };
+            let is_a = question[name + 1..name + 3] == [0, 1];
+            let mut reply = query[..2].to_vec();
+            reply.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+            reply.extend(question);
+            if is_a {
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+                reply.extend(answer);
+            }
+            let _ = socket.send_to(&reply, from);
+        }
+    });
+}
+
+#[test]
+fn a_lying_name_server_is_found_out() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    // Two addresses of the origin.
+    let (liar, honest) = ("198.18.0.1", "198.18.0.2");
+    lab.namespace(Some("origin")).run(|| {
+        finish(Command::new("ip").args(["addr", "add", &format!("{honest}/32"), "dev", "lo"]));
+    });
+    let at = |address: &str| format!("{address}:53").parse().expect("an address");
+    lying_name_server(&lab, at(liar), [10, 0, 0, 1]);
+    lying_name_server(&lab, at(honest), [192, 0, 2, 80]);
+    let dns = |more: &str| {
+        let words =
+            format!("manyways probe dns example.org --server {liar} --count 1 --json {more}");
+        results(&lab.device(&words).expect_success()).remove(0)["dns"].clone()
+    };
+    let alone = dns("");
+    assert_eq!((&alone["lie"], &alone["rewrites_missing_names"]), (&Value::Null, &true.into()));
+    let compared = dns(&format!("--compare-with {honest}"));
+    assert_eq!(compared["lie"], "private", "{compared:#}");
+}
+
+#[test]
+fn an_unknown_name_and_an_unknown_interface_are_sentences() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    let done = lab.device("manyways probe ping no-such-name.invalid --json");
+    assert_eq!(done.code(), 1, "{}", done.stdout);
+    let result = results(&done).remove(0);
+    assert_eq!((&result["ending"], &result["ping"]), (&"failed".into(), &Value::Null));
+    assert!(result["message"].as_str().is_some_and(|text| text.contains("no-such-name.invalid")));
+    let done = lab.device(&format!("manyways probe ping {SERVER} --via nowhere"));
+    assert_eq!(done.code(), 2);
+    assert!(done.stderr.contains("hint: the interfaces are"), "{}", done.stderr);
+    let done = lab.device(&format!("manyways probe ping {SERVER} --count 0"));
+    assert_eq!(done.code(), 2);
+    assert!(done.stderr.contains("the count is from 1"), "{}", done.stderr);
+}
