@@ -4,10 +4,11 @@ mod state;
 pub mod transparent;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use manyways_unit::{Size, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::SockRef;
 
 pub use state::{TcpState, tcp_rtt, tcp_state};
@@ -64,6 +65,47 @@ pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
     SockRef::from(&socket).set_mark(mark)
 }
 
+/// Enlarges the receive buffer of a socket: up to `size` with `CAP_NET_ADMIN`, otherwise up to
+/// `net.core.rmem_max`.
+///
+/// # Errors
+/// If the descriptor is not a socket.
+pub fn set_receive_buffer(socket: BorrowedFd<'_>, size: Size) -> io::Result<()> {
+    let bytes = usize::try_from(size.as_bytes()).unwrap_or(usize::MAX);
+    // The kernel doubles the value, for its own structures.
+    match setsockopt(&socket, sockopt::RcvBufForce, &(bytes / 2)) {
+        Ok(()) => Ok(()),
+        Err(_) => SockRef::from(&socket).set_recv_buffer_size(bytes / 2),
+    }
+}
+
+/// Number of packets for which a socket had no room since it was opened. It wraps around.
+///
+/// # Errors
+/// If the descriptor is not a socket.
+pub fn dropped_packets(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    // The fields of `SO_MEMINFO` (linux/sock_diag.h); the last one is the number of drops.
+    const FIELDS: usize = 9;
+    const DROPS: usize = 8;
+    let mut fields = [0_u32; FIELDS];
+    let mut length = size_of_val(&fields) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `fields`, which are that large, and
+    // every bit pattern is valid.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            fields.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(fields[DROPS])
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -109,5 +151,25 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = set_congestion_control(listener.as_fd(), "no-such").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn packets_without_room_are_counted() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        set_receive_buffer(receiver.as_fd(), Size::from_bytes(4_096)).unwrap();
+        assert_eq!(dropped_packets(receiver.as_fd()).unwrap(), 0);
+        for _ in 0..100 {
+            sender.send_to(&[0; 200], to).unwrap();
+        }
+        receiver.set_nonblocking(true).unwrap();
+        let mut received = 0;
+        while receiver.recv(&mut [0; 200]).is_ok() {
+            received += 1;
+        }
+        let dropped = dropped_packets(receiver.as_fd()).unwrap();
+        assert!(dropped > 0);
+        assert_eq!(received + dropped, 100);
     }
 }

@@ -1,5 +1,6 @@
 //! `manyways probe udp`.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -84,5 +85,25 @@ fn text(reports: &[Report]) -> String {
             ])
         })
         .collect();
-    if rows.is_empty() { String::new() } else { table(&head, rows) }
+    if rows.is_empty() { String::new() } else { table(&head, rows) + &remarks(reports) }
+}
+
+/// Datagrams that came too fast for a receiver.
+fn remarks(reports: &[Report]) -> String {
+    let mut out = String::new();
+    for report in reports {
+        let Some(Measurement::Udp(udp)) = &report.measurement else { continue };
+        let (name, dropped) = (&report.context.interface, udp.summary.dropped);
+        let place = match udp.direction {
+            Direction::Down => "this host",
+            Direction::Up => "the server",
+        };
+        if dropped > 0 {
+            let _ = writeln!(
+                out,
+                "{name}: {place} had no room for {dropped} datagrams, which are not lost."
+            );
+        }
+    }
+    out
 }

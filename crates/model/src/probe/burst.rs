@@ -21,7 +21,9 @@ pub struct BurstSummary {
     pub sent: u64,
     /// Different packets.
     pub received: u64,
-    /// Share of the packets that did not arrive; `None` if none was sent.
+    /// Packets for which the receiving program had no room; the network did not lose them.
+    pub dropped: u64,
+    /// Share of the packets that the network lost; `None` if none was sent.
     pub loss: Option<f64>,
     pub duplicates: u64,
     /// Packets that arrived after a later one (RFC 4737, 3.3).
@@ -37,9 +39,15 @@ pub struct BurstSummary {
     pub max_variation: Option<Span>,
 }
 
-/// Evaluates a burst of `sent` packets; the arrivals are in their order. Arrivals of other packets
-/// are ignored.
-pub fn summary(sent: u64, arrivals: &[Arrival]) -> BurstSummary {
+/// The loss of the network. A hostile peer can count anything.
+pub fn loss(sent: u64, received: u64, dropped: u64) -> Option<f64> {
+    let lost = sent.saturating_sub(received).saturating_sub(dropped);
+    (sent > 0).then(|| lost as f64 / sent as f64)
+}
+
+/// Evaluates a burst of `sent` packets, of which the receiver had no room for `dropped`; the arrivals
+/// are in their order. Arrivals of other packets are ignored.
+pub fn summary(sent: u64, dropped: u64, arrivals: &[Arrival]) -> BurstSummary {
     let mut seen = vec![false; usize::try_from(sent).unwrap_or(0)];
     let mut first = Vec::with_capacity(arrivals.len());
     let mut duplicates = 0;
@@ -70,7 +78,8 @@ pub fn summary(sent: u64, arrivals: &[Arrival]) -> BurstSummary {
     BurstSummary {
         sent,
         received,
-        loss: (sent > 0).then(|| (sent - received) as f64 / sent as f64),
+        dropped,
+        loss: loss(sent, received, dropped),
         duplicates,
         reordered: reordered(&sequences),
         mean_gap: mean(&gaps),
@@ -108,9 +117,11 @@ mod tests {
             arrival(4, sent(4), 74),
             arrival(9, sent(9), 80),
         ];
-        let found = summary(5, &arrivals);
+        let found = summary(5, 0, &arrivals);
         assert_eq!((found.sent, found.received, found.loss), (5, 4, Some(0.2)));
         assert_eq!((found.duplicates, found.reordered), (1, 1));
+        assert_eq!(summary(5, 1, &arrivals).loss, Some(0.0));
+        assert_eq!(summary(5, 9, &arrivals).loss, Some(0.0));
         let millis = |millis| Some(Span::from_millis(millis));
         assert_eq!((found.median_gap, found.p90_gap), (millis(19), millis(20)));
         assert_eq!(found.mean_gap, Some(Span::from_nanos(14_666_666)));
@@ -120,9 +131,9 @@ mod tests {
 
     #[test]
     fn without_arrivals_there_are_no_times() {
-        let none = summary(20, &[]);
+        let none = summary(20, 0, &[]);
         assert_eq!((none.received, none.loss), (0, Some(1.0)));
         assert_eq!((none.mean_gap, none.max_variation), (None, None));
-        assert_eq!(summary(0, &[]).loss, None);
+        assert_eq!(summary(0, 0, &[]).loss, None);
     }
 }

@@ -11,10 +11,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use manyways_sys::clock::Clock;
+use manyways_sys::socket::set_receive_buffer;
 use manyways_unit::Time;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -26,6 +29,7 @@ use tokio_rustls::server::TlsStream;
 use self::admission::Admission;
 pub use self::admission::ServerLimits;
 use self::measurement::Measurement;
+use super::peer::client::RECEIVE_BUFFER;
 use super::peer::line::LineReader;
 use super::peer::message::{Order, PROTOCOL, Reply, encode};
 use super::peer::token::{MAGIC, TCP_HEAD, Token};
@@ -92,6 +96,8 @@ pub(super) struct State {
     admission: Mutex<Admission<PublicKey>>,
     expected: Mutex<HashMap<Token, Expected>>,
     udp: UdpSocket,
+    /// Datagrams for which a measurement had no room.
+    dropped: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -109,6 +115,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let udp = UdpSocket::bind(address).await.map_err(failed)?;
+        let _ = set_receive_buffer(udp.as_fd(), RECEIVE_BUFFER);
         let known = allow.clone();
         let accept = move |key: &PublicKey| known.clients().find(key).is_some();
         let tls = server_tls(&key, Arc::new(accept), PROTOCOL)?;
@@ -118,6 +125,7 @@ impl Server {
             admission: Mutex::new(Admission::new(limits)),
             expected: Mutex::default(),
             udp,
+            dropped: AtomicU64::new(0),
         };
         Ok(Self { listener, acceptor: TlsAcceptor::from(tls), state: Arc::new(state) })
     }
@@ -255,8 +263,10 @@ impl State {
             let mut expected = lock(&self.expected);
             match expected.get_mut(&token) {
                 Some(Expected::Datagrams(sender)) => {
-                    // A full channel is a lost datagram, as a full buffer of the kernel.
-                    let _ = sender.try_send(Datagram { from, sequence, nanos, received });
+                    let datagram = Datagram { from, sequence, nanos, received };
+                    if sender.try_send(datagram).is_err() {
+                        self.dropped.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 Some(Expected::Echoes(rest)) if *rest > 0 => {
                     *rest -= 1;

@@ -1,9 +1,11 @@
 //! Bursts of UDP datagrams.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use manyways_model::probe::burst::{self, Arrival, BurstSummary};
 use manyways_model::probe::cost::{Plan, Transfer};
+use manyways_sys::socket::dropped_packets;
 use manyways_unit::{Rate, Size, Span, Time};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -77,6 +79,7 @@ impl Udp {
         let header = ip_header(control.server().ip()) + 8;
         let mut hello = [0; super::peer::token::UDP_HEAD];
         token.write_datagram(&mut hello, 0, 0);
+        let dropped = || drops(socket.as_fd());
         let mut buffer = vec![0; 2_048];
         let mut arrivals: Vec<Arrival> = Vec::new();
         let mut reported = Time::ZERO;
@@ -115,11 +118,11 @@ impl Udp {
                 reported = now;
                 // The highest number shows how many were sent so far.
                 let sent = arrivals.iter().map(|arrival| arrival.sequence + 1).max();
-                let summary = burst::summary(sent.unwrap_or(0), &arrivals);
+                let summary = burst::summary(sent.unwrap_or(0), dropped(), &arrivals);
                 run.report(Measurement::Udp(UdpReport { direction: self.direction, summary }));
             }
         }
-        Ok(burst::summary(self.packets, &arrivals))
+        Ok(burst::summary(self.packets, dropped(), &arrivals))
     }
 
     async fn send(
@@ -158,10 +161,12 @@ impl Udp {
     fn summary(&self, burst: &BurstMessage) -> BurstSummary {
         let span = |nanos: Option<u64>| nanos.map(Span::from_nanos);
         let received = burst.received.min(self.packets);
+        let dropped = burst.dropped.min(self.packets - received);
         BurstSummary {
             sent: self.packets,
             received,
-            loss: Some((self.packets - received) as f64 / self.packets as f64),
+            dropped,
+            loss: burst::loss(self.packets, received, dropped),
             duplicates: burst.duplicates,
             reordered: burst.reordered,
             mean_gap: span(burst.mean_gap),
@@ -172,6 +177,11 @@ impl Udp {
             max_variation: span(burst.max_variation),
         }
     }
+}
+
+/// Datagrams for which a socket had no room.
+pub(super) fn drops(socket: BorrowedFd<'_>) -> u64 {
+    dropped_packets(socket).map_or(0, u64::from)
 }
 
 impl Probe for Udp {

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use manyways_sys::socket::set_receive_buffer;
 use manyways_unit::Size;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
@@ -32,6 +34,9 @@ pub struct ProbeServer {
 /// Bytes of a control connection, at most: handshakes and messages.
 pub(crate) const CONTROL_UP: u64 = 64 << 10;
 pub(crate) const CONTROL_DOWN: u64 = 256 << 10;
+
+/// Of sockets for bursts: a tenth of a second of small datagrams at 100 Mbit/s.
+pub(crate) const RECEIVE_BUFFER: Size = Size::from_bytes(8 << 20);
 
 impl ProbeServer {
     pub const DEFAULT_PORT: u16 = 7_464;
@@ -147,6 +152,8 @@ impl Control {
     pub(crate) async fn datagrams(&self) -> Result<UdpSocket, ProbeError> {
         let open = async {
             let socket = UdpSocket::from_std(udp_socket(&self.path, self.server)?)?;
+            // For the datagrams that arrive while this process does not run.
+            let _ = set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER);
             socket.connect(self.server).await?;
             Ok(socket)
         };

@@ -57,6 +57,9 @@ pub struct BurstMessage {
     pub received: u64,
     pub duplicates: u64,
     pub reordered: u64,
+    /// Datagrams for which the server had no room.
+    #[serde(default)]
+    pub dropped: u64,
     pub mean_gap: Option<u64>,
     pub median_gap: Option<u64>,
     pub p90_gap: Option<u64>,

@@ -1,13 +1,14 @@
 //! One measurement of a client.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use manyways_model::probe::burst::{self, Arrival, BurstSummary};
 use manyways_unit::{Rate, Size, Span, Time};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::os::fd::AsFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +19,7 @@ use super::{Datagram, Expected, MAX_WAITING_DATAGRAMS, State, lock};
 use crate::bond::PublicKey;
 use crate::probe::peer::message::{BurstMessage, Direction, Order, Reply};
 use crate::probe::peer::token::{Token, UDP_HEAD};
+use crate::probe::udp::drops;
 
 /// Time in which the data of a measurement must begin.
 const DATA_TIMEOUT: Duration = Duration::from_secs(15);
@@ -222,6 +224,12 @@ impl Measurement {
         size: u16,
         replies: &mpsc::Sender<Reply>,
     ) {
+        // Other bursts use the socket too, so that this is the maximum.
+        let dropped = || {
+            let of_socket = drops(self.state.udp.as_fd());
+            of_socket + self.state.dropped.load(Ordering::Relaxed)
+        };
+        let before = dropped();
         let mut arrivals = Vec::new();
         let mut end = Instant::now() + DATA_TIMEOUT;
         while let Ok(Some(datagram)) = timeout_at(end, datagrams.recv()).await {
@@ -243,7 +251,7 @@ impl Measurement {
                 end = end.min(Instant::now() + LATE);
             }
         }
-        let summary = burst::summary(packets, &arrivals);
+        let summary = burst::summary(packets, dropped().saturating_sub(before), &arrivals);
         let _ = replies.send(Reply::Burst(message(&summary))).await;
     }
 }
@@ -254,6 +262,7 @@ fn message(summary: &BurstSummary) -> BurstMessage {
         received: summary.received,
         duplicates: summary.duplicates,
         reordered: summary.reordered,
+        dropped: summary.dropped,
         mean_gap: nanos(summary.mean_gap),
         median_gap: nanos(summary.median_gap),
         p90_gap: nanos(summary.p90_gap),
