@@ -88,7 +88,6 @@ impl Dns {
 
     /// Maximum bytes of one query over UDP and, after a truncated answer, over TCP.
     fn one(&self) -> Transfer {
-        const UDP_HEADER: u64 = 8;
         const QUERY: u64 = 12 + 255 + 4 + 11;
         const UDP_ANSWER: u64 = 4_096;
         // Handshake, answer of the largest length in segments, and acknowledgements.
@@ -112,12 +111,21 @@ impl Dns {
         name: &str,
         transport: Transport,
     ) -> Result<QueryReport, ProbeError> {
-        let bytes = |size: u64| Size::from_bytes(size + ip_header(server) + 8);
-        run.spend(bytes(name.len() as u64 + 40), Size::ZERO)?;
+        let (header, query) = (ip_header(server), name.len() as u64 + 40);
+        let bytes = |size: u64| match transport {
+            Transport::Udp => Size::from_bytes(size + header + UDP_HEADER),
+            // Its packets, and those of the handshake and the end.
+            Transport::Tcp => Size::from_bytes(size + (size / 1_200 + 4) * (header + 40)),
+        };
+        run.spend(bytes(query), Size::ZERO)?;
         let sent = run.now();
         let query = resolver.query(server, name, family, transport, Edns::Offered);
         let answer = timeout(Duration::from(self.timeout), query).await;
         let time = answer.is_ok().then(|| run.now().since(sent));
+        if let Ok(Ok(response)) = &answer {
+            run.spend(Size::ZERO, bytes(response.length as u64))?;
+        }
+        let answer = answer.map(|response| response.map(|response| response.answer));
         let outcome = match answer {
             Err(_) => QueryOutcome::TimedOut,
             Ok(Err(error)) => QueryOutcome::Failed(error),
@@ -137,6 +145,8 @@ impl Dns {
 fn path_is_up(run: &Run) -> bool {
     run.path().has_carrier()
 }
+
+const UDP_HEADER: u64 = 8;
 
 /// A name below `invalid`, which never exists (RFC 6761, 6.4).
 fn missing_name() -> String {

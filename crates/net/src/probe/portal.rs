@@ -120,9 +120,11 @@ impl Portal {
         run.spend(up, down)?;
         let resolver = run.network().resolver();
         let query = resolver.query(second, host, Family::V4, Transport::Udp, Edns::Offered);
-        let second = match timeout(Duration::from(self.timeout), query).await {
-            Ok(Ok(DnsAnswer::Addresses(addresses))) => dns::Answer::Addresses(addresses),
-            Ok(Ok(DnsAnswer::NoSuchName)) => dns::Answer::NoName,
+        let response = timeout(Duration::from(self.timeout), query).await;
+        let answer = response.ok().and_then(Result::ok).map(|response| response.answer);
+        let second = match answer {
+            Some(DnsAnswer::Addresses(addresses)) => dns::Answer::Addresses(addresses),
+            Some(DnsAnswer::NoSuchName) => dns::Answer::NoName,
             _ => dns::Answer::Failure,
         };
         let own = match own.is_empty() {

@@ -57,6 +57,14 @@ impl From<io::Error> for QueryError {
     }
 }
 
+/// An answer and its size.
+pub(crate) struct Response {
+    pub(crate) answer: DnsAnswer,
+    /// Bytes of all received messages, without headers.
+    #[cfg_attr(not(feature = "probe"), expect(dead_code, reason = "only probes count bytes"))]
+    pub(crate) length: usize,
+}
+
 type Answer = QueryAnswer<QueryError>;
 type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
@@ -83,7 +91,8 @@ impl<'a> Queries<'a> {
         self.running.retain(|(other, _)| *other != family);
         let (resolver, host) = (self.resolver, self.host);
         let query = Box::pin(async move {
-            match resolver.query(server, host, family, transport, edns).await {
+            let response = resolver.query(server, host, family, transport, edns).await;
+            match response.map(|response| response.answer) {
                 Ok(DnsAnswer::Addresses(addresses)) => QueryAnswer::Addresses(addresses),
                 Ok(DnsAnswer::NoSuchName) => QueryAnswer::NoSuchName,
                 Ok(DnsAnswer::Truncated) => QueryAnswer::Truncated,
@@ -125,7 +134,7 @@ impl PathResolver {
         family: Family,
         transport: Transport,
         edns: Edns,
-    ) -> Result<DnsAnswer, QueryError> {
+    ) -> Result<Response, QueryError> {
         let id = random_id();
         let query = encode_query(id, host, family, edns).ok_or(QueryError::NotSent)?;
         let parse = |bytes: &[u8]| parse_response(bytes, id, host, family);
@@ -140,21 +149,22 @@ impl PathResolver {
         server: IpAddr,
         query: &[u8],
         parse: impl Fn(&[u8]) -> DnsAnswer,
-    ) -> io::Result<DnsAnswer> {
+    ) -> io::Result<Response> {
         let socket = self.socket(server, Type::DGRAM, Protocol::UDP)?;
         let socket = UdpSocket::from_std(socket.into())?;
         // A connected socket receives no packets of other hosts, and reports a closed port.
         socket.connect(self.target(server)).await?;
         socket.send(query).await?;
-        let mut buffer = [0; 4096];
+        let (mut buffer, mut length) = ([0; 4096], 0);
         for _ in 0..MAX_UNRELATED {
-            let length = socket.recv(&mut buffer).await?;
-            let answer = parse(&buffer[..length]);
+            let received = socket.recv(&mut buffer).await?;
+            length += received;
+            let answer = parse(&buffer[..received]);
             if answer != DnsAnswer::Unrelated {
-                return Ok(answer);
+                return Ok(Response { answer, length });
             }
         }
-        Ok(DnsAnswer::Unrelated)
+        Ok(Response { answer: DnsAnswer::Unrelated, length })
     }
 
     async fn over_tcp(
@@ -162,7 +172,7 @@ impl PathResolver {
         server: IpAddr,
         query: &[u8],
         parse: impl Fn(&[u8]) -> DnsAnswer,
-    ) -> io::Result<DnsAnswer> {
+    ) -> io::Result<Response> {
         let socket = self.socket(server, Type::STREAM, Protocol::TCP)?;
         let socket = TcpSocket::from_std_stream(socket.into());
         let mut stream = socket.connect(self.target(server)).await?;
@@ -171,7 +181,7 @@ impl PathResolver {
         let length = stream.read_u16().await?;
         let mut answer = vec![0; usize::from(length)];
         stream.read_exact(&mut answer).await?;
-        Ok(parse(&answer))
+        Ok(Response { answer: parse(&answer), length: answer.len() + 2 })
     }
 
     /// Creates a socket whose packets reach `server` over this path.
