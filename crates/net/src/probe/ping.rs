@@ -4,10 +4,12 @@ mod echo;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use manyways_model::probe::cost::{Plan, Transfer};
 use manyways_model::probe::round_trips::{EchoSchedule, Next};
+use manyways_sys::socket::tcp_state;
 use manyways_unit::{Size, Span, Time};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -141,13 +143,19 @@ impl Ping {
                 Next::Send => {
                     let one = self.one(Some(server.ip()));
                     run.spend(one.up, one.down)?;
-                    let sequence = state.schedule.send(run.now());
+                    let now = run.now();
+                    let sequence = state.schedule.send(now);
                     let (path, limit) = (run.path().clone(), Duration::from(self.timeout));
                     attempts.spawn(async move {
                         let connected = timeout(limit, handshake(&path, server)).await;
                         let connected =
                             connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                        (sequence, clock.now(), connected)
+                        // This task runs later than the packet arrives, on a busy machine by far.
+                        let at = match connected {
+                            Ok(Some(round_trip)) => clock.now().min(now + round_trip),
+                            _ => clock.now(),
+                        };
+                        (sequence, at, connected)
                     });
                 }
                 Next::Wait(until) => {
@@ -158,7 +166,7 @@ impl Ping {
                     };
                     let Ok((sequence, at, connected)) = ended else { continue };
                     match connected {
-                        Ok(()) => {
+                        Ok(_) => {
                             state.schedule.receive(at, sequence);
                         }
                         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -174,11 +182,14 @@ impl Ping {
     }
 }
 
-/// Connects, and closes the connection with a reset, which needs no answer.
-async fn handshake(path: &PathSpec, server: SocketAddr) -> io::Result<()> {
+/// Connects, and closes the connection with a reset, which needs no answer. Returns the kernel's
+/// round-trip time of the handshake; `None` if a packet was sent twice.
+async fn handshake(path: &PathSpec, server: SocketAddr) -> io::Result<Option<Span>> {
     let socket = socket(path, server)?;
     socket.set_zero_linger()?;
-    socket.connect(server).await.map(drop)
+    let stream = socket.connect(server).await?;
+    let state = tcp_state(stream.as_fd()).ok().filter(|state| state.total_retrans == 0);
+    Ok(state.and_then(|state| state.rtt))
 }
 
 impl Probe for Ping {
