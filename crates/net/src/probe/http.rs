@@ -133,6 +133,14 @@ impl Http {
         stopwatch
             .run
             .spend(Size::from_bytes(Self::OVERHEAD_UP), Size::from_bytes(Self::OVERHEAD_DOWN))?;
+        // Reading the trusted certificates takes some milliseconds, which are in no phase.
+        let trust = match origin.secure {
+            true => Some(
+                tls::config(&self.trust, self.protocols())
+                    .map_err(|error| ProbeError::Tls(error.to_string()))?,
+            ),
+            false => None,
+        };
         stopwatch.lap();
         let attempt = |server| {
             let path = &path;
@@ -152,13 +160,11 @@ impl Http {
         let _ = stream.set_nodelay(true);
         report.phases.connect = Some(stopwatch.lap());
         stopwatch.report(report);
-        if !origin.secure {
+        let Some(trust) = trust else {
             let is_http2 = self.version == HttpVersion::Http2;
             return self.exchange(stream, is_http2, stopwatch, report).await;
-        }
-        let config = tls::config(&self.trust, self.protocols())
-            .map_err(|error| ProbeError::Tls(error.to_string()))?;
-        let stream = tls::handshake(config, &origin.host, server, stream).await;
+        };
+        let stream = tls::handshake(trust, &origin.host, server, stream).await;
         let stream = stream.map_err(|error| ProbeError::Tls(error.to_string()))?;
         report.phases.tls = Some(stopwatch.lap());
         stopwatch.report(report);
