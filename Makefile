@@ -34,7 +34,7 @@ lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
 	@scripts/lint
 
-bench: ## Measure the emulator, get, bond, flows and radio beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
+bench: ## Measure the emulator, get, bond, flows, probe and radio beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
 	@scripts/release
@@ -43,5 +43,6 @@ bench: ## Measure the emulator, get, bond, flows and radio beside their rivals (
 	$(TARGET)/release/manyways-bench rattan --json bench/results/lab-rattan.json --markdown docs/benchmarks/lab-rattan.md
 	$(TARGET)/release/manyways-bench get --json bench/results/get.json --markdown docs/benchmarks/get.md
 	$(TARGET)/release/manyways-bench bond --json bench/results/bond.json --markdown docs/benchmarks/bond.md
+	$(TARGET)/release/manyways-bench probe --json bench/results/probe.json --markdown docs/benchmarks/probe.md
 	$(TARGET)/release/manyways-bench radio --json bench/results/radio.json --markdown docs/benchmarks/radio.md
 	$(TARGET)/release/manyways-bench flows --manyways $(TARGET)/trained/manyways --untrained $(MANYWAYS) --json bench/results/flows.json --markdown docs/benchmarks/flows.md

@@ -4,16 +4,19 @@
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
 //! direct connections. `manyways-bench get` compares `manyways get` with one network, fixed chunks,
 //! aria2 and the kernel's Multipath TCP. `manyways-bench flows` compares `manyways flows` with
-//! tshark, tcptrace and NFStream. `manyways-bench radio` compares policies for the radio on
-//! held-out traces. `manyways-bench rattan` compares the emulator with Rattan. `manyways lab bench`
-//! measures properties of manyways alone.
+//! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
+//! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
+//! for the radio on held-out traces. `manyways-bench rattan` compares the emulator with Rattan.
+//! `manyways lab bench` measures properties of manyways alone.
 #![forbid(unsafe_code)]
 
 mod bond;
 mod capture;
 mod flows;
 mod get;
+mod keys;
 mod options;
+mod probe;
 mod radio;
 mod rattan;
 mod traffic;
@@ -40,6 +43,7 @@ enum Command {
     Bond(bond::BondArgs),
     Flows(flows::FlowsArgs),
     Get(get::GetArgs),
+    Probe(probe::ProbeArgs),
     Radio(radio::RadioArgs),
     Rattan(RattanArgs),
     #[command(hide = true)]
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Command::Bond(args) => bond::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Get(args) => get::run(args),
+        Command::Probe(args) => probe::run(args),
         Command::Radio(args) => radio::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Capture(shape) => capture::make(&shape).map(|()| ExitCode::SUCCESS),

@@ -16,6 +16,7 @@ use manyways_unit::{Span, Time};
 
 use super::contender::{Contender, Scheduling};
 use super::plan::{Cell, needs_browser};
+use crate::keys;
 
 /// Port of the server for TCP and datagrams.
 pub const SERVER_PORT: u16 = 7100;
@@ -255,25 +256,11 @@ pub fn client(programs: &Programs, folder: &Path, gateway: (&str, &str), port: u
 /// Creates the keys of a gateway and of its client, and the list of clients. Returns the gateway's
 /// public key.
 pub fn keys(manyways: &Path, folder: &Path) -> Result<String, DriveError> {
-    let client = keygen(manyways, folder, "client")?;
+    let client = keys::generate(manyways, folder, "client")?;
     // Every scheduler and every start of a client creates a session.
     fs::write(folder.join("allow"), format!("{client} device sessions=1000\n"))
         .map_err(system("write the list of clients"))?;
-    keygen(manyways, folder, "gateway")
-}
-
-/// Creates the key `NAME.key` and returns its public key.
-fn keygen(manyways: &Path, folder: &Path, name: &str) -> Result<String, DriveError> {
-    let output = Command::new(manyways)
-        .args(["bond", "keygen"])
-        .arg(folder.join(format!("{name}.key")))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(system("make a key"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(DriveError::Server(String::from_utf8_lossy(&output.stderr).into_owned())),
-    }
+    keys::generate(manyways, folder, "gateway")
 }
 
 fn log_contains(log: &Path, words: &str) -> io::Result<bool> {

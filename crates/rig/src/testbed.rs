@@ -138,6 +138,12 @@ impl Namespace {
     }
 }
 
+impl From<NetNs> for Namespace {
+    fn from(namespace: NetNs) -> Self {
+        Self(namespace)
+    }
+}
+
 impl Default for Namespace {
     fn default() -> Self {
         Self::new()
