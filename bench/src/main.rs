@@ -49,6 +49,8 @@ enum Command {
     #[command(hide = true)]
     Capture(capture::CaptureSpec),
     #[command(hide = true)]
+    Forecast(probe::ForecastArgs),
+    #[command(hide = true)]
     Load(traffic::LoadArgs),
     #[command(hide = true)]
     Serve(traffic::ServeArgs),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Radio(args) => radio::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Capture(shape) => capture::make(&shape).map(|()| ExitCode::SUCCESS),
+        Command::Forecast(args) => probe::forecast(&args).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),

@@ -2,10 +2,11 @@
 //! others in the same run.
 //!
 //! [`mod@plan`] has the cells, [`drive`] runs them, [`programs`] reads what programs print,
-//! [`packets`] what a capture shows, [`route`] builds routes, [`targets`] compares the figures with
+//! [`packets`] captures, [`mod@forecast`] evaluates comparisons in virtual time, [`route`] builds routes, [`targets`] compares the figures with
 //! the target values, and [`table`] writes them.
 
 mod drive;
+mod forecast;
 mod packets;
 mod plan;
 mod programs;
@@ -23,6 +24,7 @@ use manyways_rig::results::{Family, ResultsOf};
 use manyways_rig::target::Target;
 use manyways_sys::signal::Termination;
 
+pub use self::forecast::{ForecastArgs, forecast};
 use self::plan::{Cell, Setting, plan};
 use self::record::{Figures, Record};
 use crate::options::{Mode, Options, Pairs, require_root, required_program};

@@ -1,7 +1,7 @@
 //! Real TCP (smoltcp) over pipes in virtual time: one pipe per direction, or two with an observer
-//! between them. Tests of other crates include this file by its path; it needs `smoltcp` and
-//! `manyways-link` as dev-dependencies.
-#![allow(dead_code, reason = "not every test that includes this file uses all of it")]
+//! between them. Tests of other crates, and the benchmark of probes, include this file by its path;
+//! it needs `smoltcp` and `manyways-link` as dependencies.
+#![allow(dead_code, reason = "not every crate that includes this file uses all of it")]
 
 use std::collections::{HashMap, VecDeque};
 

@@ -11,6 +11,9 @@
 
 use manyways_unit::{Rate, Size, Span};
 
+use super::round_trips::RoundTripSummary;
+use super::throughput::ThroughputEstimate;
+
 /// Initial congestion window in bytes (RFC 6928).
 const INITIAL_WINDOW: f64 = 14_480.0;
 /// Round trips before the first byte: TCP, TLS 1.3, and the request.
@@ -29,6 +32,15 @@ pub enum Purpose {
     Download(Size),
     /// A telephone call over UDP.
     Call,
+}
+
+/// A bulk transfer from its request to its last byte.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transfer {
+    pub bytes: Size,
+    pub duration: Span,
+    /// Without slow start.
+    pub estimate: Option<ThroughputEstimate>,
 }
 
 /// The measurements of a network.
@@ -79,7 +91,26 @@ impl Reason {
     }
 }
 
+impl Transfer {
+    /// The rate without slow start, and at least that of the whole transfer.
+    pub fn rate(&self) -> Rate {
+        let whole = Rate::of(self.bytes, self.duration.max(Span::from_millis(1)));
+        self.estimate.map_or(whole, |estimate| estimate.rate.max(whole))
+    }
+}
+
 impl NetworkMeasurement {
+    /// From the echoes and a download; `None` if no echo was answered.
+    pub fn of(echoes: &RoundTripSummary, down: &Transfer) -> Option<Self> {
+        Some(Self {
+            round_trip: echoes.median?,
+            jitter: echoes.jitter.unwrap_or_default(),
+            loss: echoes.loss.unwrap_or(0.0),
+            down: down.rate(),
+            deviation: down.estimate.and_then(|estimate| estimate.error),
+        })
+    }
+
     /// Expected seconds of a download on a new connection.
     pub fn download_time(&self, size: Size) -> f64 {
         let round_trip = self.round_trip.as_secs_f64();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use manyways_model::probe::compare::{Comparison, NetworkMeasurement, Purpose, compare};
+use manyways_model::probe::compare::{Comparison, NetworkMeasurement, Purpose, Transfer, compare};
 use manyways_model::probe::cost::{Cost, LimitReached, Plan};
 use manyways_unit::{Rate, Size, Span};
 use tokio::sync::watch;
@@ -229,29 +229,22 @@ impl ComparedNetwork {
         ping.summary.jitter
     }
 
-    /// The rate of a transfer; `None` if it ended early.
-    pub fn rate(report: Option<&Report>) -> Option<Rate> {
-        // The rate of a transfer that ended early may be that of its slow start.
+    /// A transfer; `None` if it ended early, because its rate may be that of its slow start.
+    fn transfer(report: Option<&Report>) -> Option<Transfer> {
         let report = report.filter(|report| is_whole(report))?;
         let Some(Measurement::Tcp(tcp)) = &report.measurement else { return None };
-        let whole = Rate::of(tcp.bytes, tcp.duration.max(Span::from_millis(1)));
-        Some(tcp.estimate.map_or(whole, |estimate| estimate.rate.max(whole)))
+        Some(Transfer { bytes: tcp.bytes, duration: tcp.duration, estimate: tcp.estimate })
+    }
+
+    /// The rate of a transfer; `None` if it ended early.
+    pub fn rate(report: Option<&Report>) -> Option<Rate> {
+        Self::transfer(report).map(|transfer| transfer.rate())
     }
 
     /// The input of the comparison; `None` if a part is missing.
     pub fn measurement(&self) -> Option<NetworkMeasurement> {
         let Some(Measurement::Ping(ping)) = &self.ping.measurement else { return None };
-        let deviation = match &self.down.as_ref()?.measurement {
-            Some(Measurement::Tcp(tcp)) => tcp.estimate.and_then(|estimate| estimate.error),
-            _ => None,
-        };
-        Some(NetworkMeasurement {
-            round_trip: ping.summary.median?,
-            jitter: ping.summary.jitter.unwrap_or_default(),
-            loss: ping.summary.loss.unwrap_or(0.0),
-            down: Self::rate(self.down.as_ref())?,
-            deviation,
-        })
+        NetworkMeasurement::of(&ping.summary, &Self::transfer(self.down.as_ref())?)
     }
 }
 
