@@ -69,6 +69,8 @@ pub struct Case {
 pub struct Figures {
     /// Seconds from the end of the measurement to the download.
     pub lag: f64,
+    /// The time for which the comparison was asked.
+    pub after: f64,
     /// Cases with different durations.
     pub cases: usize,
     /// Share of the cases in which the comparison names the faster network.
@@ -149,25 +151,28 @@ impl Case {
         usize::from(value(&self.measured[1]) < value(&self.measured[0]))
     }
 
-    /// Index of the network that the comparison finds more probable, whether it names it, and how
-    /// certain it is.
-    fn forecast(&self) -> (usize, bool, f64) {
+    /// Index of the network that the comparison for a download after this time finds more probable,
+    /// whether it names it, and how certain it is.
+    fn forecast(&self, after: Span) -> (usize, bool, f64) {
         let networks = self.measured.iter().enumerate();
         let networks = networks.filter_map(|(index, one)| Some((index, one.network()?)));
         let (indices, networks): (Vec<usize>, Vec<NetworkMeasurement>) = networks.unzip();
-        let found = compare(&networks, Purpose::Download(Size::from_bytes(BYTES as u64)));
+        let found = compare(&networks, Purpose::Download(Size::from_bytes(BYTES as u64)), after);
         let is_second = found.values.get(1).is_some_and(|second| *second < found.values[0]);
         let best = indices.get(usize::from(is_second)).copied().unwrap_or_default();
         (best, found.winner.is_some(), found.certainty)
     }
 }
 
-/// The figures of the forecasts for each of [`LAGS`].
+/// The figures of the forecasts for each of [`LAGS`], and those after the second one if the
+/// comparison is for the first one.
 pub fn figures(cases: &[Case]) -> Vec<Figures> {
-    LAGS.iter().enumerate().map(|(index, lag)| figures_after(cases, index, *lag)).collect()
+    let [soon, late] = LAGS;
+    [(0, soon), (1, late), (1, soon)].map(|(index, after)| figures_of(cases, index, after)).into()
 }
 
-fn figures_after(cases: &[Case], index: usize, lag: Span) -> Figures {
+/// The figures after a lag, if the comparison is for a download after this time.
+fn figures_of(cases: &[Case], index: usize, after: Span) -> Figures {
     let cases: Vec<(&Case, usize)> =
         cases.iter().filter_map(|case| Some((case, case.faster(index)?))).collect();
     let count = cases.len().max(1) as f64;
@@ -185,7 +190,7 @@ fn figures_after(cases: &[Case], index: usize, lag: Span) -> Figures {
     let regret: f64 = cases
         .iter()
         .map(|(case, faster)| {
-            let (best, is_named, _) = case.forecast();
+            let (best, is_named, _) = case.forecast(after);
             let durations = case.durations[index];
             durations[if is_named { best } else { 0 }].min(120.0) / durations[*faster] - 1.0
         })
@@ -194,7 +199,7 @@ fn figures_after(cases: &[Case], index: usize, lag: Span) -> Figures {
         let high = RANGES.get(place + 1).copied().unwrap_or(f64::INFINITY);
         let found: Vec<(bool, f64)> = cases
             .iter()
-            .map(|(case, faster)| (case.forecast(), *faster))
+            .map(|(case, faster)| (case.forecast(after), *faster))
             .filter(|((_, _, certainty), _)| (*low..high).contains(certainty))
             .map(|((best, _, certainty), faster)| (best == faster, certainty))
             .collect();
@@ -204,13 +209,14 @@ fn figures_after(cases: &[Case], index: usize, lag: Span) -> Figures {
         (number > 0).then_some((mean, number, right))
     });
     Figures {
-        lag: lag.as_secs_f64(),
+        lag: LAGS[index].as_secs_f64(),
+        after: after.as_secs_f64(),
         cases: cases.len(),
         right: share(&|case, faster| {
-            let (best, is_named, _) = case.forecast();
+            let (best, is_named, _) = case.forecast(after);
             is_named && best == faster
         }),
-        unsure: share(&|case, _| !case.forecast().1),
+        unsure: share(&|case, _| !case.forecast(after).1),
         always_wifi: share(&|_, faster| faster == 0),
         always_lte: share(&|_, faster| faster == 1),
         last_winner: shorter(|one| one.down),
@@ -239,7 +245,7 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), String> {
         }
         false => vec![(OFFICIAL.0, official(&pairs))],
     };
-    println!("seed lag cases right unsure best-baseline wifi lte last together rate regret");
+    println!("seed lag after cases right unsure best-baseline wifi lte last together rate regret");
     for (seed, cases) in sets {
         if args.cases {
             cases.iter().for_each(Case::print);
@@ -251,7 +257,7 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), String> {
 
 impl Case {
     fn print(&self) {
-        let (best, is_named, certainty) = self.forecast();
+        let (best, is_named, certainty) = self.forecast(LAGS[0]);
         let name = if best == 0 { "wifi" } else { "lte" };
         let sure = if is_named { "" } else { "?" };
         let Self { pair, offset, durations, .. } = self;
@@ -261,11 +267,12 @@ impl Case {
 
 impl Figures {
     fn print(&self, seed: u64) {
-        let Self { lag, cases, right, unsure, always_wifi, always_lte, last_winner, .. } = self;
+        let Self { lag, after, cases, right, unsure, always_wifi, always_lte, last_winner, .. } =
+            self;
         let Self { winner_together, higher_rate, regret, .. } = self;
         let baseline = self.best_baseline();
         println!(
-            "{seed} {lag} {cases} {right:.3} {unsure:.3} {baseline:.3} {always_wifi:.3} \
+            "{seed} {lag} {after} {cases} {right:.3} {unsure:.3} {baseline:.3} {always_wifi:.3} \
              {always_lte:.3} {last_winner:.3} {winner_together:.3} {higher_rate:.3} {regret:.2}"
         );
         for (certainty, count, right) in &self.calibration {

@@ -37,7 +37,7 @@ pub struct Measured {
 impl Measured {
     /// The input of the comparison; `None` if a part is missing.
     pub fn network(&self) -> Option<NetworkMeasurement> {
-        NetworkMeasurement::of(&self.echoes, &self.down?)
+        NetworkMeasurement::of(&self.echoes, &self.down?, self.together.as_ref())
     }
 }
 
@@ -81,12 +81,9 @@ fn probe(link: &LinkSpec, offset: Span, now: &mut Time, way: Way) -> Option<Tran
         last = at;
     }
     *now = if bytes < BYTES { started + DURATION } else { last };
-    let estimate = throughput.estimate(last);
-    Some(Transfer {
-        bytes: Size::from_bytes(bytes as u64),
-        duration: last.since(started),
-        estimate,
-    })
+    let first_byte = throughput.first_byte().filter(|_| way == Way::Down);
+    let (duration, estimate) = (last.since(started), throughput.estimate(last));
+    Some(Transfer { bytes: Size::from_bytes(bytes as u64), duration, first_byte, estimate })
 }
 
 /// Ten handshakes of TCP from `now` on.

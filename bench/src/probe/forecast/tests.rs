@@ -84,7 +84,7 @@ fn a_dead_network_is_not_measured_and_loses() {
     let links = networks(&[0], &[20]);
     let case = Case::new("dead", &links, Span::ZERO);
     assert!(case.measured[0].network().is_none() && case.measured[1].together.is_none());
-    assert_eq!((case.faster(0), case.forecast()), (Some(1), (1, true, 1.0)));
+    assert_eq!((case.faster(0), case.forecast(LAGS[0])), (Some(1), (1, true, 1.0)));
     assert_eq!(case.durations[0][0], f64::INFINITY);
 }
 

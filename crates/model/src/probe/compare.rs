@@ -5,9 +5,23 @@
 //! in the short form of R. Cole and J. Rosenbluth (Voice over IP performance monitoring, 2001) for
 //! G.711.
 //!
+//! # What a network will do
+//! The rates of wireless networks change within seconds, their round trips hardly, and a comparison
+//! takes about ten seconds. So
+//! - a rate is that with which slow start would have taken as long as the download did. An estimate
+//!   without the initial slots is too low for 1 MB, and slow start would count twice;
+//! - the download beside those of the other networks counts, which is the last one, and that of all
+//!   networks at the same time. If it got less than [`SHARED`] of its rate alone on every network,
+//!   the networks share a link, and the downloads alone count;
+//! - the logarithm of a rate reverts to a common level as a process of Ornstein and Uhlenbeck with
+//!   the time constant [`REVERSION`] and the standard deviation [`SPREAD`]. The level is the mean of
+//!   all measured rates of all networks: nothing more is known of a network whose rate has changed.
+//!
+//! # Certainty
 //! The expected durations of two networks differ by a factor, whose logarithm is uncertain by the
-//! spread of the measured rates and round trips, and by what networks change until then. The
-//! certainty is the probability that the factor is on the found side of one.
+//! change of the rates until then, by the difference of the two measured rates of each network (their
+//! standard deviation, but at most [`SPREAD`]), and by the spread of the round trips. The certainty
+//! is the probability that the factor is on the found side of one.
 
 use manyways_unit::{Rate, Size, Span};
 
@@ -18,8 +32,21 @@ use super::throughput::ThroughputEstimate;
 const INITIAL_WINDOW: f64 = 14_480.0;
 /// Round trips before the first byte: TCP, TLS 1.3, and the request.
 const ROUND_TRIPS: f64 = 3.0;
-/// Standard deviation of the logarithm of a network's rate from one second to another.
-const CHANGE: f64 = 0.15;
+/// Least share of a transfer's time that can determine its rate.
+const MIN_REST: f64 = 0.125;
+/// Share of the rate alone below which a network seems to share a link: between one (no link is
+/// shared) and a half (two networks share one), by the factor.
+const SHARED: f64 = std::f64::consts::FRAC_1_SQRT_2;
+/// Time after which the difference of two log-rates has decreased to 1/e. In 15 recorded pairs of
+/// Wi-Fi and LTE (github.com/aydini/Multipath-Wireless-Link-Traces), 0.92, 0.71, 0.53 and 0.33 of it
+/// are left after 1, 4, 8 and 15 s, by regression; in the model, 0.92, 0.72, 0.51 and 0.29.
+const REVERSION: Span = Span::from_secs(12);
+/// Standard deviation of the logarithm of a rate at any time. In the same recordings, that of the
+/// difference of two networks is 1.3 = 0.9 √2 after 30 s, and 0.47 after 1 s (0.50 in the model), if
+/// rates below 3 Mbit/s count as 3 Mbit/s.
+const SPREAD: f64 = 0.9;
+/// From a measurement to the transfer, if it begins at once.
+pub const AT_ONCE: Span = Span::from_secs(1);
 /// Certainty below which no network is named.
 const MIN_CERTAINTY: f64 = 0.6;
 /// Scale of a difference of two transmission ratings that is uncertain by one standard deviation.
@@ -39,6 +66,8 @@ pub enum Purpose {
 pub struct Transfer {
     pub bytes: Size,
     pub duration: Span,
+    /// From the request to the first bytes; `None` for a transfer up.
+    pub first_byte: Option<Span>,
     /// Without slow start.
     pub estimate: Option<ThroughputEstimate>,
 }
@@ -46,13 +75,18 @@ pub struct Transfer {
 /// The measurements of a network.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NetworkMeasurement {
+    /// Median of the echoes, or less if the first bytes of a download came in less: echoes may have
+    /// waited for a link that has recovered since.
     pub round_trip: Span,
     /// Mean difference of consecutive round trips.
     pub jitter: Span,
     /// Share of lost echoes.
     pub loss: f64,
+    /// Rate of a download after slow start.
     pub down: Rate,
-    /// Standard deviation of the rate of downloads, as a share of `down`; `None` if it is unknown.
+    /// That of a later download, beside those of the other networks.
+    pub together: Option<Rate>,
+    /// Standard deviation of `down` within the download, as a share of it; `None` if it is unknown.
     pub deviation: Option<f64>,
 }
 
@@ -94,19 +128,53 @@ impl Reason {
 impl Transfer {
     /// The rate without slow start, and at least that of the whole transfer.
     pub fn rate(&self) -> Rate {
-        let whole = Rate::of(self.bytes, self.duration.max(Span::from_millis(1)));
-        self.estimate.map_or(whole, |estimate| estimate.rate.max(whole))
+        self.estimate.map_or(self.whole_rate(), |estimate| estimate.rate.max(self.whole_rate()))
+    }
+
+    fn whole_rate(&self) -> Rate {
+        Rate::of(self.bytes, self.duration.max(Span::from_millis(1)))
+    }
+
+    /// The rate of the bytes after slow start, if the whole transfer took as long as it did: the
+    /// inverse of [`NetworkMeasurement::download_time`], with the request as the only round trip.
+    ///
+    /// Each number of windows that waited for a round trip leaves bytes and time for the rest; the
+    /// greatest rate of all is the right one. A rest of less than [`MIN_REST`] is left out.
+    fn rate_after_slow_start(&self, round_trip: Span) -> Rate {
+        let (duration, round_trip) = (self.duration.as_secs_f64(), round_trip.as_secs_f64());
+        let (mut left, mut window) = (self.bytes.as_bytes() as f64, INITIAL_WINDOW);
+        let mut rest = duration - round_trip;
+        let mut rate = self.whole_rate();
+        while rest > duration * MIN_REST {
+            rate = rate.max(Rate::from_bps((left * 8.0 / rest) as u64));
+            if left <= window {
+                break;
+            }
+            left -= window;
+            window *= 2.0;
+            rest -= round_trip.max(1e-6);
+        }
+        rate
     }
 }
 
 impl NetworkMeasurement {
-    /// From the echoes and a download; `None` if no echo was answered.
-    pub fn of(echoes: &RoundTripSummary, down: &Transfer) -> Option<Self> {
+    /// From the echoes, a download and one beside the other networks; `None` if no echo was
+    /// answered.
+    pub fn of(
+        echoes: &RoundTripSummary,
+        down: &Transfer,
+        together: Option<&Transfer>,
+    ) -> Option<Self> {
+        let first_bytes = [Some(down), together].into_iter().flatten();
+        let first_bytes = first_bytes.filter_map(|transfer| transfer.first_byte);
+        let round_trip = first_bytes.fold(echoes.median?, Span::min);
         Some(Self {
-            round_trip: echoes.median?,
+            round_trip,
             jitter: echoes.jitter.unwrap_or_default(),
             loss: echoes.loss.unwrap_or(0.0),
-            down: down.rate(),
+            down: down.rate_after_slow_start(round_trip),
+            together: together.map(|together| together.rate_after_slow_start(round_trip)),
             deviation: down.estimate.and_then(|estimate| estimate.error),
         })
     }
@@ -139,8 +207,9 @@ impl NetworkMeasurement {
     }
 }
 
-/// Compares networks for a purpose.
-pub fn compare(networks: &[NetworkMeasurement], purpose: Purpose) -> Comparison {
+/// Compares networks for a purpose that begins this long after the measurement.
+pub fn compare(networks: &[NetworkMeasurement], purpose: Purpose, after: Span) -> Comparison {
+    let networks = expected(networks, after);
     let values: Vec<f64> = networks
         .iter()
         .map(|network| match purpose {
@@ -180,13 +249,48 @@ pub fn compare(networks: &[NetworkMeasurement], purpose: Purpose) -> Comparison 
     }
 }
 
+/// The networks with their expected rate as `down`, and the standard deviation of its logarithm as
+/// `deviation`.
+fn expected(networks: &[NetworkMeasurement], after: Span) -> Vec<NetworkMeasurement> {
+    let bps = |rate: Rate| rate.as_bps() as f64;
+    let is_slowed = |one: &NetworkMeasurement| {
+        one.together.is_some_and(|together| bps(together) < SHARED * bps(one.down))
+    };
+    let is_shared = networks.iter().all(is_slowed);
+    let together = |one: &NetworkMeasurement| one.together.filter(|_| !is_shared);
+    let rates: Vec<f64> = networks
+        .iter()
+        .flat_map(|one| [Some(one.down), together(one)])
+        .flatten()
+        .map(bps)
+        .collect();
+    let level = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+    let kept = (-after.as_secs_f64() / REVERSION.as_secs_f64()).exp();
+    let change = SPREAD * (1.0 - kept * kept).sqrt();
+    let expect = |one: &NetworkMeasurement| {
+        let last = bps(together(one).unwrap_or(one.down));
+        let measured = match together(one) {
+            // Of two values.
+            Some(_) => (last / bps(one.down)).ln().abs() * std::f64::consts::FRAC_1_SQRT_2,
+            None => one.deviation.unwrap_or_default(),
+        };
+        NetworkMeasurement {
+            down: Rate::from_bps((level.powf(1.0 - kept) * last.powf(kept)) as u64),
+            together: None,
+            deviation: Some(change.hypot(kept * measured.min(SPREAD))),
+            ..*one
+        }
+    };
+    networks.iter().map(expect).collect()
+}
+
 /// Standard deviation of the logarithm of the duration of a download: its part that depends on the
 /// rate changes with the rate, the rest with the round trip.
 fn log_deviation(network: &NetworkMeasurement, size: Size) -> f64 {
     let seconds = network.download_time(size);
     let of_rate = size.as_bytes() as f64 * 8.0 / network.down.as_bps().max(1) as f64;
     let share = (of_rate / seconds).clamp(0.0, 1.0);
-    let rate = network.deviation.unwrap_or_default().hypot(CHANGE);
+    let rate = network.deviation.unwrap_or_default();
     let round_trip = network.jitter.as_secs_f64() / network.round_trip.as_secs_f64().max(1e-6);
     (share * rate).hypot((1.0 - share) * round_trip.min(1.0)).max(0.01)
 }
@@ -230,6 +334,9 @@ fn normal(x: f64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
+    use manyways_unit::Time;
+
+    use super::super::round_trips::RoundTrips;
     use super::*;
 
     fn network(round_trip: u64, mbps: u64) -> NetworkMeasurement {
@@ -238,8 +345,27 @@ mod tests {
             jitter: Span::from_millis(2),
             loss: 0.0,
             down: Rate::from_mbps(mbps),
+            together: None,
             deviation: Some(0.1),
         }
+    }
+
+    const MEGABYTE: Purpose = Purpose::Download(Size::from_bytes(1_000_000));
+
+    fn download(millis: u64, first_byte: u64) -> Transfer {
+        Transfer {
+            bytes: Size::from_bytes(1_000_000),
+            duration: Span::from_millis(millis),
+            first_byte: Some(Span::from_millis(first_byte)),
+            estimate: None,
+        }
+    }
+
+    fn echoes(median: u64) -> RoundTripSummary {
+        let mut trips = RoundTrips::default();
+        trips.send(Time::ZERO);
+        trips.receive(Time::from_millis(median), 0);
+        trips.summary()
     }
 
     #[test]
@@ -258,32 +384,86 @@ mod tests {
     fn short_downloads_want_round_trips_and_long_ones_rate() {
         let networks = [network(20, 10), network(60, 50)];
         let best = |bytes| {
-            let found = compare(&networks, Purpose::Download(Size::from_bytes(bytes)));
+            let found = compare(&networks, Purpose::Download(Size::from_bytes(bytes)), AT_ONCE);
             (found.winner, found.reason)
         };
         assert_eq!(best(10_000), (Some(0), Some(Reason::RoundTrip)));
         assert_eq!(best(10_000_000), (Some(1), Some(Reason::Rate)));
-        let call = compare(&networks, Purpose::Call);
+        let call = compare(&networks, Purpose::Call, AT_ONCE);
         assert_eq!(call.reason, Some(Reason::RoundTrip));
         let lossy = [NetworkMeasurement { loss: 0.05, ..networks[0] }, networks[1]];
-        let call = compare(&lossy, Purpose::Call);
+        let call = compare(&lossy, Purpose::Call, AT_ONCE);
         assert_eq!((call.winner, call.reason), (Some(1), Some(Reason::Loss)));
     }
 
     #[test]
     fn equal_networks_and_none_are_unsure() {
-        let equal = compare(&[network(30, 20); 2], Purpose::Download(Size::from_bytes(1_000_000)));
+        let equal = compare(&[network(30, 20); 2], MEGABYTE, AT_ONCE);
         assert_eq!(equal.winner, None);
         assert!((equal.certainty - 0.5).abs() < 1e-6, "{equal:?}");
-        assert_eq!(compare(&[network(30, 20); 2], Purpose::Call).winner, None);
-        let one = compare(&[network(30, 20)], Purpose::Call);
+        assert_eq!(compare(&[network(30, 20); 2], Purpose::Call, AT_ONCE).winner, None);
+        let one = compare(&[network(30, 20)], Purpose::Call, AT_ONCE);
         assert_eq!((one.winner, one.reason), (Some(0), None));
-        assert_eq!(compare(&[], Purpose::Call).winner, None);
-        let dead = compare(&[network(30, 0); 2], Purpose::Download(Size::from_bytes(1)));
+        assert_eq!(compare(&[], Purpose::Call, AT_ONCE).winner, None);
+        let dead = compare(&[network(30, 0); 2], MEGABYTE, AT_ONCE);
         assert_eq!(dead.winner, None);
-        let dead =
-            compare(&[network(30, 0), network(900, 1)], Purpose::Download(Size::from_bytes(1)));
+        let dead = compare(&[network(30, 0), network(900, 1)], MEGABYTE, AT_ONCE);
         assert_eq!((dead.winner, dead.certainty), (Some(1), 1.0));
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_bytes_after_slow_start() {
+        // Of 1 MB, 101,360 bytes come in three windows before 8 Mbit/s × 100 ms is full.
+        let found = NetworkMeasurement::of(&echoes(100), &download(1_299, 100), None).unwrap();
+        assert!((found.down.as_mbps_f64() - 8.0).abs() < 0.01, "{found:?}");
+        // Slow start of all bytes takes seven round trips: any high rate explains it.
+        let found = NetworkMeasurement::of(&echoes(100), &download(701, 100), None).unwrap();
+        assert!((20.0..80.0).contains(&found.down.as_mbps_f64()), "{found:?}");
+        let late = NetworkMeasurement { round_trip: Span::from_millis(100), ..found };
+        assert!((late.download_time(Size::from_bytes(1_000_000)) - 0.9).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_round_trip_is_not_that_of_a_link_that_has_recovered() {
+        let of = |first, last| {
+            let (down, together) = (download(900, first), download(500, last));
+            NetworkMeasurement::of(&echoes(400), &down, Some(&together)).unwrap().round_trip
+        };
+        assert_eq!(of(350, 30), Span::from_millis(30));
+        assert_eq!(of(450, 500), Span::from_millis(400));
+        let lost = RoundTrips::default().summary();
+        assert_eq!(NetworkMeasurement::of(&lost, &download(900, 30), None), None);
+    }
+
+    #[test]
+    fn the_last_download_counts_unless_the_networks_share_a_link() {
+        let with = |mbps, together| NetworkMeasurement {
+            together: Some(Rate::from_mbps(together)),
+            ..network(30, mbps)
+        };
+        let best = |networks: [NetworkMeasurement; 2]| compare(&networks, MEGABYTE, AT_ONCE);
+        assert_eq!(best([with(20, 5), with(15, 15)]).winner, Some(1));
+        let alone = best([network(30, 20), network(30, 15)]);
+        let shared = best([with(20, 6), with(15, 9)]);
+        assert_eq!((alone.winner, shared.winner), (Some(0), Some(0)));
+        assert_eq!(shared.values, best([with(20, 9), with(15, 6)]).values);
+        // A rate that has changed is less certain.
+        let [steady, changed] = [best([with(20, 20), with(8, 8)]), best([with(5, 20), with(8, 8)])];
+        assert!(steady.certainty > changed.certainty, "{steady:?} {changed:?}");
+        // A network without any bytes in its last download loses.
+        assert_eq!(best([with(20, 0), with(8, 8)]).winner, Some(1));
+    }
+
+    #[test]
+    fn later_the_round_trip_decides() {
+        let networks = [network(28, 10), network(65, 30)];
+        let [now, later] = [1, 60].map(|s| compare(&networks, MEGABYTE, Span::from_secs(s)));
+        assert_eq!((now.winner, now.reason), (Some(1), Some(Reason::Rate)));
+        assert_eq!((later.winner, later.reason), (Some(0), Some(Reason::RoundTrip)));
+        assert!(later.certainty < now.certainty, "{now:?} {later:?}");
+        // 20 Mbit/s each, the mean of both.
+        let level = network(28, 20).download_time(Size::from_bytes(1_000_000));
+        assert!((later.values[0] - level).abs() < 0.02, "{later:?}");
     }
 
     #[test]
@@ -297,6 +477,22 @@ mod tests {
 
     proptest! {
         #[test]
+        fn the_rate_of_a_download_explains_its_duration(
+            round_trip in 1_u64..1_000, mbps in 1_u64..1_000,
+        ) {
+            let truth = network(round_trip, mbps);
+            let size = Size::from_bytes(1_000_000);
+            let seconds = truth.download_time(size) - 2.0 * truth.round_trip.as_secs_f64();
+            let transfer = Transfer {
+                duration: Span::from_secs_f64(seconds),
+                ..download(0, round_trip)
+            };
+            let down = transfer.rate_after_slow_start(truth.round_trip);
+            let found = NetworkMeasurement { down, ..truth }.download_time(size);
+            prop_assert!((found / truth.download_time(size) - 1.0).abs() < 0.05);
+        }
+
+        #[test]
         fn a_faster_network_never_takes_longer(
             round_trip in 0_u64..2_000, mbps in 0_u64..1_000, more in 0_u64..100,
             bytes in 0_u64..1 << 34,
@@ -306,7 +502,7 @@ mod tests {
             prop_assert!(fast.download_time(size) <= slow.download_time(size) * 1.000_001);
             let near = network(round_trip / 2, mbps);
             prop_assert!(near.download_time(size) <= slow.download_time(size) * 1.000_001);
-            let found = compare(&[slow, fast], Purpose::Download(size));
+            let found = compare(&[slow, fast], Purpose::Download(size), AT_ONCE);
             prop_assert!((0.0..=1.0).contains(&found.certainty));
         }
     }

@@ -22,6 +22,8 @@ const MIN_BATCHES: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Throughput {
     started: Time,
+    /// Arrival of the first bytes.
+    first: Option<Time>,
     /// Bytes of each slot. The last one is not over.
     slots: Vec<u64>,
 }
@@ -44,12 +46,15 @@ pub struct ThroughputEstimate {
 impl Throughput {
     /// A transfer that starts `now`.
     pub fn new(now: Time) -> Self {
-        Self { started: now, slots: Vec::new() }
+        Self { started: now, first: None, slots: Vec::new() }
     }
 
     /// Counts bytes that have arrived. Times do not decrease.
     pub fn add(&mut self, now: Time, bytes: Size) {
         self.advance(now);
+        if !bytes.is_zero() {
+            self.first.get_or_insert(now);
+        }
         if let Some(slot) = self.slots.last_mut() {
             *slot = slot.saturating_add(bytes.as_bytes());
         }
@@ -62,6 +67,11 @@ impl Throughput {
         if count > self.slots.len() {
             self.slots.resize(count, 0);
         }
+    }
+
+    /// From the start to the arrival of the first bytes.
+    pub fn first_byte(&self) -> Option<Span> {
+        self.first.map(|first| first.since(self.started))
     }
 
     /// Bytes of each slot that is over.
@@ -195,6 +205,11 @@ mod tests {
         let mut throughput = Throughput::new(Time::from_millis(70));
         let found = throughput.estimate(Time::from_millis(10_070)).unwrap();
         assert_eq!((found.rate, found.error, found.is_stable), (Rate::ZERO, None, false));
+        throughput.add(Time::from_millis(10_080), Size::ZERO);
+        assert_eq!(throughput.first_byte(), None);
+        throughput.add(Time::from_millis(10_090), Size::from_bytes(1));
+        throughput.add(Time::from_millis(10_100), Size::from_bytes(1));
+        assert_eq!(throughput.first_byte(), Some(Span::from_millis(10_020)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use manyways_model::probe::compare::{Comparison, NetworkMeasurement, Purpose, Transfer, compare};
+use manyways_model::probe::compare::{
+    AT_ONCE, Comparison, NetworkMeasurement, Purpose, Transfer, compare,
+};
 use manyways_model::probe::cost::{Cost, LimitReached, Plan};
 use manyways_unit::{Rate, Size, Span};
 use tokio::sync::watch;
@@ -14,7 +16,7 @@ use super::peer::client::ProbeServer;
 use super::peer::message::Direction;
 use super::ping::{Ping, PingMethod};
 use super::report::{Ending, Measurement, Report};
-use super::tcp::Tcp;
+use super::tcp::{Tcp, TcpReport};
 
 /// Measurements of several networks with one server.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Compare {
     pub pings: u64,
     /// Maximum duration of each transfer.
     pub duration: Span,
+    /// From the measurement to the transfers and calls that the networks are compared for.
+    pub after: Span,
     /// Bytes that earlier comparisons used on each network, which count for the data limit.
     pub spent: Vec<(String, Size)>,
 }
@@ -36,6 +40,8 @@ pub struct CompareReport {
     pub networks: Vec<ComparedNetwork>,
     /// Whether all networks were measured to the end.
     pub is_complete: bool,
+    /// From the measurement to the transfers and calls that the networks are compared for.
+    pub after: Span,
 }
 
 /// The measurements of a network.
@@ -65,6 +71,7 @@ impl Compare {
             bytes: Size::from_bytes(1_000_000),
             pings: 10,
             duration: Span::from_secs(30),
+            after: AT_ONCE,
             spent: Vec::new(),
         }
     }
@@ -166,7 +173,7 @@ impl Compare {
         let is_whole = |report: Option<&Report>| report.is_some_and(is_whole);
         let is_complete = is_alone
             && found.iter().all(|one| networks.len() == 1 || is_whole(one.together.as_ref()));
-        Ok(CompareReport { networks: found, is_complete })
+        Ok(CompareReport { networks: found, is_complete, after: self.after })
     }
 }
 
@@ -233,7 +240,8 @@ impl ComparedNetwork {
     fn transfer(report: Option<&Report>) -> Option<Transfer> {
         let report = report.filter(|report| is_whole(report))?;
         let Some(Measurement::Tcp(tcp)) = &report.measurement else { return None };
-        Some(Transfer { bytes: tcp.bytes, duration: tcp.duration, estimate: tcp.estimate })
+        let TcpReport { bytes, duration, first_byte, estimate, .. } = *tcp;
+        Some(Transfer { bytes, duration, first_byte, estimate })
     }
 
     /// The rate of a transfer; `None` if it ended early.
@@ -244,7 +252,12 @@ impl ComparedNetwork {
     /// The input of the comparison; `None` if a part is missing.
     pub fn measurement(&self) -> Option<NetworkMeasurement> {
         let Some(Measurement::Ping(ping)) = &self.ping.measurement else { return None };
-        NetworkMeasurement::of(&ping.summary, &Self::transfer(self.down.as_ref())?)
+        let together = Self::transfer(self.together.as_ref());
+        NetworkMeasurement::of(
+            &ping.summary,
+            &Self::transfer(self.down.as_ref())?,
+            together.as_ref(),
+        )
     }
 }
 
@@ -261,7 +274,7 @@ impl CompareReport {
         let measured = self.networks.iter().enumerate();
         let measured = measured.filter_map(|(index, one)| Some((index, one.measurement()?)));
         let (indices, networks): (Vec<usize>, Vec<NetworkMeasurement>) = measured.unzip();
-        let comparison = compare(&networks, purpose);
+        let comparison = compare(&networks, purpose, self.after);
         (indices, comparison)
     }
 }

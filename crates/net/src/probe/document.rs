@@ -49,6 +49,8 @@ impl Document {
 pub struct CompareDocument {
     target: String,
     complete: bool,
+    /// From the measurement to the transfers that the purposes are of.
+    after: f64,
     networks: Vec<ComparedDocument>,
     purposes: Vec<PurposeDocument>,
 }
@@ -105,6 +107,7 @@ impl CompareDocument {
         Self {
             target,
             complete: report.is_complete,
+            after: report.after.as_secs_f64(),
             networks: report.networks.iter().map(ComparedDocument::of).collect(),
             purposes: PURPOSES.iter().map(purpose).collect(),
         }
@@ -492,6 +495,7 @@ struct TcpDocument {
     direction: Direction,
     bytes: u64,
     duration: f64,
+    first_byte: Option<f64>,
     /// In bits a second.
     rate: Option<u64>,
     ramp: Option<f64>,
@@ -521,6 +525,7 @@ impl TcpDocument {
             direction: tcp.direction,
             bytes: tcp.bytes.as_bytes(),
             duration: tcp.duration.as_secs_f64(),
+            first_byte: tcp.first_byte.map(Span::as_secs_f64),
             rate: tcp.estimate.map(|estimate| estimate.rate.as_bps()),
             ramp: tcp.estimate.map(|estimate| estimate.ramp.as_secs_f64()),
             error: tcp.estimate.and_then(|estimate| estimate.error),

@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use manyways_capture::{TablesError, read_table};
-use manyways_model::probe::compare::NetworkMeasurement;
 use manyways_record::columns;
 use manyways_record::table::{Batch, Column, Row, Schema, Value};
 use manyways_unit::{Rate, Span, Time};
@@ -116,20 +115,18 @@ impl SeriesRow {
     }
 
     fn new(round: u64, network: &ComparedNetwork) -> Self {
-        let measured = network.measurement();
-        let of = |part: fn(&NetworkMeasurement) -> Span| measured.as_ref().map(part);
         Self {
             round,
             started: Time::ZERO + network.ping.started,
             interface: network.ping.context.interface.clone(),
             kind: network.ping.context.kind.to_owned(),
-            round_trip: of(|one| one.round_trip).or_else(|| network.round_trip()),
-            jitter: of(|one| one.jitter),
+            round_trip: network.round_trip(),
+            jitter: network.jitter(),
             loss: network.loss(),
             down: ComparedNetwork::rate(network.down.as_ref()),
             up: ComparedNetwork::rate(network.up.as_ref()),
             together: ComparedNetwork::rate(network.together.as_ref()),
-            deviation: measured.and_then(|one| one.deviation),
+            deviation: network.measurement().and_then(|one| one.deviation),
             is_best: [None; PURPOSES.len()],
             used: network.used().as_bytes(),
             message: network.reports().find_map(|report: &Report| report.ending.message()),

@@ -35,6 +35,8 @@ pub struct TcpReport {
     /// Received bytes of the transfer.
     pub bytes: Size,
     pub duration: Span,
+    /// From the request to the first bytes of a download: a round trip and the work of the server.
+    pub first_byte: Option<Span>,
     /// Without slow start; `None` before the first tenth of a second.
     pub estimate: Option<ThroughputEstimate>,
     /// Received bytes of each tenth of a second.
@@ -262,6 +264,11 @@ impl<'a> State<'a> {
             direction: self.tcp.direction,
             bytes: Size::from_bytes(self.bytes),
             duration: self.last.since(self.started),
+            // Up, the server counts whole intervals.
+            first_byte: match self.tcp.direction {
+                Direction::Down => self.throughput.first_byte(),
+                Direction::Up => None,
+            },
             estimate: self.throughput.estimate(self.last),
             slots: self.throughput.slots().to_vec(),
             samples: self.samples.clone(),
