@@ -157,6 +157,7 @@ fn the_faster_network_is_the_better_one_for_large_files() {
         let done = world.device.finish(command.arg("--parquet").arg(&series)).expect_success();
         let document: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
         assert_eq!(document["schema"], "manyways.probe-compare/1");
+        assert_eq!(document["after"], 1.0);
         assert_eq!(document["complete"], true, "{document:#}");
         let large = &document["purposes"][2];
         assert_eq!(large["purpose"], "10mb");

@@ -49,6 +49,9 @@ pub struct Args {
     /// Maximum duration of each transfer
     #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = Span::from_str)]
     duration: Span,
+    /// Name the best networks for transfers and calls that begin this long after the measurement
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = Span::from_str)]
+    after: Span,
     /// Repeat the comparison, from the start of one to that of the next
     #[arg(long, value_name = "TIME", value_parser = Span::from_str)]
     every: Option<Span>,
@@ -61,6 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bytes: args.bytes,
         pings: args.pings,
         duration: args.duration,
+        after: args.after,
         ..Compare::new(args.server.server()?)
     };
     let target = compare.server.name();
