@@ -47,8 +47,9 @@ const REVERSION: Span = Span::from_secs(12);
 const SPREAD: f64 = 0.9;
 /// From a measurement to the transfer, if it begins at once.
 pub const AT_ONCE: Span = Span::from_secs(1);
-/// Certainty below which no network is named.
-const MIN_CERTAINTY: f64 = 0.6;
+/// Certainty below which no network is named. In simulations over the same recordings, networks with
+/// a certainty from 0.55 to 0.6 were the better ones in more than 60 % of the cases.
+const MIN_CERTAINTY: f64 = 0.55;
 /// Scale of a difference of two transmission ratings that is uncertain by one standard deviation.
 const RATING_DEVIATION: f64 = 3.0;
 
