@@ -2,8 +2,8 @@
 //! others in the same run.
 //!
 //! [`mod@plan`] has the cells, [`drive`] runs them, [`programs`] reads what programs print,
-//! [`packets`] captures, [`mod@forecast`] evaluates comparisons in virtual time, [`route`] builds routes, [`targets`] compares the figures with
-//! the target values, and [`table`] writes them.
+//! [`packets`] captures, [`route`] builds routes, [`mod@forecast`] evaluates comparisons in virtual
+//! time, [`targets`] compares the figures with the target values, and [`table`] writes them.
 
 mod drive;
 mod forecast;
@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use manyways_rig::launch::DriveError;
+use manyways_rig::links::Pair;
 use manyways_rig::programs::versions;
 use manyways_rig::results::{Family, ResultsOf};
 use manyways_rig::target::Target;
@@ -48,7 +49,7 @@ pub struct ProbeArgs {
 pub fn run(args: ProbeArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
     let pairs = args.pairs.find("h", &args.options.cells, &mut left_out)?;
-    args.options.run(Mode::Default, plan(&pairs), left_out, |setup| {
+    args.options.run(Mode::Default, plan(&pairs), left_out, move |setup| {
         require_root()?;
         let others = [("fping", "-v"), ("iperf3", "--version"), ("mtr", "--version")];
         let more = [("dig", "-v"), ("tcpdump", "--version"), ("nginx", "-v"), ("curl", "-V")];
@@ -60,13 +61,15 @@ pub fn run(args: ProbeArgs) -> Result<ExitCode, String> {
             found.iter().map(|(path, option)| (Some(path.as_path()), *option)).collect();
         let versions = versions(&found);
         let (manyways, termination, seed) = (setup.manyways, setup.termination, setup.seed);
-        Ok((Probe { manyways, termination, seed }, versions))
+        Ok((Probe { manyways, pairs, termination, seed }, versions))
     })
 }
 
 /// State that all cells share.
 struct Probe {
     manyways: PathBuf,
+    /// Recorded pairs of links.
+    pairs: Vec<Pair>,
     termination: Termination,
     seed: u64,
 }

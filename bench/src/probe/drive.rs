@@ -19,7 +19,7 @@ use super::plan::{BURST_RATE, Cell, DATAGRAM_BYTES, DATAGRAMS, Experiment, Fault
 use super::programs::{self, cost, quantities};
 use super::record::{Figures, Quantities, Record};
 use super::route::{self, Route};
-use super::{Probe, packets};
+use super::{Probe, forecast, packets};
 use crate::keys;
 
 /// Port of the probe server, and of the SYN packets.
@@ -42,6 +42,11 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
+    if matches!(cell.setting.experiment, Experiment::Forecast) {
+        return cell.run_rounds(&cell.contenders, probe.seed, record, progress, |_, _| {
+            Ok(Run::of(forecasts(probe), None))
+        });
+    }
     let mut launcher = Launcher::start(cell, "bench-probe", probe.seed, &probe.termination)?;
     let folder = launcher.lab.folder().join("probe");
     fs::create_dir_all(&folder).map_err(system("make a folder"))?;
@@ -248,7 +253,9 @@ impl CellRunner<'_> {
                 let words = format!("http {url} {version} --cacert {authority} --via {name}");
                 self.captured(name, "tcp or port 53", &self.own(&words))
             }
-            (Experiment::Trace(_) | Experiment::Compare(_), _) => String::new(),
+            (Experiment::Trace(_) | Experiment::Compare(_) | Experiment::Forecast, _) => {
+                String::new()
+            }
         }
     }
 
@@ -419,6 +426,27 @@ impl CellRunner<'_> {
         let failed = (ended.success != Some(true)).then(|| first_line(&ended.stderr));
         Ok((ended, failed))
     }
+}
+
+/// Shares of right forecasts for downloads that begin soon and late after a comparison.
+fn forecasts(probe: &Probe) -> Figures {
+    let cases = forecast::official(&probe.pairs);
+    let mut figures = Figures::default();
+    for found in forecast::figures(&cases).iter().filter(|found| found.lag == found.after) {
+        let quantities = [
+            ("right", found.right),
+            ("unsure", found.unsure),
+            ("cases", found.cases as f64),
+            ("always wifi", found.always_wifi),
+            ("always lte", found.always_lte),
+            ("last winner", found.last_winner),
+            ("shorter download together", found.winner_together),
+            ("best baseline", found.best_baseline()),
+        ];
+        let named = quantities.map(|(name, value)| (name.to_owned(), value));
+        figures.networks.insert(format!("after {:02} s", found.lag), named.into());
+    }
+    figures
 }
 
 /// The server, over every link.

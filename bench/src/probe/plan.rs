@@ -32,6 +32,8 @@ pub enum Experiment {
     Dns,
     /// The winner of a download on a recorded pair of links, from this position on.
     Compare(Span),
+    /// The same on all pairs, in virtual time.
+    Forecast,
 }
 
 /// The fault that begins at a hop.
@@ -111,6 +113,12 @@ pub fn plan(recorded: &[Pair]) -> Vec<Cell> {
     let programs = vec!["probe", "dig"];
     cells.push(cell('g', "dns", vec![symmetric("link", 20, 30)], programs, Experiment::Dns));
     cells.extend(compared(recorded));
+    if !recorded.is_empty() {
+        let contenders = vec!["probe compare"];
+        let cell = cell('h', "forecast", Vec::new(), contenders, Experiment::Forecast);
+        let title = format!("{} recorded pairs, in virtual time", recorded.len());
+        cells.push(Cell { rounds: 1, title, ..cell });
+    }
     cells
 }
 
@@ -198,6 +206,7 @@ pub fn seconds(cell: &Cell) -> f64 {
         Experiment::Http => 1.0,
         Experiment::Dns => 0.5,
         Experiment::Compare(_) => 12.0,
+        Experiment::Forecast => 6.0,
     };
     let all: f64 = cell.contenders.iter().map(|contender| run(contender)).sum();
     1.5 + f64::from(cell.rounds) * all

@@ -15,7 +15,7 @@ const RIGHT_HOPS: f64 = 0.95;
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
-    use Bound::{AtMost, Lower};
+    use Bound::{AtMost, Higher, Lower};
     let ping = |contender: &'static str| {
         each(cells, "a", &[contender], |cell, contender, network| {
             difference(cell, contender, network, "median, ms")
@@ -111,6 +111,31 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         hops(cells, "trace-delay-mtr", "mtr: right hop where a delay of 40 ms begins", false),
         hops(cells, "trace-loss-mtr", "mtr: right hop where a loss of 3 % begins", false),
         every_figure(
+            "compare: winner of 1 MB, begun 1 s later, right",
+            Bound::AtLeast(0.8),
+            forecast(cells, "after 01 s", "right"),
+        ),
+        every_figure(
+            "compare: begun 1 s later, unsure",
+            AtMost(0.2),
+            forecast(cells, "after 01 s", "unsure"),
+        ),
+        every_figure(
+            "always Wi-Fi, always LTE or last winner, begun 1 s later, right",
+            Higher,
+            forecast(cells, "after 01 s", "best baseline"),
+        ),
+        every_figure(
+            "compare: begun 30 s later, right",
+            Higher,
+            forecast(cells, "after 30 s", "right"),
+        ),
+        every_figure(
+            "always Wi-Fi, always LTE or last winner, begun 30 s later, right",
+            Higher,
+            forecast(cells, "after 30 s", "best baseline"),
+        ),
+        every_figure(
             "http: difference to the phase in a capture, ms",
             AtMost(1.0),
             phases.collect(),
@@ -191,6 +216,14 @@ fn ratio(
     let truth = values(cell, contender, network, truth);
     let all = values(cell, contender, network, quantity);
     median(all.iter().filter_map(|(round, value)| Some(value / truth.get(round)?)))
+}
+
+/// A share of the forecasts.
+fn forecast(cells: &[Record], network: &str, quantity: &str) -> Vec<Figure> {
+    let cell = cells.iter().find(|cell| cell.name == "forecast");
+    let share = cell
+        .and_then(|cell| median(values(cell, "probe compare", network, quantity).into_values()));
+    share.into_iter().map(|share| Figure::new("forecast", share)).collect()
 }
 
 /// A target that bounds figures on both sides.
