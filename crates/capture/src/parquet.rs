@@ -1,8 +1,14 @@
-//! Writes tables as Parquet files.
+//! Writes tables as Parquet files, and reads them.
 
+mod footer;
+mod pages;
 pub(super) mod reader;
+mod runs;
+#[cfg(test)]
+mod tests;
+mod thrift;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use manyways_record::table::{Batch, Data, Kind, Schema, Values};
@@ -13,9 +19,42 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
+use thiserror::Error;
 
 /// Metadata key of files with anonymized names and addresses.
 const ANONYMIZED_KEY: &str = "manyways.anonymized";
+
+/// Reason why a Parquet file cannot be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is not a Parquet file")]
+    NotParquet,
+    /// A value is longer than the part of the file that contains it.
+    #[error("it is malformed: a part of it is cut off")]
+    Short,
+    #[error("it is malformed: {0}")]
+    Malformed(&'static str),
+    /// Correct, but not part of any table.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    #[error("column {column}: {error}")]
+    Column {
+        /// Name of the column.
+        column: String,
+        #[source]
+        error: Box<ReadError>,
+    },
+}
+
+impl ReadError {
+    /// The error as that of a column.
+    fn of(self, column: &str) -> Self {
+        Self::Column { column: column.to_owned(), error: Box::new(self) }
+    }
+}
 
 /// A Parquet file that is being written.
 pub(super) struct Table<W: Write + Send> {

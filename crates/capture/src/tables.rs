@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use manyways_flows::SCHEMA;
 use manyways_flows::analysis::schemas;
 use manyways_record::table::{Batch, Kind, Schema};
-use parquet::errors::ParquetError;
 use thiserror::Error;
 
 use super::folder::SHARD_PREFIX;
+use super::parquet::ReadError;
 use super::parquet::reader::{Column, Reader};
 
 /// File name extension of tables.
@@ -249,9 +249,9 @@ pub fn read_table(
         .map_err(|error| TablesError::Read { path: path.to_owned(), error })
 }
 
-fn invalid_file(path: &Path, error: ParquetError) -> TablesError {
+fn invalid_file(path: &Path, error: ReadError) -> TablesError {
     let error: Box<dyn std::error::Error + Send + Sync> = match error {
-        ParquetError::External(inner) => inner,
+        ReadError::Io(inner) => Box::new(inner),
         other => Box::new(other),
     };
     TablesError::Invalid { path: path.to_owned(), error }

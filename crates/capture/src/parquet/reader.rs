@@ -1,26 +1,35 @@
 //! Reads tables from Parquet files.
+//!
+//! A file may come from anywhere, and the `parquet` crate panics on many malformed ones: negative
+//! offsets, indices without a dictionary, texts that are cut off, deeply nested columns, sizes
+//! that no memory has. So this program writes with the crate, but reads by itself, with the few
+//! encodings that tables have.
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use manyways_record::table::{Batch, Data, Kind, Values};
-use parquet::basic::{LogicalType, TimeUnit, Type as Physical};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType};
-use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::ANONYMIZED_KEY;
+use super::footer::Footer;
+use super::pages::Pages;
+use super::{ANONYMIZED_KEY, ReadError};
 
 /// Number of rows read at once.
-const BATCH_ROWS: usize = 1 << 13;
+const BATCH_ROWS: u64 = 1 << 13;
 /// Metadata keys of the schema version, as written by this program and by Arrow.
 const VERSION_KEYS: [&str; 2] = ["manyways.schema", "schema"];
+const MAGIC: [u8; 4] = *b"PAR1";
+/// The length of the metadata, and the magic number.
+const TAIL: u64 = 8;
+/// Length of the metadata, at most.
+const MAX_FOOTER: u64 = 1 << 28;
 
 /// A Parquet file.
 pub(crate) struct Reader {
-    reader: SerializedFileReader<File>,
+    file: File,
+    footer: Footer,
     columns: Vec<Column>,
 }
 
@@ -33,35 +42,41 @@ pub(crate) struct Column {
 
 impl Reader {
     /// Opens a file and reads its metadata.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| ParquetError::External(Box::new(error)))?;
-        let reader = SerializedFileReader::new(file)?;
-        let columns = reader.metadata().file_metadata().schema_descr().columns().iter();
-        let columns = columns.map(|column| {
-            // Tables have no nested and no repeated columns.
-            let is_plain = column.path().parts().len() == 1 && column.max_rep_level() == 0;
-            let kind = kind(column.physical_type(), column.logical_type_ref());
-            Column { name: column.path().string(), kind: kind.filter(|_| is_plain) }
-        });
+    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let end = length.checked_sub(TAIL).ok_or(ReadError::NotParquet)?;
+        let mut tail = [0; TAIL as usize];
+        file.read_exact_at(&mut tail, end)?;
+        let ([size @ .., _, _, _, _], [_, _, _, _, magic @ ..]) = (&tail, &tail);
+        if *magic != MAGIC {
+            return Err(ReadError::NotParquet);
+        }
+        let size = u64::from(u32::from_le_bytes(*size));
+        let end = end.checked_sub(size).filter(|_| size <= MAX_FOOTER);
+        let end = end.ok_or(ReadError::Malformed("the length of its metadata is wrong"))?;
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, end)?;
+        let footer = Footer::parse(&bytes, end, length)?;
+        let columns = footer.columns.iter();
+        let columns = columns.map(|leaf| Column { name: leaf.name.clone(), kind: leaf.kind });
         let columns = columns.collect();
-        Ok(Self { reader, columns })
+        Ok(Self { file, footer, columns })
     }
 
     /// Schema version; `None` if the file is not a table of this family, for example
     /// `manyways-flows/`.
     pub(crate) fn version(&self, family: &str) -> Option<&str> {
-        let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
-        let is_ours = |value: &&str| value.starts_with(family);
         VERSION_KEYS.iter().find_map(|key| {
-            let mut values = notes.iter().filter(|note| note.key == *key);
-            values.find_map(|note| note.value.as_deref().filter(is_ours))
+            let mut notes = self.footer.notes.iter();
+            let found = notes.find(|note| note.0 == *key && note.1.starts_with(family))?;
+            Some(found.1.as_str())
         })
     }
 
     /// Whether the file is marked as anonymized.
     pub(crate) fn is_anonymized(&self) -> bool {
-        let notes = self.reader.metadata().file_metadata().key_value_metadata();
-        notes.is_some_and(|notes| notes.iter().any(|note| note.key == ANONYMIZED_KEY))
+        self.footer.notes.iter().any(|(key, _)| key == ANONYMIZED_KEY)
     }
 
     /// The columns in file order.
@@ -75,27 +90,28 @@ impl Reader {
         &self,
         places: &[Option<usize>],
         mut each: impl FnMut(&Batch) -> io::Result<()>,
-    ) -> Result<io::Result<()>> {
-        for group in 0..self.reader.num_row_groups() {
-            let group = self.reader.get_row_group(group)?;
-            let mut remaining = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    ) -> Result<io::Result<()>, ReadError> {
+        for group in &self.footer.groups {
             let column = |place: &Option<usize>| {
-                place.map(|index| group.get_column_reader(index)).transpose()
+                let found = place.and_then(|index| {
+                    Some((self.footer.columns.get(index)?, group.chunks.get(index)?))
+                });
+                let Some((leaf, chunk)) = found else { return Ok(None) };
+                let pages = Pages::new(&self.file, leaf, chunk);
+                pages.map(|pages| Some((leaf, pages))).map_err(|error| error.of(&leaf.name))
             };
-            let mut columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
+            let mut columns = places.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+            let mut remaining = group.rows;
             while remaining > 0 {
                 let rows = remaining.min(BATCH_ROWS);
                 remaining -= rows;
+                let rows = rows as usize;
                 let values = columns.iter_mut().map(|column| match column {
-                    Some(column) => values(column, rows),
+                    Some((leaf, pages)) => pages.read(rows).map_err(|error| error.of(&leaf.name)),
                     None => Ok(Values { present: vec![false; rows], data: Data::Flag(Vec::new()) }),
                 });
-                let batch = Batch::of_columns(values.collect::<Result<_>>()?);
-                let batch = batch.filter(|batch| batch.rows() == rows || places.is_empty());
-                let Some(batch) = batch else {
-                    let what = "a column has fewer rows than its row group";
-                    return Err(ParquetError::General(what.to_owned()));
-                };
+                let batch = Batch::of_columns(values.collect::<Result<_, _>>()?);
+                let batch = batch.ok_or(ReadError::Malformed("its columns differ in rows"))?;
                 if let Err(error) = each(&batch) {
                     return Ok(Err(error));
                 }
@@ -103,67 +119,4 @@ impl Reader {
         }
         Ok(Ok(()))
     }
-}
-
-/// The kind of values with these types; `None` if no table has these types.
-fn kind(physical: Physical, logical: Option<&LogicalType>) -> Option<Kind> {
-    match (physical, logical) {
-        (Physical::INT64, Some(LogicalType::Timestamp(stamp))) => {
-            (stamp.unit == TimeUnit::NANOS).then_some(Kind::Time)
-        }
-        (Physical::INT64, None) => Some(Kind::Count),
-        (Physical::INT64, Some(LogicalType::Integer(_))) => Some(Kind::Count),
-        (Physical::DOUBLE, None) => Some(Kind::Number),
-        (Physical::BOOLEAN, None) => Some(Kind::Flag),
-        (Physical::BYTE_ARRAY, Some(LogicalType::String)) => Some(Kind::Text),
-        _ => None,
-    }
-}
-
-/// The next rows of a column.
-fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
-    match column {
-        ColumnReader::Int64ColumnReader(column) => read_values(column, rows, Data::Integer),
-        ColumnReader::DoubleColumnReader(column) => read_values(column, rows, Data::Number),
-        ColumnReader::BoolColumnReader(column) => read_values(column, rows, Data::Flag),
-        ColumnReader::ByteArrayColumnReader(column) => {
-            let mut fault = None;
-            let values = read_values(column, rows, |texts: Vec<ByteArray>| {
-                let (mut all, mut ends) = (String::new(), Vec::with_capacity(texts.len()));
-                for text in &texts {
-                    match text.as_utf8() {
-                        Ok(text) => all.push_str(text),
-                        Err(error) => fault = Some(error),
-                    }
-                    ends.push(all.len());
-                }
-                Data::Text(all, ends)
-            })?;
-            fault.map_or(Ok(values), Err)
-        }
-        _ => Err(ParquetError::General("a column has an unsupported type".to_owned())),
-    }
-}
-
-fn read_values<T: DataType>(
-    column: &mut ColumnReaderImpl<T>,
-    rows: usize,
-    data: impl FnOnce(Vec<T::T>) -> Data,
-) -> Result<Values> {
-    let (mut levels, mut values) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    let mut read = 0;
-    // A read may stop at the end of a page.
-    while read < rows {
-        let (more, ..) = column.read_records(rows - read, Some(&mut levels), None, &mut values)?;
-        if more == 0 {
-            break;
-        }
-        read += more;
-    }
-    // A column without absent values has no levels.
-    let present = match levels.is_empty() {
-        true => vec![true; read],
-        false => levels.iter().map(|level| *level > 0).collect(),
-    };
-    Ok(Values { present, data: data(values) })
 }
