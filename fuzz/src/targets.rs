@@ -12,6 +12,7 @@ mod mux;
 mod network;
 mod policy;
 mod radio;
+mod tables;
 mod trace;
 mod wire;
 
@@ -196,6 +197,13 @@ pub const ALL: &[Target] = &[
         words: mux::PEER_WORDS,
         more_seeds: &["corpus/mux-message"],
     },
+    Target {
+        name: "probe-series",
+        run: tables::probe_series,
+        words: tables::WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "flow-table", run: tables::flow_table, words: tables::WORDS, more_seeds: &[] },
 ];
 
 /// Returns the target with this name.
