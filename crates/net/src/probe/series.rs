@@ -11,6 +11,9 @@ use manyways_unit::{Rate, Span, Time};
 use super::compare::{CompareReport, ComparedNetwork, PURPOSES};
 use super::report::Report;
 
+/// Length of a text in bytes, at most. Longer ones are not from this program.
+const MAX_TEXT: usize = 1 << 12;
+
 /// The measurements of a network in one comparison.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SeriesRow {
@@ -85,7 +88,7 @@ impl SeriesRow {
             number(value).filter(|seconds| *seconds >= 0.0).map(Span::from_secs_f64)
         };
         let text = |value: &Value<'_>| match value {
-            Value::Text(text) => Some(text.clone().into_owned()),
+            Value::Text(text) if text.len() <= MAX_TEXT => Some(text.clone().into_owned()),
             _ => None,
         };
         let flag = |value: &Value<'_>| match value {
@@ -237,6 +240,12 @@ mod tests {
         }
         std::fs::write(&other, "PAR1 and more").unwrap();
         assert!(Series::open(&other).is_err());
+        // A text that no program of this family writes.
+        let mut batch = Batch::of::<SeriesRow>();
+        let long = SeriesRow { interface: "w".repeat(MAX_TEXT + 1), ..row(2) };
+        [row(1), long].iter().for_each(|row| batch.push(row, None));
+        manyways_capture::write_table(&other, &Schema::of::<SeriesRow>(), &batch).unwrap();
+        assert_eq!(Series::open(&other).unwrap().rows(), [row(1)]);
         // A file that was cut off.
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 4, bytes.len() / 2, bytes.len() - 1] {
