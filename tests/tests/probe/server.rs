@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use manyways_tests::testbed::{Logged, Namespace, eventually, ip};
 use manyways_tests::{Folder, Lab, Need, Running, finish, folder, manyways, needs};
@@ -16,13 +16,56 @@ use crate::results;
 /// The server, on the networks of all links of a lab.
 const SERVER: &str = "198.18.0.1:7464";
 
+/// The keys of a probe server, of a client that may use it, and of one that may not.
+pub struct Keys {
+    server: String,
+    files: Folder,
+}
+
+impl Keys {
+    pub fn new() -> Self {
+        let files = folder();
+        let key = |name: &str| {
+            let path = files.path().join(name);
+            finish(manyways().args(["bond", "keygen"]).arg(path)).expect_success().stdout
+        };
+        let (server, client) = (key("server"), key("client"));
+        key("stranger");
+        let allow = files.path().join("allow");
+        fs::write(&allow, format!("{} device\n", client.trim())).expect("room for a file");
+        Self { server: server.trim().to_owned(), files }
+    }
+
+    /// Starts the server in a namespace, with these more options.
+    pub fn start(&self, host: &Namespace, listen: &str, more: &[&str]) -> Logged {
+        let mut command = manyways();
+        command.args(["probe", "server", "--listen", listen, "--key"]).arg(self.file("server"));
+        command.arg("--allow").arg(self.file("allow")).args(more);
+        let server = host.run(|| Logged::start(self.file("server.log"), &mut command));
+        server.says("probe server on");
+        server
+    }
+
+    /// The command of a probe, with the key of `client`.
+    pub fn probe(&self, words: &str, server: &str, client: &str) -> Command {
+        let (probe, more) = words.split_once(' ').unwrap_or((words, ""));
+        let mut command = manyways();
+        command.args(["probe", probe, server, "--server-key", &self.server, "--key"]);
+        command.arg(self.file(client)).arg("--json").args(more.split_whitespace());
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+}
+
 /// A lab with a probe server on its origin, and a client that may use it.
 struct World {
     server: Logged,
-    server_key: String,
     lab: Lab,
     device: Namespace,
-    files: Folder,
+    keys: Keys,
 }
 
 impl World {
@@ -32,39 +75,21 @@ impl World {
 
     /// The server has these more options.
     fn with(links: &[&str], more: &[&str]) -> Self {
-        let files = folder();
-        let key = |name: &str| {
-            let path = files.path().join(name);
-            finish(manyways().args(["bond", "keygen"]).arg(path)).expect_success().stdout
-        };
-        let (server_key, client_key) = (key("server"), key("client"));
-        key("stranger");
-        let allow = files.path().join("allow");
-        fs::write(&allow, format!("{} device\n", client_key.trim())).expect("room for a file");
+        let keys = Keys::new();
         let links: Vec<&str> = links.iter().flat_map(|link| ["--link", link]).collect();
         let lab = Lab::start(&links);
-        let origin = lab.namespace(Some("origin"));
-        let mut command = manyways();
-        command.args(["probe", "server", "--listen", SERVER, "--key"]);
-        command.arg(files.path().join("server")).arg("--allow").arg(allow).args(more);
-        let log = files.path().join("server.log");
-        let server = origin.run(|| Logged::start(log, &mut command));
-        server.says("probe server on");
+        let server = keys.start(&lab.namespace(Some("origin")), SERVER, more);
         let device = lab.namespace(None);
-        Self { server, server_key: server_key.trim().to_owned(), lab, device, files }
+        Self { server, lab, device, keys }
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.files.path().join(name)
+        self.keys.file(name)
     }
 
     /// The command of a probe, with the key of `client`.
-    fn command(&self, words: &str, client: &str) -> std::process::Command {
-        let (probe, more) = words.split_once(' ').unwrap_or((words, ""));
-        let mut command = manyways();
-        command.args(["probe", probe, SERVER, "--server-key", &self.server_key, "--key"]);
-        command.arg(self.file(client)).arg("--json").args(more.split_whitespace());
-        command
+    fn command(&self, words: &str, client: &str) -> Command {
+        self.keys.probe(words, SERVER, client)
     }
 
     fn probe(&self, words: &str) -> Value {
@@ -266,4 +291,26 @@ fn a_data_limit_ends_a_transfer_and_keeps_its_bytes() {
     let used = |direction: &str| result["used"][direction].as_u64().expect("a number");
     assert!(used("up") + used("down") <= 1_000_000, "{result:#}");
     assert!(result["tcp"]["bytes"].as_u64() > Some(100_000), "{result:#}");
+}
+
+#[test]
+fn a_small_data_limit_suffices_for_a_small_probe() {
+    needs!(Need::Root, Need::Command("ip"));
+    let world = World::new(&["wifi:down=10mbit,up=10mbit,delay=5ms"]);
+    let used = |result: &Value| {
+        let bytes = |direction: &str| result["used"][direction].as_u64().expect("a number");
+        bytes("up") + bytes("down")
+    };
+    for more in ["", " --up"] {
+        let burst = world.probe(&format!("udp -n 100 --cap 100KB{more}"));
+        assert_eq!(burst["ending"], "complete", "{burst:#}");
+        assert_eq!(burst["udp"]["received"], 100, "{burst:#}");
+        let transfer = world.probe(&format!("tcp --cap 200KB{more}"));
+        assert_eq!(transfer["ending"], "data-limit", "{transfer:#}");
+        assert!(transfer["tcp"]["bytes"].as_u64() >= Some(80_000), "{transfer:#}");
+        for (result, cap) in [(burst, 100_000), (transfer, 200_000)] {
+            assert!(used(&result) <= cap, "{result:#}");
+            is_within_prediction(&result);
+        }
+    }
 }

@@ -190,6 +190,11 @@ impl Run {
         Ok(())
     }
 
+    /// Returns bytes that were taken, but not sent.
+    pub(super) fn refund(&mut self, up: Size, down: Size) {
+        lock(&self.allowance).refund(up, down);
+    }
+
     /// Takes bytes that have already passed from the prediction.
     ///
     /// # Errors
@@ -319,6 +324,9 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
+    /// Bytes of the packets that open and close a connection, in one direction.
+    pub(super) const HANDSHAKE: u64 = 600;
+
     /// Names the connection, whose bytes the kernel counts.
     pub(super) fn of(&mut self, stream: &TcpStream) {
         self.socket = stream.as_fd().try_clone_to_owned().ok();
@@ -328,8 +336,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Messages are small: their packets have more headers than content.
-        const HANDSHAKE: u64 = 600;
-        let needed = |bytes: Size| Size::from_bytes(bytes.as_bytes() * 2 + HANDSHAKE);
+        let needed = |bytes: Size| Size::from_bytes(bytes.as_bytes() * 2 + Self::HANDSHAKE);
         let state = self.socket.as_ref().and_then(|socket| tcp_state(socket.as_fd()).ok());
         let (up, down) = match (state, &self.socket) {
             (Some(state), _) => (needed(state.bytes_sent), needed(state.bytes_received)),

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::contract::{InvalidParameter, Probe, ProbeError, Run, Running, lookup};
-use super::peer::client::{CONTROL_DOWN, CONTROL_UP, Control, ProbeServer};
+use super::peer::client::{Control, ControlCost, ProbeServer};
 use super::peer::message::{Direction, Order, Reply};
 use super::report::Measurement;
 
@@ -73,8 +73,12 @@ impl Tcp {
         }
     }
 
+    fn control(&self) -> ControlCost {
+        ControlCost::transfer(self.duration)
+    }
+
     async fn measure(&self, run: &mut Run) -> Result<(), ProbeError> {
-        let mut control = Control::connect(run, &self.server).await?;
+        let mut control = Control::connect(run, &self.server, self.control()).await?;
         let order = Order::Tcp {
             direction: self.direction,
             bytes: self.bytes.as_bytes(),
@@ -83,11 +87,14 @@ impl Tcp {
         let token = control.order(order).await?;
         let stream = control.data(token).await?;
         let mut transfer = State::new(self, run.now());
-        match self.direction {
-            Direction::Down => self.receive(run, &mut control, stream, &mut transfer).await?,
-            Direction::Up => self.send(run, &mut control, stream, &mut transfer).await?,
+        let done = match self.direction {
+            Direction::Down => self.receive(run, &mut control, stream, &mut transfer).await,
+            Direction::Up => self.send(run, &mut control, stream, &mut transfer).await,
+        };
+        if done.is_ok() || transfer.bytes > 0 {
+            transfer.report(run);
         }
-        transfer.report(run);
+        done?;
         control.send(Order::Stop).await?;
         Ok(())
     }
@@ -136,15 +143,25 @@ impl Tcp {
         let end = Instant::now() + Duration::from(self.duration);
         let mut sent = 0;
         let mut sampled = Time::ZERO;
+        // Bytes that the prediction already contains, and the reason why it has no more.
+        let (mut paid, mut limit) = (0, None);
         while sent < self.bytes.as_bytes() {
-            let rest = usize::try_from(self.bytes.as_bytes() - sent).unwrap_or(usize::MAX);
-            let piece = &chunk[..chunk.len().min(rest)];
+            if paid == 0 {
+                let rest = usize::try_from(self.bytes.as_bytes() - sent).unwrap_or(usize::MAX);
+                match pay(run, chunk.len().min(rest)) {
+                    Ok(length) => paid = length,
+                    Err(error) => {
+                        limit = Some(error);
+                        break;
+                    }
+                }
+            }
             tokio::select! {
-                written = timeout_at(end, stream.write(piece)) => {
+                written = timeout_at(end, stream.write(&chunk[..paid])) => {
                     let Ok(written) = written else { break };
                     let length = written
                         .map_err(|error| ProbeError::io(run.path(), "send", error))?;
-                    run.spend(with_headers(length), with_acks(length))?;
+                    paid -= length;
                     sent += length as u64;
                     let now = run.now();
                     if now.since(sampled) >= State::SAMPLE_INTERVAL {
@@ -159,17 +176,31 @@ impl Tcp {
                 }
             }
         }
+        run.refund(Size::from_bytes(paid as u64), Size::ZERO);
         let _ = stream.shutdown().await;
         // The server counts what arrives.
         loop {
             let Ok(reply) = timeout_at(end + Duration::from_secs(5), control.reply()).await else {
-                return Ok(());
+                break;
             };
             let reply = reply?;
             if matches!(reply, Reply::Ended { .. }) {
-                return Ok(());
+                break;
             }
             transfer.on_received(run, &reply, sent);
+        }
+        limit.map_or(Ok(()), Err)
+    }
+}
+
+/// Takes the next bytes to send from the prediction, and returns how many: at the limit fewer than
+/// `length`, but at least a packet.
+fn pay(run: &mut Run, mut length: usize) -> Result<usize, ProbeError> {
+    const PACKET: usize = 1_400;
+    loop {
+        match run.spend(with_headers(length), with_acks(length)) {
+            Err(_) if length > 2 * PACKET => length /= 2,
+            paid => return paid.map(|()| length),
         }
     }
 }
@@ -306,8 +337,8 @@ impl Probe for Tcp {
         let transfer = Transfer {
             start: Span::ZERO,
             duration: self.duration + Self::GRACE,
-            up: up + Size::from_bytes(CONTROL_UP),
-            down: down + Size::from_bytes(CONTROL_DOWN),
+            up: up + self.control().up(),
+            down: down + self.control().down(),
         };
         let lookup = Plan::new(vec![lookup(&self.server.host)]);
         Ok(lookup.then(Span::ZERO, &Plan::new(vec![transfer])))

@@ -10,7 +10,7 @@ use manyways_unit::{Rate, Size, Span, Time};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::contract::{InvalidParameter, Probe, ProbeError, Run, Running, ip_header, lookup};
-use super::peer::client::{CONTROL_DOWN, CONTROL_UP, Control, ProbeServer};
+use super::peer::client::{Control, ControlCost, ProbeServer};
 use super::peer::message::{BurstMessage, Direction, Order, Reply};
 use super::peer::token::Token;
 use super::report::Measurement;
@@ -52,7 +52,7 @@ impl Udp {
     }
 
     async fn measure(&self, run: &mut Run) -> Result<(), ProbeError> {
-        let mut control = Control::connect(run, &self.server).await?;
+        let mut control = Control::connect(run, &self.server, ControlCost::short()).await?;
         let order = Order::Udp {
             direction: self.direction,
             packets: self.packets,
@@ -213,11 +213,12 @@ impl Probe for Udp {
             Direction::Up => (data / 2, 0),
             Direction::Down => (hellos, data),
         };
+        let control = ControlCost::short();
         let transfer = Transfer {
             start: Span::ZERO,
             duration: self.burst() + Self::GRACE,
-            up: Size::from_bytes(up + CONTROL_UP),
-            down: Size::from_bytes(down + CONTROL_DOWN),
+            up: Size::from_bytes(up) + control.up(),
+            down: Size::from_bytes(down) + control.down(),
         };
         let lookup = Plan::new(vec![lookup(&self.server.host)]);
         Ok(lookup.then(Span::ZERO, &Plan::new(vec![transfer])))

@@ -6,15 +6,15 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use manyways_sys::socket::set_receive_buffer;
-use manyways_unit::Size;
+use manyways_unit::{Size, Span};
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, Take, WriteHalf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::line::LineReader;
-use super::message::{Order, PROTOCOL, Reply, encode};
+use super::message::{Order, PROTOCOL, REPORT_INTERVAL, Reply, encode};
 use super::token::Token;
 use crate::bond::{PrivateKey, PublicKey, client_tls};
 use crate::path::{PathSpec, plain, socket, udp_socket};
@@ -31,9 +31,53 @@ pub struct ProbeServer {
     pub own_key: Arc<PrivateKey>,
 }
 
-/// Bytes of a control connection, at most: handshakes and messages.
-pub(crate) const CONTROL_UP: u64 = 64 << 10;
-pub(crate) const CONTROL_DOWN: u64 = 256 << 10;
+/// The bytes of a control connection, at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ControlCost {
+    /// Messages of the server.
+    messages: u64,
+}
+
+impl ControlCost {
+    /// Payload of the handshake of TLS with its tickets, and the orders.
+    pub(crate) const HANDSHAKE: u64 = 3_000;
+    /// Payload of a message of the server with its head of TLS.
+    pub(crate) const MESSAGE: u64 = 180;
+    /// Of IPv6 and TCP with options.
+    const HEADERS: u64 = 72;
+    /// Messages without a transfer. The one about a burst counts as three.
+    const FEW: u64 = 8;
+    /// Time for which the server continues after a transfer.
+    const LATE: Span = Span::from_secs(3);
+
+    /// Of a measurement without messages about its progress.
+    pub(crate) fn short() -> Self {
+        Self { messages: Self::FEW }
+    }
+
+    /// Of a transfer with this duration.
+    pub(crate) fn transfer(duration: Span) -> Self {
+        let reports = (duration + Self::LATE).as_nanos() / REPORT_INTERVAL.as_nanos();
+        Self { messages: Self::FEW + reports }
+    }
+
+    /// The server's payload.
+    fn payload(self) -> u64 {
+        self.messages * Self::MESSAGE
+    }
+
+    /// An acknowledgement for each message. Content counts twice, because small packets have more
+    /// headers than content.
+    pub(crate) fn up(self) -> Size {
+        let acks = self.messages * Self::HEADERS;
+        Size::from_bytes(2 * Self::HANDSHAKE + acks + Reservation::HANDSHAKE)
+    }
+
+    pub(crate) fn down(self) -> Size {
+        let content = Self::HANDSHAKE + self.payload();
+        Size::from_bytes(2 * content + Reservation::HANDSHAKE)
+    }
+}
 
 /// Of sockets for bursts: a tenth of a second of small datagrams at 100 Mbit/s.
 pub(crate) const RECEIVE_BUFFER: Size = Size::from_bytes(8 << 20);
@@ -54,16 +98,20 @@ impl ProbeServer {
 pub(crate) struct Control {
     server: SocketAddr,
     path: PathSpec,
-    lines: LineReader<ReadHalf<TlsStream<TcpStream>>>,
+    /// A server that sends more has no connection any longer.
+    lines: LineReader<Take<ReadHalf<TlsStream<TcpStream>>>>,
     writer: WriteHalf<TlsStream<TcpStream>>,
     _reservation: Reservation,
 }
 
 impl Control {
-    pub(crate) async fn connect(run: &mut Run, server: &ProbeServer) -> Result<Self, ProbeError> {
+    pub(crate) async fn connect(
+        run: &mut Run,
+        server: &ProbeServer,
+        cost: ControlCost,
+    ) -> Result<Self, ProbeError> {
         let address = SocketAddr::new(run.resolve(&server.host).await?, server.port);
-        let reserved = (Size::from_bytes(CONTROL_UP), Size::from_bytes(CONTROL_DOWN));
-        let mut reservation = run.reserve(reserved.0, reserved.1)?;
+        let mut reservation = run.reserve(cost.up(), cost.down())?;
         let path = run.path().clone();
         let connect = async { socket(&path, address)?.connect(address).await };
         let stream = connect.await.map_err(|error| ProbeError::connect(&path, address, error))?;
@@ -79,7 +127,7 @@ impl Control {
             ))
         })?;
         let (reader, writer) = tokio::io::split(stream);
-        let lines = LineReader::new(reader);
+        let lines = LineReader::new(reader.take(cost.payload()));
         Ok(Self { server: address, path, lines, writer, _reservation: reservation })
     }
 
@@ -115,6 +163,10 @@ impl Control {
     pub(crate) async fn reply(&mut self) -> Result<Reply, ProbeError> {
         match self.lines.next().await {
             Ok(Some(reply)) => Ok(reply),
+            Ok(None) if self.lines.reader().limit() == 0 => Err(ProbeError::Server(format!(
+                "the server at {} sends more messages than a measurement has",
+                self.server
+            ))),
             Ok(None) => Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(self.lost(error)),
         }

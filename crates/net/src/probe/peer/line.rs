@@ -19,6 +19,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Self { reader, buffer: Vec::new() }
     }
 
+    pub(crate) fn reader(&self) -> &R {
+        &self.reader
+    }
+
     /// The next message; `None` at the end of the stream.
     pub(crate) async fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
         loop {

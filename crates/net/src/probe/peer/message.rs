@@ -1,5 +1,6 @@
 //! Messages of a control connection. Without I/O.
 
+use manyways_unit::Span;
 use serde::{Deserialize, Serialize};
 
 use super::token::Token;
@@ -8,6 +9,9 @@ use super::token::Token;
 pub const PROTOCOL: &[u8] = b"manyways-probe/1";
 /// Maximum bytes of a message, with its line feed.
 pub const MAX_LINE: usize = 4_096;
+
+/// From one message of the server about a transfer to the next.
+pub(crate) const REPORT_INTERVAL: Span = Span::from_millis(100);
 
 /// A message of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

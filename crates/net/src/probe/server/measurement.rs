@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::admission::Grant;
 use super::{Datagram, Expected, MAX_WAITING_DATAGRAMS, State, lock};
 use crate::bond::PublicKey;
-use crate::probe::peer::message::{BurstMessage, Direction, Order, Reply};
+use crate::probe::peer::message::{BurstMessage, Direction, Order, REPORT_INTERVAL, Reply};
 use crate::probe::peer::token::{Token, UDP_HEAD};
 use crate::probe::udp::drops;
 
@@ -25,8 +25,6 @@ use crate::probe::udp::drops;
 const DATA_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time to wait for the last datagrams of a burst.
 const LATE: Duration = Duration::from_secs(2);
-/// From one message about a transfer to the next.
-const REPORT_INTERVAL: Span = Span::from_millis(100);
 /// Bytes of one write. Small enough for an early end.
 const CHUNK: usize = 32 << 10;
 

@@ -1,15 +1,18 @@
 //! Clients and servers that misbehave.
 
 use std::future::pending;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use manyways_sys::interface;
+use manyways_sys::socket::tcp_state;
 use manyways_unit::{Size, Span};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::bond::client_tls;
+use crate::probe::peer::client::ControlCost;
 use crate::probe::peer::message::Direction;
 use crate::probe::{Ending, Measurement, Network, Options, ProbeServer, Report, Tcp, Udp, measure};
 
@@ -101,7 +104,7 @@ async fn a_hostile_server_ends_no_client_and_exceeds_no_prediction() {
         let report = probed(hostile(script).await, direction).await;
         let (used, predicted) = (report.used, report.predicted);
         assert!(used.up <= predicted.up && used.down <= predicted.down, "{script}: {report:?}");
-        let is_nonsense = matches!(script, "garbage" | "endless line");
+        let is_nonsense = !matches!(script, "endless data" | "no data");
         assert_eq!(matches!(report.ending, Ending::Failed(_)), is_nonsense, "{script}");
         if let (Some(Measurement::Tcp(tcp)), "received") = (&report.measurement, script) {
             // A server cannot have received more than was sent.
@@ -167,6 +170,28 @@ async fn a_hostile_client_disturbs_no_other() {
     let report = measure(&probe, &loopback(), &options, pending(), Arc::new(|_| {})).await.unwrap();
     let Some(Measurement::Udp(udp)) = &report.measurement else { panic!("{report:?}") };
     assert_eq!((udp.summary.sent, udp.summary.received), (20, 20));
+}
+
+#[tokio::test]
+async fn a_control_connection_costs_less_than_it_reserves() {
+    let _alone = LOOPBACK.lock().await;
+    let (server, _folder) = server(ServerLimits::default()).await;
+    let mut stream = connect(&server).await;
+    let order = Order::Tcp { direction: Direction::Down, bytes: 1 << 30, millis: 2_000 };
+    stream.write_all(&encode(&order)).await.unwrap();
+    let socket = stream.get_ref().0.as_fd().try_clone_to_owned().unwrap();
+    let mut lines = LineReader::new(stream);
+    assert!(matches!(lines.next().await.unwrap(), Some(Reply::Ready { .. })));
+    let used = tcp_state(socket.as_fd()).unwrap();
+    let (up, down) = (used.bytes_sent.as_bytes(), used.bytes_received.as_bytes());
+    assert!(up <= ControlCost::HANDSHAKE && down <= ControlCost::HANDSHAKE, "{up} {down}");
+    let whole = Reply::Sample {
+        nanos: u64::MAX,
+        rtt: Some(u64::MAX),
+        cwnd: u32::MAX,
+        retransmitted: u32::MAX,
+    };
+    assert!(encode(&whole).len() as u64 + 22 <= ControlCost::MESSAGE);
 }
 
 /// Datagrams go only to addresses that sent a token, and a token ends with its measurement.
