@@ -105,9 +105,10 @@ impl Udp {
             };
             let now = run.now();
             let datagram = buffer.get(..length).and_then(Token::read_datagram);
-            let Some((_, sequence, nanos)) = datagram.filter(|(own, ..)| *own == token) else {
-                continue;
-            };
+            // A server that is not honest may send any number.
+            let is_of_burst =
+                |(own, sequence, _): &(Token, u64, u64)| *own == token && *sequence < self.packets;
+            let Some((_, sequence, nanos)) = datagram.filter(is_of_burst) else { continue };
             run.spend(Size::ZERO, Size::from_bytes(header + length as u64))?;
             arrivals.push(Arrival { sequence, sent: Time::from_nanos(nanos), received: now });
             if sequence + 1 == self.packets {
@@ -162,13 +163,15 @@ impl Udp {
         let span = |nanos: Option<u64>| nanos.map(Span::from_nanos);
         let received = burst.received.min(self.packets);
         let dropped = burst.dropped.min(self.packets - received);
+        // A server counts as many duplicates as packets.
+        let duplicates = burst.duplicates.min(2 * self.packets - received);
         BurstSummary {
             sent: self.packets,
             received,
             dropped,
             loss: burst::loss(self.packets, received, dropped),
-            duplicates: burst.duplicates,
-            reordered: burst.reordered,
+            duplicates,
+            reordered: burst.reordered.min(received),
             mean_gap: span(burst.mean_gap),
             median_gap: span(burst.median_gap),
             p90_gap: span(burst.p90_gap),

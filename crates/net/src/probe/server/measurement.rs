@@ -244,7 +244,7 @@ impl Measurement {
                 sent: Time::from_nanos(datagram.nanos),
                 received: datagram.received,
             });
-            if datagram.sequence + 1 == packets {
+            if datagram.sequence.checked_add(1) == Some(packets) {
                 // Only those that were overtaken can still come.
                 end = end.min(Instant::now() + LATE);
             }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use super::*;
 use crate::bond::client_tls;
 use crate::probe::peer::client::ControlCost;
-use crate::probe::peer::message::Direction;
+use crate::probe::peer::message::{BurstMessage, Direction};
 use crate::probe::{Ending, Measurement, Network, Options, ProbeServer, Report, Tcp, Udp, measure};
 
 /// The probes of these tests use one interface, and would wait for each other.
@@ -30,7 +30,10 @@ async fn hostile(script: &'static str) -> ProbeServer {
     let tls = server_tls(&key, Arc::new(|_: &PublicKey| true), PROTOCOL).unwrap();
     let acceptor = TlsAcceptor::from(tls);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let address = listener.local_addr().unwrap();
+    let port = address.port();
+    let udp = UdpSocket::bind(address).await.unwrap();
+    tokio::spawn(datagrams(script, udp));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -58,6 +61,27 @@ async fn data(script: &str, mut stream: TcpStream) {
     }
 }
 
+/// Answers the first datagram, which has the token.
+async fn datagrams(script: &str, udp: UdpSocket) {
+    let mut datagram = [0; 200];
+    let Ok((length, from)) = udp.recv_from(&mut datagram).await else { return };
+    let (token, ..) = Token::read_datagram(&datagram[..length]).unwrap();
+    let mut numbers: Vec<(u64, u64)> = match script {
+        "impossible numbers" => vec![(u64::MAX, 0), (u64::MAX - 1, 0), (20, 0), (1 << 50, 0)],
+        "impossible times" => vec![(0, u64::MAX), (1, 0), (2, u64::MAX), (3, 1 << 63)],
+        "endless datagrams" => vec![(0, 0); 100_000],
+        _ => Vec::new(),
+    };
+    // The client waits for the last one.
+    numbers.push((19, 0));
+    for (sequence, nanos) in numbers {
+        token.write_datagram(&mut datagram, sequence, nanos);
+        if udp.send_to(&datagram, from).await.is_err() {
+            return;
+        }
+    }
+}
+
 async fn control(script: &str, mut stream: TlsStream<TcpStream>) {
     let ready = encode(&Reply::Ready { token: Token::generate().unwrap() });
     let flood = |line: Vec<u8>| line.repeat(1_000);
@@ -72,6 +96,22 @@ async fn control(script: &str, mut stream: TlsStream<TcpStream>) {
         "received" => {
             let received = Reply::Received { nanos: u64::MAX, bytes: u64::MAX };
             (ready, flood(encode(&received)))
+        }
+        "counts" => {
+            let no = Some(u64::MAX);
+            let burst = BurstMessage {
+                received: u64::MAX,
+                dropped: u64::MAX,
+                duplicates: u64::MAX,
+                reordered: u64::MAX,
+                mean_gap: no,
+                median_gap: no,
+                p90_gap: no,
+                median_variation: no,
+                p90_variation: no,
+                max_variation: no,
+            };
+            (ready, flood(encode(&Reply::Burst(burst))))
         }
         _ => (ready, Vec::new()),
     };
@@ -110,6 +150,37 @@ async fn a_hostile_server_ends_no_client_and_exceeds_no_prediction() {
             // A server cannot have received more than was sent.
             assert!(tcp.bytes.as_bytes() <= 2_000_000, "{tcp:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_hostile_server_of_bursts_ends_no_client_and_exceeds_no_prediction() {
+    let _alone = LOOPBACK.lock().await;
+    for (script, direction, received) in [
+        ("counts", Direction::Up, Some(20)),
+        ("impossible numbers", Direction::Down, Some(1)),
+        ("impossible times", Direction::Down, Some(5)),
+        ("endless datagrams", Direction::Down, None),
+        ("garbage", Direction::Up, None),
+    ] {
+        let probe = Udp { packets: 20, ..Udp::new(hostile(script).await, direction) };
+        let network = loopback();
+        let options = Options::default();
+        let measured = measure(&probe, &network, &options, pending(), Arc::new(|_| {}));
+        let report = measured.await.unwrap();
+        let (used, predicted) = (report.used, report.predicted);
+        assert!(used.up <= predicted.up && used.down <= predicted.down, "{script}: {report:?}");
+        let ending = match script {
+            "endless datagrams" => matches!(report.ending, Ending::Limit(_)),
+            "garbage" => matches!(report.ending, Ending::Failed(_)),
+            _ => matches!(report.ending, Ending::Complete),
+        };
+        assert!(ending, "{script}: {report:?}");
+        let Some(received) = received else { continue };
+        let Some(Measurement::Udp(udp)) = &report.measurement else { panic!("{report:?}") };
+        let summary = &udp.summary;
+        assert_eq!((summary.sent, summary.received), (20, received), "{script}");
+        assert!(summary.duplicates <= 20 && summary.reordered <= 20, "{script}: {summary:?}");
     }
 }
 
@@ -192,6 +263,26 @@ async fn a_control_connection_costs_less_than_it_reserves() {
         retransmitted: u32::MAX,
     };
     assert!(encode(&whole).len() as u64 + 22 <= ControlCost::MESSAGE);
+}
+
+#[tokio::test]
+async fn datagrams_with_impossible_numbers_are_not_counted() {
+    let _alone = LOOPBACK.lock().await;
+    let (server, _folder) = server(ServerLimits::default()).await;
+    let mut stream = connect(&server).await;
+    let order = Order::Udp { direction: Direction::Up, packets: 2, size: 64, rate: 1_000_000 };
+    stream.write_all(&encode(&order)).await.unwrap();
+    let mut lines = LineReader::new(stream);
+    let Some(Reply::Ready { token }) = lines.next().await.unwrap() else { panic!("no token") };
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect((server.host.as_str(), server.port)).await.unwrap();
+    let mut datagram = [0; 64];
+    for (sequence, nanos) in [(u64::MAX, u64::MAX), (2, 0), (0, u64::MAX), (1, 0)] {
+        token.write_datagram(&mut datagram, sequence, nanos);
+        socket.send(&datagram).await.unwrap();
+    }
+    let Some(Reply::Burst(burst)) = lines.next().await.unwrap() else { panic!("no summary") };
+    assert_eq!((burst.received, burst.duplicates), (2, 0));
 }
 
 /// Datagrams go only to addresses that sent a token, and a token ends with its measurement.
