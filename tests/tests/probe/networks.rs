@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use manyways_tests::testbed::{accept, eventually};
 use manyways_tests::{Lab, Need, finish, folder, manyways, needs};
@@ -234,4 +235,50 @@ fn an_unknown_name_and_an_unknown_interface_are_sentences() {
     let done = lab.device(&format!("manyways probe ping {SERVER} --count 0"));
     assert_eq!(done.code(), 2);
     assert!(done.stderr.contains("the count is from 1"), "{}", done.stderr);
+}
+
+#[test]
+fn a_clock_that_jumps_changes_no_duration() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("faketime"));
+    let lab = Lab::start(&LINKS[..2]);
+    let folder = folder();
+    let clock = folder.path().join("clock");
+    let path = |name: &str| folder.path().join(name);
+    // Whole files, because the probe reads them at any time.
+    let set = |offset: &str| {
+        fs::write(path("new"), offset).expect("room for a file");
+        fs::rename(path("new"), &clock).expect("it is the same folder");
+    };
+    set("+0");
+    let mut command = manyways();
+    let words = ["probe", "ping", SERVER, "--interval", "50ms", "--json", "--count", "60"];
+    command.env("LD_PRELOAD", faketime_path()).env("FAKETIME_TIMESTAMP_FILE", &clock);
+    command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let output = File::create(path("output")).expect("room for a file");
+    let mut running = lab.namespace(None).start(command.args(words).stdout(output));
+    let sent = || lab.status()["links"][0]["up"]["delivered_packets"].as_u64();
+    for (packets, offset) in [(10, "+1h"), (25, "-1h")] {
+        eventually("the link delivers", || sent().filter(|sent| *sent >= packets));
+        set(offset);
+    }
+    eventually("the probe ends", || running.wait(Duration::from_millis(50)));
+    let text = fs::read_to_string(path("output")).expect("its output");
+    let document: Value = serde_json::from_str(&text).expect("it is JSON");
+    let result = &document["results"][0];
+    assert_eq!((&result["ending"], &result["ping"]["received"]), (&"complete".into(), &60.into()));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let used = number(&result["used"]["duration"]);
+    assert!((2.9..1_800.0).contains(&used), "{result:#}");
+    assert!(number(&result["ping"]["max"]) < 1_800.0, "{result:#}");
+    // The wall clock at the start of the probe, which is right in this test.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let since = now - number(&result["started"]);
+    assert!((used - 1.0..1_800.0).contains(&since), "{since}: {result:#}");
+}
+
+/// The library, in the folder of Debian's package.
+fn faketime_path() -> PathBuf {
+    let folders = fs::read_dir("/usr/lib").expect("a system has libraries");
+    let names = folders.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    names.into_iter().find(|path| path.exists()).expect("faketime is installed")
 }

@@ -442,6 +442,8 @@ impl Attempt<'_> {
             context.is_active_before = self.network.is_active().await;
         }
         let clock = Clock::start();
+        // Now, because the wall clock may be set meanwhile, or the host may sleep.
+        let started = clock.epoch();
         let mut run = Run {
             network: self.network.clone(),
             clock,
@@ -477,7 +479,7 @@ impl Attempt<'_> {
             probe: self.probe.name(),
             target: self.probe.target(),
             context,
-            started: clock.epoch(),
+            started,
             attempts: 1,
             predicted: self.predicted,
             used,
