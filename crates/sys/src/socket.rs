@@ -35,6 +35,12 @@ pub fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
 
+/// Whether a datagram was not sent because it is larger than the MTU of its route, as far as the
+/// kernel knows it.
+pub fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
 /// Chooses the congestion control of a TCP socket by its name: `cubic`, `reno`, `bbr`.
 ///
 /// # Errors

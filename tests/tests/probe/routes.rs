@@ -5,6 +5,7 @@ use manyways_tests::{Need, finish, manyways, needs};
 use serde_json::Value;
 
 use crate::results;
+use crate::server::Keys;
 
 /// A client, routers and a server in a row. Between neighbours N and N + 1 is the network
 /// `10.0.N.0/24`, in which the near side has the address 1 and the far side 2.
@@ -102,4 +103,33 @@ fn a_user_without_the_right_is_told_which_one() {
     // Handshakes need no right.
     let tcp = run(&["ping", "--tcp", "81", "--count", "2"]);
     assert!(tcp.expect_success().stdout.contains("10.0.1.2"));
+}
+
+#[test]
+fn a_way_with_a_smaller_mtu_carries_transfers_and_names_datagrams_that_are_too_large() {
+    needs!(Need::Root, Need::Command("ip"));
+    let route = Route::new(2);
+    // Between the routers, so that neither end knows it at first.
+    route.hosts[1].run(|| ip("link set right mtu 1280"));
+    route.hosts[2].run(|| ip("link set left mtu 1280"));
+    let keys = Keys::new();
+    let server = format!("{}:7464", route.target());
+    let _server = keys.start(&route.hosts[3], &server, &[]);
+    let probe = |words: &str| {
+        let mut command = keys.probe(words, &server, "client");
+        let done = route.hosts[0].run(|| finish(command.args(["--via", "right"])));
+        results(&done).remove(0)
+    };
+    // Before the transfers, from which the kernel learns the MTU.
+    let large = probe("udp --up -n 200 --size 1400");
+    assert_eq!(large["ending"], "failed", "{large:#}");
+    let expected = "datagrams of 1400 bytes are larger than the MTU of the path";
+    assert_eq!(large["message"], expected, "{large:#}");
+    let small = probe("udp --up -n 200 --size 1200");
+    assert_eq!(small["udp"]["received"], 200, "{small:#}");
+    for more in ["", "--up"] {
+        let transfer = probe(&format!("tcp --max 2MB {more}"));
+        assert_eq!(transfer["ending"], "complete", "{transfer:#}");
+        assert!(transfer["tcp"]["bytes"].as_u64() > Some(1_000_000), "{transfer:#}");
+    }
 }

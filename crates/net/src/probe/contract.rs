@@ -86,6 +86,9 @@ pub enum ProbeError {
     /// The server answers no valid HTTP.
     #[error("the HTTP exchange failed: {0}")]
     Http(String),
+    /// Datagrams of this size do not pass in one piece.
+    #[error("datagrams of {0} bytes are larger than the MTU of the path")]
+    TooLarge(u16),
     /// The probe server refuses, or its connection was lost.
     #[error("{0}")]
     Server(String),

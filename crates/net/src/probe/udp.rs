@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use manyways_model::probe::burst::{self, Arrival, BurstSummary};
 use manyways_model::probe::cost::{Plan, Transfer};
-use manyways_sys::socket::dropped_packets;
+use manyways_sys::socket::{dropped_packets, is_too_large};
 use manyways_unit::{Rate, Size, Span, Time};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -141,10 +141,13 @@ impl Udp {
             sleep_until(start + Duration::from(self.rate.time_for(before))).await;
             run.spend(Size::from_bytes(header + u64::from(self.size)), Size::ZERO)?;
             token.write_datagram(&mut datagram, sequence, run.now().as_nanos());
-            if let Err(error) = socket.send(&datagram).await
-                && !run.path().has_carrier()
-            {
-                return Err(ProbeError::io(run.path(), "send", error));
+            match socket.send(&datagram).await {
+                Err(error) if !run.path().has_carrier() => {
+                    return Err(ProbeError::io(run.path(), "send", error));
+                }
+                // A router has dropped a datagram, and its loss is not that of a small one.
+                Err(error) if is_too_large(&error) => return Err(ProbeError::TooLarge(self.size)),
+                _ => {}
             }
         }
         loop {
