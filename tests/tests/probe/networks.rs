@@ -238,6 +238,41 @@ fn an_unknown_name_and_an_unknown_interface_are_sentences() {
 }
 
 #[test]
+fn a_user_without_rights_can_use_the_probes_that_need_none() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("setpriv"));
+    let lab = Lab::start(&LINKS[..2]);
+    serve(&lab, 81, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    let run = |words: &str| {
+        let user = "setpriv --reuid 65534 --regid 65534 --clear-groups --";
+        lab.device(&format!("{user} manyways probe {words} --json"))
+    };
+    for words in [
+        format!("http http://{SERVER}:81/"),
+        format!("portal http://{SERVER}:81/"),
+        "dns origin.lab --count 1".to_owned(),
+        format!("ping {SERVER} --tcp 81 --count 2"),
+    ] {
+        let result = results(&run(&words).expect_success()).remove(0);
+        assert_eq!(result["ending"], "complete", "{words}: {result:#}");
+    }
+    // Echoes need a group.
+    let groups = |range: &str| {
+        let file = "/proc/sys/net/ipv4/ping_group_range";
+        lab.namespace(None).run(|| fs::write(file, range).expect("root may change it"));
+    };
+    groups("1 0");
+    let ping = format!("ping {SERVER} --count 2");
+    let done = run(&ping);
+    assert_eq!(done.code(), 1, "{}", done.stdout);
+    let result = results(&done).remove(0);
+    let message = result["message"].as_str().expect("a sentence");
+    assert!(message.contains("net.ipv4.ping_group_range"), "{message}");
+    groups("65534 65534");
+    let result = results(&run(&ping).expect_success()).remove(0);
+    assert_eq!(result["ping"]["received"], 2, "{result:#}");
+}
+
+#[test]
 fn a_clock_that_jumps_changes_no_duration() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("faketime"));
     let lab = Lab::start(&LINKS[..2]);
