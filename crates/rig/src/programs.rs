@@ -17,6 +17,9 @@ pub fn version(program: &Path, option: &str) -> Option<String> {
     let printed = [output.stdout, output.stderr].concat();
     let line = String::from_utf8_lossy(&printed).lines().next()?.to_owned();
     let line = line.rsplit("version: ").next().unwrap_or(&line).replace(" version", "");
+    // fping begins with its path.
+    let name = program.file_name()?.to_string_lossy();
+    let line = line.replace(&program.display().to_string(), &name).replace(": Version", "");
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 

@@ -1,6 +1,7 @@
 //! Connection state in the kernel, and socket options.
 
 mod state;
+pub mod timed;
 pub mod transparent;
 
 use std::io;

@@ -115,9 +115,9 @@ impl Ping {
                     let wait = Duration::from(until.since(now));
                     match timeout(wait, socket.receive(&mut answer)).await {
                         Err(_) => state.report_regularly(run),
-                        Ok(Ok(sequence)) => {
+                        Ok(Ok((sequence, age))) => {
                             let sequence = state.schedule.whole_number(sequence);
-                            state.schedule.receive(run.now(), sequence);
+                            state.schedule.receive(run.now() - age, sequence);
                             state.report_regularly(run);
                         }
                         Ok(Err(error)) => {

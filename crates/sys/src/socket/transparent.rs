@@ -126,7 +126,7 @@ fn v6(address: SocketAddrV6) -> SocketAddr {
     SocketAddr::V6(SocketAddrV6::new(*address.ip(), address.port(), 0, zone))
 }
 
-fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
+pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(address) = address.as_sockaddr_in() {
         return Some(v4((*address).into()));
     }

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket as StdUdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use manyways_sys::socket::timed::{recv_timed, set_receive_times};
+use manyways_unit::Span;
 use manyways_wire::icmp::{self, Icmp};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::path::{PathSpec, bind};
@@ -58,6 +61,8 @@ impl EchoSocket {
             }
             Err(error) => return Err(ProbeError::io(path, "open a socket for ICMP", error)),
         };
+        // Without them, the time in which this process does not run counts.
+        let _ = set_receive_times(socket.as_fd());
         let socket = StdUdpSocket::from(OwnedFd::from(socket));
         let socket = UdpSocket::from_std(socket)
             .map_err(|error| ProbeError::io(path, "wait for a socket", error))?;
@@ -73,11 +78,13 @@ impl EchoSocket {
         self.socket.send_to(&message, self.target).await.map(drop)
     }
 
-    /// Waits for an answer to an echo of this socket, and returns its sequence number.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<u16> {
+    /// Waits for an answer to an echo of this socket. Returns its sequence number, and the time
+    /// since the kernel received it.
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<(u16, Span)> {
         loop {
-            let (length, from) = self.socket.recv_from(buffer).await?;
-            let Some(message) = buffer.get(..length) else { continue };
+            let receive = || recv_timed(self.socket.as_fd(), buffer);
+            let received = self.socket.async_io(Interest::READABLE, receive).await?;
+            let Some(message) = buffer.get(..received.length) else { continue };
             let is_raw = matches!(self.kind, Kind::Raw { .. });
             let found = match self.target.is_ipv4() {
                 // A raw socket of IPv4 receives the IP header too.
@@ -90,8 +97,8 @@ impl EchoSocket {
                 Kind::Datagram => true,
                 Kind::Raw { identifier: own } => identifier == own,
             };
-            if is_own && from.ip() == self.target.ip() {
-                return Ok(sequence);
+            if is_own && received.source.ip() == self.target.ip() {
+                return Ok((sequence, received.age));
             }
         }
     }
