@@ -236,7 +236,7 @@ impl Testbed {
     }
 }
 
-/// The command of a gateway, with the keys of [`keys`]. `permit` has the permitted destinations.
+/// The command of a gateway, with the keys of [`keys()`]. `permit` has the permitted destinations.
 pub fn gateway(programs: &Programs, folder: &Path, listen: &str, permit: &str) -> Command {
     let mut command = Command::new(&programs.manyways);
     command.args(["bond", "gateway", "--listen", listen, "--permit", permit, "--key"]);
