@@ -11,16 +11,16 @@
 //! - a rate is that with which slow start would have taken as long as the download did. An estimate
 //!   without the initial slots is too low for 1 MB, and slow start would count twice;
 //! - the download beside those of the other networks counts, which is the last one, and that of all
-//!   networks at the same time. If it got less than [`SHARED`] of its rate alone on every network,
+//!   networks at the same time. If it got less than `SHARED` of its rate alone on every network,
 //!   the networks share a link, and the downloads alone count;
 //! - the logarithm of a rate reverts to a common level as a process of Ornstein and Uhlenbeck with
-//!   the time constant [`REVERSION`] and the standard deviation [`SPREAD`]. The level is the mean of
+//!   the time constant `REVERSION` and the standard deviation `SPREAD`. The level is the mean of
 //!   all measured rates of all networks: nothing more is known of a network whose rate has changed.
 //!
 //! # Certainty
 //! The expected durations of two networks differ by a factor, whose logarithm is uncertain by the
 //! change of the rates until then, by the difference of the two measured rates of each network (their
-//! standard deviation, but at most [`SPREAD`]), and by the spread of the round trips. The certainty
+//! standard deviation, but at most `SPREAD`), and by the spread of the round trips. The certainty
 //! is the probability that the factor is on the found side of one.
 
 use manyways_unit::{Rate, Size, Span};
