@@ -68,7 +68,7 @@ pub fn recv_timed(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Timed
 mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -87,7 +87,8 @@ mod tests {
             }
             let timed = recv_timed(receiver.as_fd(), &mut buffer).unwrap();
             assert_eq!((timed.length, timed.source), (5, sender.local_addr().unwrap()));
-            assert!(timed.age <= Span::from_nanos(before.elapsed().as_nanos() as u64));
+            // The wall clock may run faster than the other one, if something corrects it.
+            assert!(Duration::from(timed.age) <= 2 * before.elapsed());
             timed.age
         };
         // The kernel may note the first times too late.
