@@ -138,6 +138,12 @@ impl<'f> Pages<'f> {
         Ok(Values { present, data })
     }
 
+    /// Bytes of the open page and of the dictionary.
+    pub(super) fn held(&self) -> usize {
+        let page = self.page.as_ref().map_or(0, |page| page.bytes.len());
+        page + self.dictionary.as_ref().map_or(0, bytes)
+    }
+
     /// Reads a dictionary or a page with rows.
     fn next_page(&mut self) -> Result<(), ReadError> {
         if self.at >= self.end {
@@ -300,6 +306,16 @@ impl Header {
 /// A number of values or bytes; one that the memory cannot have fails later.
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Bytes that values occupy.
+pub(super) fn bytes(data: &Data) -> usize {
+    match data {
+        Data::Flag(all) => all.len(),
+        Data::Integer(all) => 8 * all.len(),
+        Data::Number(all) => 8 * all.len(),
+        Data::Text(all, ends) => all.len() + 8 * ends.len(),
+    }
 }
 
 fn empty(physical: Physical) -> Result<Data, ReadError> {

@@ -13,7 +13,7 @@ use std::path::Path;
 use manyways_record::table::{Batch, Data, Kind, Values};
 
 use super::footer::Footer;
-use super::pages::Pages;
+use super::pages::{Pages, bytes};
 use super::{ANONYMIZED_KEY, ReadError};
 
 /// Number of rows read at once.
@@ -25,12 +25,16 @@ const MAGIC: [u8; 4] = *b"PAR1";
 const TAIL: u64 = 8;
 /// Length of the metadata, at most.
 const MAX_FOOTER: u64 = 1 << 28;
+/// Bytes of all open pages, their dictionaries and the rows that are read at once, at most. A small
+/// file can have a hundred columns with large pages.
+const MAX_HELD: usize = 1 << 29;
 
 /// A Parquet file.
 pub(crate) struct Reader {
     file: File,
     footer: Footer,
     columns: Vec<Column>,
+    pub(super) max_held: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +65,7 @@ impl Reader {
         let columns = footer.columns.iter();
         let columns = columns.map(|leaf| Column { name: leaf.name.clone(), kind: leaf.kind });
         let columns = columns.collect();
-        Ok(Self { file, footer, columns })
+        Ok(Self { file, footer, columns, max_held: MAX_HELD })
     }
 
     /// Schema version; `None` if the file is not a table of this family, for example
@@ -106,8 +110,16 @@ impl Reader {
                 let rows = remaining.min(BATCH_ROWS);
                 remaining -= rows;
                 let rows = rows as usize;
+                let mut held = 0;
                 let values = columns.iter_mut().map(|column| match column {
-                    Some((leaf, pages)) => pages.read(rows).map_err(|error| error.of(&leaf.name)),
+                    Some((leaf, pages)) => {
+                        let values = pages.read(rows).map_err(|error| error.of(&leaf.name))?;
+                        held += pages.held() + bytes(&values.data);
+                        if held > self.max_held {
+                            return Err(ReadError::Malformed("its pages are too large"));
+                        }
+                        Ok(values)
+                    }
                     None => Ok(Values { present: vec![false; rows], data: Data::Flag(Vec::new()) }),
                 });
                 let batch = Batch::of_columns(values.collect::<Result<_, _>>()?);

@@ -212,3 +212,20 @@ fn a_short_page_does_not_become_many_or_long_values() {
     let error = read(&path).unwrap_err().to_string();
     assert_eq!(error, "column text: it is malformed: its texts are too long");
 }
+
+#[test]
+fn the_pages_of_all_columns_together_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lines.parquet");
+    let text = "x".repeat(1 << 10);
+    let lines = vec![(Some(1), Some(1.0), None, Some(text)); 300];
+    write(&path, &lines, WriterProperties::builder().set_dictionary_enabled(false).build());
+    let mut reader = Reader::open(&path).unwrap();
+    let read = |reader: &Reader| {
+        let read = reader.read(&[Some(0), Some(1), Some(3)], |_| Ok(()));
+        read.map(Result::unwrap).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&reader), Ok(()));
+    reader.max_held = 300 << 10;
+    assert_eq!(read(&reader), Err("it is malformed: its pages are too large".to_owned()));
+}
