@@ -205,7 +205,9 @@ impl CellRunner<'_> {
         let iperf3 = format!("exec iperf3 -c {server} -p {port} -B {from} {reverse} --json");
         let seconds = TRANSFER.as_secs_f64();
         match (&self.cell.setting.experiment, contender) {
-            (Experiment::Ping, "fping") => format!("exec fping -q -C 10 -p 50 -I {name} {server}"),
+            (Experiment::Ping, "fping") => {
+                format!("exec fping -q -C 10 -p 50 -t 2000 -I {name} {server}")
+            }
             (Experiment::Ping, "probe tcp") => self.own(&format!(
                 "ping {server} --tcp {PROBE_PORT} --count 10 --interval 50ms --via {name}"
             )),
