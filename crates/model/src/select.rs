@@ -1,0 +1,42 @@
+//! The network for each transfer: completion times are predicted from what is known of the networks,
+//! and the best choice for an objective is taken.
+//!
+//! Source: Delphi (S. Deng, A. Sivaraman, H. Balakrishnan; Deng's thesis, chapter 3). Each module
+//! names what differs.
+//!
+//! [`Monitor`] has the indicators of a network and decides when probing it is worth its bytes.
+//! [`History`] knows how large the transfers of an application are. [`Goal`] rates a prediction, and
+//! a [`Selector`] takes the best choice, without moving to and fro.
+
+mod adaptive;
+mod energy;
+mod history;
+mod indicator;
+mod objective;
+mod selector;
+
+pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
+pub use self::energy::TransferEnergy;
+pub use self::history::{History, HistoryKey, Sizes, Specificity};
+pub use self::indicator::{Indicator, Indicators, Known, Source};
+pub use self::objective::{Goal, Prediction, Supply, Terms, expected};
+pub use self::selector::{Candidate, Kept, Selection, SelectionReason, Selector};
+
+/// The networks that a transfer uses, by their index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Choice {
+    /// One network.
+    Only(usize),
+    /// Two networks; the connection begins on the first one.
+    Both(usize, usize),
+}
+
+impl Choice {
+    pub fn networks(self) -> impl Iterator<Item = usize> {
+        let (first, second) = match self {
+            Self::Only(one) => (one, None),
+            Self::Both(first, second) => (first, Some(second)),
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+}

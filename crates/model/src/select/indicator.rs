@@ -1,0 +1,162 @@
+//! What is known of a network: signals that cost nothing, results of probes, and own traffic.
+
+use manyways_unit::{Span, Time};
+
+/// A property of a network, as a number.
+///
+/// The first ones are those of table 3.2 in Deng's thesis. Own traffic is not in that table: it costs
+/// nothing, and shows what an application gets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Indicator {
+    /// Received signal strength in dBm.
+    Rssi,
+    /// Physical rate of the Wi-Fi link in Mbit/s.
+    LinkRate,
+    /// Number of visible access points.
+    AccessPoints,
+    /// Reference signal received power (LTE, NR) in dBm.
+    Rsrp,
+    /// Reference signal received quality in dB.
+    Rsrq,
+    /// Ratio of signal to noise in dB.
+    Snr,
+    /// Channel quality indicator, 0 to 15.
+    Cqi,
+    /// Seconds: smallest, greatest and mean round trip of ten pings, and their mean deviation.
+    PingMin,
+    PingMax,
+    PingMean,
+    PingDeviation,
+    /// Seconds of a DNS query.
+    DnsTime,
+    /// Mbit/s of a burst of UDP.
+    UdpRate,
+    /// Share of lost datagrams.
+    UdpLoss,
+    /// Seconds between datagrams of the burst: mean, median and 90th percentile.
+    UdpGapMean,
+    UdpGapMedian,
+    UdpGapP90,
+    /// Seconds: smoothed round trip of own connections.
+    OwnRoundTrip,
+    /// Mbit/s that own traffic got while it was not limited by itself.
+    OwnRate,
+}
+
+/// Where the value of an indicator comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Signals: they cost nothing.
+    Passive,
+    /// Probes.
+    Active,
+    /// Traffic of applications.
+    Own,
+}
+
+impl Indicator {
+    pub const ALL: [Self; 19] = [
+        Self::Rssi,
+        Self::LinkRate,
+        Self::AccessPoints,
+        Self::Rsrp,
+        Self::Rsrq,
+        Self::Snr,
+        Self::Cqi,
+        Self::PingMin,
+        Self::PingMax,
+        Self::PingMean,
+        Self::PingDeviation,
+        Self::DnsTime,
+        Self::UdpRate,
+        Self::UdpLoss,
+        Self::UdpGapMean,
+        Self::UdpGapMedian,
+        Self::UdpGapP90,
+        Self::OwnRoundTrip,
+        Self::OwnRate,
+    ];
+
+    /// Name in models, tables and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rssi => "rssi",
+            Self::LinkRate => "link-rate",
+            Self::AccessPoints => "access-points",
+            Self::Rsrp => "rsrp",
+            Self::Rsrq => "rsrq",
+            Self::Snr => "snr",
+            Self::Cqi => "cqi",
+            Self::PingMin => "ping-min",
+            Self::PingMax => "ping-max",
+            Self::PingMean => "ping-mean",
+            Self::PingDeviation => "ping-deviation",
+            Self::DnsTime => "dns-time",
+            Self::UdpRate => "udp-rate",
+            Self::UdpLoss => "udp-loss",
+            Self::UdpGapMean => "udp-gap-mean",
+            Self::UdpGapMedian => "udp-gap-median",
+            Self::UdpGapP90 => "udp-gap-p90",
+            Self::OwnRoundTrip => "own-round-trip",
+            Self::OwnRate => "own-rate",
+        }
+    }
+
+    /// The indicator with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    pub fn source(self) -> Source {
+        match self {
+            Self::Rssi
+            | Self::LinkRate
+            | Self::AccessPoints
+            | Self::Rsrp
+            | Self::Rsrq
+            | Self::Snr
+            | Self::Cqi => Source::Passive,
+            Self::OwnRoundTrip | Self::OwnRate => Source::Own,
+            _ => Source::Active,
+        }
+    }
+}
+
+/// The last value of an indicator.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Known {
+    pub value: f64,
+    pub at: Time,
+}
+
+/// The last values of a network's indicators.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Indicators {
+    known: [Option<Known>; Indicator::ALL.len()],
+}
+
+impl Indicators {
+    /// Sets a value. One that is not finite removes the last one: an interface may report anything.
+    pub fn set(&mut self, at: Time, indicator: Indicator, value: f64) {
+        self.known[indicator as usize] = value.is_finite().then_some(Known { value, at });
+    }
+
+    pub fn get(&self, indicator: Indicator) -> Option<Known> {
+        self.known[indicator as usize]
+    }
+
+    pub fn value(&self, indicator: Indicator) -> Option<f64> {
+        self.get(indicator).map(|known| known.value)
+    }
+
+    /// The known indicators.
+    pub fn iter(&self) -> impl Iterator<Item = (Indicator, Known)> {
+        Indicator::ALL.into_iter().filter_map(|one| Some((one, self.get(one)?)))
+    }
+
+    /// Time since the newest value from this source; `None` without one.
+    pub fn age(&self, now: Time, source: Source) -> Option<Span> {
+        let of_source = self.iter().filter(|(one, _)| one.source() == source);
+        of_source.map(|(_, known)| now.since(known.at)).min()
+    }
+}
