@@ -12,3 +12,4 @@ mod normal;
 pub mod probe;
 pub mod radio;
 pub mod select;
+mod slow_start;

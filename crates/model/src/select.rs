@@ -1,5 +1,5 @@
-//! The network for each transfer: completion times are predicted from what is known of the networks,
-//! and the best choice for an objective is taken.
+//! The network for each transfer: completion times are predicted from the indicators of the networks, and
+//! the best choice for an objective is taken.
 //!
 //! Source: Delphi (S. Deng, A. Sivaraman, H. Balakrishnan; Deng's thesis, chapter 3). Each module
 //! names what differs.
@@ -9,6 +9,7 @@
 //! a [`Selector`] takes the best choice, without moving to and fro.
 
 mod adaptive;
+mod closed_form;
 mod energy;
 mod history;
 mod indicator;
@@ -16,6 +17,7 @@ mod objective;
 mod selector;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
+pub use self::closed_form::LinkEstimate;
 pub use self::energy::TransferEnergy;
 pub use self::history::{History, HistoryKey, Sizes, Specificity};
 pub use self::indicator::{Indicator, Indicators, Known, Source};

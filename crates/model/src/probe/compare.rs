@@ -28,9 +28,8 @@ use manyways_unit::{Rate, Size, Span};
 use super::round_trips::RoundTripSummary;
 use super::throughput::ThroughputEstimate;
 use crate::normal::normal;
+use crate::slow_start::{self, INITIAL_WINDOW};
 
-/// Initial congestion window in bytes (RFC 6928).
-const INITIAL_WINDOW: f64 = 14_480.0;
 /// Round trips before the first byte: TCP, TLS 1.3, and the request.
 const ROUND_TRIPS: f64 = 3.0;
 /// Least share of a transfer's time that can determine its rate.
@@ -185,17 +184,7 @@ impl NetworkMeasurement {
     pub fn download_time(&self, size: Size) -> f64 {
         let round_trip = self.round_trip.as_secs_f64();
         let rate = self.down.as_bps() as f64 / 8.0;
-        let (mut left, mut seconds) = (size.as_bytes() as f64, ROUND_TRIPS * round_trip);
-        let mut window = INITIAL_WINDOW;
-        if rate <= 0.0 {
-            return f64::INFINITY;
-        }
-        while window < rate * round_trip && left > window {
-            left -= window;
-            seconds += round_trip;
-            window *= 2.0;
-        }
-        seconds + left / rate
+        ROUND_TRIPS * round_trip + slow_start::seconds(size.as_bytes() as f64, rate, round_trip)
     }
 
     /// Transmission rating of a call, from 0 to 100; calls are acceptable from 70 on.

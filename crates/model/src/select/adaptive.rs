@@ -52,7 +52,7 @@ pub enum ProbeDecision {
     OwnTraffic,
     /// Not before this time: results are as predicted.
     Wait(Time),
-    /// Not: nothing is requested, and nobody waits for the network.
+    /// Not: nothing is requested, and no user looks.
     Background,
     /// Not: the bytes of the month are spent.
     Spent,
@@ -83,8 +83,8 @@ impl fmt::Display for ProbeDecision {
 ///
 /// As in the thesis, a probe is due if the passive indicators differ from those at the last probe,
 /// and in the background only if a transfer is requested too. Different: indicators that never
-/// changed have a range of 0 and are left out; own traffic counts as a probe; and while probes show
-/// what was predicted, the time between them doubles.
+/// changed have a range of 0 and are left out; own traffic counts as a probe; and while probes
+/// confirm the predictions, the time between them doubles.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     limits: ProbeLimits,
@@ -135,7 +135,7 @@ impl Monitor {
     }
 
     /// Whether the network is probed now. `spent` are the bytes of this month's probes, `cost` those
-    /// of the next one. `is_waited_for` says whether a transfer is requested, or a user looks.
+    /// of the next one. `is_waited_for`: a transfer is requested, or a user looks.
     pub fn decide(&self, now: Time, is_waited_for: bool, spent: Size, cost: Size) -> ProbeDecision {
         let limits = &self.limits;
         if limits.monthly.is_some_and(|monthly| spent + cost > monthly) {
@@ -159,8 +159,8 @@ impl Monitor {
         }
     }
 
-    /// Notes that a probe has ended, whose results were set before. `is_as_predicted` says whether
-    /// they were within the predicted interval.
+    /// Notes that a probe has ended, whose results were set before. `is_as_predicted`: they
+    /// were within the predicted interval.
     pub fn probed(&mut self, now: Time, is_as_predicted: bool) {
         self.probed = Some((now, self.indicators.clone()));
         self.interval = match is_as_predicted {

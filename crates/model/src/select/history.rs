@@ -19,7 +19,7 @@ const FINENESS: u32 = 1;
 /// A larger transfer counts as this.
 const MAX_SIZE: Size = Size::from_bytes(1 << 36);
 
-/// What a transfer is known by. The names are hashed by the caller, so that a file with this history
+/// Application, host and direction of a transfer. The names are hashed by the caller, so that a file with this history
 /// has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HistoryKey {
@@ -85,7 +85,7 @@ impl Sizes {
         Self { weighted: vec![(Size::from_bytes(size), 1.0)], specificity: Specificity::Default }
     }
 
-    /// What is still to come after `passed` bytes, if the transfer goes on: those that would have
+    /// The sizes that are left after `passed` bytes, if the transfer goes on: those that would have
     /// ended before are excluded. `None` if all of them would.
     pub fn after(&self, passed: Size) -> Option<Self> {
         let left = self.weighted.iter().filter(|(size, _)| *size > passed);
@@ -154,7 +154,7 @@ impl History {
         }
     }
 
-    /// The sizes to expect, from the most specific key with at least [`MIN_WEIGHT`] transfers.
+    /// The sizes to expect, from the most specific key with enough transfers.
     pub fn sizes(&self, now: Time, key: HistoryKey, is_chunked: bool) -> Sizes {
         let known = key.levels().find_map(|(key, specificity)| {
             let counts = self.keys.get(&key).filter(|counts| counts.weight(now) >= MIN_WEIGHT)?;

@@ -1,4 +1,4 @@
-//! What is known of a network: signals that cost nothing, results of probes, and own traffic.
+//! Indicators of a network: signals that cost nothing, results of probes, and own traffic.
 
 use manyways_unit::{Span, Time};
 

@@ -22,7 +22,7 @@ pub struct Candidate {
     pub high: f64,
 }
 
-/// What is used now.
+/// The choice that is used now.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kept {
     pub choice: Choice,
@@ -38,7 +38,7 @@ pub struct Selection {
     pub best: usize,
     /// The second best; `None` if there is one candidate only.
     pub runner_up: Option<usize>,
-    /// Probability that the best one is better than the runner-up, or than what is used now.
+    /// Probability that the best one is better than the runner-up, or than the one that is used now.
     pub probability: f64,
     pub reason: SelectionReason,
 }
