@@ -9,16 +9,21 @@
 //! a [`Selector`] takes the best choice, without moving to and fro.
 
 mod adaptive;
+mod baseline;
 mod closed_form;
 mod energy;
+mod features;
 mod history;
 mod indicator;
+pub mod model;
 mod objective;
 mod selector;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
+pub use self::baseline::{Baseline, BaselinePolicy, NetworkKind, NetworkView, UnknownBaseline};
 pub use self::closed_form::LinkEstimate;
 pub use self::energy::TransferEnergy;
+pub use self::features::{Feature, Features, Role};
 pub use self::history::{History, HistoryKey, Sizes, Specificity};
 pub use self::indicator::{Indicator, Indicators, Known, Source};
 pub use self::objective::{Goal, Prediction, Supply, Terms, expected};

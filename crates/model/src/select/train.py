@@ -1,0 +1,298 @@
+"""Trains a model of completion times with scikit-learn, for `manyways steer train`.
+
+Input is a table of transfers (CSV): the columns group, choice, size (bytes), seconds, closed (ln of
+the seconds of the closed form), and ROLE.INDICATOR, which are empty where a value is unknown.
+Output is a model (JSON, manyways.select-model/1) in one line, which crates/model/src/select/model.rs
+reads; messages about the training are on standard error.
+
+Hyper-parameters and features are chosen by inner folds that leave out whole groups. The ends of the
+80 % intervals are quantiles of the residuals of these folds (split conformal prediction).
+"""
+
+import argparse
+import csv
+import json
+import math
+import sys
+
+CHOICES = {"wifi": ["wifi"], "lte": ["lte"], "wifi+lte": ["wifi", "lte"], "lte+wifi": ["wifi", "lte"]}
+SIZE_CLASSES = [5_000, 50_000, 500_000, 5_000_000, None]
+FOLDS = 5
+MAX_SVR_ROWS = 1_500
+MIN_ROWS = 40
+
+
+def fail(message):
+    print(f"train: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+try:
+    import numpy as np
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.svm import SVR
+    from sklearn.tree import DecisionTreeRegressor
+except ImportError as error:
+    fail(f"{error.name} is missing (install with: pip install scikit-learn)")
+
+
+class Table:
+    """The rows of one choice: features, ln(seconds) and groups."""
+
+    def __init__(self, names, x, y, groups, sizes):
+        self.names, self.x, self.y, self.groups, self.sizes = names, x, y, groups, sizes
+
+    def take(self, rows):
+        return Table(self.names, self.x[rows], self.y[rows], self.groups[rows], self.sizes[rows])
+
+
+def read(path):
+    """Returns a table for each choice."""
+    try:
+        with sys.stdin if path == "-" else open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        fail(f"{path}: {error}")
+    if not rows:
+        fail(f"{path}: it has no rows")
+    for column in ["group", "choice", "size", "seconds", "closed"]:
+        if column not in rows[0]:
+            fail(f"{path}: the column {column} is missing")
+    tables = {}
+    for choice, roles in CHOICES.items():
+        own = [row for row in rows if row["choice"] == choice]
+        if not own:
+            continue
+        if len(own) < MIN_ROWS:
+            fail(f"{path}: the choice {choice} has {len(own)} transfers, and needs {MIN_ROWS}")
+        names = [name for name in own[0] if name.split(".")[0] in roles and "." in name]
+        names = [name for name in names if any(row[name] for row in own)]
+        try:
+            columns = [[math.log(max(1.0, float(row["size"]))) for row in own]]
+            columns.append([float(row["closed"]) for row in own])
+            columns += [[float(row[name]) if row[name] else math.nan for row in own] for name in names]
+            seconds = np.array([float(row["seconds"]) for row in own])
+        except ValueError as error:
+            fail(f"{path}: {error}")
+        if not (np.isfinite(seconds) & (seconds > 0)).all():
+            fail(f"{path}: a transfer of {choice} has no positive number of seconds")
+        groups = np.array([row["group"] for row in own])
+        sizes = np.array([float(row["size"]) for row in own])
+        x = np.array(columns).T
+        tables[choice] = Table(["size", "closed", *names], x, np.log(seconds), groups, sizes)
+    if not tables:
+        fail(f"{path}: no row has a known choice")
+    return tables
+
+
+def folds(table, seed):
+    """Splits of rows that leave out whole groups, or rows if there are too few groups."""
+    names = np.unique(table.groups)
+    random = np.random.default_rng(seed)
+    if len(names) >= 3:
+        random.shuffle(names)
+        parts = np.array_split(names, min(FOLDS, len(names)))
+        tests = [np.isin(table.groups, part) for part in parts]
+    else:
+        numbers = random.integers(0, FOLDS, len(table.y))
+        tests = [numbers == fold for fold in range(FOLDS)]
+    return [(~test, test) for test in tests if test.any() and not test.all()]
+
+
+def medians(x):
+    return np.nan_to_num(np.nanmedian(x, axis=0))
+
+
+def filled(x, middle):
+    return np.where(np.isnan(x), middle, x)
+
+
+class Tree:
+    """Delphi's regression tree."""
+
+    GRID = [{"leaf": leaf} for leaf in (2, 5, 10, 20, 40)]
+
+    def __init__(self, table, leaf, seed):
+        self.names, self.middle = table.names, medians(table.x)
+        self.tree = DecisionTreeRegressor(min_samples_leaf=leaf, random_state=seed)
+        self.tree.fit(filled(table.x, self.middle), table.y)
+
+    def predict(self, table):
+        return self.tree.predict(filled(table.x, self.middle))
+
+    def document(self):
+        tree = self.tree.tree_
+        is_leaf = tree.children_left < 0
+        arrays = {
+            "feature": np.where(is_leaf, -1, tree.feature),
+            # scikit-learn compares values of 32 bits; those of training have been rounded so.
+            "threshold": np.where(is_leaf, 0.0, tree.threshold),
+            "left": np.where(is_leaf, 0, tree.children_left),
+            "right": np.where(is_leaf, 0, tree.children_right),
+            "missing_left": np.zeros(len(is_leaf), bool),
+            "value": tree.value[:, 0, 0],
+        }
+        arrays = {name: array.tolist() for name, array in arrays.items()}
+        return {"kind": "tree", "features": self.names, "medians": self.middle.tolist(), "tree": arrays}
+
+
+class Svr:
+    """Delphi's support vectors: the N features with the greatest correlation."""
+
+    GRID = [
+        {"count": count, "c": c, "gamma": gamma}
+        for count in (3, 6, 12)
+        for c in (1.0, 10.0)
+        for gamma in (0.03, 0.2)
+    ]
+
+    def __init__(self, table, count, c, gamma, seed):
+        random = np.random.default_rng(seed)
+        if len(table.y) > MAX_SVR_ROWS:
+            table = table.take(random.choice(len(table.y), MAX_SVR_ROWS, replace=False))
+        x = filled(table.x, medians(table.x))
+        deviation = x.std(axis=0)
+        centered = (x - x.mean(axis=0)) * (table.y - table.y.mean())[:, None]
+        scale = np.where(deviation > 0, deviation, 1.0) * max(table.y.std(), 1e-12)
+        correlation = np.where(deviation > 1e-9, np.abs(centered.mean(axis=0)) / scale, -1.0)
+        order = [index for index in np.argsort(-correlation, kind="stable") if correlation[index] >= 0]
+        self.places = order[:count]
+        self.names = [table.names[index] for index in self.places]
+        x = x[:, self.places]
+        self.middle, self.mean, self.scale = medians(table.x)[self.places], x.mean(axis=0), x.std(axis=0)
+        self.svr = SVR(C=c, gamma=gamma, epsilon=0.05)
+        self.svr.fit((x - self.mean) / self.scale, table.y)
+
+    def predict(self, table):
+        x = filled(table.x[:, self.places], self.middle)
+        return self.svr.predict((x - self.mean) / self.scale)
+
+    def document(self):
+        return {
+            "kind": "svr",
+            "features": self.names,
+            "medians": self.middle.tolist(),
+            "gamma": self.svr.gamma,
+            "intercept": float(self.svr.intercept_[0]),
+            "mean": self.mean.tolist(),
+            "scale": self.scale.tolist(),
+            "vectors": self.svr.support_vectors_.tolist(),
+            "coefficients": self.svr.dual_coef_[0].tolist(),
+        }
+
+
+class Boosted:
+    """Trees that add to the closed form, monotone in the size."""
+
+    GRID = [
+        {"rate": 0.1, "leaves": leaves, "rounds": rounds, "smallest": 20}
+        for leaves in (4, 8)
+        for rounds in (40, 120)
+    ]
+
+    def __init__(self, table, rate, leaves, rounds, smallest, seed):
+        self.names, self.middle = table.names, medians(table.x)
+        self.model = HistGradientBoostingRegressor(
+            learning_rate=rate,
+            max_iter=rounds,
+            max_leaf_nodes=leaves,
+            min_samples_leaf=smallest,
+            l2_regularization=1.0,
+            monotonic_cst=[1] + [0] * (len(self.names) - 1),
+            early_stopping=False,
+            random_state=seed,
+        )
+        self.model.fit(table.x, table.y - table.x[:, 1])
+
+    def predict(self, table):
+        return table.x[:, 1] + self.model.predict(table.x)
+
+    def document(self):
+        trees = []
+        for (predictor,) in self.model._predictors:
+            nodes = predictor.nodes
+            is_leaf = nodes["is_leaf"].astype(bool)
+            arrays = {
+                "feature": np.where(is_leaf, -1, nodes["feature_idx"]),
+                "threshold": np.where(is_leaf, 0.0, nodes["num_threshold"]),
+                "left": np.where(is_leaf, 0, nodes["left"]),
+                "right": np.where(is_leaf, 0, nodes["right"]),
+                "missing_left": nodes["missing_go_to_left"].astype(bool),
+                "value": nodes["value"],
+            }
+            tree = {name: array.tolist() for name, array in arrays.items()}
+            # A threshold that only divides the known from the unknown values.
+            tree["threshold"] = [min(value, 1.7e308) for value in tree["threshold"]]
+            trees.append(tree)
+        return {
+            "kind": "boosted",
+            "features": self.names,
+            "medians": self.middle.tolist(),
+            "baseline": float(np.ravel(self.model._baseline_prediction)[0]),
+            "trees": trees,
+        }
+
+
+KINDS = {"tree": Tree, "svr": Svr, "boosted": Boosted}
+
+
+def choose(kind, grid, table, seed):
+    """The best parameters of a grid, and the residuals of the rows in the folds that did not train on them."""
+    splits = folds(table, seed)
+    best = None
+    for parameters in grid:
+        residuals = np.full(len(table.y), np.nan)
+        for train, test in splits:
+            model = kind(table.take(train), seed=seed, **parameters)
+            residuals[test] = table.y[test] - model.predict(table.take(test))
+        error = float(np.nanmean(np.abs(residuals)))
+        if best is None or error < best[0] - 1e-12:
+            best = (error, parameters, residuals)
+    return best
+
+
+def intervals(residuals, sizes):
+    """Quantiles of the residuals by size, with the correction for their number."""
+    found, last = [], 0.0
+    for limit in SIZE_CLASSES:
+        own = residuals[(sizes > last) & (sizes <= (limit or math.inf)) & ~np.isnan(residuals)]
+        own = own if len(own) >= 20 else residuals[~np.isnan(residuals)]
+        share = min(1.0, 0.9 * (1 + 1 / len(own)))
+        low, high = np.quantile(own, [1 - share, share])
+        found.append({"up_to": limit, "low": min(float(low), 0.0), "high": max(float(high), 0.0)})
+        last = limit
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table", help="a file; - is standard input")
+    parser.add_argument("--kind", choices=sorted(KINDS), default="boosted")
+    parser.add_argument("--title", default="trained model")
+    parser.add_argument("--data", default="own transfers")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fast", action="store_true", help="try only the first parameters")
+    parser.add_argument("--predictions", action="store_true", help="print the predictions in another line")
+    arguments = parser.parse_args()
+    kind, regressors, predictions = KINDS[arguments.kind], {}, {}
+    grid = kind.GRID[:1] if arguments.fast else kind.GRID
+    for choice, table in read(arguments.table).items():
+        error, parameters, residuals = choose(kind, grid, table, arguments.seed)
+        model = kind(table, seed=arguments.seed, **parameters)
+        document = model.document()
+        document["intervals"] = intervals(residuals, table.sizes)
+        regressors[choice], predictions[choice] = document, model.predict(table).tolist()
+        words = f"{choice}: {len(table.y)} transfers, error {error:.3f} of ln(seconds), {parameters}"
+        print(words, file=sys.stderr)
+    model = {
+        "schema": "manyways.select-model/1",
+        "title": arguments.title,
+        "data": arguments.data,
+        "regressors": regressors,
+    }
+    print(json.dumps(model, allow_nan=False, separators=(",", ":")))
+    if arguments.predictions:
+        print(json.dumps(predictions))
+
+
+main()
